@@ -23,6 +23,7 @@ type Config struct {
 
 	API       Listener
 	Admin     Listener
+	Tracing   Tracing
 	Handlers  map[string]Handler
 	Retention policy.Retention // of types without their own
 	Limits    map[string]policy.Limit
@@ -136,6 +137,12 @@ type Listener struct {
 	Clients fs.FileMode // of the API: the permissions of Socket
 }
 
+// Tracing is where spans of tasks are sent.
+type Tracing struct {
+	Endpoint string  // URL of a collector; "" sends none
+	Sample   float64 // share of the traces that begin here
+}
+
 // Handler is how the tasks of some types are run. Exactly one field is set.
 type Handler struct {
 	Plugin *Plugin
@@ -241,6 +248,7 @@ func Default() *Config {
 		TaskLog:      TaskLog{Path: filepath.Join("data", taskLogFolder), MaxSize: 256 << 20, AttemptLines: 10_000, AttemptSize: 1 << 20},
 		API:          Listener{Listen: "127.0.0.1:7420", Clients: 0o600},
 		Admin:        Listener{Listen: "127.0.0.1:7421"},
+		Tracing:      Tracing{Sample: 1},
 		Handlers:     map[string]Handler{},
 		Retention:    policy.DefaultType().Retention,
 		Limits:       map[string]policy.Limit{},

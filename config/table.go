@@ -28,6 +28,7 @@ var root = &object{
 		{name: "bus", doc: "How nodes notify each other of ready tasks. A node finds a task without a notification within about a second, unless many tasks are before it.", is: busTable, at: in(func(c *Config) *Bus { return &c.Bus })},
 		{name: "api", doc: "The API for clients. It has no authentication: listen on loopback, or put a proxy with authentication in front of it.", is: apiTable, at: in(func(c *Config) *Listener { return &c.API })},
 		{name: "admin", doc: "The listener for metrics, health and profiles.", is: adminTable, at: in(func(c *Config) *Listener { return &c.Admin })},
+		{name: "tracing", doc: "Sends spans of tasks to a collector of OpenTelemetry. See [Traces](operations.md#traces). Without `endpoint` there are none.", is: tracingTable, at: in(func(c *Config) *Tracing { return &c.Tracing })},
 		{name: "handlers", doc: "The handlers of tasks, by name.", is: handlersTable, at: in(func(c *Config) *map[string]Handler { return &c.Handlers })},
 		{name: "retention", doc: "How long finished tasks are kept, unless their type sets another time. Tasks in the state `error` are kept until a person deals with them.", is: retentionTable(false), at: in(func(c *Config) *policy.Retention { return &c.Retention })},
 		{name: "limits", doc: "Limits of concurrency and rate, by name. Limits form trees: a task that runs under a limit counts for all limits above it.", is: limitsTable, at: in(func(c *Config) *map[string]policy.Limit { return &c.Limits })},
@@ -82,6 +83,11 @@ var apiTable = &object{fields: []field{
 var adminTable = &object{fields: []field{
 	listen("127.0.0.1:7421"),
 	{name: "token", doc: "The token that callers of `/backup` and `/debug/` must send as `Authorization: Bearer TOKEN`, at least 16 characters. Write a reference. Without a token, these paths answer only callers on this machine. The other paths, such as `/readyz` and `/metrics`, need no token.", otherwise: "none", is: guarded{secret("a text of 16 or more characters", isToken), masked}, at: in(func(l *Listener) *Text { return &l.Token })},
+}}
+
+var tracingTable = &object{fields: []field{
+	{name: "endpoint", doc: "The URL of the collector, which accepts OTLP over gRPC, such as `http://127.0.0.1:4317`. `https` encrypts the connection.", otherwise: "none", is: words("a URL, such as http://127.0.0.1:4317", isCollector), at: in(func(t *Tracing) *string { return &t.Endpoint })},
+	{name: "sample", doc: "The share of traces that are recorded, of those that begin at the node. For other traces, the program that begins them decides.", def: "1", is: fraction(0, 1, "a number of 0 to 1"), at: in(func(t *Tracing) *float64 { return &t.Sample })},
 }}
 
 func retentionTable(ofType bool) *object {

@@ -199,6 +199,17 @@ func isURL(s string) error {
 	return nil
 }
 
+// isCollector accepts the URL of a collector of spans.
+func isCollector(s string) error {
+	if err := isURL(s); err != nil {
+		return err
+	}
+	if u, err := url.Parse(s); err == nil && (u.User != nil || u.RawQuery != "" || strings.Trim(u.Path, "/") != "") {
+		return errors.New("has more than a host and a port; write it such as http://127.0.0.1:4317")
+	}
+	return nil
+}
+
 func isToken(s string) error {
 	const least = 16
 	switch {

@@ -51,6 +51,10 @@ type APIConfig struct {
 	MaxRequest int          // bytes of a request, uncompressed; 0 is DefaultMaxRequest
 	TaskLog    *tasklog.Log // lines that handlers log about tasks; nil if they are not kept
 	Alerts     Alerts       // nil if the node has none
+
+	// Submitted returns the context with which the tasks of a Submit are added, for instance one with the trace context
+	// of the request. header returns the value of a header by its name in lower case, "" if there is none. May be nil.
+	Submitted func(ctx context.Context, header func(name string) string) context.Context
 }
 
 // API serves proto/taskengine/v1 over gRPC, gRPC-Web and Connect. It is the handler of a listener, which also has
@@ -66,6 +70,7 @@ type API struct {
 	metrics    *Metrics     // nil for none
 	taskLog    *tasklog.Log // nil for none
 	alerts     Alerts       // nil for none
+	submitted  func(ctx context.Context, header func(name string) string) context.Context
 
 	schedules scheduler.Schedules
 	stopping  chan struct{} // closed by Drain
@@ -79,6 +84,7 @@ func NewAPI(c APIConfig) *API {
 	api := &API{
 		maxRequest: cmp.Or(c.MaxRequest, DefaultMaxRequest),
 		engine:     c.Engine, build: c.Build, node: c.Node, log: c.Log, metrics: c.Metrics, taskLog: c.TaskLog, alerts: c.Alerts,
+		submitted: c.Submitted,
 		schedules: scheduler.Of(c.Engine), stopping: make(chan struct{}),
 	}
 	if api.log == nil {

@@ -1,7 +1,9 @@
 package server_test
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/taskengine/taskengine/server"
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 )
 
@@ -414,5 +417,35 @@ func TestAClientsDeadlineIsKept(t *testing.T) {
 	_, err := n.client(t).Wait(ctx, &taskenginev1.WaitRequest{Ids: []string{id}})
 	if connect.CodeOf(err) != connect.CodeDeadlineExceeded {
 		t.Errorf("the wait gives %v", err)
+	}
+}
+
+func TestASubmitSeesTheHeadersOfItsRequestOverEveryProtocol(t *testing.T) {
+	var seen []string
+	n := newNode(t)
+	n.api = listenBoth(t, server.NewAPI(server.APIConfig{Engine: n.engine, Submitted: func(ctx context.Context, header func(string) string) context.Context {
+		seen = append(seen, header("traceparent"), header("absent"))
+		return ctx
+	}}))
+	for name, c := range map[string]struct {
+		h2      bool
+		options []connect.ClientOption
+	}{
+		"gRPC":                       {true, []connect.ClientOption{connect.WithGRPC()}},
+		"gRPC-Web over HTTP/1.1":     {false, []connect.ClientOption{connect.WithGRPCWeb()}},
+		"Connect JSON over HTTP/1.1": {false, []connect.ClientOption{connect.WithProtoJSON()}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			seen = nil
+			ctx, call := connect.NewClientContext(t.Context())
+			call.RequestHeader().Set("Traceparent", "00-1-2-01")
+			_, err := n.clientOf(t, c.h2, c.options...).Submit(ctx, &taskenginev1.SubmitRequest{Tasks: []*taskenginev1.NewTask{{Type: "idle"}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(seen, []string{"00-1-2-01", ""}) {
+				t.Errorf("it sees %q", seen)
+			}
+		})
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"connectrpc.com/connect"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/taskengine/taskengine/engine"
@@ -21,6 +23,9 @@ func (a *API) Submit(ctx context.Context, req *taskenginev1.SubmitRequest) (*tas
 	if err != nil {
 		return nil, a.answer(err)
 	}
+	if a.submitted != nil {
+		ctx = a.submitted(ctx, headerOf(ctx))
+	}
 	ctx, cancel := patient(ctx)
 	defer cancel()
 	receipts, err := a.engine.Submit(ctx, reqs...)
@@ -32,6 +37,19 @@ func (a *API) Submit(ctx context.Context, req *taskenginev1.SubmitRequest) (*tas
 		res.Receipts[i] = receiptOf(r)
 	}
 	return res, nil
+}
+
+// headerOf returns a function that returns headers of the request whose context this is, of either server.
+func headerOf(ctx context.Context) func(name string) string {
+	if info, ok := connect.CallInfoForHandlerContext(ctx); ok {
+		return info.RequestHeader().Get
+	}
+	return func(name string) string {
+		if values := metadata.ValueFromIncomingContext(ctx, name); len(values) > 0 {
+			return values[0]
+		}
+		return ""
+	}
 }
 
 func receiptOf(r engine.Receipt) *taskenginev1.Receipt {

@@ -306,6 +306,12 @@ var rules = []rule{
 		Why: "a server for tests does not depend on the tests",
 	},
 	{
+		Of:  "tracing",
+		May: []string{"engine/task"},
+		Out: []string{"go.opentelemetry.io/otel"},
+		Why: "spans are made around handlers and requests; the engine knows none, and the program chooses where they go",
+	},
+	{
 		Of:  "handlers",
 		May: []string{"engine/task", "internal/ratelog", "internal/supervise"},
 		Out: []string{"golang.org/x/net"},
@@ -429,11 +435,17 @@ var rules = []rule{
 		Of: "cmd/taskengine/internal/node",
 		May: []string{
 			"cmd/taskengine/internal/alerting", "cmd/taskengine/internal/coordinator", "cmd/taskengine/internal/database", "cmd/taskengine/internal/descriptors",
-			"cmd/taskengine/internal/stores", "config", "coord/guid", "coord/postgres",
+			"cmd/taskengine/internal/stores", "cmd/taskengine/internal/traces", "config", "coord/guid", "coord/postgres",
 			"engine", "engine/policy", "engine/task", "handlers", "plugins", "schedule", "schedule/scheduler", "server", "storage", "tasklog",
 		},
 		Out: []string{"github.com/cockroachdb/pebble", "github.com/jackc/pgx"},
 		Why: "a node is put together here: the engine, its store, its handlers and its server",
+	},
+	{
+		Of:  "cmd/taskengine/internal/traces",
+		May: []string{"config", "internal/ratelog", "tracing"},
+		Out: []string{"go.opentelemetry.io/otel"},
+		Why: "a node sends spans as its configuration says; package tracing makes them",
 	},
 	{
 		Of:  "cmd/taskengine/internal/coordinator",

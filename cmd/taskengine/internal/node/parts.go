@@ -11,6 +11,7 @@ import (
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/database"
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/descriptors"
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/stores"
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/traces"
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/schedule"
 	"github.com/taskengine/taskengine/schedule/scheduler"
@@ -31,6 +32,7 @@ type parts struct {
 	taskLog  taskLog
 	handlers *handlerSet
 	failures *server.FailureLog
+	spans    *traces.Sender // nil without tracing
 	engine   *engine.Engine
 	alerts   *alerting.Alerting
 	service  *server.API
@@ -63,6 +65,9 @@ func (p *parts) open(ctx context.Context) error {
 		return err
 	}
 	if err := p.openHandlers(ctx); err != nil {
+		return err
+	}
+	if err := p.openTracing(ctx); err != nil {
 		return err
 	}
 	if err := p.openEngine(ctx); err != nil {
@@ -135,6 +140,19 @@ func (p *parts) openHandlers(ctx context.Context) (err error) {
 	return nil
 }
 
+// openTracing begins to send spans, if the configuration wants that.
+func (p *parts) openTracing(ctx context.Context) (err error) {
+	n := p.node
+	if n.Config.Tracing.Endpoint == "" {
+		return nil
+	}
+	p.spans, err = traces.Open(ctx, n.Config.Tracing, traces.Node{Name: n.Name, Version: n.Build.Version, Log: n.Log})
+	if err == nil {
+		p.add("the sending of spans", p.spans.Close)
+	}
+	return err
+}
+
 // openEngine opens the engine, which begins to run tasks.
 func (p *parts) openEngine(ctx context.Context) (err error) {
 	n := p.node
@@ -149,6 +167,9 @@ func (p *parts) openEngine(ctx context.Context) (err error) {
 		Store: p.store, Policies: policies, Handlers: p.handlers.byType, Name: n.Name, Labels: n.Config.Coordination.Labels, Log: n.Log,
 		Observer: server.Observers(n.metrics.Observer(), p.failures.Observer(), server.Ended(p.taskLog.Ended)),
 		TaskLog:  p.taskLog.Log,
+	}
+	if p.spans != nil {
+		conf.Wrap, conf.Decorate = p.spans.Wrap, p.spans.Decorate
 	}
 	p.others.configure(&conf, n.Config.Coordination)
 	err = database.Retry(ctx, n.Config.Storage, n.Log, func(ctx context.Context) (err error) {
@@ -197,10 +218,14 @@ func (p *parts) openAlerts() {
 // openAPI opens the listener of the API last: the node accepts tasks from then on.
 func (p *parts) openAPI(ctx context.Context, connections int) (err error) {
 	n := p.node
-	p.service = server.NewAPI(server.APIConfig{
+	conf := server.APIConfig{
 		Engine: p.engine, Build: n.Build, Node: n.Name, Log: n.Log, Metrics: n.metrics, MaxRequest: n.maxRequest(),
 		TaskLog: p.taskLog.Log, Alerts: p.alerts.Managed(),
-	})
+	}
+	if p.spans != nil {
+		conf.Submitted = p.spans.FromRequest
+	}
+	p.service = server.NewAPI(conf)
 	if n.Config.API.Socket != "" {
 		connections = (connections + 1) / 2
 	}
