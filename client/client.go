@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"sync"
@@ -33,6 +34,10 @@ type Options struct {
 	// May be nil.
 	Headers func(context.Context) map[string]string
 
+	// TLS are the settings of connections with TLS: those to URLs of https, and, if it is not nil, to host:port. URLs of
+	// http are refused then. If it is nil, the nodes of URLs of https must have certificates that the system trusts.
+	TLS *tls.Config
+
 	// Dial are further options of connections, such as credentials for a proxy in front of the nodes.
 	Dial []grpc.DialOption
 }
@@ -52,7 +57,7 @@ type Client struct {
 // Open returns a client of the nodes at addresses: host:port, unix:PATH, or a URL of http or https. It does not wait for
 // a connection. The caller must call Close.
 func Open(addresses []string, o Options) (*Client, error) {
-	n, err := openNodes(addresses, o.Dial)
+	n, err := openNodes(addresses, o.TLS, o.Dial)
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/url"
@@ -15,6 +16,10 @@ import (
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
+	"github.com/taskengine/taskengine/server/proto/taskengine/v1/taskenginev1connect"
 )
 
 const (
@@ -26,6 +31,9 @@ const (
 type node struct {
 	address string
 	conn    *grpc.ClientConn
+
+	mu     sync.Mutex
+	reason string // guarded by mu: why there was no connection last; "" if that is not known
 }
 
 // nodes are the nodes of a client.
@@ -36,19 +44,19 @@ type nodes struct {
 	current int // guarded by mu: the node that is used
 }
 
-func openNodes(addresses []string, o []grpc.DialOption) (*nodes, error) {
+func openNodes(addresses []string, encryption *tls.Config, o []grpc.DialOption) (*nodes, error) {
 	if len(addresses) == 0 {
 		return nil, errors.New("taskengine: no address of a node is given; give host:port, unix:PATH or a URL")
 	}
 	n := new(nodes)
 	for _, a := range addresses {
-		target, secure, err := targetOf(a)
+		target, secure, err := targetOf(a, encryption != nil)
 		if err != nil {
 			return nil, errors.Join(err, n.close())
 		}
 		plain := insecure.NewCredentials()
 		if secure {
-			plain = credentials.NewTLS(nil)
+			plain = credentials.NewTLS(encryption)
 		}
 		options := append([]grpc.DialOption{
 			grpc.WithTransportCredentials(plain), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
@@ -61,13 +69,13 @@ func openNodes(addresses []string, o []grpc.DialOption) (*nodes, error) {
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("taskengine: the address %.80q: %w", a, err), n.close())
 		}
-		n.all = append(n.all, &node{a, conn})
+		n.all = append(n.all, &node{address: a, conn: conn})
 	}
 	return n, nil
 }
 
-// targetOf returns the address as a gRPC library writes it, and whether it needs TLS.
-func targetOf(address string) (target string, secure bool, err error) {
+// targetOf returns the address as a gRPC library writes it, and whether it needs TLS. With wantsTLS, host:port needs it.
+func targetOf(address string, wantsTLS bool) (target string, secure bool, err error) {
 	if path, ok := strings.CutPrefix(address, "unix:"); ok {
 		if path == "" {
 			return "", false, errors.New("taskengine: the address unix: has no path")
@@ -75,12 +83,15 @@ func targetOf(address string) (target string, secure bool, err error) {
 		return address, false, nil
 	}
 	host := address
+	secure = wantsTLS
 	if strings.Contains(address, "://") {
 		u, err := url.Parse(address)
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" || strings.Trim(u.Path, "/") != "" || u.User != nil {
 			return "", false, errors.New("taskengine: an address is not a URL of http or https without a path and a user; give host:port, unix:PATH or such a URL")
 		}
-		host, secure = u.Host, u.Scheme == "https"
+		if host, secure = u.Host, u.Scheme == "https"; wantsTLS && !secure {
+			return "", false, fmt.Errorf("taskengine: %.80q is a URL of http, and the client has settings of TLS; write https", address)
+		}
 		if u.Port() == "" {
 			host += map[bool]string{false: ":80", true: ":443"}[secure]
 		}
@@ -118,9 +129,32 @@ func (n *nodes) pick(ctx context.Context) (*node, error) {
 	}
 	addresses := make([]string, len(n.all))
 	for i, one := range n.all {
-		addresses[i] = one.address
+		addresses[i] = one.described()
 	}
 	return nil, newError("", codes.Unavailable, fmt.Sprintf("no node answers at %s; is it running?", strings.Join(addresses, ", ")), "")
+}
+
+// described returns the address of a node, and why there is no connection.
+func (n *node) described() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.reason == "" {
+		return n.address
+	}
+	return n.address + " (" + n.reason + ")"
+}
+
+// learn notes why a connection that has failed did. A call that does not wait for a connection says so.
+func (n *node) learn(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, againTimeout)
+	defer cancel()
+	err := n.conn.Invoke(ctx, taskenginev1connect.TaskServiceVersionProcedure, &taskenginev1.VersionRequest{}, &taskenginev1.VersionResponse{})
+	if status.Code(err) != codes.Unavailable {
+		return // another try has begun
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.reason = status.Convert(err).Message()
 }
 
 // leave has another node picked than the one that has failed.
@@ -149,7 +183,10 @@ func (n *node) connect(ctx context.Context) bool {
 		switch {
 		case state == connectivity.Ready:
 			return true
-		case state == connectivity.Shutdown || state == connectivity.TransientFailure && begin != state:
+		case state == connectivity.Shutdown:
+			return false
+		case state == connectivity.TransientFailure && begin != state:
+			n.learn(ctx)
 			return false
 		case state == connectivity.Idle:
 			n.conn.Connect()

@@ -135,6 +135,13 @@ type Listener struct {
 	Token   Text        // of the admin listener: the token for its private paths; "" is none
 	Socket  string      // of the API: the path of a Unix socket beside Listen; "" is none
 	Clients fs.FileMode // of the API: the permissions of Socket
+	TLS     ServerTLS   // of the connections with Listen
+}
+
+// ServerTLS is how connections with a listener are encrypted. The zero value is not at all.
+type ServerTLS struct {
+	Cert, Key string // files of the certificate of the node and its key
+	ClientCA  string // file of the authorities whose clients may connect; "": clients need no certificate
 }
 
 // Tracing is where spans of tasks are sent.

@@ -157,3 +157,12 @@ func (t *TLS) files() []*string {
 	}
 	return []*string{&t.CA, &t.Cert, &t.Key}
 }
+
+// named returns the paths of files by their keys; "" is none.
+func (t *TLS) named() map[string]string {
+	files := map[string]string{"ca": t.CA, "cert": t.Cert, "key": t.Key}
+	if t.CA == SystemCA {
+		delete(files, "ca")
+	}
+	return files
+}

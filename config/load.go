@@ -75,6 +75,13 @@ func (d *decoder) resolvePaths() {
 			*file = d.within(*file)
 		}
 	}
+	for _, l := range []*Listener{&c.API, &c.Admin} {
+		for _, file := range []*string{&l.TLS.Cert, &l.TLS.Key, &l.TLS.ClientCA} {
+			if *file != "" {
+				*file = d.within(*file)
+			}
+		}
+	}
 	if c.Storage.Driver == Postgres {
 		c.Storage.Path = ""
 	}

@@ -9,10 +9,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"time"
+
+	"github.com/taskengine/taskengine/internal/tlsfiles"
 )
 
 // Probe returns what the configuration needs and this machine does not have: programs that do
-// not exist, folders that do not exist or cannot be written. It does not connect to databases,
+// not exist, folders that do not exist or cannot be written, certificates that cannot be used. It does not connect to databases,
 // and leaves nothing behind. The result is advice: the machine may change at any time.
 func (c *Config) Probe() []Problem {
 	p := prober{tree: c.written()}
@@ -23,7 +26,9 @@ func (c *Config) Probe() []Problem {
 	if c.Storage.Driver != Memory && c.TaskLog.MaxSize > 0 && elsewhere {
 		p.folder(c.TaskLog.Path, "task_log", "path")
 	}
-	p.certificates(c.Coordination.TLS)
+	p.readable(c.Coordination.TLS.named(), "coordination", "tls")
+	p.server(c.API.TLS, "api", "tls")
+	p.server(c.Admin.TLS, "admin", "tls")
 	for _, name := range slices.Sorted(maps.Keys(c.Handlers)) {
 		switch h := c.Handlers[name]; {
 		case h.Plugin != nil:
@@ -86,18 +91,40 @@ func (p *prober) command(command []string, dir, key string, path ...string) {
 	}
 }
 
-// certificates looks for the files of certificates.
-func (p *prober) certificates(t TLS) {
-	for key, path := range map[string]string{"ca": t.CA, "cert": t.Cert, "key": t.Key} {
-		if path == "" || key == "ca" && path == SystemCA {
+// readable looks for files, by their keys below path, and reports whether all of them can be read. An empty path of a
+// file is not looked for.
+func (p *prober) readable(files map[string]string, path ...string) bool {
+	all := true
+	for key, file := range files {
+		if file == "" {
 			continue
 		}
-		f, err := os.Open(path)
+		f, err := os.Open(file)
 		if err != nil {
-			p.add(fmt.Errorf("%w; correct the path or the rights of the file", err), "coordination", "tls", key)
+			all = false
+			p.add(fmt.Errorf("%w; correct the path or the rights of the file", err), append(slices.Clone(path), key)...)
 			continue
 		}
 		_ = f.Close() // nothing was written
+	}
+	return all
+}
+
+// server reads the certificates of a listener.
+func (p *prober) server(t ServerTLS, path ...string) {
+	if !p.readable(map[string]string{"cert": t.Cert, "key": t.Key, "client_ca": t.ClientCA}, path...) || t.Cert == "" {
+		return
+	}
+	below := func(key string) []string { return append(slices.Clone(path), key) }
+	if pair, err := tlsfiles.Pair(t.Cert, t.Key); err != nil {
+		p.add(err, below("cert")...)
+	} else if until := pair.Leaf.NotAfter; time.Now().After(until) {
+		p.add(fmt.Errorf("the certificate has expired at %s, and clients refuse it; replace the file", until.Format(time.RFC3339)), below("cert")...)
+	}
+	if t.ClientCA != "" {
+		if _, err := tlsfiles.Authorities(t.ClientCA); err != nil {
+			p.add(err, below("client_ca")...)
+		}
 	}
 }
 

@@ -26,7 +26,7 @@ var root = &object{
 		{name: "task_log", doc: "The logs of tasks: lines that handlers log about their tasks. `taskengine task logs` prints them.", is: taskLogTable, at: in(func(c *Config) *TaskLog { return &c.TaskLog })},
 		{name: "coordination", doc: "How nodes coordinate.", is: coordinationTable, at: in(func(c *Config) *Coordination { return &c.Coordination })},
 		{name: "bus", doc: "How nodes notify each other of ready tasks. A node finds a task without a notification within about a second, unless many tasks are before it.", is: busTable, at: in(func(c *Config) *Bus { return &c.Bus })},
-		{name: "api", doc: "The API for clients. It has no authentication: listen on loopback, or put a proxy with authentication in front of it.", is: apiTable, at: in(func(c *Config) *Listener { return &c.API })},
+		{name: "api", doc: "The API for clients. It has no authentication: listen on loopback, demand certificates of clients, or put a proxy with authentication in front of it. See [Who may](operations.md#who-may).", is: apiTable, at: in(func(c *Config) *Listener { return &c.API })},
 		{name: "admin", doc: "The listener for metrics, health and profiles.", is: adminTable, at: in(func(c *Config) *Listener { return &c.Admin })},
 		{name: "tracing", doc: "Sends spans of tasks to a collector of OpenTelemetry. See [Traces](operations.md#traces). Without `endpoint` there are none.", is: tracingTable, at: in(func(c *Config) *Tracing { return &c.Tracing })},
 		{name: "handlers", doc: "The handlers of tasks, by name.", is: handlersTable, at: in(func(c *Config) *map[string]Handler { return &c.Handlers })},
@@ -78,11 +78,22 @@ var apiTable = &object{fields: []field{
 	listen("127.0.0.1:7420"),
 	{name: "socket", doc: "The path of a Unix socket, for clients on this machine, beside `listen`. The node creates it in a directory that exists, replaces one that an earlier process has left, and does not start if a process listens on it. Clients use the address `unix:PATH`.", otherwise: "none", is: words("a path, such as /run/taskengine/api.sock", checkSocket), at: in(func(l *Listener) *string { return &l.Socket })},
 	{name: "socket_clients", doc: "Who may connect to the socket: the user of the node (`owner`), or also its group (`group`), or every user of this machine (`all`).", def: "owner", is: oneOf(nil, option[fs.FileMode]{"owner", 0o600}, option[fs.FileMode]{"group", 0o660}, option[fs.FileMode]{"all", 0o666}), at: in(func(l *Listener) *fs.FileMode { return &l.Clients })},
+	encrypted,
 }}
 
 var adminTable = &object{fields: []field{
 	listen("127.0.0.1:7421"),
 	{name: "token", doc: "The token that callers of `/backup` and `/debug/` must send as `Authorization: Bearer TOKEN`, at least 16 characters. Write a reference. Without a token, these paths answer only callers on this machine. The other paths, such as `/readyz` and `/metrics`, need no token.", otherwise: "none", is: guarded{secret("a text of 16 or more characters", isToken), masked}, at: in(func(l *Listener) *Text { return &l.Token })},
+	encrypted,
+}}
+
+// encrypted is the key of listeners for TLS.
+var encrypted = field{name: "tls", doc: "Encrypts the connections with `listen`. The node looks at its files for each new connection, so they can be replaced while it runs. If they cannot be used then, it logs that and goes on with those from before.", otherwise: "not encrypted", is: serverTLSTable, at: in(func(l *Listener) *ServerTLS { return &l.TLS })}
+
+var serverTLSTable = &object{what: "tls", fields: []field{
+	{name: "cert", doc: "A file with the certificate of the node, in PEM, followed by those that lead to its authority.", required: true, is: words("a file", notEmpty), at: in(func(t *ServerTLS) *string { return &t.Cert })},
+	{name: "key", doc: "A file with the key of `cert`, in PEM.", required: true, is: words("a file", notEmpty), at: in(func(t *ServerTLS) *string { return &t.Key })},
+	{name: "client_ca", doc: "A file with the certificates of authorities, in PEM: only clients that have a certificate of one of them can connect.", otherwise: "clients need no certificate", is: words("a file", notEmpty), at: in(func(t *ServerTLS) *string { return &t.ClientCA })},
 }}
 
 var tracingTable = &object{fields: []field{

@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -27,7 +28,7 @@ const (
 	maxStreams        = 1000 // requests at once on one HTTP/2 connection
 )
 
-// Listener serves one address over HTTP/1.1 and HTTP/2 without TLS.
+// Listener serves one address over HTTP/1.1 and HTTP/2, with or without TLS.
 type Listener struct {
 	server *http.Server
 	grpc   *grpc.Server // nil if there is none
@@ -43,6 +44,7 @@ type ListenConfig struct {
 	GRPC    *grpc.Server // serves the connections of gRPC libraries, and is closed with the listener; nil: Handler does
 	Strict  bool         // on loopback, refuse all requests to another name than that of loopback
 	Log     *slog.Logger // for errors of connections
+	TLS     *tls.Config  // how connections are encrypted; nil: they are not
 
 	SocketMode fs.FileMode // the permissions of a socket
 
@@ -58,6 +60,9 @@ func Listen(ctx context.Context, c ListenConfig) (*Listener, error) {
 		return nil, fmt.Errorf("listen on %s: %w", c.Address, err)
 	}
 	accepts := limitListener(l, c.MaxConnections, c.Log)
+	if c.TLS != nil {
+		accepts = &encryptedListener{accepts, c.TLS}
+	}
 	var others *passedListener
 	if c.GRPC != nil {
 		others = newPassedListener(l.Addr())

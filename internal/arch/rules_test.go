@@ -73,6 +73,10 @@ var rules = []rule{
 		Why: "certificates for tests do not depend on the tests",
 	},
 	{
+		Of:  "internal/tlsfiles",
+		Why: "certificates are read alike on both sides of a connection",
+	},
+	{
 		Of:  "internal/etcdtest",
 		May: []string{"internal/servertest"},
 		Why: "a server for tests does not depend on the tests",
@@ -404,7 +408,7 @@ var rules = []rule{
 	},
 	{
 		Of:  "config",
-		May: []string{"alert", "engine/task", "engine/policy", "schedule", "schedule/calendar", "internal/suggest"},
+		May: []string{"alert", "engine/task", "engine/policy", "schedule", "schedule/calendar", "internal/suggest", "internal/tlsfiles"},
 		Out: []string{"*"},
 		Why: "a configuration is read into policies and definitions of schedules; cmd/taskengine builds things from it",
 	},
@@ -417,7 +421,7 @@ var rules = []rule{
 		Of: "cmd/taskengine/internal/cli",
 		May: []string{
 			"bench/...", "capacity", "cmd/taskengine/internal/...", "config", "coord", "engine/policy", "engine/task", "internal/machine", "internal/terminal",
-			"internal/suggest", "internal/units", "plugins", "plugins/conform", "schedule", "schedule/calendar", "server/...", "storage", "storage/postgres/schema",
+			"internal/suggest", "internal/tlsfiles", "internal/units", "plugins", "plugins/conform", "schedule", "schedule/calendar", "server/...", "storage", "storage/postgres/schema",
 			"storage/transfer",
 		},
 		Out: []string{"*"},
@@ -436,7 +440,7 @@ var rules = []rule{
 		May: []string{
 			"cmd/taskengine/internal/alerting", "cmd/taskengine/internal/coordinator", "cmd/taskengine/internal/database", "cmd/taskengine/internal/descriptors",
 			"cmd/taskengine/internal/stores", "cmd/taskengine/internal/traces", "config", "coord/guid", "coord/postgres",
-			"engine", "engine/policy", "engine/task", "handlers", "plugins", "schedule", "schedule/scheduler", "server", "storage", "tasklog",
+			"engine", "engine/policy", "engine/task", "handlers", "internal/tlsfiles", "plugins", "schedule", "schedule/scheduler", "server", "storage", "tasklog",
 		},
 		Out: []string{"github.com/cockroachdb/pebble", "github.com/jackc/pgx"},
 		Why: "a node is put together here: the engine, its store, its handlers and its server",
@@ -449,7 +453,7 @@ var rules = []rule{
 	},
 	{
 		Of:  "cmd/taskengine/internal/coordinator",
-		May: []string{"config", "coord", "coord/etcd", "coord/zk"},
+		May: []string{"config", "coord", "coord/etcd", "coord/zk", "internal/tlsfiles"},
 		Why: "a connection is made here from what a configuration says",
 	},
 	{

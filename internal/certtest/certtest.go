@@ -17,6 +17,9 @@ import (
 	"time"
 )
 
+// validity is how long certificates are valid.
+const validity = 23 * time.Hour
+
 // Authority signs certificates.
 type Authority struct {
 	File string // its own certificate, as PEM
@@ -38,7 +41,7 @@ func New(tb testing.TB) *Authority {
 	tb.Helper()
 	a := &Authority{key: newKey(tb)}
 	template := &x509.Certificate{
-		Subject: pkix.Name{CommonName: "authority of a test"}, IsCA: true, BasicConstraintsValid: true,
+		Subject: pkix.Name{CommonName: "authority of a test"}, IsCA: true, BasicConstraintsValid: true, NotAfter: time.Now().Add(validity),
 		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 	}
 	a.cert = sign(tb, template, template, a.key, a.key)
@@ -49,9 +52,20 @@ func New(tb testing.TB) *Authority {
 // Issue returns a certificate for servers with the given names or addresses, and for clients.
 func (a *Authority) Issue(tb testing.TB, name string, hosts ...string) Certificate {
 	tb.Helper()
+	return a.issue(tb, time.Now().Add(validity), name, hosts...)
+}
+
+// IssueExpired is Issue of a certificate that has expired a minute ago.
+func (a *Authority) IssueExpired(tb testing.TB, name string, hosts ...string) Certificate {
+	tb.Helper()
+	return a.issue(tb, time.Now().Add(-time.Minute), name, hosts...)
+}
+
+func (a *Authority) issue(tb testing.TB, until time.Time, name string, hosts ...string) Certificate {
+	tb.Helper()
 	key := newKey(tb)
 	template := &x509.Certificate{
-		Subject: pkix.Name{CommonName: name}, KeyUsage: x509.KeyUsageDigitalSignature,
+		Subject: pkix.Name{CommonName: name}, KeyUsage: x509.KeyUsageDigitalSignature, NotAfter: until,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	for _, host := range hosts {
@@ -92,7 +106,7 @@ func newKey(tb testing.TB) *ecdsa.PrivateKey {
 	return key
 }
 
-// sign returns the certificate of a key, valid for a day.
+// sign returns the certificate of a key, valid from an hour ago.
 func sign(tb testing.TB, template, by *x509.Certificate, key, with *ecdsa.PrivateKey) *x509.Certificate {
 	tb.Helper()
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 64))
@@ -100,7 +114,7 @@ func sign(tb testing.TB, template, by *x509.Certificate, key, with *ecdsa.Privat
 		tb.Fatal(err)
 	}
 	template.SerialNumber = serial
-	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(23*time.Hour)
+	template.NotBefore = time.Now().Add(-time.Hour)
 	der, err := x509.CreateCertificate(rand.Reader, template, by, &key.PublicKey, with)
 	if err != nil {
 		tb.Fatal(err)
@@ -114,6 +128,16 @@ func sign(tb testing.TB, template, by *x509.Certificate, key, with *ecdsa.Privat
 
 func block(kind string, der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
+}
+
+// Replace moves the files of other to those of c, each by a rename.
+func (c Certificate) Replace(tb testing.TB, other Certificate) {
+	tb.Helper()
+	for from, to := range map[string]string{other.File: c.File, other.KeyFile: c.KeyFile} {
+		if err := os.Rename(from, to); err != nil {
+			tb.Fatal(err)
+		}
+	}
 }
 
 func write(tb testing.TB, text []byte) string {

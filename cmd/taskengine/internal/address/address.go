@@ -13,13 +13,16 @@ func Socket(address string) (path string, ok bool) {
 }
 
 // URL returns the URL without a trailing slash of an address, which is host:port or a URL of http
-// or https. It returns false for any other text.
-func URL(address string) (string, bool) {
-	if !strings.Contains(address, "://") {
+// or https. It returns false for any other text. If it is secure, host:port is one of https, and a
+// URL of http is refused.
+func URL(address string, secure bool) (string, bool) {
+	if !strings.Contains(address, "://") && secure {
+		address = "https://" + address
+	} else if !strings.Contains(address, "://") {
 		address = "http://" + address
 	}
 	u, err := url.Parse(address)
-	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+	if err != nil || u.Host == "" || u.Scheme != "https" && (u.Scheme != "http" || secure) {
 		return "", false
 	}
 	return strings.TrimSuffix(u.String(), "/"), true

@@ -7,7 +7,17 @@ func TestAnAddressIsAHostAndPortOrAURL(t *testing.T) {
 		"127.0.0.1:7420": "http://127.0.0.1:7420", "https://tasks.example.com/api/": "https://tasks.example.com/api",
 		"ftp://x": "", "": "", "http://": "", "a b": "",
 	} {
-		if got, ok := URL(address); got != want || ok != (want != "") {
+		if got, ok := URL(address, false); got != want || ok != (want != "") {
+			t.Errorf("%q is read as %q, %t", address, got, ok)
+		}
+	}
+}
+
+func TestASecureAddressIsNoURLOfHTTP(t *testing.T) {
+	for address, want := range map[string]string{
+		"127.0.0.1:7420": "https://127.0.0.1:7420", "https://tasks.example.com": "https://tasks.example.com", "http://127.0.0.1:7420": "",
+	} {
+		if got, ok := URL(address, true); got != want || ok != (want != "") {
 			t.Errorf("%q is read as %q, %t", address, got, ok)
 		}
 	}

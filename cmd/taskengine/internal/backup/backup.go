@@ -66,7 +66,7 @@ func takeFiles(ctx context.Context, p stores.Place, log *slog.Logger, file fileF
 
 // askNode gets the files of a store from the node that uses it.
 func askNode(ctx context.Context, p stores.Place, file fileFunc) error {
-	base, ok := address.URL(p.Admin)
+	base, ok := address.URL(p.Admin, false)
 	if !ok {
 		return exit.Errorf(exit.Usage, "--admin %.80q is neither host:port nor a URL of http or https", p.Admin)
 	}
@@ -77,7 +77,7 @@ func askNode(ctx context.Context, p stores.Place, file fileFunc) error {
 	if p.Token != "" {
 		req.Header.Set("Authorization", "Bearer "+p.Token)
 	}
-	client := &http.Client{Transport: &http.Transport{}}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: p.TLS}}
 	defer client.CloseIdleConnections()
 	res, err := client.Do(req)
 	if err != nil {

@@ -38,8 +38,9 @@ type app struct {
 	env            func(string) (string, bool)
 	ids            *task.IDs
 
-	address string // --address
-	output  output // --output
+	address    string // --address
+	encryption encryptionFlags
+	output     output // --output
 }
 
 func fromOS() *app {

@@ -51,6 +51,9 @@ which.`,
 			}
 			p.Admin = cmp.Or(admin, p.Admin, defaultAdmin)
 			p.Token = a.getenv("TASKENGINE_ADMIN_TOKEN", p.Token)
+			if p.TLS, err = a.encryption.config(); err != nil {
+				return err
+			}
 			return untilSignalled(cmd.Context(), func(ctx context.Context) error {
 				made, err := backup.Take(ctx, p, args[0], a.warnings())
 				if err != nil {

@@ -36,7 +36,11 @@ type client struct {
 
 // dial returns a client of the node at --address. It does not connect yet.
 func (a *app) dial() (*client, error) {
-	base, err := baseURL(a.address)
+	base, err := a.baseURL()
+	if err != nil {
+		return nil, err
+	}
+	encryption, err := a.encryption.config()
 	if err != nil {
 		return nil, err
 	}
@@ -44,6 +48,7 @@ func (a *app) dial() (*client, error) {
 		Proxy:               http.ProxyFromEnvironment,
 		DialContext:         dialer(a.address),
 		TLSHandshakeTimeout: dialTimeout,
+		TLSClientConfig:     encryption,
 		ForceAttemptHTTP2:   true,
 	}
 	c := &client{address: a.address, http: &http.Client{Transport: transport}}
@@ -65,15 +70,19 @@ func dialer(to string) func(ctx context.Context, network, addr string) (net.Conn
 func (c *client) Close() { c.http.CloseIdleConnections() }
 
 // baseURL reads --address: host:port, a URL, or a Unix socket.
-func baseURL(text string) (string, error) {
-	if _, ok := address.Socket(text); ok {
+func (a *app) baseURL() (string, error) {
+	if _, ok := address.Socket(a.address); ok {
 		return "http://localhost", nil
 	}
-	base, ok := address.URL(text)
-	if !ok {
-		return "", exit.Errorf(exit.Usage, "--address %.80q is neither host:port, nor a URL of http or https, nor unix:PATH", text)
+	secure := a.encryption.isGiven()
+	base, ok := address.URL(a.address, secure)
+	switch {
+	case ok:
+		return base, nil
+	case secure:
+		return "", exit.Errorf(exit.Usage, "--address %.80q is neither host:port, nor a URL of https, nor unix:PATH, and there are files for TLS (--ca, --client-cert, --client-key)", a.address)
 	}
-	return base, nil
+	return "", exit.Errorf(exit.Usage, "--address %.80q is neither host:port, nor a URL of http or https, nor unix:PATH", a.address)
 }
 
 // with calls fn with a client of the node.
@@ -121,6 +130,10 @@ func (c *client) explain(err error) error {
 	case remote.Code() == connect.CodeResourceExhausted:
 		said = fmt.Errorf("the request is too large for the node: %s bytes; max_payload of its type allows more", remote.Message())
 	case connect.IsWireError(err): // the node's own words
+	case tlsAdvice(err) != "":
+		said = fmt.Errorf("the node at %s: %w; %s", c.address, remote.Unwrap(), tlsAdvice(err))
+	case remote.Message() == "400 Bad Request": // the answer of a port with TLS
+		said = fmt.Errorf("the node at %s: %w; if it speaks TLS, write https:// before its address or give --ca", c.address, remote.Unwrap())
 	case isRefused(err):
 		said = fmt.Errorf("no node answers at %s (%w); is it running? --address or TASKENGINE_ADDRESS say where", c.address, remote.Unwrap())
 	default:
@@ -149,7 +162,7 @@ func codeOf(err error) connect.Code {
 // isRefused reports whether no connection was made.
 func isRefused(err error) bool {
 	var dial *net.OpError
-	return errors.As(err, &dial) && dial.Op == "dial"
+	return errors.As(err, &dial) && dial.Op == "dial" || tlsAdvice(err) != ""
 }
 
 // remoteCode returns the exit code of an error of the API.

@@ -34,6 +34,7 @@ func newRoot(a *app) *cobra.Command {
 	root.SetErr(a.stderr)
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.address, "address", a.getenv("TASKENGINE_ADDRESS", defaultAddress), "where the node's API is; TASKENGINE_ADDRESS sets it, too")
+	a.encryption.add(flags, a)
 	flags.VarP(&a.output, "output", "o", "how to show data: table or json")
 	root.AddCommand(
 		newRun(a), newDev(a),

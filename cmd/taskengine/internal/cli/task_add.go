@@ -231,7 +231,7 @@ func submit(ctx context.Context, c *client, tasks []*taskenginev1.NewTask, resta
 			}
 			return res.GetReceipts(), nil
 		}
-		unsure := exit.Code(err) == exit.Unavailable && c.heard && (restarts || !c.refused)
+		unsure := exit.Code(err) == exit.Unavailable && c.heard && (restarts || !c.refused) && tlsAdvice(err) == ""
 		if !unsure || time.Since(begin) > patience {
 			return nil, err
 		}

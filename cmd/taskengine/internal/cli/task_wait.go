@@ -202,7 +202,7 @@ func (w *waiter) over() bool { return !w.deadline.IsZero() && !time.Now().Before
 // worthAnother reports whether a node that cannot be reached may be back in time: it was
 // there before.
 func (w *waiter) worthAnother(err error) bool {
-	if codeOf(err) != connect.CodeUnavailable || w.over() {
+	if codeOf(err) != connect.CodeUnavailable || w.over() || tlsAdvice(err) != "" {
 		return false
 	}
 	if w.heard.IsZero() && !isRefused(err) {

@@ -2,12 +2,10 @@ package coordinator
 
 import (
 	"crypto/tls"
-	"crypto/x509"
-	"errors"
 	"fmt"
-	"os"
 
 	"github.com/taskengine/taskengine/config"
+	"github.com/taskengine/taskengine/internal/tlsfiles"
 )
 
 // encryption returns how connections are encrypted; nil if they are not.
@@ -15,35 +13,13 @@ func encryption(c config.TLS) (*tls.Config, error) {
 	if c.CA == "" {
 		return nil, nil
 	}
-	t := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: c.ServerName}
-	if c.CA != config.SystemCA {
-		var err error
-		if t.RootCAs, err = authorities(c.CA); err != nil {
-			return nil, fmt.Errorf("coordination.tls.ca: %w", err)
-		}
+	files := tlsfiles.Client{CA: c.CA, Cert: c.Cert, Key: c.Key, ServerName: c.ServerName}
+	if c.CA == config.SystemCA {
+		files.CA = ""
 	}
-	if c.Cert == "" {
-		return t, nil
-	}
-	if _, err := tls.LoadX509KeyPair(c.Cert, c.Key); err != nil {
-		return nil, fmt.Errorf("coordination.tls.cert: %w; correct cert and key", err)
-	}
-	t.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-		pair, err := tls.LoadX509KeyPair(c.Cert, c.Key) // for each connection: it may have been replaced
-		return &pair, err
+	t, err := files.Config()
+	if err != nil {
+		return nil, fmt.Errorf("coordination.tls.%w", err)
 	}
 	return t, nil
-}
-
-// authorities reads the certificates that are trusted.
-func authorities(path string) (*x509.CertPool, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(text) {
-		return nil, errors.New(path + " has no certificate in PEM; name a file that has some")
-	}
-	return pool, nil
 }

@@ -2,15 +2,19 @@ package node
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 
+	"github.com/taskengine/taskengine/config"
+	"github.com/taskengine/taskengine/internal/tlsfiles"
 	"github.com/taskengine/taskengine/server"
 )
 
 // endpoint is a listener, or nil if the configuration has none.
 type endpoint struct{ listener *server.Listener }
 
-func (n *Node) listen(ctx context.Context, address string, c server.ListenConfig) (*endpoint, error) {
+// listen serves an address, or nothing if it is "". If clients need no certificate, the log says who can connect.
+func (n *Node) listen(ctx context.Context, address string, asksClients bool, c server.ListenConfig) (*endpoint, error) {
 	if address == "" {
 		return &endpoint{}, nil
 	}
@@ -20,13 +24,26 @@ func (n *Node) listen(ctx context.Context, address string, c server.ListenConfig
 		return nil, fmt.Errorf("%w; is another node running here?", err)
 	}
 	switch {
-	case l.Loopback():
+	case l.Loopback() || asksClients:
 	case c.Strict:
 		n.Log.Info("other machines can reach the health and the metrics of this node; for backups and profiles they need the admin.token", "address", l.Addr().String())
 	default:
 		n.Log.Warn("other machines can reach the API, which does not authenticate its callers", "address", l.Addr().String())
 	}
 	return &endpoint{l}, nil
+}
+
+// encryption returns how connections with a listener are encrypted; nil if they are not. Section is the name of its
+// section in the configuration.
+func (n *Node) encryption(section string, l config.Listener) (*tls.Config, error) {
+	if l.TLS.Cert == "" || l.Listen == "" {
+		return nil, nil
+	}
+	c, err := tlsfiles.Server{Cert: l.TLS.Cert, Key: l.TLS.Key, ClientCA: l.TLS.ClientCA}.Config(n.Log)
+	if err != nil {
+		return nil, fmt.Errorf("%s.tls.%w", section, err)
+	}
+	return c, nil
 }
 
 func (e *endpoint) address() string {

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"maps"
 	"slices"
@@ -98,7 +99,11 @@ func (p *parts) close() {
 // ready.
 func (p *parts) openAdmin(ctx context.Context, connections int) (err error) {
 	n := p.node
-	p.admin, err = n.listen(ctx, n.Config.Admin.Listen, server.ListenConfig{Strict: true, MaxConnections: connections, Handler: server.NewAdmin(server.AdminConfig{
+	encryption, err := n.encryption("admin", n.Config.Admin)
+	if err != nil {
+		return err
+	}
+	p.admin, err = n.listen(ctx, n.Config.Admin.Listen, n.Config.Admin.TLS.ClientCA != "", server.ListenConfig{Strict: true, MaxConnections: connections, TLS: encryption, Handler: server.NewAdmin(server.AdminConfig{
 		Health: &n.health, Metrics: n.metrics, Build: n.Build, Backups: &n.backups,
 		Token: n.Config.Admin.Token.Reveal(),
 	})})
@@ -218,6 +223,10 @@ func (p *parts) openAlerts() {
 // openAPI opens the listener of the API last: the node accepts tasks from then on.
 func (p *parts) openAPI(ctx context.Context, connections int) (err error) {
 	n := p.node
+	encryption, err := n.encryption("api", n.Config.API)
+	if err != nil {
+		return err
+	}
 	conf := server.APIConfig{
 		Engine: p.engine, Build: n.Build, Node: n.Name, Log: n.Log, Metrics: n.metrics, MaxRequest: n.maxRequest(),
 		TaskLog: p.taskLog.Log, Alerts: p.alerts.Managed(),
@@ -229,19 +238,19 @@ func (p *parts) openAPI(ctx context.Context, connections int) (err error) {
 	if n.Config.API.Socket != "" {
 		connections = (connections + 1) / 2
 	}
-	listen := func(address string) (*endpoint, error) {
-		e, err := n.listen(ctx, address, server.ListenConfig{
-			Handler: p.service, GRPC: p.service.GRPC(), MaxConnections: connections, SocketMode: n.Config.API.Clients,
+	listen := func(address string, encryption *tls.Config) (*endpoint, error) {
+		e, err := n.listen(ctx, address, n.Config.API.TLS.ClientCA != "", server.ListenConfig{
+			Handler: p.service, GRPC: p.service.GRPC(), MaxConnections: connections, SocketMode: n.Config.API.Clients, TLS: encryption,
 		})
 		if err == nil {
 			p.add("the API", e.close)
 		}
 		return e, err
 	}
-	if p.socket, err = listen(socketAddress(n.Config.API.Socket)); err != nil {
+	if p.socket, err = listen(socketAddress(n.Config.API.Socket), nil); err != nil {
 		return err
 	}
-	p.api, err = listen(n.Config.API.Listen)
+	p.api, err = listen(n.Config.API.Listen, encryption)
 	p.add("the streams of the API", func(context.Context) error {
 		p.service.Drain()
 		return nil

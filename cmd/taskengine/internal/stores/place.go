@@ -2,6 +2,7 @@ package stores
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -31,6 +32,7 @@ type Place struct {
 	Config config.Storage // the storage of its configuration; zero without one
 	Admin  string         // the address of the admin listener in its configuration; "" is unknown
 	Token  string         // of that listener; "" is none
+	TLS    *tls.Config    // of connections with that listener; nil is the default of a URL of https
 
 	Coordination config.Coordination // of its configuration; zero without one
 
@@ -89,13 +91,21 @@ func parse(arg string, load func(file string) (*config.Config, error)) (Place, e
 	}
 	p := Place{
 		Driver: cfg.Storage.Driver, Path: cfg.Storage.Path, URL: cfg.Storage.URL.Reveal(), Schema: cfg.Storage.Schema,
-		Config: cfg.Storage, Admin: cfg.Admin.Listen, Token: cfg.Admin.Token.Reveal(),
+		Config: cfg.Storage, Admin: adminOf(cfg.Admin), Token: cfg.Admin.Token.Reveal(),
 		Coordination: cfg.Coordination,
 	}
 	if p.Driver == config.Memory {
 		return Place{}, exit.Errorf(exit.Usage, "the tasks of %s are in the memory of its node: they cannot be reached from here", arg)
 	}
 	return p, nil
+}
+
+// adminOf returns the address of an admin listener.
+func adminOf(l config.Listener) string {
+	if l.TLS.Cert == "" || l.Listen == "" {
+		return l.Listen
+	}
+	return "https://" + l.Listen
 }
 
 // databaseName returns the name of a database for people, without the role that connects to it.
