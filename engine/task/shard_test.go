@@ -2,6 +2,7 @@ package task
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 )
@@ -39,6 +40,22 @@ func TestIDsOfAShardAreOrderedAndOfIt(t *testing.T) {
 	}
 	if n := len(shards.List()); n < ShardCount*8/10 {
 		t.Errorf("%d ids are of %d shards", 3*ShardCount, n)
+	}
+}
+
+func TestManyOrderingKeysAreSpreadEvenlyOverTheShards(t *testing.T) {
+	const keys, even = 100_000, 100_000 / ShardCount
+	for _, format := range []string{"incident-%d", "%d", "%08x", "customer/%d/orders"} {
+		var each [ShardCount]int
+		for i := range keys {
+			shard, _ := BoundShard("", "", fmt.Sprintf(format, i))
+			each[shard]++
+		}
+		for shard, n := range each {
+			if n < even*2/3 || n > even*4/3 {
+				t.Errorf("%d keys of the form %q are of shard %d; an even share is %d", n, format, shard, even)
+			}
+		}
 	}
 }
 
