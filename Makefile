@@ -116,6 +116,10 @@ outbox: ## run examples/outbox on a PostgreSQL server of its own, and verify it
 cluster: ## run examples/cluster: three nodes, one killed, under a limit that is changed; COORD=etcd or zookeeper
 	COORD="$${COORD:-postgres}" go test -count=1 -v -run TestTheLimitHolds ./examples/cluster
 
+.PHONY: incidents
+incidents: ## run the commands of examples/incidents, and verify what they print
+	go test -count=1 -v -run TestTheCommandsOfTheReadme ./examples/incidents
+
 .PHONY: clean
 clean: ## remove build results
 	rm -rf bin dist

@@ -21,15 +21,31 @@ type guarantee struct {
 
 func guarantees(t *testing.T) []guarantee {
 	t.Helper()
-	page, err := os.ReadFile(filepath.Join(root, "docs", "guarantees.md"))
+	all := rows(t, "guarantees.md", "what is guaranteed")
+	if len(all) < 40 {
+		t.Fatalf("docs/guarantees.md has only %d lines with guarantees", len(all))
+	}
+	return all
+}
+
+// rows returns the rows of the tables of a page whose first column has this head, and whose second one names tests.
+func rows(t *testing.T, page, head string) (all []guarantee) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, "docs", page))
 	if err != nil {
 		t.Fatal(err)
 	}
-	named := regexp.MustCompile("`([^`:]+): ([^`]+)`")
-	var all []guarantee
-	for line := range strings.Lines(string(page)) {
+	named, inside := regexp.MustCompile("`([^`:]+): ([^`]+)`"), false
+	for line := range strings.Lines(string(text)) {
 		cells := strings.Split(strings.Trim(line, "| \n"), " | ")
-		if !strings.HasPrefix(line, "|") || strings.HasPrefix(line, "|---") || cells[0] == "what is guaranteed" {
+		switch {
+		case !strings.HasPrefix(line, "|"):
+			inside = false
+			continue
+		case cells[0] == head:
+			inside = true
+			continue
+		case !inside || strings.HasPrefix(line, "|---"):
 			continue
 		}
 		g := guarantee{text: cells[0]}
@@ -40,14 +56,25 @@ func guarantees(t *testing.T) []guarantee {
 		}
 		all = append(all, g)
 	}
-	if len(all) < 40 {
-		t.Fatalf("docs/guarantees.md has only %d lines with guarantees", len(all))
-	}
 	return all
 }
 
 func TestEveryGuaranteeNamesTestsThatExist(t *testing.T) {
-	for _, g := range guarantees(t) {
+	checkNames(t, guarantees(t))
+}
+
+func TestTheTestsBesideThoseOfPagerDutyExist(t *testing.T) {
+	all := rows(t, "from-pagerduty.md", "what the tests of the scheduler are about")
+	if len(all) < 20 {
+		t.Fatalf("docs/from-pagerduty.md has only %d lines with tests", len(all))
+	}
+	checkNames(t, all)
+}
+
+// checkNames fails the test unless each line names tests, and all of them exist.
+func checkNames(t *testing.T, all []guarantee) {
+	t.Helper()
+	for _, g := range all {
 		if len(g.tests) == 0 {
 			t.Errorf("no test is named for: %s", g.text)
 		}
