@@ -10,7 +10,7 @@ import "embed"
 //
 //go:embed go.mod go.sum engine/task/*.go internal/wakeup/*.go internal/workpool/*.go plugins/handler/*.go
 //go:embed plugins/internal/wire/*.go plugins/internal/wire/handler.proto
-//go:embed plugins/sdk/python/taskengine/*.py plugins/sdk/python/taskengine/py.typed
+//go:embed plugins/sdk/python/taskengine/*.py plugins/sdk/python/taskengine/client/*.py plugins/sdk/python/taskengine/py.typed
 //go:embed plugins/sdk/node/*.json plugins/sdk/node/buf.gen.yaml plugins/sdk/node/src/*.ts
 //go:embed plugins/sdk/java/pom.xml plugins/sdk/java/src/main
 var Sources embed.FS

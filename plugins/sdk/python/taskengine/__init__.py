@@ -8,8 +8,13 @@
 
     run()
 
-README.md is the manual.
+And add tasks, with taskengine.client, whose Client and AsyncClient are here, too. README.md is the
+manual.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 from ._log import LogHandler
 from ._program import Program
@@ -17,9 +22,12 @@ from ._task import Task
 from ._verdicts import Again, Cancelled, Ended, Permanent, RetryIn, Snooze
 from ._version import VERSION as __version__
 
+if TYPE_CHECKING:
+    from .client import AsyncClient, Client
+
 __all__ = [
-    "Again", "Cancelled", "Ended", "LogHandler", "Permanent", "Program", "RetryIn", "Snooze", "Task",
-    "__version__", "handler", "run", "serve",
+    "Again", "AsyncClient", "Cancelled", "Client", "Ended", "LogHandler", "Permanent", "Program", "RetryIn", "Snooze",
+    "Task", "__version__", "handler", "run", "serve",
 ]  # fmt: skip
 
 _program = Program()
@@ -27,3 +35,12 @@ _program = Program()
 handler = _program.handler
 run = _program.run
 serve = _program.serve
+
+
+def __getattr__(name: str) -> Any:
+    """The clients, which a program that has only handlers does not load."""
+    if name in ("AsyncClient", "Client"):
+        from . import client
+
+        return getattr(client, name)
+    raise AttributeError("module %r has no attribute %r" % (__name__, name))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from taskengine import Again, Cancelled, LogHandler, Permanent, Program, Task, handler
+from taskengine import Again, Cancelled, Client, LogHandler, Permanent, Program, Task, client, handler
 
 
 @dataclass
@@ -52,3 +52,24 @@ log = LogHandler()
 @program.handler("batch")  # type: ignore[type-var]
 def wrong(tasks: list[Task]) -> None:  # a list is given with batch only
     pass
+
+
+def submits(c: Client) -> Order:
+    receipt: client.Receipt = c.submit("charge", Order("a", 1), delay=timedelta(seconds=1))
+    for outcome in c.submit_each([client.NewTask("mail", at=1.5)]):
+        if isinstance(outcome, client.Error):
+            raise outcome
+        receipt = outcome
+    listed: list[client.Task] = list(c.tasks(states=["error"]))
+    limit: client.Limit = c.set_limit("partner", rate=client.Rate(20, timedelta(seconds=1)))
+    made: Order = c.result(receipt.id, order)
+    return made if listed and limit.max else order(c.result(receipt.id))
+
+
+async def coroutines(c: client.AsyncClient) -> str:
+    async with c:
+        async for schedule in c.schedules():
+            if schedule.next is not None:
+                return schedule.next.isoformat()
+        task: client.Task = await c.wait((await c.submit("mail")).id, timeout=1)
+        return task.state

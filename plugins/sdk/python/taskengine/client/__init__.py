@@ -1,0 +1,55 @@
+"""Add tasks to nodes of taskengine, wait for them and manage them.
+
+    from taskengine.client import Client
+
+    with Client(["10.0.0.1:7420", "10.0.0.2:7420"]) as client:
+        receipt = client.submit("mail", {"to": "a@example.com"}, key="m-1")
+        sent = client.result(receipt.id, timeout=60)
+
+Every task has an id that the client makes. So a submit that is repeated, because its answer was
+lost, adds no second task. README.md is the manual.
+"""
+
+from ._aio import AsyncClient
+from ._client import Client
+from ._errors import (
+    AlreadyExists,
+    BacklogFull,
+    Closed,
+    Conflict,
+    DeadlineExceeded,
+    Error,
+    Internal,
+    Invalid,
+    NotAllowed,
+    NotDone,
+    NotFound,
+    TooLarge,
+    Unavailable,
+    Unsupported,
+)  # fmt: skip
+from ._messages import (
+    Attempt,
+    Limit,
+    LimitSetting,
+    Progress,
+    Rate,
+    Reason,
+    Schedule,
+    ScheduleCatchUp,
+    ScheduleDefinition,
+    ScheduleFire,
+    SchedulePause,
+    ScheduleTask,
+    ScheduleTime,
+    StateCount,
+    Task,
+)  # fmt: skip
+from ._requests import NewTask, Receipt
+
+__all__ = [
+    "AlreadyExists", "AsyncClient", "Attempt", "BacklogFull", "Client", "Closed", "Conflict", "DeadlineExceeded",
+    "Error", "Internal", "Invalid", "Limit", "LimitSetting", "NewTask", "NotAllowed", "NotDone", "NotFound", "Progress",
+    "Rate", "Reason", "Receipt", "Schedule", "ScheduleCatchUp", "ScheduleDefinition", "ScheduleFire", "SchedulePause",
+    "ScheduleTask", "ScheduleTime", "StateCount", "Task", "TooLarge", "Unavailable", "Unsupported",
+]  # fmt: skip

@@ -1,0 +1,363 @@
+"""The client for coroutines."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from typing import Any, Callable, TypeVar, overload
+
+from . import _calls
+from ._base import Base, is_final, outcomes, receipt_of, result_of, still_runs, together
+from ._calls import POLL, Call, Page
+from ._errors import Closed, DeadlineExceeded, Error, Unavailable
+from ._flow import Submission
+from ._messages import Limit, Rate, Reason, Schedule, ScheduleDefinition, ScheduleTime, StateCount, Task
+from ._nodes import CONNECT, SERVICE, Node
+from ._requests import Id, Instant, NewTask, Receipt, Seconds
+from ._waiting import PROBE, TRY_ERRORS, Deadline, is_answer, pauses
+
+T = TypeVar("T")
+
+
+class _Landing:
+    """Brings outcomes to the coroutines of an event loop, many at once."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._landed: deque[asyncio.Future[None]] = deque()  # appended by any thread, emptied by the loop
+        self._is_called = False  # set by any thread before it calls _deliver, unset by _deliver
+
+    def add(self, future: asyncio.Future[None]) -> None:
+        self._landed.append(future)
+        if not self._is_called:
+            self._is_called = True
+            try:
+                self.loop.call_soon_threadsafe(self._deliver)
+            except RuntimeError:
+                pass  # the loop is closed
+
+    def _deliver(self) -> None:
+        self._is_called = False
+        while self._landed:
+            future = self._landed.popleft()
+            if not future.done():
+                future.set_result(None)
+
+
+class _Caller:
+    """A coroutine that waits until all of its submissions have landed."""
+
+    def __init__(self, landing: _Landing) -> None:
+        self.left = 0  # set before the first can land, and then guarded by the lock of the flow
+        self.landed: asyncio.Future[None] = landing.loop.create_future()
+        self._landing = landing
+
+    def land(self, s: Submission) -> None:
+        self.left -= 1
+        if self.left == 0:
+            self._landing.add(self.landed)
+
+
+class AsyncClient(Base):
+    """Adds tasks to nodes, waits for them and manages them, for coroutines of one event loop.
+
+    A process that forks must not use a client that was used before, but make another one.
+    """
+
+    def __init__(self, addresses: str | Sequence[str], **options: Any) -> None:
+        super().__init__(addresses, **options)
+        self._landing: _Landing | None = None  # of the event loop that has called submit last
+
+    def _here(self) -> _Landing:
+        """The landing of the running event loop."""
+        loop = asyncio.get_running_loop()
+        if self._landing is None or self._landing.loop is not loop:
+            self._landing = _Landing(loop)
+        return self._landing
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Ends the connections. Calls under way raise Closed, and may have been carried out."""
+        await asyncio.get_running_loop().run_in_executor(None, self._close)
+
+    async def _call(self, call: Call[T], timeout: float | None = None) -> T:
+        """Makes a call. If no node answers, it makes it again until the timeout is over: always if it
+        is repeatable, and otherwise while no node can have received it."""
+        deadline = Deadline(self._timeout if timeout is None else timeout)
+        for pause in pauses():
+            if self._closed.is_set():
+                raise Closed("the client is closed")
+            node = await self._pick(deadline, is_sure=not call.is_repeatable)
+            error: Error = self._nodes.absent()
+            if node is not None:
+                try:
+                    return call.read(await self._try(node, call.method, call.request, deadline.left()))
+                except TRY_ERRORS as e:
+                    error = self._failed(node, call, e)
+            if is_final(error, call, node is not None, deadline, pause):
+                raise error
+            await asyncio.sleep(pause)
+        raise AssertionError  # there is always another pause
+
+    async def _pick(self, deadline: Deadline, is_sure: bool) -> Node | None:
+        """Does what pick does."""
+        node = None if is_sure else self._nodes.connected()
+        if node is not None:
+            return node
+        for node in self._nodes.in_turn():
+            try:
+                await self._try(node, PROBE, b"", deadline.within(CONNECT))
+            except TRY_ERRORS as e:
+                if not is_answer(e):
+                    node.discard()
+                    if deadline.is_over():
+                        break
+                    continue
+            self._nodes.use(node)
+            return node
+        return None
+
+    async def _try(self, node: Node, method: str, request: bytes, timeout: float | None) -> bytes:
+        landing = self._here()
+        answered: asyncio.Future[None] = landing.loop.create_future()
+        channel = node.channel
+        answer = channel.unary_unary(SERVICE + method).future(request, timeout=timeout, metadata=node.metadata)
+        answer.add_done_callback(lambda _: landing.add(answered))
+        try:
+            await answered
+        except asyncio.CancelledError:
+            answer.cancel()
+            raise
+        found: bytes = answer.result()
+        return found
+
+    # --- adding tasks
+
+    async def submit(
+        self,
+        task_type: str,
+        payload: object = None,
+        *,
+        key: str = "",
+        ordering_key: str = "",
+        priority: int | None = None,
+        at: Instant | None = None,
+        delay: Seconds | None = None,
+        expires_at: Instant | None = None,
+        headers: Mapping[str, str] | None = None,
+        id: Id | None = None,
+        timeout: float | None = None,
+    ) -> Receipt:
+        """Adds a task, and returns when it is durable. NewTask describes the arguments.
+
+        Calls at the same time share messages and commits. If no node answers, it asks again, here
+        or at another address, until the timeout is over. After Unavailable, DeadlineExceeded or
+        Closed the task may have been added: to find out, submit it again with the same id or key.
+        """
+        task = NewTask(task_type, payload, key, ordering_key, priority, at, delay, expires_at, headers, id)
+        return receipt_of((await self.submit_each([task], timeout=timeout))[0])
+
+    async def submit_each(self, tasks: Iterable[NewTask], *, timeout: float | None = None) -> list[Receipt | Error]:
+        """Adds many tasks, of which each is added or refused by itself. Returns a receipt or an error
+        for each, in their order."""
+        caller = _Caller(self._here())
+        prepared = self._prepare(tasks, caller)
+        submissions = [s for s in prepared if isinstance(s, Submission)]
+        caller.left = len(submissions)
+        if submissions:
+            self._submit(submissions)
+            seconds = self._timeout if timeout is None else timeout
+            timer = caller.landed.get_loop().call_later(seconds, self._flow.abandon, submissions)
+            try:
+                await caller.landed
+            except asyncio.CancelledError:
+                self._flow.abandon(submissions)
+                raise
+            finally:
+                timer.cancel()
+        return outcomes(prepared)
+
+    async def submit_all(self, tasks: Iterable[NewTask], *, timeout: float | None = None) -> list[Receipt]:
+        """Adds up to 1000 tasks together: if one of them is refused, none is added. But if a key is
+        taken and its type rejects that, the other tasks are added: then it raises AlreadyExists,
+        which has all receipts."""
+        messages = self._messages(tasks)
+        if not messages:
+            return []
+        call = _calls.submit([m for m, _, _ in messages])
+        return together(messages, await self._call(call, timeout))
+
+    # --- reading tasks
+
+    async def get(self, id: Id, *, timeout: float | None = None) -> Task:
+        """A task, with its payload and result."""
+        return await self._call(_calls.get(id), timeout)
+
+    async def find(self, task_type: str, key: str, ordering_key: str = "", *, timeout: float | None = None) -> Task:
+        """The task that has a key."""
+        return await self._call(_calls.find(task_type, key, ordering_key), timeout)
+
+    def tasks(self, *, states: Iterable[str] = (), types: Iterable[str] = (), key: str = "") -> AsyncIterator[Task]:
+        """Tasks without payload and result, the newest first. Without arguments all of them. Each page
+        is a call of its own."""
+        return self._items(lambda token: _calls.tasks(states, types, key, token))
+
+    async def _items(self, call: Callable[[str], Call[Page[T]]]) -> AsyncIterator[T]:
+        token = ""
+        while True:
+            page = await self._call(call(token))
+            for item in page.items:
+                yield item
+            token = page.next
+            if not token:
+                return
+
+    async def count(
+        self, *, states: Iterable[str] = (), types: Iterable[str] = (), timeout: float | None = None
+    ) -> Sequence[StateCount]:
+        """How many tasks there are, by state and type; those of zero are left out."""
+        return await self._call(_calls.count(states, types), timeout)
+
+    async def wait(self, id: Id, *, timeout: float | None = None) -> Task:
+        """A task when it has ended: it is done, error, failed or cancelled. Waits until the timeout is
+        over, also while no node answers; None is without end. Raises NotFound for a task that does
+        not exist, or whose retention is over."""
+        deadline = Deadline(timeout)
+        while True:
+            try:
+                if await self._call(_calls.wait(id, deadline.within(POLL)), deadline.within(POLL + self._timeout)):
+                    return await self.get(id)
+            except (Unavailable, DeadlineExceeded) as e:
+                if deadline.is_over():
+                    raise (still_runs(id) if isinstance(e, DeadlineExceeded) else e) from None
+            if deadline.is_over():
+                raise still_runs(id)
+
+    @overload
+    async def result(self, id: Id, *, timeout: float | None = None) -> Any: ...
+    @overload
+    async def result(self, id: Id, convert: Callable[[Any], T], *, timeout: float | None = None) -> T: ...
+    async def result(self, id: Id, convert: Callable[[Any], Any] | None = None, *, timeout: float | None = None) -> Any:
+        """Waits for a task, and returns its result, which is JSON. convert is given the parsed JSON, such
+        as a model's model_validate; bytes returns the result as it is. Raises NotDone if the task ended
+        without being done."""
+        return result_of(await self.wait(id, timeout=timeout), convert)
+
+    async def why(self, id: Id, *, timeout: float | None = None) -> Sequence[Reason]:
+        """What keeps a task from running, the nearest reason first."""
+        return await self._call(_calls.why(id), timeout)
+
+    # --- changing tasks: each returns the task after the change. version has it changed only if it is
+    # at that version; 0 is any
+
+    async def cancel(self, id: Id, reason: str = "", *, version: int = 0, timeout: float | None = None) -> Task:
+        """Ends a task as cancelled. If it is running, its handler is stopped."""
+        return await self._call(_calls.change("Cancel", id, version, reason), timeout)
+
+    async def fail(self, id: Id, reason: str = "", *, version: int = 0, timeout: float | None = None) -> Task:
+        """Ends a task as failed. For a task in the state error it acknowledges the error."""
+        return await self._call(_calls.change("Fail", id, version, reason), timeout)
+
+    async def resume(self, id: Id, *, version: int = 0, timeout: float | None = None) -> Task:
+        """Makes a task ready now that waits, or that ended without being done."""
+        return await self._call(_calls.change("Resume", id, version), timeout)
+
+    async def reschedule(
+        self,
+        id: Id,
+        *,
+        at: Instant | None = None,
+        delay: Seconds | None = None,
+        version: int = 0,
+        timeout: float | None = None,
+    ) -> Task:
+        """Sets the time at which a task is due that is not running."""
+        return await self._call(_calls.reschedule(id, at, delay, version), timeout)
+
+    # --- limits
+
+    async def limits(self, *, timeout: float | None = None) -> Sequence[Limit]:
+        """All limits as they are in force."""
+        return await self._call(_calls.limits(), timeout)
+
+    async def limit(self, name: str, value: str = "", *, timeout: float | None = None) -> Limit:
+        """A limit, as a whole or for one of its values."""
+        return await self._call(_calls.limit(name, value), timeout)
+
+    async def set_limit(
+        self,
+        name: str,
+        value: str = "",
+        *,
+        max: int | None = None,
+        rate: Rate | None = None,
+        paused: bool | None = None,
+        if_version: int | None = None,
+        by: str = "",
+        timeout: float | None = None,
+    ) -> Limit:
+        """Changes a limit on all nodes until it is unset. What is None stays as it is. With if_version
+        it is changed only if its setting is at that version, and raises Conflict otherwise."""
+        return await self._call(_calls.set_limit(name, value, max, rate, paused, if_version, by), timeout)
+
+    async def unset_limit(
+        self, name: str, value: str = "", *, if_version: int | None = None, by: str = "", timeout: float | None = None
+    ) -> Limit:
+        """Removes what set_limit has set."""
+        return await self._call(_calls.unset_limit(name, value, if_version, by), timeout)
+
+    # --- schedules
+
+    def schedules(self) -> AsyncIterator[Schedule]:
+        """All schedules, without payloads. Each page is a call of its own."""
+        return self._items(_calls.schedules)
+
+    async def schedule(self, name: str, *, timeout: float | None = None) -> Schedule:
+        """A schedule."""
+        return await self._call(_calls.schedule(name), timeout)
+
+    async def apply_schedule(self, name: str, definition: ScheduleDefinition, *, timeout: float | None = None) -> str:
+        """Makes a schedule be as a definition says. Returns created, updated or unchanged; a repetition
+        of a call whose answer was lost returns unchanged."""
+        return await self._call(_calls.apply_schedule(name, definition), timeout)
+
+    async def preview_schedule(
+        self,
+        name: str,
+        definition: ScheduleDefinition | None = None,
+        *,
+        start: Instant | None = None,
+        count: int = 10,
+        timeout: float | None = None,
+    ) -> Sequence[ScheduleTime]:
+        """The next times of a schedule, or of a definition that is not stored."""
+        return await self._call(_calls.preview_schedule(name, definition, start, count), timeout)
+
+    async def delete_schedule(self, name: str, *, timeout: float | None = None) -> None:
+        """Ends a schedule. Tasks that it has added are not affected."""
+        await self._call(_calls.delete_schedule(name), timeout)
+
+    async def pause_schedule(self, name: str, reason: str = "", *, timeout: float | None = None) -> Schedule:
+        """Stops a schedule from firing until resume_schedule."""
+        return await self._call(_calls.pause_schedule(name, reason), timeout)
+
+    async def resume_schedule(self, name: str, *, timeout: float | None = None) -> Schedule:
+        """Ends a pause."""
+        return await self._call(_calls.resume_schedule(name), timeout)
+
+    async def trigger_schedule(self, name: str, *, timeout: float | None = None) -> str:
+        """Has a schedule add a task now, and returns the id of the task. Each call adds another one."""
+        return await self._call(_calls.trigger_schedule(name), timeout)
+
+    async def backfill_schedule(
+        self, name: str, start: Instant, end: Instant, *, dry_run: bool = False, timeout: float | None = None
+    ) -> int:
+        """Has a schedule add tasks for its times from start to end, and returns how many; with dry_run
+        it only counts them. Each call adds other tasks."""
+        return await self._call(_calls.backfill_schedule(name, start, end, dry_run), timeout)

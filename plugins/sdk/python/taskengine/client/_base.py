@@ -1,0 +1,137 @@
+"""What a client that blocks and one for coroutines have in common."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Callable
+
+import grpc
+
+from . import _errors
+from ._calls import Call
+from ._errors import AlreadyExists, Closed, DeadlineExceeded, Error, Internal, NotDone, Unavailable, may_repeat
+from ._flow import Caller, Flow, Outcome, Submission
+from ._ids import Ids
+from ._messages import Task
+from ._nodes import Access, Node, Nodes
+from ._requests import REJECTED, Id, NewTask, Receipt, encode_task, exists_error, first_of_two
+from ._sender import Sender
+from ._waiting import Deadline
+
+Headers = Callable[[], "Mapping[str, str] | None"]
+
+
+class Base:
+    """The parts of a client."""
+
+    def __init__(
+        self,
+        addresses: str | Sequence[str],
+        *,
+        timeout: float = 30.0,
+        headers: Headers | None = None,
+        token: str | None = None,
+        ca: bytes | None = None,
+    ) -> None:
+        """
+        addresses are those of nodes that share their tasks: host:port, unix:PATH, or a URL of http
+        or https. The client uses one of them, and another one when that does not answer or stops.
+
+        timeout is how many seconds a call may take, with its repetitions, if it is given no other
+        one. headers returns headers for the tasks that are submitted, such as the trace context of
+        the caller. token is sent with every request. ca has certificates in PEM that https trusts
+        instead of those of the system.
+        """
+        self._nodes = Nodes(addresses, Access(token, ca))
+        self._timeout = timeout
+        self._headers = headers
+        self._ids = Ids()
+        self._flow = Flow()
+        self._sender = Sender(self._flow, self._nodes, timeout)
+        self._closed = threading.Event()
+
+    def _close(self) -> None:
+        self._closed.set()
+        self._sender.close()
+        self._nodes.close()
+
+    def _prepare(self, tasks: Iterable[NewTask], caller: Caller) -> list[Submission | Error]:
+        """The submissions of tasks, to be given to _submit. Those that cannot be sent have an error instead."""
+        headers = self._headers() if self._headers is not None else None
+        prepared: list[Submission | Error] = []
+        for task in tasks:
+            try:
+                prepared.append(Submission(*encode_task(task, self._ids, headers), caller))
+            except Error as e:
+                prepared.append(e)
+        return prepared
+
+    def _submit(self, submissions: Sequence[Submission]) -> None:
+        self._flow.add(submissions)
+        self._sender.start()
+
+    def _messages(self, tasks: Iterable[NewTask]) -> list[tuple[bytes, str, bool]]:
+        """The messages of tasks that are added together, with their ids."""
+        headers = self._headers() if self._headers is not None else None
+        return [encode_task(task, self._ids, headers) for task in tasks]
+
+    def _failed(self, node: Node, call: Call[Any], e: Exception) -> Error:
+        """The error of a try of a call, after which another node may be used."""
+        if self._closed.is_set():
+            return Closed("the client is closed: what was asked for may have been carried out")
+        if isinstance(e, grpc.RpcError):
+            error = _errors.of_rpc(node.address, e)
+            if isinstance(error, Unavailable):
+                self._nodes.leave(node)
+            return error
+        return Internal("the answer of %s is not valid: %s" % (call.method, e), "internal", node.address)
+
+
+def outcomes(started: Sequence[Submission | Error]) -> list[Outcome]:
+    """The outcomes of submissions, all of which have one."""
+    found: list[Outcome] = []
+    for s in started:
+        outcome = s.outcome if isinstance(s, Submission) else s
+        assert outcome is not None
+        found.append(outcome)
+    return found
+
+
+def receipt_of(outcome: Outcome) -> Receipt:
+    if isinstance(outcome, Error):
+        raise outcome
+    return outcome
+
+
+def together(messages: Sequence[tuple[bytes, str, bool]], receipts: Sequence[Receipt]) -> list[Receipt]:
+    """The receipts of tasks that were added together. Raises AlreadyExists if a key is taken and its
+    type rejects that."""
+    found = [first_of_two(r, task_id, is_own) for r, (_, task_id, is_own) in zip(receipts, messages)]
+    rejected = [r for r in found if r.outcome == REJECTED]
+    if rejected:
+        e: AlreadyExists = exists_error(rejected[0])
+        e.receipts = found
+        raise e
+    return found
+
+
+def result_of(task: Task, convert: Callable[[Any], Any] | None) -> Any:
+    """The result of a task that has ended."""
+    if task.state != "done":
+        raise NotDone(task.id, task.state, task.error)
+    if convert is bytes:
+        return task.result
+    value = json.loads(task.result) if task.result else None
+    return value if convert is None else convert(value)
+
+
+def is_final(e: Error, call: Call[Any], is_sent: bool, deadline: Deadline, pause: float) -> bool:
+    """Whether a call that has failed is not made again."""
+    return not may_repeat(e) or is_sent and not call.is_repeatable or deadline.within(2 * pause) <= pause
+
+
+def still_runs(id: Id) -> DeadlineExceeded:
+    """The error of a wait whose time is over."""
+    return DeadlineExceeded("task %s has not ended, and the timeout is over" % id, "deadline_exceeded")

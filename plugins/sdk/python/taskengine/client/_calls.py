@@ -1,0 +1,252 @@
+"""The calls that clients make: what is sent, how the answer is read, and whether it may be repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Callable, Generic, TypeVar
+
+from .._wire import _encode_varint, _fields
+from ._codec import decode, encode, give_duration, integer, sized, text
+from ._errors import Error, Invalid
+from ._messages import Limit, Rate, Reason, Schedule, ScheduleDefinition, ScheduleTime, StateCount, Task
+from ._requests import MAX_TOGETHER, Id, Instant, Receipt, Seconds, decode_receipts, instant, seconds
+
+T = TypeVar("T")
+
+POLL = 20
+"""How many seconds a node waits before it answers that tasks have not ended."""
+
+
+@dataclass(frozen=True)
+class Call(Generic[T]):
+    """One call of a method."""
+
+    method: str
+    request: bytes
+    read: Callable[[bytes], T]
+    is_repeatable: bool  # also when a node may have received it
+
+
+@dataclass(frozen=True)
+class Page(Generic[T]):
+    """A part of a list. next is the token of the page after it, and empty at the end."""
+
+    items: Sequence[T]
+    next: str
+
+
+def _checked(make: Callable[..., Call[T]]) -> Callable[..., Call[T]]:
+    """Has make raise Invalid for what cannot be sent."""
+
+    def checked(*args: Any, **named: Any) -> Call[T]:
+        try:
+            return make(*args, **named)
+        except Error:
+            raise
+        except (TypeError, ValueError, AttributeError, OverflowError) as e:
+            raise Invalid("%s: %s" % (make.__name__, e), "invalid_argument") from e
+
+    return checked
+
+
+def _read(cls: type[T], number: int = 1) -> Callable[[bytes], T]:
+    """Reads an answer whose field is a message."""
+
+    def read(buf: bytes) -> T:
+        found = b""
+        for n, value in _fields(buf):
+            if n == number:
+                found = value
+        return decode(cls, found)
+
+    return read
+
+
+def _read_all(cls: type[T], number: int) -> Callable[[bytes], Sequence[T]]:
+    return lambda buf: [decode(cls, value) for n, value in _fields(buf) if n == number]
+
+
+def _read_page(cls: type[T]) -> Callable[[bytes], Page[T]]:
+    """Reads an answer with a list and the token of the next page."""
+
+    def read(buf: bytes) -> Page[T]:
+        fields = list(_fields(buf))
+        token = [value.decode() for n, value in fields if n == 2]
+        return Page([decode(cls, value) for n, value in fields if n == 1], token[-1] if token else "")
+
+    return read
+
+
+def _nothing(_: bytes) -> None:
+    return None
+
+
+def _texts(number: int, values: Iterable[str]) -> bytes:
+    if isinstance(values, str):
+        raise TypeError("give a list of texts and not the text %r" % values)
+    return b"".join(sized(number, value.encode()) for value in values)
+
+
+def _read_number(buf: bytes) -> int:
+    return int(dict(_fields(buf)).get(1, 0))
+
+
+def _read_text(buf: bytes) -> str:
+    found: bytes = dict(_fields(buf)).get(1, b"")
+    return found.decode()
+
+
+# --- tasks
+
+
+def submit(tasks: Sequence[bytes]) -> Call[Sequence[Receipt]]:
+    if len(tasks) > MAX_TOGETHER:
+        raise Invalid(
+            "%d tasks are to be added together, of %d allowed" % (len(tasks), MAX_TOGETHER), "invalid_argument"
+        )
+    request = b"".join(sized(1, task) for task in tasks)
+    return Call("Submit", request, lambda buf: decode_receipts(buf, len(tasks)), True)
+
+
+@_checked
+def get(id: Id) -> Call[Task]:
+    return Call("Get", text(1, str(id)), _read(Task), True)
+
+
+@_checked
+def find(task_type: str, key: str, ordering_key: str) -> Call[Task]:
+    return Call("Get", text(2, task_type) + text(3, key) + text(4, ordering_key), _read(Task), True)
+
+
+@_checked
+def tasks(states: Iterable[str], types: Iterable[str], key: str, token: str) -> Call[Page[Task]]:
+    request = _texts(1, states) + _texts(2, types) + text(4, token) + text(5, key)
+    return Call("List", request, _read_page(Task), True)
+
+
+@_checked
+def count(states: Iterable[str], types: Iterable[str]) -> Call[Sequence[StateCount]]:
+    return Call("Count", _texts(1, states) + _texts(2, types), _read_all(StateCount, 1), True)
+
+
+@_checked
+def wait(id: Id, poll: float) -> Call[bool]:
+    request = text(1, str(id)) + sized(3, give_duration(timedelta(seconds=poll)))
+    return Call("Wait", request, lambda buf: any(n == 1 and value for n, value in _fields(buf)), True)
+
+
+@_checked
+def why(id: Id) -> Call[Sequence[Reason]]:
+    return Call("Why", text(1, str(id)), _read_all(Reason, 2), True)
+
+
+@_checked
+def change(verb: str, id: Id, version: int, reason: str = "") -> Call[Task]:
+    """Cancel, Fail or Resume; the last has no reason."""
+    return Call(verb, text(1, str(id)) + integer(2, version) + text(3, reason), _read(Task), False)
+
+
+@_checked
+def reschedule(id: Id, at: Instant | None, delay: Seconds | None, version: int) -> Call[Task]:
+    if (at is None) == (delay is None):
+        raise ValueError("give either at or delay")
+    when = sized(4, give_duration(seconds(delay))) if delay is not None else b""
+    if at is not None:
+        when = sized(3, instant(at))
+    return Call("Reschedule", text(1, str(id)) + integer(2, version) + when, _read(Task), False)
+
+
+# --- limits
+
+
+def limits() -> Call[Sequence[Limit]]:
+    return Call("ListLimits", b"", _read_all(Limit, 1), True)
+
+
+@_checked
+def limit(name: str, value: str) -> Call[Limit]:
+    return Call("GetLimit", text(1, name) + text(2, value), _read(Limit), True)
+
+
+@_checked
+def set_limit(
+    name: str, value: str, max: int | None, rate: Rate | None, paused: bool | None, if_version: int | None, by: str
+) -> Call[Limit]:
+    request = text(1, name) + text(2, value) + _optional(3, max)
+    if rate is not None:
+        request += sized(4, encode(rate))
+    request += _optional(5, paused) + _optional(6, if_version) + text(7, by)
+    return Call("SetLimit", request, _read(Limit), if_version is None)
+
+
+@_checked
+def unset_limit(name: str, value: str, if_version: int | None, by: str) -> Call[Limit]:
+    request = text(1, name) + text(2, value) + _optional(3, if_version) + text(4, by)
+    return Call("UnsetLimit", request, _read(Limit), False)
+
+
+def _optional(number: int, value: int | None) -> bytes:
+    """A number that is written even if it is 0."""
+    if value is None:
+        return b""
+    if not 0 <= value < 1 << 64:
+        raise ValueError("the number %d is negative, or has more than 64 bits" % value)
+    return _encode_varint(number << 3) + _encode_varint(int(value))
+
+
+# --- schedules
+
+
+@_checked
+def schedules(token: str) -> Call[Page[Schedule]]:
+    return Call("ListSchedules", text(2, token), _read_page(Schedule), True)
+
+
+@_checked
+def schedule(name: str) -> Call[Schedule]:
+    return Call("GetSchedule", text(1, name), _read(Schedule), True)
+
+
+@_checked
+def apply_schedule(name: str, definition: ScheduleDefinition) -> Call[str]:
+    return Call("ApplySchedule", text(1, name) + sized(2, encode(definition)), _read_text, True)
+
+
+@_checked
+def preview_schedule(
+    name: str, definition: ScheduleDefinition | None, start: Instant | None, count: int
+) -> Call[Sequence[ScheduleTime]]:
+    request = text(1, name)
+    if definition is not None:
+        request += sized(2, encode(definition))
+    if start is not None:
+        request += sized(3, instant(start))
+    return Call("PreviewSchedule", request + integer(4, count), _read_all(ScheduleTime, 1), True)
+
+
+@_checked
+def delete_schedule(name: str) -> Call[None]:
+    return Call("DeleteSchedule", text(1, name), _nothing, False)
+
+
+@_checked
+def pause_schedule(name: str, reason: str) -> Call[Schedule]:
+    return Call("PauseSchedule", text(1, name) + text(2, reason), _read(Schedule), True)
+
+
+@_checked
+def resume_schedule(name: str) -> Call[Schedule]:
+    return Call("ResumeSchedule", text(1, name), _read(Schedule), True)
+
+
+@_checked
+def trigger_schedule(name: str) -> Call[str]:
+    return Call("TriggerSchedule", text(1, name), _read_text, False)
+
+
+@_checked
+def backfill_schedule(name: str, start: Instant, end: Instant, dry_run: bool) -> Call[int]:
+    request = text(1, name) + sized(2, instant(start)) + sized(3, instant(end)) + integer(4, int(dry_run))
+    return Call("BackfillSchedule", request, _read_number, dry_run)

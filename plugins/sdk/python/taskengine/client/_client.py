@@ -1,0 +1,293 @@
+"""The client for functions that block."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Callable, TypeVar, overload
+
+from . import _calls
+from ._base import Base, is_final, outcomes, receipt_of, result_of, still_runs, together
+from ._calls import POLL, Call, Page
+from ._errors import Closed, DeadlineExceeded, Error, Unavailable
+from ._flow import Submission
+from ._messages import Limit, Rate, Reason, Schedule, ScheduleDefinition, ScheduleTime, StateCount, Task
+from ._requests import Id, Instant, NewTask, Receipt, Seconds
+from ._waiting import TRY_ERRORS, Deadline, pauses, pick
+
+T = TypeVar("T")
+
+
+class _Latch:
+    """A caller that blocks until all of its submissions have landed."""
+
+    def __init__(self) -> None:
+        self.left = 0  # set before the first can land, and then guarded by the lock of the flow
+        self._landed = threading.Lock()
+        self._landed.acquire()
+
+    def land(self, s: Submission) -> None:
+        self.left -= 1
+        if self.left == 0:
+            self._landed.release()
+
+    def wait(self, timeout: float) -> bool:
+        return self._landed.acquire(timeout=max(0.0, min(timeout, threading.TIMEOUT_MAX)))
+
+
+class Client(Base):
+    """Adds tasks to nodes, waits for them and manages them. Any thread may call it.
+
+    A process that forks must not use a client that was used before, but make another one.
+    """
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the connections. Calls under way raise Closed, and may have been carried out."""
+        self._close()
+
+    def _call(self, call: Call[T], timeout: float | None = None) -> T:
+        """Makes a call. If no node answers, it makes it again until the timeout is over: always if it
+        is repeatable, and otherwise while no node can have received it."""
+        deadline = Deadline(self._timeout if timeout is None else timeout)
+        for pause in pauses():
+            if self._closed.is_set():
+                raise Closed("the client is closed")
+            node = pick(self._nodes, deadline, is_sure=not call.is_repeatable)
+            error: Error = self._nodes.absent()
+            if node is not None:
+                try:
+                    return call.read(node.call(call.method, call.request, deadline.left()))
+                except TRY_ERRORS as e:
+                    error = self._failed(node, call, e)
+            if is_final(error, call, node is not None, deadline, pause):
+                raise error
+            self._closed.wait(pause)
+        raise AssertionError  # there is always another pause
+
+    # --- adding tasks
+
+    def submit(
+        self,
+        task_type: str,
+        payload: object = None,
+        *,
+        key: str = "",
+        ordering_key: str = "",
+        priority: int | None = None,
+        at: Instant | None = None,
+        delay: Seconds | None = None,
+        expires_at: Instant | None = None,
+        headers: Mapping[str, str] | None = None,
+        id: Id | None = None,
+        timeout: float | None = None,
+    ) -> Receipt:
+        """Adds a task, and returns when it is durable. NewTask describes the arguments.
+
+        Calls at the same time share messages and commits. If no node answers, it asks again, here
+        or at another address, until the timeout is over. After Unavailable, DeadlineExceeded or
+        Closed the task may have been added: to find out, submit it again with the same id or key.
+        """
+        task = NewTask(task_type, payload, key, ordering_key, priority, at, delay, expires_at, headers, id)
+        return receipt_of(self.submit_each([task], timeout=timeout)[0])
+
+    def submit_each(self, tasks: Iterable[NewTask], *, timeout: float | None = None) -> list[Receipt | Error]:
+        """Adds many tasks, of which each is added or refused by itself. Returns a receipt or an error
+        for each, in their order."""
+        latch = _Latch()
+        prepared = self._prepare(tasks, latch)
+        submissions = [s for s in prepared if isinstance(s, Submission)]
+        latch.left = len(submissions)
+        if submissions:
+            self._submit(submissions)
+            try:
+                is_over = not latch.wait(self._timeout if timeout is None else timeout)
+            except BaseException:  # such as KeyboardInterrupt
+                self._flow.abandon(submissions)
+                raise
+            if is_over:
+                self._flow.abandon(submissions)
+        return outcomes(prepared)
+
+    def submit_all(self, tasks: Iterable[NewTask], *, timeout: float | None = None) -> list[Receipt]:
+        """Adds up to 1000 tasks together: if one of them is refused, none is added. But if a key is
+        taken and its type rejects that, the other tasks are added: then it raises AlreadyExists,
+        which has all receipts."""
+        messages = self._messages(tasks)
+        if not messages:
+            return []
+        call = _calls.submit([m for m, _, _ in messages])
+        return together(messages, self._call(call, timeout))
+
+    # --- reading tasks
+
+    def get(self, id: Id, *, timeout: float | None = None) -> Task:
+        """A task, with its payload and result."""
+        return self._call(_calls.get(id), timeout)
+
+    def find(self, task_type: str, key: str, ordering_key: str = "", *, timeout: float | None = None) -> Task:
+        """The task that has a key."""
+        return self._call(_calls.find(task_type, key, ordering_key), timeout)
+
+    def tasks(self, *, states: Iterable[str] = (), types: Iterable[str] = (), key: str = "") -> Iterator[Task]:
+        """Tasks without payload and result, the newest first. Without arguments all of them. Each page
+        is a call of its own."""
+        return self._items(lambda token: _calls.tasks(states, types, key, token))
+
+    def _items(self, call: Callable[[str], Call[Page[T]]]) -> Iterator[T]:
+        token = ""
+        while True:
+            page = self._call(call(token))
+            yield from page.items
+            token = page.next
+            if not token:
+                return
+
+    def count(
+        self, *, states: Iterable[str] = (), types: Iterable[str] = (), timeout: float | None = None
+    ) -> Sequence[StateCount]:
+        """How many tasks there are, by state and type; those of zero are left out."""
+        return self._call(_calls.count(states, types), timeout)
+
+    def wait(self, id: Id, *, timeout: float | None = None) -> Task:
+        """A task when it has ended: it is done, error, failed or cancelled. Waits until the timeout is
+        over, also while no node answers; None is without end. Raises NotFound for a task that does
+        not exist, or whose retention is over."""
+        deadline = Deadline(timeout)
+        while True:
+            try:
+                if self._call(_calls.wait(id, deadline.within(POLL)), deadline.within(POLL + self._timeout)):
+                    return self.get(id)
+            except (Unavailable, DeadlineExceeded) as e:
+                if deadline.is_over():
+                    raise (still_runs(id) if isinstance(e, DeadlineExceeded) else e) from None
+            if deadline.is_over():
+                raise still_runs(id)
+
+    @overload
+    def result(self, id: Id, *, timeout: float | None = None) -> Any: ...
+    @overload
+    def result(self, id: Id, convert: Callable[[Any], T], *, timeout: float | None = None) -> T: ...
+    def result(self, id: Id, convert: Callable[[Any], Any] | None = None, *, timeout: float | None = None) -> Any:
+        """Waits for a task, and returns its result, which is JSON. convert is given the parsed JSON, such
+        as a model's model_validate; bytes returns the result as it is. Raises NotDone if the task ended
+        without being done."""
+        return result_of(self.wait(id, timeout=timeout), convert)
+
+    def why(self, id: Id, *, timeout: float | None = None) -> Sequence[Reason]:
+        """What keeps a task from running, the nearest reason first."""
+        return self._call(_calls.why(id), timeout)
+
+    # --- changing tasks: each returns the task after the change. version has it changed only if it is
+    # at that version; 0 is any
+
+    def cancel(self, id: Id, reason: str = "", *, version: int = 0, timeout: float | None = None) -> Task:
+        """Ends a task as cancelled. If it is running, its handler is stopped."""
+        return self._call(_calls.change("Cancel", id, version, reason), timeout)
+
+    def fail(self, id: Id, reason: str = "", *, version: int = 0, timeout: float | None = None) -> Task:
+        """Ends a task as failed. For a task in the state error it acknowledges the error."""
+        return self._call(_calls.change("Fail", id, version, reason), timeout)
+
+    def resume(self, id: Id, *, version: int = 0, timeout: float | None = None) -> Task:
+        """Makes a task ready now that waits, or that ended without being done."""
+        return self._call(_calls.change("Resume", id, version), timeout)
+
+    def reschedule(
+        self,
+        id: Id,
+        *,
+        at: Instant | None = None,
+        delay: Seconds | None = None,
+        version: int = 0,
+        timeout: float | None = None,
+    ) -> Task:
+        """Sets the time at which a task is due that is not running."""
+        return self._call(_calls.reschedule(id, at, delay, version), timeout)
+
+    # --- limits
+
+    def limits(self, *, timeout: float | None = None) -> Sequence[Limit]:
+        """All limits as they are in force."""
+        return self._call(_calls.limits(), timeout)
+
+    def limit(self, name: str, value: str = "", *, timeout: float | None = None) -> Limit:
+        """A limit, as a whole or for one of its values."""
+        return self._call(_calls.limit(name, value), timeout)
+
+    def set_limit(
+        self,
+        name: str,
+        value: str = "",
+        *,
+        max: int | None = None,
+        rate: Rate | None = None,
+        paused: bool | None = None,
+        if_version: int | None = None,
+        by: str = "",
+        timeout: float | None = None,
+    ) -> Limit:
+        """Changes a limit on all nodes until it is unset. What is None stays as it is. With if_version
+        it is changed only if its setting is at that version, and raises Conflict otherwise."""
+        return self._call(_calls.set_limit(name, value, max, rate, paused, if_version, by), timeout)
+
+    def unset_limit(
+        self, name: str, value: str = "", *, if_version: int | None = None, by: str = "", timeout: float | None = None
+    ) -> Limit:
+        """Removes what set_limit has set."""
+        return self._call(_calls.unset_limit(name, value, if_version, by), timeout)
+
+    # --- schedules
+
+    def schedules(self) -> Iterator[Schedule]:
+        """All schedules, without payloads. Each page is a call of its own."""
+        return self._items(_calls.schedules)
+
+    def schedule(self, name: str, *, timeout: float | None = None) -> Schedule:
+        """A schedule."""
+        return self._call(_calls.schedule(name), timeout)
+
+    def apply_schedule(self, name: str, definition: ScheduleDefinition, *, timeout: float | None = None) -> str:
+        """Makes a schedule be as a definition says. Returns created, updated or unchanged; a repetition
+        of a call whose answer was lost returns unchanged."""
+        return self._call(_calls.apply_schedule(name, definition), timeout)
+
+    def preview_schedule(
+        self,
+        name: str,
+        definition: ScheduleDefinition | None = None,
+        *,
+        start: Instant | None = None,
+        count: int = 10,
+        timeout: float | None = None,
+    ) -> Sequence[ScheduleTime]:
+        """The next times of a schedule, or of a definition that is not stored."""
+        return self._call(_calls.preview_schedule(name, definition, start, count), timeout)
+
+    def delete_schedule(self, name: str, *, timeout: float | None = None) -> None:
+        """Ends a schedule. Tasks that it has added are not affected."""
+        self._call(_calls.delete_schedule(name), timeout)
+
+    def pause_schedule(self, name: str, reason: str = "", *, timeout: float | None = None) -> Schedule:
+        """Stops a schedule from firing until resume_schedule."""
+        return self._call(_calls.pause_schedule(name, reason), timeout)
+
+    def resume_schedule(self, name: str, *, timeout: float | None = None) -> Schedule:
+        """Ends a pause."""
+        return self._call(_calls.resume_schedule(name), timeout)
+
+    def trigger_schedule(self, name: str, *, timeout: float | None = None) -> str:
+        """Has a schedule add a task now, and returns the id of the task. Each call adds another one."""
+        return self._call(_calls.trigger_schedule(name), timeout)
+
+    def backfill_schedule(
+        self, name: str, start: Instant, end: Instant, *, dry_run: bool = False, timeout: float | None = None
+    ) -> int:
+        """Has a schedule add tasks for its times from start to end, and returns how many; with dry_run
+        it only counts them. Each call adds other tasks."""
+        return self._call(_calls.backfill_schedule(name, start, end, dry_run), timeout)

@@ -1,0 +1,228 @@
+"""What nodes say of tasks, limits and schedules. The proto file of the API describes each field."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from ._codec import BOOL, BYTES, DURATION, INT64, TEXT, TIME, UINT32, UINT64, many, message, one, optional, texts
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What an attempt has reported of how far it is."""
+
+    done: int = one(1, UINT64)
+    total: int = one(2, UINT64)  # 0 if unknown
+    message: str = one(3, TEXT)
+    at: datetime | None = one(4, TIME)
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """An attempt that ended without finishing its task."""
+
+    number: int = one(1, UINT32)
+    started_at: datetime | None = one(2, TIME)
+    ended_at: datetime | None = one(3, TIME)
+    outcome: str = one(4, TEXT)
+    error: str = one(5, TEXT)
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task with its state and history."""
+
+    id: str = one(1, TEXT)
+    type: str = one(2, TEXT)
+    state: str = one(3, TEXT)
+    version: int = one(4, UINT64)
+    attempt: int = one(5, UINT32)
+    crashes: int = one(6, UINT32)
+    priority: int = one(7, UINT32)
+    key: str = one(8, TEXT)
+    ordering_key: str = one(9, TEXT)
+    headers: Mapping[str, str] = texts(10)
+    created_at: datetime | None = one(11, TIME)
+    ready_at: datetime | None = one(12, TIME)
+    next_event_at: datetime | None = one(13, TIME)
+    expires_at: datetime | None = one(14, TIME)
+    started_at: datetime | None = one(15, TIME)
+    updated_at: datetime | None = one(16, TIME)
+    payload: bytes = one(17, BYTES)  # not in lists
+    result: bytes = one(18, BYTES)  # not in lists
+    error: str = one(19, TEXT)
+    history: Sequence[Attempt] = many(20, message(Attempt))
+    progress: Progress | None = one(21, message(Progress))
+    checkpoint: bytes = one(22, BYTES)  # not in lists
+    turn: str = one(25, TEXT)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it is done, error, failed or cancelled."""
+        return self.state in ("done", "error", "failed", "cancelled")
+
+
+@dataclass(frozen=True)
+class StateCount:
+    """How many tasks of a type are in a state."""
+
+    state: str = one(1, TEXT)
+    type: str = one(2, TEXT)
+    count: int = one(3, INT64)
+
+
+@dataclass(frozen=True)
+class Reason:
+    """A reason why a task does not run, or its present state."""
+
+    code: str = one(1, TEXT)
+    text: str = one(2, TEXT)
+    limit: str = one(3, TEXT)
+    value: str = one(4, TEXT)
+    used: int = one(5, INT64)
+    max: int = one(6, INT64)
+    until: datetime | None = one(7, TIME)
+    holders: Sequence[str] = many(8, TEXT)
+    cluster: bool = one(9, BOOL)
+    held: int = one(10, INT64)
+    waiting: int = one(11, INT64)
+    head: str = one(12, TEXT)
+    head_state: str = one(13, TEXT)
+
+
+@dataclass(frozen=True)
+class Rate:
+    """How many tasks may start in a time."""
+
+    count: int = one(1, UINT32)  # 0: no limit
+    per: timedelta | None = one(2, DURATION)
+    burst: int = one(3, UINT32)  # how many may start at once after a pause; 0: count
+
+
+@dataclass(frozen=True)
+class LimitSetting:
+    """What people have set for a limit."""
+
+    max: int | None = optional(1, UINT32)
+    rate: Rate | None = one(2, message(Rate))
+    paused: bool = one(3, BOOL)
+    version: int = one(4, UINT64)
+    by: str = one(5, TEXT)
+    node: str = one(6, TEXT)
+    at: datetime | None = one(7, TIME)
+    value: str = one(8, TEXT)
+    problem: str = one(9, TEXT)
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A limit as it is in force, as a whole or for one of its values."""
+
+    name: str = one(1, TEXT)
+    value: str = one(2, TEXT)
+    configured: bool = one(3, BOOL)
+    of: str = one(4, TEXT)
+    per: str = one(5, TEXT)
+    scope: str = one(6, TEXT)
+    max: int = one(7, UINT32)
+    rate: Rate | None = one(8, message(Rate))
+    paused: bool = one(9, BOOL)
+    configured_max: int = one(10, UINT32)
+    configured_rate: Rate | None = one(11, message(Rate))
+    setting: LimitSetting | None = one(12, message(LimitSetting))
+    inherited: Sequence[LimitSetting] = many(13, message(LimitSetting))
+    used: int = one(14, INT64)
+    held: int = one(15, INT64)
+
+
+@dataclass(frozen=True)
+class ScheduleCatchUp:
+    """What happens to times at which a schedule could not run."""
+
+    policy: str = one(1, TEXT)
+    max: int = one(2, UINT32)
+    window: timedelta | None = one(3, DURATION)
+
+
+@dataclass(frozen=True)
+class ScheduleTask:
+    """The tasks that a schedule adds."""
+
+    type: str = one(1, TEXT)
+    payload: str = one(2, TEXT)
+    priority: int | None = optional(3, UINT32)
+    headers: Mapping[str, str] = texts(4)
+    expires: timedelta | None = one(5, DURATION)
+
+
+@dataclass(frozen=True)
+class ScheduleDefinition:
+    """When a schedule fires and what it adds. Either cron or every is given."""
+
+    cron: str = one(1, TEXT)
+    timezone: str = one(2, TEXT)
+    gap: str = one(3, TEXT)
+    repeat: str = one(4, TEXT)
+    every: timedelta | None = one(5, DURATION)
+    anchor: datetime | None = one(6, TIME)
+    start: datetime | None = one(7, TIME)
+    end: datetime | None = one(8, TIME)
+    jitter: timedelta | None = one(9, DURATION)
+    catch_up: ScheduleCatchUp | None = one(10, message(ScheduleCatchUp))
+    overlap: str = one(11, TEXT)
+    task: ScheduleTask | None = one(12, message(ScheduleTask))
+
+
+@dataclass(frozen=True)
+class SchedulePause:
+    """Since when a schedule is paused, and why."""
+
+    since: datetime | None = one(1, TIME)
+    reason: str = one(2, TEXT)
+
+
+@dataclass(frozen=True)
+class ScheduleFire:
+    """A task that a schedule has added."""
+
+    time: datetime | None = one(1, TIME)
+    task_id: str = one(2, TEXT)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A schedule with its state, as it is when its pending orders are carried out."""
+
+    name: str = one(1, TEXT)
+    definition: ScheduleDefinition | None = one(2, message(ScheduleDefinition))
+    next: datetime | None = one(3, TIME)
+    paused: SchedulePause | None = one(4, message(SchedulePause))
+    last: ScheduleFire | None = one(5, message(ScheduleFire))
+    fires: int = one(6, UINT64)
+    missed: int = one(7, UINT64)
+    overlapped: int = one(8, UINT64)
+    waiting: Sequence[datetime] = many(9, TIME)
+    running: Sequence[ScheduleFire] = many(10, message(ScheduleFire))
+    orders: int = one(11, UINT32)
+    task_id: str = one(12, TEXT)
+    error: str = one(13, TEXT)
+    attempt: int = one(14, UINT32)
+
+
+@dataclass(frozen=True)
+class ScheduleTime:
+    """A time at which a schedule fires."""
+
+    time: datetime | None = one(1, TIME)
+    local: str = one(2, TEXT)
+    moved_from: str = one(3, TEXT)
+    repeated: bool = one(4, BOOL)
+
+
+MESSAGES: tuple[type[Any], ...] = (
+    Progress, Attempt, Task, StateCount, Reason, Rate, LimitSetting, Limit, ScheduleCatchUp, ScheduleTask,
+    ScheduleDefinition, SchedulePause, ScheduleFire, Schedule, ScheduleTime,
+)  # fmt: skip

@@ -1,0 +1,72 @@
+"""Waiting for nodes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import grpc
+
+from ._nodes import CONNECT, Node, Nodes
+
+FIRST_PAUSE = 0.02  # seconds before the first repetition of a call
+MOST_PAUSE = 1.0
+
+PROBE = "Version"
+"""A method that changes nothing, and that shows whether a node answers."""
+
+TRY_ERRORS = (grpc.RpcError, grpc.FutureCancelledError, ValueError)
+"""What a try of a call raises: ValueError if its answer is not valid, or its channel is closed."""
+
+
+def pauses() -> Iterator[float]:
+    """The seconds between the tries of a call."""
+    pause = FIRST_PAUSE
+    while True:
+        yield pause
+        pause = min(2 * pause, MOST_PAUSE)
+
+
+class Deadline:
+    """When a call has to be over. None is never."""
+
+    def __init__(self, timeout: float | None) -> None:
+        self._end = None if timeout is None else time.monotonic() + timeout
+
+    def left(self) -> float | None:
+        """Seconds until then, at least 0."""
+        return None if self._end is None else max(0.0, self._end - time.monotonic())
+
+    def within(self, most: float) -> float:
+        """Seconds until then, at most so many."""
+        left = self.left()
+        return most if left is None else min(most, left)
+
+    def is_over(self) -> bool:
+        return self._end is not None and time.monotonic() >= self._end
+
+
+def pick(nodes: Nodes, deadline: Deadline, is_sure: bool = True) -> Node | None:
+    """A node that answers; None if none does. Unless is_sure, a node is taken that has answered
+    before, and may have stopped since."""
+    node = None if is_sure else nodes.connected()
+    if node is not None:
+        return node
+    for node in nodes.in_turn():
+        try:
+            node.call(PROBE, b"", deadline.within(CONNECT))
+        except TRY_ERRORS as e:
+            if not is_answer(e):
+                node.discard()
+                if deadline.is_over():
+                    break
+                continue
+        nodes.use(node)
+        return node
+    return None
+
+
+def is_answer(e: Exception) -> bool:
+    """Whether a node has answered with an error."""
+    no_answer = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED)
+    return isinstance(e, grpc.RpcError) and e.code() not in no_answer

@@ -1,0 +1,384 @@
+"""The clients against a real node."""
+
+import asyncio
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+import uuid
+from concurrent import futures
+from datetime import datetime, timedelta, timezone
+
+import grpc
+
+from taskengine import client
+from taskengine.client import AsyncClient, Client, NewTask, Rate, ScheduleDefinition, ScheduleTask
+
+from .node import PATIENCE, NodeTest
+
+
+def on_both(test):
+    """Runs a test, a coroutine that is given a client for coroutines, with either client."""
+
+    def run(self):
+        with self.subTest("Client"), Client(self.node.address) as c:
+            asyncio.run(test(self, Blocking(c)))
+        with self.subTest("AsyncClient"):
+            asyncio.run(self.with_async(test))
+
+    run.__doc__ = test.__doc__
+    return run
+
+
+class Blocking:
+    """A client that blocks, as if it were one for coroutines."""
+
+    def __init__(self, c):
+        self.client = c
+
+    def __getattr__(self, name):
+        method = getattr(self.client, name)
+        if name in ("tasks", "schedules"):
+            return lambda **named: over(method(**named))
+        return lambda *args, **named: asyncio.to_thread(method, *args, **named)
+
+
+async def over(items):
+    for item in items:
+        yield item
+
+
+class Verbs(NodeTest):
+    async def with_async(self, test):
+        async with AsyncClient([self.node.address]) as c:
+            await test(self, c)
+
+    @on_both
+    async def test_a_task_is_submitted_and_its_result_is_read(self, c):
+        key = str(uuid.uuid4())
+        expires = datetime.now(timezone.utc) + timedelta(hours=1)
+        receipt = await c.submit(
+            "echo", {"to": "ä"}, key=key, headers={"h": "v"}, priority=3, expires_at=expires, ordering_key=key
+        )
+        self.assertEqual((receipt.created, receipt.outcome), (True, "created"))
+        self.assertEqual(await c.result(receipt.id, timeout=PATIENCE), {"to": "ä"})
+        self.assertEqual(await c.result(receipt.id, bytes), b'{"to":"\\u00e4"}')
+        self.assertEqual(await c.result(receipt.id, lambda v: v["to"]), "ä")
+        again = await c.submit("echo", "x", key=key, ordering_key=key)
+        self.assertEqual(again, client.Receipt(receipt.id, False, "existing"))
+        task = await c.find("echo", key, key)
+        self.assertEqual((task.id, task.state, task.priority, task.headers), (receipt.id, "done", 3, {"h": "v"}))
+        self.assertTrue(task.has_ended)
+        self.assertEqual(task.expires_at, expires)
+
+    @on_both
+    async def test_the_result_of_a_task_that_fails_is_an_error(self, c):
+        failed = await c.submit("fail")
+        with self.assertRaises(client.NotDone) as caught:
+            await c.result(failed.id, timeout=PATIENCE)
+        self.assertEqual((caught.exception.id, caught.exception.state), (failed.id, "error"))
+        self.assertIn("exit", caught.exception.reason)
+
+    @on_both
+    async def test_tasks_are_managed(self, c):
+        receipt = await c.submit("idle", delay=timedelta(hours=1))
+        self.assertEqual((await c.why(receipt.id))[0].code, "scheduled")
+        at = datetime(2100, 1, 1, tzinfo=timezone.utc)
+        self.assertEqual((await c.reschedule(receipt.id, at=at)).next_event_at, at)
+        self.assertLess((await c.reschedule(receipt.id, delay=60)).next_event_at, at)
+        with self.assertRaises(client.Conflict):
+            await c.cancel(receipt.id, version=1)
+        self.assertEqual((await c.resume(receipt.id)).state, "submitted")
+        self.assertEqual((await c.cancel(receipt.id, "no need")).error, "no need")
+        with self.assertRaises(client.NotAllowed):
+            await c.cancel(receipt.id)
+        self.assertEqual((await c.resume(receipt.id)).state, "submitted")
+        self.assertEqual((await c.fail(receipt.id, "no", version=0)).state, "failed")
+        self.assertEqual((await c.wait(receipt.id)).state, "failed")
+
+    @on_both
+    async def test_tasks_are_listed_by_pages_and_counted(self, c):
+        kind = "list-%s" % uuid.uuid4()
+        receipts = await c.submit_each([NewTask(kind, i, key="k%d" % (i % 7)) for i in range(1107)])
+        ids = {r.id for r in receipts}
+        self.assertEqual(len(ids), 7)
+        more = await c.submit_all([NewTask(kind) for _ in range(250)])
+        self.assertTrue(all(r.created for r in more))
+        ids |= {r.id for r in more}
+        self.assertEqual({t.id async for t in c.tasks(types=[kind], states=["submitted"])}, ids)
+        self.assertEqual([t.id async for t in c.tasks(types=[kind], key="k3")], [receipts[3].id])
+        self.assertEqual([(s.state, s.count) for s in await c.count(types=[kind])], [("submitted", 257)])
+
+    @on_both
+    async def test_limits_are_changed(self, c):
+        value = str(uuid.uuid4())
+        self.assertEqual([x.name for x in await c.limits() if not x.value], ["partner"])
+        rate = Rate(20, timedelta(seconds=1))
+        changed = await c.set_limit("partner", value, max=0, rate=rate, paused=True, by="eve")
+        self.assertEqual((changed.setting.max, changed.setting.rate, changed.setting.by), (0, rate, "eve"))
+        with self.assertRaises(client.Conflict):
+            await c.set_limit("partner", value, max=5, if_version=changed.setting.version + 1)
+        self.assertTrue((await c.limit("partner", value)).paused)
+        self.assertIsNone((await c.unset_limit("partner", value)).setting)
+        with self.assertRaises(client.NotFound):
+            await c.limit("nothing")
+
+    @on_both
+    async def test_schedules_are_managed(self, c):
+        name = "nightly-%s" % uuid.uuid4()
+        d = ScheduleDefinition(
+            cron="30 2 * * *", timezone="Europe/Berlin", task=ScheduleTask("report", '"{{date}}"', headers={"a": "b"})
+        )
+        self.assertEqual(await c.apply_schedule(name, d), "created")
+        self.assertEqual(await c.apply_schedule(name, d), "unchanged")
+        found = await c.schedule(name)
+        self.assertEqual((found.definition.cron, found.definition.task), (d.cron, d.task))
+        times = await c.preview_schedule(name, start=datetime(2026, 3, 28, tzinfo=timezone.utc), count=2)
+        self.assertEqual([t.moved_from for t in times], ["", "2026-03-29T02:30:00"])
+        self.assertIn(name, [s.name async for s in c.schedules()])
+        self.assertEqual((await c.pause_schedule(name, "holiday")).paused.reason, "holiday")
+        self.assertIsNone((await c.resume_schedule(name)).paused)
+        self.assertTrue(uuid.UUID(await c.trigger_schedule(name)))
+        start, end = datetime(2026, 1, 1, tzinfo=timezone.utc), datetime(2026, 1, 11, tzinfo=timezone.utc)
+        self.assertEqual(await c.backfill_schedule(name, start, end, dry_run=True), 10)
+        await c.delete_schedule(name)
+        with self.assertRaises(client.NotFound):
+            await c.schedule(name)
+
+    @on_both
+    async def test_errors_are_told_apart(self, c):
+        for awaitable, kind in (
+            (c.get(uuid.uuid4()), client.NotFound),
+            (c.wait(uuid.uuid4()), client.NotFound),
+            (c.get("nonsense"), client.Invalid),
+            (c.submit(""), client.Invalid),
+            (c.submit("idle", b"x" * (40 << 20)), client.TooLarge),
+            (c.submit_all([NewTask("idle"), NewTask("idle", id="nonsense")]), client.Invalid),
+            (c.wait((await c.submit("idle")).id, timeout=0.1), client.DeadlineExceeded),
+        ):
+            with self.assertRaises(kind) as caught:
+                await awaitable
+            self.assertIsInstance(caught.exception, client.Error)
+        self.assertIsInstance(caught.exception, TimeoutError)
+
+    @on_both
+    async def test_of_many_tasks_those_are_added_that_can_be(self, c):
+        got = await c.submit_each(
+            [
+                NewTask("idle"),
+                NewTask("idle", id="nonsense"),
+                NewTask("idle", object()),
+                NewTask("idle", b"x" * (40 << 20)),
+                NewTask("idle"),
+            ]
+        )
+        kinds = [type(one) for one in got]
+        self.assertEqual(kinds, [client.Receipt, client.Invalid, client.Invalid, client.TooLarge, client.Receipt], got)
+        self.assertEqual(await c.submit_each([]), [])
+        self.assertEqual(await c.submit_all([]), [])
+
+    @on_both
+    async def test_a_request_is_rejected_whose_key_is_taken(self, c):
+        key = str(uuid.uuid4())
+        first = await c.submit("strict", key=key, delay=3600)
+        with self.assertRaises(client.AlreadyExists):
+            await c.submit("strict", key=key, delay=3600)
+        with self.assertRaises(client.AlreadyExists) as caught:
+            await c.submit_all([NewTask("strict", key=key, delay=3600), NewTask("strict", delay=3600)])
+        receipts = caught.exception.receipts
+        self.assertEqual((receipts[0].id, receipts[0].outcome, receipts[1].created), (first.id, "rejected", True))
+        each = await c.submit_each([NewTask("strict", key=key, delay=3600), NewTask("strict", delay=3600)])
+        self.assertIsInstance(each[0], client.AlreadyExists)
+        self.assertTrue(each[1].created)
+
+    @on_both
+    async def test_a_full_backlog_is_an_error_of_its_own(self, c):
+        got = await c.submit_each([NewTask("full", delay=3600) for _ in range(3)])
+        self.assertTrue(all(isinstance(one, client.BacklogFull) for one in got[1:]), got)
+        with self.assertRaises(client.BacklogFull):
+            await c.submit_all([NewTask("full", delay=3600)])
+
+    @on_both
+    async def test_an_id_of_the_caller_is_used_once(self, c):
+        task_id = uuid.uuid4()
+        self.assertTrue((await c.submit("idle", id=task_id)).created)
+        self.assertEqual(await c.submit("idle", id=str(task_id)), client.Receipt(str(task_id), False, "existing"))
+
+
+class Together(NodeTest):
+    def test_threads_that_submit_share_messages_and_each_gets_its_own_receipt(self):
+        kind, each, threads = "threads-%s" % uuid.uuid4(), 50, 16
+        with Client(self.node.address) as c, futures.ThreadPoolExecutor(threads) as pool:
+
+            def submit(thread):
+                return [c.submit(kind, key="%d-%d" % (thread, i)) for i in range(each)]
+
+            receipts = [r for made in pool.map(submit, range(threads)) for r in made]
+            self.assertTrue(all(r.created for r in receipts))
+            found = {t.id: t.key for t in c.tasks(types=[kind])}
+            keys = ["%d-%d" % (thread, i) for thread in range(threads) for i in range(each)]
+            self.assertEqual(found, dict(zip((r.id for r in receipts), keys)))
+
+    def test_tasks_of_one_caller_are_added_in_their_order(self):
+        kind = "order-%s" % uuid.uuid4()
+        with Client(self.node.address) as c:
+            receipts = c.submit_each([NewTask(kind, ordering_key="o", headers={"n": str(i)}) for i in range(3000)])
+            self.assertTrue(all(isinstance(r, client.Receipt) for r in receipts))
+            listed = list(c.tasks(types=[kind]))  # the newest first
+        order = [int(t.headers["n"]) for t in sorted(listed, key=lambda t: (t.ready_at, t.id))]
+        self.assertEqual(order, list(range(3000)))
+
+    def test_coroutines_submit_together_and_one_that_is_cancelled_ends_no_other(self):
+        async def main():
+            async with AsyncClient(self.node.address) as c:
+                ones = [asyncio.ensure_future(c.submit("idle", i)) for i in range(2000)]
+                await asyncio.sleep(0)
+                ones[7].cancel()
+                got = await asyncio.gather(*ones, return_exceptions=True)
+                self.assertIsInstance(got.pop(7), asyncio.CancelledError)
+                self.assertTrue(all(r.created for r in got))
+
+        asyncio.run(main())
+
+    def test_headers_of_the_caller_are_added_and_those_of_the_task_win(self):
+        with Client(self.node.address, headers=lambda: {"traceparent": "00-1", "a": "hook"}) as c:
+            for receipt in (
+                c.submit("idle", headers={"a": "task"}),
+                *c.submit_all([NewTask("idle", headers={"a": "task"})]),
+            ):
+                self.assertEqual(c.get(receipt.id).headers, {"traceparent": "00-1", "a": "task"})
+
+    def test_a_closed_client_says_so(self):
+        c = Client(self.node.address)
+        task_id = c.submit("idle").id
+        c.close()
+        for call in (lambda: c.get(task_id), lambda: c.submit("idle"), lambda: c.cancel(task_id)):
+            with self.assertRaises(client.Closed):
+                call()
+        c.close()
+
+    def test_a_program_that_closes_no_client_ends(self):
+        text = "from taskengine import Client; c = Client(%r); c.cancel(c.submit('idle').id)" % self.node.address
+        done = subprocess.run([sys.executable, "-c", text], capture_output=True, timeout=PATIENCE, check=False)
+        self.assertEqual((done.returncode, done.stderr), (0, b""))
+
+
+class Access(unittest.TestCase):
+    """What a node is shown, by a server that only records it."""
+
+    def serve(self, refusal=grpc.StatusCode.UNAUTHENTICATED, **tls):
+        self.seen = []
+
+        def answer(_, context):
+            self.seen.append(dict(context.invocation_metadata()).get("authorization"))
+            return b""
+
+        def stream(_, context):
+            answer(b"", context)
+            context.abort(refusal, "who are you")
+
+        self.waits, self.leave = threading.Event(), threading.Event()
+        self.addCleanup(self.leave.set)
+
+        def wait(_, context):
+            self.waits.set()
+            self.leave.wait()
+            return b""
+
+        methods = {
+            "Wait": grpc.unary_unary_rpc_method_handler(wait),
+            "Version": grpc.unary_unary_rpc_method_handler(answer),
+            "Get": grpc.unary_unary_rpc_method_handler(answer),
+            "SubmitStream": grpc.stream_stream_rpc_method_handler(stream),
+        }
+        server = grpc.server(futures.ThreadPoolExecutor(4))
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("taskengine.v1.TaskService", methods),))
+        if tls:
+            port = server.add_secure_port(
+                "localhost:0", grpc.ssl_server_credentials([(tls["key"], tls["certificate"])])
+            )
+        else:
+            port = server.add_insecure_port("localhost:0")
+        server.start()
+        self.addCleanup(lambda: server.stop(None).wait())
+        return "localhost:%d" % port
+
+    def test_the_token_is_sent_with_every_request(self):
+        with Client(self.serve(), token="secret") as c:
+            c.get("x")
+            with self.assertRaisesRegex(client.NotAllowed, "who are you"):
+                c.submit("idle")
+        self.assertEqual(set(self.seen), {"Bearer secret"})
+        self.assertGreaterEqual(len(self.seen), 3)
+
+    def test_close_ends_the_calls_under_way(self):
+        c = Client(self.serve(grpc.StatusCode.UNAVAILABLE), timeout=10 * PATIENCE)
+        with futures.ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(c.wait, "x")
+            self.assertTrue(self.waits.wait(PATIENCE))
+            with self.assertRaises(client.Unavailable):  # the next call has another connection
+                c.submit("idle", timeout=0.2)
+            c.close()
+            with self.assertRaises(client.Closed):
+                waiting.result(PATIENCE)
+
+    def test_close_ends_the_calls_of_coroutines_that_are_under_way(self):
+        async def main(c):
+            waiting = asyncio.ensure_future(c.wait("x"))
+            await asyncio.to_thread(self.waits.wait, PATIENCE)
+            await c.close()
+            with self.assertRaises(client.Closed):
+                await asyncio.wait_for(waiting, PATIENCE)
+
+        asyncio.run(main(AsyncClient(self.serve(), timeout=10 * PATIENCE)))
+
+    def test_https_trusts_the_certificates_that_are_given_and_no_other(self):
+        key, certificate = self_signed(self)
+        address = self.serve(key=key, certificate=certificate)
+        with Client("https://" + address, ca=certificate) as c:
+            self.assertEqual(c.get("x"), client.Task())
+        with Client("https://" + address) as c, self.assertRaises(client.Unavailable):
+            c.get("x", timeout=0.5)
+
+
+def self_signed(test):
+    if shutil.which("openssl") is None:
+        test.skipTest("openssl makes the certificate, and is not installed")
+    with tempfile.TemporaryDirectory() as directory:
+        arguments = "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost"
+        files = ["-keyout", "key.pem", "-out", "certificate.pem"]
+        subprocess.run(["openssl", *arguments.split(), *files], cwd=directory, check=True, capture_output=True)
+        return tuple(pathlib.Path(directory, name).read_bytes() for name in files[1::2])
+
+
+class Addresses(unittest.TestCase):
+    def test_an_address_that_is_none_is_invalid(self):
+        for bad in ([], "", ":80", "unix:", "http://a/b", "ftp://a:1", "http://u@a:1", "a b:1", "http://a:x", 5, [5]):
+            with self.subTest(bad), self.assertRaises((client.Invalid, TypeError)):
+                Client(bad)
+
+    def test_a_client_that_was_not_used_has_no_thread(self):
+        before = threading.active_count()
+        with Client("127.0.0.1:1"):
+            self.assertEqual(threading.active_count(), before)
+
+    def test_without_a_node_a_call_says_so_when_its_time_is_over(self):
+        begin = time.monotonic()
+        with Client(["127.0.0.1:1", "unix:/nowhere"], timeout=0.3) as c:
+            for call in (
+                lambda: c.get("x"),
+                lambda: c.cancel("x"),
+                lambda: c.submit("idle"),
+                lambda: c.wait("x", timeout=0.3),
+            ):
+                with self.assertRaisesRegex(client.Unavailable, "no node answers at 127.0.0.1:1, unix:/nowhere"):
+                    call()
+        self.assertGreaterEqual(time.monotonic() - begin, 0.3)
+
+
+if __name__ == "__main__":
+    unittest.main()

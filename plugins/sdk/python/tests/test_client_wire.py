@@ -1,0 +1,156 @@
+"""What the client sends and reads, against the proto file of the API and the ids that Go makes."""
+
+import dataclasses
+import os
+import re
+import unittest
+import uuid
+from datetime import datetime, timedelta, timezone
+
+from taskengine import client
+from taskengine._wire import DecodeError, _fields
+from taskengine.client import NewTask, _calls, _codec, _messages
+from taskengine.client._ids import Ids
+from taskengine.client._requests import encode_task
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PROTO = os.path.join(HERE, "..", "..", "..", "..", "server", "proto", "taskengine", "v1", "taskengine.proto")
+
+
+def declared():
+    """The fields of the messages of the proto file: name, number, type and shape."""
+    with open(PROTO, encoding="utf-8") as f:
+        text = re.sub(r"//.*|^message \w+ \{\}$", "", f.read(), flags=re.M)
+    found = {}
+    for name, body in re.findall(r"^message (\w+) \{(.*?)^\}", text, re.M | re.S):
+        found[name] = {
+            (field, int(number), kind, {"repeated": "many", "optional": "optional"}.get(label, "one"))
+            for label, kind, field, number in re.findall(r"(repeated|optional|)\s*([\w.]+) (\w+) = (\d+);", body)
+        }
+        maps = re.findall(r"map<string, string> (\w+) = (\d+);", body)
+        found[name] |= {(field, int(number), "string", "map") for field, number in maps}
+    return found
+
+
+class Messages(unittest.TestCase):
+    def test_messages_have_the_fields_of_the_proto_file(self):
+        wanted = declared()
+        wanted["Task"] -= {("payload_text", 23, "string", "one"), ("result_text", 24, "string", "one")}  # of JSON only
+        for cls in _messages.MESSAGES:
+            fields = _codec.fields_of(cls).items()
+            found = {(name, f.number, f.kind.name, f.shape) for name, f in fields}
+            with self.subTest(cls.__name__):
+                self.assertEqual(found, wanted[cls.__name__])
+
+    def test_what_is_encoded_is_decoded(self):
+        at = datetime(2026, 3, 29, 1, 2, 3, 456789, tzinfo=timezone.utc)
+        d = client.ScheduleDefinition(
+            cron="0 3 * * *", every=timedelta(microseconds=1), start=at, end=datetime(1960, 1, 1, tzinfo=timezone.utc),
+            jitter=timedelta(seconds=-1, microseconds=-5), catch_up=client.ScheduleCatchUp("all", 5, timedelta(1)),
+            task=client.ScheduleTask("mail", "ü", priority=0, headers={"a": "", "": "b"}),
+        )  # fmt: skip
+        self.assertEqual(_codec.decode(client.ScheduleDefinition, _codec.encode(d)), d)
+        schedule = client.Schedule("s", d, waiting=(at, at), running=(client.ScheduleFire(at, "x"),), fires=1 << 63)
+        self.assertEqual(_codec.decode(client.Schedule, _codec.encode(schedule)), schedule)
+
+    def test_fields_it_does_not_know_are_skipped(self):
+        unknown = b"\xf8\x3f\x01" + b"\xfa\x3f\x02ab"
+        self.assertEqual(_codec.decode(client.Rate, unknown + b"\x08\x05" + unknown), client.Rate(5))
+
+    def test_what_is_no_message_raises_decode_error(self):
+        for bad in (b"\x0a\x05ab", b"\x0a\x01\xff", b"\x08\x01", b"\x5a\x02\x08"):  # cut, no text, no number, no time
+            with self.subTest(bad), self.assertRaises(DecodeError):
+                _codec.decode(client.Task, bad)
+
+    def test_numbers_and_times_that_cannot_be_sent_are_invalid(self):
+        for call in (
+            lambda: _calls.set_limit("l", "", -1, None, None, None, ""),
+            lambda: _calls.set_limit("l", "", None, None, None, 1 << 64, ""),
+            lambda: _calls.change("Cancel", "x", 1 << 64),
+            lambda: _calls.get("\udcff"),
+            lambda: _calls.tasks("error", (), "", ""),
+            lambda: _calls.reschedule("x", None, None, 0),
+            lambda: _calls.reschedule("x", datetime(2026, 1, 1), None, 0),
+            lambda: _calls.apply_schedule("s", client.ScheduleDefinition(cron=5)),
+            lambda: _calls.submit([b""] * 1001),
+        ):
+            with self.assertRaises(client.Invalid):
+                call()
+
+
+class TaskIds(unittest.TestCase):
+    def test_ids_are_those_of_go(self):
+        ids = Ids(lambda: 0x0190A6F07C3E * 1_000_000 + 500_000, lambda n: bytes(range(1, 9)) * (n // 8))
+        made = [ids.next("mail", *keys) for keys in (("", ""), ("k", ""), ("k", "käy"))]
+        # task.ID{...}.in(shard) of engine/task, with BoundShard("mail", ...)
+        self.assertEqual(made[0], "0190a6f0-7c3e-7800-8102-030405060708")
+        for task_id, shard in zip(made[1:], (0x93, 0xCC)):
+            b = uuid.UUID(task_id).bytes
+            self.assertEqual(b[3] ^ b[7] ^ b[15], shard)
+
+    def test_a_process_that_has_forked_makes_other_ids(self):
+        ids = Ids(lambda: 0)
+        ids.next("t", "", "")
+        read, write = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.write(write, ids.next("t", "", "").encode())
+            os._exit(0)
+        os.waitpid(child, 0)
+        os.close(write)
+        with open(read, encoding="ascii") as f:
+            self.assertNotEqual(f.read(), ids.next("t", "", ""))
+
+    def test_ids_increase_whatever_the_clock_does(self):
+        clock = iter([5_000_000, 5_000_000, 4_000_000, -1, 5_000_001, 6_000_000])
+        ids = Ids(lambda: next(clock))
+        made = [ids.next("t", "", "") for _ in range(6)]
+        self.assertEqual(made, sorted(set(made)))
+        self.assertTrue(all(uuid.UUID(i).version == 7 and uuid.UUID(i).variant == uuid.RFC_4122 for i in made))
+
+
+@dataclasses.dataclass
+class Mail:
+    to: str
+    cc: "list[Mail]" = dataclasses.field(default_factory=list)
+
+
+class Model:
+    """What a pydantic model has."""
+
+    def model_dump(self, mode):
+        return {"mode": mode}
+
+
+class Payloads(unittest.TestCase):
+    def payload(self, value):
+        message, _, _ = encode_task(NewTask("t", value), Ids(), None)
+        return dict(_fields(message)).get(3)
+
+    def test_a_payload_is_json_or_what_was_given(self):
+        for value, wanted in (
+            (None, None), (b"\xff", b"\xff"), (bytearray(b"a"), b"a"), (memoryview(b"a"), b"a"), ("ü", "ü".encode()),
+            ("", b""), ({"a": [1, None]}, b'{"a":[1,null]}'), (0, b"0"), (False, b"false"),
+            (Mail("a", [Mail("b")]), b'{"to":"a","cc":[{"to":"b","cc":[]}]}'), ([Model()], b'[{"mode":"json"}]'),
+            ({"at": datetime(2026, 1, 1, tzinfo=timezone.utc)}, b'{"at":"2026-01-01T00:00:00+00:00"}'),
+            ([uuid.UUID(int=1)], b'["00000000-0000-0000-0000-000000000001"]'),
+        ):  # fmt: skip
+            with self.subTest(value):
+                self.assertEqual(self.payload(value), wanted)
+
+    def test_what_cannot_be_sent_is_invalid(self):
+        for task, words in (
+            (NewTask("t", object()), "object is no JSON"),
+            (NewTask("t", priority=10), "give 0 to 9"),
+            (NewTask("t", at=datetime(2026, 1, 1)), "no time zone"),
+            (NewTask("t", at=float("inf")), ""),
+            (NewTask("t", key="\udcff"), "surrogates"),
+            (NewTask("t", headers={"a": 1}), ""),
+            (NewTask(5), ""),
+        ):
+            with self.subTest(task), self.assertRaisesRegex(client.Invalid, words):
+                encode_task(task, Ids(), None)
+
+
+if __name__ == "__main__":
+    unittest.main()
