@@ -39,9 +39,11 @@ func newTasks(t testing.TB) tasks {
 	t.Helper()
 	full, strict := policy.DefaultType(), policy.DefaultType()
 	strict.Unique.OnConflict = policy.RejectNew
+	prompt := policy.DefaultType()
+	prompt.MaxLateness = 20 * time.Second
 	full.MaxBacklog.Max = 1
 	e, err := engine.Open(t.Context(), engine.Config{
-		Store: memory.New(), Policies: policy.Set{Slots: 8, Types: map[string]policy.Type{"echo": policy.DefaultType(), "fail": policy.DefaultType(), "full": full, "strict": strict}},
+		Store: memory.New(), Policies: policy.Set{Slots: 8, Types: map[string]policy.Type{"echo": policy.DefaultType(), "fail": policy.DefaultType(), "full": full, "strict": strict, "prompt": prompt}},
 		Handlers: map[string]task.Handler{
 			"echo": task.HandlerFunc(func(_ context.Context, t *task.Task) ([]byte, error) { return t.Payload, nil }),
 			"fail": task.HandlerFunc(func(context.Context, *task.Task) ([]byte, error) { return nil, task.Permanent(io.ErrUnexpectedEOF) }),
@@ -307,6 +309,37 @@ func TestARequestIsRejectedWhoseKeyIsTaken(t *testing.T) {
 	}
 	if got := n.count(t, "idle"); got != 2 {
 		t.Errorf("there are %d of the other tasks", got)
+	}
+}
+
+func TestALateRequestIsRefused(t *testing.T) {
+	c, n := newClient(t)
+	at := time.Now().Add(-time.Hour)
+	if _, err := c.Submit(t.Context(), "prompt", nil, client.At(at)); !errors.Is(err, client.ErrLate) || errors.Is(err, client.ErrInvalid) {
+		t.Errorf("alone: %v", err)
+	}
+	var requests []client.Request
+	for _, typ := range []string{"idle", "prompt"} {
+		r, err := client.New(typ, nil, client.At(at))
+		if err != nil {
+			t.Fatal(err)
+		}
+		requests = append(requests, r)
+	}
+	each := c.SubmitEach(t.Context(), requests...)
+	if each[0].Err != nil || !each[0].Receipt.Created || !errors.Is(each[1].Err, client.ErrLate) {
+		t.Errorf("each: %+v", each)
+	}
+	all, err := c.SubmitAll(t.Context(), requests...)
+	if !errors.Is(err, client.ErrLate) || errors.Is(err, client.ErrExists) || len(all) != 2 || !all[0].Created || all[1] != (client.Receipt{Outcome: "late"}) ||
+		!strings.Contains(err.Error(), at.UTC().Format(time.RFC3339Nano)) {
+		t.Errorf("all: %+v, %v", all, err)
+	}
+	if got := n.count(t, "idle"); got != 2 {
+		t.Errorf("there are %d of the other tasks", got)
+	}
+	if got := n.count(t, "prompt"); got != 0 {
+		t.Errorf("there are %d late tasks", got)
 	}
 }
 

@@ -14,16 +14,17 @@ import (
 
 // Errors that calls wrap. Match them with errors.Is; [Error] has what the node said.
 var (
-	ErrInvalid     = errors.New("the request is not valid")                    // correct it
-	ErrNotFound    = errors.New("not found")                                   // there is no such task, limit or schedule
-	ErrConflict    = errors.New("it has changed meanwhile")                    // read again and decide again
-	ErrExists      = errors.New("there is a task with the key")                // and its type rejects other requests with it; nothing was added
-	ErrNotAllowed  = errors.New("the state does not allow it")                 // such as to cancel a task that has ended
-	ErrBacklog     = errors.New("the backlog is full")                         // nothing was added; submit later
-	ErrTooLarge    = errors.New("the request is larger than the node accepts") // max_payload of its type says how large
-	ErrUnavailable = errors.New("no node answers")                             // it may have been carried out
-	ErrUnsupported = errors.New("the node does not support it")                // its store, or an older version
-	ErrInternal    = errors.New("the node failed")                             // its log has the reason
+	ErrInvalid     = errors.New("the request is not valid")                         // correct it
+	ErrNotFound    = errors.New("not found")                                        // there is no such task, limit or schedule
+	ErrConflict    = errors.New("it has changed meanwhile")                         // read again and decide again
+	ErrExists      = errors.New("there is a task with the key")                     // and its type rejects other requests with it; nothing was added
+	ErrLate        = errors.New("the time of the request lies too far in the past") // max_lateness of its type says how far it may; nothing was added
+	ErrNotAllowed  = errors.New("the state does not allow it")                      // such as to cancel a task that has ended
+	ErrBacklog     = errors.New("the backlog is full")                              // nothing was added; submit later
+	ErrTooLarge    = errors.New("the request is larger than the node accepts")      // max_payload of its type says how large
+	ErrUnavailable = errors.New("no node answers")                                  // it may have been carried out
+	ErrUnsupported = errors.New("the node does not support it")                     // its store, or an older version
+	ErrInternal    = errors.New("the node failed")                                  // its log has the reason
 	ErrClosed      = errors.New("the client is closed")
 )
 
@@ -69,8 +70,10 @@ func outcomeError(address string, e *taskenginev1.SubmitError) error {
 func newError(address string, code codes.Code, message, full string) error {
 	e := &Error{Code: names[code], Message: message, Address: address, kind: ErrInternal, isWaited: full == "waited"}
 	switch code {
-	case codes.InvalidArgument, codes.OutOfRange:
+	case codes.InvalidArgument:
 		e.kind = ErrInvalid
+	case codes.OutOfRange:
+		e.kind = ErrLate
 	case codes.NotFound:
 		e.kind = ErrNotFound
 	case codes.Aborted:

@@ -340,11 +340,12 @@ func (f *flow) settle(ctx context.Context, tasks []*taskenginev1.StreamedTask) {
 		s := f.sent[t.GetSequence()]
 		delete(f.sent, t.GetSequence())
 		switch {
-		case receipts != nil && receipts[i].Outcome == rejected:
-			s.finish(Outcome{Err: existsError(receipts[i])})
-			f.answered++
 		case receipts != nil:
-			s.finish(Outcome{Receipt: receipts[i]})
+			o := Outcome{Err: refusal(t.GetTask(), receipts[i])}
+			if o.Err == nil {
+				o.Receipt = receipts[i]
+			}
+			s.finish(o)
 			f.answered, f.trouble = f.answered+1, nil
 		case mayRepeat(err) || ctx.Err() != nil:
 			f.trouble = err

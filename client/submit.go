@@ -88,7 +88,7 @@ func New(typ string, payload any, options ...Option) (Request, error) {
 
 // Receipt says which task a request has added. The task is durable.
 type Receipt struct {
-	ID      task.ID // of the new task, or of the existing task with the same id or key
+	ID      task.ID // of the new task, or of the existing task with the same id or key; zero if Outcome is "late"
 	Created bool    // false if there was such a task: nothing was added. With an [ID] of the caller, an earlier try may have added it
 
 	// Outcome is what the request has done: "created", "existing", "replaced" (the task with its key has its
@@ -147,7 +147,8 @@ func (c *Client) SubmitEach(ctx context.Context, requests ...Request) []Outcome 
 }
 
 // SubmitAll adds up to [MaxAll] tasks together: if one of them is refused, none is added. But if a key is taken and its type
-// rejects that, the other tasks are added: SubmitAll returns all receipts then, and an error that wraps [ErrExists].
+// rejects that, or a request is late and its type refuses that, the other tasks are added: SubmitAll returns all receipts then,
+// and an error that wraps [ErrExists] or [ErrLate]. The outcomes of these requests are "rejected" and "late".
 func (c *Client) SubmitAll(ctx context.Context, requests ...Request) ([]Receipt, error) {
 	if len(requests) == 0 {
 		return nil, nil
@@ -169,8 +170,8 @@ func (c *Client) SubmitAll(ctx context.Context, requests ...Request) ([]Receipt,
 	return receipts, err
 }
 
-// submitUnary adds tasks by one request, which may be repeated. With an error that wraps [ErrExists] it returns all
-// receipts, if there are several.
+// submitUnary adds tasks by one request, which may be repeated. With an error that wraps [ErrExists] or [ErrLate] it returns
+// all receipts, if there are several.
 func (c *Client) submitUnary(ctx context.Context, req *taskenginev1.SubmitRequest) ([]Receipt, error) {
 	res, err := call[taskenginev1.SubmitResponse](ctx, c, taskenginev1connect.TaskServiceSubmitProcedure, req, true)
 	if err != nil {
@@ -185,10 +186,14 @@ func (c *Client) submitUnary(ctx context.Context, req *taskenginev1.SubmitReques
 			return nil, err
 		}
 	}
-	if i := slices.IndexFunc(receipts, func(r Receipt) bool { return r.Outcome == rejected }); i >= 0 {
-		return receipts, fmt.Errorf("request %d of %d, and perhaps others: %w", i+1, len(receipts), existsError(receipts[i]))
+	var refused []error // the first of each kind
+	for i, r := range receipts {
+		err := refusal(req.GetTasks()[i], r)
+		if err != nil && !slices.ContainsFunc(refused, func(e error) bool { return errors.Is(err, ErrLate) == errors.Is(e, ErrLate) }) {
+			refused = append(refused, fmt.Errorf("request %d of %d, and perhaps others: %w", i+1, len(receipts), err))
+		}
 	}
-	return receipts, nil
+	return receipts, errors.Join(refused...)
 }
 
 // errNoRequest is the error of a request that New has not made.
@@ -240,16 +245,26 @@ func (c *Client) newID(m *taskenginev1.NewTask) task.ID {
 
 func receiptOf(r *taskenginev1.Receipt) (Receipt, error) {
 	id, err := task.ParseID(r.GetId())
-	if err != nil {
+	if err != nil && r.GetOutcome() != late {
 		return Receipt{}, fmt.Errorf("taskengine: the id of a receipt: %w", err)
 	}
 	return Receipt{id, r.GetCreated(), r.GetOutcome()}, nil
 }
 
-// rejected is the outcome of a request of several whose key is taken, if its type rejects that.
-const rejected = "rejected"
+// Outcomes of requests of several that were refused while the others were done.
+const (
+	rejected = "rejected" // the key is taken, and the type rejects that
+	late     = "late"     // the time lies too far in the past
+)
 
-// existsError returns the error of a request that was rejected because the task of r has its key.
-func existsError(r Receipt) error {
-	return newError("", codes.AlreadyExists, fmt.Sprintf("task %v has the key of the request, and its type rejects that", r.ID), "")
+// refusal returns the error of a request of several that was refused while the others were done, or nil.
+func refusal(m *taskenginev1.NewTask, r Receipt) error {
+	switch r.Outcome {
+	case rejected:
+		return newError("", codes.AlreadyExists, fmt.Sprintf("task %v has the key of the request, and its type rejects that", r.ID), "")
+	case late:
+		return newError("", codes.OutOfRange, fmt.Sprintf("the time of the request, %s, lies further in the past than max_lateness of type %s allows; submit it with a later time, or without one",
+			m.GetAt().AsTime().Format(time.RFC3339Nano), m.GetType()), "")
+	}
+	return nil
 }

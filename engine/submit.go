@@ -15,9 +15,10 @@ import (
 
 // Receipt is the result of a request. Its task is durable: a crash does not lose it.
 type Receipt struct {
-	ID      task.ID // of the new task, or of the existing task with the same id or key
-	Created bool    // false if such a task existed: nothing was added
+	ID      task.ID // of the new task, or of the existing task with the same id or key; zero if Outcome is OutcomeLate
+	Created bool    // false if such a task existed, or the request was refused: nothing was added
 	Outcome SubmitOutcome
+	Err     error // why the request was refused: it wraps [ErrExists] or [ErrLate]; nil for the other outcomes
 }
 
 // Submit adds tasks, in order, and returns when they are durable. If all requests are
@@ -27,8 +28,9 @@ type Receipt struct {
 // may have been added: a caller that sets ids or keys can repeat the call.
 //
 // A request whose key is taken changes the task that has the key, or is rejected, if its type says so
-// ([policy.Unique]). If requests are rejected, Submit returns all receipts, and an error that wraps
-// [ErrExists]; the other requests are done.
+// ([policy.Unique]). A request whose time lies too far in the past adds no task, if its type says so
+// ([policy.Type.MaxLateness]). If requests are refused for one of these reasons, Submit returns all receipts,
+// and an error that wraps [ErrExists] or [ErrLate], or both; the other requests are done.
 //
 // If a type has no room and its sources pause ([policy.PauseSource]), Submit waits for room until ctx
 // ends, and returns [ErrBacklog] then. Calls get room in the order in which they came. A call with the
@@ -47,19 +49,31 @@ func (e *Engine) Submit(ctx context.Context, reqs ...Request) ([]Receipt, error)
 	if err != nil {
 		return nil, err
 	}
-	receipts := receiptsOf(rows) // now: a handler may change its row
-	inserted, err := e.insert(ctx, rows, !mayExist(reqs, rows))
-	var full *shell.Full
-	switch {
-	case err == nil:
-		receipts = complete(receipts, inserted)
-	case errors.As(err, &full):
-		receipts, err = e.submitFull(ctx, slices.Clone(reqs), rows, full) // a clone: reqs stays on the stack of the caller
+	var receipts []Receipt
+	if late := e.catalog.late(e.Now(), rows); late != nil {
+		receipts, err = e.submitLate(ctx, reqs, rows, late)
+	} else {
+		receipts, err = e.add(ctx, reqs, rows)
 	}
 	if err != nil {
 		return nil, err
 	}
 	return e.settle(ctx, rows, receipts)
+}
+
+// add adds tasks, also if their backlogs have no room at first. The receipts say nothing of requests whose keys are taken
+// but the task that has the key.
+func (e *Engine) add(ctx context.Context, reqs []Request, rows []*task.Task) ([]Receipt, error) {
+	receipts := receiptsOf(rows) // now: a handler may change its row
+	inserted, err := e.insert(ctx, rows, !mayExist(reqs, rows))
+	var full *shell.Full
+	switch {
+	case err == nil:
+		return complete(receipts, inserted), nil
+	case errors.As(err, &full):
+		return e.submitFull(ctx, slices.Clone(reqs), rows, full) // a clone: reqs stays on the stack of the caller
+	}
+	return nil, err
 }
 
 // insert has rows inserted, and returns when they are durable. If waits is set, it waits for room in
@@ -100,8 +114,8 @@ func (e *Engine) insert(ctx context.Context, rows []*task.Task, waits bool) ([]s
 // added in the transaction of one of them can have an ordering key whose shard is in that database, and a
 // key together with such an ordering key only. It returns
 // [ErrBacklog] if a type has no room for the tasks that the transaction adds, and drops no others. What a
-// request does whose key is taken is part of the transaction, too. If its error wraps [ErrExists], the
-// transaction may be committed, with what the other requests did.
+// request does whose key is taken is part of the transaction, too. If its error wraps [ErrExists] or [ErrLate],
+// the transaction may be committed, with what the other requests did.
 func (e *Engine) SubmitTx(ctx context.Context, tx storage.Tx, reqs ...Request) ([]Receipt, error) {
 	var shards *task.Shards
 	if placed, ok := tx.(storage.ShardBound); ok {
@@ -118,28 +132,29 @@ func (e *Engine) SubmitTx(ctx context.Context, tx storage.Tx, reqs ...Request) (
 	if err := e.inbox.accepting(); err != nil {
 		return nil, err
 	}
-	if err := e.admitTx(ctx, tx, reqs, rows); err != nil {
+	fresh, left := rows, (*remainder)(nil)
+	if late := e.catalog.late(e.Now(), rows); late != nil {
+		if left, err = e.setLateAside(ctx, reqs, rows, late, e.existingWithin(tx)); err != nil {
+			return nil, err
+		}
+		reqs, fresh = left.reqs, left.rows
+	}
+	inserted, err := e.insertIn(ctx, tx, reqs, fresh)
+	if err != nil {
 		return nil, err
 	}
-	e.tell(func(s *state, now time.Time) {
-		for _, t := range rows {
-			core.Create(now, e.catalog.policyOf(t.Type), t)
-		}
-		s.InsertUncertain(now, rows) // the answer to the commit may be lost
-	})
-	inserted, err := tx.Insert(ctx, rows...)
-	if err != nil {
-		return nil, fmt.Errorf("engine: submit: %w", err)
+	receipts := complete(receiptsOf(fresh), inserted)
+	if left != nil {
+		receipts = left.with(receipts)
 	}
-	e.markUncommitted(rows)
-	receipts, replaced, err := e.settleIn(ctx, tx, rows, complete(receiptsOf(rows), inserted))
+	receipts, replaced, err := e.settleIn(ctx, tx, rows, receipts)
 	if err != nil && receipts == nil {
 		return nil, err
 	}
 	tx.OnCommit(func() {
 		e.tell(func(s *state, now time.Time) {
 			s.inTx = transactionRows{}
-			for i, t := range rows {
+			for i, t := range fresh {
 				if inserted[i].Created() && e.config.Observer.Inserted != nil {
 					e.config.Observer.Inserted(now, t)
 				}
@@ -154,6 +169,25 @@ func (e *Engine) SubmitTx(ctx context.Context, tx storage.Tx, reqs ...Request) (
 		})
 	})
 	return receipts, err
+}
+
+// insertIn inserts rows within a transaction of the caller.
+func (e *Engine) insertIn(ctx context.Context, tx storage.Tx, reqs []Request, rows []*task.Task) ([]storage.Inserted, error) {
+	if err := e.admitTx(ctx, tx, reqs, rows); err != nil {
+		return nil, err
+	}
+	e.tell(func(s *state, now time.Time) {
+		for _, t := range rows {
+			core.Create(now, e.catalog.policyOf(t.Type), t)
+		}
+		s.InsertUncertain(now, rows) // the answer to the commit may be lost
+	})
+	inserted, err := tx.Insert(ctx, rows...)
+	if err != nil {
+		return nil, fmt.Errorf("engine: submit: %w", err)
+	}
+	e.markUncommitted(rows)
+	return inserted, nil
 }
 
 // markUncommitted marks rows as uncertain that a transaction is about to add: if the answer to

@@ -24,6 +24,7 @@ type catalog struct {
 	heaviest   map[string]heaviest   // by limit
 	isDivided  bool                  // several databases hold the tasks
 	isUnique   bool                  // a type says what requests do whose keys are taken
+	mayBeLate  bool                  // a type says how late a request may be
 	ids        *task.IDs
 	now        func() time.Time // for ids
 }
@@ -44,24 +45,26 @@ func newCatalog(ctx context.Context, c *Config, now func() time.Time, isShared b
 	for name, p := range c.Policies.Types {
 		k.types[name] = newTypeInfo(c.Policies, p, layouts[name], c.Values)
 		k.isUnique = k.isUnique || !p.Unique.IsDefault()
+		k.mayBeLate = k.mayBeLate || p.MaxLateness > 0
 	}
 	return k, nil
 }
 
 // typeInfo is the part of a type's configuration that Submit uses.
 type typeInfo struct {
-	priority   uint8
-	maxPayload int
-	unique     policy.Unique
-	by         [][]string // the places that make the key of a request that has none
-	keys       []keyed    // sources of the values of a group
-	values     int        // number of values that a group must have for the limits of the type
-	shardedBy  string     // the limit whose value determines the shard, unless an ordering key does; "" if there is none
-	shardKey   int        // the index of that value in keys
+	priority    uint8
+	maxPayload  int
+	maxLateness time.Duration
+	unique      policy.Unique
+	by          [][]string // the places that make the key of a request that has none
+	keys        []keyed    // sources of the values of a group
+	values      int        // number of values that a group must have for the limits of the type
+	shardedBy   string     // the limit whose value determines the shard, unless an ordering key does; "" if there is none
+	shardKey    int        // the index of that value in keys
 }
 
 func newTypeInfo(set policy.Set, p policy.Type, layout []string, values map[string]valueFunc) *typeInfo {
-	info := &typeInfo{priority: p.Priority, maxPayload: p.MaxPayload, unique: p.Unique, keys: keyedBy(layout, set.Keyed(p))}
+	info := &typeInfo{priority: p.Priority, maxPayload: p.MaxPayload, maxLateness: p.MaxLateness, unique: p.Unique, keys: keyedBy(layout, set.Keyed(p))}
 	for _, place := range p.Unique.Places() {
 		info.by = append(info.by, strings.Split(place, "."))
 	}
@@ -116,7 +119,7 @@ func rulesOf(name string, set policy.Set, p policy.Type, layout []string) storag
 	r := storage.TypeRules{
 		Type: name, Priority: p.Priority, MaxPayload: p.MaxPayload,
 		QueueTimeout: p.Timeout.Queue, TotalTimeout: p.Timeout.Total,
-		MaxResult: p.ResultLimit(), KeepDone: p.Retention.Done,
+		MaxResult: p.ResultLimit(), KeepDone: p.Retention.Done, MaxLateness: p.MaxLateness,
 	}
 	if !p.Unique.IsDefault() {
 		r.Unique = storage.UniqueRules{OnConflict: p.Unique.OnConflict.String(), By: newTypeInfo(set, p, nil, nil).by}

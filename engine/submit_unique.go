@@ -24,16 +24,18 @@ var ErrExists = errors.New("the task exists")
 // SubmitOutcome says what a request has done.
 type SubmitOutcome uint8
 
-// The values of SubmitOutcome. A type whose [policy.Unique] is the default has the first two only.
+// The values of SubmitOutcome. OutcomeReplaced, OutcomeAlreadyDone and OutcomeRejected are of types whose [policy.Unique]
+// is not the default.
 const (
 	OutcomeExisting    SubmitOutcome = iota // nothing: there is a task with its id or key
 	OutcomeCreated                          // it has added the task
 	OutcomeReplaced                         // its content is that of the task that has the key
 	OutcomeAlreadyDone                      // nothing: the task that has the key is done
 	OutcomeRejected                         // nothing: there is a task with its key, and the type rejects such requests
+	OutcomeLate                             // nothing: its time lies too far in the past, see [policy.Type.MaxLateness]
 )
 
-var submitOutcomes = [...]string{"existing", "created", "replaced", "already_done", "rejected"}
+var submitOutcomes = [...]string{"existing", "created", "replaced", "already_done", "rejected", "late"}
 
 // String returns the name of the outcome.
 func (o SubmitOutcome) String() string {
@@ -82,7 +84,7 @@ func (c *catalog) conflicts(rows []*task.Task, receipts []Receipt) (places []int
 	}
 	for i, t := range rows {
 		r := &receipts[i]
-		if !r.Created && r.ID != t.ID && !c.infoOf(t.Type).unique.IsDefault() {
+		if !r.Created && r.Err == nil && r.ID != t.ID && !c.infoOf(t.Type).unique.IsDefault() {
 			places = append(places, i)
 		}
 	}
@@ -94,7 +96,7 @@ func (c *catalog) conflicts(rows []*task.Task, receipts []Receipt) (places []int
 func (e *Engine) settle(ctx context.Context, rows []*task.Task, receipts []Receipt) ([]Receipt, error) {
 	open := e.catalog.conflicts(rows, receipts)
 	if len(open) == 0 {
-		return receipts, nil
+		return receipts, e.catalog.refused(receipts)
 	}
 	e.replacements.begin()
 	defer e.replacements.end()
@@ -111,7 +113,7 @@ func (e *Engine) settle(ctx context.Context, rows []*task.Task, receipts []Recei
 			return nil, fmt.Errorf("engine: submit: the tasks may have been added: task %v: %w, %d times in a row", receipts[open[0]].ID, ErrStale, editTries)
 		}
 	}
-	return receipts, e.catalog.rejected(rows, receipts)
+	return receipts, e.catalog.refused(receipts)
 }
 
 // settleRound settles requests, at most one for each task. It returns those that are left: their tasks have changed
@@ -133,6 +135,10 @@ func (e *Engine) settleRound(ctx context.Context, rows []*task.Task, receipts []
 		t, err := e.store.Get(ctx, r.ID)
 		switch {
 		case errors.Is(err, task.ErrNotFound) && e.catalog.infoOf(rows[i].Type).unique.OnConflict.Replaces():
+			if e.catalog.isLate(e.Now(), rows[i]) {
+				e.catalog.refuseLate(rows[i], r)
+				continue
+			}
 			if err := e.submitAgain(ctx, rows[i], r); err != nil {
 				return nil, err
 			}
@@ -256,10 +262,12 @@ func (c *catalog) decide(now time.Time, t, row *task.Task, r *Receipt) *task.Cha
 	mode := c.infoOf(row.Type).unique.OnConflict
 	switch {
 	case mode == policy.RejectNew:
-		r.Outcome = OutcomeRejected
+		r.Outcome, r.Err = OutcomeRejected, fmt.Errorf("%w: task %v of type %s has the key %q, and unique.on_conflict of the type is reject", ErrExists, r.ID, row.Type, row.Key)
 	case t == nil:
 	case t.State == task.Done:
 		r.Outcome = OutcomeAlreadyDone
+	case mode == policy.DebounceExisting && t.CanBeReplaced() && c.isLate(now, row):
+		c.refuseLate(row, r)
 	case mode.Replaces() && t.CanBeReplaced():
 		r.Outcome = OutcomeReplaced
 		return c.replacement(now, t, row, mode == policy.DebounceExisting)
@@ -304,28 +312,33 @@ func startOf(t *task.Task) time.Time {
 	return time.Time{} // it waits without a time until it expires
 }
 
-// rejected returns the error of the requests that were rejected, or nil.
-func (c *catalog) rejected(rows []*task.Task, receipts []Receipt) error {
-	if !c.isUnique {
+// refused returns the error of a call with requests that were refused while the others were done, or nil.
+func (c *catalog) refused(receipts []Receipt) error {
+	if !c.isUnique && !c.mayBeLate {
 		return nil
 	}
-	n, first := 0, -1
+	n, first, kinds := 0, 0, make([]error, 0, 2) // the first error of each kind
 	for i := range receipts {
-		if receipts[i].Outcome == OutcomeRejected {
-			if n++; first < 0 {
-				first = i
-			}
+		err := receipts[i].Err
+		if err == nil {
+			continue
+		}
+		if n++; n == 1 {
+			first = i
+		}
+		if len(kinds) == 0 || len(kinds) == 1 && errors.Is(err, ErrLate) != errors.Is(kinds[0], ErrLate) {
+			kinds = append(kinds, err)
 		}
 	}
-	switch t := first; {
+	switch {
 	case n == 0:
 		return nil
 	case len(receipts) == 1:
-		return fmt.Errorf("%w: task %v of type %s has the key %q, and unique.on_conflict of the type is reject", ErrExists, receipts[t].ID, rows[t].Type, rows[t].Key)
-	default:
-		return fmt.Errorf("%w: %d of %d requests were rejected, and the others are done; the first is request %d: task %v of type %s has the key %q, and unique.on_conflict of the type is reject",
-			ErrExists, n, len(receipts), t+1, receipts[t].ID, rows[t].Type, rows[t].Key)
+		return kinds[0]
+	case len(kinds) == 1:
+		return fmt.Errorf("%d of %d requests were refused, and the others are done; the first is request %d: %w", n, len(receipts), first+1, kinds[0])
 	}
+	return fmt.Errorf("%d of %d requests were refused, and the others are done; the first is request %d: %w; and another: %w", n, len(receipts), first+1, kinds[0], kinds[1])
 }
 
 // settleIn is settle within a transaction of the caller. It returns the rows that it has changed. After an error
@@ -341,7 +354,7 @@ func (e *Engine) settleIn(ctx context.Context, tx storage.Tx, rows []*task.Task,
 			replaced = append(replaced, r)
 		}
 	}
-	return receipts, replaced, e.catalog.rejected(rows, receipts)
+	return receipts, replaced, e.catalog.refused(receipts)
 }
 
 func (e *Engine) settleOneIn(ctx context.Context, tx storage.Tx, row *task.Task, r *Receipt) (shell.Replaced, error) {

@@ -30,6 +30,7 @@ var codes = []struct {
 	{engine.ErrInvalid, connect.CodeInvalidArgument},
 	{engine.ErrBacklog, connect.CodeResourceExhausted},
 	{engine.ErrExists, connect.CodeAlreadyExists},
+	{engine.ErrLate, connect.CodeOutOfRange},
 	{task.ErrNotFound, connect.CodeNotFound},
 	{engine.ErrStale, connect.CodeAborted},
 	{engine.ErrNotAllowed, connect.CodeFailedPrecondition},
@@ -53,6 +54,11 @@ const (
 	FullBacklog = "backlog"
 	FullWaited  = "waited" // the request has waited for room in vain: the client may repeat it at once
 )
+
+// isPartial reports whether a submit has done all requests but those whose receipts have errors.
+func isPartial(err error) bool {
+	return errors.Is(err, engine.ErrExists) || errors.Is(err, engine.ErrLate)
+}
 
 // invalid returns the error of a request that is not valid.
 func invalid(format string, args ...any) error {

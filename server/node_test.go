@@ -67,8 +67,9 @@ type node struct {
 
 // newNode starts a node with the types echo, fail (for good), retry (waits an hour for
 // its second attempt), hold (waits to be released, one at a time, and logs that), and idle,
-// full, calm, strict and latest, which have no handler. full has a backlog of two tasks at most, and calm of one: its
-// sources pause. strict rejects requests whose key is taken, and latest has them replace the task. An attempt may log
+// full, calm, strict, latest and prompt, which have no handler. full has a backlog of two tasks at most, and calm of one: its
+// sources pause. strict rejects requests whose key is taken, and latest has them replace the task. prompt accepts times up to 20
+// seconds in the past. An attempt may log
 // three lines.
 func newNode(t testing.TB) *node {
 	t.Helper()
@@ -86,10 +87,12 @@ func newMember(t testing.TB, cluster coord.Membership) *node {
 	hold.Concurrency = 1
 	strict, latest := policy.DefaultType(), policy.DefaultType()
 	strict.Unique.OnConflict, latest.Unique.OnConflict = policy.RejectNew, policy.ReplaceExisting
+	prompt := policy.DefaultType()
+	prompt.MaxLateness = 20 * time.Second
 	retry.Retry.Backoff = policy.Backoff{Kind: policy.Fixed, Delays: []time.Duration{time.Hour}}
 	types := map[string]policy.Type{
 		"echo": echo, "fail": policy.DefaultType(), "retry": retry, "hold": hold, "idle": policy.DefaultType(),
-		"full": full, "calm": calm, "strict": strict, "latest": latest,
+		"full": full, "calm": calm, "strict": strict, "latest": latest, "prompt": prompt,
 	}
 	n.log = tasklog.Open(tasklog.Options{AttemptLines: 3})
 	t.Cleanup(func() {

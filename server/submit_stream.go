@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"sync"
 
@@ -239,7 +238,7 @@ func (s *submitStream) submitEach(ctx context.Context, reqs []engine.Request, te
 		s.submitEach(ctx, reqs[half:], func(i int, receipt *taskenginev1.Receipt, err error) { tell(half+i, receipt, err) })
 		return
 	}
-	if err != nil && (len(receipts) < len(reqs) || !errors.Is(err, engine.ErrExists)) {
+	if err != nil && (len(receipts) < len(reqs) || !isPartial(err)) {
 		err = s.api.answer(err)
 		for i := range reqs {
 			tell(i, nil, err)
@@ -247,8 +246,8 @@ func (s *submitStream) submitEach(ctx context.Context, reqs []engine.Request, te
 		return
 	}
 	for i, r := range receipts {
-		if r.Outcome == engine.OutcomeRejected { // the others are done
-			tell(i, nil, s.api.answer(fmt.Errorf("%w: task %v of type %s has the key, and unique.on_conflict of the type is reject", engine.ErrExists, r.ID, reqs[i].Type)))
+		if r.Err != nil { // the others are done
+			tell(i, nil, s.api.answer(r.Err))
 			continue
 		}
 		tell(i, receiptOf(r), nil)

@@ -29,7 +29,7 @@ func (a *API) Submit(ctx context.Context, req *taskenginev1.SubmitRequest) (*tas
 	ctx, cancel := patient(ctx)
 	defer cancel()
 	receipts, err := a.engine.Submit(ctx, reqs...)
-	if err != nil && (len(receipts) < 2 || !errors.Is(err, engine.ErrExists)) {
+	if err != nil && (len(receipts) < 2 || !isPartial(err)) {
 		return nil, a.answer(err)
 	}
 	res := &taskenginev1.SubmitResponse{Receipts: make([]*taskenginev1.Receipt, len(receipts))}
@@ -53,7 +53,11 @@ func headerOf(ctx context.Context) func(name string) string {
 }
 
 func receiptOf(r engine.Receipt) *taskenginev1.Receipt {
-	return &taskenginev1.Receipt{Id: r.ID.String(), Created: r.Created, Outcome: r.Outcome.String()}
+	id := ""
+	if !r.ID.IsZero() {
+		id = r.ID.String()
+	}
+	return &taskenginev1.Receipt{Id: id, Created: r.Created, Outcome: r.Outcome.String()}
 }
 
 // patient returns the context of a request that may wait for room in a backlog: for at most [MaxWait],

@@ -249,6 +249,7 @@ type TypeRules struct {
 	Unique       UniqueRules
 	MaxResult    int           // bytes
 	KeepDone     time.Duration // how long a task is kept that is done; 0 is not at all, negative for ever
+	MaxLateness  time.Duration // how far in the past the time of a task may lie that is added; 0 is no limit
 }
 
 // UniqueRules say what is done when the key of a task is taken. The zero UniqueRules are the defaults.

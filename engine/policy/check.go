@@ -166,6 +166,9 @@ func (c *checker) typ(name string, t Type) {
 	if t.MaxResult < 0 || t.MaxResult > LargestResult {
 		c.add(fmt.Sprintf("must be 0 (%d bytes) to %d bytes", DefaultMaxResult, LargestResult), at("max_result")...)
 	}
+	if t.MaxLateness < 0 {
+		c.add("must be 0 (no limit) or more", at("max_lateness")...)
+	}
 	if t.Concurrency > 0 && t.Weight > t.Concurrency {
 		c.add(fmt.Sprintf("a task of weight %d never fits into a concurrency of %d", t.Weight, t.Concurrency), at("weight")...)
 	}

@@ -26,6 +26,10 @@ type Type struct {
 	Ordering    Ordering
 	Unique      Unique
 
+	// MaxLateness is how far in the past the time of a request may lie. A request with an earlier time adds no
+	// task. 0 is no limit: such a task runs at once.
+	MaxLateness time.Duration
+
 	// Ageing is what a level of priority is worth: of two tasks with ageing that wait for the same, one that
 	// is a level lower starts first if it became ready earlier by more than this. Such a task has its place
 	// among tasks without ageing as if it had the default priority, and had become ready earlier by Ageing

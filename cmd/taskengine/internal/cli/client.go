@@ -174,6 +174,8 @@ func remoteCode(code connect.Code) int {
 		return exit.NotFound
 	case connect.CodeAborted, connect.CodeAlreadyExists:
 		return exit.Conflict
+	case connect.CodeOutOfRange:
+		return exit.Late
 	case connect.CodeFailedPrecondition, connect.CodePermissionDenied, connect.CodeUnauthenticated:
 		return exit.NotAllowed
 	case connect.CodeUnavailable, connect.CodeDeadlineExceeded:

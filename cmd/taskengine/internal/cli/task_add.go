@@ -134,6 +134,7 @@ const (
 	outcomeReplaced = "replaced"
 	outcomeDone     = "already_done"
 	outcomeRejected = "rejected"
+	outcomeLate     = "late"
 )
 
 // submitOutcome returns what a request has done. A node of a version before says only whether it has added a task.

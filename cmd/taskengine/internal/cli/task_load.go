@@ -328,17 +328,24 @@ func (l *loader) send(ctx context.Context, batches <-chan batch) error {
 // countReceipts counts what became of the tasks of a batch.
 func (l *loader) countReceipts(tasks []numbered, receipts []*taskenginev1.Receipt) error {
 	for i, r := range receipts {
+		var refused error
 		switch submitOutcome(r) {
 		case outcomeCreated:
 			l.count.Added++
 		case outcomeReplaced:
 			l.count.Replaced++
 		case outcomeRejected:
-			if err := l.reject(badLine{tasks[i].line, fmt.Errorf("task %s has the key, and its type rejects such requests", clean(r.GetId()))}); err != nil {
-				return err
-			}
+			refused = fmt.Errorf("task %s has the key, and its type rejects such requests", clean(r.GetId()))
+		case outcomeLate:
+			refused = errors.New("its time lies further in the past than max_lateness of its type allows")
 		default:
 			l.count.Existing++
+		}
+		if refused == nil {
+			continue
+		}
+		if err := l.reject(badLine{tasks[i].line, refused}); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -363,7 +370,7 @@ func (l *loader) submit(ctx context.Context, tasks []numbered) error {
 	case err == nil:
 		return l.countReceipts(tasks, receipts)
 	case exit.Code(err) == exit.Backlog && len(tasks) > 1: // some of them may find room
-	case exit.Code(err) == exit.Conflict && len(tasks) == 1: // the type rejects requests whose key is taken
+	case (exit.Code(err) == exit.Conflict || exit.Code(err) == exit.Late) && len(tasks) == 1: // the type refuses it
 		return l.reject(badLine{tasks[0].line, err})
 	case exit.Code(err) != exit.Usage:
 		return fmt.Errorf("lines %d to %d: %w", tasks[0].line, tasks[len(tasks)-1].line, err)

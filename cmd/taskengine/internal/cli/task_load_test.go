@@ -49,6 +49,9 @@ func (n *outcomeNode) Submit(_ context.Context, req *taskenginev1.SubmitRequest)
 		if outcome == "rejected" && len(req.GetTasks()) == 1 {
 			return nil, connect.NewError(connect.CodeAlreadyExists, errors.New("the task exists"))
 		}
+		if outcome == "late" && len(req.GetTasks()) == 1 {
+			return nil, connect.NewError(connect.CodeOutOfRange, errors.New("the request is too late"))
+		}
 		res.Receipts = append(res.Receipts, &taskenginev1.Receipt{Id: "of another", Created: outcome == "created", Outcome: outcome})
 	}
 	return res, nil
@@ -72,22 +75,25 @@ func TestWhatBecameOfRequestsIsSaid(t *testing.T) {
 		"replaced":     {`{"id":"of another","created":false,"outcome":"replaced"}`, "has what was given now", exit.OK},
 		"already_done": {`{"id":"of another","created":false,"outcome":"already_done"}`, "is done", exit.OK},
 		"rejected":     {"", "the task exists", exit.Conflict},
+		"late":         {"", "the request is too late", exit.Late},
 	} {
 		text, asJSON := ask([]string{outcome}, "mail", "--key", "k"), ask([]string{outcome}, "mail", "--key", "k", "--output", "json")
 		if text.code != want.code || !strings.Contains(text.stderr, want.text) || asJSON.code != want.code || strings.TrimSpace(asJSON.stdout) != want.json {
 			t.Errorf("%q: %+v and %+v", outcome, text, asJSON)
 		}
 	}
-	all := []string{"created", "created", "created", "replaced", "replaced", "existing", "already_done", "rejected"}
+	all := []string{"created", "created", "created", "replaced", "replaced", "existing", "already_done", "rejected", "late"}
 	got := ask(all, "--file", "-")
-	if want := "3 added, 2 there already, 2 replaced, 1 bad"; got.code != exit.Failure || strings.TrimSpace(got.stdout) != want || !strings.Contains(got.stderr, ":8: task of another has the key") {
+	if want := "3 added, 2 there already, 2 replaced, 2 bad"; got.code != exit.Failure || strings.TrimSpace(got.stdout) != want || !strings.Contains(got.stderr, ":8: task of another has the key") || !strings.Contains(got.stderr, ":9: its time lies further in the past") {
 		t.Errorf("of a file: %+v", got)
 	}
-	if got := ask(all, "--file", "-", "--output", "json"); strings.TrimSpace(got.stdout) != `{"added":3,"existing":2,"replaced":2,"bad":1}` {
+	if got := ask(all, "--file", "-", "--output", "json"); strings.TrimSpace(got.stdout) != `{"added":3,"existing":2,"replaced":2,"bad":2}` {
 		t.Errorf("of a file: %+v", got)
 	}
-	if got := ask([]string{"rejected"}, "--file", "-"); got.code != exit.Failure || !strings.Contains(got.stdout, "1 bad") {
-		t.Errorf("of a file with one line: %+v", got)
+	for _, outcome := range []string{"rejected", "late"} {
+		if got := ask([]string{outcome}, "--file", "-"); got.code != exit.Failure || !strings.Contains(got.stdout, "1 bad") {
+			t.Errorf("of a file with one line that is %s: %+v", outcome, got)
+		}
 	}
 }
 

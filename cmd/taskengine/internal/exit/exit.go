@@ -21,6 +21,7 @@ const (
 	NotAllowed  = 6
 	Unavailable = 7
 	Backlog     = 8
+	Late        = 9
 	Signal      = 128 // plus the number of the signal
 )
 

@@ -595,15 +595,17 @@ func (x *SubmitError) GetFull() string {
 
 type Receipt struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Of the new task, or of the existing task with the same id or key.
+	// Of the new task, or of the existing task with the same id or key. Empty if outcome is late.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// False if there was such a task: nothing was added.
+	// False if there was such a task, or the request was refused: nothing was added.
 	Created bool `protobuf:"varint,2,opt,name=created,proto3" json:"created,omitempty"`
 	// What the request has done: created, existing (nothing, there was such a task), replaced
 	// (the task with the key has the payload, headers, priority and expiry of the request
-	// now), already_done (nothing, the task with the key is done) or rejected (nothing, the
-	// type rejects such requests; only in the answer to several tasks). The last three only
-	// occur if unique is set for the type.
+	// now), already_done (nothing, the task with the key is done), rejected (nothing, there is a
+	// task with the key and the type rejects such requests) or late (nothing, the time of the
+	// request lies further in the past than the type allows). The last two are only in the
+	// answer to several tasks. replaced, already_done and rejected only occur if unique is set
+	// for the type, and late if max_lateness is.
 	Outcome       string `protobuf:"bytes,3,opt,name=outcome,proto3" json:"outcome,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -140,7 +140,8 @@ type TaskServiceClient interface {
 	// Submit adds tasks, in order. When it returns, they are durable. If all of them are
 	// valid, there is one receipt for each. If one is not, nothing is added and the code is
 	// invalid_argument. If there is one task, its key is taken, and its type rejects that, the
-	// code is already_exists. After any other error, or without an answer, the tasks may have
+	// code is already_exists. If there is one task, and its time lies further in the past than
+	// its type allows, the code is out_of_range. After any other error, or without an answer, the tasks may have
 	// been added: repeat the request with the same ids or keys, and no task is added twice.
 	Submit(context.Context, *v1.SubmitRequest) (*v1.SubmitResponse, error)
 	// SubmitStream adds tasks for a client that has many. Each task is a request of its own,
@@ -907,7 +908,8 @@ type TaskServiceHandler interface {
 	// Submit adds tasks, in order. When it returns, they are durable. If all of them are
 	// valid, there is one receipt for each. If one is not, nothing is added and the code is
 	// invalid_argument. If there is one task, its key is taken, and its type rejects that, the
-	// code is already_exists. After any other error, or without an answer, the tasks may have
+	// code is already_exists. If there is one task, and its time lies further in the past than
+	// its type allows, the code is out_of_range. After any other error, or without an answer, the tasks may have
 	// been added: repeat the request with the same ids or keys, and no task is added twice.
 	Submit(context.Context, *v1.SubmitRequest) (*v1.SubmitResponse, error)
 	// SubmitStream adds tasks for a client that has many. Each task is a request of its own,
