@@ -81,7 +81,7 @@ const sweepEvery = 24 * time.Hour
 // sweepKeys removes keys within ordering keys whose tasks are gone: a program of the version before, which does not know
 // such keys, may drop tables of ended tasks.
 func (s *Store) sweepKeys(ctx context.Context, c *pgx.Conn, now time.Time) error {
-	if !s.unique || now.Unix()-s.swept.Load() < int64(sweepEvery/time.Second) {
+	if now.Unix()-s.swept.Load() < int64(sweepEvery/time.Second) {
 		return nil
 	}
 	_, err := c.Exec(ctx, s.fill(deleteLostKeys), pgx.QueryExecModeSimpleProtocol)

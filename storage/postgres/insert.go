@@ -95,11 +95,6 @@ type insertion struct {
 // insertion queues statements that add rows that do not share an id or a key. If careful is not
 // set, they cost less, and fail if an id is taken.
 func (v *verbs) insertion(p *pipe, ts []*task.Task, careful bool) *insertion {
-	if !v.store.ordered {
-		for _, t := range ts {
-			t.Turn = task.Unordered
-		}
-	}
 	in := &insertion{ts: ts, created: make(map[task.ID]uint64, len(ts))}
 	var withKey []*task.Task
 	for _, t := range ts {
@@ -109,7 +104,7 @@ func (v *verbs) insertion(p *pipe, ts []*task.Task, careful bool) *insertion {
 	}
 	if len(withKey) > 0 {
 		in.holders = make(map[task.ID]task.ID, len(withKey))
-		p.add(nil, v.store.sql.claimKeys, texts(withKey, typeOf), texts(withKey, v.store.entryOf), uuids(withKey, idOf))
+		p.add(nil, v.store.sql.claimKeys, texts(withKey, typeOf), texts(withKey, entryOf), uuids(withKey, idOf))
 	}
 	sql, args := v.store.sql.inserts[kindOf(ts, len(withKey) > 0, careful)], freshColumns(ts)
 	if !allFresh(ts) {
@@ -127,12 +122,12 @@ func (v *verbs) insertion(p *pipe, ts []*task.Task, careful bool) *insertion {
 		return nil
 	}, v.store.sql.removeEnded, uuids(ts, idOf), endedSince(ts))
 	if len(withKey) > 0 {
-		p.add(nil, v.store.sql.releaseKeys, texts(withKey, typeOf), texts(withKey, v.store.entryOf), uuids(withKey, idOf), endedSince(withKey))
+		p.add(nil, v.store.sql.releaseKeys, texts(withKey, typeOf), texts(withKey, entryOf), uuids(withKey, idOf), endedSince(withKey))
 		p.add(func(rows pgx.Rows) error {
 			values := rows.RawValues()
 			in.holders[task.ID(values[0])] = task.ID(values[1])
 			return nil
-		}, v.store.sql.holders, texts(withKey, typeOf), texts(withKey, v.store.entryOf), uuids(withKey, idOf), endedSince(withKey))
+		}, v.store.sql.holders, texts(withKey, typeOf), texts(withKey, entryOf), uuids(withKey, idOf), endedSince(withKey))
 	}
 	return in
 }
@@ -159,8 +154,8 @@ func keyOf(t *task.Task) string  { return t.Key }
 
 // entryOf returns the unique key of a row as the table key has it. One within an ordering key begins with that and a
 // byte that is in no text.
-func (s *Store) entryOf(t *task.Task) string {
-	if s.unique && t.OrderingKey != "" {
+func entryOf(t *task.Task) string {
+	if t.OrderingKey != "" {
 		return t.OrderingKey + "\xff" + t.Key
 	}
 	return t.Key

@@ -68,7 +68,7 @@ var _ storage.KeyFinder = (*Store)(nil)
 // FindKey implements [storage.KeyFinder].
 func (s *Store) FindKey(ctx context.Context, typ, orderingKey, key string) (*task.Task, error) {
 	var id task.ID
-	entry := s.entryOf(&task.Task{OrderingKey: orderingKey, Key: key})
+	entry := entryOf(&task.Task{OrderingKey: orderingKey, Key: key})
 	err := s.query(ctx, "find a key", s.read, func() { id = task.ID{} }, func(r *reader) { copy(id[:], r.next()) }, s.sql.findKey, []byte(typ), []byte(entry))
 	if err != nil {
 		return nil, err

@@ -22,7 +22,7 @@ const (
 // ListKeys implements [storage.KeyInspector]. It reads keys in parts, so that a page of the first ones does not
 // cost more if q.Scan allows that.
 func (s *Store) ListKeys(ctx context.Context, q storage.KeyQuery) (page storage.KeyPage, err error) {
-	if q.Limit < 1 || q.Scan < 1 || !s.ordered {
+	if q.Limit < 1 || q.Scan < 1 {
 		return page, ctx.Err()
 	}
 	for part := max(leastKeys, min(q.Limit, mostKeys)); ; part = min(4*part, mostKeys) {
@@ -91,9 +91,6 @@ func scanKey(r *reader, count int) (n int64, k storage.KeyOrder, err error) {
 
 // ListKey implements [storage.KeyInspector].
 func (s *Store) ListKey(ctx context.Context, key string, after *task.Seat, limit int) (rows storage.KeyRows, err error) {
-	if !s.ordered {
-		return rows, ctx.Err()
-	}
 	from := task.Seat{ReadyAt: math.MinInt64}
 	if after != nil {
 		from = *after

@@ -21,9 +21,6 @@ const keysRead = 500
 // Promote implements [storage.Tasks]. On a Store it is a transaction for each keysAtOnce keys. Within a
 // transaction no other transaction promotes these keys until it ends, so it should be the last verb.
 func (v *verbs) Promote(ctx context.Context, keys ...string) (heads []task.Hint, err error) {
-	if !v.store.ordered {
-		return nil, ctx.Err()
-	}
 	atOnce := keysAtOnce
 	if v.tx != nil {
 		atOnce = max(1, len(keys))
@@ -55,7 +52,7 @@ func distinct(keys []string) []string {
 // promote queues the statements that give keys, each of which is there once, their heads, and appends those
 // that are ready to heads.
 func (v *verbs) promote(p *pipe, keys []string, heads *[]task.Hint) {
-	if len(keys) == 0 || !v.store.ordered {
+	if len(keys) == 0 {
 		return
 	}
 	v.lockKeys(p, keys)
@@ -84,7 +81,7 @@ func (v *verbs) lockKeys(p *pipe, keys []string) {
 
 // Headless implements [storage.Tasks].
 func (v *verbs) Headless(ctx context.Context, after string, limit int) (page storage.HeadlessPage, err error) {
-	if limit < 1 || !v.store.ordered {
+	if limit < 1 {
 		return page, ctx.Err()
 	}
 	err = v.query(ctx, "look for ordering keys whose next task does not run", v.read, func() { page = storage.HeadlessPage{} }, func(r *reader) {

@@ -40,8 +40,7 @@ type Store struct {
 	sql        *statements
 	log        *slog.Logger
 	partitions partitions
-	ordered    bool         // the tables have turns of ordering keys
-	unique     bool         // the tables have rules for unique keys and for ends from SQL, and keys within ordering keys
+	lateness   bool         // the tables know how late a request may be
 	swept      atomic.Int64 // when sweepKeys was called last; in Unix seconds
 	wary       atomic.Int64 // how many batches are careful from now on
 	closed     atomic.Bool  // set before the pool is closed
@@ -88,8 +87,8 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 		_ = s.Close()
 		return nil, err
 	}
-	s.partitions.early, s.ordered, s.unique = at >= schema.EarlyEnds, at >= schema.Order, at >= schema.Unique
-	s.sql = statementsIn(name, s.unique)
+	s.partitions.early, s.lateness = at >= schema.EarlyEnds, at >= schema.Lateness
+	s.sql = statementsIn(name)
 	return s, nil
 }
 

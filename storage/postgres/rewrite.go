@@ -35,12 +35,9 @@ func (v *verbs) rewrite(ctx context.Context, w *swaps) error {
 		if !ok {
 			continue
 		}
-		completes, turn := c.Completes(r.row.State), r.row.Turn
+		completes := c.Completes(r.row.State)
 		if !c.Apply(r.row) {
 			continue
-		}
-		if turn == task.Unordered && !v.store.ordered {
-			r.row.Turn = turn
 		}
 		r.changed, r.results = true, r.results || completes
 		r.loads, r.marks = r.loads || c.Payload != nil, r.marks || completes || c.Checkpoint != nil

@@ -31,16 +31,17 @@ func (s *Store) SetRules(ctx context.Context, rules ...storage.TypeRules) error 
 		bigints(rules, func(r storage.TypeRules) int64 { return int64(r.MaxPayload) }),
 		bigints(rules, func(r storage.TypeRules) int64 { return r.QueueTimeout.Microseconds() }),
 		bigints(rules, func(r storage.TypeRules) int64 { return r.TotalTimeout.Microseconds() }), keyed,
+		unique, bigints(rules, func(r storage.TypeRules) int64 { return int64(r.MaxResult) }),
+		bigints(rules, func(r storage.TypeRules) int64 { return keepOf(r.KeepDone) }),
 	}
 	sql := s.sql.setRules
-	if s.unique {
+	if s.lateness {
 		sql = s.sql.setAllRules
-		args = append(args, unique, bigints(rules, func(r storage.TypeRules) int64 { return int64(r.MaxResult) }),
-			bigints(rules, func(r storage.TypeRules) int64 { return keepOf(r.KeepDone) }))
+		args = append(args, bigints(rules, func(r storage.TypeRules) int64 { return roundedUp(r.MaxLateness) }))
 	}
 	return s.again(ctx, "set the rules of types", func() error {
 		_, err := s.pool.Exec(ctx, sql, args...)
-		if err == nil && s.ordered {
+		if err == nil {
 			_, err = s.pool.Exec(ctx, s.sql.setOrdered)
 		}
 		return err
@@ -52,19 +53,23 @@ func keepOf(d time.Duration) int64 {
 	if d < 0 {
 		return -1
 	}
-	return int64((d + time.Microsecond - 1) / time.Microsecond) // 0 only if the task is not kept at all
+	return roundedUp(d) // 0 only if the task is not kept at all
+}
+
+// roundedUp returns a duration in microseconds, 0 only for 0.
+func roundedUp(d time.Duration) int64 {
+	return int64(d/time.Microsecond) + int64(min(d%time.Microsecond, 1))
 }
 
 // Rules implements [storage.Ruled].
 func (s *Store) Rules(ctx context.Context, typ string) (r storage.TypeRules, err error) {
-	var name, keyed []byte
-	unique := []byte("{}")
+	var name, keyed, unique []byte
 	var priority int16
-	var most, queue, total, result, keep int64
+	var most, queue, total, result, keep, late int64
 	err = s.again(ctx, "read the rules of a type", func() error {
-		sql, into := s.sql.rules, []any{&name, &priority, &most, &queue, &total, &keyed}
-		if s.unique {
-			sql, into = s.sql.allRules, append(into, &unique, &result, &keep)
+		sql, into := s.sql.rules, []any{&name, &priority, &most, &queue, &total, &keyed, &unique, &result, &keep}
+		if s.lateness {
+			sql, into = s.sql.allRules, append(into, &late)
 		}
 		return s.pool.QueryRow(ctx, sql, []byte(typ)).Scan(into...)
 	})
@@ -75,6 +80,7 @@ func (s *Store) Rules(ctx context.Context, typ string) (r storage.TypeRules, err
 		Type: string(name), Priority: uint8(priority), MaxPayload: int(most),
 		QueueTimeout: time.Duration(queue) * time.Microsecond, TotalTimeout: time.Duration(total) * time.Microsecond,
 		MaxResult: int(result), KeepDone: time.Duration(max(keep, 0)) * time.Microsecond,
+		MaxLateness: time.Duration(late) * time.Microsecond,
 	}
 	if keep < 0 {
 		r.KeepDone = -1

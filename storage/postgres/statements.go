@@ -198,28 +198,28 @@ with gone as (delete from {ended} where id = any($1::uuid[]) returning {narrow},
 insert into {task} ({narrow}, {heavy}, queued)
 select {over}, {heavy}, false from gone`
 
-// The placeholders are the columns that tables from version 8 on have, see rulesIn.
+// The placeholders are the columns that tables from version 9 on have, see rulesIn.
 const upsertRules = `
-insert into {type_policy} as t (type, priority, max_payload, queue_timeout, total_timeout, keyed{more})
-select * from unnest($1::bytea[], $2::integer[], $3::bigint[], $4::bigint[], $5::bigint[], $6::jsonb[]{values}) as c order by 1
+insert into {type_policy} as t (type, priority, max_payload, queue_timeout, total_timeout, keyed, uniq, max_result, keep_done{more})
+select * from unnest($1::bytea[], $2::integer[], $3::bigint[], $4::bigint[], $5::bigint[], $6::jsonb[], $7::jsonb[], $8::bigint[], $9::bigint[]{values}) as c order by 1
 on conflict (type) do update
-set (priority, max_payload, queue_timeout, total_timeout, keyed{more})
-	= (excluded.priority, excluded.max_payload, excluded.queue_timeout, excluded.total_timeout, excluded.keyed{new})
-where (t.priority, t.max_payload, t.queue_timeout, t.total_timeout, t.keyed{old})
-	is distinct from (excluded.priority, excluded.max_payload, excluded.queue_timeout, excluded.total_timeout, excluded.keyed{new})`
+set (priority, max_payload, queue_timeout, total_timeout, keyed, uniq, max_result, keep_done{more})
+	= (excluded.priority, excluded.max_payload, excluded.queue_timeout, excluded.total_timeout, excluded.keyed, excluded.uniq, excluded.max_result, excluded.keep_done{new})
+where (t.priority, t.max_payload, t.queue_timeout, t.total_timeout, t.keyed, t.uniq, t.max_result, t.keep_done{old})
+	is distinct from (excluded.priority, excluded.max_payload, excluded.queue_timeout, excluded.total_timeout, excluded.keyed, excluded.uniq, excluded.max_result, excluded.keep_done{new})`
 
-// rulesIn returns the statement that sets rules, with or without what is in the tables from version 8 on.
+// rulesIn returns the statement that sets rules, with or without what is in the tables from version 9 on.
 func rulesIn(fill func(string) string, all bool) string {
 	more, values, old, excluded := "", "", "", ""
 	if all {
-		more, values = ", uniq, max_result, keep_done", ", $7::jsonb[], $8::bigint[], $9::bigint[]"
-		old, excluded = ", t.uniq, t.max_result, t.keep_done", ", excluded.uniq, excluded.max_result, excluded.keep_done"
+		more, values = ", max_lateness", ", $10::bigint[]"
+		old, excluded = ", t.max_lateness", ", excluded.max_lateness"
 	}
 	return fill(strings.NewReplacer("{more}", more, "{values}", values, "{old}", old, "{new}", excluded).Replace(upsertRules))
 }
 
 const selectRules = `
-select type, priority, max_payload, queue_timeout, total_timeout, keyed from {type_policy}
+select type, priority, max_payload, queue_timeout, total_timeout, keyed, uniq, coalesce(max_result, 0), coalesce(keep_done, 0){more} from {type_policy}
 where type in ($1, '') order by type desc limit 1`
 
 const swapSetting = `
@@ -231,15 +231,12 @@ removed as (delete from {engine_setting} where name = $1 and value = $2 and $3 i
 select (select count(*) from added) + (select count(*) from changed) + (select count(*) from removed)
 	+ (select count(*) from (select where $2 is null and $3 is null and not exists (select from {engine_setting} where name = $1)) t)`
 
-// statementsIn returns the statements for a schema. unique says whether its keys may be within ordering keys.
-func statementsIn(name string, unique bool) *statements {
-	fill := filler(name, unique)
+// statementsIn returns the statements for a schema.
+func statementsIn(name string) *statements {
+	fill := filler(name)
 	list := func(page string) string { return fill(strings.ReplaceAll(selectList, "{page}", page)) }
 	unclaimed := func(after string) string { return fill(strings.ReplaceAll(selectUnclaimed, "{after}", after)) }
-	before := plans
-	if unique {
-		before += ownKeys
-	}
+	before := plans + ownKeys
 	queues := func(after string) string { return fill(strings.ReplaceAll(selectQueues, "{after}", after)) }
 	return &statements{
 		first: firsts{plans: before, settings: before + lockPatience},
@@ -258,8 +255,8 @@ func statementsIn(name string, unique bool) *statements {
 		setSetting:  fill("insert into {engine_setting} (name, value) values ($1, $2) on conflict (name) do update set value = excluded.value"),
 		unset:       fill("delete from {engine_setting} where name = $1"),
 		swapSetting: fill(swapSetting),
-		setRules:    rulesIn(fill, false), setAllRules: rulesIn(fill, true), rules: fill(selectRules),
-		allRules:       fill(strings.Replace(selectRules, ", keyed from", ", keyed, uniq, coalesce(max_result, 0), coalesce(keep_done, 0) from", 1)),
+		setRules:    rulesIn(fill, false), setAllRules: rulesIn(fill, true),
+		rules: fill(strings.Replace(selectRules, "{more}", "", 1)), allRules: fill(strings.Replace(selectRules, "{more}", ", max_lateness", 1)),
 		checkIsolation: fill("select {schema}.check_isolation()"),
 		setOrdered:     fill("update {type_policy} set ordered = true where not ordered"),
 		lockKeys:       lockKeys, demote: fill(demoteHeads), promote: fill(promoteFirst), heads: fill(selectHeads), headless: fill(selectHeadless), takeHead: fill(takeHead),
@@ -269,7 +266,7 @@ func statementsIn(name string, unique bool) *statements {
 
 // filler returns a function that replaces placeholders in SQL: those of [schema.Fill], and the
 // columns of a trigger and conditions of this package.
-func filler(name string, unique bool) func(string) string {
+func filler(name string) func(string) string {
 	pairs := []string{
 		"{deep}", fmt.Sprint(deep), "{trigger}", triggers, "{shard}", plainShard,
 		"{leaving:f}", "exists (select from {home} o where o.one and " + strings.ReplaceAll(home.Condition("o.leaving"), "(id)", "(f.id)") + ")",
@@ -281,11 +278,8 @@ func filler(name string, unique bool) func(string) string {
 			"{trigger:"+t+"}", t+"."+strings.ReplaceAll(triggers, ", ", ", "+t+"."))
 	}
 	for _, t := range []string{"c", "e", "gone", "t"} {
-		entry := t + ".key"
-		if unique {
-			entry = fmt.Sprintf(`case when %[1]s.ordering_key is null then %[1]s.key else %[1]s.ordering_key || '\xff'::bytea || %[1]s.key end`, t)
-		}
-		pairs = append(pairs, "{entry:"+t+"}", entry)
+		pairs = append(pairs, "{entry:"+t+"}",
+			fmt.Sprintf(`case when %[1]s.ordering_key is null then %[1]s.key else %[1]s.ordering_key || '\xff'::bytea || %[1]s.key end`, t))
 	}
 	for n := 1; n < 10; n++ { // is the row's shard among those of a bitmap, null for all
 		pairs = append(pairs, fmt.Sprintf("{mine:%d}", n), fmt.Sprintf("($%d::bytea is null or get_bit($%[1]d, shard %% %d) = 1)", n, task.ShardCount))
@@ -298,7 +292,7 @@ func filler(name string, unique bool) func(string) string {
 var plainShard = fmt.Sprintf("shard & %d", 1<<turnBit-1)
 
 // fill replaces the placeholders of one statement.
-func (s *Store) fill(sql string) string { return filler(s.partitions.schema, s.unique)(sql) }
+func (s *Store) fill(sql string) string { return filler(s.partitions.schema)(sql) }
 
 // insertsIn returns the statements that insert.
 func insertsIn(fill func(string) string) map[insertKind]string {

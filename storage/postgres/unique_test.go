@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -34,7 +35,7 @@ func uniqueTypes() policy.Set {
 		p := set.Types[name]
 		p.Unique.OnConflict, p.Limits = modes[i/2], []string{"by"}
 		if i%2 == 1 {
-			p.Priority, p.Timeout.Queue, p.Timeout.Total = 7, time.Hour, 24*time.Hour
+			p.Priority, p.Timeout.Queue, p.Timeout.Total, p.MaxLateness = 7, time.Hour, 24*time.Hour, time.Minute
 		}
 		set.Types[name] = p
 	}
@@ -77,6 +78,7 @@ func TestAddDoesWhatTheEngineDoesWithAKeyThatIsTaken(t *testing.T) {
 				{Payload: []byte("new"), Headers: map[string]string{"by": "new"}},
 				{At: now.Add(3 * time.Hour), ExpiresAt: now.Add(4 * time.Hour), Priority: number(1)},
 				{At: now.Add(30 * time.Hour)},
+				{At: now.Add(-time.Hour)},
 			} {
 				row.first.Type, row.first.Key, row.first.Payload, row.first.Headers = typ, "k", []byte("old"), map[string]string{"by": "old", "x": "y"}
 				then.Type, then.Key, then.OrderingKey = typ, "k", row.first.OrderingKey
@@ -118,8 +120,10 @@ func (n *node) askAgain(now time.Time, first engine.Request, change task.Change,
 			a.outcome, err = n.ask(tx, n.store.Attach(tx), then, id, bySQL)
 			return err
 		})
-		if errors.Is(err, engine.ErrExists) || isRejection(err) {
-			a.err, err = strings.ReplaceAll(strings.TrimSuffix(strings.TrimPrefix(err.Error(), "ERROR: "), " (SQLSTATE TE002)"), id.String(), "ID"), nil
+		if errors.Is(err, engine.ErrExists) || errors.Is(err, engine.ErrLate) || isRefusal(err) {
+			a.err, _, _ = strings.Cut(strings.TrimPrefix(err.Error(), "ERROR: "), " (SQLSTATE ")
+			a.err = numbersOf.ReplaceAllString(strings.ReplaceAll(a.err, id.String(), "ID"), "its time, more than some")
+			err = nil
 		}
 		if err == nil {
 			a.row, err = x.Get(n.t.Context(), id)
@@ -138,9 +142,12 @@ func (n *node) askAgain(now time.Time, first engine.Request, change task.Change,
 	return a
 }
 
-func isRejection(err error) bool {
+// numbersOf matches what the engine and SQL write in different ways.
+var numbersOf = regexp.MustCompile("its time, .* more than .* in the past")
+
+func isRefusal(err error) bool {
 	var e *pgconn.PgError
-	return errors.As(err, &e) && e.Code == "TE002"
+	return errors.As(err, &e) && (e.Code == "TE002" || e.Code == "TE003")
 }
 
 func (n *node) ask(tx pgx.Tx, x storage.Tx, r engine.Request, id task.ID, bySQL bool) (outcome string, err error) {

@@ -26,12 +26,8 @@ type Migration struct {
 // more than an hour before the time in their id.
 const EarlyEnds = 5
 
-// Order is the version from which on tasks of an ordering key have turns.
-const Order = 7
-
-// Unique is the version from which on types say what requests do whose keys are taken, and attempts are ended by functions
-// of the database, which need to know for how long tasks of a type are kept.
-const Unique = 8
+// Lateness is the version from which on types say how late a request may be.
+const Lateness = 9
 
 // Versions that make tables of package coord/postgres.
 const (
