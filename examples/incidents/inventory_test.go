@@ -103,8 +103,8 @@ func TestARequestGivesATaskThatHasNotBegunItsPayload(t *testing.T) {
 func TestATaskThatIsOlderThanOneThatHasRunRunsToo(t *testing.T) {
 	run(t, func(p *pager) {
 		p.add(p.request("a", "later", 10*time.Minute))
-		p.Advance(11 * time.Minute)
-		p.add(p.request("a", "older", 5*time.Minute))
+		p.Advance(10*time.Minute + 5*time.Second)
+		p.add(p.request("a", "older", 9*time.Minute+58*time.Second))
 		p.Advance(time.Minute)
 		p.wants("a", "later older")
 	})
@@ -120,7 +120,7 @@ func TestAnOlderTaskOvertakesThoseThatWaitAndNotTheOneThatHasBegun(t *testing.T)
 				if !reachable {
 					p.Advance(time.Second)
 				}
-				p.add(p.request("a", "older", -time.Hour))
+				p.add(p.request("a", "older", -time.Second))
 				p.reach("db", true)
 				p.Advance(time.Hour)
 				p.wants("a", "begun older behind")
