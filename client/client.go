@@ -38,6 +38,9 @@ type Options struct {
 	// http are refused then. If it is nil, the nodes of URLs of https must have certificates that the system trusts.
 	TLS *tls.Config
 
+	// Token is the token that is sent with each request. Without TLS everybody on the way to the node can read it. "" is none.
+	Token string
+
 	// Dial are further options of connections, such as credentials for a proxy in front of the nodes.
 	Dial []grpc.DialOption
 }
@@ -57,7 +60,7 @@ type Client struct {
 // Open returns a client of the nodes at addresses: host:port, unix:PATH, or a URL of http or https. It does not wait for
 // a connection. The caller must call Close.
 func Open(addresses []string, o Options) (*Client, error) {
-	n, err := openNodes(addresses, o.TLS, o.Dial)
+	n, err := openNodes(addresses, o)
 	if err != nil {
 		return nil, err
 	}

@@ -19,7 +19,7 @@ var (
 	ErrConflict    = errors.New("it has changed meanwhile")                         // read again and decide again
 	ErrExists      = errors.New("there is a task with the key")                     // and its type rejects other requests with it; nothing was added
 	ErrLate        = errors.New("the time of the request lies too far in the past") // max_lateness of its type says how far it may; nothing was added
-	ErrNotAllowed  = errors.New("the state does not allow it")                      // such as to cancel a task that has ended
+	ErrNotAllowed  = errors.New("it is not allowed")                                // by the state of a task, or by the token of the client
 	ErrBacklog     = errors.New("the backlog is full")                              // nothing was added; submit later
 	ErrTooLarge    = errors.New("the request is larger than the node accepts")      // max_payload of its type says how large
 	ErrUnavailable = errors.New("no node answers")                                  // it may have been carried out

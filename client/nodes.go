@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/url"
@@ -44,19 +43,19 @@ type nodes struct {
 	current int // guarded by mu: the node that is used
 }
 
-func openNodes(addresses []string, encryption *tls.Config, o []grpc.DialOption) (*nodes, error) {
+func openNodes(addresses []string, o Options) (*nodes, error) {
 	if len(addresses) == 0 {
 		return nil, errors.New("taskengine: no address of a node is given; give host:port, unix:PATH or a URL")
 	}
 	n := new(nodes)
 	for _, a := range addresses {
-		target, secure, err := targetOf(a, encryption != nil)
+		target, secure, err := targetOf(a, o.TLS != nil)
 		if err != nil {
 			return nil, errors.Join(err, n.close())
 		}
 		plain := insecure.NewCredentials()
 		if secure {
-			plain = credentials.NewTLS(encryption)
+			plain = credentials.NewTLS(o.TLS)
 		}
 		options := append([]grpc.DialOption{
 			grpc.WithTransportCredentials(plain), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
@@ -64,7 +63,10 @@ func openNodes(addresses []string, encryption *tls.Config, o []grpc.DialOption) 
 				Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second},
 				MinConnectTimeout: connectTimeout,
 			}),
-		}, o...)
+		}, o.Dial...)
+		if o.Token != "" {
+			options = append(options, grpc.WithPerRPCCredentials(bearer(o.Token)))
+		}
 		conn, err := grpc.NewClient(target, options...)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("taskengine: the address %.80q: %w", a, err), n.close())

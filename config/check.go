@@ -50,8 +50,11 @@ func (d *decoder) check() {
 	}
 }
 
-// listeners refuses two listeners on one port.
+// listeners refuses two listeners on one port, and a socket that lets in every user of the machine without a token.
 func (d *decoder) listeners() {
+	if d.cfg.API.Tokens != "" && d.cfg.API.Clients&0o006 != 0 {
+		d.conflict([]string{"api", "socket_clients"}, "is all, and clients on the socket may do everything without a token of api.tokens; write owner or group")
+	}
 	if samePort(d.cfg.API.Listen, d.cfg.Admin.Listen) {
 		d.conflict([]string{"admin", "listen"}, fmt.Sprintf("is the port of api.listen, which is %s; give one of them another port", d.cfg.API.Listen))
 	}

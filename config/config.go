@@ -136,7 +136,11 @@ type Listener struct {
 	Socket  string      // of the API: the path of a Unix socket beside Listen; "" is none
 	Clients fs.FileMode // of the API: the permissions of Socket
 	TLS     ServerTLS   // of the connections with Listen
+	Tokens  string      // of the API: the file of the tokens of clients; "": clients need none
 }
+
+// AsksClients reports whether all clients need a token or a certificate.
+func (l Listener) AsksClients() bool { return l.Tokens != "" || l.TLS.ClientCA != "" }
 
 // ServerTLS is how connections with a listener are encrypted. The zero value is not at all.
 type ServerTLS struct {

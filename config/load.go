@@ -76,7 +76,7 @@ func (d *decoder) resolvePaths() {
 		}
 	}
 	for _, l := range []*Listener{&c.API, &c.Admin} {
-		for _, file := range []*string{&l.TLS.Cert, &l.TLS.Key, &l.TLS.ClientCA} {
+		for _, file := range []*string{&l.TLS.Cert, &l.TLS.Key, &l.TLS.ClientCA, &l.Tokens} {
 			if *file != "" {
 				*file = d.within(*file)
 			}

@@ -11,11 +11,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/taskengine/taskengine/internal/access"
 	"github.com/taskengine/taskengine/internal/tlsfiles"
 )
 
 // Probe returns what the configuration needs and this machine does not have: programs that do
-// not exist, folders that do not exist or cannot be written, certificates that cannot be used. It does not connect to databases,
+// not exist, folders that do not exist or cannot be written, certificates and tokens that cannot be used. It does not connect to databases,
 // and leaves nothing behind. The result is advice: the machine may change at any time.
 func (c *Config) Probe() []Problem {
 	p := prober{tree: c.written()}
@@ -29,6 +30,11 @@ func (c *Config) Probe() []Problem {
 	p.readable(c.Coordination.TLS.named(), "coordination", "tls")
 	p.server(c.API.TLS, "api", "tls")
 	p.server(c.Admin.TLS, "admin", "tls")
+	if c.API.Tokens != "" {
+		if _, err := access.Read(c.API.Tokens); err != nil {
+			p.add(fmt.Errorf("%w; taskengine token create makes such a file", err), "api", "tokens")
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(c.Handlers)) {
 		switch h := c.Handlers[name]; {
 		case h.Plugin != nil:

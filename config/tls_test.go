@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -31,6 +32,27 @@ func TestProbeReadsTheCertificatesOfListeners(t *testing.T) {
 			if want == "" && said != "" || !strings.Contains(said, expected) {
 				t.Errorf("%s: it says %q, want %q", tls, said, expected)
 			}
+		}
+	}
+}
+
+func TestProbeReadsTheTokens(t *testing.T) {
+	file := write(t, "api: {tokens: tokens.json}")
+	c, err := Load(file, nil, testEnv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := func() string { return (&Errors{c.Probe()}).Error() }
+	if got := said(); !strings.Contains(got, "taskengine.yaml:1:15: api.tokens: open ") || !strings.Contains(got, "taskengine token create") {
+		t.Errorf("without the file it says %q", got)
+	}
+	tokens := filepath.Join(filepath.Dir(file), "tokens.json")
+	for text, want := range map[string]string{`{"tokens": []}`: "", `{"tokens": [{"name": "a"}]}`: "token 1 of 1 has no role"} {
+		if err := os.WriteFile(tokens, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got := said(); want == "" && got != "" || !strings.Contains(got, want) {
+			t.Errorf("of %s it says %q", text, got)
 		}
 	}
 }

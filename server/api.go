@@ -15,6 +15,7 @@ import (
 
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/access"
 	"github.com/taskengine/taskengine/schedule/scheduler"
 	"github.com/taskengine/taskengine/server/proto/taskengine/v1/taskenginev1connect"
 	"github.com/taskengine/taskengine/tasklog"
@@ -55,6 +56,10 @@ type APIConfig struct {
 	// Submitted returns the context with which the tasks of a Submit are added, for instance one with the trace context
 	// of the request. header returns the value of a header by its name in lower case, "" if there is none. May be nil.
 	Submitted func(ctx context.Context, header func(name string) string) context.Context
+
+	// Tokens returns the tokens that are valid now. Then callers need one, but for those on a Unix socket that send none.
+	// Nil: every caller may do everything.
+	Tokens func() *access.Tokens
 }
 
 // API serves proto/taskengine/v1 over gRPC, gRPC-Web and Connect. It is the handler of a listener, which also has
@@ -67,9 +72,10 @@ type API struct {
 	build      Build
 	node       string
 	log        *slog.Logger
-	metrics    *Metrics     // nil for none
-	taskLog    *tasklog.Log // nil for none
-	alerts     Alerts       // nil for none
+	metrics    *Metrics              // nil for none
+	taskLog    *tasklog.Log          // nil for none
+	alerts     Alerts                // nil for none
+	tokens     func() *access.Tokens // nil: every caller may do everything
 	submitted  func(ctx context.Context, header func(name string) string) context.Context
 
 	schedules scheduler.Schedules
@@ -83,7 +89,7 @@ var _ taskenginev1connect.TaskServiceHandler = (*API)(nil)
 func NewAPI(c APIConfig) *API {
 	api := &API{
 		maxRequest: cmp.Or(c.MaxRequest, DefaultMaxRequest),
-		engine:     c.Engine, build: c.Build, node: c.Node, log: c.Log, metrics: c.Metrics, taskLog: c.TaskLog, alerts: c.Alerts,
+		engine:     c.Engine, build: c.Build, node: c.Node, log: c.Log, metrics: c.Metrics, taskLog: c.TaskLog, alerts: c.Alerts, tokens: c.Tokens,
 		submitted: c.Submitted,
 		schedules: scheduler.Of(c.Engine), stopping: make(chan struct{}),
 	}
@@ -103,7 +109,7 @@ func NewAPI(c APIConfig) *API {
 		connect.WithCodec(strictJSON{"json"}),
 		connect.WithCodec(strictJSON{"json; charset=utf-8"}),
 	))
-	api.Handler = unhurried(mux)
+	api.Handler = api.admitted(unhurried(mux))
 	return api
 }
 

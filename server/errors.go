@@ -65,8 +65,11 @@ func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", engine.ErrInvalid, fmt.Errorf(format, args...))
 }
 
-// answer converts an error of the engine to an error of the API.
+// answer converts an error of the engine to an error of the API, which it leaves as it is.
 func (a *API) answer(err error) error {
+	if answered := (*connect.Error)(nil); errors.As(err, &answered) {
+		return err
+	}
 	for _, c := range codes {
 		if errors.Is(err, c.err) {
 			answer := connect.NewError(c.code, err)

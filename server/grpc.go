@@ -32,6 +32,7 @@ func (a *API) GRPC() *grpc.Server {
 		grpc.ReadBufferSize(16<<10),
 		grpc.ConnectionTimeout(readHeaderTimeout),
 		grpc.WaitForHandlers(true),
+		grpc.StreamInterceptor(a.admitStream),
 		grpc.ForceServerCodecV2(tolerantCodec{encoding.GetCodecV2(grpcproto.Name)}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idleTimeout, Time: idleTimeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
@@ -110,9 +111,12 @@ func receiver(s grpc.ServerStream) func() (*taskenginev1.SubmitStreamRequest, er
 // unary returns a method of grpc-go.
 func unary[Req, Res any](a *API, name string, method func(context.Context, *Req) (*Res, error)) grpc.MethodDesc {
 	return grpc.MethodDesc{MethodName: name, Handler: func(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
-		req := new(Req)
+		req, begun := new(Req), ctx
 		var res *Res
 		err := a.call(name, func() (err error) {
+			if ctx, err = a.admitGRPC(ctx, procedures+name); err != nil {
+				return err
+			}
 			if err := read(decode, req); err != nil {
 				return err
 			}
@@ -120,7 +124,7 @@ func unary[Req, Res any](a *API, name string, method func(context.Context, *Req)
 			return err
 		})
 		if err != nil {
-			return nil, statusOf(err, func(md metadata.MD) { _ = grpc.SetTrailer(ctx, md) })
+			return nil, statusOf(err, func(md metadata.MD) { _ = grpc.SetTrailer(begun, md) })
 		}
 		return res, nil
 	}}

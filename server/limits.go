@@ -150,7 +150,7 @@ func (a *API) watchLimits(ctx context.Context, req *taskenginev1.WatchLimitsRequ
 	defer cancel()
 	var failed error
 	err = a.engine.WatchLimits(ctx, func([]engine.LimitSetting) {
-		if failed = a.sendLimits(ctx, send); failed != nil {
+		if failed = a.sendLimits(ctx, rechecked(a, ctx, send)); failed != nil {
 			cancel()
 		}
 	})

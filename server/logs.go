@@ -53,13 +53,19 @@ func (a *API) taskLogs(ctx context.Context, req *taskenginev1.TaskLogsRequest, s
 	switch {
 	case err == nil:
 		since = t.CreatedAt
+		err = a.permit(ctx, t.Type)
 	case !gone:
 		return a.answer(err)
+	default:
+		err = a.permitFilter(ctx, nil) // its type is not known
+	}
+	if err != nil {
+		return err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errPolled)
 	defer cancel()
 	lines := &logSender{
-		reader: a.taskLog.Reader(id, since, at), attempt: req.GetAttempt(), emit: send,
+		reader: a.taskLog.Reader(id, since, at), attempt: req.GetAttempt(), emit: rechecked(a, ctx, send),
 		missing: gone && req.GetCursor() == "",
 	}
 	if req.GetFollow() && !gone {

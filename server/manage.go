@@ -13,10 +13,13 @@ type named interface {
 	GetVersion() uint64
 }
 
-// edit applies a change to the task that a request names, and returns the task after it.
-func (a *API) edit(req named, change func(task.Ref) (*task.Task, error)) (*taskenginev1.Task, error) {
+// edit applies a change to the task that a request names, if the caller may do so, and returns the task after it.
+func (a *API) edit(ctx context.Context, req named, change func(task.Ref) (*task.Task, error)) (*taskenginev1.Task, error) {
 	id, err := parseID(req.GetId())
 	if err != nil {
+		return nil, a.answer(err)
+	}
+	if err := a.permitTasks(ctx, id); err != nil {
 		return nil, a.answer(err)
 	}
 	t, err := change(task.Ref{ID: id, Version: req.GetVersion()})
@@ -40,7 +43,7 @@ func (a *API) edited(t *task.Task) *taskenginev1.Task {
 
 // Cancel ends a task as cancelled.
 func (a *API) Cancel(ctx context.Context, req *taskenginev1.CancelRequest) (*taskenginev1.CancelResponse, error) {
-	t, err := a.edit(req, func(r task.Ref) (*task.Task, error) { return a.engine.Cancel(ctx, r, req.GetReason()) })
+	t, err := a.edit(ctx, req, func(r task.Ref) (*task.Task, error) { return a.engine.Cancel(ctx, r, req.GetReason()) })
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +52,7 @@ func (a *API) Cancel(ctx context.Context, req *taskenginev1.CancelRequest) (*tas
 
 // Resume makes a task ready now.
 func (a *API) Resume(ctx context.Context, req *taskenginev1.ResumeRequest) (*taskenginev1.ResumeResponse, error) {
-	t, err := a.edit(req, func(r task.Ref) (*task.Task, error) { return a.engine.Resume(ctx, r) })
+	t, err := a.edit(ctx, req, func(r task.Ref) (*task.Task, error) { return a.engine.Resume(ctx, r) })
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +61,7 @@ func (a *API) Resume(ctx context.Context, req *taskenginev1.ResumeRequest) (*tas
 
 // Fail ends a task as failed.
 func (a *API) Fail(ctx context.Context, req *taskenginev1.FailRequest) (*taskenginev1.FailResponse, error) {
-	t, err := a.edit(req, func(r task.Ref) (*task.Task, error) { return a.engine.Fail(ctx, r, req.GetReason()) })
+	t, err := a.edit(ctx, req, func(r task.Ref) (*task.Task, error) { return a.engine.Fail(ctx, r, req.GetReason()) })
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +77,7 @@ func (a *API) Reschedule(ctx context.Context, req *taskenginev1.RescheduleReques
 	if err != nil {
 		return nil, a.answer(err)
 	}
-	t, err := a.edit(req, func(r task.Ref) (*task.Task, error) { return a.engine.Reschedule(ctx, r, at) })
+	t, err := a.edit(ctx, req, func(r task.Ref) (*task.Task, error) { return a.engine.Reschedule(ctx, r, at) })
 	if err != nil {
 		return nil, err
 	}

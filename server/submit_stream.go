@@ -36,18 +36,9 @@ func (a *API) submitStream(ctx context.Context, receive func() (*taskenginev1.Su
 	cancel()
 	s.work.Wait()
 	if err != nil {
-		return a.streamError(err)
+		return a.answer(err)
 	}
 	return nil
-}
-
-// streamError returns the error of a stream.
-func (a *API) streamError(err error) error {
-	var answered *connect.Error
-	if errors.As(err, &answered) {
-		return answered
-	}
-	return a.answer(err)
 }
 
 // errStopping is the error of requests that come when the node stops. It has not passed them to the engine.
@@ -91,6 +82,9 @@ func (s *submitStream) receive(next func() (*taskenginev1.SubmitStreamRequest, e
 			return err
 		case len(req.GetTasks()) > MaxSubmit:
 			return invalid("%d tasks, of %d allowed in one message", len(req.GetTasks()), MaxSubmit)
+		}
+		if err := s.api.recheck(s.ctx); err != nil {
+			return err
 		}
 		select {
 		case <-s.api.stopping:
@@ -211,6 +205,9 @@ func (s *submitStream) submit(batch []*taskenginev1.StreamedTask) (outcomes []*t
 		req, err := engine.Request{}, invalid("task is missing")
 		if t.GetTask() != nil {
 			req, err = requestOf(t.GetTask(), now)
+		}
+		if err == nil {
+			err = s.api.permit(s.ctx, req.Type)
 		}
 		if err != nil {
 			outcomes[i] = outcomeOf(t, nil, s.api.answer(err))

@@ -23,6 +23,11 @@ func (a *API) Submit(ctx context.Context, req *taskenginev1.SubmitRequest) (*tas
 	if err != nil {
 		return nil, a.answer(err)
 	}
+	for _, r := range reqs {
+		if err := a.permit(ctx, r.Type); err != nil {
+			return nil, err
+		}
+	}
 	if a.submitted != nil {
 		ctx = a.submitted(ctx, headerOf(ctx))
 	}
@@ -73,11 +78,25 @@ func patient(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // Get returns one task.
 func (a *API) Get(ctx context.Context, req *taskenginev1.GetRequest) (*taskenginev1.GetResponse, error) {
+	if err := a.permit(ctx, typesOf(req.GetType())...); err != nil {
+		return nil, err
+	}
 	t, err := a.get(ctx, req)
+	if err == nil {
+		err = a.permit(ctx, t.Type)
+	}
 	if err != nil {
 		return nil, a.answer(err)
 	}
 	return &taskenginev1.GetResponse{Task: messageOf(t)}, nil
+}
+
+// typesOf returns the type that a request names, if it names one.
+func typesOf(typ string) []string {
+	if typ == "" {
+		return nil
+	}
+	return []string{typ}
 }
 
 func (a *API) get(ctx context.Context, req *taskenginev1.GetRequest) (*task.Task, error) {
@@ -107,6 +126,9 @@ func (a *API) List(ctx context.Context, req *taskenginev1.ListRequest) (*taskeng
 	if err != nil {
 		return nil, a.answer(err)
 	}
+	if err := a.permitFilter(ctx, req.GetTypes()); err != nil {
+		return nil, err
+	}
 	filter.Key = req.GetKey()
 	if req.GetLimit() > MaxList {
 		return nil, a.answer(invalid("limit is %d, of %d allowed", req.GetLimit(), MaxList))
@@ -134,6 +156,9 @@ func (a *API) Count(ctx context.Context, req *taskenginev1.CountRequest) (*taske
 	if err != nil {
 		return nil, a.answer(err)
 	}
+	if err := a.permitFilter(ctx, req.GetTypes()); err != nil {
+		return nil, err
+	}
 	counts, err := a.engine.Count(ctx, filter)
 	if err != nil {
 		return nil, a.answer(err)
@@ -154,6 +179,12 @@ func (a *API) Wait(ctx context.Context, req *taskenginev1.WaitRequest) (*taskeng
 	if err != nil {
 		return nil, a.answer(err)
 	}
+	if err := a.permit(ctx, typesOf(req.GetType())...); err != nil {
+		return nil, err
+	}
+	if err := a.permitTasks(ctx, ids...); err != nil {
+		return nil, a.answer(err)
+	}
 	waiting, cancel := context.WithTimeoutCause(ctx, timeout, errPolled)
 	defer cancel()
 	if req.GetType() != "" {
@@ -167,6 +198,9 @@ func (a *API) Wait(ctx context.Context, req *taskenginev1.WaitRequest) (*taskeng
 	}
 	for _, id := range ids {
 		t, err := a.engine.Get(ctx, id)
+		if err == nil {
+			err = a.permit(ctx, t.Type) // it may be new
+		}
 		switch {
 		case errors.Is(err, task.ErrNotFound):
 			res.Missing = append(res.Missing, id.String())
@@ -221,6 +255,9 @@ func (a *API) Why(ctx context.Context, req *taskenginev1.WhyRequest) (*taskengin
 		return nil, a.answer(err)
 	}
 	t, reasons, err := a.engine.Why(ctx, id)
+	if err == nil {
+		err = a.permit(ctx, t.Type)
+	}
 	if err != nil {
 		return nil, a.answer(err)
 	}

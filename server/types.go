@@ -20,6 +20,9 @@ func (a *API) ListTypes(ctx context.Context, _ *taskenginev1.ListTypesRequest) (
 	}
 	res := &taskenginev1.ListTypesResponse{More: more}
 	for _, t := range types {
+		if a.permit(ctx, t.Name) != nil {
+			continue
+		}
 		res.Types = append(res.Types, &taskenginev1.Type{
 			Name: text(t.Name), Configured: t.Known, Handled: t.Handled, Paused: t.Paused, Running: uint32(t.Running),
 			Nodes: text(strings.Join(slices.DeleteFunc(append([]string{t.Nodes.String()}, t.Values...), func(s string) bool { return s == "" }), "; ")), RunBy: texts(t.RunBy),
@@ -30,6 +33,9 @@ func (a *API) ListTypes(ctx context.Context, _ *taskenginev1.ListTypesRequest) (
 
 // PauseType keeps tasks of a type from being started.
 func (a *API) PauseType(ctx context.Context, req *taskenginev1.PauseTypeRequest) (*taskenginev1.PauseTypeResponse, error) {
+	if err := a.permit(ctx, req.GetType()); err != nil {
+		return nil, err
+	}
 	if err := a.engine.Pause(ctx, req.GetType()); err != nil {
 		return nil, a.answer(err)
 	}
@@ -39,6 +45,9 @@ func (a *API) PauseType(ctx context.Context, req *taskenginev1.PauseTypeRequest)
 
 // ResumeType lets tasks of a type be started again.
 func (a *API) ResumeType(ctx context.Context, req *taskenginev1.ResumeTypeRequest) (*taskenginev1.ResumeTypeResponse, error) {
+	if err := a.permit(ctx, req.GetType()); err != nil {
+		return nil, err
+	}
 	if err := a.engine.Unpause(ctx, req.GetType()); err != nil {
 		return nil, a.answer(err)
 	}

@@ -73,6 +73,10 @@ var rules = []rule{
 		Why: "certificates for tests do not depend on the tests",
 	},
 	{
+		Of:  "internal/access",
+		Why: "who may do what is decided without a server, and tokens are changed without a node",
+	},
+	{
 		Of:  "internal/tlsfiles",
 		Why: "certificates are read alike on both sides of a connection",
 	},
@@ -325,7 +329,7 @@ var rules = []rule{
 		Of: "server",
 		May: []string{
 			"server/proto/...", "alert", "engine", "engine/policy", "engine/task", "schedule", "schedule/scheduler", "storage", "tasklog",
-			"internal/ratelog", "internal/suggest", "internal/terminal",
+			"internal/access", "internal/ratelog", "internal/suggest", "internal/terminal",
 		},
 		Out: []string{"connectrpc.com/connect", "github.com/prometheus/client_golang", "golang.org/x/net", "google.golang.org/grpc", "google.golang.org/protobuf"},
 		Why: "the API translates between messages and the engine; it knows no backend, no handler and no configuration",
@@ -408,7 +412,7 @@ var rules = []rule{
 	},
 	{
 		Of:  "config",
-		May: []string{"alert", "engine/task", "engine/policy", "schedule", "schedule/calendar", "internal/suggest", "internal/tlsfiles"},
+		May: []string{"alert", "engine/task", "engine/policy", "schedule", "schedule/calendar", "internal/access", "internal/suggest", "internal/tlsfiles"},
 		Out: []string{"*"},
 		Why: "a configuration is read into policies and definitions of schedules; cmd/taskengine builds things from it",
 	},
@@ -421,7 +425,7 @@ var rules = []rule{
 		Of: "cmd/taskengine/internal/cli",
 		May: []string{
 			"bench/...", "capacity", "cmd/taskengine/internal/...", "config", "coord", "engine/policy", "engine/task", "internal/machine", "internal/terminal",
-			"internal/suggest", "internal/tlsfiles", "internal/units", "plugins", "plugins/conform", "schedule", "schedule/calendar", "server/...", "storage", "storage/postgres/schema",
+			"internal/access", "internal/suggest", "internal/tlsfiles", "internal/units", "plugins", "plugins/conform", "schedule", "schedule/calendar", "server/...", "storage", "storage/postgres/schema",
 			"storage/transfer",
 		},
 		Out: []string{"*"},
@@ -440,7 +444,7 @@ var rules = []rule{
 		May: []string{
 			"cmd/taskengine/internal/alerting", "cmd/taskengine/internal/coordinator", "cmd/taskengine/internal/database", "cmd/taskengine/internal/descriptors",
 			"cmd/taskengine/internal/stores", "cmd/taskengine/internal/traces", "config", "coord/guid", "coord/postgres",
-			"engine", "engine/policy", "engine/task", "handlers", "internal/tlsfiles", "plugins", "schedule", "schedule/scheduler", "server", "storage", "tasklog",
+			"engine", "engine/policy", "engine/task", "handlers", "internal/access", "internal/tlsfiles", "plugins", "schedule", "schedule/scheduler", "server", "storage", "tasklog",
 		},
 		Out: []string{"github.com/cockroachdb/pebble", "github.com/jackc/pgx"},
 		Why: "a node is put together here: the engine, its store, its handlers and its server",

@@ -40,6 +40,7 @@ type app struct {
 
 	address    string // --address
 	encryption encryptionFlags
+	tokenFile  string // --token-file
 	output     output // --output
 }
 

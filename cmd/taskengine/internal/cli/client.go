@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
+	"strings"
 	"syscall"
 	"time"
 
@@ -51,9 +53,40 @@ func (a *app) dial() (*client, error) {
 		TLSClientConfig:     encryption,
 		ForceAttemptHTTP2:   true,
 	}
-	c := &client{address: a.address, http: &http.Client{Transport: transport}}
+	token, err := a.token()
+	if err != nil {
+		return nil, err
+	}
+	c := &client{address: a.address, http: &http.Client{Transport: bearer{transport, token}}}
 	c.TaskServiceClient = taskenginev1connect.NewTaskServiceClient(c.http, base)
 	return c, nil
+}
+
+// token returns the token that the node may want; "" is none.
+func (a *app) token() (string, error) {
+	if a.tokenFile == "" {
+		return a.getenv("TASKENGINE_TOKEN", ""), nil
+	}
+	text, err := os.ReadFile(a.tokenFile)
+	if err != nil {
+		return "", exit.Errorf(exit.Usage, "--token-file: %w", err)
+	}
+	return strings.TrimSpace(string(text)), nil
+}
+
+// bearer sends a token with each request, unless it is "". It does not send it to where a node redirects a request.
+type bearer struct {
+	*http.Transport
+	token string
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	if b.token != "" && r.Response == nil {
+		r = r.Clone(r.Context())
+		r.Header.Set("Authorization", "Bearer "+b.token)
+	}
+	return b.Transport.RoundTrip(r)
 }
 
 // dialer returns a function that connects to the node at an address.

@@ -35,6 +35,7 @@ func newRoot(a *app) *cobra.Command {
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.address, "address", a.getenv("TASKENGINE_ADDRESS", defaultAddress), "where the node's API is; TASKENGINE_ADDRESS sets it, too")
 	a.encryption.add(flags, a)
+	flags.StringVar(&a.tokenFile, "token-file", "", "file of the token that the node wants; without it, the token is that of TASKENGINE_TOKEN")
 	flags.VarP(&a.output, "output", "o", "how to show data: table or json")
 	root.AddCommand(
 		newRun(a), newDev(a),
@@ -52,6 +53,8 @@ func newRoot(a *app) *cobra.Command {
 		group("schedule", "Look at schedules, and change them while nodes run",
 			newScheduleList(a), newScheduleShow(a), newSchedulePreview(a), newScheduleApply(a), newScheduleDelete(a),
 			newSchedulePause(a), newScheduleResume(a), newScheduleTrigger(a), newScheduleBackfill(a)),
+		group("token", "Make, list and revoke the tokens of clients, in the file of api.tokens",
+			newTokenCreate(a), newTokenList(a), newTokenRevoke(a)),
 		newMigrate(a), newShards(a), newCoordination(a), newCopy(a), newBackup(a), newRestore(a), newDoctor(a),
 		newHandler(a),
 		newBench(a),

@@ -13,7 +13,8 @@ import (
 // endpoint is a listener, or nil if the configuration has none.
 type endpoint struct{ listener *server.Listener }
 
-// listen serves an address, or nothing if it is "". If clients need no certificate, the log says who can connect.
+// listen serves an address, or nothing if it is "". Unless clients are asked for a token or a certificate, the
+// log says that other machines can connect.
 func (n *Node) listen(ctx context.Context, address string, asksClients bool, c server.ListenConfig) (*endpoint, error) {
 	if address == "" {
 		return &endpoint{}, nil

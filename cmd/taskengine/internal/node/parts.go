@@ -4,8 +4,10 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/alerting"
@@ -14,6 +16,7 @@ import (
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/stores"
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/traces"
 	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/internal/access"
 	"github.com/taskengine/taskengine/schedule"
 	"github.com/taskengine/taskengine/schedule/scheduler"
 	"github.com/taskengine/taskengine/server"
@@ -103,7 +106,7 @@ func (p *parts) openAdmin(ctx context.Context, connections int) (err error) {
 	if err != nil {
 		return err
 	}
-	p.admin, err = n.listen(ctx, n.Config.Admin.Listen, n.Config.Admin.TLS.ClientCA != "", server.ListenConfig{Strict: true, MaxConnections: connections, TLS: encryption, Handler: server.NewAdmin(server.AdminConfig{
+	p.admin, err = n.listen(ctx, n.Config.Admin.Listen, n.Config.Admin.AsksClients(), server.ListenConfig{Strict: true, MaxConnections: connections, TLS: encryption, Handler: server.NewAdmin(server.AdminConfig{
 		Health: &n.health, Metrics: n.metrics, Build: n.Build, Backups: &n.backups,
 		Token: n.Config.Admin.Token.Reveal(),
 	})})
@@ -227,8 +230,12 @@ func (p *parts) openAPI(ctx context.Context, connections int) (err error) {
 	if err != nil {
 		return err
 	}
+	tokens, err := p.openTokens()
+	if err != nil {
+		return err
+	}
 	conf := server.APIConfig{
-		Engine: p.engine, Build: n.Build, Node: n.Name, Log: n.Log, Metrics: n.metrics, MaxRequest: n.maxRequest(),
+		Tokens: tokens, Engine: p.engine, Build: n.Build, Node: n.Name, Log: n.Log, Metrics: n.metrics, MaxRequest: n.maxRequest(),
 		TaskLog: p.taskLog.Log, Alerts: p.alerts.Managed(),
 	}
 	if p.spans != nil {
@@ -239,7 +246,7 @@ func (p *parts) openAPI(ctx context.Context, connections int) (err error) {
 		connections = (connections + 1) / 2
 	}
 	listen := func(address string, encryption *tls.Config) (*endpoint, error) {
-		e, err := n.listen(ctx, address, n.Config.API.TLS.ClientCA != "", server.ListenConfig{
+		e, err := n.listen(ctx, address, n.Config.API.AsksClients(), server.ListenConfig{
 			Handler: p.service, GRPC: p.service.GRPC(), MaxConnections: connections, SocketMode: n.Config.API.Clients, TLS: encryption,
 		})
 		if err == nil {
@@ -256,6 +263,27 @@ func (p *parts) openAPI(ctx context.Context, connections int) (err error) {
 		return nil
 	})
 	return err
+}
+
+// openTokens reads the tokens of clients, now and after each change, and returns a function for those that are valid; nil if clients need none.
+func (p *parts) openTokens() (func() *access.Tokens, error) {
+	file := p.node.Config.API.Tokens
+	if file == "" {
+		return nil, nil
+	}
+	tokens, err := access.Open(file, p.node.Log)
+	if err != nil {
+		return nil, fmt.Errorf("api.tokens: %w; taskengine token create makes such a file", err)
+	}
+	watching, stop := context.WithCancel(context.Background())
+	var watch sync.WaitGroup
+	watch.Go(func() { tokens.Watch(watching) })
+	p.add("the tokens", func(context.Context) error {
+		stop()
+		watch.Wait()
+		return nil
+	})
+	return tokens.Tokens, nil
 }
 
 // socketAddress returns the address of a socket; "" if there is none.

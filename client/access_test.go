@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/client"
+	"github.com/taskengine/taskengine/internal/access"
 	"github.com/taskengine/taskengine/internal/certtest"
 	"github.com/taskengine/taskengine/server"
 )
@@ -80,5 +81,43 @@ func TestAClientWithTLSRefusesAURLOfHTTP(t *testing.T) {
 	_, err := client.Open([]string{"http://127.0.0.1:1"}, client.Options{TLS: &tls.Config{MinVersion: tls.VersionTLS12}})
 	if err == nil || !strings.Contains(err.Error(), "write https") {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestAClientSendsItsToken(t *testing.T) {
+	const text = "te_secret"
+	allowed, err := access.NewTokens([]access.Token{{Name: "shop", Hash: access.HashOf(text), Roles: []access.Role{access.Submit}, Types: []string{"idle"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	api := server.NewAPI(server.APIConfig{Engine: newTasks(t).engine, Tokens: func() *access.Tokens { return allowed }})
+	l, err := server.Listen(t.Context(), server.ListenConfig{Address: "127.0.0.1:0", Handler: api, GRPC: api.GRPC(), Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		api.Drain()
+		if err := l.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}()
+	for token, want := range map[string]struct{ idle, echo error }{
+		text:       {nil, client.ErrNotAllowed},
+		"te_other": {client.ErrNotAllowed, client.ErrNotAllowed},
+		"":         {client.ErrNotAllowed, client.ErrNotAllowed},
+	} {
+		c, err := client.Open([]string{l.Addr().String()}, client.Options{Token: token})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for typ, want := range map[string]error{"idle": want.idle, "echo": want.echo} {
+			if _, err := c.Submit(t.Context(), typ, 1); !errors.Is(err, want) || err != nil && token != "" && strings.Contains(err.Error(), token) {
+				t.Errorf("a task of the type %s with the token %q: %v, want %v", typ, token, err, want)
+			}
+		}
+		if _, err := c.Limits(t.Context()); !errors.Is(err, client.ErrNotAllowed) {
+			t.Errorf("the limits with the token %q: %v", token, err)
+		}
+		c.Close()
 	}
 }

@@ -1,0 +1,98 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/taskengine/taskengine/internal/certtest"
+)
+
+// Clients of a node need tokens. One is revoked while the node runs. No token is in the output of the node.
+func TestANodeAsksForTokens(t *testing.T) {
+	t.Parallel()
+	a := certtest.New(t)
+	own := a.Issue(t, "node", "127.0.0.1")
+	folder := t.TempDir()
+	tokens, socket := filepath.Join(folder, "tokens.json"), filepath.Join(folder, "s")
+	file := write(t, "taskengine.yaml", fmt.Sprintf(`storage: {driver: memory}
+node: {log: {level: debug}}
+handlers: {cat: {exec: [/bin/cat]}}
+types: {copy: {handler: cat}, other: {handler: cat}}
+api: {tls: {cert: %q, key: %q}, tokens: %q, socket: %q}
+`, own.File, own.KeyFile, tokens, socket))
+	early := launch(t, "127.0.0.1:0", nil, "run", "-c", file)
+	if code := early.exit(t); code != exitFailure || !strings.Contains(early.log.String(), "taskengine token create") {
+		t.Errorf("without the file of tokens a node ends with %d: %s", code, early.log)
+	}
+	create := func(name string, args ...string) string {
+		r := cli(t, nil, "", append([]string{"token", "create", name, "-c", file}, args...)...)
+		if r.code != exitOK {
+			t.Fatalf("create: %+v", r)
+		}
+		return strings.TrimSpace(r.stdout)
+	}
+	submits, operates := create("shop", "--role", "submit", "--type", "cop*"), create("ops", "--role", "operate")
+	n := start(t, nil, "run", "-c", file)
+	call := func(token string, args ...string) result {
+		return cli(t, []string{"TASKENGINE_ADDRESS=" + n.api, "TASKENGINE_CA=" + a.File, "TASKENGINE_TOKEN=" + token}, "", args...)
+	}
+	if r := call(submits, "task", "add", "copy", "--data", "1", "--wait"); r.code != exitOK {
+		t.Errorf("a task of its type: %+v", r)
+	}
+	wrong := "te_" + strings.Repeat("x", 43)
+	for name, c := range map[string]struct {
+		token, says string
+		args        []string
+	}{
+		"no token":        {"", "the node wants a token", []string{"type", "list"}},
+		"a wrong token":   {wrong, "the node does not know the token", []string{"type", "list"}},
+		"another type":    {submits, "and not for \"other\"", []string{"task", "add", "other", "--data", "1"}},
+		"another role":    {submits, "needs the role operate", []string{"type", "pause", "copy"}},
+		"what is admin's": {operates, "needs the role admin", []string{"schedule", "delete", "x"}},
+	} {
+		r := call(c.token, c.args...)
+		if r.code != exitNotAllowed || !strings.Contains(r.stderr, c.says) || strings.Contains(r.stderr, "te_") {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+	kept := write(t, "token", operates+"\n")
+	if r := cli(t, []string{"TASKENGINE_ADDRESS=" + n.api, "TASKENGINE_CA=" + a.File}, "", "type", "pause", "copy", "--token-file", kept); r.code != exitOK {
+		t.Errorf("with a token in a file: %+v", r)
+	}
+	if r := cli(t, []string{"TASKENGINE_ADDRESS=unix:" + socket}, "", "type", "resume", "copy"); r.code != exitOK {
+		t.Errorf("on the socket: %+v", r)
+	}
+	if r := cli(t, nil, "", "token", "revoke", "shop", "-c", file); r.code != exitOK {
+		t.Errorf("revoke: %+v", r)
+	}
+	for begin := time.Now(); call(submits, "task", "count", "--type", "copy").code != exitNotAllowed; time.Sleep(10 * time.Millisecond) {
+		if time.Since(begin) > limit {
+			t.Fatal("a revoked token is valid")
+		}
+	}
+	if r := call(operates, "type", "list"); r.code != exitOK {
+		t.Errorf("the other token: %+v", r)
+	}
+	n.signal(t, syscall.SIGTERM)
+	if code := n.exit(t); code != 0 {
+		t.Errorf("the node ended with %d", code)
+	}
+	key, err := os.ReadFile(own.KeyFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secrets := append(strings.Split(strings.TrimSpace(string(key)), "\n")[1:2], submits, operates, wrong)
+	for _, secret := range secrets {
+		if strings.Contains(n.log.String(), strings.TrimPrefix(secret, "te_")) {
+			t.Errorf("the log has the secret %s", secret)
+		}
+	}
+	if r := cli(t, nil, "", "config", "show", "-c", file); r.code != exitOK || strings.Contains(r.stdout, "te_") {
+		t.Errorf("config show: %+v", r)
+	}
+}

@@ -1,0 +1,130 @@
+// Package access decides what a caller of the API may do: by the roles of its token, and by the types of tasks that the
+// token is for.
+package access
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Role is what a token allows.
+type Role string
+
+// The roles. Admin includes the others, and Operate includes Submit.
+const (
+	Submit  Role = "submit"  // add tasks, and read them
+	Work    Role = "work"    // run tasks as a worker
+	Operate Role = "operate" // change tasks, keys, types, limits, schedules and alerts that exist
+	Admin   Role = "admin"   // everything
+)
+
+// Roles returns the roles, the smallest first.
+func Roles() []Role { return []Role{Submit, Work, Operate, Admin} }
+
+// includes reports whether a role allows what another one allows.
+func (r Role) includes(other Role) bool {
+	return r == other || r == Admin || r == Operate && other == Submit
+}
+
+// Token is what is known of a token. It does not have its text.
+type Token struct {
+	Name    string    // unique, for people
+	Hash    Hash      // of its text
+	Roles   []Role    // at least one
+	Types   []string  // of tasks; * at the end of one stands for all that begin so; empty: all types
+	Created time.Time // for people
+}
+
+// May reports whether the token has a role, or one that includes it.
+func (t *Token) May(r Role) bool {
+	return slices.ContainsFunc(t.Roles, func(has Role) bool { return has.includes(r) })
+}
+
+// IsForAll reports whether the token is for all types.
+func (t *Token) IsForAll() bool { return len(t.Types) == 0 }
+
+// IsFor reports whether the token is for a type of tasks.
+func (t *Token) IsFor(typ string) bool {
+	return t.IsForAll() || slices.ContainsFunc(t.Types, func(pattern string) bool {
+		begin, isPrefix := strings.CutSuffix(pattern, "*")
+		return pattern == typ || isPrefix && strings.HasPrefix(typ, begin)
+	})
+}
+
+// check returns an error if the token cannot be as it is. The error completes a sentence about it.
+func (t *Token) check() error {
+	if err := checkName(t.Name); err != nil {
+		return err
+	}
+	if len(t.Roles) == 0 {
+		return fmt.Errorf("has no role; give one of %s", roleNames())
+	}
+	for _, r := range t.Roles {
+		if !slices.Contains(Roles(), r) {
+			return fmt.Errorf("has the role %.40q, which is none of %s", r, roleNames())
+		}
+	}
+	for _, pattern := range t.Types {
+		if begin := strings.TrimSuffix(pattern, "*"); pattern == "" || strings.Contains(begin, "*") {
+			return fmt.Errorf("is for the type %.40q; write the name of a type, or its beginning and one * at the end", pattern)
+		}
+	}
+	return nil
+}
+
+func roleNames() string {
+	names := make([]string, 0, len(Roles()))
+	for _, r := range Roles() {
+		names = append(names, string(r))
+	}
+	return strings.Join(names, ", ")
+}
+
+// checkName accepts what a log and a table can show as it is.
+func checkName(name string) error {
+	const longest = 100
+	isOdd := func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._-@", r)
+	}
+	if name == "" || len(name) > longest || strings.ContainsFunc(name, isOdd) || name == Local {
+		return fmt.Errorf("has the name %.40q; use 1 to %d letters, digits, and . _ - @, and not %q", name, longest, Local)
+	}
+	return nil
+}
+
+// Local is the name of callers that need no token.
+const Local = "local"
+
+// Tokens are the tokens that are valid. They do not change.
+type Tokens struct {
+	list   []Token
+	byHash map[Hash]*Token
+}
+
+// NewTokens returns a set of tokens, or says which of them cannot be.
+func NewTokens(list []Token) (*Tokens, error) {
+	t := &Tokens{list: slices.Clone(list), byHash: make(map[Hash]*Token, len(list))}
+	names := make(map[string]bool, len(list))
+	for i := range t.list {
+		one := &t.list[i]
+		if err := one.check(); err != nil {
+			return nil, fmt.Errorf("token %d of %d %w", i+1, len(list), err)
+		}
+		if names[one.Name] {
+			return nil, fmt.Errorf("two tokens have the name %s", one.Name)
+		}
+		if t.byHash[one.Hash] != nil {
+			return nil, fmt.Errorf("the tokens %s and %s have the same hash", t.byHash[one.Hash].Name, one.Name)
+		}
+		names[one.Name], t.byHash[one.Hash] = true, one
+	}
+	return t, nil
+}
+
+// Find returns the token with a hash; nil if there is none.
+func (t *Tokens) Find(h Hash) *Token { return t.byHash[h] }
+
+// List returns all tokens, in the order in which they were made. The caller may change the slice and not what is in it.
+func (t *Tokens) List() []Token { return slices.Clone(t.list) }

@@ -1,0 +1,202 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/access"
+)
+
+// caller is who makes a request with a token. Callers that need none have no caller in their context, and may do
+// everything.
+type caller struct {
+	hash   access.Hash
+	method string // of the API, or the path of another one
+	right  right
+}
+
+// callerKey is the key of a caller in the context of its request.
+type callerKey struct{}
+
+func callerOf(ctx context.Context) *caller {
+	c, _ := ctx.Value(callerKey{}).(*caller)
+	return c
+}
+
+// admit returns the context of a request, or why it is refused. Local callers need no token.
+func (a *API) admit(ctx context.Context, path, authorization string, isLocal bool) (context.Context, error) {
+	if a.tokens == nil || isLocal && authorization == "" {
+		return ctx, nil
+	}
+	text := access.Bearer(authorization)
+	if text == "" {
+		return nil, connect.NewError(connect.CodeUnauthenticated, errors.New("the node wants a token: send Authorization: Bearer TOKEN; taskengine token create makes one"))
+	}
+	c := &caller{hash: access.HashOf(text), method: path}
+	if name, isOwn := strings.CutPrefix(path, procedures); isOwn {
+		c.method, c.right = name, rights[name]
+		if _, known := rights[name]; !known {
+			return nil, connect.NewError(connect.CodeUnimplemented, fmt.Errorf("there is no method %.80q", name))
+		}
+	} else {
+		c.right = right{access.Admin, ofAll}
+	}
+	if _, err := a.tokenOf(c); err != nil {
+		return nil, err
+	}
+	return context.WithValue(ctx, callerKey{}, c), nil
+}
+
+// tokenOf returns the token of a caller, or an error if it does not allow the method, such as one that was revoked since.
+func (a *API) tokenOf(c *caller) (*access.Token, error) {
+	t := a.tokens().Find(c.hash)
+	switch {
+	case t == nil:
+		return nil, connect.NewError(connect.CodeUnauthenticated, errors.New("the node does not know the token: it was revoked, or is one of another cluster; taskengine token list shows which there are"))
+	case c.right.role != "" && !t.May(c.right.role):
+		return nil, connect.NewError(connect.CodePermissionDenied, fmt.Errorf("%s needs the role %s, which the token %s does not have", c.method, c.right.role, t.Name))
+	case c.right.of == ofAll && !t.IsForAll():
+		return nil, connect.NewError(connect.CodePermissionDenied, fmt.Errorf("%s needs a token for all types, and the token %s is for %s", c.method, t.Name, strings.Join(t.Types, ", ")))
+	}
+	return t, nil
+}
+
+// recheck returns an error if the token of a request was revoked since it began.
+func (a *API) recheck(ctx context.Context) error {
+	if c := callerOf(ctx); c != nil {
+		_, err := a.tokenOf(c)
+		return err
+	}
+	return nil
+}
+
+// permit returns an error unless the caller may deal with tasks of these types.
+func (a *API) permit(ctx context.Context, types ...string) error {
+	c := callerOf(ctx)
+	if c == nil {
+		return nil
+	}
+	t, err := a.tokenOf(c)
+	if err != nil {
+		return err
+	}
+	for _, typ := range types {
+		if !t.IsFor(typ) {
+			return connect.NewError(connect.CodePermissionDenied, fmt.Errorf("the token %s is for tasks of the types %s, and not for %.80q", t.Name, strings.Join(t.Types, ", "), typ))
+		}
+	}
+	return nil
+}
+
+// permitFilter is permit for a filter, in which no types stand for all.
+func (a *API) permitFilter(ctx context.Context, types []string) error {
+	if c := callerOf(ctx); c != nil && len(types) == 0 {
+		if t, err := a.tokenOf(c); err != nil {
+			return err
+		} else if !t.IsForAll() {
+			return connect.NewError(connect.CodePermissionDenied, fmt.Errorf("the token %s is for tasks of the types %s; name types in the request", t.Name, strings.Join(t.Types, ", ")))
+		}
+	}
+	return a.permit(ctx, types...)
+}
+
+// permitTasks is permit for tasks by their ids. Tasks that there are not are permitted.
+func (a *API) permitTasks(ctx context.Context, ids ...task.ID) error {
+	c := callerOf(ctx)
+	if c == nil {
+		return nil
+	}
+	if t, err := a.tokenOf(c); err != nil || t.IsForAll() {
+		return err
+	}
+	for _, id := range ids {
+		t, err := a.engine.Get(ctx, id)
+		switch {
+		case errors.Is(err, task.ErrNotFound):
+		case err != nil:
+			return err
+		default:
+			if err := a.permit(ctx, t.Type); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// admitted refuses requests before their body is read.
+func (a *API) admitted(h http.Handler) http.Handler {
+	answers := connect.NewErrorWriter()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		begin := time.Now()
+		local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+		ctx, err := a.admit(r.Context(), r.URL.Path, r.Header.Get("Authorization"), isSocket(local))
+		if err == nil {
+			h.ServeHTTP(w, r.WithContext(ctx))
+			return
+		}
+		if _, known := rights[strings.TrimPrefix(r.URL.Path, procedures)]; known && a.metrics != nil {
+			stopwatch{a.metrics}.record(begin, r.URL.Path, err)
+		}
+		if !answers.IsSupported(r) {
+			http.Error(w, err.Error(), http.StatusUnauthorized)
+			return
+		}
+		_ = answers.Write(w, r, err) // if it fails, the client has gone
+	})
+}
+
+// admitGRPC is admit for a request to grpc-go.
+func (a *API) admitGRPC(ctx context.Context, path string) (context.Context, error) {
+	authorization := ""
+	if sent := metadata.ValueFromIncomingContext(ctx, "authorization"); len(sent) > 0 {
+		authorization = sent[0]
+	}
+	from, ok := peer.FromContext(ctx)
+	return a.admit(ctx, path, authorization, ok && isSocket(from.LocalAddr))
+}
+
+// admitStream is an interceptor of grpc-go for the streams of all services.
+func (a *API) admitStream(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+	ctx, err := a.admitGRPC(s.Context(), info.FullMethod)
+	if err != nil {
+		if name, isOwn := strings.CutPrefix(info.FullMethod, procedures); isOwn {
+			err = a.call(name, func() error { return err }) // which counts it
+		}
+		return statusOf(err, s.SetTrailer)
+	}
+	return next(srv, &admittedStream{s, ctx})
+}
+
+// admittedStream is a stream with the context of its caller.
+type admittedStream struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+// Context implements [grpc.ServerStream].
+func (s *admittedStream) Context() context.Context { return s.ctx }
+
+// isSocket reports whether an address is that of a Unix socket, which callers reach by permission of the file system.
+func isSocket(a net.Addr) bool { return a != nil && a.Network() == "unix" }
+
+// rechecked returns a function that sends as send does, until the token of the request is revoked.
+func rechecked[Res any](a *API, ctx context.Context, send func(*Res) error) func(*Res) error {
+	return func(res *Res) error {
+		if err := a.recheck(ctx); err != nil {
+			return err
+		}
+		return send(res)
+	}
+}

@@ -1,0 +1,72 @@
+package server
+
+import (
+	"github.com/taskengine/taskengine/internal/access"
+	"github.com/taskengine/taskengine/server/proto/taskengine/v1/taskenginev1connect"
+)
+
+// scope is what a method deals with.
+type scope uint8
+
+const (
+	ofTypes scope = iota // tasks: it checks that the token is for their types, by permit
+	ofAll                // what belongs to no type: the token must be for all types
+	ofNone               // nothing: every token will do
+)
+
+// right is what a caller with a token needs for a method.
+type right struct {
+	role access.Role
+	of   scope
+}
+
+// rights are the rights of the methods of the API. docs/operations.md has the same table.
+var rights = map[string]right{
+	"Submit":       {access.Submit, ofTypes},
+	"SubmitStream": {access.Submit, ofTypes},
+	"Get":          {access.Submit, ofTypes},
+	"List":         {access.Submit, ofTypes},
+	"Count":        {access.Submit, ofTypes},
+	"Wait":         {access.Submit, ofTypes},
+	"Why":          {access.Submit, ofTypes},
+	"TaskLogs":     {access.Submit, ofTypes},
+	"ListTypes":    {access.Submit, ofTypes},
+
+	"ListKeys":        {access.Submit, ofAll},
+	"GetKey":          {access.Submit, ofAll},
+	"ListLimits":      {access.Submit, ofAll},
+	"GetLimit":        {access.Submit, ofAll},
+	"WatchLimits":     {access.Submit, ofAll},
+	"WhyLimit":        {access.Submit, ofAll},
+	"ListAlerts":      {access.Submit, ofAll},
+	"ListSchedules":   {access.Submit, ofAll},
+	"GetSchedule":     {access.Submit, ofAll},
+	"PreviewSchedule": {access.Submit, ofAll},
+
+	"Cancel":     {access.Operate, ofTypes},
+	"Resume":     {access.Operate, ofTypes},
+	"Fail":       {access.Operate, ofTypes},
+	"Reschedule": {access.Operate, ofTypes},
+	"PauseType":  {access.Operate, ofTypes},
+	"ResumeType": {access.Operate, ofTypes},
+
+	"ResumeKey":        {access.Operate, ofAll},
+	"SkipKey":          {access.Operate, ofAll},
+	"SetLimit":         {access.Operate, ofAll},
+	"UnsetLimit":       {access.Operate, ofAll},
+	"SilenceAlerts":    {access.Operate, ofAll},
+	"UnsilenceAlerts":  {access.Operate, ofAll},
+	"PauseSchedule":    {access.Operate, ofAll},
+	"ResumeSchedule":   {access.Operate, ofAll},
+	"TriggerSchedule":  {access.Operate, ofAll},
+	"BackfillSchedule": {access.Operate, ofAll},
+
+	"ApplySchedule":  {access.Admin, ofAll},
+	"DeleteSchedule": {access.Admin, ofAll},
+	"TestAlerts":     {access.Admin, ofAll},
+
+	"Version": {"", ofNone},
+}
+
+// procedures is what the paths of the methods of the API begin with.
+const procedures = "/" + taskenginev1connect.TaskServiceName + "/"
