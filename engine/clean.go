@@ -68,11 +68,11 @@ func (e *Engine) expire(ctx context.Context, s storage.Expirer) error {
 }
 
 // cleanEvery returns how long the cleaner sleeps at most. It is not longer than the shortest
-// retention: so a task that ends meanwhile is kept for at most twice its retention.
+// retention: so a task that ends meanwhile is kept for at most twice its retention, and so is its key.
 func (e *Engine) cleanEvery() time.Duration {
 	every := cleanEvery
 	for _, t := range e.config.Policies.Types {
-		for _, keep := range []time.Duration{t.Retention.Done, t.Retention.Failed, t.Retention.Cancelled} {
+		for _, keep := range []time.Duration{t.Retention.Done, t.Retention.Failed, t.Retention.Cancelled, t.Unique.Remember} {
 			if keep > 0 {
 				every = min(every, keep)
 			}
@@ -100,10 +100,13 @@ func (e *Engine) cleanState(ctx context.Context, s task.State) (time.Time, error
 			refs = append(refs, d.Ref)
 		}
 		if len(refs) > 0 {
+			after = page[len(refs)-1]
+			if refs, err = e.remembered(ctx, s, page[:len(refs)]); err != nil {
+				return time.Time{}, err
+			}
 			if _, err := e.store.Delete(ctx, refs...); err != nil {
 				return time.Time{}, err
 			}
-			after = page[len(refs)-1]
 		}
 		if !next.IsZero() {
 			return next, nil
@@ -112,4 +115,30 @@ func (e *Engine) cleanState(ctx context.Context, s task.State) (time.Time, error
 			return time.Time{}, err
 		}
 	}
+}
+
+// remembered makes tombstones of rows whose retention is over and whose keys are to be remembered for longer. It returns
+// the other rows.
+func (e *Engine) remembered(ctx context.Context, s task.State, page []storage.Due) (others []task.Ref, err error) {
+	var changes []task.Change
+	for _, d := range page {
+		if p := e.catalog.policyOf(d.Type); s == task.Done && p.Unique.Remember > 0 {
+			changes = append(changes, task.Change{Ref: d.Ref, To: task.Done, At: e.Now(), Remember: p.Unique.Remember})
+		} else {
+			others = append(others, d.Ref)
+		}
+	}
+	if len(changes) == 0 {
+		return others, nil
+	}
+	after, err := e.store.Swap(ctx, changes...)
+	if err != nil {
+		return nil, err
+	}
+	for i, t := range after {
+		if t == nil { // it has no key, or was remembered for long enough
+			others = append(others, changes[i].Ref)
+		}
+	}
+	return others, nil
 }

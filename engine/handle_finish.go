@@ -75,10 +75,12 @@ func (a *attempt) finish(ctx context.Context, tx storage.Tx, result []byte) erro
 	if err := a.checkResult(result); err != nil {
 		return err
 	}
-	keep := e.catalog.policyOf(a.Type).Retention
-	return a.endIn(ctx, tx, task.Change{
-		Ref: a.ref, To: task.Done, At: now, NextEventAt: core.KeepUntil(keep, task.Done, now), Outcome: task.Completed, Result: result,
-	}, keep.Done == 0)
+	p := e.catalog.policyOf(a.Type)
+	change := task.Change{
+		Ref: a.ref, To: task.Done, At: now, NextEventAt: core.KeepUntil(p.Retention, task.Done, now), Outcome: task.Completed, Result: result,
+	}
+	remove := !core.Remembers(&p, a.Task.Key != "", &change) && p.Retention.Done == 0
+	return a.endIn(ctx, tx, change, remove)
 }
 
 func (a *attempt) again(ctx context.Context, tx storage.Tx, v task.Verdict) error {

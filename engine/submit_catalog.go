@@ -119,7 +119,7 @@ func rulesOf(name string, set policy.Set, p policy.Type, layout []string) storag
 	r := storage.TypeRules{
 		Type: name, Priority: p.Priority, MaxPayload: p.MaxPayload,
 		QueueTimeout: p.Timeout.Queue, TotalTimeout: p.Timeout.Total,
-		MaxResult: p.ResultLimit(), KeepDone: p.Retention.Done, MaxLateness: p.MaxLateness,
+		MaxResult: p.ResultLimit(), KeepDone: p.Retention.Done, MaxLateness: p.MaxLateness, Remember: p.Unique.Remember,
 	}
 	if !p.Unique.IsDefault() {
 		r.Unique = storage.UniqueRules{OnConflict: p.Unique.OnConflict.String(), By: newTypeInfo(set, p, nil, nil).by}

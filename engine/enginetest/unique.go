@@ -2,6 +2,7 @@ package enginetest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -22,6 +23,46 @@ var uniqueScenarios = []scenario{
 		replaceAtOnce(n, policy.DebounceExisting)
 	}},
 	{"a key that very many requests debounce at once fails none of them", hotKey},
+	{"a key is remembered of a task that is not kept", rememberKeys},
+}
+
+// rememberKeys submits each key several times, while its task runs and when it is done, alone and in transactions.
+func rememberKeys(n *node) {
+	const keys, rounds = 40, 3
+	n.start(types(4, func(p *policy.Type) { p.Retention.Done, p.Unique.Remember = 0, time.Hour }, "mail"), map[string]handle{"mail": func(context.Context, *task.Task) ([]byte, error) {
+		return []byte("result"), nil
+	}})
+	ids := make(map[string]task.ID)
+	for round := range rounds {
+		for i := range keys {
+			r := engine.Request{Type: "mail", Key: fmt.Sprint("key ", i), Payload: []byte("payload"), Headers: map[string]string{"h": "v"}}
+			if i%2 == 0 {
+				r.OrderingKey = "order of " + r.Key
+			}
+			receipts, err := submitOrIn(n, i%4 < 2, r)
+			if err != nil {
+				n.Errorf("submit: %v", err)
+				return
+			}
+			if got := receipts[0]; got.Created != (round == 0) || round > 0 && got.ID != ids[r.Key] {
+				n.Errorf("round %d: %s is answered with %+v, and its task is %v", round, r.Key, got, ids[r.Key])
+			}
+			ids[r.Key] = receipts[0].ID
+		}
+		if round == 0 {
+			continue // at once
+		}
+		for key, id := range ids {
+			if got := n.expect(id, task.Done); got.Key != key || got.Attempt != 1 || len(got.Payload)+len(got.Result)+len(got.Headers) > 0 {
+				n.Errorf("the task of %s is %+v", key, got)
+			}
+		}
+	}
+	plain := n.submit(engine.Request{Type: "mail", Payload: []byte("payload")})[0]
+	n.eventually("a task without a key is gone", func() bool {
+		_, err := n.Get(n.ctx, plain)
+		return errors.Is(err, task.ErrNotFound)
+	})
 }
 
 // replaceAtOnce submits requests of few keys by many goroutines, alone and in transactions, while their tasks run.

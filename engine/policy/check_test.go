@@ -87,6 +87,7 @@ func TestEveryProblemIsFoundOnceAndWhereItIs(t *testing.T) {
 		"concurrency": {edit(func(t *policy.Type) { t.Concurrency = -1 }), "types.mail.concurrency", "or more"},
 		"weight":      {edit(func(t *policy.Type) { t.Weight = 0 }), "types.mail.weight", "1 or more"},
 		"late":        {edit(func(t *policy.Type) { t.MaxLateness = -1 }), "types.mail.max_lateness", "0 (no limit)"},
+		"remember":    {edit(func(t *policy.Type) { t.Unique.Remember = -1 }), "types.mail.unique.remember", "0 (as long as the task is kept)"},
 		"result":      {edit(func(t *policy.Type) { t.MaxResult = -1 }), "types.mail.max_result", "0 (1048576 bytes)"},
 		"big result":  {edit(func(t *policy.Type) { t.MaxResult = policy.LargestResult + 1 }), "types.mail.max_result", "67108864"},
 		"payload":     {edit(func(t *policy.Type) { t.MaxPayload = -1 }), "types.mail.max_payload", "0 or more"},

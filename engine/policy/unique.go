@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Unique says what makes the key of a request, and what a request does whose key another task of its type has.
@@ -14,10 +15,17 @@ type Unique struct {
 	// names of JSON members, "headers." and a name, or "ordering_key". The first may be "key", which stands for the key
 	// that a request has; the others do not matter then.
 	By []string
+
+	// Remember is for how long the key of a task is taken after the task was done, if that is longer than
+	// [Retention.Done]. When the retention is over, the row of such a task stays without its content. 0 is
+	// not longer. Keys of tasks that end in another way are not remembered.
+	Remember time.Duration
 }
 
 // IsDefault reports whether nothing is configured: the tasks of such a type are not read to answer a request.
-func (u *Unique) IsDefault() bool { return u.OnConflict == KeepExisting && len(u.By) == 0 }
+func (u *Unique) IsDefault() bool {
+	return u.OnConflict == KeepExisting && len(u.By) == 0 && u.Remember == 0
+}
 
 // Places returns the places of By that make a key.
 func (u *Unique) Places() []string {
@@ -49,6 +57,9 @@ func (o OnConflict) Replaces() bool { return o == ReplaceExisting || o == Deboun
 func (c *checker) unique(u Unique, at func(...string) []string) {
 	if u.OnConflict > DebounceExisting {
 		c.add("must be keep, reject, replace or debounce", at("unique", "on_conflict")...)
+	}
+	if u.Remember < 0 {
+		c.add("must be 0 (as long as the task is kept) or more", at("unique", "remember")...)
 	}
 	for i, place := range u.By {
 		first, rest, _ := strings.Cut(place, ".")

@@ -65,6 +65,11 @@ type Change struct {
 	Leaves      bool      // a task that becomes an Error gives up its seat, so that those behind it run
 	Replace     *Replace  // the row takes the place of another request; nil for any other change
 
+	// Remember makes the row a tombstone: it is Done, has nothing left but what identifies it and says when it
+	// ran, and its NextEventAt is so long after its end. 0 is any other change. Such a change applies to a row
+	// with a Key that is Processing, or Done and ended less than this ago.
+	Remember time.Duration
+
 	// OrderingKey is that of the row, if the caller knows that the row has one. It changes nothing. A store
 	// that does not read rows before it changes them learns by it whose head to look for.
 	OrderingKey string
@@ -100,7 +105,7 @@ func (t *Task) Create(to State, at, nextEventAt time.Time) {
 
 // Apply applies c to t and reports whether it did. It does nothing and returns false if t is at
 // another version, if the state of t cannot become c.To, if c grabs t and t is overdue at c.At, see
-// [Task.IsOverdue], or Behind, or if c replaces what it may not, see [Replace]. Times are stamped, and an
+// [Task.IsOverdue], or Behind, or if c replaces or remembers what it may not, see [Replace] and Remember. Times are stamped, and an
 // error that is too long is cut. t keeps no reference to c except to its Result, its Payload and its
 // Checkpoint.
 func (c Change) Apply(t *Task) bool {
@@ -160,7 +165,14 @@ func (c Change) Apply(t *Task) bool {
 	if c.Group != nil {
 		t.Group = *c.Group
 	}
+	if t.State == Done { // it becomes a tombstone: it ended before
+		at = t.UpdatedAt
+	}
 	t.State, t.UpdatedAt, t.Turn = c.To, at, turn
+	if c.Remember > 0 {
+		t.Payload, t.Result, t.Headers, t.LastError, t.History, t.Notes = nil, nil, nil, "", nil, nil
+		c.NextEventAt = at.Add(c.Remember)
+	}
 	t.schedule(c.NextEventAt)
 	t.Version++
 	return true
@@ -168,7 +180,11 @@ func (c Change) Apply(t *Task) bool {
 
 // permitted reports whether the state of t permits c.
 func (c *Change) permitted(t *Task) bool {
-	if c.Replace != nil {
+	switch {
+	case c.Remember > 0:
+		isOpen := t.State == Processing || t.State == Done && Stamp(c.At).Before(t.UpdatedAt.Add(c.Remember))
+		return t.Key != "" && c.To == Done && isOpen && c.Replace == nil
+	case c.Replace != nil:
 		return t.CanBeReplaced() && (c.To == Waiting || c.To == Submitted)
 	}
 	return t.State.CanBecome(c.To)

@@ -54,6 +54,9 @@ func changes(t *task.Task) *rapid.Generator[task.Change] {
 				Headers: rapid.MapOfN(rapid.String(), rapid.String(), 0, 2).Draw(r, "headers"),
 			}
 		}
+		if rapid.IntRange(0, 5).Draw(r, "remember") == 0 {
+			c.Remember = time.Duration(rapid.Int64Range(1, int64(1000*time.Hour)).Draw(r, "remembered for"))
+		}
 		if rapid.Bool().Draw(r, "new checkpoint") {
 			c.Checkpoint = new(rapid.SliceOf(rapid.Byte()).Draw(r, "checkpoint"))
 		}
@@ -87,6 +90,9 @@ func TestAChangeKeepsTheRulesOfARow(t *testing.T) {
 			if c.Replace != nil {
 				permitted = waits(before.State) && waits(c.To) && before.StartedAt.IsZero()
 			}
+			if c.Remember > 0 {
+				permitted = before.State == task.Processing && c.To == task.Done && c.Replace == nil
+			}
 			if applied != (before.Ref() == c.Ref && permitted && !late && !behind) {
 				t.Fatalf("Apply returned %v for %v at %v to %v", applied, before.State, c.Ref, c.To)
 			}
@@ -99,6 +105,37 @@ func TestAChangeKeepsTheRulesOfARow(t *testing.T) {
 			checkApplied(t, before, c, row)
 		}
 	})
+}
+
+func TestATaskThatIsDoneBecomesATombstoneWhileItsKeyIsToBeRemembered(t *testing.T) {
+	row := full()
+	row.State, row.Turn, row.Owner = task.Done, task.Unordered, task.ID{}
+	ended := row.UpdatedAt
+	forget := func(row *task.Task, after time.Duration) bool {
+		return task.Change{Ref: row.Ref(), To: task.Done, At: ended.Add(after), Remember: time.Hour}.Apply(row)
+	}
+	for name, edit := range map[string]func(*task.Task){
+		"has no key": func(t *task.Task) { t.Key = "" }, "is cancelled": func(t *task.Task) { t.State = task.Cancelled }, "failed": func(t *task.Task) { t.State = task.Failed },
+	} {
+		other := row.Clone()
+		if edit(other); forget(other, time.Minute) {
+			t.Errorf("a task that %s became a tombstone", name)
+		}
+	}
+	if forget(row, time.Hour) {
+		t.Error("it became a tombstone after the time for which its key is remembered")
+	}
+	want := &task.Task{
+		ID: row.ID, Version: row.Version + 1, State: task.Done, Type: row.Type, Shard: row.Shard, Priority: row.Priority, Group: row.Group,
+		Key: row.Key, OrderingKey: row.OrderingKey, Seq: row.Seq, Attempt: row.Attempt, Crashes: row.Crashes,
+		CreatedAt: row.CreatedAt, ReadyAt: row.ReadyAt, ExpiresAt: row.ExpiresAt, StartedAt: row.StartedAt, UpdatedAt: ended, NextEventAt: ended.Add(time.Hour),
+	}
+	if !forget(row, time.Hour-time.Microsecond) {
+		t.Error("it did not become a tombstone")
+	}
+	if diff := cmp.Diff(want, row); diff != "" {
+		t.Errorf("(-want +got) %s", diff)
+	}
 }
 
 func TestATaskThatHasWaitedTooLongIsNotGrabbed(t *testing.T) {
@@ -169,7 +206,7 @@ func checkApplied(t *rapid.T, before *task.Task, c task.Change, now *task.Task) 
 		want.LastError = ""
 	}
 	kept := now.LastError
-	if c.Error != "" {
+	if c.Error != "" && c.Remember == 0 {
 		if !strings.HasPrefix(c.Error, kept) || len(kept) > task.MaxErrorText || !utf8.ValidString(kept) || kept == "" {
 			t.Fatalf("the error of %d bytes became %d bytes", len(c.Error), len(kept))
 		}
@@ -185,6 +222,10 @@ func checkApplied(t *rapid.T, before *task.Task, c task.Change, now *task.Task) 
 			Owner: before.Owner, Outcome: c.Outcome, Error: reason,
 		})
 		want.History = want.History[max(0, len(want.History)-task.MaxHistory):]
+	}
+	if c.Remember > 0 {
+		want.Payload, want.Result, want.Headers, want.LastError, want.History, want.Notes = nil, nil, nil, "", nil, nil
+		want.NextEventAt = want.UpdatedAt.Add(c.Remember).Truncate(time.Microsecond)
 	}
 	if diff := cmp.Diff(want, now); diff != "" {
 		t.Fatalf("%v to %v made (-want +got): %s", before.State, c.To, diff)
@@ -415,7 +456,7 @@ func TestACreatedRowHasNoPast(t *testing.T) {
 }
 
 func TestEveryFieldOfAChangeIsKnownToTheseTests(t *testing.T) {
-	const known = 16
+	const known = 17
 	if n := reflect.TypeFor[task.Change]().NumField(); n != known {
 		t.Errorf("task.Change has %d fields, the tests know %d", n, known)
 	}

@@ -42,7 +42,7 @@ func TestAProgramWorksWithTheTablesOfTheVersionBeforeWhileTheyAreMigrated(t *tes
 	url := server.Database(t)
 	c := pgtest.Connect(t, url)
 	all := schema.Migrations(schema.Default)
-	pgtest.Exec(t, c, schema.Script(schema.Default, all[:schema.Lateness-1]))
+	pgtest.Exec(t, c, schema.Script(schema.Default, all[:schema.Remember-1]))
 	before, err := postgres.Open(t.Context(), url, postgres.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -72,7 +72,7 @@ func TestAProgramWorksWithTheTablesOfTheVersionBeforeWhileTheyAreMigrated(t *tes
 		t.Fatal("a task does not end")
 	}
 
-	pgtest.Exec(t, c, schema.Script(schema.Default, all[schema.Lateness-1:]))
+	pgtest.Exec(t, c, schema.Script(schema.Default, all[schema.Remember-1:]))
 	now := postgrestest.Open(t, url)
 	keep(now, time.Minute)
 	keep(before, 0) // it leaves what it does not know as it is

@@ -117,6 +117,7 @@ func endingTypes() policy.Set {
 		p.Timeout.Run = time.Hour
 		if i%2 == 1 {
 			p.Limits = []string{"partner", "tenant", "key", "order"}
+			p.Unique.Remember = 30 * time.Hour
 		}
 		set.Types[fmt.Sprint("kept ", i)] = p
 	}

@@ -41,6 +41,7 @@ func (s *Store) Expire(ctx context.Context, now time.Time) (removed int64, next 
 	if err != nil {
 		return 0, next, s.failed("expire", err)
 	}
+	isRemembering := false // there may be other tables now
 	for _, old := range all {
 		over := old.Over()
 		switch {
@@ -52,7 +53,11 @@ func (s *Store) Expire(ctx context.Context, now time.Time) (removed int64, next 
 			}
 			continue
 		}
-		err := s.partitions.detach(ctx, c, &old, "concurrently")
+		moved, err := s.remember(ctx, c, &old, now)
+		isRemembering = isRemembering || moved
+		if err == nil {
+			err = s.partitions.detach(ctx, c, &old, "concurrently")
+		}
 		if err == nil {
 			var n int64
 			n, err = s.dropDetached(ctx, c, old.name)
@@ -69,7 +74,7 @@ func (s *Store) Expire(ctx context.Context, now time.Time) (removed int64, next 
 	if err != nil {
 		return removed, next, s.failed("drop tables of a time to come", err)
 	}
-	if soon := now.Add(time.Minute); left && (next.IsZero() || soon.Before(next)) {
+	if soon := now.Add(time.Minute); (left || isRemembering) && (next.IsZero() || soon.Before(next)) {
 		next = soon
 	}
 	return removed, next, nil
@@ -206,6 +211,46 @@ func (s *Store) dropDetached(ctx context.Context, c *pgx.Conn, name string) (rem
 		return 0, nil
 	}
 	return removed, err
+}
+
+// rememberPage is how many rows remember changes in one transaction.
+const rememberPage = 500
+
+const selectRemembered = `
+select t.id, t.version, p.remember from %s t join {type_policy} p on p.type = t.type
+where t.key is not null and t.state = 4 and p.remember > 0 and t.updated_at + p.remember > $1 and (t.id > $2 or $3) order by t.id limit $4`
+
+// remember makes tombstones of the rows of a partition whose keys are to be remembered for longer. They move to another
+// partition, each in a transaction: so no key is free in between.
+func (s *Store) remember(ctx context.Context, c *pgx.Conn, old *table, now time.Time) (moved bool, err error) {
+	if !s.remembers {
+		return false, nil
+	}
+	sql := fmt.Sprintf(s.fill(selectRemembered), s.partitions.quoted(old.name))
+	var after task.ID
+	for ; ; moved = true {
+		rows, err := c.Query(ctx, sql, now.UnixMicro(), after, !moved, rememberPage)
+		if err != nil {
+			return moved, err
+		}
+		var changes []task.Change
+		change, micros := task.Change{To: task.Done, At: now}, int64(0)
+		_, err = pgx.ForEachRow(rows, []any{&change.ID, &change.Version, &micros}, func() error {
+			change.Remember = time.Duration(micros) * time.Microsecond
+			changes = append(changes, change)
+			return nil
+		})
+		if err != nil || len(changes) == 0 {
+			if isGone(err) {
+				err = nil
+			}
+			return moved, err
+		}
+		if _, err := s.Swap(ctx, changes...); err != nil {
+			return moved, err
+		}
+		after = changes[len(changes)-1].ID
+	}
 }
 
 // isGone reports whether an error says that a table is missing, or is not attached: another process

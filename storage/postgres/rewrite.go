@@ -39,9 +39,10 @@ func (v *verbs) rewrite(ctx context.Context, w *swaps) error {
 		if !c.Apply(r.row) {
 			continue
 		}
-		r.changed, r.results = true, r.results || completes
-		r.loads, r.marks = r.loads || c.Payload != nil, r.marks || completes || c.Checkpoint != nil
-		r.heads = r.heads || c.Replace != nil
+		forgets := c.Remember > 0
+		r.changed, r.results = true, r.results || forgets || completes
+		r.loads, r.marks = r.loads || forgets || c.Payload != nil, r.marks || forgets || completes || c.Checkpoint != nil
+		r.heads = r.heads || forgets || c.Replace != nil
 		answer := r.row.Clone()
 		if answer.State != task.Processing {
 			answer.Payload, answer.Notes = nil, task.NewNotes(answer.Progress(), nil)
@@ -53,7 +54,7 @@ func (v *verbs) rewrite(ctx context.Context, w *swaps) error {
 }
 
 // lock reads the rows that are to be changed and locks them until the transaction ends. It reads the
-// table ended only for a change that can bring a row back.
+// table ended only for a change that can bring a row back, or makes it a tombstone.
 func (v *verbs) lock(ctx context.Context, w *swaps) (map[task.ID]*rewritten, error) {
 	rows := make(map[task.ID]*rewritten, len(w.others))
 	note := func(r pgx.Rows) error {
@@ -66,7 +67,7 @@ func (v *verbs) lock(ctx context.Context, w *swaps) (map[task.ID]*rewritten, err
 	ids, again := make([]task.ID, len(w.others)), false
 	for j, i := range w.others {
 		ids[j] = w.changes[i].ID
-		again = again || w.changes[i].To == task.Submitted && w.changes[i].Replace == nil
+		again = again || w.changes[i].To == task.Submitted && w.changes[i].Replace == nil || w.changes[i].Remember > 0
 	}
 	var p pipe
 	p.add(note, v.store.sql.lockTask, uuids(ids, itself))

@@ -35,9 +35,10 @@ func (s *Store) SetRules(ctx context.Context, rules ...storage.TypeRules) error 
 		bigints(rules, func(r storage.TypeRules) int64 { return keepOf(r.KeepDone) }),
 	}
 	sql := s.sql.setRules
-	if s.lateness {
+	if s.remembers {
 		sql = s.sql.setAllRules
-		args = append(args, bigints(rules, func(r storage.TypeRules) int64 { return roundedUp(r.MaxLateness) }))
+		args = append(args, bigints(rules, func(r storage.TypeRules) int64 { return roundedUp(r.MaxLateness) }),
+			bigints(rules, func(r storage.TypeRules) int64 { return roundedUp(r.Remember) }))
 	}
 	return s.again(ctx, "set the rules of types", func() error {
 		_, err := s.pool.Exec(ctx, sql, args...)
@@ -65,11 +66,11 @@ func roundedUp(d time.Duration) int64 {
 func (s *Store) Rules(ctx context.Context, typ string) (r storage.TypeRules, err error) {
 	var name, keyed, unique []byte
 	var priority int16
-	var most, queue, total, result, keep, late int64
+	var most, queue, total, result, keep, late, remember int64
 	err = s.again(ctx, "read the rules of a type", func() error {
 		sql, into := s.sql.rules, []any{&name, &priority, &most, &queue, &total, &keyed, &unique, &result, &keep}
-		if s.lateness {
-			sql, into = s.sql.allRules, append(into, &late)
+		if s.remembers {
+			sql, into = s.sql.allRules, append(into, &late, &remember)
 		}
 		return s.pool.QueryRow(ctx, sql, []byte(typ)).Scan(into...)
 	})
@@ -80,7 +81,7 @@ func (s *Store) Rules(ctx context.Context, typ string) (r storage.TypeRules, err
 		Type: string(name), Priority: uint8(priority), MaxPayload: int(most),
 		QueueTimeout: time.Duration(queue) * time.Microsecond, TotalTimeout: time.Duration(total) * time.Microsecond,
 		MaxResult: int(result), KeepDone: time.Duration(max(keep, 0)) * time.Microsecond,
-		MaxLateness: time.Duration(late) * time.Microsecond,
+		MaxLateness: time.Duration(late) * time.Microsecond, Remember: time.Duration(remember) * time.Microsecond,
 	}
 	if keep < 0 {
 		r.KeepDone = -1

@@ -212,8 +212,8 @@ where (t.priority, t.max_payload, t.queue_timeout, t.total_timeout, t.keyed, t.u
 func rulesIn(fill func(string) string, all bool) string {
 	more, values, old, excluded := "", "", "", ""
 	if all {
-		more, values = ", max_lateness", ", $10::bigint[]"
-		old, excluded = ", t.max_lateness", ", excluded.max_lateness"
+		more, values = ", max_lateness, remember", ", $10::bigint[], $11::bigint[]"
+		old, excluded = ", t.max_lateness, t.remember", ", excluded.max_lateness, excluded.remember"
 	}
 	return fill(strings.NewReplacer("{more}", more, "{values}", values, "{old}", old, "{new}", excluded).Replace(upsertRules))
 }
@@ -256,7 +256,7 @@ func statementsIn(name string) *statements {
 		unset:       fill("delete from {engine_setting} where name = $1"),
 		swapSetting: fill(swapSetting),
 		setRules:    rulesIn(fill, false), setAllRules: rulesIn(fill, true),
-		rules: fill(strings.Replace(selectRules, "{more}", "", 1)), allRules: fill(strings.Replace(selectRules, "{more}", ", max_lateness", 1)),
+		rules: fill(strings.Replace(selectRules, "{more}", "", 1)), allRules: fill(strings.Replace(selectRules, "{more}", ", max_lateness, remember", 1)),
 		checkIsolation: fill("select {schema}.check_isolation()"),
 		setOrdered:     fill("update {type_policy} set ordered = true where not ordered"),
 		lockKeys:       lockKeys, demote: fill(demoteHeads), promote: fill(promoteFirst), heads: fill(selectHeads), headless: fill(selectHeadless), takeHead: fill(takeHead),

@@ -223,6 +223,9 @@ func (m *model) randomChange() task.Change {
 	if m.rand.IntN(4) == 0 {
 		c.Replace = &task.Replace{Priority: uint8(m.rand.IntN(3)), ExpiresAt: m.randomTime(), Headers: map[string]string{"n": fmt.Sprint(m.rand.IntN(9))}}
 	}
+	if m.rand.IntN(8) == 0 {
+		c.To, c.Replace, c.Remember = task.Done, nil, time.Duration(m.rand.IntN(100))*time.Second
+	}
 	if m.rand.IntN(4) == 0 {
 		c.Checkpoint = new(pattern(pick(m, modelSizes)))
 	}

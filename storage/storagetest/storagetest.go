@@ -70,6 +70,7 @@ func run(t *testing.T, open func(t testing.TB) storage.Store, parallel bool) {
 	}{
 		{"insert", true, insertCases},
 		{"swap", true, swapCases},
+		{"remember", true, rememberCases},
 		{"note", true, noteCases},
 		{"state", true, stateCases},
 		{"query", true, queryCases},

@@ -135,7 +135,7 @@ func (c *Core) regroup(t *task.Task) (group string, missing error, is bool) {
 // handle asks to run the handler.
 func (c *Core) handle(now time.Time, r *run, t *task.Task) {
 	c.stats.Grabbed++
-	r.phase, r.key = running, orderingKeyOf(t)
+	r.phase, r.key, r.isKeyed = running, orderingKeyOf(t), t.Key != ""
 	r.attempt, r.crashes, r.expires = t.Attempt, t.Crashes, t.ExpiresAt
 	r.lag, r.rearms = lagOf(t), rearmsOf(t)
 	if limit := r.kind.policy.Timeout.Run; limit > 0 {

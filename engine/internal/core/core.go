@@ -106,6 +106,7 @@ type run struct {
 	next        task.Trigger // a newer version of the task that has become ready; zero if none
 	changed     uint64       // a version made by a user before the reply to the grab; 0 if none
 	key         string       // the ordering key of a task that runs; "" if it takes part in no order
+	isKeyed     bool         // the task has a unique key
 	attempt     uint32
 	crashes     uint32
 	expires     time.Time

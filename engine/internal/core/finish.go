@@ -89,9 +89,19 @@ func (c *Core) concluded(now time.Time, r *run, v task.Verdict) (change task.Cha
 	switch change.To {
 	case task.Done, task.Failed, task.Cancelled:
 		change.NextEventAt = KeepUntil(p.Retention, change.To, now)
-		remove = p.Retention.Of(change.To) == 0
+		remove = !Remembers(p, r.isKeyed, &change) && p.Retention.Of(change.To) == 0
 	}
 	return change, remove
+}
+
+// Remembers makes a change that has a task done whose row is not kept leave a tombstone, if the task has a unique key and
+// its type remembers keys. It reports whether it did.
+func Remembers(p *policy.Type, isKeyed bool, c *task.Change) bool {
+	if c.To != task.Done || !isKeyed || p.Retention.Done != 0 || p.Unique.Remember == 0 {
+		return false
+	}
+	c.Remember = p.Unique.Remember
+	return true
 }
 
 // save asks to make a change, and to delete the row with it if remove is set.

@@ -195,7 +195,8 @@ func (s *state) swap(c *task.Change) (*task.Task, error) {
 			return nil, err
 		}
 	}
-	if c.Completes(old.State) {
+	forgets := c.Remember > 0
+	if forgets || c.Completes(old.State) {
 		if err := s.recall(now, farCheckpoint); err != nil {
 			return nil, err
 		}
@@ -203,12 +204,12 @@ func (s *state) swap(c *task.Change) (*task.Task, error) {
 			return nil, err
 		}
 	}
-	if c.Payload != nil {
+	if forgets || c.Payload != nil {
 		if err := s.putPart(now, farPayload, &now.Payload); err != nil {
 			return nil, err
 		}
 	}
-	if c.Checkpoint != nil {
+	if forgets || c.Checkpoint != nil {
 		if err := s.putCheckpoint(now); err != nil {
 			return nil, err
 		}

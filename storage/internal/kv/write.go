@@ -118,7 +118,7 @@ func (s *state) recall(r *row, bit fields) error {
 func (s *state) putHistory(r *row, h []task.Attempt) error {
 	r.History = h
 	if len(h) == 0 {
-		return nil
+		return s.recall(r, farHistory)
 	}
 	s.value = appendHistory(s.value[:0], r.base(), h)
 	if len(s.value) > InlineSize {

@@ -26,8 +26,8 @@ type Migration struct {
 // more than an hour before the time in their id.
 const EarlyEnds = 5
 
-// Lateness is the version from which on types say how late a request may be.
-const Lateness = 9
+// Remember is the version from which on types say for how long keys are remembered, and how late a request may be.
+const Remember = 9
 
 // Versions that make tables of package coord/postgres.
 const (

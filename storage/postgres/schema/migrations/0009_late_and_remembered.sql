@@ -2,6 +2,9 @@
 -- before leave it as it is.
 alter table {schema}.type_policy add max_lateness bigint not null default 0; -- microseconds
 
+-- For how long the key of a task is taken that is done, if that is longer than keep_done; 0 is not longer.
+alter table {schema}.type_policy add remember bigint not null default 0; -- microseconds
+
 -- check_late raises the error TE003 if the time of a new row lies too far in the past.
 create function {schema}.check_late(r {schema}.task, p {schema}.type_policy) returns void language plpgsql stable as $$
 begin
@@ -120,4 +123,51 @@ begin
 	perform {schema}.check_late(r, p);
 	perform {schema}.wake(r) where wake;
 	return (id, true, 'created'::text);
+end $$;
+
+-- A task with a key that is not kept leaves a tombstone if its type remembers keys.
+create or replace function {schema}.finish_bytes(id uuid, version bigint, result bytea default null, wake boolean default true) returns void language plpgsql volatile security definer
+	set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set jit = off set enable_seqscan = off as $$
+#variable_conflict use_variable
+declare
+	r        {schema}.task        := {schema}.attempt_of(id, version);
+	p        {schema}.type_policy := {schema}.rules_of(r.type);
+	now_us   constant bigint      := {schema}.microseconds(clock_timestamp());
+	forgets  constant boolean     := p.keep_done = 0 and p.remember > 0 and r.key is not null;
+	until    constant bigint      := case when forgets then now_us + p.remember when p.keep_done < 0 then {none} else now_us + p.keep_done end;
+	made     constant bigint      := {schema}.made_at(id);
+	early    constant boolean     := made - 3600000000 > now_us;
+	ended_at constant bigint      := case when early then now_us else greatest(now_us, made) end;
+	class    integer              := case when p.keep_done < 0 then 0 else {schema}.class_of(until - ended_at) end;
+	keys     constant text        := coalesce(current_setting('taskengine.keys', true), '');
+begin
+	perform {schema}.check_result(result, r.type, p.max_result);
+	perform set_config('taskengine.keys', 'own', true); -- the row keeps its key while it moves
+	if forgets then
+		r.headers := null;
+		r.progress := null;
+		r.history := null;
+		r.payload := null;
+		result := null;
+	end if;
+	if p.keep_done = 0 and not forgets then
+		delete from {schema}.task t where t.id = id;
+		delete from {schema}.key k where k.type = r.type and k.key = {schema}.entry_of(r.ordering_key, r.key) and k.id = r.id;
+	else
+		if early then
+			class := case class when 0 then -10368001 else -class end;
+		end if;
+		perform {schema}.make_room(class, ended_at);
+		delete from {schema}.task t where t.id = id;
+		insert into {schema}.ended (id, owner, version, seq, created_at, ready_at, next_event_at, expires_at, started_at, updated_at, due_at,
+			shard, attempt, crashes, state, priority, due_state, queued,
+			type, grp, key, ordering_key, headers, progress, error, history, checkpoint, payload, result, ended_at, keep)
+		values (id, null, version + 1, r.seq, r.created_at, r.ready_at, until, r.expires_at, r.started_at, now_us, null,
+			r.shard & 65535, r.attempt, 0, 4, r.priority, null, false,
+			r.type, r.grp, r.key, r.ordering_key, r.headers, r.progress, null, r.history, null, r.payload, nullif(result, ''), ended_at, class);
+	end if;
+	perform set_config('taskengine.keys', keys, true);
+	if wake then
+		perform {schema}.tell_key(r);
+	end if;
 end $$;
