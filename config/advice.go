@@ -11,10 +11,11 @@ import (
 // Advice returns what is allowed but probably a mistake, with its place: handlers that no type
 // uses, types that start tasks before the start is durable although their handler passes on a
 // fencing token, types that try a task again without end and without a delay, and limits of the
-// cluster that limit nothing.
+// cluster that limit nothing; and tokens that are sent without encryption.
 func (c *Config) Advice() []Problem {
 	a := adviser{config: c, tree: c.written()}
 	a.idleHandlers()
+	a.plainTokens()
 	a.fencing()
 	a.restless()
 	a.scopes()
@@ -60,6 +61,13 @@ func (a *adviser) idleHandlers() {
 		if !used[name] {
 			a.add(fmt.Sprintf("no type has this handler, so it runs nothing; add it to types, such as types: {%s: {handler: %[1]s}}", name), "handlers", name)
 		}
+	}
+}
+
+// plainTokens reports tokens that are sent through a network without encryption.
+func (a *adviser) plainTokens() {
+	if api := a.config.API; api.Tokens != "" && api.TLS.Cert == "" && api.Listen != "" && !isOwnHost(api.Listen) && !api.Insecure {
+		a.add("clients on other machines send their tokens without encryption, and who reads one can use it; add api.tls, or write api.insecure: true if something else encrypts", "api", "tokens")
 	}
 }
 

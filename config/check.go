@@ -50,8 +50,11 @@ func (d *decoder) check() {
 	}
 }
 
-// listeners refuses two listeners on one port, and a socket that lets in every user of the machine without a token.
+// listeners refuses two listeners on one port, and an API that lets in every machine, or every user of this one.
 func (d *decoder) listeners() {
+	if api := d.cfg.API; api.Listen != "" && !isOwnHost(api.Listen) && !api.AsksClients() && !api.Insecure {
+		d.conflict([]string{"api", "listen"}, fmt.Sprintf("%s can be reached from other machines, and every client may do everything; give clients tokens (api.tokens, taskengine token create) or certificates (api.tls.client_ca), or listen on 127.0.0.1, or write api.insecure: true if something else protects the port", api.Listen))
+	}
 	if d.cfg.API.Tokens != "" && d.cfg.API.Clients&0o006 != 0 {
 		d.conflict([]string{"api", "socket_clients"}, "is all, and clients on the socket may do everything without a token of api.tokens; write owner or group")
 	}
@@ -68,6 +71,19 @@ func samePort(a, b string) bool {
 		return false // the system chooses a port for 0
 	}
 	return anyHost(host) || anyHost(other) || plainHost(host) == plainHost(other)
+}
+
+// isOwnHost reports whether an address is reachable from this machine only.
+func isOwnHost(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return ip.Unmap().IsLoopback()
+	}
+	host = strings.ToLower(host)
+	return host == "localhost" || strings.HasSuffix(host, ".localhost")
 }
 
 // anyHost reports whether a host stands for every address of this machine.

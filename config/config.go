@@ -137,6 +137,8 @@ type Listener struct {
 	Clients fs.FileMode // of the API: the permissions of Socket
 	TLS     ServerTLS   // of the connections with Listen
 	Tokens  string      // of the API: the file of the tokens of clients; "": clients need none
+
+	Insecure bool // of the API: other machines may reach it although clients are not asked who they are
 }
 
 // AsksClients reports whether all clients need a token or a certificate.

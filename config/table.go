@@ -26,7 +26,7 @@ var root = &object{
 		{name: "task_log", doc: "The logs of tasks: lines that handlers log about their tasks. `taskengine task logs` prints them.", is: taskLogTable, at: in(func(c *Config) *TaskLog { return &c.TaskLog })},
 		{name: "coordination", doc: "How nodes coordinate.", is: coordinationTable, at: in(func(c *Config) *Coordination { return &c.Coordination })},
 		{name: "bus", doc: "How nodes notify each other of ready tasks. A node finds a task without a notification within about a second, unless many tasks are before it.", is: busTable, at: in(func(c *Config) *Bus { return &c.Bus })},
-		{name: "api", doc: "The API for clients. Without `tokens` every client may do everything: listen on loopback, or demand certificates of clients. See [Who may](operations.md#who-may).", is: apiTable, at: in(func(c *Config) *Listener { return &c.API })},
+		{name: "api", doc: "The API for clients. Without `tokens` every client may do everything, so it listens on loopback, unless clients need certificates. See [Who may](operations.md#who-may).", is: apiTable, at: in(func(c *Config) *Listener { return &c.API })},
 		{name: "admin", doc: "The listener for metrics, health and profiles.", is: adminTable, at: in(func(c *Config) *Listener { return &c.Admin })},
 		{name: "tracing", doc: "Sends spans of tasks to a collector of OpenTelemetry. See [Traces](operations.md#traces). Without `endpoint` there are none.", is: tracingTable, at: in(func(c *Config) *Tracing { return &c.Tracing })},
 		{name: "handlers", doc: "The handlers of tasks, by name.", is: handlersTable, at: in(func(c *Config) *map[string]Handler { return &c.Handlers })},
@@ -80,6 +80,7 @@ var apiTable = &object{fields: []field{
 	{name: "socket_clients", doc: "Who may connect to the socket: the user of the node (`owner`), or also its group (`group`), or every user of this machine (`all`).", def: "owner", is: oneOf(nil, option[fs.FileMode]{"owner", 0o600}, option[fs.FileMode]{"group", 0o660}, option[fs.FileMode]{"all", 0o666}), at: in(func(l *Listener) *fs.FileMode { return &l.Clients })},
 	encrypted,
 	{name: "tokens", doc: "A file with the tokens of clients, which `taskengine token` makes and changes. Clients need one of them then, and may do what it allows; those on `socket` may do everything without one. The node reads the file again when it changes. See [Tokens](operations.md#tokens).", otherwise: "none, clients need no token", is: words("a file", notEmpty), at: in(func(l *Listener) *string { return &l.Tokens })},
+	{name: "insecure", doc: "Whether the node starts although other machines can reach `listen` and clients need neither `tokens` nor a certificate (`tls.client_ca`). Only for a port that something else protects, such as a proxy with authentication.", def: "false", is: boolean(), at: in(func(l *Listener) *bool { return &l.Insecure })},
 }}
 
 var adminTable = &object{fields: []field{

@@ -96,3 +96,18 @@ api: {tls: {cert: %q, key: %q}, tokens: %q, socket: %q}
 		t.Errorf("config show: %+v", r)
 	}
 }
+
+func TestANodeThatIsOpenToOtherMachinesDoesNotStart(t *testing.T) {
+	t.Parallel()
+	const open = "0.0.0.0:0"
+	refused := launch(t, open, nil, "run", "--set", "storage.driver=memory")
+	if code := refused.exit(t); code != exitConfig || !strings.Contains(refused.log.String(), "api.listen: 0.0.0.0:0 can be reached from other machines") {
+		t.Errorf("it ends with %d: %s", code, refused.log)
+	}
+	n := startAt(t, open, nil, "run", "--set", "storage.driver=memory", "--set", "api.insecure=true")
+	n.says(t, "which does not authenticate its callers")
+	n.signal(t, syscall.SIGTERM)
+	if code := n.exit(t); code != 0 {
+		t.Errorf("the node ended with %d", code)
+	}
+}
