@@ -78,7 +78,7 @@ func (h *Host) notifyUses() {
 // process of their own are added, as many as may have one at once.
 func (h *Host) capacity() task.Capacity {
 	pool := h.cfg.pool()
-	c := task.Capacity{Slots: min(h.alone.n, pool.atOnce)}
+	c := task.Capacity{Slots: min(h.alone.Len(), pool.atOnce)}
 	fresh, leaving := 0, 0
 	for _, s := range h.sessions {
 		c.Slots += len(s.running)

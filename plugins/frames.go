@@ -3,12 +3,10 @@
 package plugins
 
 import (
-	"log/slog"
-	"maps"
-	"slices"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/plugins/internal/calls"
+	"github.com/taskengine/taskengine/plugins/internal/programlog"
 	"github.com/taskengine/taskengine/plugins/internal/wire"
 )
 
@@ -48,19 +46,19 @@ func (h *Host) fill(s *session, frame *wire.ToHandler) filled {
 func (h *Host) waiting() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.queue.n
+	return h.queue.Len()
 }
 
 // take moves a share of the waiting calls to s.
 func (h *Host) take(s *session, frame *wire.ToHandler) {
 	size, share := 0, h.share()
-	for c := h.queue.first; c != nil && len(frame.Runs) < share && s.freeSlots() > 0; c = h.queue.first {
-		if size += c.size; size > wire.FrameBytes && len(frame.Runs) > 0 {
+	for c := h.queue.First(); c != nil && len(frame.Runs) < share && s.freeSlots() > 0; c = h.queue.First() {
+		if size += c.Size; size > wire.FrameBytes && len(frame.Runs) > 0 {
 			break
 		}
 		s.begin(c, frame)
 	}
-	if h.queue.n > 0 && !h.wakeFreest() || s.outdated(time.Now()) {
+	if h.queue.Len() > 0 && !h.wakeFreest() || s.outdated(time.Now()) {
 		h.wake.Set()
 	}
 }
@@ -77,12 +75,12 @@ func (h *Host) share() int {
 	if n <= 1 {
 		return wire.FrameMessages
 	}
-	return min(wire.FrameMessages, (h.queue.n+n-1)/n)
+	return min(wire.FrameMessages, (h.queue.Len()+n-1)/n)
 }
 
 // takeAlone moves one call of the quarantine to s, which takes no other.
 func (h *Host) takeAlone(s *session, frame *wire.ToHandler) {
-	switch c := h.alone.first; {
+	switch c := h.alone.First(); {
 	case s.taken > 0:
 	case c != nil:
 		s.begin(c, frame)
@@ -95,28 +93,20 @@ func (h *Host) takeAlone(s *session, frame *wire.ToHandler) {
 // begin moves c from its queue to the running calls of s and into frame. If the attempt of c must not begin any more,
 // begin answers it instead.
 func (s *session) begin(c *call, frame *wire.ToHandler) {
-	c.queue.remove(c)
-	if b, ok := c.reporter.(task.Beginner); ok {
-		deadline, err := b.Begin()
-		if err != nil {
-			c.done <- answer{err: unavailable(err)}
-			s.wake.Set() // there may be other calls
-			return
-		}
-		c.run.Deadline = 0
-		if !deadline.IsZero() {
-			c.run.Deadline = deadline.UnixMicro()
-		}
+	c.Leave()
+	if c.Begin() != nil {
+		s.wake.Set() // there may be other calls
+		return
 	}
 	s.credits--
 	s.taken++
 	s.lastRun++
-	c.session, c.run.RunId = s, s.lastRun
+	c.Session, c.Run.RunId = s, s.lastRun
 	s.running[s.lastRun] = c
 	if s.cfg.PerTask {
 		s.host.wake.Set() // the process takes no more calls: start another ahead
 	}
-	frame.Runs = append(frame.Runs, c.run)
+	frame.Runs = append(frame.Runs, c.Run)
 }
 
 // handleFrame handles a frame from the process of s.
@@ -131,7 +121,7 @@ func (h *Host) handleFrame(s *session, frame *wire.FromHandler) {
 	ended := make([]*call, len(finishes))
 	unknown := 0
 	h.mu.Lock()
-	h.addReports(s, frame)
+	h.forward.Add(frame, s.running)
 	s.addCredits(frame.GetCredits())
 	for i, f := range finishes {
 		known := false
@@ -142,14 +132,14 @@ func (h *Host) handleFrame(s *session, frame *wire.FromHandler) {
 	if len(s.running) == 0 && len(finishes) > 0 {
 		h.sessionIdle(s)
 	}
-	if h.queue.n > 0 && s.serves() {
+	if h.queue.Len() > 0 && s.serves() {
 		s.wake.Set()
 	}
 	h.notifyUses()
 	h.mu.Unlock()
 	for i, f := range finishes {
 		if c := ended[i]; c != nil {
-			c.done <- answerOf(f)
+			c.Done <- calls.AnswerOf(f)
 		}
 	}
 	if unknown > 0 {
@@ -169,13 +159,11 @@ func (h *Host) finishCall(s *session, f *wire.Finish) (c *call, known bool) {
 	}
 	delete(s.running, f.GetRunId())
 	s.finished++
-	c.session = nil
+	c.Session = nil
 	if len(h.quarantine.added) > 0 {
-		h.quarantine.remove(c.id())
+		h.quarantine.remove(c.ID())
 	}
-	if c.reports != nil && c.reports.forwarding {
-		a := answerOf(f)
-		c.reports.answer = &a
+	if c.Hold(func() answer { return calls.AnswerOf(f) }) {
 		return nil, true
 	}
 	return c, true
@@ -196,16 +184,7 @@ func (h *Host) sessionIdle(s *session) {
 
 // logLine logs a line that the process of s sent in a frame.
 func (h *Host) logLine(s *session, l *wire.LogLine) {
-	level := slog.Level(l.GetLevel())
-	at := time.Now()
-	if l.GetTime() != 0 {
-		at = time.UnixMicro(l.GetTime())
-	}
-	record := slog.NewRecord(at, level, printable(l.GetMessage()), 0)
-	for _, k := range slices.Sorted(maps.Keys(l.GetFields())) {
-		record.AddAttrs(slog.String(k, l.GetFields()[k]))
-	}
-	record, _ = fit(record)
+	record := programlog.RecordOf(l)
 	h.mu.Lock()
 	c := s.running[l.GetRunId()]
 	h.mu.Unlock()
@@ -220,8 +199,8 @@ func (h *Host) undelivered(s *session, runs []*wire.Run) {
 	for _, run := range runs {
 		if c := s.running[run.GetRunId()]; c != nil {
 			delete(s.running, run.GetRunId())
-			c.session = nil
-			h.deliver(c, answer{err: unavailable(errNotDelivered)})
+			c.Session = nil
+			c.Deliver(answer{Err: unavailable(errNotDelivered)})
 		}
 	}
 }

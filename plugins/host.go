@@ -5,7 +5,6 @@ package plugins
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -16,7 +15,8 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/supervise"
 	"github.com/taskengine/taskengine/internal/wakeup"
-	"github.com/taskengine/taskengine/plugins/internal/wire"
+	"github.com/taskengine/taskengine/plugins/internal/calls"
+	"github.com/taskengine/taskengine/plugins/internal/programlog"
 )
 
 // maxPause is the longest pause before a restart for which tasks wait. In a longer pause they are handed back.
@@ -30,8 +30,9 @@ const stableAfter = 10 * time.Second
 // Its methods may be called from any goroutine.
 type Host struct {
 	name       string
-	log        *slog.Logger // of the host, throttled
-	programLog *throttle    // of the output of the program
+	log        *slog.Logger              // of the host, throttled
+	programLog *programlog.Throttle      // of the output of the program
+	forward    calls.Forwarder[*session] // of reports, under mu
 	starter    *supervise.Starter
 	cgroups    *supervise.Cgroups
 	closing    chan struct{}  // closed by the first Close
@@ -94,10 +95,11 @@ func Start(ctx context.Context, c Config) (*Host, error) {
 func newHost(cfg *Config) *Host {
 	named := cfg.Logger.With("handler", cfg.Name)
 	h := &Host{
-		name: cfg.Name, cfg: cfg, log: slog.New(newThrottle(named.Handler())), programLog: newThrottle(named.Handler()), starter: supervise.NewStarter(), status: Status{Name: cfg.Name},
+		name: cfg.Name, cfg: cfg, log: slog.New(programlog.NewThrottle(named.Handler())), programLog: programlog.NewThrottle(named.Handler()), starter: supervise.NewStarter(), status: Status{Name: cfg.Name},
 		closing: make(chan struct{}), force: make(chan struct{}), gone: make(chan struct{}), wake: wakeup.New(),
 		tried: make(chan struct{}), cgroups: supervise.NewCgroups(named),
 	}
+	h.forward = calls.Forwarder[*session]{Mu: &h.mu, Log: slog.New(h.programLog)}
 	h.cgroups.RemoveStale()
 	return h
 }
@@ -108,7 +110,7 @@ func (h *Host) Handle(ctx context.Context, t *task.Task) ([]byte, error) {
 	if ctx.Err() != nil {
 		return nil, unavailable(context.Cause(ctx))
 	}
-	c, err := newCall(ctx, t)
+	c, err := calls.New[*session](ctx, t)
 	if err != nil {
 		return nil, err
 	}
@@ -116,8 +118,8 @@ func (h *Host) Handle(ctx context.Context, t *task.Task) ([]byte, error) {
 		return nil, err
 	}
 	select {
-	case a := <-c.done:
-		return a.result, a.err
+	case a := <-c.Done:
+		return a.Result, a.Err
 	case <-ctx.Done():
 	}
 	wait, err := h.requestCancel(ctx, c)
@@ -127,13 +129,13 @@ func (h *Host) Handle(ctx context.Context, t *task.Task) ([]byte, error) {
 	grace := time.NewTimer(wait)
 	defer grace.Stop()
 	select {
-	case a := <-c.done:
-		return a.result, a.err
+	case a := <-c.Done:
+		return a.Result, a.Err
 	case <-grace.C:
 	}
 	h.evict(c)
-	a := <-c.done
-	return a.result, a.err
+	a := <-c.Done
+	return a.Result, a.Err
 }
 
 // Close waits for the running tasks and ends the processes. Waiting tasks are refused. If ctx ends first, the running
@@ -178,20 +180,20 @@ func (h *Host) enqueue(c *call) error {
 		return unavailable(ErrClosed)
 	case h.types == nil:
 		return unavailable(cmp.Or(h.downBecause, errStarting))
-	case !h.types[c.run.GetType()]:
+	case !h.types[c.Run.GetType()]:
 		return h.unserved(c)
-	case h.quarantine.has(c.id()):
+	case h.quarantine.has(c.ID()):
 		if down {
 			return unavailable(h.downBecause)
 		}
-		h.alone.push(c)
+		h.alone.Push(c)
 		h.notifyUses()
 		h.wake.Set()
 		return nil
 	case down && !h.up():
 		return unavailable(h.downBecause)
 	}
-	h.queue.push(c)
+	h.queue.Push(c)
 	if !h.wakeFreest() {
 		h.wake.Set()
 	}
@@ -218,11 +220,11 @@ func (h *Host) up() bool { return slices.ContainsFunc(h.sessions, (*session).ser
 
 func (h *Host) unserved(c *call) error {
 	return unavailable(fmt.Errorf("handler %q does not serve the type %q, only %s",
-		h.cfg.Name, c.run.GetType(), joinTypes(h.status.Types)))
+		h.cfg.Name, c.Run.GetType(), joinTypes(h.status.Types)))
 }
 
 // joinTypes returns a list of types for an error, cut to a bound.
-func joinTypes(types []string) string { return shorten(strings.Join(types, ", "), 1<<10) }
+func joinTypes(types []string) string { return programlog.Shorten(strings.Join(types, ", "), 1<<10) }
 
 // requestCancel asks the handler to end c, whose ctx has ended, and returns how long to wait for that. If no process has
 // begun c, it returns the error that is the answer.
@@ -230,21 +232,16 @@ func (h *Host) requestCancel(ctx context.Context, c *call) (time.Duration, error
 	cause := context.Cause(ctx)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if c.queue != nil {
-		c.queue.remove(c)
+	if c.Waits() {
+		c.Leave()
 		h.notifyUses()
 		return 0, unavailable(fmt.Errorf("the task still waited for handler %q: %w", h.cfg.Name, cause))
 	}
-	s := c.session
+	s := c.Session
 	if s == nil { // c is answered
 		return 0, nil
 	}
-	reason := wire.Cancel_REASON_CANCELLED
-	if errors.Is(cause, context.DeadlineExceeded) {
-		reason = wire.Cancel_REASON_DEADLINE
-	}
-	message := strings.ToValidUTF8(cause.Error(), "\uFFFD")
-	s.cancels = append(s.cancels, &wire.Cancel{RunId: c.run.RunId, Reason: reason, Message: message})
+	s.cancels = append(s.cancels, c.CancelOf(cause))
 	s.wake.Set()
 	return s.cfg.Grace, nil
 }
@@ -252,12 +249,14 @@ func (h *Host) requestCancel(ctx context.Context, c *call) (time.Duration, error
 // evict kills the process that runs c because c did not stop in time.
 func (h *Host) evict(c *call) {
 	h.mu.Lock()
-	s := c.session
-	c.overdue = s != nil
+	s := c.Session
+	if s != nil {
+		s.overdue[c] = true
+	}
 	h.mu.Unlock()
 	if s != nil {
 		h.log.Error("a task does not stop: killing its process", "pid", s.proc.PID(),
-			"task_id", c.id().String(), "type", c.run.GetType())
+			"task_id", c.ID().String(), "type", c.Run.GetType())
 		s.terminate(evicted)
 	}
 }
@@ -265,9 +264,6 @@ func (h *Host) evict(c *call) {
 // refuseAll answers every waiting call with err. mu must be held.
 func (h *Host) refuseAll(err error) {
 	for _, q := range []*queue{&h.queue, &h.alone} {
-		for c := q.first; c != nil; c = q.first {
-			q.remove(c)
-			c.done <- answer{err: err}
-		}
+		q.Refuse(func(*call) error { return err })
 	}
 }

@@ -25,6 +25,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/taskengine/taskengine/internal/supervise"
+	"github.com/taskengine/taskengine/plugins/internal/calls"
 	"github.com/taskengine/taskengine/plugins/internal/wire"
 )
 
@@ -240,7 +241,7 @@ func (s *session) open(addr net.Addr) error {
 func (s *session) exchangeHello() error {
 	welcome := &wire.Welcome{
 		Protocol: wire.Protocol, Host: s.cfg.Host, Name: s.cfg.Name,
-		Slots: uint32(s.cfg.Slots), MaxResultBytes: uint64(s.cfg.MaxResult), MaxPayloadBytes: uint64(s.cfg.MaxPayload), Features: features,
+		Slots: uint32(s.cfg.Slots), MaxResultBytes: uint64(s.cfg.MaxResult), MaxPayloadBytes: uint64(s.cfg.MaxPayload), Features: calls.Features,
 	}
 	if err := s.stream.Send(&wire.ToHandler{Welcome: welcome}); err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, wire.ErrMaybeSent) {
 		return fmt.Errorf("send the welcome: %w", err) // Recv returns the reason of the others

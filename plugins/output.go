@@ -2,7 +2,6 @@ package plugins
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"log/slog"
 	"strings"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/supervise"
+	"github.com/taskengine/taskengine/plugins/internal/programlog"
 )
 
 const (
@@ -46,24 +46,18 @@ func (o *output) setOnlyCall(only func() *call) {
 // emit adds a line to the log of the task of c, unless c is nil, and to the log of the program. The former has its own
 // limits, the latter is throttled.
 func (o *output) emit(c *call, r slog.Record) {
-	if c != nil && c.reporter != nil {
-		c.reporter.Log(r.Clone())
-	}
-	ctx := context.Background()
-	if !o.log.Enabled(ctx, r.Level) {
+	if c == nil {
+		programlog.Emit(o.log, nil, task.ID{}, r)
 		return
 	}
-	if c != nil {
-		r.AddAttrs(slog.String("task_id", c.id().String()))
-	}
-	_ = o.log.Handler().Handle(ctx, r) // as the logger itself does
+	programlog.Emit(o.log, c.Reporter, c.ID(), r)
 }
 
 // handshake reads the first line of in, or the start of a line that is too long for a handshake.
 func (o *output) handshake(in *bufio.Reader) string {
 	line, _ := in.ReadSlice('\n')
 	o.tail.Write(line)
-	return printable(strings.TrimRight(string(line[:min(len(line), handshakeBytes)]), "\r\n"))
+	return programlog.Printable(strings.TrimRight(string(line[:min(len(line), handshakeBytes)]), "\r\n"))
 }
 
 // read logs the lines of in up to its end.
@@ -96,7 +90,7 @@ func (o *output) line(in *bufio.Reader) (line []byte, cut int, err error) {
 // last returns the end of the output as printable text.
 func (o *output) last() string {
 	text, _ := o.tail.Text()
-	text = printable(text)
+	text = programlog.Printable(text)
 	return strings.ToValidUTF8(text[max(0, len(text)-tailBytes):], "")
 }
 
@@ -122,7 +116,7 @@ func (o *output) print(stream string, line []byte, cut int) {
 // line is a message.
 func parseLine(line []byte) (slog.Level, string, []slog.Attr) {
 	plain := func() (slog.Level, string, []slog.Attr) {
-		return slog.LevelInfo, printable(string(line)), nil
+		return slog.LevelInfo, programlog.Printable(string(line)), nil
 	}
 	if line[0] != '{' {
 		return plain()
@@ -139,9 +133,9 @@ func parseLine(line []byte) (slog.Level, string, []slog.Attr) {
 	takeText(fields, "@timestamp", "time", "timestamp")
 	attrs := make([]slog.Attr, 0, len(fields)+3)
 	for k, v := range fields {
-		attrs = append(attrs, slog.Any(printable(k), v))
+		attrs = append(attrs, slog.Any(programlog.Printable(k), v))
 	}
-	return parseLevel(level), printable(message), attrs
+	return parseLevel(level), programlog.Printable(message), attrs
 }
 
 // takeText removes the first field in names that is a string, and returns it.
@@ -165,19 +159,6 @@ func parseLevel(s string) slog.Level {
 		return slog.LevelError
 	}
 	return slog.LevelInfo
-}
-
-// printable replaces invalid UTF-8, and control characters other than newlines and tabs.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\t' {
-			return r
-		}
-		if r < ' ' || r == 0x7f {
-			return '�'
-		}
-		return r
-	}, strings.ToValidUTF8(s, "�"))
 }
 
 // quoteTail formats the end of the output of a process for the end of an error. It cuts the text to errorTail.

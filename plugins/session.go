@@ -15,6 +15,7 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/wakeup"
 	"github.com/taskengine/taskengine/internal/workpool"
+	"github.com/taskengine/taskengine/plugins/internal/programlog"
 	"github.com/taskengine/taskengine/plugins/internal/wire"
 )
 
@@ -38,10 +39,11 @@ type session struct {
 	// The host's mutex guards the fields below.
 
 	running     map[uint64]*call
-	slots       int // runs that the handler takes at once
-	credits     int // runs that may be sent now
-	taken       int // runs that were sent in all
-	finished    int // runs that were answered
+	overdue     map[*call]bool // calls that did not stop in time after their cancellation
+	slots       int            // runs that the handler takes at once
+	credits     int            // runs that may be sent now
+	taken       int            // runs that were sent in all
+	finished    int            // runs that were answered
 	lastRun     uint64
 	cancels     []*wire.Cancel // to be sent
 	ping        uint64         // to be sent, if not 0
@@ -72,7 +74,7 @@ const (
 )
 
 func newSession(h *Host, cfg *Config, p *instance) *session {
-	s := &session{host: h, cfg: cfg, proc: p, wake: wakeup.New(), running: map[uint64]*call{}}
+	s := &session{host: h, cfg: cfg, proc: p, wake: wakeup.New(), running: map[uint64]*call{}, overdue: map[*call]bool{}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
 }
@@ -80,7 +82,7 @@ func newSession(h *Host, cfg *Config, p *instance) *session {
 // setHello stores the hello of the handler and its first credits.
 func (s *session) setHello(hello *wire.Hello, credits uint32) {
 	s.hello = hello
-	hello.Sdk, hello.SdkVersion, hello.Version = shorten(hello.GetSdk(), 200), shorten(hello.GetSdkVersion(), 200), shorten(hello.GetVersion(), 200)
+	hello.Sdk, hello.SdkVersion, hello.Version = programlog.Shorten(hello.GetSdk(), 200), programlog.Shorten(hello.GetSdkVersion(), 200), programlog.Shorten(hello.GetVersion(), 200)
 	s.slots = int(min(hello.GetSlots(), maxSlots))
 	if most := s.cfg.Slots; most > 0 {
 		s.slots = min(s.slots, most)
@@ -217,7 +219,7 @@ func (s *session) logCounts() {
 	if n := s.unknownAnswers.Swap(0); n > 0 {
 		s.host.log.Warn("answers to runs that are not running", "pid", s.proc.PID(), "answers", n)
 	}
-	s.host.programLog.logDropped()
+	s.host.programLog.LogDropped()
 }
 
 // retire stops sending to s because its stream is broken.
@@ -316,11 +318,11 @@ func (s *session) read() {
 func (s *session) endAnswer(c *call, running int) answer {
 	name, pid := s.cfg.Name, s.proc.PID()
 	interrupted := func(format string, args ...any) answer {
-		return answer{err: fmt.Errorf("%w: process %d of handler %q "+format, append([]any{task.ErrInterrupted, pid, name}, args...)...)}
+		return answer{Err: fmt.Errorf("%w: process %d of handler %q "+format, append([]any{task.ErrInterrupted, pid, name}, args...)...)}
 	}
 	switch {
-	case c.overdue:
-		return answer{err: task.InDoubt(fmt.Errorf("the task did not stop within %v after its cancellation, so process %d of handler %q was killed",
+	case s.overdue[c]:
+		return answer{Err: task.InDoubt(fmt.Errorf("the task did not stop within %v after its cancellation, so process %d of handler %q was killed",
 			s.cfg.Grace, pid, name))}
 	case s.endReason == evicted:
 		return interrupted("was killed because another task in it did not stop")
@@ -338,15 +340,15 @@ func (s *session) endAnswer(c *call, running int) answer {
 		how += fmt.Sprintf(", at most %d MiB in memory", s.proc.exit.MaxRSS>>20)
 	}
 	if running == 1 && (errors.Is(s.protocolErr, errLargeFrame) || errors.Is(s.protocolErr, wire.ErrLongLine)) {
-		return answer{err: task.Permanent(task.WithClass("result_too_large", fmt.Errorf(
+		return answer{Err: task.Permanent(task.WithClass("result_too_large", fmt.Errorf(
 			"process %d of handler %q answered with more than it may send (%w), so the answer is lost: raise max_result of the type %q, and max_payload if its tasks run again with other payloads, or have the handler return less",
-			pid, name, s.protocolErr, c.run.GetType())))}
+			pid, name, s.protocolErr, c.Run.GetType())))}
 	}
 	if running > 1 {
 		return interrupted("died under %d tasks (%s), of which each is tried again in a process of its own%s",
 			running, how, quoteTail(s.proc.out.last()))
 	}
-	return answer{err: fmt.Errorf("%w: process %d of handler %q: %s%s",
+	return answer{Err: fmt.Errorf("%w: process %d of handler %q: %s%s",
 		task.ErrCrashed, pid, name, how, quoteTail(s.proc.out.last()))}
 }
 

@@ -45,7 +45,7 @@ func (h *Host) Status() Status {
 	defer h.mu.Unlock()
 	st := h.status
 	st.Types = slices.Clone(st.Types)
-	st.Up, st.Waiting = h.up(), h.queue.n+h.alone.n
+	st.Up, st.Waiting = h.up(), h.queue.Len()+h.alone.Len()
 	for _, s := range h.sessions {
 		st.Running += len(s.running)
 		st.Processes = append(st.Processes, Process{

@@ -82,7 +82,7 @@ func (h *Host) adjust(ctx context.Context, now time.Time) (next time.Time, over 
 // takeCensus returns the census of the processes, and the sessions of its members in the same order. mu must be held.
 func (h *Host) takeCensus(now time.Time) (census, []*session) {
 	c := census{
-		now: now, waiting: h.queue.n + h.wanted(), alone: h.alone.n, starting: h.starting, notBefore: h.notBefore,
+		now: now, waiting: h.queue.Len() + h.wanted(), alone: h.alone.Len(), starting: h.starting, notBefore: h.notBefore,
 		aloneFree: h.startingAlone, aloneTotal: h.startingAlone,
 	}
 	var members []*session
@@ -220,14 +220,12 @@ func (h *Host) addSession(s *session) {
 	}
 	h.wasTried()
 	for _, q := range []*queue{&h.queue, &h.alone} {
-		for c := q.first; c != nil; {
-			next := c.next
-			if !h.types[c.run.GetType()] {
-				q.remove(c)
-				c.done <- answer{err: h.unserved(c)}
+		q.Refuse(func(c *call) error {
+			if h.types[c.Run.GetType()] {
+				return nil
 			}
-			c = next
-		}
+			return h.unserved(c)
+		})
 	}
 }
 
@@ -256,11 +254,11 @@ func (h *Host) removeSession(s *session) (unasked bool, running int) {
 	}
 	for id, c := range s.running {
 		delete(s.running, id)
-		c.session = nil
+		c.Session = nil
 		if s.endReason == crashed || s.endReason == unresponsive {
-			h.quarantine.add(c.id())
+			h.quarantine.add(c.ID())
 		}
-		h.deliver(c, s.endAnswer(c, running))
+		c.Deliver(s.endAnswer(c, running))
 	}
 	if !unasked {
 		return false, running

@@ -279,6 +279,16 @@ var rules = []rule{
 		Why: "a plugin host is a task.Handler and knows no engine",
 	},
 	{
+		Of:  "plugins/internal/calls",
+		May: []string{"engine/task", "plugins/internal/wire"},
+		Why: "what the hosts of handlers share starts nothing and connects to nothing",
+	},
+	{
+		Of:  "plugins/internal/programlog",
+		May: []string{"engine/task", "internal/ratelog", "plugins/internal/wire"},
+		Why: "what the hosts of handlers share starts nothing and connects to nothing",
+	},
+	{
 		Of:  "plugins/internal/wire",
 		Out: []string{"google.golang.org/grpc", "google.golang.org/protobuf"},
 		Why: "the protocol is shared by host, SDK and conformance kit, and knows none of them",

@@ -1,0 +1,115 @@
+// Package calls has what the hosts of handlers share: the tasks that a host was given and has not answered, the queue in
+// which they wait, and the translation of answers. A host is what runs the tasks of a handler elsewhere: in processes
+// that it starts, or in processes that connect to the node.
+package calls
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/plugins/internal/wire"
+)
+
+// Call is one call of the Handle of a host. It is in a queue of the host, then among the running calls of one session,
+// then answered. Each step removes it from the previous place under the host's mutex, so it is answered exactly once. S
+// is what the host calls a session.
+type Call[S any] struct {
+	Run      *wire.Run
+	Size     int           // approximate size of Run in a frame
+	Done     chan Answer   // buffered: the one answer never blocks
+	Reporter task.Reporter // gets progress, checkpoints and log lines; nil for none
+
+	// The host's mutex guards the fields below.
+
+	Session    S         // that runs it; the zero value while it is queued and when it is answered
+	reports    *reports  // nil until the handler reports something
+	queue      *Queue[S] // that it is in; nil if in none
+	next, prev *Call[S]  // in the queue
+}
+
+// Answer is what Handle of a host returns.
+type Answer struct {
+	Result []byte
+	Err    error
+}
+
+// New returns a call for a task, or an error if no handler process can get the task.
+func New[S any](ctx context.Context, t *task.Task) (*Call[S], error) {
+	if err := checkText(t); err != nil {
+		return nil, err
+	}
+	run := &wire.Run{
+		TaskId: t.ID[:], Version: t.Version, Type: t.Type, Attempt: t.Attempt, Crashes: t.Crashes,
+		Priority: uint32(t.Priority), Key: t.Key, OrderingKey: t.OrderingKey, Payload: t.Payload, Headers: t.Headers,
+		Checkpoint: t.Checkpoint(),
+	}
+	if deadline, ok := ctx.Deadline(); ok {
+		run.Deadline = deadline.UnixMicro()
+	}
+	size := 96 + len(t.Type) + len(t.Key) + len(t.OrderingKey) + len(t.Payload) + len(run.Checkpoint)
+	for k, v := range t.Headers {
+		size += 8 + len(k) + len(v)
+	}
+	return &Call[S]{Run: run, Size: size, Done: make(chan Answer, 1), Reporter: task.ReporterOf(ctx)}, nil
+}
+
+// ID returns the id of the task.
+func (c *Call[S]) ID() task.ID { return task.ID(c.Run.TaskId) }
+
+// Begin tells the engine that the attempt begins now, and sets the deadline of the run. An error says why the attempt
+// must not begin; the call was answered then.
+func (c *Call[S]) Begin() error {
+	b, ok := c.Reporter.(task.Beginner)
+	if !ok {
+		return nil
+	}
+	deadline, err := b.Begin()
+	if err != nil {
+		c.Done <- Answer{Err: Unavailable(err)}
+		return err
+	}
+	c.Run.Deadline = 0
+	if !deadline.IsZero() {
+		c.Run.Deadline = deadline.UnixMicro()
+	}
+	return nil
+}
+
+// Unavailable returns the error of a task that was not sent to a process.
+func Unavailable(why error) error { return fmt.Errorf("%w: %w", task.ErrUnavailable, why) }
+
+// CancelOf returns the message that asks the run of c to end, whose context has ended with this cause.
+func (c *Call[S]) CancelOf(cause error) *wire.Cancel {
+	reason := wire.Cancel_REASON_CANCELLED
+	if errors.Is(cause, context.DeadlineExceeded) {
+		reason = wire.Cancel_REASON_DEADLINE
+	}
+	return &wire.Cancel{RunId: c.Run.RunId, Reason: reason, Message: strings.ToValidUTF8(cause.Error(), "\uFFFD")}
+}
+
+// checkText returns an error if a text of the task is not valid UTF-8. Such a text would break the whole frame, and
+// replacing invalid bytes would change a key.
+func checkText(t *task.Task) error {
+	bad := ""
+	switch {
+	case !utf8.ValidString(t.Type):
+		bad = "type"
+	case !utf8.ValidString(t.Key):
+		bad = "key"
+	case !utf8.ValidString(t.OrderingKey):
+		bad = "ordering key"
+	}
+	for k, v := range t.Headers {
+		if !utf8.ValidString(k) || !utf8.ValidString(v) {
+			bad = fmt.Sprintf("header %q", k)
+		}
+	}
+	if bad == "" {
+		return nil
+	}
+	return task.Permanent(fmt.Errorf("the task's %s is not valid UTF-8, so no handler process can get it", bad))
+}
