@@ -294,6 +294,12 @@ var rules = []rule{
 		Why: "the protocol is shared by host, SDK and conformance kit, and knows none of them",
 	},
 	{
+		Of:  "plugins/workers",
+		May: []string{"engine/policy", "engine/task", "internal/wakeup", "internal/workpool", "plugins/internal/calls", "plugins/internal/programlog", "plugins/internal/wire"},
+		Out: []string{"google.golang.org/grpc"},
+		Why: "what gives tasks to workers is a task.Handler and a gRPC service; it knows no engine, no API and no process",
+	},
+	{
 		Of:  "plugins/conform",
 		May: []string{"plugins", "plugins/internal/wire", "internal/supervise"},
 		Out: []string{"google.golang.org/grpc", "google.golang.org/protobuf"},
@@ -454,9 +460,9 @@ var rules = []rule{
 		May: []string{
 			"cmd/taskengine/internal/alerting", "cmd/taskengine/internal/coordinator", "cmd/taskengine/internal/database", "cmd/taskengine/internal/descriptors",
 			"cmd/taskengine/internal/stores", "cmd/taskengine/internal/traces", "config", "coord/guid", "coord/postgres",
-			"engine", "engine/policy", "engine/task", "handlers", "internal/access", "internal/tlsfiles", "plugins", "schedule", "schedule/scheduler", "server", "storage", "tasklog",
+			"engine", "engine/policy", "engine/task", "handlers", "internal/access", "internal/tlsfiles", "plugins", "plugins/workers", "schedule", "schedule/scheduler", "server", "storage", "tasklog",
 		},
-		Out: []string{"github.com/cockroachdb/pebble", "github.com/jackc/pgx"},
+		Out: []string{"github.com/cockroachdb/pebble", "github.com/jackc/pgx", "google.golang.org/grpc"},
 		Why: "a node is put together here: the engine, its store, its handlers and its server",
 	},
 	{

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/taskengine/taskengine/engine/task"
@@ -40,7 +39,7 @@ func (r *run) Checkpoint(data []byte) error {
 	if len(data) > task.MaxCheckpoint {
 		return fmt.Errorf("the checkpoint has %d bytes, of %d allowed", len(data), task.MaxCheckpoint)
 	}
-	if !r.session.features["checkpoint"] {
+	if !r.terms.features["checkpoint"] {
 		return errors.New("the host stores no checkpoints")
 	}
 	r.report("checkpoint", func(q *reports) {
@@ -91,7 +90,7 @@ func flatten(fields map[string]string, left *int, prefix string, a slog.Attr) bo
 // the run is answered.
 func (r *run) report(feature string, add func(*reports)) {
 	s := r.session
-	if feature != "" && !s.features[feature] {
+	if feature != "" && !r.terms.features[feature] {
 		return
 	}
 	s.mu.Lock()
@@ -103,6 +102,9 @@ func (r *run) report(feature string, add func(*reports)) {
 		s.reporting = append(s.reporting, r)
 	}
 	add(&r.reports)
+	if s.kept != nil {
+		s.kept.note(r)
+	}
 	s.wake.Set()
 }
 
@@ -125,8 +127,8 @@ func (s *session) takeReports(taken []reports) []reports {
 }
 
 // sendReports sends reports in frames of at most the agreed size.
-func sendReports(stream grpc.BidiStreamingServer[wire.ToHandler, wire.FromHandler], all []reports) error {
-	f := frameSender{stream: stream, frame: new(wire.FromHandler)}
+func sendReports(to stream, all []reports) error {
+	f := frameSender{stream: to, frame: new(wire.FromHandler)}
 	for _, r := range all {
 		if r.progress != nil {
 			f.makeRoom(r.progress)
@@ -147,7 +149,7 @@ func sendReports(stream grpc.BidiStreamingServer[wire.ToHandler, wire.FromHandle
 
 // frameSender fills frames and sends them.
 type frameSender struct {
-	stream   grpc.BidiStreamingServer[wire.ToHandler, wire.FromHandler]
+	stream   stream
 	frame    *wire.FromHandler
 	messages int   // in frame
 	bytes    int   // of these messages
@@ -170,13 +172,4 @@ func (f *frameSender) send() {
 		f.err = f.stream.Send(f.frame)
 	}
 	f.frame, f.messages, f.bytes = new(wire.FromHandler), 0, 0
-}
-
-// features returns the features that the host supports.
-func features(w *wire.Welcome) map[string]bool {
-	out := make(map[string]bool)
-	for _, f := range w.GetFeatures() {
-		out[f] = true
-	}
-	return out
 }

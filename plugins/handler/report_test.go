@@ -23,8 +23,8 @@ func TestHoweverMuchHandlersSayItsFramesStaySmall(t *testing.T) {
 		record.AddAttrs(slog.String(fmt.Sprint("field ", n), long))
 	}
 	s := &session{
-		features: map[string]bool{"progress": true, "checkpoint": true},
-		running:  make(map[uint64]*run), wake: wakeup.New(),
+		terms:   &terms{features: map[string]bool{"progress": true, "checkpoint": true}},
+		running: make(map[uint64]*run), wake: wakeup.New(),
 	}
 	for n := range uint64(runs) {
 		r := newRun(&wire.Run{RunId: n + 1}, nil, s)

@@ -17,7 +17,10 @@ type run struct {
 	task     task.Task
 	deadline time.Time // zero if there is none
 	session  *session
+	terms    *terms  // of the host that sent the run
 	reports  reports // guarded by the mutex of the session
+	latest   reports // guarded by the mutex of the session: the newest progress and checkpoint, sent or not; only if the session keeps them
+	stray    bool    // guarded by the mutex of the session: the node runs the task elsewhere, and the answer does not count
 
 	mu     sync.Mutex
 	ctx    context.Context         // guarded by mu: nil until it is used
@@ -29,7 +32,7 @@ type run struct {
 var _ context.Context = (*run)(nil)
 
 func newRun(w *wire.Run, h task.Handler, s *session) *run {
-	r := &run{id: w.GetRunId(), handler: h, session: s}
+	r := &run{id: w.GetRunId(), handler: h, session: s, terms: s.terms}
 	fillIn(&r.task, w)
 	if at := w.GetDeadline(); at != 0 {
 		r.deadline = time.UnixMicro(at)

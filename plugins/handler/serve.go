@@ -33,7 +33,12 @@ type Program struct {
 }
 
 // Serve serves the handlers until the host ends the process or is gone. It must be called from main, which should return
-// after it. If the program was not started by a host, Serve prints what to do and exits with status 1.
+// after it.
+//
+// If the program was not started by a host and TASKENGINE_ADDRESS has addresses of nodes, separated by commas, Serve has
+// the program be a worker of these nodes, as [Program.Work] does, until it gets SIGTERM or SIGINT. The variables
+// TASKENGINE_WORKER_HANDLER, TASKENGINE_WORKER_LABELS (such as region=eu,disk=fast) and TASKENGINE_TOKEN are the other
+// fields of its [Connection]. Without TASKENGINE_ADDRESS, Serve prints what to do and exits with status 1.
 func Serve(h Handlers) { Program{Handlers: h}.Serve() }
 
 const (
@@ -50,18 +55,27 @@ func (p Program) Serve() {
 	}
 }
 
-func (p Program) serve() error {
-	if p.Slots <= 0 {
-		p.Slots = defaultSlots
-		for _, b := range batchesOf(p.Handlers) {
-			p.Slots = max(p.Slots, b.size)
-		}
+// fillIn sets the fields that have defaults.
+func (p *Program) fillIn() {
+	if p.Slots > 0 {
+		return
 	}
+	p.Slots = defaultSlots
+	for _, b := range batchesOf(p.Handlers) {
+		p.Slots = max(p.Slots, b.size)
+	}
+}
+
+func (p Program) serve() error {
+	p.fillIn()
 	if len(p.Handlers) == 0 {
 		return errors.New("the program serves no task type")
 	}
 	if os.Getenv(wire.CookieKey) != wire.CookieValue {
-		return errors.New("this program handles tasks and is started by taskengine: name it as a handler's command in the configuration")
+		if addresses := os.Getenv(addressVariable); addresses != "" {
+			return p.work(addresses)
+		}
+		return errors.New("this program handles tasks: name it as a handler's command in the configuration of taskengine, which starts it, or set " + addressVariable + " to the address of a node, host:port, whose worker it is to be")
 	}
 	own := strconv.Itoa(wire.Protocol)
 	if theirs := os.Getenv("PLUGIN_PROTOCOL_VERSIONS"); !slices.Contains(strings.Split(theirs, ","), own) {

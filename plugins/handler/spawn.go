@@ -103,7 +103,7 @@ func attach(ctx context.Context, feature string, flaw error, add func(*extras)) 
 	if r.over {
 		return fmt.Errorf("%s come too late: the handler has returned", feature)
 	}
-	if !r.session.features[feature] {
+	if !r.terms.features[feature] {
 		flaw = task.Permanent(task.WithClass("unsupported", fmt.Errorf("the host does not take %s, which the handler has asked for", feature)))
 	}
 	if r.extras == nil {

@@ -25,16 +25,16 @@ func fillIn(t *task.Task, run *wire.Run) {
 // finishOf returns the answer to a run for its verdict and extras. x may be nil.
 func finishOf(r *run, v task.Verdict, x *extras) *wire.Finish {
 	f := &wire.Finish{RunId: r.id}
-	maxResult := r.session.maxResult
+	maxResult := r.terms.maxResult
 	if maxResult > 0 && uint64(len(v.Result)) > maxResult {
 		v = task.VerdictOf(nil, tooLarge("the result has", len(v.Result), maxResult))
 	}
 	if v.Outcome == task.Completed {
-		if err := r.session.checkRerun(r.task.Type, &v); err != nil {
+		if err := r.terms.checkRerun(r.task.Type, &v); err != nil {
 			v = task.VerdictOf(nil, err)
 		}
 	}
-	if v.Ended && !r.session.features["ended"] {
+	if v.Ended && !r.terms.features["ended"] {
 		v.Class, v.Error = "unsupported", endedUnheard
 	}
 	if x != nil {
@@ -44,7 +44,7 @@ func finishOf(r *run, v task.Verdict, x *extras) *wire.Finish {
 		}
 	}
 	switch {
-	case v.Ended && r.session.features["ended"]:
+	case v.Ended && r.terms.features["ended"]:
 		f.Outcome = &wire.Finish_Ended{Ended: &wire.Ended{}}
 	case v.Outcome == task.Completed && v.Again.IsZero():
 		f.Outcome = &wire.Finish_Result{Result: v.Result}
@@ -69,7 +69,7 @@ func finishOf(r *run, v task.Verdict, x *extras) *wire.Finish {
 const endedUnheard = "the handler says that it has ended its attempt in a transaction, which this host does not look up: if the transaction has committed, this error has no effect"
 
 // checkRerun returns an error if the host cannot have a task run again as its handler asked for.
-func (s *session) checkRerun(typ string, v *task.Verdict) error {
+func (m *terms) checkRerun(typ string, v *task.Verdict) error {
 	r := v.Rerun
 	switch {
 	case r == nil:
@@ -78,12 +78,12 @@ func (s *session) checkRerun(typ string, v *task.Verdict) error {
 		return unsupported("the handler asked to add tasks when its own runs again, which the protocol between handler programs and nodes does not carry: use Spawn")
 	case v.Again.IsZero() || r.Payload == nil && r.Checkpoint == nil:
 		return nil
-	case !s.features["rerun"]:
+	case !m.features["rerun"]:
 		return unsupported("the handler asked to run again with another payload or a checkpoint, which the host does not support")
 	}
 	most := math.MaxInt
-	if s.maxPayload > 0 {
-		most = int(min(s.maxPayload, math.MaxInt))
+	if m.maxPayload > 0 {
+		most = int(min(m.maxPayload, math.MaxInt))
 	}
 	return r.TooLarge(typ, most)
 }

@@ -78,7 +78,7 @@ func (x Cancel_Reason) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Cancel_Reason.Descriptor instead.
 func (Cancel_Reason) EnumDescriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{5, 0}
+	return file_handler_proto_rawDescGZIP(), []int{6, 0}
 }
 
 // ToHandler is a frame from the host.
@@ -87,8 +87,9 @@ type ToHandler struct {
 	Welcome       *Welcome               `protobuf:"bytes,1,opt,name=welcome,proto3" json:"welcome,omitempty"` // in the first frame and in no other
 	Runs          []*Run                 `protobuf:"bytes,2,rep,name=runs,proto3" json:"runs,omitempty"`       // never more than the handler gave credits for
 	Cancels       []*Cancel              `protobuf:"bytes,3,rep,name=cancels,proto3" json:"cancels,omitempty"`
-	Drain         *Drain                 `protobuf:"bytes,4,opt,name=drain,proto3" json:"drain,omitempty"` // at most once
-	Ping          uint64                 `protobuf:"varint,5,opt,name=ping,proto3" json:"ping,omitempty"`  // if not 0, answer soon with the same pong
+	Drain         *Drain                 `protobuf:"bytes,4,opt,name=drain,proto3" json:"drain,omitempty"`        // at most once
+	Ping          uint64                 `protobuf:"varint,5,opt,name=ping,proto3" json:"ping,omitempty"`         // if not 0, answer soon with the same pong
+	Received      uint64                 `protobuf:"varint,6,opt,name=received,proto3" json:"received,omitempty"` // only to workers: how many finishes of the session have arrived in all; 0 says nothing
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -158,6 +159,13 @@ func (x *ToHandler) GetPing() uint64 {
 	return 0
 }
 
+func (x *ToHandler) GetReceived() uint64 {
+	if x != nil {
+		return x.Received
+	}
+	return 0
+}
+
 // FromHandler is a frame from the handler process.
 type FromHandler struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -169,6 +177,8 @@ type FromHandler struct {
 	Progress      []*Progress            `protobuf:"bytes,6,rep,name=progress,proto3" json:"progress,omitempty"`       // ignored by hosts without the feature "progress"
 	Heartbeats    []*Heartbeat           `protobuf:"bytes,7,rep,name=heartbeats,proto3" json:"heartbeats,omitempty"`   // ignored by hosts without the feature "heartbeat"
 	Checkpoints   []*Checkpoint          `protobuf:"bytes,8,rep,name=checkpoints,proto3" json:"checkpoints,omitempty"` // ignored by hosts without the feature "checkpoint"
+	Offer         *Offer                 `protobuf:"bytes,9,opt,name=offer,proto3" json:"offer,omitempty"`             // only of workers: in the first frame, with the hello, and in no other
+	Leaving       bool                   `protobuf:"varint,10,opt,name=leaving,proto3" json:"leaving,omitempty"`       // only of workers: no more runs; the node ends the stream when those that it sent are answered
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -259,6 +269,97 @@ func (x *FromHandler) GetCheckpoints() []*Checkpoint {
 	return nil
 }
 
+func (x *FromHandler) GetOffer() *Offer {
+	if x != nil {
+		return x.Offer
+	}
+	return nil
+}
+
+func (x *FromHandler) GetLeaving() bool {
+	if x != nil {
+		return x.Leaving
+	}
+	return false
+}
+
+// Offer is how a worker presents itself to a node, on each connection.
+type Offer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Handler       string                 `protobuf:"bytes,1,opt,name=handler,proto3" json:"handler,omitempty"`                                                                         // name of the handler in the configuration; "" if it is the only one that fits
+	Labels        map[string]string      `protobuf:"bytes,2,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // those that the configuration asks for must be among them
+	Session       []byte                 `protobuf:"bytes,3,opt,name=session,proto3" json:"session,omitempty"`                                                                         // 16 bytes that the worker chose at random; the same when it connects again with the runs of a session
+	Runs          []uint64               `protobuf:"varint,4,rep,packed,name=runs,proto3" json:"runs,omitempty"`                                                                       // that this session has received, and whose finishes were not said to have arrived
+	Name          string                 `protobuf:"bytes,5,opt,name=name,proto3" json:"name,omitempty"`                                                                               // of the worker, for people, such as the host and the process
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Offer) Reset() {
+	*x = Offer{}
+	mi := &file_handler_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Offer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Offer) ProtoMessage() {}
+
+func (x *Offer) ProtoReflect() protoreflect.Message {
+	mi := &file_handler_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Offer.ProtoReflect.Descriptor instead.
+func (*Offer) Descriptor() ([]byte, []int) {
+	return file_handler_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Offer) GetHandler() string {
+	if x != nil {
+		return x.Handler
+	}
+	return ""
+}
+
+func (x *Offer) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *Offer) GetSession() []byte {
+	if x != nil {
+		return x.Session
+	}
+	return nil
+}
+
+func (x *Offer) GetRuns() []uint64 {
+	if x != nil {
+		return x.Runs
+	}
+	return nil
+}
+
+func (x *Offer) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
 // Welcome is the first message of the host.
 type Welcome struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
@@ -269,13 +370,18 @@ type Welcome struct {
 	MaxResultBytes  uint64                 `protobuf:"varint,5,opt,name=max_result_bytes,json=maxResultBytes,proto3" json:"max_result_bytes,omitempty"`    // the largest max_result of the types: a larger result must be answered as a permanent error
 	Features        []string               `protobuf:"bytes,6,rep,name=features,proto3" json:"features,omitempty"`                                         // optional parts of the protocol that the host serves
 	MaxPayloadBytes uint64                 `protobuf:"varint,7,opt,name=max_payload_bytes,json=maxPayloadBytes,proto3" json:"max_payload_bytes,omitempty"` // the largest max_payload of the types: an again with a larger payload must be answered as a permanent error
+	Resumed         bool                   `protobuf:"varint,8,opt,name=resumed,proto3" json:"resumed,omitempty"`                                          // the node knows the session
+	Received        uint64                 `protobuf:"varint,9,opt,name=received,proto3" json:"received,omitempty"`                                        // how many finishes of the session have arrived; the worker sends the later ones again
+	Runs            []uint64               `protobuf:"varint,10,rep,packed,name=runs,proto3" json:"runs,omitempty"`                                        // of the offer that are still open: the worker cancels the others, and what they answer counts for nothing
+	Liveness        int64                  `protobuf:"varint,11,opt,name=liveness,proto3" json:"liveness,omitempty"`                                       // either side ends the connection after a silence of this duration
+	Reconnect       int64                  `protobuf:"varint,12,opt,name=reconnect,proto3" json:"reconnect,omitempty"`                                     // how long the node keeps the runs of a session without a connection
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_handler_proto_msgTypes[2]
+	mi := &file_handler_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -287,7 +393,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[2]
+	mi := &file_handler_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -300,7 +406,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{2}
+	return file_handler_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Welcome) GetProtocol() uint32 {
@@ -352,7 +458,42 @@ func (x *Welcome) GetMaxPayloadBytes() uint64 {
 	return 0
 }
 
-// Hello is the answer of the handler process to the Welcome.
+func (x *Welcome) GetResumed() bool {
+	if x != nil {
+		return x.Resumed
+	}
+	return false
+}
+
+func (x *Welcome) GetReceived() uint64 {
+	if x != nil {
+		return x.Received
+	}
+	return 0
+}
+
+func (x *Welcome) GetRuns() []uint64 {
+	if x != nil {
+		return x.Runs
+	}
+	return nil
+}
+
+func (x *Welcome) GetLiveness() int64 {
+	if x != nil {
+		return x.Liveness
+	}
+	return 0
+}
+
+func (x *Welcome) GetReconnect() int64 {
+	if x != nil {
+		return x.Reconnect
+	}
+	return 0
+}
+
+// Hello is the answer of the handler process to the Welcome. A worker says it first, with its offer.
 type Hello struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Protocol      uint32                 `protobuf:"varint,1,opt,name=protocol,proto3" json:"protocol,omitempty"` // 1
@@ -368,7 +509,7 @@ type Hello struct {
 
 func (x *Hello) Reset() {
 	*x = Hello{}
-	mi := &file_handler_proto_msgTypes[3]
+	mi := &file_handler_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -380,7 +521,7 @@ func (x *Hello) String() string {
 func (*Hello) ProtoMessage() {}
 
 func (x *Hello) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[3]
+	mi := &file_handler_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -393,7 +534,7 @@ func (x *Hello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hello.ProtoReflect.Descriptor instead.
 func (*Hello) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{3}
+	return file_handler_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Hello) GetProtocol() uint32 {
@@ -467,7 +608,7 @@ type Run struct {
 
 func (x *Run) Reset() {
 	*x = Run{}
-	mi := &file_handler_proto_msgTypes[4]
+	mi := &file_handler_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -479,7 +620,7 @@ func (x *Run) String() string {
 func (*Run) ProtoMessage() {}
 
 func (x *Run) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[4]
+	mi := &file_handler_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -492,7 +633,7 @@ func (x *Run) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Run.ProtoReflect.Descriptor instead.
 func (*Run) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{4}
+	return file_handler_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Run) GetRunId() uint64 {
@@ -599,7 +740,7 @@ type Cancel struct {
 
 func (x *Cancel) Reset() {
 	*x = Cancel{}
-	mi := &file_handler_proto_msgTypes[5]
+	mi := &file_handler_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -611,7 +752,7 @@ func (x *Cancel) String() string {
 func (*Cancel) ProtoMessage() {}
 
 func (x *Cancel) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[5]
+	mi := &file_handler_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -624,7 +765,7 @@ func (x *Cancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancel.ProtoReflect.Descriptor instead.
 func (*Cancel) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{5}
+	return file_handler_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Cancel) GetRunId() uint64 {
@@ -658,7 +799,7 @@ type Drain struct {
 
 func (x *Drain) Reset() {
 	*x = Drain{}
-	mi := &file_handler_proto_msgTypes[6]
+	mi := &file_handler_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -670,7 +811,7 @@ func (x *Drain) String() string {
 func (*Drain) ProtoMessage() {}
 
 func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[6]
+	mi := &file_handler_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -683,7 +824,7 @@ func (x *Drain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drain.ProtoReflect.Descriptor instead.
 func (*Drain) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{6}
+	return file_handler_proto_rawDescGZIP(), []int{7}
 }
 
 // Finish answers a run.
@@ -707,7 +848,7 @@ type Finish struct {
 
 func (x *Finish) Reset() {
 	*x = Finish{}
-	mi := &file_handler_proto_msgTypes[7]
+	mi := &file_handler_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -719,7 +860,7 @@ func (x *Finish) String() string {
 func (*Finish) ProtoMessage() {}
 
 func (x *Finish) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[7]
+	mi := &file_handler_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -732,7 +873,7 @@ func (x *Finish) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finish.ProtoReflect.Descriptor instead.
 func (*Finish) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{7}
+	return file_handler_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Finish) GetRunId() uint64 {
@@ -872,7 +1013,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_handler_proto_msgTypes[8]
+	mi := &file_handler_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -884,7 +1025,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[8]
+	mi := &file_handler_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -897,7 +1038,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{8}
+	return file_handler_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Error) GetMessage() string {
@@ -952,7 +1093,7 @@ type Snooze struct {
 
 func (x *Snooze) Reset() {
 	*x = Snooze{}
-	mi := &file_handler_proto_msgTypes[9]
+	mi := &file_handler_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -964,7 +1105,7 @@ func (x *Snooze) String() string {
 func (*Snooze) ProtoMessage() {}
 
 func (x *Snooze) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[9]
+	mi := &file_handler_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -977,7 +1118,7 @@ func (x *Snooze) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Snooze.ProtoReflect.Descriptor instead.
 func (*Snooze) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{9}
+	return file_handler_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Snooze) GetDelay() int64 {
@@ -1001,7 +1142,7 @@ type Again struct {
 
 func (x *Again) Reset() {
 	*x = Again{}
-	mi := &file_handler_proto_msgTypes[10]
+	mi := &file_handler_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1013,7 +1154,7 @@ func (x *Again) String() string {
 func (*Again) ProtoMessage() {}
 
 func (x *Again) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[10]
+	mi := &file_handler_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1026,7 +1167,7 @@ func (x *Again) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Again.ProtoReflect.Descriptor instead.
 func (*Again) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{10}
+	return file_handler_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Again) GetAt() int64 {
@@ -1067,7 +1208,7 @@ type Refused struct {
 
 func (x *Refused) Reset() {
 	*x = Refused{}
-	mi := &file_handler_proto_msgTypes[11]
+	mi := &file_handler_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1079,7 +1220,7 @@ func (x *Refused) String() string {
 func (*Refused) ProtoMessage() {}
 
 func (x *Refused) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[11]
+	mi := &file_handler_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1092,7 +1233,7 @@ func (x *Refused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refused.ProtoReflect.Descriptor instead.
 func (*Refused) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{11}
+	return file_handler_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Refused) GetMessage() string {
@@ -1112,7 +1253,7 @@ type Ended struct {
 
 func (x *Ended) Reset() {
 	*x = Ended{}
-	mi := &file_handler_proto_msgTypes[12]
+	mi := &file_handler_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1124,7 +1265,7 @@ func (x *Ended) String() string {
 func (*Ended) ProtoMessage() {}
 
 func (x *Ended) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[12]
+	mi := &file_handler_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1137,7 +1278,7 @@ func (x *Ended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ended.ProtoReflect.Descriptor instead.
 func (*Ended) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{12}
+	return file_handler_proto_rawDescGZIP(), []int{13}
 }
 
 // Child is a task that is added if and only if the finish of its parent is stored.
@@ -1156,7 +1297,7 @@ type Child struct {
 
 func (x *Child) Reset() {
 	*x = Child{}
-	mi := &file_handler_proto_msgTypes[13]
+	mi := &file_handler_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1168,7 +1309,7 @@ func (x *Child) String() string {
 func (*Child) ProtoMessage() {}
 
 func (x *Child) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[13]
+	mi := &file_handler_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1181,7 +1322,7 @@ func (x *Child) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Child.ProtoReflect.Descriptor instead.
 func (*Child) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{13}
+	return file_handler_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Child) GetType() string {
@@ -1245,7 +1386,7 @@ type Signal struct {
 
 func (x *Signal) Reset() {
 	*x = Signal{}
-	mi := &file_handler_proto_msgTypes[14]
+	mi := &file_handler_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1257,7 +1398,7 @@ func (x *Signal) String() string {
 func (*Signal) ProtoMessage() {}
 
 func (x *Signal) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[14]
+	mi := &file_handler_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1270,7 +1411,7 @@ func (x *Signal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Signal.ProtoReflect.Descriptor instead.
 func (*Signal) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{14}
+	return file_handler_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Signal) GetTaskId() []byte {
@@ -1308,7 +1449,7 @@ type LogLine struct {
 
 func (x *LogLine) Reset() {
 	*x = LogLine{}
-	mi := &file_handler_proto_msgTypes[15]
+	mi := &file_handler_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1320,7 +1461,7 @@ func (x *LogLine) String() string {
 func (*LogLine) ProtoMessage() {}
 
 func (x *LogLine) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[15]
+	mi := &file_handler_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1333,7 +1474,7 @@ func (x *LogLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
 func (*LogLine) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{15}
+	return file_handler_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *LogLine) GetRunId() uint64 {
@@ -1384,7 +1525,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_handler_proto_msgTypes[16]
+	mi := &file_handler_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1396,7 +1537,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[16]
+	mi := &file_handler_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1409,7 +1550,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{16}
+	return file_handler_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Progress) GetRunId() uint64 {
@@ -1450,7 +1591,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_handler_proto_msgTypes[17]
+	mi := &file_handler_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1462,7 +1603,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[17]
+	mi := &file_handler_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1475,7 +1616,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{17}
+	return file_handler_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Heartbeat) GetRunId() uint64 {
@@ -1496,7 +1637,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_handler_proto_msgTypes[18]
+	mi := &file_handler_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1508,7 +1649,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[18]
+	mi := &file_handler_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1521,7 +1662,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{18}
+	return file_handler_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Checkpoint) GetRunId() uint64 {
@@ -1542,13 +1683,14 @@ var File_handler_proto protoreflect.FileDescriptor
 
 const file_handler_proto_rawDesc = "" +
 	"\n" +
-	"\rhandler.proto\x12\x15taskengine.handler.v1\"\xf6\x01\n" +
+	"\rhandler.proto\x12\x15taskengine.handler.v1\"\x92\x02\n" +
 	"\tToHandler\x128\n" +
 	"\awelcome\x18\x01 \x01(\v2\x1e.taskengine.handler.v1.WelcomeR\awelcome\x12.\n" +
 	"\x04runs\x18\x02 \x03(\v2\x1a.taskengine.handler.v1.RunR\x04runs\x127\n" +
 	"\acancels\x18\x03 \x03(\v2\x1d.taskengine.handler.v1.CancelR\acancels\x122\n" +
 	"\x05drain\x18\x04 \x01(\v2\x1c.taskengine.handler.v1.DrainR\x05drain\x12\x12\n" +
-	"\x04ping\x18\x05 \x01(\x04R\x04ping\"\xa2\x03\n" +
+	"\x04ping\x18\x05 \x01(\x04R\x04ping\x12\x1a\n" +
+	"\breceived\x18\x06 \x01(\x04R\breceived\"\xf0\x03\n" +
 	"\vFromHandler\x122\n" +
 	"\x05hello\x18\x01 \x01(\v2\x1c.taskengine.handler.v1.HelloR\x05hello\x12\x18\n" +
 	"\acredits\x18\x02 \x01(\rR\acredits\x129\n" +
@@ -1559,7 +1701,19 @@ const file_handler_proto_rawDesc = "" +
 	"\n" +
 	"heartbeats\x18\a \x03(\v2 .taskengine.handler.v1.HeartbeatR\n" +
 	"heartbeats\x12C\n" +
-	"\vcheckpoints\x18\b \x03(\v2!.taskengine.handler.v1.CheckpointR\vcheckpoints\"\xd5\x01\n" +
+	"\vcheckpoints\x18\b \x03(\v2!.taskengine.handler.v1.CheckpointR\vcheckpoints\x122\n" +
+	"\x05offer\x18\t \x01(\v2\x1c.taskengine.handler.v1.OfferR\x05offer\x12\x18\n" +
+	"\aleaving\x18\n" +
+	" \x01(\bR\aleaving\"\xe0\x01\n" +
+	"\x05Offer\x12\x18\n" +
+	"\ahandler\x18\x01 \x01(\tR\ahandler\x12@\n" +
+	"\x06labels\x18\x02 \x03(\v2(.taskengine.handler.v1.Offer.LabelsEntryR\x06labels\x12\x18\n" +
+	"\asession\x18\x03 \x01(\fR\asession\x12\x12\n" +
+	"\x04runs\x18\x04 \x03(\x04R\x04runs\x12\x12\n" +
+	"\x04name\x18\x05 \x01(\tR\x04name\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd9\x02\n" +
 	"\aWelcome\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x12\n" +
 	"\x04host\x18\x02 \x01(\tR\x04host\x12\x12\n" +
@@ -1567,7 +1721,13 @@ const file_handler_proto_rawDesc = "" +
 	"\x05slots\x18\x04 \x01(\rR\x05slots\x12(\n" +
 	"\x10max_result_bytes\x18\x05 \x01(\x04R\x0emaxResultBytes\x12\x1a\n" +
 	"\bfeatures\x18\x06 \x03(\tR\bfeatures\x12*\n" +
-	"\x11max_payload_bytes\x18\a \x01(\x04R\x0fmaxPayloadBytes\"\xb8\x01\n" +
+	"\x11max_payload_bytes\x18\a \x01(\x04R\x0fmaxPayloadBytes\x12\x18\n" +
+	"\aresumed\x18\b \x01(\bR\aresumed\x12\x1a\n" +
+	"\breceived\x18\t \x01(\x04R\breceived\x12\x12\n" +
+	"\x04runs\x18\n" +
+	" \x03(\x04R\x04runs\x12\x1a\n" +
+	"\bliveness\x18\v \x01(\x03R\bliveness\x12\x1c\n" +
+	"\treconnect\x18\f \x01(\x03R\treconnect\"\xb8\x01\n" +
 	"\x05Hello\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x10\n" +
 	"\x03sdk\x18\x02 \x01(\tR\x03sdk\x12\x1f\n" +
@@ -1678,7 +1838,9 @@ const file_handler_proto_rawDesc = "" +
 	"\x06run_id\x18\x01 \x01(\x04R\x05runId\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data2[\n" +
 	"\aHandler\x12P\n" +
-	"\x04Work\x12 .taskengine.handler.v1.ToHandler\x1a\".taskengine.handler.v1.FromHandler(\x010\x01B8Z6github.com/taskengine/taskengine/plugins/internal/wireb\x06proto3"
+	"\x04Work\x12 .taskengine.handler.v1.ToHandler\x1a\".taskengine.handler.v1.FromHandler(\x010\x012[\n" +
+	"\aWorkers\x12P\n" +
+	"\x04Work\x12\".taskengine.handler.v1.FromHandler\x1a .taskengine.handler.v1.ToHandler(\x010\x01B8Z6github.com/taskengine/taskengine/plugins/internal/wireb\x06proto3"
 
 var (
 	file_handler_proto_rawDescOnce sync.Once
@@ -1693,61 +1855,67 @@ func file_handler_proto_rawDescGZIP() []byte {
 }
 
 var file_handler_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_handler_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_handler_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_handler_proto_goTypes = []any{
 	(Cancel_Reason)(0),  // 0: taskengine.handler.v1.Cancel.Reason
 	(*ToHandler)(nil),   // 1: taskengine.handler.v1.ToHandler
 	(*FromHandler)(nil), // 2: taskengine.handler.v1.FromHandler
-	(*Welcome)(nil),     // 3: taskengine.handler.v1.Welcome
-	(*Hello)(nil),       // 4: taskengine.handler.v1.Hello
-	(*Run)(nil),         // 5: taskengine.handler.v1.Run
-	(*Cancel)(nil),      // 6: taskengine.handler.v1.Cancel
-	(*Drain)(nil),       // 7: taskengine.handler.v1.Drain
-	(*Finish)(nil),      // 8: taskengine.handler.v1.Finish
-	(*Error)(nil),       // 9: taskengine.handler.v1.Error
-	(*Snooze)(nil),      // 10: taskengine.handler.v1.Snooze
-	(*Again)(nil),       // 11: taskengine.handler.v1.Again
-	(*Refused)(nil),     // 12: taskengine.handler.v1.Refused
-	(*Ended)(nil),       // 13: taskengine.handler.v1.Ended
-	(*Child)(nil),       // 14: taskengine.handler.v1.Child
-	(*Signal)(nil),      // 15: taskengine.handler.v1.Signal
-	(*LogLine)(nil),     // 16: taskengine.handler.v1.LogLine
-	(*Progress)(nil),    // 17: taskengine.handler.v1.Progress
-	(*Heartbeat)(nil),   // 18: taskengine.handler.v1.Heartbeat
-	(*Checkpoint)(nil),  // 19: taskengine.handler.v1.Checkpoint
-	nil,                 // 20: taskengine.handler.v1.Run.HeadersEntry
-	nil,                 // 21: taskengine.handler.v1.Child.HeadersEntry
-	nil,                 // 22: taskengine.handler.v1.LogLine.FieldsEntry
+	(*Offer)(nil),       // 3: taskengine.handler.v1.Offer
+	(*Welcome)(nil),     // 4: taskengine.handler.v1.Welcome
+	(*Hello)(nil),       // 5: taskengine.handler.v1.Hello
+	(*Run)(nil),         // 6: taskengine.handler.v1.Run
+	(*Cancel)(nil),      // 7: taskengine.handler.v1.Cancel
+	(*Drain)(nil),       // 8: taskengine.handler.v1.Drain
+	(*Finish)(nil),      // 9: taskengine.handler.v1.Finish
+	(*Error)(nil),       // 10: taskengine.handler.v1.Error
+	(*Snooze)(nil),      // 11: taskengine.handler.v1.Snooze
+	(*Again)(nil),       // 12: taskengine.handler.v1.Again
+	(*Refused)(nil),     // 13: taskengine.handler.v1.Refused
+	(*Ended)(nil),       // 14: taskengine.handler.v1.Ended
+	(*Child)(nil),       // 15: taskengine.handler.v1.Child
+	(*Signal)(nil),      // 16: taskengine.handler.v1.Signal
+	(*LogLine)(nil),     // 17: taskengine.handler.v1.LogLine
+	(*Progress)(nil),    // 18: taskengine.handler.v1.Progress
+	(*Heartbeat)(nil),   // 19: taskengine.handler.v1.Heartbeat
+	(*Checkpoint)(nil),  // 20: taskengine.handler.v1.Checkpoint
+	nil,                 // 21: taskengine.handler.v1.Offer.LabelsEntry
+	nil,                 // 22: taskengine.handler.v1.Run.HeadersEntry
+	nil,                 // 23: taskengine.handler.v1.Child.HeadersEntry
+	nil,                 // 24: taskengine.handler.v1.LogLine.FieldsEntry
 }
 var file_handler_proto_depIdxs = []int32{
-	3,  // 0: taskengine.handler.v1.ToHandler.welcome:type_name -> taskengine.handler.v1.Welcome
-	5,  // 1: taskengine.handler.v1.ToHandler.runs:type_name -> taskengine.handler.v1.Run
-	6,  // 2: taskengine.handler.v1.ToHandler.cancels:type_name -> taskengine.handler.v1.Cancel
-	7,  // 3: taskengine.handler.v1.ToHandler.drain:type_name -> taskengine.handler.v1.Drain
-	4,  // 4: taskengine.handler.v1.FromHandler.hello:type_name -> taskengine.handler.v1.Hello
-	8,  // 5: taskengine.handler.v1.FromHandler.finishes:type_name -> taskengine.handler.v1.Finish
-	16, // 6: taskengine.handler.v1.FromHandler.logs:type_name -> taskengine.handler.v1.LogLine
-	17, // 7: taskengine.handler.v1.FromHandler.progress:type_name -> taskengine.handler.v1.Progress
-	18, // 8: taskengine.handler.v1.FromHandler.heartbeats:type_name -> taskengine.handler.v1.Heartbeat
-	19, // 9: taskengine.handler.v1.FromHandler.checkpoints:type_name -> taskengine.handler.v1.Checkpoint
-	20, // 10: taskengine.handler.v1.Run.headers:type_name -> taskengine.handler.v1.Run.HeadersEntry
-	0,  // 11: taskengine.handler.v1.Cancel.reason:type_name -> taskengine.handler.v1.Cancel.Reason
-	9,  // 12: taskengine.handler.v1.Finish.error:type_name -> taskengine.handler.v1.Error
-	10, // 13: taskengine.handler.v1.Finish.snooze:type_name -> taskengine.handler.v1.Snooze
-	11, // 14: taskengine.handler.v1.Finish.again:type_name -> taskengine.handler.v1.Again
-	12, // 15: taskengine.handler.v1.Finish.refused:type_name -> taskengine.handler.v1.Refused
-	13, // 16: taskengine.handler.v1.Finish.ended:type_name -> taskengine.handler.v1.Ended
-	14, // 17: taskengine.handler.v1.Finish.children:type_name -> taskengine.handler.v1.Child
-	15, // 18: taskengine.handler.v1.Finish.signals:type_name -> taskengine.handler.v1.Signal
-	21, // 19: taskengine.handler.v1.Child.headers:type_name -> taskengine.handler.v1.Child.HeadersEntry
-	22, // 20: taskengine.handler.v1.LogLine.fields:type_name -> taskengine.handler.v1.LogLine.FieldsEntry
-	1,  // 21: taskengine.handler.v1.Handler.Work:input_type -> taskengine.handler.v1.ToHandler
-	2,  // 22: taskengine.handler.v1.Handler.Work:output_type -> taskengine.handler.v1.FromHandler
-	22, // [22:23] is the sub-list for method output_type
-	21, // [21:22] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	4,  // 0: taskengine.handler.v1.ToHandler.welcome:type_name -> taskengine.handler.v1.Welcome
+	6,  // 1: taskengine.handler.v1.ToHandler.runs:type_name -> taskengine.handler.v1.Run
+	7,  // 2: taskengine.handler.v1.ToHandler.cancels:type_name -> taskengine.handler.v1.Cancel
+	8,  // 3: taskengine.handler.v1.ToHandler.drain:type_name -> taskengine.handler.v1.Drain
+	5,  // 4: taskengine.handler.v1.FromHandler.hello:type_name -> taskengine.handler.v1.Hello
+	9,  // 5: taskengine.handler.v1.FromHandler.finishes:type_name -> taskengine.handler.v1.Finish
+	17, // 6: taskengine.handler.v1.FromHandler.logs:type_name -> taskengine.handler.v1.LogLine
+	18, // 7: taskengine.handler.v1.FromHandler.progress:type_name -> taskengine.handler.v1.Progress
+	19, // 8: taskengine.handler.v1.FromHandler.heartbeats:type_name -> taskengine.handler.v1.Heartbeat
+	20, // 9: taskengine.handler.v1.FromHandler.checkpoints:type_name -> taskengine.handler.v1.Checkpoint
+	3,  // 10: taskengine.handler.v1.FromHandler.offer:type_name -> taskengine.handler.v1.Offer
+	21, // 11: taskengine.handler.v1.Offer.labels:type_name -> taskengine.handler.v1.Offer.LabelsEntry
+	22, // 12: taskengine.handler.v1.Run.headers:type_name -> taskengine.handler.v1.Run.HeadersEntry
+	0,  // 13: taskengine.handler.v1.Cancel.reason:type_name -> taskengine.handler.v1.Cancel.Reason
+	10, // 14: taskengine.handler.v1.Finish.error:type_name -> taskengine.handler.v1.Error
+	11, // 15: taskengine.handler.v1.Finish.snooze:type_name -> taskengine.handler.v1.Snooze
+	12, // 16: taskengine.handler.v1.Finish.again:type_name -> taskengine.handler.v1.Again
+	13, // 17: taskengine.handler.v1.Finish.refused:type_name -> taskengine.handler.v1.Refused
+	14, // 18: taskengine.handler.v1.Finish.ended:type_name -> taskengine.handler.v1.Ended
+	15, // 19: taskengine.handler.v1.Finish.children:type_name -> taskengine.handler.v1.Child
+	16, // 20: taskengine.handler.v1.Finish.signals:type_name -> taskengine.handler.v1.Signal
+	23, // 21: taskengine.handler.v1.Child.headers:type_name -> taskengine.handler.v1.Child.HeadersEntry
+	24, // 22: taskengine.handler.v1.LogLine.fields:type_name -> taskengine.handler.v1.LogLine.FieldsEntry
+	1,  // 23: taskengine.handler.v1.Handler.Work:input_type -> taskengine.handler.v1.ToHandler
+	2,  // 24: taskengine.handler.v1.Workers.Work:input_type -> taskengine.handler.v1.FromHandler
+	2,  // 25: taskengine.handler.v1.Handler.Work:output_type -> taskengine.handler.v1.FromHandler
+	1,  // 26: taskengine.handler.v1.Workers.Work:output_type -> taskengine.handler.v1.ToHandler
+	25, // [25:27] is the sub-list for method output_type
+	23, // [23:25] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_handler_proto_init() }
@@ -1755,7 +1923,7 @@ func file_handler_proto_init() {
 	if File_handler_proto != nil {
 		return
 	}
-	file_handler_proto_msgTypes[7].OneofWrappers = []any{
+	file_handler_proto_msgTypes[8].OneofWrappers = []any{
 		(*Finish_Result)(nil),
 		(*Finish_Error)(nil),
 		(*Finish_Snooze)(nil),
@@ -1763,18 +1931,18 @@ func file_handler_proto_init() {
 		(*Finish_Refused)(nil),
 		(*Finish_Ended)(nil),
 	}
-	file_handler_proto_msgTypes[8].OneofWrappers = []any{}
-	file_handler_proto_msgTypes[10].OneofWrappers = []any{}
-	file_handler_proto_msgTypes[13].OneofWrappers = []any{}
+	file_handler_proto_msgTypes[9].OneofWrappers = []any{}
+	file_handler_proto_msgTypes[11].OneofWrappers = []any{}
+	file_handler_proto_msgTypes[14].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_handler_proto_rawDesc), len(file_handler_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   22,
+			NumMessages:   24,
 			NumExtensions: 0,
-			NumServices:   1,
+			NumServices:   2,
 		},
 		GoTypes:           file_handler_proto_goTypes,
 		DependencyIndexes: file_handler_proto_depIdxs,

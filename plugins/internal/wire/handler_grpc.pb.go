@@ -132,3 +132,109 @@ var Handler_ServiceDesc = grpc.ServiceDesc{
 	},
 	Metadata: "handler.proto",
 }
+
+const (
+	Workers_Work_FullMethodName = "/taskengine.handler.v1.Workers/Work"
+)
+
+// WorkersClient is the client API for Workers service.
+//
+// For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
+//
+// Workers is what a node serves for programs that connect to it by themselves: workers.
+type WorkersClient interface {
+	// A worker opens Work once per connection. Its first frame has an offer and a hello; the first frame of the node is the
+	// welcome. All other frames are those of Handler.Work. The stream ends with OK when the worker has left or was drained.
+	// After any other end the worker connects again.
+	Work(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[FromHandler, ToHandler], error)
+}
+
+type workersClient struct {
+	cc grpc.ClientConnInterface
+}
+
+func NewWorkersClient(cc grpc.ClientConnInterface) WorkersClient {
+	return &workersClient{cc}
+}
+
+func (c *workersClient) Work(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[FromHandler, ToHandler], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Workers_ServiceDesc.Streams[0], Workers_Work_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[FromHandler, ToHandler]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Workers_WorkClient = grpc.BidiStreamingClient[FromHandler, ToHandler]
+
+// WorkersServer is the server API for Workers service.
+// All implementations must embed UnimplementedWorkersServer
+// for forward compatibility.
+//
+// Workers is what a node serves for programs that connect to it by themselves: workers.
+type WorkersServer interface {
+	// A worker opens Work once per connection. Its first frame has an offer and a hello; the first frame of the node is the
+	// welcome. All other frames are those of Handler.Work. The stream ends with OK when the worker has left or was drained.
+	// After any other end the worker connects again.
+	Work(grpc.BidiStreamingServer[FromHandler, ToHandler]) error
+	mustEmbedUnimplementedWorkersServer()
+}
+
+// UnimplementedWorkersServer must be embedded to have
+// forward compatible implementations.
+//
+// NOTE: this should be embedded by value instead of pointer to avoid a nil
+// pointer dereference when methods are called.
+type UnimplementedWorkersServer struct{}
+
+func (UnimplementedWorkersServer) Work(grpc.BidiStreamingServer[FromHandler, ToHandler]) error {
+	return status.Error(codes.Unimplemented, "method Work not implemented")
+}
+func (UnimplementedWorkersServer) mustEmbedUnimplementedWorkersServer() {}
+func (UnimplementedWorkersServer) testEmbeddedByValue()                 {}
+
+// UnsafeWorkersServer may be embedded to opt out of forward compatibility for this service.
+// Use of this interface is not recommended, as added methods to WorkersServer will
+// result in compilation errors.
+type UnsafeWorkersServer interface {
+	mustEmbedUnimplementedWorkersServer()
+}
+
+func RegisterWorkersServer(s grpc.ServiceRegistrar, srv WorkersServer) {
+	// If the following call panics, it indicates UnimplementedWorkersServer was
+	// embedded by pointer and is nil.  This will cause panics if an
+	// unimplemented method is ever invoked, so we test this at initialization
+	// time to prevent it from happening at runtime later due to I/O.
+	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
+		t.testEmbeddedByValue()
+	}
+	s.RegisterService(&Workers_ServiceDesc, srv)
+}
+
+func _Workers_Work_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(WorkersServer).Work(&grpc.GenericServerStream[FromHandler, ToHandler]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Workers_WorkServer = grpc.BidiStreamingServer[FromHandler, ToHandler]
+
+// Workers_ServiceDesc is the grpc.ServiceDesc for Workers service.
+// It's only intended for direct use with grpc.RegisterService,
+// and not to be introspected or modified (even as a copy)
+var Workers_ServiceDesc = grpc.ServiceDesc{
+	ServiceName: "taskengine.handler.v1.Workers",
+	HandlerType: (*WorkersServer)(nil),
+	Methods:     []grpc.MethodDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "Work",
+			Handler:       _Workers_Work_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
+		},
+	},
+	Metadata: "handler.proto",
+}

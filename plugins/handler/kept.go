@@ -1,0 +1,151 @@
+package handler
+
+import (
+	"errors"
+
+	"github.com/taskengine/taskengine/plugins/internal/wire"
+)
+
+// errElsewhere is why the context of a run ends whose task a node runs elsewhere, or may.
+var errElsewhere = errors.New("this worker was cut off from the node, and the task runs elsewhere: what this run answers does not count")
+
+// kept is what a session of a worker keeps, so that nothing is lost with a connection. The mutex of the session guards
+// it.
+type kept struct {
+	sent     []*wire.Finish  // answers that were sent and may not have arrived, in the order of sending
+	arrived  uint64          // how many answers of the session have arrived
+	reported map[uint64]*run // runs that are answered and have checkpoints, whose answers may not have arrived
+	strays   int             // runs that have not returned, of which the answer does not count
+}
+
+// note keeps the newest progress and checkpoint of r.
+func (k *kept) note(r *run) {
+	if r.reports.progress != nil {
+		r.latest.progress = r.reports.progress
+	}
+	if r.reports.checkpoint != nil {
+		r.latest.checkpoint = r.reports.checkpoint
+	}
+}
+
+// answered keeps r if its answer has to follow its checkpoint.
+func (k *kept) answered(r *run) {
+	if r.latest.checkpoint != nil {
+		k.reported[r.id] = r
+	}
+}
+
+// acknowledge notes that n answers of the session have arrived in all.
+func (s *session) acknowledge(n uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kept.acknowledge(n)
+}
+
+// acknowledge is described at the method of session of this name.
+func (k *kept) acknowledge(n uint64) {
+	for ; k.arrived < n && len(k.sent) > 0; k.arrived++ {
+		delete(k.reported, k.sent[0].GetRunId())
+		k.sent[0] = nil
+		k.sent = k.sent[1:]
+	}
+}
+
+// holds returns the runs that the session has for the node: those that run, and those whose answers may not have
+// arrived.
+func (s *session) holds() []uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ids := make([]uint64, 0, len(s.running)+len(s.out)+len(s.kept.sent))
+	for id := range s.running {
+		ids = append(ids, id)
+	}
+	for _, fs := range [][]*wire.Finish{s.kept.sent, s.out} {
+		for _, f := range fs {
+			ids = append(ids, f.GetRunId())
+		}
+	}
+	return ids
+}
+
+// isIdle reports whether the session has nothing for the node.
+func (s *session) isIdle() bool { return len(s.holds()) == 0 }
+
+// resume makes the session go on with a connection that began with this welcome: it has everything sent again that may
+// not have arrived, and gives credits for the free slots. Runs that the node does not keep are cut off.
+func (s *session) resume(w *wire.Welcome) {
+	s.mu.Lock()
+	s.terms = termsOf(w)
+	s.slots = int(w.GetSlots())
+	s.pong = 0
+	s.kept.acknowledge(w.GetReceived())
+	open := make(map[uint64]bool, len(w.GetRuns()))
+	for _, id := range w.GetRuns() {
+		open[id] = true
+	}
+	var cut []*run
+	if w.GetResumed() {
+		cut = s.cut(func(id uint64) bool { return !open[id] })
+	} else {
+		cut = s.forget()
+	}
+	s.out = append(s.kept.sent, s.out...)
+	s.kept.sent = nil
+	s.credits = uint32(max(0, s.slots-s.occupied()-len(s.out)))
+	s.reporting = s.reporting[:0]
+	for _, all := range []map[uint64]*run{s.running, s.kept.reported} {
+		for _, r := range all {
+			r.reports.progress, r.reports.checkpoint = r.latest.progress, r.latest.checkpoint
+			if !r.reports.empty() {
+				s.reporting = append(s.reporting, r)
+			}
+		}
+	}
+	s.mu.Unlock()
+	s.stopAll(cut)
+	s.wake.Set()
+}
+
+// lose cuts all runs off, because the node has given them to others by now.
+func (s *session) lose() {
+	s.mu.Lock()
+	cut := s.forget()
+	s.mu.Unlock()
+	s.stopAll(cut)
+}
+
+// forget removes all runs and answers, and returns the runs, which are to be stopped. mu must be held.
+func (s *session) forget() []*run {
+	cut := s.cut(func(uint64) bool { return true })
+	s.out, s.reporting = nil, s.reporting[:0]
+	*s.kept = kept{reported: make(map[uint64]*run), strays: s.kept.strays}
+	return cut
+}
+
+// cut removes the runs for which which is true, and returns them. mu must be held.
+func (s *session) cut(which func(id uint64) bool) (cut []*run) {
+	for id, r := range s.running {
+		if which(id) {
+			delete(s.running, id)
+			r.stray = true
+			s.kept.strays++
+			cut = append(cut, r)
+		}
+	}
+	return cut
+}
+
+func (s *session) stopAll(runs []*run) {
+	for _, r := range runs {
+		r.stop(errElsewhere)
+	}
+}
+
+// leave has the node send no more runs.
+func (s *session) leave() {
+	s.mu.Lock()
+	s.leaving = true
+	s.mu.Unlock()
+	s.gather(nil, true)
+	s.wake.Set()
+}

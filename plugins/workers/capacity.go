@@ -1,0 +1,100 @@
+package workers
+
+import (
+	"slices"
+
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+var _ task.Pool = (*Pool)(nil)
+
+// use implements [task.PoolUse].
+type use struct {
+	pool     *Pool
+	changed  func(task.Capacity)
+	reported task.Capacity // guarded by the pool's mutex: the last one that changed was called with
+}
+
+// Name implements [task.Pool].
+func (p *Pool) Name() string { return p.cfg.Name }
+
+// Use implements [task.Pool].
+func (p *Pool) Use(changed func(task.Capacity)) task.PoolUse {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	u := &use{pool: p, changed: changed, reported: p.capacity()}
+	p.uses = append(p.uses, u)
+	changed(u.reported)
+	return u
+}
+
+// Want implements [task.PoolUse]. A pool cannot start workers.
+func (u *use) Want(int) {}
+
+// End implements [task.PoolUse].
+func (u *use) End() {
+	u.pool.mu.Lock()
+	defer u.pool.mu.Unlock()
+	u.pool.uses = slices.DeleteFunc(u.pool.uses, func(o *use) bool { return o == u })
+}
+
+// notifyUses reports the capacity to the users of the pool if it has changed. mu must be held.
+func (p *Pool) notifyUses() {
+	if len(p.uses) == 0 {
+		return
+	}
+	c := p.capacity()
+	for _, u := range p.uses {
+		if u.reported != c {
+			u.reported = c
+			u.changed(c)
+		}
+	}
+}
+
+// capacity returns how many tasks the pool can run: those that are running and the free slots of the workers that take
+// tasks. mu must be held.
+func (p *Pool) capacity() task.Capacity {
+	var c task.Capacity
+	up := false
+	for _, w := range p.workers {
+		c.Slots += len(w.running)
+		if w.serves() && !p.isClosing {
+			up = true
+			c.Slots += max(0, w.freeSlots())
+		}
+	}
+	if !up && !p.isClosing {
+		c.Down = p.down().Error()
+	}
+	return c
+}
+
+// Status describes the workers of a handler at one moment.
+type Status struct {
+	Name     string
+	Up       bool   // a worker takes tasks
+	Down     string // why no worker takes tasks; "" if one does
+	Workers  int    // that are connected, or may connect again with their tasks
+	Running  int    // tasks that run now
+	Waiting  int    // tasks that wait for a worker
+	Starts   int    // workers that have connected so far, each counted once
+	Lost     int    // workers that failed
+	LastLoss string // how the newest of these failed
+}
+
+// Status returns the present state of the pool.
+func (p *Pool) Status() Status {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	st := p.status
+	st.Workers, st.Waiting = len(p.workers), p.queue.Len()
+	for _, w := range p.workers {
+		st.Up = st.Up || w.serves()
+		st.Running += len(w.running)
+	}
+	if !st.Up {
+		st.Down = p.down().Error()
+	}
+	return st
+}
