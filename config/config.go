@@ -161,6 +161,7 @@ type Handler struct {
 	Plugin *Plugin
 	Exec   *Exec
 	HTTP   *HTTP
+	Remote *Remote
 	Split  map[string]int // the handlers that share the tasks, with their weights; nil if the handler is not a split
 }
 
@@ -181,6 +182,15 @@ type Plugin struct {
 	User      string            // the user it runs as; "" is the node's user
 	SHA256    map[string]string // the checksum of each file that is pinned
 	Limits    Limits
+}
+
+// Remote is programs that connect to the node by themselves.
+type Remote struct {
+	Slots     int // how many tasks each runs at once; 0 leaves it to the program
+	Labels    map[string]string
+	Reconnect time.Duration
+	Liveness  time.Duration
+	Grace     time.Duration
 }
 
 // Processes is how many processes a plugin has.
@@ -274,6 +284,10 @@ func defaultPlugin() Plugin {
 		Dir: ".", Slots: 8, StartTimeout: 10 * time.Second, Grace: 10 * time.Second, Liveness: time.Minute,
 		Processes: Processes{Min: 1, Max: 1, Idle: 30 * time.Second},
 	}
+}
+
+func defaultRemote() Remote {
+	return Remote{Reconnect: 5 * time.Second, Liveness: 10 * time.Second, Grace: 10 * time.Second}
 }
 
 func defaultExec() Exec {

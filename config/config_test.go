@@ -74,6 +74,7 @@ func TestTheDefaultsOfTheTableAreThoseOfTheCode(t *testing.T) {
 		"`handlers.NAME.replace`":                  "handlers: {NAME: {plugin: [a], replace: {%s}}}",
 		"`handlers.NAME.limits`":                   "handlers: {NAME: {plugin: [a], limits: {%s}}}",
 		"`handlers.NAME`: a handler with exec":     "handlers: {NAME: {exec: [a], %s}}",
+		"`handlers.NAME.remote`":                   "handlers: {NAME: {remote: {%s}}}",
 		"`handlers.NAME.http`":                     "handlers: {NAME: {http: {url: http://h, %s}}}",
 		"`alerts.targets.NAME`":                    "alerts: {targets: {NAME: {log: true, %s}}}",
 		"`alerts.targets.NAME.webhook`":            "alerts: {targets: {NAME: {webhook: {url: http://h, %s}}}}",

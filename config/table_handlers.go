@@ -17,6 +17,7 @@ var handlersTable = table[Handler]{of: "handlers", keys: isName, likely: "NAME",
 	{"plugin", pluginTable, func(h *Handler) any { p := defaultPlugin(); h.Plugin = &p; return h.Plugin }},
 	{"exec", execTable, func(h *Handler) any { e := defaultExec(); h.Exec = &e; return h.Exec }},
 	{"http", httpTable, func(h *Handler) any { r := defaultHTTP(); h.HTTP = &r; return h.HTTP }},
+	{"remote", remoteTable, func(h *Handler) any { r := defaultRemote(); h.Remote = &r; return h }},
 	{"split", splitTable, func(h *Handler) any { h.Split = make(map[string]int); return h }},
 }}
 
@@ -90,6 +91,18 @@ var httpTable = &object{what: "a handler with http", fields: []field{
 
 var splitTable = &object{what: "a handler with split", fields: []field{
 	{name: "split", doc: "Other handlers and their weights, such as two versions of a plugin: each gets its share of the tasks. A task stays with its handler for all attempts. The header `taskengine-handler` of a task selects a handler, even one with the weight 0.", required: true, is: table[int]{of: "handlers", keys: isName, likely: "NAME", is: whole[int](0, maxCount, "a number")}, at: in(func(h *Handler) *map[string]int { return &h.Split })},
+}}
+
+var remoteTable = &object{what: "a handler with remote", fields: []field{
+	{name: "remote", doc: "Which programs that connect to the API may run the tasks: workers, which their users start and stop. A worker has to serve all types of the handler.", required: true, is: workersTable, at: in(func(h *Handler) *Remote { return h.Remote })},
+}}
+
+var workersTable = &object{what: "remote", fields: []field{
+	{name: "slots", doc: "The largest number of tasks that one worker gets at once. 0 leaves it to the worker. Tasks without a slot wait in the engine: they have not begun.", def: "0", is: whole[int](0, 1<<16, "a number"), at: in(func(r *Remote) *int { return &r.Slots })},
+	{name: "labels", doc: "Labels that a worker has to have, with these values. So several handlers, such as the shares of a `split`, get workers of their own.", otherwise: "none", is: table[string]{of: "labels", keys: notEmpty, likely: "LABEL", is: words("text", notEmpty)}, at: in(func(r *Remote) *map[string]string { return &r.Labels })},
+	{name: "reconnect", doc: "How long the tasks of a worker are kept whose connection is broken. If it connects again within this time, it goes on with them. Otherwise they run elsewhere. With 0s they are not kept.", def: "5s", is: period(aDuration, false), at: in(func(r *Remote) *time.Duration { return &r.Reconnect })},
+	{name: "liveness", doc: "How long a worker may be silent until it is cut off and its tasks run elsewhere. The node pings it four times in this time. It is not a limit for tasks.", def: "10s", is: period(aDuration, true), at: in(func(r *Remote) *time.Duration { return &r.Liveness })},
+	{name: "grace", doc: "The time from the request to end a task until what its worker answers does not count any more.", def: "10s", is: period(aDuration, false), at: in(func(r *Remote) *time.Duration { return &r.Grace })},
 }}
 
 var requestTable = &object{what: "http", fields: []field{

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/grpc"
 
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/engine/task"
@@ -60,6 +61,9 @@ type APIConfig struct {
 	// Tokens returns the tokens that are valid now. Then callers need one, but for those on a Unix socket that send none.
 	// Nil: every caller may do everything.
 	Tokens func() *access.Tokens
+
+	// Register adds services to the server of gRPC libraries, beside that of the API; nil for none.
+	Register func(grpc.ServiceRegistrar)
 }
 
 // API serves proto/taskengine/v1 over gRPC, gRPC-Web and Connect. It is the handler of a listener, which also has
@@ -77,6 +81,7 @@ type API struct {
 	alerts     Alerts                // nil for none
 	tokens     func() *access.Tokens // nil: every caller may do everything
 	submitted  func(ctx context.Context, header func(name string) string) context.Context
+	register   func(grpc.ServiceRegistrar)
 
 	schedules scheduler.Schedules
 	stopping  chan struct{} // closed by Drain
@@ -90,7 +95,7 @@ func NewAPI(c APIConfig) *API {
 	api := &API{
 		maxRequest: cmp.Or(c.MaxRequest, DefaultMaxRequest),
 		engine:     c.Engine, build: c.Build, node: c.Node, log: c.Log, metrics: c.Metrics, taskLog: c.TaskLog, alerts: c.Alerts, tokens: c.Tokens,
-		submitted: c.Submitted,
+		submitted: c.Submitted, register: c.Register,
 		schedules: scheduler.Of(c.Engine), stopping: make(chan struct{}),
 	}
 	if api.log == nil {

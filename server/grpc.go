@@ -41,6 +41,9 @@ func (a *API) GRPC() *grpc.Server {
 		ServiceName: taskenginev1connect.TaskServiceName, HandlerType: (*any)(nil),
 		Methods: a.unaryMethods(), Streams: a.streamMethods(),
 	}, nil)
+	if a.register != nil {
+		a.register(s)
+	}
 	return s
 }
 

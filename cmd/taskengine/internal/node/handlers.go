@@ -15,25 +15,33 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/handlers"
 	"github.com/taskengine/taskengine/plugins"
+	"github.com/taskengine/taskengine/plugins/workers"
 	"github.com/taskengine/taskengine/server"
 )
 
 // handlerSet has the handlers of a node.
 type handlerSet struct {
 	byType map[string]task.Handler
-	hosts  map[string]*plugins.Host // by the name of the handler
+	hosts  map[string]*plugins.Host // of plugins, by the name of the handler
+	pools  map[string]*workers.Pool // of workers, by the name of the handler
 	turns  *plugins.Turns           // to start, of all plugins
 }
 
 // openHandlers starts the handlers that the configuration names. The caller closes the set.
 func openHandlers(ctx context.Context, c *config.Config, log *slog.Logger) (*handlerSet, error) {
-	set := &handlerSet{hosts: make(map[string]*plugins.Host)}
+	set := &handlerSet{hosts: make(map[string]*plugins.Host), pools: make(map[string]*workers.Pool)}
 	byName, err := builtIn(c, log)
+	if err == nil {
+		err = set.openPools(c, log)
+	}
 	if err == nil {
 		err = set.startPlugins(ctx, c, log)
 	}
 	for name, host := range set.hosts {
 		byName[name] = host
+	}
+	for name, pool := range set.pools {
+		byName[name] = pool
 	}
 	if err == nil {
 		err = addSplits(c, byName)
@@ -107,12 +115,18 @@ func assign(c *config.Config, byName map[string]task.Handler) map[string]task.Ha
 	return byType
 }
 
-// Close ends the processes of the plugins, and kills them when ctx ends.
+// Close ends the processes of the plugins and the connections of workers. When ctx ends, it kills the processes and waits
+// for no worker.
 func (s *handlerSet) Close(ctx context.Context) error {
+	return errors.Join(closeAll(ctx, s.hosts), closeAll(ctx, s.pools))
+}
+
+// closeAll closes handlers at the same time.
+func closeAll[H interface{ Close(context.Context) error }](ctx context.Context, all map[string]H) error {
 	var wg sync.WaitGroup
-	results := make(chan error, len(s.hosts))
-	for _, host := range s.hosts {
-		wg.Go(func() { results <- host.Close(ctx) })
+	results := make(chan error, len(all))
+	for _, h := range all {
+		wg.Go(func() { results <- h.Close(ctx) })
 	}
 	wg.Wait()
 	close(results)
@@ -123,13 +137,19 @@ func (s *handlerSet) Close(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// Status returns the state of the handlers that are plugins.
+// Status returns the state of the handlers that are plugins or have workers.
 func (s *handlerSet) Status() []server.HandlerStatus {
-	all := make([]server.HandlerStatus, 0, len(s.hosts))
+	all := make([]server.HandlerStatus, 0, len(s.hosts)+len(s.pools))
 	for _, name := range slices.Sorted(maps.Keys(s.hosts)) {
 		st := s.hosts[name].Status()
 		all = append(all, server.HandlerStatus{
 			Name: name, Up: st.Up, Detail: cmp.Or(st.Down, st.LastCrash), Starts: st.Starts, Crashes: st.Crashes, Running: len(st.Processes),
+		})
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.pools)) {
+		st := s.pools[name].Status()
+		all = append(all, server.HandlerStatus{
+			Name: name, Up: st.Up, Detail: cmp.Or(st.Down, st.LastLoss), Starts: st.Starts, Crashes: st.Lost, Running: st.Workers,
 		})
 	}
 	return all

@@ -235,8 +235,8 @@ func (p *parts) openAPI(ctx context.Context, connections int) (err error) {
 		return err
 	}
 	conf := server.APIConfig{
-		Tokens: tokens, Engine: p.engine, Build: n.Build, Node: n.Name, Log: n.Log, Metrics: n.metrics, MaxRequest: n.maxRequest(),
-		TaskLog: p.taskLog.Log, Alerts: p.alerts.Managed(),
+		Tokens: tokens, Engine: p.engine, Build: n.Build, Node: n.Name, Log: n.Log, Metrics: n.metrics, MaxRequest: max(n.maxRequest(), p.handlers.maxFrame()),
+		TaskLog: p.taskLog.Log, Alerts: p.alerts.Managed(), Register: p.handlers.registerWorkers,
 	}
 	if p.spans != nil {
 		conf.Submitted = p.spans.FromRequest
@@ -262,6 +262,7 @@ func (p *parts) openAPI(ctx context.Context, connections int) (err error) {
 		p.service.Drain()
 		return nil
 	})
+	p.add("the connections of workers", p.handlers.closePools) // the API waits for them
 	return err
 }
 

@@ -1,0 +1,259 @@
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/taskengine/taskengine/internal/wiretest"
+)
+
+// worker is a handler program that the test has started by itself.
+type worker struct {
+	cmd   *exec.Cmd
+	log   *lines
+	ended chan struct{} // closed when the process has ended
+}
+
+// startWorker runs a worker of the nodes at an address.
+func startWorker(t *testing.T, address string, env ...string) *worker {
+	t.Helper()
+	cmd := program(context.Background(), t, append(env, role+"=plugin", "TASKENGINE_ADDRESS="+address))
+	w := &worker{cmd: cmd, log: new(lines), ended: make(chan struct{})}
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(w.ended)
+		for s := bufio.NewScanner(stderr); s.Scan(); {
+			w.log.add(s.Text())
+		}
+		_ = cmd.Wait() // ProcessState has what matters
+	}()
+	t.Cleanup(func() {
+		w.kill(t)
+		if t.Failed() {
+			t.Logf("a worker's log:\n%s", w.log)
+		}
+	})
+	return w
+}
+
+// awaitConnected waits until the worker says that it is connected. Before, it may not have heard that it is to end.
+func (w *worker) awaitConnected(t *testing.T) {
+	t.Helper()
+	for begin := time.Now(); !strings.Contains(w.log.String(), "connected to the node"); time.Sleep(time.Millisecond) {
+		if time.Since(begin) > limit {
+			t.Fatal("the worker does not connect")
+		}
+	}
+}
+
+func (w *worker) kill(t *testing.T) {
+	t.Helper()
+	_ = w.cmd.Process.Kill() // an error says that it has ended
+	<-w.ended
+}
+
+func (w *worker) signal(t *testing.T, s syscall.Signal) {
+	t.Helper()
+	if err := w.cmd.Process.Signal(s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// metrics returns what the admin listener of the node exposes.
+func (n *running) metrics(t *testing.T) string {
+	t.Helper()
+	res, err := http.Get("http://" + n.admin + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	text, err := io.ReadAll(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+const workerConfig = `
+storage: {driver: memory}
+handlers: {shout: {remote: {}}}
+types: {shout: {handler: shout}}
+`
+
+// addShout adds a task of the type shout and returns its id.
+func addShout(t *testing.T, n *running) string {
+	t.Helper()
+	return fmt.Sprint(n.objects(t, "task", "add", "shout", "--data", `"hello"`)[0]["id"])
+}
+
+func TestANodeRunsTasksInWorkersThatConnect(t *testing.T) {
+	t.Parallel()
+	socket := filepath.Join(t.TempDir(), "api.sock")
+	n := start(t, nil, "run", "-c", write(t, "taskengine.yaml", workerConfig), "--set", "api.socket="+socket)
+	id := addShout(t, n)
+	if why := n.ok(t, "task", "why", id); !strings.Contains(why, `no worker of handler "shout" is connected`) {
+		t.Errorf("why says %s", why)
+	}
+	if code, body := n.readiness(t); code != http.StatusOK || !strings.Contains(body, `handler shout: takes no tasks: no worker of handler "shout" is connected`) {
+		t.Errorf("without a worker the node is ready (%d): %s", code, body)
+	}
+	if m := n.metrics(t); !strings.Contains(m, `taskengine_handler_up{handler="shout"} 0`) {
+		t.Errorf("without a worker the metrics are\n%s", m)
+	}
+	w := startWorker(t, "unix:"+socket)
+	if got := n.until(t, id, "done"); got["result"] != "HELLO" {
+		t.Errorf("the task is %v", got)
+	}
+	if m := n.metrics(t); !strings.Contains(m, `taskengine_handler_up{handler="shout"} 1`) {
+		t.Errorf("with a worker the metrics are\n%s", m)
+	}
+	w.signal(t, syscall.SIGTERM)
+	<-w.ended
+	if code := w.cmd.ProcessState.ExitCode(); code != 0 {
+		t.Errorf("the worker ended with %d: %s", code, w.log)
+	}
+	n.says(t, "a worker has left")
+}
+
+func TestANodeThatStopsLeavesItsWorkersRunning(t *testing.T) {
+	t.Parallel()
+	file := write(t, "taskengine.yaml", workerConfig)
+	n := start(t, nil, "run", "-c", file)
+	startWorker(t, n.api)
+	n.until(t, addShout(t, n), "done")
+	n.signal(t, syscall.SIGTERM)
+	if code := n.exit(t); code != 0 {
+		t.Errorf("the node ended with %d", code)
+	}
+	if strings.Contains(n.log.String(), "did not close cleanly") {
+		t.Error("a part of the node did not close cleanly")
+	}
+	n = startAt(t, n.api, nil, "run", "-c", file)
+	n.until(t, addShout(t, n), "done")
+}
+
+// workersConfig makes a node whose workers note every task that they are called for.
+const workersConfig = `
+node: {slots: 64}
+storage: %s
+handlers: {note: {remote: {reconnect: 1s, liveness: 2s}}}
+types:
+  least: {handler: note, max_crashes: 0, retry: {max: 100, backoff: none}}
+  later: {handler: note, max_crashes: 0, retry: {max: 100, backoff: none}}
+  most: {handler: note, delivery: at_most_once}
+`
+
+const (
+	disturbedRounds = 4
+	crewSize        = 4
+)
+
+// crew is workers, each with a network of its own to the node.
+type crew struct {
+	workers []*worker
+	wires   []*wiretest.Wire
+	journal string
+}
+
+// newCrew starts workers of the node at an address.
+func newCrew(t *testing.T, address, journal string) *crew {
+	f := &crew{journal: journal}
+	for i := range crewSize {
+		f.wires = append(f.wires, wiretest.New(t, "tcp://"+address))
+		f.workers = append(f.workers, nil)
+		f.start(t, i)
+	}
+	return f
+}
+
+func (f *crew) start(t *testing.T, i int) {
+	f.workers[i] = startWorker(t, strings.TrimPrefix(f.wires[i].URL(), "tcp://"), "JOURNAL="+f.journal)
+	f.workers[i].awaitConnected(t)
+}
+
+// disturb does one thing to one worker that may happen to it, and repairs it.
+func (f *crew) disturb(t *testing.T, rng *rand.Rand) {
+	i, pause := rng.IntN(crewSize), time.Duration(rng.IntN(4000))*time.Millisecond
+	w, wire := f.workers[i], f.wires[i]
+	what := []string{"killed", "stopped", "cut", "stalled", "asked to end"}[rng.IntN(5)]
+	t.Logf("worker %d is %s, for %v", i, what, pause)
+	switch what {
+	case "killed":
+		w.kill(t)
+		f.start(t, i)
+	case "stopped":
+		w.signal(t, syscall.SIGSTOP)
+		time.Sleep(pause) // shorter and longer than the node waits
+		w.signal(t, syscall.SIGCONT)
+	case "cut":
+		wire.Cut()
+		time.Sleep(pause)
+		wire.Heal()
+	case "stalled":
+		wire.Stall()
+		time.Sleep(pause)
+		wire.Heal() // what was on the way is lost
+	case "asked to end":
+		w.signal(t, syscall.SIGTERM)
+		<-w.ended
+		if code := w.cmd.ProcessState.ExitCode(); code != 0 {
+			t.Errorf("a worker that was asked to end ended with %d: %s", code, w.log)
+		}
+		f.start(t, i)
+	}
+}
+
+// Workers and their node are killed, stand still and are cut off while tasks run. Each accepted task is done in the end,
+// and no task with at_most_once runs twice.
+func TestNoTaskIsLostWhateverHappensToWorkersAndTheirNode(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	journal, file := filepath.Join(folder, "journal"), filepath.Join(folder, "taskengine.yaml")
+	if err := os.WriteFile(file, fmt.Appendf(nil, workersConfig, storageOf(t, "pebble")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 1))
+	all := newAccepted()
+	n := start(t, nil, "run", "-c", file)
+	f := newCrew(t, n.api, journal)
+	for range disturbedRounds {
+		load := submitUntilKilled(n, rng.Uint64(), 20*time.Millisecond)
+		load.awaitAccepted(t, fewest*kills/disturbedRounds+1)
+		for range 3 {
+			f.disturb(t, rng)
+		}
+		if err := n.cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		<-n.ended
+		load.wait()
+		all.add(load.acknowledged)
+		n = startAt(t, n.api, nil, "run", "-c", file)
+	}
+	for _, typ := range []string{"least", "later", "most"} {
+		if got := cli(t, nil, "", "--address", n.api, "task", "wait", "--type", typ, "--timeout", "50s"); got.code != 0 {
+			t.Fatalf("tasks of type %s do not end: %s", typ, got.stderr)
+		}
+	}
+	verifyKilled(t, n, all.types, readJournal(t, journal))
+	verifyTurns(t, all.keys, journal)
+}

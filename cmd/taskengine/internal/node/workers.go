@@ -1,0 +1,62 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+
+	"google.golang.org/grpc"
+
+	"github.com/taskengine/taskengine/config"
+	"github.com/taskengine/taskengine/plugins/workers"
+	"github.com/taskengine/taskengine/server"
+)
+
+// openPools opens the pools of the handlers whose tasks run in workers. Workers reach them when the API is open.
+func (s *handlerSet) openPools(c *config.Config, log *slog.Logger) error {
+	for name, h := range c.Handlers {
+		r := h.Remote
+		if r == nil {
+			continue
+		}
+		reconnect := r.Reconnect
+		if reconnect == 0 {
+			reconnect = -1 // not at all, where 0 would be the default
+		}
+		pool, err := workers.Open(workers.Config{
+			Name: name, Types: typesOf(c, name), Labels: r.Labels, Slots: r.Slots,
+			MaxResult:  largest(c, name, func(t config.Type) int { return t.ResultLimit() }),
+			MaxPayload: largest(c, name, func(t config.Type) int { return t.MaxPayload }),
+			Reconnect:  reconnect, Liveness: r.Liveness, Grace: r.Grace,
+			Logger: log, Host: "taskengine " + server.ReadBuild().Version,
+		})
+		if err != nil {
+			return fmt.Errorf("handler %s: %w", name, err)
+		}
+		s.pools[name] = pool
+	}
+	return nil
+}
+
+// registerWorkers adds the service that workers call to a server.
+func (s *handlerSet) registerWorkers(r grpc.ServiceRegistrar) {
+	var pools []*workers.Pool
+	for _, name := range slices.Sorted(maps.Keys(s.pools)) {
+		pools = append(pools, s.pools[name])
+	}
+	workers.NewService(pools...).Register(r)
+}
+
+// maxFrame returns how many bytes a frame of a worker may have.
+func (s *handlerSet) maxFrame() int {
+	most := 0
+	for _, p := range s.pools {
+		most = max(most, p.MaxFrame())
+	}
+	return most
+}
+
+// closePools ends the connections of workers. When ctx ends, it waits for no worker.
+func (s *handlerSet) closePools(ctx context.Context) error { return closeAll(ctx, s.pools) }
