@@ -22,7 +22,7 @@ import (
 // everything.
 type caller struct {
 	hash   access.Hash
-	method string // of the API, or the path of another one
+	method string // of the API, or what else it asks for
 	right  right
 }
 
@@ -50,7 +50,7 @@ func (a *API) admit(ctx context.Context, path, authorization string, isLocal boo
 			return nil, connect.NewError(connect.CodeUnimplemented, fmt.Errorf("there is no method %.80q", name))
 		}
 	} else {
-		c.right = right{access.Admin, ofAll}
+		c.method, c.right = "a worker", right{access.Work, ofTypes}
 	}
 	if _, err := a.tokenOf(c); err != nil {
 		return nil, err
@@ -170,13 +170,31 @@ func (a *API) admitGRPC(ctx context.Context, path string) (context.Context, erro
 // admitStream is an interceptor of grpc-go for the streams of all services.
 func (a *API) admitStream(srv any, s grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
 	ctx, err := a.admitGRPC(s.Context(), info.FullMethod)
-	if err != nil {
-		if name, isOwn := strings.CutPrefix(info.FullMethod, procedures); isOwn {
-			err = a.call(name, func() error { return err }) // which counts it
-		}
+	name, isOwn := strings.CutPrefix(info.FullMethod, procedures)
+	switch {
+	case err != nil && isOwn:
+		return statusOf(a.call(name, func() error { return err }), s.SetTrailer) // which counts it
+	case err != nil:
 		return statusOf(err, s.SetTrailer)
+	case isOwn:
+		return next(srv, &admittedStream{s, ctx})
 	}
-	return next(srv, &admittedStream{s, ctx})
+	return next(srv, &recheckedStream{admittedStream{s, ctx}, a})
+}
+
+// recheckedStream is a stream of a worker. It ends when the token of the worker is revoked.
+type recheckedStream struct {
+	admittedStream
+	api *API
+}
+
+// RecvMsg implements [grpc.ServerStream].
+func (s *recheckedStream) RecvMsg(m any) error {
+	err := s.ServerStream.RecvMsg(m)
+	if err == nil {
+		err = statusOf(s.api.recheck(s.ctx), s.SetTrailer)
+	}
+	return err
 }
 
 // admittedStream is a stream with the context of its caller.

@@ -319,25 +319,68 @@ func TestCallersOnTheSocketNeedNoToken(t *testing.T) {
 	}
 }
 
-// A service that is served beside the API is closed to tokens whose roles are not known to allow it.
-func TestAnotherServiceOnThePortNeedsAnAdmin(t *testing.T) {
-	g := newGuarded(t, of("operate", access.Operate), of("admin", access.Admin))
-	s := g.api.GRPC()
-	s.RegisterService(&grpc.ServiceDesc{ServiceName: "test.Other", HandlerType: (*any)(nil), Streams: []grpc.StreamDesc{
-		{StreamName: "Do", ServerStreams: true, Handler: func(any, grpc.ServerStream) error { return nil }},
-	}}, nil)
-	l := listenTo(t, server.ListenConfig{Handler: g.api, GRPC: s})
+// Streams of workers are served beside the API.
+func TestAWorkerNeedsATokenWithItsRoleAndForItsTypes(t *testing.T) {
+	g := newGuarded(t, of("operate", access.Operate), of("work", access.Work), of("admin", access.Admin), of("mails", access.Work, "mail-*"))
+	var runs atomic.Value // the type that the worker runs
+	runs.Store("mail-big")
+	api := server.NewAPI(server.APIConfig{Engine: g.engine, Tokens: g.tokens.Load, Register: func(r grpc.ServiceRegistrar, permit func(context.Context, ...string) error) {
+		r.RegisterService(&grpc.ServiceDesc{ServiceName: "test.Workers", HandlerType: (*any)(nil), Streams: []grpc.StreamDesc{
+			{StreamName: "Do", ServerStreams: true, ClientStreams: true, Handler: func(_ any, s grpc.ServerStream) error {
+				if err := permit(s.Context(), runs.Load().(string)); err != nil {
+					return err
+				}
+				for {
+					if err := s.RecvMsg(new(taskenginev1.VersionRequest)); err != nil {
+						if err == io.EOF {
+							err = nil
+						}
+						return err
+					}
+					if err := s.SendMsg(new(taskenginev1.VersionResponse)); err != nil {
+						return err
+					}
+				}
+			}},
+		}}, nil)
+	}})
+	l := listenTo(t, server.ListenConfig{Handler: api, GRPC: api.GRPC()})
 	c := g.library(t, l.Addr().String())
-	for token, want := range map[string]codes.Code{"": codes.Unauthenticated, "operate": codes.PermissionDenied, "admin": codes.OK} {
-		stream, err := c.NewStream(withToken(t.Context(), token), &grpc.StreamDesc{ServerStreams: true}, "/test.Other/Do")
-		if err == nil {
-			err = stream.RecvMsg(new(taskenginev1.VersionResponse))
+	open := func(token string) (grpc.ClientStream, error) {
+		stream, err := c.NewStream(withToken(t.Context(), token), &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, "/test.Workers/Do")
+		if err != nil {
+			t.Fatal(err)
 		}
-		if err == io.EOF {
-			err = nil
-		}
-		if status.Code(err) != want {
-			t.Errorf("with %q: %v", token, err)
+		return stream, pass(stream)
+	}
+	for token, want := range map[string][2]codes.Code{
+		"": {codes.Unauthenticated, codes.Unauthenticated}, "operate": {codes.PermissionDenied, codes.PermissionDenied},
+		"work": {codes.OK, codes.OK}, "admin": {codes.OK, codes.OK}, "mails": {codes.OK, codes.PermissionDenied},
+	} {
+		for i, typ := range []string{"mail-big", "payout"} {
+			runs.Store(typ)
+			stream, err := open(token)
+			if status.Code(err) != want[i] {
+				t.Errorf("with %q for %s: %v", token, typ, err)
+			}
+			_ = stream.CloseSend() // its error is that of the stream
 		}
 	}
+	runs.Store("mail-big")
+	stream, err := open("work")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.set(t, of("admin", access.Admin))
+	if err := pass(stream); status.Code(err) != codes.Unauthenticated {
+		t.Errorf("after its token was revoked: %v", err)
+	}
+}
+
+// pass sends a message over a stream and waits for the answer.
+func pass(s grpc.ClientStream) error {
+	if err := s.SendMsg(new(taskenginev1.VersionRequest)); err != nil && err != io.EOF { // RecvMsg returns the reason
+		return err
+	}
+	return s.RecvMsg(new(taskenginev1.VersionResponse))
 }

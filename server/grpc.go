@@ -42,7 +42,9 @@ func (a *API) GRPC() *grpc.Server {
 		Methods: a.unaryMethods(), Streams: a.streamMethods(),
 	}, nil)
 	if a.register != nil {
-		a.register(s)
+		a.register(s, func(ctx context.Context, types ...string) error {
+			return statusOf(a.permit(ctx, types...), func(metadata.MD) {}) // it has no metadata
+		})
 	}
 	return s
 }

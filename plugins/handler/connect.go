@@ -2,6 +2,8 @@ package handler
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,10 +16,11 @@ import (
 
 // Connection says to which nodes a program connects as a worker, and as what. Only Addresses is required.
 type Connection struct {
-	Addresses []string          // of the APIs of nodes: host:port, or unix: and a path; the slots are divided among them
+	Addresses []string          // of the APIs of nodes: host:port, https://host:port, or unix: and a path; the slots are divided among them
 	Handler   string            // name of the handler in the configuration of the nodes; "" if it is the only one that fits
 	Labels    map[string]string // of this worker; the configuration may ask for some
-	Token     string            // sent to the nodes as a bearer token; "" for none
+	Token     string            // sent to the nodes, which may want one with the role work; "" for none
+	TLS       *tls.Config       // of connections to host:port and https://host:port; nil: the former are not encrypted, and the latter trust what the system trusts
 	Log       *slog.Logger      // of the connections; nil is the standard error
 }
 
@@ -27,6 +30,9 @@ const (
 	tokenVariable   = "TASKENGINE_TOKEN"
 	handlerVariable = "TASKENGINE_WORKER_HANDLER"
 	labelsVariable  = "TASKENGINE_WORKER_LABELS"
+	caVariable      = "TASKENGINE_CA"
+	certVariable    = "TASKENGINE_CLIENT_CERT"
+	keyVariable     = "TASKENGINE_CLIENT_KEY"
 )
 
 // Work runs tasks of the nodes in this process, as a worker of theirs, until ctx ends and the tasks that have begun by
@@ -38,11 +44,11 @@ func (p Program) Work(ctx context.Context, c Connection) error {
 	case len(p.Handlers) == 0:
 		return errors.New("the program serves no task type")
 	case len(c.Addresses) == 0:
-		return errors.New("no address of a node is given: give host:port, or unix: and a path")
+		return errors.New("no address of a node is given: give host:port, https://host:port, or unix: and a path")
 	}
 	for _, a := range c.Addresses {
-		if strings.TrimSpace(a) == "" || strings.Contains(a, "://") {
-			return fmt.Errorf("%q is not the address of a node: give host:port, or unix: and a path", a)
+		if rest := strings.TrimPrefix(a, "https://"); strings.TrimSpace(rest) == "" || strings.Contains(rest, "/") && !strings.HasPrefix(a, "unix:") {
+			return fmt.Errorf("%q is not the address of a node: give host:port, https://host:port, or unix: and a path", a)
 		}
 	}
 	if c.Log == nil {
@@ -77,10 +83,45 @@ func (p Program) work(addresses string) error {
 		return err
 	}
 	c.Labels = labels
+	if c.TLS, err = encryption(os.Getenv(caVariable), os.Getenv(certVariable), os.Getenv(keyVariable)); err != nil {
+		return err
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	return p.Work(ctx, c)
+}
+
+// encryption returns the settings of connections from files in PEM; nil if there are none. The certificate of this
+// worker is read again for each connection, so its files can be replaced.
+func encryption(ca, cert, key string) (*tls.Config, error) {
+	if ca == "" && cert == "" && key == "" {
+		return nil, nil
+	}
+	c := new(tls.Config)
+	if ca != "" {
+		text, err := os.ReadFile(ca)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", caVariable, err)
+		}
+		if c.RootCAs = x509.NewCertPool(); !c.RootCAs.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("%s: %s has no certificate in PEM", caVariable, ca)
+		}
+	}
+	if cert != "" || key != "" {
+		read := func() (*tls.Certificate, error) {
+			pair, err := tls.LoadX509KeyPair(cert, key)
+			if err != nil {
+				return nil, fmt.Errorf("%s and %s: %w", certVariable, keyVariable, err)
+			}
+			return &pair, nil
+		}
+		if _, err := read(); err != nil {
+			return nil, err
+		}
+		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return read() }
+	}
+	return c, nil
 }
 
 // parseLabels reads labels such as "region=eu,disk=fast".

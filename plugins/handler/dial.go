@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -98,11 +99,8 @@ func (d *dialer) renew() { _, _ = rand.Read(d.id[:]) } // it never fails
 // connect opens a connection and runs tasks until it ends. It returns nil if the worker is to end, and whether the node
 // had welcomed it.
 func (d *dialer) connect(ctx context.Context) (welcomed bool, err error) {
-	target := d.address
-	if !strings.HasPrefix(target, "unix:") {
-		target = "dns:///" + target
-	}
-	conn, err := grpc.NewClient(target, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy(), grpc.WithIdleTimeout(0),
+	target, plain := d.target()
+	conn, err := grpc.NewClient(target, grpc.WithTransportCredentials(plain), grpc.WithNoProxy(), grpc.WithIdleTimeout(0),
 		grpc.WithInitialWindowSize(4<<20), grpc.WithInitialConnWindowSize(4<<20),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32), grpc.MaxCallSendMsgSize(math.MaxInt32)))
 	if err != nil {
@@ -146,6 +144,18 @@ func (d *dialer) connect(ctx context.Context) (welcomed bool, err error) {
 		return true, nil
 	}
 	return true, err
+}
+
+// target returns the address as a gRPC library writes it, and the credentials of connections to it.
+func (d *dialer) target() (string, credentials.TransportCredentials) {
+	host, isSecure := strings.CutPrefix(d.address, "https://")
+	switch {
+	case strings.HasPrefix(d.address, "unix:"):
+		return d.address, insecure.NewCredentials()
+	case isSecure || d.to.TLS != nil:
+		return "dns:///" + host, credentials.NewTLS(d.to.TLS)
+	}
+	return "dns:///" + host, insecure.NewCredentials()
 }
 
 // greet opens the stream, and exchanges offer and welcome.

@@ -124,7 +124,7 @@ func serve(tb testing.TB, configs ...Config) *node {
 		tb.Fatal(err)
 	}
 	server := grpc.NewServer(grpc.MaxRecvMsgSize(pools[0].MaxFrame()), grpc.WaitForHandlers(true))
-	NewService(pools...).Register(server)
+	NewService(nil, pools...).Register(server)
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = server.Serve(l) })
 	tb.Cleanup(func() {

@@ -27,11 +27,18 @@ const maxName = 200
 // Service is what workers call: it gives each worker to the pool of its handler.
 type Service struct {
 	wire.UnimplementedWorkersServer
-	pools []*Pool // read only
+	permit Permit
+	pools  []*Pool // read only
 }
 
-// NewService returns the service of some pools.
-func NewService(pools ...*Pool) *Service { return &Service{pools: pools} }
+// Permit returns an error, which has the status for the worker, unless the worker whose context it is may run tasks of
+// these types.
+type Permit func(ctx context.Context, types ...string) error
+
+// NewService returns the service of some pools. If permit is nil, every worker may run tasks of every type.
+func NewService(permit Permit, pools ...*Pool) *Service {
+	return &Service{permit: permit, pools: pools}
+}
 
 // Register adds the service to a server, which must allow received messages of [Pool.MaxFrame] bytes of each pool.
 func (s *Service) Register(r grpc.ServiceRegistrar) { wire.RegisterWorkersServer(r, s) }
@@ -57,6 +64,11 @@ func (s *Service) Work(stream grpc.BidiStreamingServer[wire.FromHandler, wire.To
 	p, err := s.poolOf(greeting)
 	if err != nil {
 		return err
+	}
+	if s.permit != nil {
+		if err := s.permit(stream.Context(), p.cfg.Types...); err != nil {
+			return err
+		}
 	}
 	w, welcome, err := p.attach(l, greeting.GetOffer(), greeting.GetHello())
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/taskengine/taskengine/internal/certtest"
 	"github.com/taskengine/taskengine/internal/wiretest"
 )
 
@@ -56,9 +57,15 @@ func startWorker(t *testing.T, address string, env ...string) *worker {
 // awaitConnected waits until the worker says that it is connected. Before, it may not have heard that it is to end.
 func (w *worker) awaitConnected(t *testing.T) {
 	t.Helper()
-	for begin := time.Now(); !strings.Contains(w.log.String(), "connected to the node"); time.Sleep(time.Millisecond) {
+	w.says(t, "connected to the node")
+}
+
+// says waits until the worker's log has a text.
+func (w *worker) says(t *testing.T, text string) {
+	t.Helper()
+	for begin := time.Now(); !strings.Contains(w.log.String(), text); time.Sleep(time.Millisecond) {
 		if time.Since(begin) > limit {
-			t.Fatal("the worker does not connect")
+			t.Fatalf("the worker does not say %q:\n%s", text, w.log)
 		}
 	}
 }
@@ -256,4 +263,70 @@ func TestNoTaskIsLostWhateverHappensToWorkersAndTheirNode(t *testing.T) {
 	}
 	verifyKilled(t, n, all.types, readJournal(t, journal))
 	verifyTurns(t, all.keys, journal)
+}
+
+// A worker of another machine needs TLS, a token with its role, and a certificate. It is cut off when its token is revoked.
+func TestAWorkerNeedsATokenAndTheCertificatesOfANodeThatWantsThem(t *testing.T) {
+	t.Parallel()
+	a, clients := certtest.New(t), certtest.New(t)
+	own, mine := a.Issue(t, "node", "127.0.0.1"), clients.Issue(t, "worker")
+	tokens := filepath.Join(t.TempDir(), "tokens.json")
+	file := write(t, "taskengine.yaml", fmt.Sprintf(`storage: {driver: memory}
+handlers: {loud: {remote: {liveness: 1s}}}
+types: {shout: {handler: loud}}
+api: {tls: {cert: %q, key: %q, client_ca: %q}, tokens: %q}
+`, own.File, own.KeyFile, clients.File, tokens))
+	create := func(name, role, typ string) string {
+		r := cli(t, nil, "", "token", "create", name, "-c", file, "--role", role, "--type", typ)
+		if r.code != exitOK {
+			t.Fatalf("create: %+v", r)
+		}
+		return strings.TrimSpace(r.stdout)
+	}
+	works, others, submits := create("works", "work", "sho*"), create("others", "work", "mail"), create("submits", "submit", "shout")
+	n := start(t, nil, "run", "-c", file)
+	env := []string{"TASKENGINE_CA=" + a.File, "TASKENGINE_CLIENT_CERT=" + mine.File, "TASKENGINE_CLIENT_KEY=" + mine.KeyFile}
+	add := func(args ...string) result {
+		return cli(t, append(env, "TASKENGINE_ADDRESS="+n.api, "TASKENGINE_TOKEN="+submits), "", append([]string{"task", "add", "shout", "--data", `"psst"`}, args...)...)
+	}
+	for says, with := range map[string][]string{
+		"the node wants a token":         env,
+		"a worker needs the role work":   append(env[:3:3], "TASKENGINE_TOKEN="+submits),
+		"is for tasks of the types mail": append(env[:3:3], "TASKENGINE_TOKEN="+others),
+		"certificate":                    {"TASKENGINE_CA=" + a.File, "TASKENGINE_TOKEN=" + works},
+	} {
+		w := startWorker(t, n.api, with...)
+		w.says(t, says)
+		w.kill(t)
+		if strings.Contains(w.log.String(), "te_") {
+			t.Errorf("the log of a worker has a token: %s", w.log)
+		}
+	}
+	w := startWorker(t, "https://"+n.api, append(env, "TASKENGINE_TOKEN="+works)...)
+	if r := add("--wait"); r.code != exitOK || !strings.Contains(r.stdout, "PSST") {
+		t.Errorf("a task of the worker: %+v", r)
+	}
+	if r := cli(t, nil, "", "token", "revoke", "works", "-c", file); r.code != exitOK {
+		t.Fatalf("revoke: %+v", r)
+	}
+	w.says(t, "the node does not know the token")
+	r := add()
+	if r.code != exitOK {
+		t.Fatalf("add: %+v", r)
+	}
+	startWorker(t, n.api, append(env, "TASKENGINE_TOKEN="+create("next", "work", "shout"))...)
+	for begin := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		r := cli(t, append(env, "TASKENGINE_ADDRESS="+n.api, "TASKENGINE_TOKEN="+submits), "", "task", "list", "--type", "shout", "--state", "done", "-o", "json")
+		if strings.Count(r.stdout, `"done"`) == 2 {
+			break
+		}
+		if time.Since(begin) > limit {
+			t.Fatalf("the next worker does not run the task: %+v", r)
+		}
+	}
+	for _, text := range []string{works, others, submits} {
+		if strings.Contains(n.log.String(), text) {
+			t.Error("a token is in the log of the node")
+		}
+	}
 }

@@ -41,12 +41,12 @@ func (s *handlerSet) openPools(c *config.Config, log *slog.Logger) error {
 }
 
 // registerWorkers adds the service that workers call to a server.
-func (s *handlerSet) registerWorkers(r grpc.ServiceRegistrar) {
+func (s *handlerSet) registerWorkers(r grpc.ServiceRegistrar, permit func(ctx context.Context, types ...string) error) {
 	var pools []*workers.Pool
 	for _, name := range slices.Sorted(maps.Keys(s.pools)) {
 		pools = append(pools, s.pools[name])
 	}
-	workers.NewService(pools...).Register(r)
+	workers.NewService(permit, pools...).Register(r)
 }
 
 // maxFrame returns how many bytes a frame of a worker may have.
