@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
 )
 
@@ -106,19 +105,19 @@ type DB struct {
 	intern interner
 
 	// Owned by the transaction in progress.
-	recent  recent
-	format  uint64               // of the store
-	lows    map[string]task.Seat // by ordering key: no row of it that is Behind has a seat before; at most maxLows keys
-	seq     uint64               // the newest number in use
-	ceiling uint64               // the newest number reserved
-	free    *state               // buffers of the last transaction
+	recent   recent
+	format   uint64               // of the store
+	upcoming map[string]*upcoming // by ordering key; at most upcomingKeys
+	seq      uint64               // the newest number in use
+	ceiling  uint64               // the newest number reserved
+	free     *state               // buffers of the last transaction
 }
 
 // Open checks that the store has the format of this program or an older one, and writes the
 // format of this program. The errors of the DB begin with name. The caller commits rw if Open
 // succeeds. If readOnly is true, Open writes nothing, and an empty store is an error.
 func Open(name string, rw ReadWriter, readOnly bool) (*DB, error) {
-	db := &DB{name: name, recent: newRecent(recentRows), lows: make(map[string]task.Seat)}
+	db := &DB{name: name, recent: newRecent(recentRows), upcoming: make(map[string]*upcoming)}
 	format, err := getFormat(rw)
 	switch {
 	case err != nil:

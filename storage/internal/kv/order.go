@@ -1,7 +1,6 @@
 package kv
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,9 +11,6 @@ import (
 
 // A row of an ordering key that is Behind has an entry in the index of seats, and the head of a key has one in the
 // table of heads.
-
-// maxLows is how many ordering keys a DB knows the first seats of.
-const maxLows = 10_000
 
 // Promote implements [storage.Tasks].
 func (tx *Tx) Promote(ctx context.Context, keys ...string) (heads []task.Hint, err error) {
@@ -55,7 +51,6 @@ func (s *state) promote(key string) (*row, error) {
 	if !promote {
 		return head, nil
 	}
-	s.db.passed(key, first.Seat())
 	return s.setTurn(first, task.Head)
 }
 
@@ -80,11 +75,14 @@ func (s *state) setTurn(old *row, to task.Turn) (*row, error) {
 		return nil, err
 	}
 	s.note(now.ID, now)
-	return now, s.moveHead(&old.Task, &now.Task)
+	return now, s.moveTurn(&old.Task, &now.Task)
 }
 
-// moveHead updates the table of heads after a change of a row.
-func (s *state) moveHead(old, now *task.Task) error {
+// moveTurn updates the table of heads after a change of a row, and what is known of the rows that are Behind.
+func (s *state) moveTurn(old, now *task.Task) error {
+	if old.Turn == task.Behind && (now.Turn != task.Behind || now.Seat() != old.Seat()) {
+		s.db.unseated(old)
+	}
 	switch {
 	case now.Turn == task.Head && old.Turn != task.Head:
 		return s.setHead(now.OrderingKey, now.ID)
@@ -111,68 +109,6 @@ func (s *state) headOf(key string) (*row, error) {
 		return nil, err
 	}
 	return s.row(id)
-}
-
-// firstBehind returns the row with the first seat of those of a key that are Behind, or nil. It looks at the rows
-// of the transaction, and at the committed ones that the transaction has not changed: a scan that sees its writes
-// costs much more.
-func (s *state) firstBehind(key string) (first *row, err error) {
-	for _, id := range s.ordered[key] {
-		if r := s.rows[id]; r != nil && r.Turn == task.Behind && (first == nil || r.Seat().Compare(first.Seat()) < 0) {
-			first = r
-		}
-	}
-	prefix := appendKeyOfSeats(nil, key)
-	lower := prefix
-	if low, ok := s.db.lows[key]; ok {
-		lower = appendSeat(bytes.Clone(prefix), low)
-	}
-	c, err := s.r.ScanCommitted(lower, successor(prefix))
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, c.Close()) }()
-	for ok := c.First(); ok; ok = c.Next() {
-		value, err := c.Value()
-		if err != nil {
-			return nil, err
-		}
-		id, err := idOfValue(c.Key(), value)
-		if err != nil {
-			return nil, err
-		}
-		if _, touched := s.rows[id]; touched {
-			continue
-		}
-		r, err := s.row(id)
-		if err != nil {
-			return nil, err
-		}
-		if r == nil {
-			return nil, fmt.Errorf("task %v has a seat and does not exist: %w", id, ErrDamaged)
-		}
-		if first == nil || r.Seat().Compare(first.Seat()) < 0 {
-			first = r
-		}
-		break
-	}
-	return first, c.Err()
-}
-
-// passed notes that all rows of a key that are Behind have seats after the given one, which is given up. It saves
-// a scan over the entries that were deleted before.
-func (db *DB) passed(key string, s task.Seat) {
-	if len(db.lows) >= maxLows {
-		clear(db.lows)
-	}
-	db.lows[key] = s
-}
-
-// seated notes that a row of a key is Behind now.
-func (db *DB) seated(t *task.Task) {
-	if low, ok := db.lows[t.OrderingKey]; ok && t.Seat().Compare(low) < 0 {
-		db.lows[t.OrderingKey] = t.Seat()
-	}
 }
 
 // headID returns the ID of the head of a key; zero if there is none.

@@ -110,7 +110,7 @@ func (tx *Tx) Committed() []func() {
 func (tx *Tx) RolledBack() {
 	tx.db.seq, tx.db.ceiling = tx.seq, tx.ceiling
 	tx.db.format = tx.format
-	clear(tx.db.lows)
+	clear(tx.db.upcoming)
 	tx.end()
 }
 

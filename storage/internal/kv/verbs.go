@@ -73,7 +73,7 @@ func (s *state) insert(t *task.Task) (existing task.ID, err error) {
 		return task.ID{}, err
 	}
 	s.note(r.ID, r)
-	return task.ID{}, s.moveHead(new(task.Task), &r.Task)
+	return task.ID{}, s.moveTurn(new(task.Task), &r.Task)
 }
 
 // takeKey records the unique key of t, or returns the ID of the task that has it.
@@ -223,10 +223,8 @@ func (s *state) swap(c *task.Change) (*task.Task, error) {
 		return nil, err
 	}
 	s.note(now.ID, now)
-	if old.Turn != now.Turn {
-		if err := s.moveHead(&old.Task, &now.Task); err != nil {
-			return nil, err
-		}
+	if err := s.moveTurn(&old.Task, &now.Task); err != nil {
+		return nil, err
 	}
 	return out, s.handOut(out, now)
 }
@@ -324,7 +322,7 @@ func (s *state) remove(ref task.Ref) (bool, error) {
 		}
 	}
 	s.note(ref.ID, nil)
-	if err := s.moveHead(&old.Task, new(task.Task)); err != nil {
+	if err := s.moveTurn(&old.Task, new(task.Task)); err != nil {
 		return false, err
 	}
 	s.key = appendIDKey(s.key[:0], prefixRecord, ref.ID)

@@ -1,0 +1,124 @@
+package storagetest
+
+import (
+	"fmt"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// BenchmarkBacklogOfKeys measures how a backlog of ordering keys is worked off that is in the store only: the ends of 100
+// heads in a commit, with the grabs of the next ones of their keys. One operation is one task. open opens the store of a
+// folder on a real disk, twice: the second time it has nothing in memory.
+func BenchmarkBacklogOfKeys(b *testing.B, open func(folder string) (storage.Store, error)) {
+	for _, keys := range []int{100, 1000, 10_000} {
+		b.Run(fmt.Sprint("keys=", keys), func(b *testing.B) {
+			folder, err := os.MkdirTemp("/var/tmp", "backlog-bench-")
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer os.RemoveAll(folder)
+			in := func(do func(storage.Store)) {
+				s, err := open(folder)
+				if err != nil {
+					b.Fatal(err)
+				}
+				defer func() {
+					if err := s.Close(); err != nil {
+						b.Error(err)
+					}
+				}()
+				do(s)
+			}
+			k := &keyBacklog{heads: make([]task.Ref, keys)}
+			in(func(s storage.Store) { k.add(b, s, b.N+keys) })
+			in(func(s storage.Store) { k.workOff(b, s, b.N) })
+		})
+	}
+}
+
+// keyBacklog is a backlog of ordering keys.
+type keyBacklog struct {
+	heads []task.Ref // of each key, grabbed
+	done  int        // tasks that have ended
+}
+
+// ordersPerCommit is how many tasks a commit adds or ends.
+const ordersPerCommit = 100
+
+// add adds n tasks, or some more, of the keys in turn, and grabs the heads.
+func (k *keyBacklog) add(b *testing.B, s storage.Store, n int) {
+	ids, now := task.NewIDs([32]byte{1}), time.Now()
+	of := make(map[task.ID]int)
+	for added := 0; added < n; added += ordersPerCommit {
+		do := new(storage.Batch)
+		for i := added; i < added+ordersPerCommit; i++ {
+			at := task.Stamp(now.Add(time.Duration(i) * time.Millisecond))
+			t := &task.Task{
+				ID: ids.Next(at), Type: "payout", Shard: 7, Priority: 5, OrderingKey: fmt.Sprint("customer ", i%len(k.heads)),
+				ReadyAt: at, Payload: benchmarkPayload,
+			}
+			t.Create(task.Submitted, at, time.Time{})
+			if i < len(k.heads) {
+				of[t.ID] = i
+			}
+			do.Insert = append(do.Insert, t)
+		}
+		grabs := new(storage.Batch)
+		for _, h := range commitBatch(b, s, do).Heads {
+			if _, ok := of[h.ID]; ok {
+				grabs.Swap = append(grabs.Swap, grabAt(now, h.Ref))
+			}
+		}
+		for _, t := range commitBatch(b, s, grabs).Swapped {
+			k.heads[of[t.ID]] = t.Ref()
+		}
+	}
+}
+
+// workOff ends n tasks.
+func (k *keyBacklog) workOff(b *testing.B, s storage.Store, n int) {
+	now := time.Now()
+	var before, after syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &before); err != nil {
+		b.Fatal(err)
+	}
+	b.ResetTimer()
+	for k.done = 0; k.done < n; k.done += ordersPerCommit {
+		some := k.heads[k.done%len(k.heads):][:ordersPerCommit]
+		do := new(storage.Batch)
+		for i, ref := range some {
+			do.Swap = append(do.Swap, task.Change{Ref: ref, To: task.Done, Outcome: task.Completed, At: now})
+			do.Heads = append(do.Heads, storage.HeadGrab{After: i, Queue: task.Queue{Type: "payout"}, Priority: 5, Grab: grabAt(now, task.Ref{})})
+		}
+		for i, t := range commitBatch(b, s, do).Grabbed {
+			if t == nil {
+				b.Fatalf("no task follows %v", some[i])
+			}
+			some[i] = t.Ref()
+		}
+	}
+	b.StopTimer()
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &after); err != nil {
+		b.Fatal(err)
+	}
+	cpu := time.Duration(after.Utime.Nano() + after.Stime.Nano() - before.Utime.Nano() - before.Stime.Nano())
+	b.ReportMetric(float64(cpu.Microseconds())/float64(k.done), "cpu-us/task")
+}
+
+func commitBatch(b *testing.B, s storage.Store, do *storage.Batch) storage.Outcome {
+	b.Helper()
+	out, err := s.Commit(b.Context(), do).Wait()
+	if err != nil {
+		b.Fatal(err)
+	}
+	return out
+}
+
+func grabAt(now time.Time, ref task.Ref) task.Change {
+	return task.Change{Ref: ref, To: task.Processing, At: now, Owner: task.ID{1}, NextEventAt: now.Add(timeout)}
+}
