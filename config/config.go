@@ -138,8 +138,12 @@ type Listener struct {
 	TLS     ServerTLS   // of the connections with Listen
 	Tokens  string      // of the API: the file of the tokens of clients; "": clients need none
 
-	Insecure bool // of the API: other machines may reach it although clients are not asked who they are
+	Audit    string // of the API: the file of audit lines, or AuditInLog; "": there are none
+	Insecure bool   // of the API: other machines may reach it although clients are not asked who they are
 }
+
+// AuditInLog as [Listener].Audit has audit lines in the log of the node.
+const AuditInLog = "log"
 
 // AsksClients reports whether all clients need a token or a certificate.
 func (l Listener) AsksClients() bool { return l.Tokens != "" || l.TLS.ClientCA != "" }

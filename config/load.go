@@ -82,6 +82,9 @@ func (d *decoder) resolvePaths() {
 			}
 		}
 	}
+	if c.API.Audit != "" && c.API.Audit != AuditInLog {
+		c.API.Audit = d.within(c.API.Audit)
+	}
 	if c.Storage.Driver == Postgres {
 		c.Storage.Path = ""
 	}

@@ -30,6 +30,9 @@ func (c *Config) Probe() []Problem {
 	p.readable(c.Coordination.TLS.named(), "coordination", "tls")
 	p.server(c.API.TLS, "api", "tls")
 	p.server(c.Admin.TLS, "admin", "tls")
+	if c.API.Audit != "" && c.API.Audit != AuditInLog {
+		p.folder(filepath.Dir(c.API.Audit), "api", "audit")
+	}
 	if c.API.Tokens != "" {
 		if _, err := access.Read(c.API.Tokens); err != nil {
 			p.add(fmt.Errorf("%w; taskengine token create makes such a file", err), "api", "tokens")

@@ -21,6 +21,7 @@ import (
 // caller is who makes a request with a token. Callers that need none have no caller in their context, and may do
 // everything.
 type caller struct {
+	name   string // of its token
 	hash   access.Hash
 	method string // of the API, or what else it asks for
 	right  right
@@ -34,28 +35,37 @@ func callerOf(ctx context.Context) *caller {
 	return c
 }
 
-// admit returns the context of a request, or why it is refused. Local callers need no token.
-func (a *API) admit(ctx context.Context, path, authorization string, isLocal bool) (context.Context, error) {
-	if a.tokens == nil || isLocal && authorization == "" {
+// admit returns the context of a request, or why it is refused. Callers on a socket need no token.
+func (a *API) admit(ctx context.Context, path, authorization string, from origin) (context.Context, error) {
+	method, isOwn := strings.CutPrefix(path, procedures)
+	if a.audit != nil && isOwn && isManagement(method) {
+		ctx = context.WithValue(ctx, originKey{}, from)
+	}
+	if a.tokens == nil || from.isSocket && authorization == "" {
 		return ctx, nil
 	}
 	text := access.Bearer(authorization)
 	if text == "" {
 		return nil, connect.NewError(connect.CodeUnauthenticated, errors.New("the node wants a token: send Authorization: Bearer TOKEN; taskengine token create makes one"))
 	}
-	c := &caller{hash: access.HashOf(text), method: path}
-	if name, isOwn := strings.CutPrefix(path, procedures); isOwn {
-		c.method, c.right = name, rights[name]
-		if _, known := rights[name]; !known {
-			return nil, connect.NewError(connect.CodeUnimplemented, fmt.Errorf("there is no method %.80q", name))
+	c := &caller{hash: access.HashOf(text), method: "a worker", right: right{access.Work, ofTypes}}
+	if isOwn {
+		c.method, c.right = method, rights[method]
+		if _, known := rights[method]; !known {
+			return nil, connect.NewError(connect.CodeUnimplemented, fmt.Errorf("there is no method %.80q", method))
 		}
-	} else {
-		c.method, c.right = "a worker", right{access.Work, ofTypes}
 	}
+	if t := a.tokens().Find(c.hash); t != nil {
+		c.name = t.Name
+	}
+	ctx = context.WithValue(ctx, callerKey{}, c)
 	if _, err := a.tokenOf(c); err != nil {
+		if connect.CodeOf(err) == connect.CodePermissionDenied {
+			a.note(ctx, method, nil, err)
+		}
 		return nil, err
 	}
-	return context.WithValue(ctx, callerKey{}, c), nil
+	return ctx, nil
 }
 
 // tokenOf returns the token of a caller, or an error if it does not allow the method, such as one that was revoked since.
@@ -141,7 +151,7 @@ func (a *API) admitted(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begin := time.Now()
 		local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-		ctx, err := a.admit(r.Context(), r.URL.Path, r.Header.Get("Authorization"), isSocket(local))
+		ctx, err := a.admit(r.Context(), r.URL.Path, r.Header.Get("Authorization"), origin{r.RemoteAddr, isSocket(local)})
 		if err == nil {
 			h.ServeHTTP(w, r.WithContext(ctx))
 			return
@@ -163,8 +173,11 @@ func (a *API) admitGRPC(ctx context.Context, path string) (context.Context, erro
 	if sent := metadata.ValueFromIncomingContext(ctx, "authorization"); len(sent) > 0 {
 		authorization = sent[0]
 	}
-	from, ok := peer.FromContext(ctx)
-	return a.admit(ctx, path, authorization, ok && isSocket(from.LocalAddr))
+	from := origin{}
+	if p, ok := peer.FromContext(ctx); ok {
+		from = origin{p.Addr.String(), isSocket(p.LocalAddr)}
+	}
+	return a.admit(ctx, path, authorization, from)
 }
 
 // admitStream is an interceptor of grpc-go for the streams of all services.

@@ -58,6 +58,10 @@ type APIConfig struct {
 	// of the request. header returns the value of a header by its name in lower case, "" if there is none. May be nil.
 	Submitted func(ctx context.Context, header func(name string) string) context.Context
 
+	// Audit gets a line for each request that changes a task, or what tasks run by, before it is answered: who made it, the
+	// verb, what it names, and the outcome. Nil: none.
+	Audit *slog.Logger
+
 	// Tokens returns the tokens that are valid now. Then callers need one, but for those on a Unix socket that send none.
 	// Nil: every caller may do everything.
 	Tokens func() *access.Tokens
@@ -80,6 +84,7 @@ type API struct {
 	metrics    *Metrics              // nil for none
 	taskLog    *tasklog.Log          // nil for none
 	alerts     Alerts                // nil for none
+	audit      *slog.Logger          // nil for none
 	tokens     func() *access.Tokens // nil: every caller may do everything
 	submitted  func(ctx context.Context, header func(name string) string) context.Context
 	register   func(grpc.ServiceRegistrar, func(ctx context.Context, types ...string) error)
@@ -95,7 +100,7 @@ var _ taskenginev1connect.TaskServiceHandler = (*API)(nil)
 func NewAPI(c APIConfig) *API {
 	api := &API{
 		maxRequest: cmp.Or(c.MaxRequest, DefaultMaxRequest),
-		engine:     c.Engine, build: c.Build, node: c.Node, log: c.Log, metrics: c.Metrics, taskLog: c.TaskLog, alerts: c.Alerts, tokens: c.Tokens,
+		engine:     c.Engine, build: c.Build, node: c.Node, log: c.Log, metrics: c.Metrics, taskLog: c.TaskLog, alerts: c.Alerts, tokens: c.Tokens, audit: c.Audit,
 		submitted: c.Submitted, register: c.Register,
 		schedules: scheduler.Of(c.Engine), stopping: make(chan struct{}),
 	}
@@ -106,6 +111,7 @@ func NewAPI(c APIConfig) *API {
 	if c.Metrics != nil {
 		interceptors = append(interceptors, stopwatch{c.Metrics})
 	}
+	interceptors = append(interceptors, auditor{api})
 	mux := http.NewServeMux()
 	mux.Handle(taskenginev1connect.NewTaskServiceHandler(api,
 		connect.WithReadMaxBytes(api.maxRequest),

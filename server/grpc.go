@@ -126,6 +126,7 @@ func unary[Req, Res any](a *API, name string, method func(context.Context, *Req)
 				return err
 			}
 			res, err = method(ctx, req)
+			a.note(ctx, name, req, err)
 			return err
 		})
 		if err != nil {

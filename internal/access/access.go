@@ -88,14 +88,17 @@ func checkName(name string) error {
 	isOdd := func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("._-@", r)
 	}
-	if name == "" || len(name) > longest || strings.ContainsFunc(name, isOdd) || name == Local {
-		return fmt.Errorf("has the name %.40q; use 1 to %d letters, digits, and . _ - @, and not %q", name, longest, Local)
+	if name == "" || len(name) > longest || strings.ContainsFunc(name, isOdd) || name == Local || name == Unknown {
+		return fmt.Errorf("has the name %.40q; use 1 to %d letters, digits, and . _ - @, and neither %s nor %s", name, longest, Local, Unknown)
 	}
 	return nil
 }
 
-// Local is the name of callers that need no token.
-const Local = "local"
+// Names of callers that have no token.
+const (
+	Local   = "local"   // on the Unix socket
+	Unknown = "unknown" // elsewhere, on nodes that want no tokens
+)
 
 // Tokens are the tokens that are valid. They do not change.
 type Tokens struct {

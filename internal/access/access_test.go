@@ -52,7 +52,8 @@ func TestTokensThatCannotBeAreRefused(t *testing.T) {
 	one := Token{Name: "a", Roles: []Role{Submit}}
 	for want, list := range map[string][]Token{
 		"has the name":                       {{Name: "a b", Roles: one.Roles}},
-		`and not "local"`:                    {{Name: Local, Roles: one.Roles}},
+		"neither local nor unknown":          {{Name: Local, Roles: one.Roles}},
+		`has the name "unknown"`:             {{Name: Unknown, Roles: one.Roles}},
 		"has no role; give one of submit":    {{Name: "a"}},
 		`has the role "boss"`:                {{Name: "a", Roles: []Role{"boss"}}},
 		"one * at the end":                   {{Name: "a", Roles: one.Roles, Types: []string{"*-mail"}}},

@@ -18,13 +18,13 @@ func TestANodeAsksForTokens(t *testing.T) {
 	a := certtest.New(t)
 	own := a.Issue(t, "node", "127.0.0.1")
 	folder := t.TempDir()
-	tokens, socket := filepath.Join(folder, "tokens.json"), filepath.Join(folder, "s")
+	tokens, socket, audit := filepath.Join(folder, "tokens.json"), filepath.Join(folder, "s"), filepath.Join(folder, "audit.log")
 	file := write(t, "taskengine.yaml", fmt.Sprintf(`storage: {driver: memory}
 node: {log: {level: debug}}
 handlers: {cat: {exec: [/bin/cat]}}
 types: {copy: {handler: cat}, other: {handler: cat}}
-api: {tls: {cert: %q, key: %q}, tokens: %q, socket: %q}
-`, own.File, own.KeyFile, tokens, socket))
+api: {tls: {cert: %q, key: %q}, tokens: %q, socket: %q, audit: %q}
+`, own.File, own.KeyFile, tokens, socket, audit))
 	early := launch(t, "127.0.0.1:0", nil, "run", "-c", file)
 	if code := early.exit(t); code != exitFailure || !strings.Contains(early.log.String(), "taskengine token create") {
 		t.Errorf("without the file of tokens a node ends with %d: %s", code, early.log)
@@ -86,10 +86,19 @@ api: {tls: {cert: %q, key: %q}, tokens: %q, socket: %q}
 	if err != nil {
 		t.Fatal(err)
 	}
+	noted, err := os.ReadFile(audit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"who":"ops"`, `"who":"local"`, `"who":"shop"`, `"what":{"type":"copy"}`, `"outcome":"permission_denied"`} {
+		if !strings.Contains(string(noted), want) {
+			t.Errorf("the audit log has no %s: %s", want, noted)
+		}
+	}
 	secrets := append(strings.Split(strings.TrimSpace(string(key)), "\n")[1:2], submits, operates, wrong)
 	for _, secret := range secrets {
-		if strings.Contains(n.log.String(), strings.TrimPrefix(secret, "te_")) {
-			t.Errorf("the log has the secret %s", secret)
+		if strings.Contains(n.log.String()+string(noted), strings.TrimPrefix(secret, "te_")) {
+			t.Errorf("a log has the secret %s", secret)
 		}
 	}
 	if r := cli(t, nil, "", "config", "show", "-c", file); r.code != exitOK || strings.Contains(r.stdout, "te_") {

@@ -234,8 +234,12 @@ func (p *parts) openAPI(ctx context.Context, connections int) (err error) {
 	if err != nil {
 		return err
 	}
+	audit, err := p.openAudit()
+	if err != nil {
+		return err
+	}
 	conf := server.APIConfig{
-		Tokens: tokens, Engine: p.engine, Build: n.Build, Node: n.Name, Log: n.Log, Metrics: n.metrics, MaxRequest: max(n.maxRequest(), p.handlers.maxFrame()),
+		Tokens: tokens, Audit: audit, Engine: p.engine, Build: n.Build, Node: n.Name, Log: n.Log, Metrics: n.metrics, MaxRequest: max(n.maxRequest(), p.handlers.maxFrame()),
 		TaskLog: p.taskLog.Log, Alerts: p.alerts.Managed(), Register: p.handlers.registerWorkers,
 	}
 	if p.spans != nil {
