@@ -49,7 +49,7 @@ type ListenConfig struct {
 	SocketMode fs.FileMode // the permissions of a socket
 
 	// MaxConnections bounds the number of open connections; 0 is no bound. Further connections wait until one ends, and Log
-	// gets a line at most once a minute.
+	// gets a line at most once a minute. Connections that have made no request for a second are closed to make room.
 	MaxConnections int
 }
 
@@ -81,6 +81,11 @@ func Listen(ctx context.Context, c ListenConfig) (*Listener, error) {
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          slog.NewLogLogger(c.Log.Handler(), slog.LevelDebug),
+		ConnState: func(c net.Conn, state http.ConnState) {
+			if state != http.StateNew {
+				heard(c)
+			}
+		},
 	}}
 	go s.serve(accepts, others)
 	return s, nil

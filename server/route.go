@@ -117,6 +117,7 @@ func (c *routedConn) passOn(source io.Reader) error {
 	if err := c.Conn.SetDeadline(time.Time{}); err != nil {
 		return err
 	}
+	heard(c.Conn)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.isClosed {
