@@ -7,16 +7,16 @@ import (
 	"sync/atomic"
 
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/plugins/internal/calls"
 )
 
 var _ task.Pool = (*Host)(nil)
 
 // use implements [task.PoolUse].
 type use struct {
-	host     *Host
-	changed  func(task.Capacity)
-	reported task.Capacity // guarded by the host's mutex: the last one that changed was called with
-	wanted   atomic.Int64  // tasks that wait for a slot
+	host   *Host
+	user   *calls.User
+	wanted atomic.Int64 // tasks that wait for a slot
 }
 
 // Name implements [task.Pool].
@@ -26,9 +26,8 @@ func (h *Host) Name() string { return h.name }
 func (h *Host) Use(changed func(task.Capacity)) task.PoolUse {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	u := &use{host: h, changed: changed, reported: h.capacity()}
+	u := &use{host: h, user: h.users.Add(changed, h.capacity())}
 	h.uses = append(h.uses, u)
-	changed(u.reported)
 	return u
 }
 
@@ -43,6 +42,7 @@ func (u *use) Want(tasks int) {
 func (u *use) End() {
 	u.host.mu.Lock()
 	defer u.host.mu.Unlock()
+	u.host.users.Remove(u.user)
 	u.host.uses = slices.DeleteFunc(u.host.uses, func(o *use) bool { return o == u })
 	u.host.wake.Set()
 }
@@ -58,18 +58,7 @@ func (h *Host) wanted() int {
 
 // notifyUses reports the capacity to the users of the host if it has changed. It is called after every change that may
 // affect the capacity. mu must be held.
-func (h *Host) notifyUses() {
-	if len(h.uses) == 0 {
-		return
-	}
-	c := h.capacity()
-	for _, u := range h.uses {
-		if u.reported != c {
-			u.reported = c
-			u.changed(c)
-		}
-	}
-}
+func (h *Host) notifyUses() { h.users.Notify(h.capacity) }
 
 // capacity returns how many tasks the host can run: those that are running and the free slots of the processes that are
 // up. mu must be held.

@@ -51,14 +51,15 @@ type Host struct {
 	types      map[string]bool // that the program serves; nil until it was up once
 	status     Status
 
-	starting, startingAlone int       // processes that are being started
-	failuresInARow          int       // crashes and failed starts
-	notBefore               time.Time // when the next process may be started
-	downBecause             error     // the newest of these failures
-	isDown                  bool      // no process was up when that happened, and none was up since
-	uses                    []*use    // that are notified of the capacity
-	isTried                 bool      // tried was closed
-	lastFailure             string    // text of the newest error of a start
+	starting, startingAlone int         // processes that are being started
+	failuresInARow          int         // crashes and failed starts
+	notBefore               time.Time   // when the next process may be started
+	downBecause             error       // the newest of these failures
+	isDown                  bool        // no process was up when that happened, and none was up since
+	uses                    []*use      // of engines
+	users                   calls.Users // of these: who is told of the capacity
+	isTried                 bool        // tried was closed
+	lastFailure             string      // text of the newest error of a start
 
 	isClosing   bool
 	forced      error // why Close stopped waiting; nil if it did not

@@ -1,18 +1,16 @@
 package workers
 
 import (
-	"slices"
-
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/plugins/internal/calls"
 )
 
 var _ task.Pool = (*Pool)(nil)
 
 // use implements [task.PoolUse].
 type use struct {
-	pool     *Pool
-	changed  func(task.Capacity)
-	reported task.Capacity // guarded by the pool's mutex: the last one that changed was called with
+	pool *Pool
+	user *calls.User
 }
 
 // Name implements [task.Pool].
@@ -22,10 +20,7 @@ func (p *Pool) Name() string { return p.cfg.Name }
 func (p *Pool) Use(changed func(task.Capacity)) task.PoolUse {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	u := &use{pool: p, changed: changed, reported: p.capacity()}
-	p.uses = append(p.uses, u)
-	changed(u.reported)
-	return u
+	return &use{p, p.users.Add(changed, p.capacity())}
 }
 
 // Want implements [task.PoolUse]. A pool cannot start workers.
@@ -35,22 +30,11 @@ func (u *use) Want(int) {}
 func (u *use) End() {
 	u.pool.mu.Lock()
 	defer u.pool.mu.Unlock()
-	u.pool.uses = slices.DeleteFunc(u.pool.uses, func(o *use) bool { return o == u })
+	u.pool.users.Remove(u.user)
 }
 
 // notifyUses reports the capacity to the users of the pool if it has changed. mu must be held.
-func (p *Pool) notifyUses() {
-	if len(p.uses) == 0 {
-		return
-	}
-	c := p.capacity()
-	for _, u := range p.uses {
-		if u.reported != c {
-			u.reported = c
-			u.changed(c)
-		}
-	}
-}
+func (p *Pool) notifyUses() { p.users.Notify(p.capacity) }
 
 // capacity returns how many tasks the pool can run: those that are running and the free slots of the workers that take
 // tasks. mu must be held.

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -28,9 +29,13 @@ import (
 // actAs is the environment variable that makes the test binary a worker.
 const actAs = "WORKERS_TEST_ACT_AS"
 
+// slotsVariable is the environment variable with the slots of such a worker.
+const slotsVariable = "WORKERS_TEST_SLOTS"
+
 func TestMain(m *testing.M) {
 	if os.Getenv(actAs) != "" {
-		handler.Program{Handlers: testHandlers(), Slots: 8, Version: "v7"}.Serve()
+		slots, _ := strconv.Atoi(cmp.Or(os.Getenv(slotsVariable), "8"))
+		handler.Program{Handlers: testHandlers(), Slots: slots, Version: "v7"}.Serve()
 		return
 	}
 	goleak.VerifyTestMain(m)
@@ -145,14 +150,20 @@ type process struct {
 	ended chan struct{} // closed when it has ended
 }
 
-// connect starts a worker of the nodes at an address.
-func connect(tb testing.TB, address string, env ...string) *process {
+// executable returns the path of the test binary.
+func executable(tb testing.TB) string {
 	tb.Helper()
 	exe, err := os.Executable()
 	if err != nil {
 		tb.Fatal(err)
 	}
-	cmd := exec.Command(exe)
+	return exe
+}
+
+// connect starts a worker of the nodes at an address.
+func connect(tb testing.TB, address string, env ...string) *process {
+	tb.Helper()
+	cmd := exec.Command(executable(tb))
 	cmd.Env = append(env, actAs+"=worker", "TASKENGINE_ADDRESS="+address, "GOCOVERDIR="+os.TempDir(), "GORACE=atexit_sleep_ms=0")
 	cmd.Stderr = tb.Output()
 	p := &process{cmd: cmd, ended: make(chan struct{})}

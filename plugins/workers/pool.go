@@ -35,7 +35,7 @@ type Pool struct {
 	workers   []*worker  // that have not ended, in the order of their first connection
 	lastRun   uint64     // id of the newest run, of all workers
 	losses    losses
-	uses      []*use
+	users     calls.Users // of the capacity
 	status    Status
 	isClosing bool
 }

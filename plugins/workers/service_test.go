@@ -2,8 +2,10 @@ package workers
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -13,22 +15,10 @@ import (
 	"github.com/taskengine/taskengine/plugins/internal/wire"
 )
 
-// answer to a first frame: the welcome, or the status.
+// greet returns the answer to a first frame: the welcome, or the status.
 func greet(t *testing.T, n *node, frame *wire.FromHandler) (*wire.Welcome, error) {
 	t.Helper()
-	conn, err := grpc.NewClient(n.address, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	t.Cleanup(func() { cancel(); conn.Close() })
-	s, err := wire.NewWorkersClient(conn).Work(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Send(frame); err != nil {
-		t.Fatal(err)
-	}
+	s, _ := dial(t, n, frame)
 	got, err := s.Recv()
 	return got.GetWelcome(), err
 }
@@ -110,34 +100,109 @@ func TestAWorkerThatIsNotWantedIsToldWhy(t *testing.T) {
 	}
 }
 
-func TestFramesWithoutSenseDoNoHarm(t *testing.T) {
-	n := serve(t, Config{})
+// dial opens a stream to a node and sends frames.
+func dial(t *testing.T, n *node, frames ...*wire.FromHandler) (wire.Workers_WorkClient, context.CancelFunc) {
+	t.Helper()
 	conn, err := grpc.NewClient(n.address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
+	ctx, cancel := context.WithTimeout(t.Context(), long)
+	t.Cleanup(func() { cancel(); conn.Close() })
 	s, err := wire.NewWorkersClient(conn).Work(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
+	for _, f := range frames {
+		if err := s.Send(f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s, cancel
+}
+
+func TestAWorkerIsToldHowManyAnswersHaveArrived(t *testing.T) {
+	n := serve(t, Config{Reconnect: time.Hour, Liveness: time.Hour})
+	hello := func(runs ...uint64) *wire.FromHandler {
+		return offer(func(o *wire.Offer, h *wire.Hello) { h.Slots, o.Runs = 200, runs })
+	}
+	s, cut := dial(t, n, hello(), &wire.FromHandler{Credits: 200})
+	n.up(t, 1)
+	const tasks = 2 * tellEvery // however many it was told of with other frames, as many follow
+	outs := make([]<-chan ran, tasks)
+	for i := range outs {
+		outs[i] = n.run(t.Context(), newTask("noop", ""))
+	}
+	last, answered, received := uint64(0), 0, uint64(0)
+	for received < tellEvery || answered < tasks {
+		frame, err := s.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		received = max(received, frame.GetReceived())
+		for _, run := range frame.GetRuns() {
+			if answered++; answered == tasks {
+				last = run.GetRunId() // is not answered
+				break
+			}
+			finish := &wire.Finish{RunId: run.GetRunId(), Outcome: &wire.Finish_Result{}}
+			if err := s.Send(&wire.FromHandler{Finishes: []*wire.Finish{finish}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	eventually(t, "the answers have arrived", func() bool { return n.Status().Running == 1 })
+	cut()
+	n.up(t, 0)
+	again, _ := dial(t, n, hello(last))
+	frame, err := again.Recv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w := frame.GetWelcome(); !w.GetResumed() || w.GetReceived() != tasks-1 || !slices.Equal(w.GetRuns(), []uint64{last}) {
+		t.Errorf("the welcome is %v, want one with %d answers and the run %d", w, tasks-1, last)
+	}
+}
+
+func TestANodeThatStopsTellsItsWorkersToConnectAgain(t *testing.T) {
+	n := serve(t, Config{})
+	s, _ := dial(t, n, offer(func(*wire.Offer, *wire.Hello) {}), &wire.FromHandler{Credits: 5})
+	n.up(t, 1)
+	if err := n.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	drains := 0
+	for {
+		frame, err := s.Recv()
+		if err == nil {
+			if frame.GetDrain() != nil {
+				drains++
+			}
+			continue
+		}
+		if status.Code(err) != codes.Unavailable || drains != 1 {
+			t.Errorf("the stream ended with %v after %d drains", err, drains)
+		}
+		break
+	}
+	if _, err := greet(t, n, offer(func(*wire.Offer, *wire.Hello) {})); status.Code(err) != codes.Unavailable {
+		t.Errorf("a worker that connects then is told %v", err)
+	}
+}
+
+func TestFramesWithoutSenseDoNoHarm(t *testing.T) {
+	n := serve(t, Config{})
 	first := offer(func(o *wire.Offer, h *wire.Hello) {
 		o.Runs, h.Slots, o.Name = []uint64{1, 1, 0, 1 << 63}, 1<<31, "\x00"+strings.Repeat("n", 1<<16)
 	})
-	for _, frame := range []*wire.FromHandler{
+	s, _ := dial(t, n, []*wire.FromHandler{
 		first,
 		{},
 		first,
 		{Finishes: []*wire.Finish{{RunId: 7}, {}}, Credits: 1<<32 - 1},
 		{Logs: []*wire.LogLine{{RunId: 9, Message: "\x01"}}, Progress: []*wire.Progress{{RunId: 9}}, Checkpoints: []*wire.Checkpoint{{}}},
 		{Pong: 5, Credits: 1<<32 - 1},
-	} {
-		if err := s.Send(frame); err != nil {
-			t.Fatal(err)
-		}
-	}
+	}...)
 	n.up(t, 1)
 	out := n.run(t.Context(), newTask("upper", "a"))
 	for {

@@ -167,7 +167,7 @@ func TestTheSlotsOfAWorkerAreDividedAmongItsNodes(t *testing.T) {
 	}
 }
 
-func TestAPoolThatClosesWaitsForItsTasksAndTellsWorkersToComeBack(t *testing.T) {
+func TestAPoolThatClosesWaitsForItsTasks(t *testing.T) {
 	n := serve(t, Config{})
 	join(t, handler.Connection{}, n.address)
 	n.up(t, 1)

@@ -147,25 +147,21 @@ func (p *Pool) sessionOf(offer *wire.Offer) *worker {
 // mu must be held.
 func (p *Pool) resume(w *worker, has []uint64) (open []uint64) {
 	w.cancels = nil
+	known := make(map[uint64]bool, len(w.running))
 	for _, id := range has {
-		if w.running[id] == nil || slices.Contains(open, id) {
+		if w.running[id] == nil || known[id] {
 			continue
 		}
+		known[id] = true
 		open = append(open, id)
 		if c := w.cancelled[id]; c != nil {
 			w.cancels = append(w.cancels, c)
 		}
 	}
-	if len(open) < len(w.running) {
-		has := make(map[uint64]bool, len(open))
-		for _, id := range open {
-			has[id] = true
-		}
-		for id, c := range w.running {
-			if !has[id] {
-				w.release(c)
-				c.Deliver(answer{Err: calls.Unavailable(errNotDelivered)})
-			}
+	for id, c := range w.running {
+		if !known[id] {
+			w.release(c)
+			c.Deliver(answer{Err: calls.Unavailable(errNotDelivered)})
 		}
 	}
 	if w.drain == drained {
