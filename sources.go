@@ -12,5 +12,6 @@ import "embed"
 //go:embed plugins/internal/wire/*.go plugins/internal/wire/handler.proto
 //go:embed plugins/sdk/python/taskengine/*.py plugins/sdk/python/taskengine/client/*.py plugins/sdk/python/taskengine/py.typed
 //go:embed plugins/sdk/node/*.json plugins/sdk/node/buf.gen.yaml plugins/sdk/node/src/*.ts
+//go:embed plugins/sdk/node/src/client/*.ts server/proto/taskengine/v1/taskengine.proto
 //go:embed plugins/sdk/java/pom.xml plugins/sdk/java/src/main
 var Sources embed.FS

@@ -24,7 +24,7 @@ type clientBench struct {
 
 // BenchmarkClients measures how many tasks clients of each language add to a node in a second: client and node on the
 // same machine, on pebble, every receipt durable. of-go is the rate divided by that of the Go client with 512 in flight.
-// Run it with -benchtime 50000x: it adds so many tasks in each way.
+// Run it with -benchtime 50000x: it adds so many tasks in each way. The client for Node.js has to be built before.
 func BenchmarkClients(b *testing.B) {
 	n := start(b, nil, "run", "-c", write(b, "taskengine.yaml", fmt.Sprintf("storage: {driver: pebble, path: %q}\n", filepath.Join(diskFolder(b), "data"))))
 	var ofGo float64
@@ -43,20 +43,19 @@ func BenchmarkClients(b *testing.B) {
 		{"python-coroutines", 512, python, []string{systemPython(), "bench/submit.py", "--way=coroutines"}, env},
 		{"python-threads", 64, python, []string{systemPython(), "bench/submit.py", "--way=threads"}, env},
 		{"python-each", 512, python, []string{systemPython(), "bench/submit.py", "--way=each"}, env},
+		{"node", 512, "../../../plugins/sdk/node", []string{"node", "bench/submit.mjs"}, nil},
 	} {
 		b.Run(fmt.Sprintf("%s/in-flight=%d", c.name, c.inFlight), func(b *testing.B) {
 			if b.N < c.inFlight {
 				return // the first, short run of the package testing
 			}
-			rate := c.run(b, n.api)
-			b.ReportMetric(rate, "tasks/s")
-			b.ReportMetric(rate/ofGo, "of-go")
+			c.run(b, n.api, ofGo)
 		})
 	}
 }
 
-// run adds b.N tasks, and returns how many there were in a second.
-func (c clientBench) run(b *testing.B, address string) float64 {
+// run adds b.N tasks, and reports how many there were in a second, and the CPU time of the client for each.
+func (c clientBench) run(b *testing.B, address string, ofGo float64) {
 	args := append(c.command[1:len(c.command):len(c.command)], "--tasks="+strconv.Itoa(b.N), "--in-flight="+strconv.Itoa(c.inFlight), address)
 	cmd := exec.CommandContext(b.Context(), c.command[0], args...)
 	cmd.Dir, cmd.Env, cmd.Stderr = c.dir, append(os.Environ(), c.env...), os.Stderr
@@ -64,9 +63,14 @@ func (c clientBench) run(b *testing.B, address string) float64 {
 	if err != nil {
 		b.Fatalf("%v: %s", err, out)
 	}
-	var got struct{ Rate float64 }
+	var got struct {
+		Rate   float64
+		Client float64 `json:"cpu_us"`
+	}
 	if err := json.Unmarshal(out, &got); err != nil {
 		b.Fatal(err)
 	}
-	return got.Rate
+	b.ReportMetric(got.Rate, "tasks/s")
+	b.ReportMetric(got.Rate/ofGo, "of-go")
+	b.ReportMetric(got.Client, "client-us")
 }

@@ -5,21 +5,34 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"testing"
 	"time"
 )
 
-// The tests of the Python client start nodes, and kill them.
 func TestThePythonClientsOwnTestsHoldWithTheGRPCOfTheSystem(t *testing.T) {
 	t.Parallel()
+	testClient(t, "../../../plugins/sdk/python", systemPython(), "-m", "unittest", "discover", "-s", "tests", "-t", ".", "-p", "test_client*.py")
+}
+
+func TestTheNodeJSClientsOwnTestsHold(t *testing.T) {
+	t.Parallel()
+	const sdk = "../../../plugins/sdk/node"
+	notWithout(t, filepath.Join(sdk, "build/client.test.js"))
+	testClient(t, sdk, "node", "--test", "build/client.test.js", "build/client-flow.test.js", "build/client-lost.test.js")
+}
+
+// testClient runs the tests of a client, which start nodes and kill them.
+func testClient(t *testing.T, folder string, command ...string) {
+	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*limit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, systemPython(), "-m", "unittest", "discover", "-s", "tests", "-t", ".", "-p", "test_client*.py")
-	cmd.Dir = "../../../plugins/sdk/python"
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd.Dir = folder
 	cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1", "TASKENGINE_PROGRAM="+self, role+"=taskengine", "GORACE=atexit_sleep_ms=0")
 	cmd.WaitDelay = time.Second
 	if out, err := cmd.CombinedOutput(); err != nil {

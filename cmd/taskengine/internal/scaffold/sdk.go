@@ -23,14 +23,17 @@ var vendored = map[string]map[string]string{
 		"plugins/handler": "sdk/plugins/handler", "plugins/internal/wire": "sdk/plugins/internal/wire",
 	},
 	"python": {"plugins/sdk/python/taskengine": "taskengine"}, // Python finds it there
-	"node":   {"plugins/sdk/node": sdkFolder, protocol: "sdk/handler.proto"},
+	"node":   {"plugins/sdk/node": sdkFolder, protocol: "sdk/handler.proto", api: "sdk/taskengine.proto"},
 	"java":   {"plugins/sdk/java": sdkFolder, protocol: "sdk/handler.proto"},
 }
 
-// protocol is the file that describes the protocol, and protocolFrom its path in the packages.
+// protocol is the file that describes the protocol, and protocolFrom its path in the packages. api and apiFrom are those
+// of the API.
 const (
 	protocol     = "plugins/internal/wire/handler.proto"
 	protocolFrom = "../../internal/wire/handler.proto"
+	api          = "server/proto/taskengine/v1/taskengine.proto"
+	apiFrom      = "../../../server/proto/taskengine/v1/taskengine.proto"
 )
 
 // vendor puts the package of a language into a project.
@@ -48,7 +51,7 @@ func vendor(folder, lang string) error {
 			if err := os.MkdirAll(filepath.Dir(target), 0o777); err != nil {
 				return err
 			}
-			text := strings.ReplaceAll(string(content), protocolFrom, "handler.proto")
+			text := strings.NewReplacer(protocolFrom, "handler.proto", apiFrom, "taskengine.proto").Replace(string(content))
 			return os.WriteFile(target, []byte(text), 0o666)
 		})
 		if err != nil {

@@ -289,7 +289,14 @@ class Access(unittest.TestCase):
             self.leave.wait()
             return b""
 
+        self.cancels = []
+
+        def lose(_, context):
+            self.cancels.append(1)
+            context.abort(grpc.StatusCode.UNAVAILABLE, "the answer is lost")
+
         methods = {
+            "Cancel": grpc.unary_unary_rpc_method_handler(lose),
             "Wait": grpc.unary_unary_rpc_method_handler(wait),
             "Version": grpc.unary_unary_rpc_method_handler(answer),
             "Get": grpc.unary_unary_rpc_method_handler(answer),
@@ -314,6 +321,19 @@ class Access(unittest.TestCase):
                 c.submit("idle")
         self.assertEqual(set(self.seen), {"Bearer secret"})
         self.assertGreaterEqual(len(self.seen), 3)
+
+    def test_a_call_that_changes_something_is_made_once(self):
+        address = self.serve()
+        with Client(address) as c, self.assertRaises(client.Unavailable):
+            c.cancel("x")
+
+        async def main():
+            async with AsyncClient(address) as c:
+                with self.assertRaises(client.Unavailable):
+                    await c.cancel("x")
+
+        asyncio.run(main())
+        self.assertEqual(len(self.cancels), 2)
 
     def test_close_ends_the_calls_under_way(self):
         c = Client(self.serve(grpc.StatusCode.UNAVAILABLE), timeout=10 * PATIENCE)

@@ -1,0 +1,55 @@
+// The messages of calls.
+
+import {
+  create,
+  type DescMessage,
+  type DescMethodUnary,
+  fromBinary,
+  type MessageInitShape,
+  type MessageShape,
+  toBinary,
+} from "@bufbuild/protobuf";
+import { LimitSchema, ScheduleSchema, TaskSchema } from "../gen/taskengine_pb.js";
+import { Internal, Invalid } from "./errors.js";
+import type { Limit, Schedule, Task } from "./messages.js";
+import { toNative } from "./native.js";
+
+/** The message of a request. Throws Invalid for what cannot be sent. */
+export function encoded<I extends DescMessage>(
+  method: DescMethodUnary<I, DescMessage>,
+  request: () => MessageInitShape<I>,
+): Uint8Array {
+  try {
+    return toBinary(method.input, create(method.input, request()));
+  } catch (error) {
+    throw new Invalid(`${method.name}: ${(error as Error).message}`, "invalid_argument", "", { cause: error });
+  }
+}
+
+/** The message of an answer. */
+export function decoded<O extends DescMessage>(
+  method: DescMethodUnary<DescMessage, O>,
+  bytes: Uint8Array,
+  address: string,
+): MessageShape<O> {
+  try {
+    return fromBinary(method.output, bytes);
+  } catch (error) {
+    throw new Internal(`the answer of ${method.name} is not valid`, "internal", address, { cause: error });
+  }
+}
+
+/** The task of an answer. */
+export function taskOf({ task }: { task?: MessageShape<typeof TaskSchema> | undefined }): Task {
+  return toNative(TaskSchema, task ?? create(TaskSchema));
+}
+
+/** The limit of an answer. */
+export function limitOf({ limit }: { limit?: MessageShape<typeof LimitSchema> | undefined }): Limit {
+  return toNative(LimitSchema, limit ?? create(LimitSchema));
+}
+
+/** The schedule of an answer. */
+export function scheduleOf({ schedule }: { schedule?: MessageShape<typeof ScheduleSchema> | undefined }): Schedule {
+  return toNative(ScheduleSchema, schedule ?? create(ScheduleSchema));
+}

@@ -1,0 +1,410 @@
+// The client.
+
+import { setTimeout as sleep } from "node:timers/promises";
+import {
+  type DescMessage,
+  type DescMethodUnary,
+  fromBinary,
+  type MessageInitShape,
+  type MessageShape,
+} from "@bufbuild/protobuf";
+import {
+  LimitSchema,
+  NewTaskSchema,
+  RateSchema,
+  ReasonSchema,
+  ScheduleDefinitionSchema,
+  ScheduleSchema,
+  ScheduleTimeSchema,
+  TaskSchema,
+  TaskService,
+} from "../gen/taskengine_pb.js";
+import { decoded, encoded, limitOf, scheduleOf, taskOf } from "./calls.js";
+import { ClientError, Closed, DeadlineExceeded, Internal, Invalid, mayRepeat, NotDone, Unavailable } from "./errors.js";
+import { Flow, type Submission } from "./flow.js";
+import { Ids } from "./ids.js";
+import type { Limit, Reason, Schedule, ScheduleDefinition, ScheduleTime, Task, TaskCount } from "./messages.js";
+import { duration, fromNative, timestamp, toNative } from "./native.js";
+import { Deadline, Nodes } from "./nodes.js";
+import type { CallOptions, ChangeOptions, ClientOptions, LimitChange, SchedulePreview, TaskFilter } from "./options.js";
+import {
+  type Encoded,
+  encodeTask,
+  existsError,
+  firstOfTwo,
+  MAX_TOGETHER,
+  type NewTask,
+  REJECTED,
+  type Receipt,
+  type TaskOptions,
+} from "./request.js";
+import { FIRST_PAUSE, MOST_PAUSE, Sender } from "./sender.js";
+
+const POLL = 20_000; // milliseconds that a node waits before it answers that tasks have not ended
+const MAX_TIMER = 2 ** 31 - 1;
+
+/** Adds tasks to nodes, waits for them and manages them. */
+export class Client {
+  readonly #nodes: Nodes;
+  readonly #timeout: number;
+  readonly #headers: ClientOptions["headers"];
+  readonly #ids = new Ids();
+  readonly #flow = new Flow();
+  readonly #sender: Sender;
+  readonly #closing = new AbortController();
+
+  /**
+   * A client of nodes that share their tasks, at host:port, unix:PATH, or a URL of http or https. It uses one of them,
+   * and another one when that does not answer or stops. A program ends only after `close`.
+   */
+  constructor(addresses: string | readonly string[], options: ClientOptions = {}) {
+    this.#nodes = new Nodes(addresses, options);
+    this.#timeout = options.timeout ?? 30_000;
+    this.#headers = options.headers;
+    this.#sender = new Sender(this.#flow, this.#nodes, this.#timeout);
+  }
+
+  /** Ends the connections. Calls under way throw Closed, and may have been carried out. */
+  async close(): Promise<void> {
+    this.#closing.abort(new Closed("the client is closed: what was asked for may have been carried out"));
+    await this.#sender.close();
+    this.#nodes.close();
+  }
+
+  /**
+   * Makes a call. If no node answers, it makes it again until its time is over: always if it is repeatable, and otherwise
+   * while no node can have received it.
+   */
+  async #call<I extends DescMessage, O extends DescMessage>(
+    method: DescMethodUnary<I, O>,
+    request: () => MessageInitShape<I>,
+    options: CallOptions = {},
+    isRepeatable = true,
+  ): Promise<MessageShape<O>> {
+    const bytes = encoded(method, request);
+    const deadline = new Deadline(options.timeout ?? this.#timeout);
+    const signal = AbortSignal.any(options.signal ? [options.signal, this.#closing.signal] : [this.#closing.signal]);
+    for (let pause = FIRST_PAUSE; ; pause = Math.min(2 * pause, MOST_PAUSE)) {
+      signal.throwIfAborted();
+      const node = await this.#nodes.pick(deadline, !isRepeatable, signal);
+      let error: ClientError = this.#nodes.absent();
+      if (node) {
+        try {
+          return decoded(method, await node.call(method.name, bytes, deadline.left, signal), node.address);
+        } catch (thrown) {
+          if (!(thrown instanceof ClientError)) throw thrown; // the reason of the signal
+          if (thrown instanceof Unavailable) this.#nodes.leave(node);
+          error = thrown;
+        }
+      }
+      signal.throwIfAborted();
+      if (!mayRepeat(error) || (node && !isRepeatable) || deadline.left <= pause) throw error;
+      await sleep(pause, undefined, { signal }).catch(() => {});
+    }
+  }
+
+  // --- adding tasks
+
+  /**
+   * Adds a task, and returns when it is durable. Calls at the same time share messages and commits. If no node answers,
+   * it asks again, here or at another address, until its time is over. After Unavailable, DeadlineExceeded, Closed or an
+   * abort the task may have been added: to find out, submit it again with the same id or key.
+   */
+  async submit(type: string, payload?: unknown, options: TaskOptions & CallOptions = {}): Promise<Receipt> {
+    const { timeout, signal, ...task } = options;
+    const [outcome] = await this.submitEach([{ type, payload, ...task }], options);
+    if (outcome instanceof ClientError) throw outcome;
+    return outcome as Receipt;
+  }
+
+  /**
+   * Adds many tasks, of which each is added or refused by itself. Returns a receipt or an error for each, in their order.
+   */
+  async submitEach(tasks: readonly NewTask[], options: CallOptions = {}): Promise<(Receipt | ClientError)[]> {
+    const { signal, timeout = this.#timeout } = options;
+    signal?.throwIfAborted();
+    const outcomes: (Receipt | ClientError)[] = new Array(tasks.length);
+    const headers = this.#headers?.();
+    await new Promise<void>((resolve, reject) => {
+      let left = 1;
+      const submissions: Submission[] = [];
+      const expire = () => this.#flow.abandon(submissions);
+      const timer = setTimeout(expire, Math.min(timeout, MAX_TIMER));
+      const abort = () => {
+        reject(signal?.reason);
+        this.#flow.abandon(submissions, new Closed("the call was aborted"));
+      };
+      const landed = () => {
+        if (--left > 0) return;
+        clearTimeout(timer);
+        signal?.removeEventListener("abort", abort);
+        resolve();
+      };
+      signal?.addEventListener("abort", abort);
+      for (const [i, task] of tasks.entries()) {
+        try {
+          const land = (outcome: Receipt | ClientError) => {
+            outcomes[i] = outcome;
+            landed();
+          };
+          submissions.push({ ...encodeTask(task, this.#ids, headers), land });
+          left++;
+        } catch (error) {
+          outcomes[i] = error as ClientError;
+        }
+      }
+      this.#flow.add(submissions);
+      this.#sender.wake();
+      landed();
+    });
+    return outcomes;
+  }
+
+  /**
+   * Adds up to 1000 tasks together: if one of them is refused, none is added. But if a key is taken and its type rejects
+   * that, the other tasks are added: then it throws AlreadyExists, which has all receipts.
+   */
+  async submitAll(tasks: readonly NewTask[], options?: CallOptions): Promise<Receipt[]> {
+    if (tasks.length === 0) return [];
+    if (tasks.length > MAX_TOGETHER) {
+      throw new Invalid(
+        `${tasks.length} tasks are to be added together, of ${MAX_TOGETHER} allowed`,
+        "invalid_argument",
+      );
+    }
+    const headers = this.#headers?.();
+    const all = tasks.map((task) => encodeTask(task, this.#ids, headers));
+    const request = () => ({ tasks: all.map(({ message }) => fromBinary(NewTaskSchema, message)) });
+    const answer = await this.#call(TaskService.method.submit, request, options);
+    if (answer.receipts.length !== all.length) {
+      throw new Internal(`a node answered ${all.length} tasks with ${answer.receipts.length} receipts`);
+    }
+    const receipts = answer.receipts.map(({ id, created, outcome }, i) =>
+      firstOfTwo({ id, created, outcome }, all[i] as Encoded),
+    );
+    const rejected = receipts.find((r) => r.outcome === REJECTED);
+    if (rejected) throw Object.assign(existsError(rejected), { receipts });
+    return receipts;
+  }
+
+  // --- reading tasks
+
+  /** A task, with its payload and result. */
+  async get(id: string, options?: CallOptions): Promise<Task> {
+    return taskOf(await this.#call(TaskService.method.get, () => ({ id }), options));
+  }
+
+  /** The task that has a key. */
+  async find(type: string, key: string, options: CallOptions & { orderingKey?: string } = {}): Promise<Task> {
+    const { orderingKey = "" } = options;
+    return taskOf(await this.#call(TaskService.method.get, () => ({ type, key, orderingKey }), options));
+  }
+
+  /** Tasks without payload and result, the newest first. Each page is a call of its own. */
+  async *tasks(
+    filter: TaskFilter & { key?: string } = {},
+    options?: CallOptions,
+  ): AsyncGenerator<Task, void, undefined> {
+    const { states = [], types = [], key = "" } = filter;
+    let pageToken = "";
+    do {
+      const page = await this.#call(TaskService.method.list, () => ({ states, types, key, pageToken }), options);
+      for (const task of page.tasks) yield toNative(TaskSchema, task);
+      pageToken = page.nextPageToken;
+    } while (pageToken);
+  }
+
+  /** How many tasks there are, by state and type; those of zero are left out. */
+  async count(filter: TaskFilter = {}, options?: CallOptions): Promise<TaskCount[]> {
+    const { states = [], types = [] } = filter;
+    const { counts } = await this.#call(TaskService.method.count, () => ({ states, types }), options);
+    return counts.map(({ state, type, count }) => ({ state, type, count: Number(count) }));
+  }
+
+  /**
+   * A task when it has ended: it is done, error, failed or cancelled. Waits until its time is over, also while no node
+   * answers; without `timeout` it has no end. Throws NotFound for a task that does not exist, or whose retention is over.
+   */
+  async wait(id: string, options: CallOptions = {}): Promise<Task> {
+    const { timeout = Number.POSITIVE_INFINITY, signal } = options;
+    const deadline = new Deadline(timeout);
+    for (;;) {
+      const poll = Math.max(1, Math.min(POLL, deadline.left));
+      const limit = { timeout: Math.min(POLL + this.#timeout, deadline.left), ...(signal && { signal }) };
+      let error: ClientError = new DeadlineExceeded(
+        `task ${id} has not ended, and the timeout is over`,
+        "deadline_exceeded",
+      );
+      try {
+        const answer = await this.#call(TaskService.method.wait, () => ({ ids: [id], timeout: duration(poll) }), limit);
+        if (answer.settled) return await this.get(id, signal && { signal });
+      } catch (thrown) {
+        if (!(thrown instanceof Unavailable || thrown instanceof DeadlineExceeded)) throw thrown;
+        if (thrown instanceof Unavailable) error = thrown;
+      }
+      if (deadline.isOver) throw error;
+    }
+  }
+
+  /**
+   * Waits for a task, and returns its result, which is JSON. check is given the parsed JSON, such as the parse of a
+   * schema. Throws NotDone if the task ended without being done.
+   */
+  async result<T = unknown>(id: string, check?: (value: unknown) => T, options?: CallOptions): Promise<T> {
+    const task = await this.wait(id, options);
+    if (task.state !== "done") throw new NotDone(task.id, task.state, task.error);
+    const text = Buffer.from(task.result).toString();
+    const value: unknown = text === "" ? undefined : JSON.parse(text);
+    return check ? check(value) : (value as T);
+  }
+
+  /** What keeps a task from running, the nearest reason first. */
+  async why(id: string, options?: CallOptions): Promise<Reason[]> {
+    const { reasons } = await this.#call(TaskService.method.why, () => ({ id }), options);
+    return reasons.map((reason) => toNative(ReasonSchema, reason));
+  }
+
+  // --- changing tasks: each returns the task after the change
+
+  /** Ends a task as cancelled. If it is running, its handler is stopped. */
+  async cancel(id: string, reason = "", { version = 0n, ...options }: ChangeOptions = {}): Promise<Task> {
+    return taskOf(await this.#call(TaskService.method.cancel, () => ({ id, reason, version }), options, false));
+  }
+
+  /** Ends a task as failed. For a task in the state error it acknowledges the error. */
+  async fail(id: string, reason = "", { version = 0n, ...options }: ChangeOptions = {}): Promise<Task> {
+    return taskOf(await this.#call(TaskService.method.fail, () => ({ id, reason, version }), options, false));
+  }
+
+  /** Makes a task ready now that waits, or that ended without being done. */
+  async resume(id: string, { version = 0n, ...options }: ChangeOptions = {}): Promise<Task> {
+    return taskOf(await this.#call(TaskService.method.resume, () => ({ id, version }), options, false));
+  }
+
+  /** Sets the time at which a task is due that is not running: at a time, or after a delay in milliseconds. */
+  async reschedule(
+    id: string,
+    when: { at: Date | number } | { delay: number },
+    { version = 0n, ...options }: ChangeOptions = {},
+  ): Promise<Task> {
+    const request = () => {
+      const at = { case: "at" as const, value: timestamp("at" in when ? when.at : 0) };
+      return { id, version, time: "delay" in when ? { case: "in" as const, value: duration(when.delay) } : at };
+    };
+    return taskOf(await this.#call(TaskService.method.reschedule, request, options, false));
+  }
+
+  // --- limits
+
+  /** All limits as they are in force. */
+  async limits(options?: CallOptions): Promise<Limit[]> {
+    const { limits } = await this.#call(TaskService.method.listLimits, () => ({}), options);
+    return limits.map((limit) => toNative(LimitSchema, limit));
+  }
+
+  /** A limit, as a whole or for one of its values. */
+  async limit(name: string, value = "", options?: CallOptions): Promise<Limit> {
+    return limitOf(await this.#call(TaskService.method.getLimit, () => ({ name, value }), options));
+  }
+
+  /**
+   * Changes a limit on all nodes until it is unset. What is left out stays as it is. With ifVersion it is changed only if
+   * its setting is at that version, and throws Conflict otherwise.
+   */
+  async setLimit(name: string, change: LimitChange, options?: CallOptions): Promise<Limit> {
+    const request = () => {
+      const { value = "", max, rate, paused, ifVersion, by = "" } = change;
+      return {
+        ...{ name, value, by },
+        ...(max !== undefined && { max }),
+        ...(rate !== undefined && { rate: fromNative(RateSchema, rate) }),
+        ...(paused !== undefined && { paused }),
+        ...(ifVersion !== undefined && { ifVersion }),
+      };
+    };
+    return limitOf(await this.#call(TaskService.method.setLimit, request, options, change.ifVersion === undefined));
+  }
+
+  /** Removes what setLimit has set. */
+  async unsetLimit(
+    name: string,
+    { value = "", by = "", ifVersion, ...options }: CallOptions & Pick<LimitChange, "value" | "by" | "ifVersion"> = {},
+  ): Promise<Limit> {
+    const request = () => ({ name, value, by, ...(ifVersion !== undefined && { ifVersion }) });
+    return limitOf(await this.#call(TaskService.method.unsetLimit, request, options, false));
+  }
+
+  // --- schedules
+
+  /** All schedules, without payloads. Each page is a call of its own. */
+  async *schedules(options?: CallOptions): AsyncGenerator<Schedule, void, undefined> {
+    let pageToken = "";
+    do {
+      const page = await this.#call(TaskService.method.listSchedules, () => ({ pageToken }), options);
+      for (const schedule of page.schedules) yield toNative(ScheduleSchema, schedule);
+      pageToken = page.nextPageToken;
+    } while (pageToken);
+  }
+
+  /** A schedule. */
+  async schedule(name: string, options?: CallOptions): Promise<Schedule> {
+    return scheduleOf(await this.#call(TaskService.method.getSchedule, () => ({ name }), options));
+  }
+
+  /**
+   * Makes a schedule be as a definition says. Returns created, updated or unchanged; a repetition of a call whose answer
+   * was lost returns unchanged.
+   */
+  async applySchedule(name: string, definition: ScheduleDefinition, options?: CallOptions): Promise<string> {
+    const request = () => ({ name, definition: fromNative(ScheduleDefinitionSchema, definition) });
+    return (await this.#call(TaskService.method.applySchedule, request, options)).outcome;
+  }
+
+  /** The next times of a schedule, or of a definition that is not stored. */
+  async previewSchedule(
+    name: string,
+    { definition, from, count = 10, ...options }: CallOptions & SchedulePreview = {},
+  ): Promise<ScheduleTime[]> {
+    const request = () => ({
+      ...{ name, count },
+      ...(definition && { definition: fromNative(ScheduleDefinitionSchema, definition) }),
+      ...(from !== undefined && { from: timestamp(from) }),
+    });
+    const { times } = await this.#call(TaskService.method.previewSchedule, request, options);
+    return times.map((time) => toNative(ScheduleTimeSchema, time));
+  }
+
+  /** Ends a schedule. Tasks that it has added are not affected. */
+  async deleteSchedule(name: string, options?: CallOptions): Promise<void> {
+    await this.#call(TaskService.method.deleteSchedule, () => ({ name }), options, false);
+  }
+
+  /** Stops a schedule from firing until resumeSchedule. */
+  async pauseSchedule(name: string, reason = "", options?: CallOptions): Promise<Schedule> {
+    return scheduleOf(await this.#call(TaskService.method.pauseSchedule, () => ({ name, reason }), options));
+  }
+
+  /** Ends a pause. */
+  async resumeSchedule(name: string, options?: CallOptions): Promise<Schedule> {
+    return scheduleOf(await this.#call(TaskService.method.resumeSchedule, () => ({ name }), options));
+  }
+
+  /** Has a schedule add a task now, and returns the id of the task. Each call adds another one. */
+  async triggerSchedule(name: string, options?: CallOptions): Promise<string> {
+    return (await this.#call(TaskService.method.triggerSchedule, () => ({ name }), options, false)).taskId;
+  }
+
+  /**
+   * Has a schedule add tasks for its times between two times, and returns how many; with dryRun it only counts them. Each
+   * call adds other tasks.
+   */
+  async backfillSchedule(
+    name: string,
+    from: Date | number,
+    to: Date | number,
+    { dryRun = false, ...options }: CallOptions & { dryRun?: boolean } = {},
+  ): Promise<number> {
+    const request = () => ({ name, from: timestamp(from), to: timestamp(to), dryRun });
+    return Number((await this.#call(TaskService.method.backfillSchedule, request, options, dryRun)).tasks);
+  }
+}

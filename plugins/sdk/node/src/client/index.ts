@@ -1,0 +1,44 @@
+/**
+ * Add tasks to nodes of taskengine, wait for them and manage them.
+ *
+ * ```ts
+ * import { Client } from "taskengine-handler/client";
+ *
+ * const client = new Client(["10.0.0.1:7420", "10.0.0.2:7420"]);
+ * const receipt = await client.submit("mail", { to: "a@example.com" }, { key: "m-1" });
+ * const sent = await client.result(receipt.id);
+ * ```
+ *
+ * Every task has an id that the client makes. So a submit that is repeated, because its answer was lost, adds no second
+ * task.
+ *
+ * @packageDocumentation
+ */
+
+export { Client } from "./client.js";
+export {
+  AlreadyExists,
+  BacklogFull,
+  ClientError,
+  Closed,
+  Conflict,
+  DeadlineExceeded,
+  Internal,
+  Invalid,
+  NotAllowed,
+  NotDone,
+  NotFound,
+  TooLarge,
+  Unavailable,
+  Unsupported,
+} from "./errors.js";
+export type { Limit, Reason, Schedule, ScheduleDefinition, ScheduleTime, Task, TaskCount } from "./messages.js";
+export type {
+  CallOptions,
+  ChangeOptions,
+  ClientOptions,
+  LimitChange,
+  SchedulePreview,
+  TaskFilter,
+} from "./options.js";
+export type { NewTask, Receipt, TaskOptions } from "./request.js";

@@ -1,0 +1,30 @@
+// What nodes say of tasks, limits and schedules. The proto file of the API describes each field. Times are Dates, and
+// durations are milliseconds.
+
+import type * as api from "../gen/taskengine_pb.js";
+import type { Given, Native } from "./native.js";
+
+/** A task with its state and history. */
+export interface Task extends Native<api.Task> {}
+
+/** How many tasks of a type are in a state. */
+export interface TaskCount {
+  state: string;
+  type: string;
+  count: number;
+}
+
+/** A reason why a task does not run, or its present state. */
+export interface Reason extends Native<api.Reason> {}
+
+/** A limit as it is in force, as a whole or for one of its values. */
+export interface Limit extends Native<api.Limit> {}
+
+/** A schedule with its state, as it is when its pending orders are carried out. */
+export interface Schedule extends Native<api.Schedule> {}
+
+/** When a schedule fires and what it adds. Either cron or every is given. */
+export interface ScheduleDefinition extends Given<api.ScheduleDefinition> {}
+
+/** A time at which a schedule fires. */
+export interface ScheduleTime extends Native<api.ScheduleTime> {}

@@ -1,0 +1,57 @@
+// The options of a client and of its calls.
+
+import type { ScheduleDefinition } from "./messages.js";
+
+/** The options of a client. */
+export interface ClientOptions {
+  /** How many milliseconds a call may take, with its repetitions, if it is given no other time: 30 000. */
+  timeout?: number;
+  /** Headers for the tasks that are submitted, such as the trace context of the caller. */
+  headers?: () => Readonly<Record<string, string>> | undefined;
+  /** Is sent with every request, as a bearer token. */
+  token?: string;
+  /** Certificates in PEM that https trusts instead of those of the system. */
+  ca?: Uint8Array | string;
+}
+
+/** The options of a call. */
+export interface CallOptions {
+  /** How many milliseconds it may take. */
+  timeout?: number;
+  /** Ends the call, which may have been carried out. */
+  signal?: AbortSignal;
+}
+
+/** The options of a call that changes a task. */
+export interface ChangeOptions extends CallOptions {
+  /** Only if the task is at this version. */
+  version?: bigint;
+}
+
+/** Which tasks are listed or counted. What is left out is any. */
+export interface TaskFilter {
+  states?: string[];
+  types?: string[];
+}
+
+/** What setLimit changes. */
+export interface LimitChange {
+  /** A value, or a pattern of values; left out, the limit as a whole. */
+  value?: string;
+  /** 0 is no limit. */
+  max?: number;
+  /** How many tasks may start in so many milliseconds. A count of 0 is no limit. */
+  rate?: { count: number; per?: number; burst?: number };
+  paused?: boolean;
+  ifVersion?: bigint;
+  /** Who asks; kept with the setting. */
+  by?: string;
+}
+
+/** Of which times previewSchedule tells. */
+export interface SchedulePreview {
+  definition?: ScheduleDefinition;
+  /** The first time that may be among them; left out, now. */
+  from?: Date | number;
+  count?: number;
+}

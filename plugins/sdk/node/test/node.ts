@@ -1,0 +1,145 @@
+// Real nodes for the tests of the client.
+
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { openSync, readFileSync } from "node:fs";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { type AddressInfo, connect, createServer, type Server, type Socket } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { TestContext } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+
+export const PROGRAM = process.env["TASKENGINE_PROGRAM"] ?? "";
+export const skip = PROGRAM ? false : "TASKENGINE_PROGRAM does not name the program of a node";
+/** Milliseconds in which what a test waits for must have happened. */
+export const PATIENCE = 60_000;
+
+const config = (data: string, address: string) => `
+node: {log: {format: json}}
+storage: {driver: pebble, path: ${data}}
+api: {listen: "${address}"}
+admin: {listen: "127.0.0.1:0"}
+handlers:
+  echo: {exec: [cat]}
+  fail: {exec: ["false"]}
+types:
+  echo: {handler: echo}
+  fail: {handler: fail, retry: {max: 1}}
+  full: {handler: echo, max_backlog: 1}
+  strict: {handler: echo, unique: {on_conflict: reject}}
+  limited: {handler: echo, limits: [partner]}
+limits:
+  partner: {max: 2, per: key}
+`;
+
+/** A node in a process of its own, with a store that outlives it. */
+export class TestNode {
+  address: string;
+  readonly #directory: string;
+  #process: ChildProcess | undefined;
+
+  private constructor(directory: string, address: string) {
+    this.#directory = directory;
+    this.address = address;
+  }
+
+  static async start(t: { after(f: () => Promise<void>): void }, address = "127.0.0.1:0"): Promise<TestNode> {
+    const node = new TestNode(await mkdtemp(join(tmpdir(), "te-")), address);
+    t.after(async () => {
+      await node.kill();
+      await rm(node.#directory, { recursive: true, force: true });
+    });
+    await node.start();
+    return node;
+  }
+
+  /** Runs the node, at the address that it had before, and returns when it is ready. */
+  async start(): Promise<void> {
+    const file = join(this.#directory, "taskengine.yaml");
+    const log = join(this.#directory, "log");
+    await writeFile(file, config(join(this.#directory, "data"), this.address));
+    const child = spawn(PROGRAM, ["run", "-c", file], { stdio: ["ignore", "ignore", openSync(log, "w")] });
+    this.#process = child;
+    for (const end = performance.now() + PATIENCE; ; await sleep(5)) {
+      const said = readFileSync(log, "utf8");
+      const ready = said.split("\n").find((line) => line.includes('"msg":"ready"') && line.endsWith("}"));
+      if (ready) {
+        this.address = JSON.parse(ready).api;
+        return;
+      }
+      if (child.exitCode !== null || performance.now() > end) throw new Error(`the node did not start:\n${said}`);
+    }
+  }
+
+  async kill(signal: NodeJS.Signals = "SIGKILL"): Promise<void> {
+    const child = this.#process;
+    if (!child || child.exitCode !== null || child.signalCode !== null) return;
+    const ended = once(child, "exit");
+    child.kill(signal);
+    await ended;
+  }
+
+  /** Has the node end in order. */
+  stop(): Promise<void> {
+    return this.kill("SIGTERM");
+  }
+}
+
+/** An address at which nothing listens. */
+export async function freeAddress(): Promise<string> {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  await new Promise((closed) => server.close(closed));
+  return `127.0.0.1:${port}`;
+}
+
+/**
+ * Passes connections on to a node. Of each it passes some bytes of the answers. What the node says then is lost, and
+ * ends the connection.
+ */
+export class Lossy {
+  lost = 0;
+  address = "";
+  readonly #server: Server;
+  readonly #sockets = new Set<Socket>();
+
+  private constructor(target: string, limits: number[]) {
+    this.#server = createServer((near) => {
+      const [host = "", port] = target.split(":");
+      const far = connect(Number(port), host);
+      let left = limits.shift() ?? Number.POSITIVE_INFINITY; // bytes of answers
+      for (const [socket, other] of [
+        [near, far],
+        [far, near],
+      ] as const) {
+        this.#sockets.add(socket);
+        socket.on("error", () => {}).on("close", () => other.destroy());
+      }
+      near.pipe(far);
+      far.on("data", (bytes) => {
+        near.write(bytes.subarray(0, left));
+        left -= bytes.length;
+        if (left >= 0) return;
+        this.lost++;
+        far.destroy();
+      });
+    });
+  }
+
+  static async start(t: TestContext, target: string, limits: number[] = []): Promise<Lossy> {
+    const wire = new Lossy(target, limits);
+    wire.#server.listen(0, "127.0.0.1");
+    await once(wire.#server, "listening");
+    wire.address = `127.0.0.1:${(wire.#server.address() as AddressInfo).port}`;
+    t.after(() => wire.stop());
+    return wire;
+  }
+
+  /** Ends all connections, and takes no more. */
+  stop(): void {
+    this.#server.close();
+    for (const socket of this.#sockets) socket.destroy();
+  }
+}
