@@ -7,6 +7,7 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, type TestContext, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
 import { type Metadata, Server, ServerCredentials, status, type UntypedHandleCall } from "@grpc/grpc-js";
 import * as client from "../dist/client/index.js";
@@ -228,6 +229,18 @@ describe("with a node", { skip }, () => {
     const aborted: CallOptions = { signal: abort.signal };
     await assert.rejects(c.submit("idle", undefined, aborted), (e) => e === reason);
     await assert.rejects(c.get(id, aborted), (e) => e === reason);
+  });
+
+  test("many calls may have the same signal", async (t) => {
+    const warnings: string[] = [];
+    const listen = (warning: Error) => warnings.push(warning.message);
+    process.on("warning", listen);
+    t.after(() => process.off("warning", listen));
+    const { signal } = new AbortController();
+    const receipts = await Promise.all(Array.from({ length: 100 }, () => c.submit("idle", undefined, { signal })));
+    await Promise.all(receipts.map(({ id }) => c.get(id, { signal })));
+    await sleep(0);
+    assert.deepEqual(warnings, []);
   });
 
   test("headers of the caller are added and those of the task win", async (t) => {

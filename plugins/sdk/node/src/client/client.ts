@@ -121,8 +121,10 @@ export class Client {
    * Adds many tasks, of which each is added or refused by itself. Returns a receipt or an error for each, in their order.
    */
   async submitEach(tasks: readonly NewTask[], options: CallOptions = {}): Promise<(Receipt | ClientError)[]> {
-    const { signal, timeout = this.#timeout } = options;
-    signal?.throwIfAborted();
+    const { timeout = this.#timeout } = options;
+    options.signal?.throwIfAborted();
+    // A signal of its own: many listeners of one signal are taken for a leak.
+    const signal = options.signal && AbortSignal.any([options.signal]);
     const outcomes: (Receipt | ClientError)[] = new Array(tasks.length);
     const headers = this.#headers?.();
     await new Promise<void>((resolve, reject) => {

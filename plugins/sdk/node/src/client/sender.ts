@@ -50,7 +50,7 @@ export class Sender {
     setImmediate(() => {
       this.#isWoken = false;
       if (this.#pump) this.#pump();
-      else this.#running ??= this.#run();
+      else if (!this.#running && !this.#flow.isEmpty) this.#running = this.#run();
     });
   }
 
