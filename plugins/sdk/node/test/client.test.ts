@@ -183,6 +183,20 @@ describe("with a node", { skip }, () => {
     assert.ok((each[1] as client.Receipt).created);
   });
 
+  test("a request is refused that is late", async () => {
+    const late = { type: "prompt", at: Date.now() - 3_600_000 };
+    await assert.rejects(c.submit("prompt", undefined, late), client.Late);
+    const other = { type: "prompt", delay: 3_600_000 };
+    await assert.rejects(c.submitAll([late, other]), (e: client.Late) => {
+      const [refused, created] = e.receipts;
+      assert.deepEqual([refused?.outcome, created?.created], ["late", true]);
+      return e instanceof client.Late;
+    });
+    const each = await c.submitEach([late, other]);
+    assert.ok(each[0] instanceof client.Late);
+    assert.ok((each[1] as client.Receipt).created);
+  });
+
   test("a full backlog is an error of its own, and what was refused is not sent again", async () => {
     const full = { type: "full", delay: 3_600_000 };
     const got = await c.submitEach([full, full, full]);

@@ -28,6 +28,7 @@ types:
   fail: {handler: fail, retry: {max: 1}}
   full: {handler: echo, max_backlog: 1}
   strict: {handler: echo, unique: {on_conflict: reject}}
+  prompt: {handler: echo, max_lateness: 10s}
   limited: {handler: echo, limits: [partner]}
 limits:
   partner: {max: 2, per: key}

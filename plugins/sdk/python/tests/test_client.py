@@ -196,6 +196,19 @@ class Verbs(NodeTest):
         self.assertTrue(each[1].created)
 
     @on_both
+    async def test_a_request_is_refused_that_is_late(self, c):
+        late = NewTask("prompt", at=datetime.now(timezone.utc) - timedelta(hours=1))
+        with self.assertRaises(client.Late):
+            await c.submit("prompt", at=late.at)
+        with self.assertRaises(client.Late) as caught:
+            await c.submit_all([late, NewTask("prompt", delay=3600)])
+        receipts = caught.exception.receipts
+        self.assertEqual((receipts[0].outcome, receipts[1].created), ("late", True))
+        each = await c.submit_each([late, NewTask("prompt", delay=3600)])
+        self.assertIsInstance(each[0], client.Late)
+        self.assertTrue(each[1].created)
+
+    @on_both
     async def test_a_full_backlog_is_an_error_of_its_own(self, c):
         got = await c.submit_each([NewTask("full", delay=3600) for _ in range(3)])
         self.assertTrue(all(isinstance(one, client.BacklogFull) for one in got[1:]), got)

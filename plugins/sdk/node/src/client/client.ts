@@ -30,12 +30,11 @@ import type { CallOptions, ChangeOptions, ClientOptions, LimitChange, SchedulePr
 import {
   type Encoded,
   encodeTask,
-  existsError,
   firstOfTwo,
   MAX_TOGETHER,
   type NewTask,
-  REJECTED,
   type Receipt,
+  refusal,
   type TaskOptions,
 } from "./request.js";
 import { FIRST_PAUSE, MOST_PAUSE, Sender } from "./sender.js";
@@ -164,7 +163,8 @@ export class Client {
 
   /**
    * Adds up to 1000 tasks together: if one of them is refused, none is added. But if a key is taken and its type rejects
-   * that, the other tasks are added: then it throws AlreadyExists, which has all receipts.
+   * that, or a task is too late for its type, the other tasks are added: then it throws AlreadyExists or Late, which has
+   * all receipts.
    */
   async submitAll(tasks: readonly NewTask[], options?: CallOptions): Promise<Receipt[]> {
     if (tasks.length === 0) return [];
@@ -184,8 +184,10 @@ export class Client {
     const receipts = answer.receipts.map(({ id, created, outcome }, i) =>
       firstOfTwo({ id, created, outcome }, all[i] as Encoded),
     );
-    const rejected = receipts.find((r) => r.outcome === REJECTED);
-    if (rejected) throw Object.assign(existsError(rejected), { receipts });
+    for (const receipt of receipts) {
+      const refused = refusal(receipt);
+      if (refused) throw Object.assign(refused, { receipts });
+    }
     return receipts;
   }
 

@@ -33,6 +33,12 @@ export class AlreadyExists extends ClientError {
   receipts: readonly Receipt[] = [];
 }
 
+/** The time of the request lies too far in the past for its type, which max_lateness says. */
+export class Late extends ClientError {
+  /** Those of all requests of a submitAll; otherwise empty. */
+  receipts: readonly Receipt[] = [];
+}
+
 /** The state does not allow it, such as to cancel a task that has ended, or the caller may not do it. */
 export class NotAllowed extends ClientError {}
 
@@ -75,7 +81,7 @@ export class NotDone extends ClientError {
 
 const KINDS: Record<string, typeof ClientError> = {
   invalid_argument: Invalid,
-  out_of_range: Invalid,
+  out_of_range: Late,
   not_found: NotFound,
   aborted: Conflict,
   already_exists: AlreadyExists,

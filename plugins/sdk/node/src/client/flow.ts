@@ -2,7 +2,7 @@
 
 import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
 import { ClientError, Closed, DeadlineExceeded, mayRepeat, Unavailable } from "./errors.js";
-import { decodeOutcomes, type Encoded, existsError, firstOfTwo, REJECTED, type Receipt } from "./request.js";
+import { decodeOutcomes, type Encoded, firstOfTwo, type Receipt, refusal } from "./request.js";
 
 const MESSAGE_TASKS = 1000; // in one message
 export const MESSAGE_BYTES = 1 << 20; // likewise, of a message with several tasks
@@ -111,8 +111,7 @@ export class Flow {
       this.#queue.push(s);
       return outcome instanceof Unavailable;
     }
-    const isRejected = !(outcome instanceof ClientError) && outcome.outcome === REJECTED;
-    this.#finish(s, isRejected ? existsError(outcome) : outcome);
+    this.#finish(s, (outcome instanceof ClientError ? undefined : refusal(outcome)) ?? outcome);
     this.answered++;
     this.#trouble = undefined;
     return false;

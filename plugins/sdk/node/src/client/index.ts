@@ -25,6 +25,7 @@ export {
   DeadlineExceeded,
   Internal,
   Invalid,
+  Late,
   NotAllowed,
   NotDone,
   NotFound,

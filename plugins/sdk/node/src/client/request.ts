@@ -4,7 +4,7 @@ import { toBinary } from "@bufbuild/protobuf";
 import { BinaryReader, BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
 import { DurationSchema, TimestampSchema } from "@bufbuild/protobuf/wkt";
 import { encode } from "../text.js";
-import { AlreadyExists, type ClientError, errorOfCode, Invalid } from "./errors.js";
+import { AlreadyExists, type ClientError, errorOfCode, Invalid, Late } from "./errors.js";
 import type { Ids } from "./ids.js";
 import { duration, timestamp } from "./native.js";
 
@@ -112,12 +112,15 @@ function checkText(...texts: unknown[]): void {
   }
 }
 
-/** The outcome of a request of several whose key is taken, if its type rejects that. */
-export const REJECTED = "rejected";
-
-/** The error of a request that was rejected because the task of a receipt has its key. */
-export function existsError(r: Receipt): AlreadyExists {
-  return new AlreadyExists(`task ${r.id} has the key of the request, and its type rejects that`, "already_exists");
+/** The error of a request of several that was refused while the others were done. */
+export function refusal({ id, outcome }: Receipt): AlreadyExists | Late | undefined {
+  switch (outcome) {
+    case "rejected":
+      return new AlreadyExists(`task ${id} has the key of the request, and its type rejects that`, "already_exists");
+    case "late":
+      return new Late("the time of the request lies further in the past than max_lateness of its type", "out_of_range");
+  }
+  return undefined;
 }
 
 /**

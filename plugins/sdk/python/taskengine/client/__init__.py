@@ -21,6 +21,7 @@ from ._errors import (
     Error,
     Internal,
     Invalid,
+    Late,
     NotAllowed,
     NotDone,
     NotFound,
@@ -49,7 +50,7 @@ from ._requests import NewTask, Receipt
 
 __all__ = [
     "AlreadyExists", "AsyncClient", "Attempt", "BacklogFull", "Client", "Closed", "Conflict", "DeadlineExceeded",
-    "Error", "Internal", "Invalid", "Limit", "LimitSetting", "NewTask", "NotAllowed", "NotDone", "NotFound", "Progress",
-    "Rate", "Reason", "Receipt", "Schedule", "ScheduleCatchUp", "ScheduleDefinition", "ScheduleFire", "SchedulePause",
+    "Error", "Internal", "Invalid", "Late", "Limit", "LimitSetting", "NewTask", "NotAllowed", "NotDone", "NotFound",
+    "Progress", "Rate", "Reason", "Receipt", "Schedule", "ScheduleCatchUp", "ScheduleDefinition", "ScheduleFire", "SchedulePause",
     "ScheduleTask", "ScheduleTime", "StateCount", "Task", "TooLarge", "Unavailable", "Unsupported",
 ]  # fmt: skip

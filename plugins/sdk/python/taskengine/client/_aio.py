@@ -185,8 +185,8 @@ class AsyncClient(Base):
 
     async def submit_all(self, tasks: Iterable[NewTask], *, timeout: float | None = None) -> list[Receipt]:
         """Adds up to 1000 tasks together: if one of them is refused, none is added. But if a key is
-        taken and its type rejects that, the other tasks are added: then it raises AlreadyExists,
-        which has all receipts."""
+        taken and its type rejects that, or a task is too late for its type, the other tasks are added:
+        then it raises AlreadyExists or Late, which has all receipts."""
         messages = self._messages(tasks)
         if not messages:
             return []

@@ -11,12 +11,12 @@ import grpc
 
 from . import _errors
 from ._calls import Call
-from ._errors import AlreadyExists, Closed, DeadlineExceeded, Error, Internal, NotDone, Unavailable, may_repeat
+from ._errors import Closed, DeadlineExceeded, Error, Internal, NotDone, Unavailable, may_repeat
 from ._flow import Caller, Flow, Outcome, Submission
 from ._ids import Ids
 from ._messages import Task
 from ._nodes import Access, Node, Nodes
-from ._requests import REJECTED, Id, NewTask, Receipt, encode_task, exists_error, first_of_two
+from ._requests import Id, NewTask, Receipt, encode_task, first_of_two, refusal
 from ._sender import Sender
 from ._waiting import Deadline
 
@@ -106,14 +106,14 @@ def receipt_of(outcome: Outcome) -> Receipt:
 
 
 def together(messages: Sequence[tuple[bytes, str, bool]], receipts: Sequence[Receipt]) -> list[Receipt]:
-    """The receipts of tasks that were added together. Raises AlreadyExists if a key is taken and its
-    type rejects that."""
+    """The receipts of tasks that were added together. Raises AlreadyExists or Late if one of them was
+    refused while the others were added."""
     found = [first_of_two(r, task_id, is_own) for r, (_, task_id, is_own) in zip(receipts, messages)]
-    rejected = [r for r in found if r.outcome == REJECTED]
-    if rejected:
-        e: AlreadyExists = exists_error(rejected[0])
-        e.receipts = found
-        raise e
+    for r in found:
+        e = refusal(r)
+        if e is not None:
+            e.receipts = found
+            raise e
     return found
 
 

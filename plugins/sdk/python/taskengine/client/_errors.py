@@ -45,6 +45,15 @@ class AlreadyExists(Error):
     receipts: Sequence[Receipt] = ()
 
 
+class Late(Error):
+    """The time of the request lies too far in the past for its type, which max_lateness says.
+
+    receipts has those of all requests of a submit_all, and is empty otherwise.
+    """
+
+    receipts: Sequence[Receipt] = ()
+
+
 class NotAllowed(Error):
     """The state does not allow it, such as to cancel a task that has ended, or the caller may not do it."""
 
@@ -92,7 +101,7 @@ class NotDone(Error):
 
 _KINDS: dict[str, type[Error]] = {
     "invalid_argument": Invalid,
-    "out_of_range": Invalid,
+    "out_of_range": Late,
     "not_found": NotFound,
     "aborted": Conflict,
     "already_exists": AlreadyExists,

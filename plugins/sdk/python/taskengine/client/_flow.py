@@ -9,7 +9,7 @@ from typing import Protocol, Union
 
 from .._wire import _encode_varint, _fields
 from ._errors import Closed, DeadlineExceeded, Error, Unavailable, may_repeat
-from ._requests import REJECTED, Receipt, decode_error, decode_receipt, exists_error, first_of_two
+from ._requests import Receipt, decode_error, decode_receipt, first_of_two, refusal
 
 MESSAGE_TASKS = 1000  # in one message
 MESSAGE_BYTES = 1 << 20  # likewise, of a message with several tasks
@@ -189,10 +189,8 @@ class Flow:
                 self._sent.pop(s.sequence, None)
                 if isinstance(answer, Error):
                     self._settle(s, answer)
-                elif answer[i].outcome == REJECTED:
-                    self._settle(s, exists_error(answer[i]))
                 else:
-                    self._settle(s, answer[i])
+                    self._settle(s, refusal(answer[i]) or answer[i])
 
     def end_stream(self, stream: Stream) -> None:
         """Ends the messages of a stream. What has no outcome is sent again, first and in its order."""

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Union
 from .._task import to_bytes
 from .._wire import DecodeError, _encode_varint, _fields
 from ._codec import give_duration, give_time, mapping, sized
-from ._errors import AlreadyExists, Error, Invalid, of_code
+from ._errors import AlreadyExists, Error, Invalid, Late, of_code
 from ._ids import Ids
 
 Id = Union[str, uuid.UUID]
@@ -157,14 +157,14 @@ def decode_receipts(buf: bytes, tasks: int) -> list[Receipt]:
     return receipts
 
 
-def exists_error(r: Receipt) -> AlreadyExists:
-    """The error of a request that was rejected because the task of r has its key."""
-    text = "task %s has the key of the request, and its type rejects that" % r.id
-    return AlreadyExists(text, "already_exists")
-
-
-REJECTED = "rejected"
-"""The outcome of a request of several whose key is taken, if its type rejects that."""
+def refusal(r: Receipt) -> AlreadyExists | Late | None:
+    """The error of a request of several that was refused while the others were done."""
+    if r.outcome == "rejected":
+        text = "task %s has the key of the request, and its type rejects that" % r.id
+        return AlreadyExists(text, "already_exists")
+    if r.outcome == "late":
+        return Late("the time of the request lies further in the past than max_lateness of its type", "out_of_range")
+    return None
 
 
 def first_of_two(r: Receipt, task_id: str, is_own: bool) -> Receipt:
