@@ -1,4 +1,5 @@
-// Package handler is for programs that handle tasks. A plugins.Host runs such a program as a subprocess:
+// Package handler is for programs that handle tasks. A node runs such a program as a subprocess, or the program connects
+// to nodes by itself, see [Serve] and [Program.Work]:
 //
 //	func main() {
 //		handler.Serve(handler.Handlers{
@@ -16,10 +17,10 @@
 //
 // A handler gets the fields of the task that its submitter set, the fencing token t.Ref(), Attempt and Crashes. Its
 // context ends at the deadline of the attempt and when the task is cancelled. If the handler then does not return within
-// the grace of the host, the host kills the process. A panic is an error of its task, with the stack; the process goes
-// on. Goroutines are reused for other tasks, so a handler must undo changes to its goroutine, such as
-// [runtime.LockOSThread].
+// the grace of the host, the host kills the process; of a worker the answer does not count any more. A panic is an error
+// of its task, with the stack; the process goes on. Goroutines are reused for other tasks, so a handler must undo changes
+// to its goroutine, such as [runtime.LockOSThread].
 //
-// The standard output and error of the program go to the log of the host, line by line. Lines of the JSON handler of
+// The standard output and error of a program that a host has started go to the log of the host, line by line. Lines of the JSON handler of
 // package slog keep their level and fields.
 package handler

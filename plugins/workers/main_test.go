@@ -272,6 +272,7 @@ func (n *node) run(ctx context.Context, t *task.Task) <-chan ran {
 func (n *node) begin(tb testing.TB, ctx context.Context, typ string) (folder, <-chan ran) {
 	tb.Helper()
 	dir := folder(tb.TempDir())
+	tb.Cleanup(func() { dir.put(tb, "go") }) // also if the test fails: the worker waits for the handler
 	out := n.run(ctx, newTask(typ, string(dir)))
 	dir.await(tb, "begun")
 	return dir, out
