@@ -66,8 +66,9 @@ export class Client {
   /** Ends the connections. Calls under way throw Closed, and may have been carried out. */
   async close(): Promise<void> {
     this.#closing.abort(new Closed("the client is closed: what was asked for may have been carried out"));
-    await this.#sender.close();
-    this.#nodes.close();
+    const ended = this.#sender.close();
+    this.#nodes.close(); // ends the calls that the sender waits for
+    await ended;
   }
 
   /**

@@ -55,7 +55,8 @@ class Base:
     def _close(self) -> None:
         self._closed.set()
         self._sender.close()
-        self._nodes.close()
+        self._nodes.close()  # ends the calls that the thread waits for
+        self._sender.join()
 
     def _prepare(self, tasks: Iterable[NewTask], caller: Caller) -> list[Submission | Error]:
         """The submissions of tasks, to be given to _submit. Those that cannot be sent have an error instead."""

@@ -41,13 +41,18 @@ class Sender:
                 self._thread.start()
 
     def close(self) -> None:
-        """Ends the thread, and all submissions."""
+        """Ends all submissions, and has the thread end."""
         self._closed.set()
         self._flow.close()
         with self._lock:
-            call, thread = self._call, self._thread
+            call = self._call
         if call is not None:
             call.cancel()
+
+    def join(self) -> None:
+        """Waits until the thread has ended, which was closed, and whose connections are closed."""
+        with self._lock:
+            thread = self._thread
         if thread is not None:
             thread.join()
 
