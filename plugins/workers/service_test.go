@@ -190,6 +190,45 @@ func TestANodeThatStopsTellsItsWorkersToConnectAgain(t *testing.T) {
 	}
 }
 
+func TestADrainThatIsLostOnTheWayIsSentAgain(t *testing.T) {
+	n := serve(t, Config{Reconnect: time.Hour, Liveness: time.Hour})
+	s, cut := dial(t, n, offer(func(*wire.Offer, *wire.Hello) {}), &wire.FromHandler{Credits: 5})
+	n.up(t, 1)
+	out := n.run(t.Context(), newTask("noop", ""))
+	run := uint64(0)
+	for drained := false; !drained; {
+		frame, err := s.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if runs := frame.GetRuns(); len(runs) > 0 {
+			run = runs[0].GetRunId()
+			n.mu.Lock()
+			n.beginDrain(n.workers[0])
+			n.mu.Unlock()
+		}
+		drained = frame.GetDrain() != nil
+	}
+	cut()
+	eventually(t, "the connection is gone", func() bool { n.mu.Lock(); defer n.mu.Unlock(); return n.workers[0].link == nil })
+	again, _ := dial(t, n, offer(func(o *wire.Offer, _ *wire.Hello) { o.Runs = []uint64{run} }))
+	for {
+		frame, err := again.Recv()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if frame.GetDrain() != nil {
+			break
+		}
+	}
+	if err := again.Send(&wire.FromHandler{Finishes: []*wire.Finish{{RunId: run, Outcome: &wire.Finish_Result{}}}}); err != nil {
+		t.Fatal(err)
+	}
+	if r := after(t, out); r.err != nil {
+		t.Error(r.err)
+	}
+}
+
 func TestFramesWithoutSenseDoNoHarm(t *testing.T) {
 	n := serve(t, Config{})
 	first := offer(func(o *wire.Offer, h *wire.Hello) {
