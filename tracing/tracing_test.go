@@ -77,7 +77,7 @@ func (s *scene) above(child tracetest.SpanStub) (parent tracetest.SpanStub) {
 func value(span tracetest.SpanStub, key string) string {
 	set := attribute.NewSet(span.Attributes...)
 	v, _ := set.Value(attribute.Key(key))
-	return v.Emit()
+	return v.String()
 }
 
 func done(context.Context, *task.Task) ([]byte, error) { return nil, nil }
