@@ -177,10 +177,10 @@ func isLockTimeout(err error) bool {
 	return errors.As(err, &e) && e.Code == "55P03"
 }
 
-// isTransient reports whether a transaction was rolled back only because of concurrent transactions,
+// IsTransient reports whether a transaction was rolled back only because of concurrent transactions,
 // for example of one that has dropped a partition that it needed, or, in a program of the version before, has
 // brought a task back that is the head of its ordering key. It can be repeated.
-func isTransient(err error) bool {
+func IsTransient(err error) bool {
 	var e *pgconn.PgError
 	return errors.As(err, &e) && !home.IsRefused(err) &&
 		(e.Code == "40001" || e.Code == "40P01" || e.Code == "23514" || e.Code == "23505" && e.ConstraintName == "task_head")

@@ -131,7 +131,7 @@ func (v *verbs) again(ctx context.Context, doing string, fn func() error) (err e
 		return v.store.failed(doing, err)
 	}
 	for range attempts {
-		if err = fn(); err == nil || v.tx != nil || !isTransient(err) {
+		if err = fn(); err == nil || v.tx != nil || !IsTransient(err) {
 			break
 		}
 		v.store.partitions.forgetAll() // a partition that is needed may have been dropped

@@ -80,9 +80,10 @@ var rememberCases = []testCase{
 func (f *fixture) full(size int, order string) *task.Task {
 	return f.row(task.Submitted, func(t *task.Task) {
 		t.Key, t.OrderingKey, t.Payload, t.Headers = "k", order, pattern(size), map[string]string{"h": "v"}
+		t.Shard, _ = task.BoundShard(t.Type, t.Key, order)
+		t.ID = f.ids.NextIn(epoch, t.Shard)
 		if order != "" {
-			t.ID = f.ids.NextIn(epoch, task.ShardOf(order))
-			t.Turn, t.Shard = task.Behind, task.ShardOf(order)
+			t.Turn = task.Behind
 		}
 	})
 }

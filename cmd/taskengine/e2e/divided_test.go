@@ -127,11 +127,13 @@ func TestNodesWhoseShardsAreMovedLoseNothing(t *testing.T) {
 	shardsIn(t, "divide", "-c", file)
 	from, to, shards := "main", "other", "0-127"
 	move := func(ctx context.Context) error {
-		err := program(ctx, t, nil, "shards", "move", shards, "-c", file, "--from", from, "--to", to).Run()
-		if err == nil {
-			from, to = to, from
+		cmd := program(ctx, t, nil, "shards", "move", shards, "-c", file, "--from", from, "--to", to)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
 		}
-		return err
+		from, to = to, from
+		return nil
 	}
 	moveAll := func(*rand.Rand) {
 		if err := move(t.Context()); err != nil {

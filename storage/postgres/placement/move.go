@@ -199,16 +199,17 @@ func (m *move) pack(ctx context.Context, shards task.Shards) error {
 	for _, sql := range []string{packTasks, packEnded} {
 		last := task.ID{}
 		for more := true; more; m.tell(m.at) {
-			more = false
+			packed, next := 0, last
 			err := m.whole(ctx, m.from, func(tx pgx.Tx) error {
+				packed, next, more = 0, last, false
 				rows, err := tx.Query(ctx, fill(sql, "$2::bytea"), last, home.Bitmap(&shards), packPage, m.to.Name)
 				if err != nil {
 					return err
 				}
 				var kept bool
-				_, err = pgx.ForEachRow(rows, []any{(*[16]byte)(&last), &kept}, func() error {
+				_, err = pgx.ForEachRow(rows, []any{(*[16]byte)(&next), &kept}, func() error {
 					if more = true; kept {
-						m.at.Packed++
+						packed++
 					}
 					return nil
 				})
@@ -217,6 +218,8 @@ func (m *move) pack(ctx context.Context, shards task.Shards) error {
 			if err != nil {
 				return err
 			}
+			last = next
+			m.at.Packed += packed
 		}
 	}
 	var left bool
@@ -234,14 +237,23 @@ const noTimeouts = `
 select set_config(name, '0', true) from pg_settings
 where name in ('statement_timeout', 'idle_in_transaction_session_timeout', 'transaction_timeout')`
 
-// whole calls fn within a transaction without timeouts.
+// wholeTries is how often a transaction is tried that is rolled back because of those of nodes.
+const wholeTries = 20
+
+// whole calls fn within a transaction without timeouts, and again if it is rolled back because of concurrent ones.
 func (m *move) whole(ctx context.Context, d Database, fn func(tx pgx.Tx) error) error {
-	return pgx.BeginTxFunc(ctx, d.Pool(), readCommitted, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, noTimeouts); err != nil {
+	for tries := 1; ; tries++ {
+		err := pgx.BeginTxFunc(ctx, d.Pool(), readCommitted, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, noTimeouts); err != nil {
+				return err
+			}
+			return fn(tx)
+		})
+		if tries == wholeTries || !postgres.IsTransient(err) {
 			return err
 		}
-		return fn(tx)
-	})
+		d.log().Info("a transaction of the move is repeated", "database", d.Name, "because", err)
+	}
 }
 
 // expect makes the target accept the tasks, unless another call has delivered them. It fails if they
@@ -270,7 +282,9 @@ const (
 // already. It is one transaction. If the answer to its commit is lost, the next call sees whether it
 // was done.
 func (m *move) deliver(ctx context.Context, shards task.Shards) error {
+	before := m.at.Delivered
 	return m.whole(ctx, m.to, func(tx pgx.Tx) error {
+		m.at.Delivered = before
 		is, err := home.ReadForUpdate(ctx, tx, m.to.Schema())
 		if err != nil || is.Holds(shards) {
 			return err

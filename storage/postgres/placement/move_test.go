@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/pgtest"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/postgres"
 	"github.com/taskengine/taskengine/storage/postgres/placement"
@@ -313,6 +314,45 @@ func TestMovesOfTheSameShardsAtOnceDoNotLoseAny(t *testing.T) {
 		}
 	}
 	same(t, content(t, ps[0].Store), all)
+}
+
+// A node locks tasks in the order of its own, and a move in that of their ids.
+func TestAMoveGoesOnAfterADeadlock(t *testing.T) {
+	ps := parts(t, "a", "b")
+	all := crowd(t, ps[0].Store, 2500)
+	divide(t, ps...)
+	url := ps[0].Pool().Config().ConnString()
+	observer := pgtest.Connect(t, url)
+	tx, err := pgtest.Connect(t, url).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	ended := make(chan error, 1)
+	lock := func(order string) error {
+		_, err := tx.Exec(t.Context(), "select id from taskengine.task order by id "+order+" limit 1 for update")
+		return err
+	}
+	// The move has packed its first tasks. Then it waits for the last of its next ones, and the node for the first.
+	called, err := overtaken(t, ps[0], ps[1], task.AllShards(), 1, func() {
+		if err := lock("desc"); err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			for one[int](t, observer, "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'") == 0 {
+				time.Sleep(time.Millisecond)
+			}
+			err := lock("asc")
+			ended <- errors.Join(err, tx.Rollback(t.Context()))
+		}()
+	})
+	if err != nil || !called {
+		t.Errorf("the move ends with %v; called: %t", err, called)
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("the node ends with %v: the move was not the one that was rolled back", err)
+	}
+	same(t, content(t, ps[0].Store, ps[1].Store), all)
 }
 
 func TestAMoveNeedsLittleOfItsConnections(t *testing.T) {

@@ -39,7 +39,7 @@ func resets(t *testing.T) string {
 }
 
 func TestANodeWhoseConnectionIsResetIsUnavailable(t *testing.T) {
-	a := &app{address: resets(t)}
+	a := &app{address: resets(t), env: func(string) (string, bool) { return "", false }}
 	c, err := a.dial()
 	if err != nil {
 		t.Fatal(err)
