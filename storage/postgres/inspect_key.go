@@ -83,7 +83,8 @@ func scanKey(r *reader, count int) (n int64, k storage.KeyOrder, err error) {
 		return n, k, r.err // it has no head
 	}
 	k.Head, err = scanTask(r)
-	if err == nil && (!first || k.Head.ReadyAt.Before(k.Oldest)) {
+	// A head without a time does not count.
+	if err == nil && (!first || !k.Head.ReadyAt.IsZero() && !k.Oldest.Before(k.Head.ReadyAt)) {
 		k.Oldest = k.Head.ReadyAt
 	}
 	return n, k, err
