@@ -38,7 +38,7 @@ type Options struct {
 	// http are refused then. If it is nil, the nodes of URLs of https must have certificates that the system trusts.
 	TLS *tls.Config
 
-	// Token is the token that is sent with each request. Without TLS everybody on the way to the node can read it. "" is none.
+	// Token is the token that is sent with each request. Without TLS it can be read on the way to the node. "" is none.
 	Token string
 
 	// Dial are further options of connections, such as credentials for a proxy in front of the nodes.

@@ -84,7 +84,14 @@ type KeyOrder struct {
 	Head   *task.Task // nil: there is none, because the first row waits for its time, or the key gets its head in a moment
 	Behind int        // how many rows are behind, at most KeyQuery.Count
 	More   bool       // there are more than Behind
-	Oldest time.Time  // the least ReadyAt of its rows
+	Oldest time.Time  // the least ReadyAt of its rows that have one; zero if none has
+}
+
+// Include makes Oldest the time of another row if that is earlier. A row without a time does not count.
+func (k *KeyOrder) Include(readyAt time.Time) {
+	if !readyAt.IsZero() && (k.Oldest.IsZero() || readyAt.Before(k.Oldest)) {
+		k.Oldest = readyAt
+	}
 }
 
 // KeyRows are the rows of one ordering key that take part in the order.

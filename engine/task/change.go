@@ -119,16 +119,7 @@ func (c Change) Apply(t *Task) bool {
 	turn := c.turn(t)
 	reason := cut(c.Error, MaxErrorText)
 	if t.State == Processing {
-		if c.To != Done {
-			t.remember(c.Outcome, at, reason)
-		}
-		switch c.Outcome {
-		case Crashed:
-			t.Crashes = min(t.Crashes, MaxCount-1) + 1
-		case Completed, Errored, Snoozed:
-			t.Crashes = 0
-		}
-		t.Owner = ID{}
+		c.endAttempt(t, at, reason)
 	}
 	if c.Completes(t.State) {
 		t.Result, t.Notes = c.Result, NewNotes(t.Progress(), nil)
@@ -176,6 +167,20 @@ func (c Change) Apply(t *Task) bool {
 	t.schedule(c.NextEventAt)
 	t.Version++
 	return true
+}
+
+// endAttempt ends the running attempt of t.
+func (c *Change) endAttempt(t *Task, at time.Time, reason string) {
+	if c.To != Done {
+		t.remember(c.Outcome, at, reason)
+	}
+	switch c.Outcome {
+	case Crashed:
+		t.Crashes = min(t.Crashes, MaxCount-1) + 1
+	case Completed, Errored, Snoozed:
+		t.Crashes = 0
+	}
+	t.Owner = ID{}
 }
 
 // permitted reports whether the state of t permits c.

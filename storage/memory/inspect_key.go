@@ -42,8 +42,8 @@ func (s *Store) order(key string, count int) storage.KeyOrder {
 	k := storage.KeyOrder{Key: key, Head: head, Behind: min(len(behind), max(0, count))}
 	k.More = k.Behind < len(behind)
 	for _, t := range slices.Concat([]*task.Task{head}, first(behind, 1)) {
-		if t != nil && (k.Oldest.IsZero() || t.ReadyAt.Before(k.Oldest)) {
-			k.Oldest = t.ReadyAt
+		if t != nil {
+			k.Include(t.ReadyAt)
 		}
 	}
 	return k

@@ -72,20 +72,17 @@ func (s *Store) keys(ctx context.Context, q storage.KeyQuery, part int) (page st
 // scanKey reads a key, and its number among those that were read. At most count rows behind its head are counted.
 func scanKey(r *reader, count int) (n int64, k storage.KeyOrder, err error) {
 	n, k.Key = r.int64(), r.text()
-	first := len(r.next()) > 0 // whether a row is behind
-	if first {
+	if len(r.next()) > 0 { // a row is behind
 		r.at--
-		k.Oldest = r.moment()
+		k.Include(r.moment())
 	}
 	behind := int(r.int64())
 	k.Behind, k.More = min(behind, count), behind > count
 	if r.err != nil || len(r.values[r.at]) == 0 {
 		return n, k, r.err // it has no head
 	}
-	k.Head, err = scanTask(r)
-	// A head without a time does not count.
-	if err == nil && (!first || !k.Head.ReadyAt.IsZero() && !k.Oldest.Before(k.Head.ReadyAt)) {
-		k.Oldest = k.Head.ReadyAt
+	if k.Head, err = scanTask(r); err == nil {
+		k.Include(k.Head.ReadyAt)
 	}
 	return n, k, err
 }

@@ -131,7 +131,7 @@ func (w *keyWalk) take(key string, count int) (k storage.KeyOrder, err error) {
 		if k.Head, err = w.view.member(id); err != nil {
 			return k, err
 		}
-		k.Oldest = k.Head.ReadyAt
+		k.Include(k.Head.ReadyAt)
 		w.atHead = w.heads.Next()
 	}
 	prefix := appendKeyOfSeats(nil, key)
@@ -141,9 +141,7 @@ func (w *keyWalk) take(key string, count int) (k storage.KeyOrder, err error) {
 			if err != nil {
 				return k, err
 			}
-			if at := task.Stamp(time.UnixMicro(seat.ReadyAt)); k.Oldest.IsZero() || at.Before(k.Oldest) {
-				k.Oldest = at
-			}
+			k.Include(task.Stamp(time.UnixMicro(seat.ReadyAt)))
 		}
 		if k.Behind >= count {
 			k.More, w.atSeat = true, w.seats.Seek(successor(prefix))
