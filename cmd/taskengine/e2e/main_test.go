@@ -211,7 +211,13 @@ func (n *running) saysTimes(t *testing.T, text string, times int) {
 // readiness returns how the node answers whether it is ready.
 func (n *running) readiness(t *testing.T) (code int, body string) {
 	t.Helper()
-	res, err := http.Get("http://" + n.admin + "/readyz?verbose")
+	return n.admins(t, "/readyz?verbose")
+}
+
+// admins returns what the admin listener of the node answers.
+func (n *running) admins(t *testing.T, path string) (code int, body string) {
+	t.Helper()
+	res, err := http.Get("http://" + n.admin + path)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -82,22 +81,15 @@ api: {tls: {cert: %q, key: %q}, tokens: %q, socket: %q, audit: %q}
 	if code := n.exit(t); code != 0 {
 		t.Errorf("the node ended with %d", code)
 	}
-	key, err := os.ReadFile(own.KeyFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	noted, err := os.ReadFile(audit)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noted := content(t, audit)
 	for _, want := range []string{`"who":"ops"`, `"who":"local"`, `"who":"shop"`, `"what":{"type":"copy"}`, `"outcome":"permission_denied"`} {
-		if !strings.Contains(string(noted), want) {
+		if !strings.Contains(noted, want) {
 			t.Errorf("the audit log has no %s: %s", want, noted)
 		}
 	}
-	secrets := append(strings.Split(strings.TrimSpace(string(key)), "\n")[1:2], submits, operates, wrong)
+	secrets := append(strings.Split(content(t, own.KeyFile), "\n")[1:2], submits, operates, wrong)
 	for _, secret := range secrets {
-		if strings.Contains(n.log.String()+string(noted), strings.TrimPrefix(secret, "te_")) {
+		if strings.Contains(n.log.String()+noted, strings.TrimPrefix(secret, "te_")) {
 			t.Errorf("a log has the secret %s", secret)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -86,16 +85,8 @@ func (w *worker) signal(t *testing.T, s syscall.Signal) {
 // metrics returns what the admin listener of the node exposes.
 func (n *running) metrics(t *testing.T) string {
 	t.Helper()
-	res, err := http.Get("http://" + n.admin + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
+	_, body := n.admins(t, "/metrics")
+	return body
 }
 
 const workerConfig = `
