@@ -11,6 +11,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -121,7 +122,8 @@ func (s *Servers) Note(address string, err error) {
 }
 
 // Watch returns a connection to a server that notes the outcome of its first read: with TLS 1.3, a client learns only
-// then that the server refuses its certificate.
+// then that the server refuses its certificate. A library that is slow may find the connection ended when it writes, and
+// close it without a read. So Close reads then what the server has said before it ended the connection.
 func (s *Servers) Watch(address string, c net.Conn) net.Conn {
 	return &watched{Conn: c, servers: s, address: address}
 }
@@ -131,6 +133,7 @@ type watched struct {
 	servers *Servers
 	address string
 	first   sync.Once
+	ended   atomic.Bool // the server has ended the connection, as a write has found
 }
 
 func (w *watched) Read(p []byte) (int, error) {
@@ -144,6 +147,24 @@ func (w *watched) Read(p []byte) (int, error) {
 		}
 	})
 	return n, err
+}
+
+func (w *watched) Write(p []byte) (int, error) {
+	n, err := w.Conn.Write(p)
+	if isEnd(err) {
+		w.ended.Store(true)
+	}
+	return n, err
+}
+
+// lastWords is how long Close may read. What it reads is there already.
+const lastWords = time.Second
+
+func (w *watched) Close() error {
+	if w.ended.Load() && w.SetReadDeadline(time.Now().Add(lastWords)) == nil {
+		_, _ = w.Read(make([]byte, 1))
+	}
+	return w.Conn.Close()
 }
 
 // explain returns what an error of a connection means.
@@ -191,5 +212,5 @@ func isAlert(err error) bool {
 
 // isEnd reports whether the other side ended a connection.
 func isEnd(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
