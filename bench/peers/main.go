@@ -25,7 +25,7 @@ import (
 
 // subjects returns all subjects in the order of the tables.
 func subjects() []subject {
-	return slices.Concat(taskengineSubjects(), taskenginePostgresSubjects(), riverSubjects(), gueSubjects(), asynqSubjects(),
+	return slices.Concat(taskengineSubjects(), taskengineServerSubjects(), taskenginePostgresSubjects(), riverSubjects(), gueSubjects(), asynqSubjects(),
 		faktorySubjects(), beanstalkdSubjects(), goqiteSubjects(), backliteSubjects(), natsSubjects())
 }
 
@@ -45,7 +45,7 @@ func main() {
 	flag.StringVar(&o.only, "only", "", "measure only subjects whose name contains one of these, separated by commas")
 	flag.BoolVar(&o.quick, "quick", false, "measure only what is compared, and for a shorter time")
 	flag.IntVar(&o.runs, "runs", 3, "how many rounds are measured")
-	flag.StringVar(&o.bin, "bin", "", "folder with nats-server and faktory; bench/peers/run builds them")
+	flag.StringVar(&o.bin, "bin", "", "folder with taskengine, nats-server and faktory; bench/peers/run builds them")
 	flag.StringVar(&o.out, "out", "peers.json", "where to write the results; beside it go the tables, as .md")
 	flag.StringVar(&o.lock, "lock", "", "a file that is locked while one subject is measured, so that several programs that measure take turns")
 	flag.StringVar(&o.markdown, "markdown", "", "measure nothing, print the tables of these results")

@@ -21,8 +21,12 @@ func TestEveryPeerRunsEveryJobOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	bin := filepath.Join(base, "bin")
-	for _, server := range []string{"github.com/nats-io/nats-server/v2", "github.com/contribsys/faktory/cmd/faktory"} {
-		if out, err := exec.Command("go", "build", "-o", bin+"/", server).CombinedOutput(); err != nil {
+	for server, module := range map[string]string{
+		"./cmd/taskengine": "../..", "github.com/nats-io/nats-server/v2": ".", "github.com/contribsys/faktory/cmd/faktory": ".",
+	} {
+		build := exec.Command("go", "build", "-o", bin+"/", server)
+		build.Dir = module
+		if out, err := build.CombinedOutput(); err != nil {
 			t.Fatalf("build %s: %v\n%s", server, err, out)
 		}
 	}
