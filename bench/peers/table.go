@@ -136,8 +136,8 @@ func (t *tables) compare(rows []*row) {
 	}
 	t.say("Whole lives of taskengine with its best number of slots and its better way to insert, divided by what others drain and by their whole lives; and their latency divided by its:\n")
 	t.say("| subject | durable |%s", strings.Join(mapped(ours, func(r *row) string {
-		s := r.about.Store
-		return fmt.Sprintf(" %s: lives / drain | lives / lives | start p50 | p99 |", s)
+		name := strings.TrimSuffix(strings.TrimPrefix(r.Subject, "taskengine-"), "-best")
+		return fmt.Sprintf(" %s: lives / drain | lives / lives | start p50 | p99 |", name)
 	}), ""))
 	t.say("|---|---|%s", strings.Repeat("--:|", 4*len(ours)))
 	for _, r := range rows {
