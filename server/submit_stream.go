@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"time"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
@@ -202,13 +203,7 @@ func (s *submitStream) submit(batch []*taskenginev1.StreamedTask) (outcomes []*t
 	reqs, places := make([]engine.Request, 0, len(batch)), make([]int, 0, len(batch))
 	now := s.api.engine.Now()
 	for i, t := range batch {
-		req, err := engine.Request{}, invalid("task is missing")
-		if t.GetTask() != nil {
-			req, err = requestOf(t.GetTask(), now)
-		}
-		if err == nil {
-			err = s.api.permit(s.ctx, req.Type)
-		}
+		req, err := s.request(t, now)
 		if err != nil {
 			outcomes[i] = outcomeOf(t, nil, s.api.answer(err))
 			continue
@@ -221,6 +216,17 @@ func (s *submitStream) submit(batch []*taskenginev1.StreamedTask) (outcomes []*t
 		outcomes[places[i]] = outcomeOf(batch[places[i]], receipt, err)
 	})
 	return outcomes
+}
+
+// request returns the request for a task, if the client may make it.
+func (s *submitStream) request(t *taskenginev1.StreamedTask, now time.Time) (r engine.Request, err error) {
+	if t.GetTask() == nil {
+		return r, invalid("task is missing")
+	}
+	if r, err = requestOf(t.GetTask(), now); err != nil {
+		return r, err
+	}
+	return r, s.api.permit(s.ctx, r.Type)
 }
 
 // submitEach adds tasks together, and halves them while one is refused, so that it is refused alone.
