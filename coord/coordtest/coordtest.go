@@ -55,6 +55,11 @@ type env[P any] struct {
 	connect func() P
 	wg      sync.WaitGroup
 	lapsed  atomic.Bool // a node has lost its lease, and the test did not sever it
+
+	mu      sync.Mutex
+	watched map[*func() bool]bool // guarded by mu: each reports whether a node has lost its lease
+	lapses  chan struct{}         // closed when one of them has reported it
+	once    sync.Once             // closes lapses
 }
 
 // attempts is how often a test is tried if leases end by themselves, because the machine is slow.
@@ -74,6 +79,9 @@ func (b Backend[P]) run(t *testing.T, name string, test func(*env[P])) {
 	}
 	body := func(t *testing.T) {
 		for n := 1; !b.attempt(t, test); n++ {
+			if b.Bubble {
+				t.Fatal("a lease lapsed, and simulated time is never too short")
+			}
 			if n == attempts {
 				t.Fatalf("leases lapsed in all of %d attempts", attempts)
 			}
@@ -95,7 +103,7 @@ func (b Backend[P]) run(t *testing.T, name string, test func(*env[P])) {
 // attempt runs a test, and reports whether it came to an end: not if a lease lapsed.
 func (b Backend[P]) attempt(t *testing.T, test func(*env[P])) (ended bool) {
 	ctx, cancel := context.WithCancel(t.Context())
-	e := &env[P]{T: t, Backend: b, ctx: ctx, connect: b.New(t)}
+	e := &env[P]{T: t, Backend: b, ctx: ctx, connect: b.New(t), watched: map[*func() bool]bool{}, lapses: make(chan struct{})}
 	defer func() {
 		cancel()
 		e.finish()
@@ -109,8 +117,34 @@ func (b Backend[P]) attempt(t *testing.T, test func(*env[P])) (ended bool) {
 
 // check ends the attempt if a lease has lapsed.
 func (e *env[P]) check() {
-	if e.lapsed.Load() {
+	if e.isLapsed() {
 		panic(lapse{})
+	}
+}
+
+// isLapsed reports whether a lease has lapsed.
+func (e *env[P]) isLapsed() bool {
+	e.mu.Lock()
+	for isLost := range e.watched {
+		if (*isLost)() {
+			e.lapsed.Store(true)
+			e.once.Do(func() { close(e.lapses) })
+		}
+	}
+	e.mu.Unlock()
+	return e.lapsed.Load()
+}
+
+// watch has isLapsed call a function until the result is called.
+func (e *env[P]) watch(isLost func() bool) (stop func()) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.watched[&isLost] = true
+	return func() {
+		e.isLapsed()
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		delete(e.watched, &isLost)
 	}
 }
 
@@ -163,6 +197,8 @@ func receive[P, T any](e *env[P], what string, ch <-chan T) T {
 	select {
 	case v := <-ch:
 		return v
+	case <-e.lapses:
+		panic(lapse{})
 	case <-time.After(e.Patience):
 		e.check()
 		e.Fatalf("waited %v in vain for %s", e.Patience, what)

@@ -35,66 +35,13 @@ func RunTurns(t *testing.T, b Backend[coord.Elector]) {
 	b.run(t, "there are never two leaders", leadStress)
 }
 
-// reign is one call of a leader's fn.
-type reign struct {
-	ctx context.Context
-	end chan error // what fn shall return
-}
-
-// leading is one call of Lead, whose fn returns what it is told to, and the context's
-// error when that ends.
-type leading struct {
-	reigns chan reign
-	result chan error // what Lead returned
-	cancel context.CancelFunc
-}
-
-func lead(e *env[coord.Elector], node coord.Elector, role string) *leading {
-	return leadTo(e, node, role, make(chan reign))
-}
-
-func leadTo(e *env[coord.Elector], node coord.Elector, role string, reigns chan reign) *leading {
-	l := &leading{reigns: reigns, result: make(chan error, 1)}
-	ctx, cancel := context.WithCancel(e.Context())
-	l.cancel = cancel
-	e.start(func(context.Context) {
-		defer cancel()
-		l.result <- node.Lead(ctx, role, func(ctx context.Context) error {
-			r := reign{ctx: ctx, end: make(chan error, 1)}
-			select {
-			case l.reigns <- r:
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-			select {
-			case err := <-r.end:
-				return err
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		})
-	})
-	return l
-}
-
-func (l *leading) begins(e *env[coord.Elector]) reign {
-	e.Helper()
-	return receive(e, "the leadership", l.reigns)
-}
-
-func (l *leading) returns(e *env[coord.Elector], want error) {
-	e.Helper()
-	if got := receive(e, "Lead to return", l.result); !errors.Is(got, want) {
-		e.Errorf("Lead returned %v, want %v", got, want)
-	}
-}
-
 func leadReturns(e *env[coord.Elector]) {
 	node := e.connect()
 	for _, want := range []error{nil, errors.New("an error of fn")} {
 		l := lead(e, node, "role")
 		r := l.begins(e)
 		if err := r.ctx.Err(); err != nil {
+			e.check()
 			e.Errorf("the leader's context has ended at the start: %v", err)
 		}
 		r.end <- want
@@ -121,9 +68,11 @@ func leadResigns(e *env[coord.Elector]) {
 	first, second := e.connect(), e.connect()
 	ctx, cancel := context.WithCancel(e.Context())
 	begun, ended, gate := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	open := sync.OnceFunc(func() { close(gate) })
+	defer open()
 	result := make(chan error, 1)
 	e.start(func(context.Context) {
-		result <- first.Lead(ctx, "role", func(ctx context.Context) error {
+		result <- new(candidacy).lead(ctx, e, first, "role", func(ctx context.Context) error {
 			close(begun)
 			<-ctx.Done()
 			close(ended)
@@ -136,8 +85,9 @@ func leadResigns(e *env[coord.Elector]) {
 	cancel()
 	receive(e, "the end of the leader's context", ended)
 	silent(e, "the second leader began before the first one's fn had returned", next.reigns)
-	close(gate)
+	open()
 	if err := receive(e, "Lead to return", result); !errors.Is(err, context.Canceled) {
+		e.check()
 		e.Errorf("Lead returned %v, want %v", err, context.Canceled)
 	}
 	next.begins(e).end <- nil
@@ -150,12 +100,12 @@ func leadInTurn(e *env[coord.Elector]) {
 	second := lead(e, e.connect(), "role")
 	silent(e, "a second node led beside the first", second.reigns)
 	r.end <- nil
-	first.returns(e, nil)
 	s := second.begins(e)
 	if r.ctx.Err() == nil {
 		e.Error("the first leader's context has not ended before the second one began")
 	}
 	s.end <- nil
+	first.returns(e, nil)
 	second.returns(e, nil)
 }
 
@@ -196,6 +146,7 @@ func leadRoles(e *env[coord.Elector]) {
 	}
 	for i, r := range all {
 		if err := r.ctx.Err(); err != nil {
+			e.check()
 			e.Errorf("a leader's context ended when another role got its leader: %v", err)
 		}
 		r.end <- nil
@@ -210,8 +161,8 @@ func leadOneNode(e *env[coord.Elector]) {
 	second := lead(e, node, "role")
 	silent(e, "two callers led at once", second.reigns)
 	r.end <- nil
-	first.returns(e, nil)
 	second.begins(e).end <- nil
+	first.returns(e, nil)
 	second.returns(e, nil)
 }
 
@@ -221,14 +172,15 @@ func leadSevered(e *env[coord.Elector]) {
 	r := first.begins(e)
 	second := lead(e, e.connect(), "role")
 	silent(e, "a second node led beside the first", second.reigns)
-	e.Sever(e.T, node)
+	first.severs(e, node)
 	var s reign
 	select { // the severed node may come first again, but only anew
 	case s = <-second.reigns:
 	case again := <-first.reigns:
 		again.end <- nil
-		first.returns(e, nil)
 		s = second.begins(e)
+	case <-e.lapses:
+		panic(lapse{})
 	case <-time.After(e.Patience):
 		e.Fatal("no node took over from the severed leader")
 	}
@@ -237,6 +189,7 @@ func leadSevered(e *env[coord.Elector]) {
 	}
 	receive(e, "the end of the severed leader's context", r.ctx.Done())
 	if err := s.ctx.Err(); err != nil {
+		e.check()
 		e.Errorf("the new leader's context has ended: %v", err)
 	}
 	s.end <- nil
@@ -248,7 +201,7 @@ func leadAgain(e *env[coord.Elector]) {
 	l := lead(e, node, "role")
 	for range 3 {
 		r := l.begins(e)
-		e.Sever(e.T, node)
+		l.severs(e, node)
 		receive(e, "the end of the severed leader's context", r.ctx.Done())
 	}
 	done := errors.New("done")

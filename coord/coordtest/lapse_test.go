@@ -1,0 +1,55 @@
+package coordtest_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+
+	"github.com/taskengine/taskengine/coord"
+	"github.com/taskengine/taskengine/coord/coordtest"
+	"github.com/taskengine/taskengine/coord/local"
+)
+
+// lapsing is a node whose lease ends once in each test, as on a slow machine.
+type lapsing struct {
+	*local.Node
+	atBegin, atEnd *sync.Once // of a leadership: when the lease ends; nil: not then
+}
+
+func (n lapsing) Lead(ctx context.Context, role string, fn func(context.Context) error) error {
+	lapse := func(once *sync.Once) {
+		if once != nil {
+			once.Do(n.Sever)
+		}
+	}
+	return n.Node.Lead(ctx, role, func(ctx context.Context) error {
+		lapse(n.atBegin)
+		defer lapse(n.atEnd)
+		return fn(ctx)
+	})
+}
+
+func TestTheSuiteOfElectorsBeginsAgainWhenALeaseLapses(t *testing.T) {
+	for name, when := range map[string]func(*lapsing){
+		"at the begin of a leadership": func(n *lapsing) { n.atBegin = new(sync.Once) },
+		"at the end of a leadership":   func(n *lapsing) { n.atEnd = new(sync.Once) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var nodes sync.Map // by the name of the test
+			coordtest.RunElector(t, coordtest.Backend[coord.Elector]{
+				New: func(t *testing.T) func() coord.Elector {
+					var n lapsing
+					when(&n)
+					known, _ := nodes.LoadOrStore(t.Name(), n)
+					first := local.New()
+					return func() coord.Elector {
+						n := known.(lapsing)
+						n.Node = first.Peer()
+						return n
+					}
+				},
+				Sever: func(_ *testing.T, n coord.Elector) { n.(lapsing).Sever() },
+			})
+		})
+	}
+}
