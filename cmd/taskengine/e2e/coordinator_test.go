@@ -35,13 +35,7 @@ func endpoint(t *testing.T, driver string) string {
 	external.mu.Lock()
 	defer external.mu.Unlock()
 	if external.servers[driver] == nil {
-		var s servers
-		var err error
-		if driver == config.Etcd {
-			s, err = etcdtest.Start(1)
-		} else {
-			s, err = zktest.Start(1)
-		}
+		s, err := startServers(driver, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -51,6 +45,14 @@ func endpoint(t *testing.T, driver string) string {
 		external.servers[driver] = s
 	}
 	return strings.TrimPrefix(external.servers[driver].Endpoints()[0], "http://")
+}
+
+// startServers starts servers of one coordinator.
+func startServers(driver string, number int) (servers, error) {
+	if driver == config.Etcd {
+		return etcdtest.Start(number)
+	}
+	return zktest.Start(number)
 }
 
 func closeCoordinators() error {

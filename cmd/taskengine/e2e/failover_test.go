@@ -31,10 +31,11 @@ var failoverRuns = flag.Int("failover.runs", 0,
 	"how many failovers are measured with each coordination, for each way in which a node goes; 0 is a single one, by SIGTERM with PostgreSQL")
 
 const (
-	failoverNodes = 3
-	failoverLease = 4 * time.Second // the default of coordination.lease
-	failoverRole  = "healer"        // decides about the tasks of nodes that are gone
-	failoverLook  = 2 * time.Millisecond
+	failoverNodes   = 3
+	failoverServers = 3               // of etcd and of ZooKeeper
+	failoverLease   = 4 * time.Second // the default of coordination.lease
+	failoverRole    = "healer"        // decides about the tasks of nodes that are gone
+	failoverLook    = 2 * time.Millisecond
 )
 
 // failoverConfig makes nodes whose tasks note that they were started, and where, and run until they are let go.
@@ -114,7 +115,7 @@ type victim struct {
 	*running
 	name     string // of this process and no other
 	database *wiretest.Wire
-	external *through         // to the coordinator; nil: the nodes coordinate by the database
+	external []string         // the addresses of the coordinator's servers; none: the nodes coordinate by the database
 	wires    []*wiretest.Wire // all of them
 }
 
@@ -124,23 +125,46 @@ func newFailover(t *testing.T, driver string) *failover {
 	database := tables(t)
 	f := &failover{folder: t.TempDir(), holder: roleInDatabase(t, database)}
 	part := ""
+	var servers []string
 	if driver != config.Database {
-		c := config.Coordination{Driver: driver, Endpoints: []string{endpoint(t, driver)}, Prefix: prefixOf(t), Lease: failoverLease}
+		servers = ensemble(t, driver)
+		c := config.Coordination{Driver: driver, Endpoints: servers, Prefix: prefixOf(t), Lease: failoverLease}
 		f.holder = roleInCoordinator(t, c)
-		part = fmt.Sprintf(", endpoints: %q, prefix: %s", c.Endpoints[0], c.Prefix)
+		part = fmt.Sprintf(", endpoints: %s, prefix: %s", flow(servers), c.Prefix)
 	}
 	f.file = write(t, "taskengine.yaml", fmt.Sprintf(failoverConfig, onPostgres(database), driver, failoverLease, part, f.folder))
 	for range failoverNodes {
 		v := &victim{database: wiretest.New(t, database)}
 		v.wires = append(v.wires, v.database)
-		if driver != config.Database {
-			external := newThrough(t, driver)
-			v.external, v.wires = &external, append(v.wires, external.Wire)
+		for _, server := range servers {
+			w := through{wiretest.New(t, "tcp://"+server)}
+			v.external, v.wires = append(v.external, w.address()), append(v.wires, w.Wire)
 		}
 		f.nodes = append(f.nodes, v)
 		f.start(t, v)
 	}
 	return f
+}
+
+// ensemble starts servers of a coordinator that end with the test, and returns their addresses.
+func ensemble(t *testing.T, driver string) []string {
+	t.Helper()
+	s, err := startServers(driver, failoverServers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s.Endpoints()
+}
+
+// flow returns addresses as a list in YAML.
+func flow(addresses []string) string {
+	text, _ := json.Marshal(addresses) // strings can be written
+	return string(text)
 }
 
 // start starts the process of a node, and returns when it is ready.
@@ -153,7 +177,7 @@ func (f *failover) start(t *testing.T, v *victim) {
 		"--set", "handlers.hold.env.NODE=" + v.name, "--set", "task_log.path=" + t.TempDir(),
 	}
 	if v.external != nil {
-		args = append(args, "--set", "coordination.endpoints="+v.external.address())
+		args = append(args, "--set", "coordination.endpoints="+flow(v.external))
 	}
 	v.running = start(t, []string{"PATH=" + os.Getenv("PATH")}, args...)
 }
