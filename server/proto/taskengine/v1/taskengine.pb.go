@@ -52,7 +52,7 @@ type NewTask struct {
 	Priority *uint32 `protobuf:"varint,5,opt,name=priority,proto3,oneof" json:"priority,omitempty"`
 	// Unique among the tasks of the type that are kept: a second one is not added.
 	Key string `protobuf:"bytes,6,opt,name=key,proto3" json:"key,omitempty"`
-	// Recorded with the task.
+	// Tasks with the same ordering key run one at a time, the one that was due first first.
 	OrderingKey string `protobuf:"bytes,7,opt,name=ordering_key,json=orderingKey,proto3" json:"ordering_key,omitempty"`
 	// Not before this time; at most one of at and in is given.
 	At *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=at,proto3" json:"at,omitempty"`
