@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"sync"
 
 	"github.com/go-zookeeper/zk"
@@ -157,17 +158,43 @@ func (s *store) see(key string, data []byte, stat *zk.Stat) kv.Cell {
 	return kv.Cell{Key: key, Value: data, Version: uint64(stat.Mzxid)}
 }
 
-// miss forgets a node that is not there, and returns its cell.
-func (s *store) miss(key string) kv.Cell {
+// miss forgets a node that is not there after a transaction, and returns its cell.
+func (s *store) miss(key string, after uint64) kv.Cell {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	path := s.path(key)
-	c := kv.Cell{Key: key}
-	if was, ok := s.known[path]; ok {
-		c.Version = uint64(was.mzxid) + 1
+	if uint64(s.known[path].mzxid) <= after {
 		delete(s.known, path)
 	}
-	return c
+	return kv.Cell{Key: key, Version: after}
+}
+
+// find reads a node by a function. The answer that there is none has no number, and may be older than what another
+// connection has learned meanwhile. So find then reads the number of the latest transaction that has made or removed a node
+// of the same folder, and asks again: that answer is not older.
+func (s *store) find(c *conn, key string, read func(path string) ([]byte, *zk.Stat, error)) (kv.Cell, error) {
+	path := s.path(key)
+	data, stat, err := read(path)
+	if !errors.Is(err, zk.ErrNoNode) {
+		return s.found(key, data, stat, err)
+	}
+	_, folder, err := c.Exists(path[:strings.LastIndexByte(path, '/')])
+	if err != nil {
+		return kv.Cell{}, err
+	}
+	data, stat, err = read(path)
+	if !errors.Is(err, zk.ErrNoNode) {
+		return s.found(key, data, stat, err)
+	}
+	return s.miss(key, uint64(folder.Pzxid)), nil
+}
+
+// found returns the cell of an answer with a node.
+func (s *store) found(key string, data []byte, stat *zk.Stat, err error) (kv.Cell, error) {
+	if err != nil {
+		return kv.Cell{}, err
+	}
+	return s.see(key, data, stat), nil
 }
 
 // dataVersion returns the version of a node's data in the state of a cell, and reports whether that is known.
@@ -213,16 +240,7 @@ func (s *store) read(ctx context.Context, keys []string) ([]kv.Cell, error) {
 	return cells, nil
 }
 
-func (s *store) get(c *conn, key string) (kv.Cell, error) {
-	data, stat, err := c.Get(s.path(key))
-	switch {
-	case errors.Is(err, zk.ErrNoNode):
-		return s.miss(key), nil
-	case err != nil:
-		return kv.Cell{}, err
-	}
-	return s.see(key, data, stat), nil
-}
+func (s *store) get(c *conn, key string) (kv.Cell, error) { return s.find(c, key, c.Get) }
 
 // each calls fn for each of some values, many at once: the library sends requests before the earlier ones are answered.
 func each[T, R any](values []T, fn func(T) (R, error)) ([]R, error) {
@@ -311,10 +329,13 @@ func (s *store) swapAll(c *conn, check *zk.CheckVersionRequest, changes []kv.Cha
 	outcomes := make([]kv.Outcome, len(changes))
 	for i, change := range changes {
 		outcomes[i].Swapped = true
-		if change.Value == nil {
-			outcomes[i].Now = s.miss(change.Was.Key)
-		} else {
+		switch {
+		case change.Value != nil:
 			outcomes[i].Now = s.see(change.Was.Key, change.Value, answers[last[i]].Stat)
+		case change.Was.Exists(): // the answer to a removal has no number
+			outcomes[i].Now = s.miss(change.Was.Key, change.Was.Version+1)
+		default:
+			outcomes[i].Now = change.Was
 		}
 	}
 	return outcomes, nil

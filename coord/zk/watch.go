@@ -135,14 +135,15 @@ func (w *watch) list(f *folder) (<-chan zk.Event, []kv.Cell, error) {
 // get reads a node and has changes of it reported.
 func (w *watch) get(key string) (answer, error) {
 	return do(w.ctx, func() (answer, error) {
-		data, stat, changed, err := w.conn.GetW(w.path(key))
-		switch {
-		case errors.Is(err, zk.ErrNoNode):
-			return answer{cell: w.miss(key), missing: true}, nil
-		case err != nil:
+		var changed <-chan zk.Event
+		cell, err := w.find(w.conn, key, func(path string) (data []byte, stat *zk.Stat, err error) {
+			data, stat, changed, err = w.conn.GetW(path)
+			return data, stat, err
+		})
+		if err != nil {
 			return answer{}, fmt.Errorf("read %s: %w", key, err)
 		}
-		return answer{cell: w.see(key, data, stat), changed: changed}, nil
+		return answer{cell: cell, missing: changed == nil, changed: changed}, nil
 	})
 }
 

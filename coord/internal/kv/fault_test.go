@@ -2,6 +2,7 @@ package kv_test
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -146,6 +147,55 @@ func TestANodeAtRestOnlyRenewsItsLease(t *testing.T) {
 		}
 		if held.Load() != 2 {
 			t.Errorf("it holds %d permits", held.Load())
+		}
+	})
+}
+
+// lateReader is a client whose next answer to a request for cells is late.
+type lateReader struct {
+	*client
+	asked, answer chan struct{} // the first is closed when there is an answer, and the second by the test to let it arrive
+	once          sync.Once
+}
+
+func (r *lateReader) Read(ctx context.Context, keys ...string) ([]kv.Cell, error) {
+	cells, err := r.client.Read(ctx, keys...)
+	r.once.Do(func() {
+		close(r.asked)
+		<-r.answer
+	})
+	return cells, err
+}
+
+// If the cell seemed to be removed, the node would try to make it for ever.
+func TestALateAnswerToADoubtHidesNoNewerCell(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		c := &lateReader{client: m.connect(nil), asked: make(chan struct{}), answer: make(chan struct{})}
+		a, b := node(t, c), node(t, m.connect(nil))
+		holding(t, a, task.ID{9}) // opens a session
+		c.mu.Lock()
+		c.late = time.Hour // so it is not known whether there is a leader
+		c.mu.Unlock()
+		led := make(chan error, 1)
+		go func() { led <- a.Lead(t.Context(), "role", func(context.Context) error { return nil }) }()
+		<-c.asked
+		end := make(chan struct{})
+		go func() { _ = b.Lead(t.Context(), "role", func(context.Context) error { <-end; return nil }) }()
+		synctest.Wait() // both nodes know that b leads
+		c.mu.Lock()
+		calls := c.calls
+		c.mu.Unlock()
+		close(c.answer)
+		time.Sleep(time.Millisecond)
+		c.mu.Lock()
+		if more := c.calls - calls; more > 10 {
+			t.Errorf("the node makes %d requests though it waits", more)
+		}
+		c.mu.Unlock()
+		close(end)
+		if err := <-led; err != nil {
+			t.Error(err)
 		}
 	})
 }

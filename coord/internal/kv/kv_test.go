@@ -18,7 +18,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const lease = 400 * time.Millisecond
 
-func node(t *testing.T, c *client) *kv.Node {
+func node(t *testing.T, c kv.Store) *kv.Node {
 	n := kv.New(c, kv.Options{Driver: "memory", Name: "test", Lease: lease, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
 	t.Cleanup(func() { _ = n.Close() })
 	return n

@@ -32,7 +32,7 @@ var ErrOver = errors.New("the session is over")
 type Cell struct {
 	Key     string
 	Value   []byte // nil: there is no such cell. It must not be changed
-	Version uint64 // it grows with every change of the cell, also over a removal; 0: there has never been such a cell, or that is forgotten
+	Version uint64 // it grows with every change of the cell, also over a removal, and may grow while there is no cell; 0: there has never been such a cell
 }
 
 // Exists reports whether the cell is there.

@@ -111,9 +111,6 @@ func (n *Node) readDoubted(ctx context.Context) (bool, error) {
 	defer n.mu.Unlock()
 	for _, c := range cells {
 		delete(n.doubted, c.Key)
-		if was := n.cells[c.Key]; !c.Exists() && was.Exists() {
-			c.Version = max(c.Version, was.Version+1)
-		}
 		n.learn(c)
 	}
 	n.settleSuspects(cells)

@@ -1,0 +1,160 @@
+//go:build unix
+
+package zk
+
+import (
+	"context"
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/taskengine/taskengine/coord/internal/kv"
+	"github.com/taskengine/taskengine/internal/zktest"
+)
+
+// gate is a network to a server whose answers can be held back.
+type gate struct {
+	address string
+	closed  chan struct{} // holds one while answers are held back
+	held    chan struct{} // holds one when an answer is held back
+}
+
+func newGate(t *testing.T, server string) *gate {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &gate{address: l.Addr().String(), closed: make(chan struct{}, 1), held: make(chan struct{}, 1)}
+	var all sync.WaitGroup
+	all.Go(func() {
+		near, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer near.Close()
+		far, err := net.Dial("tcp", server)
+		if err != nil {
+			return
+		}
+		all.Go(func() { defer far.Close(); _, _ = io.Copy(far, near) })
+		answer := make([]byte, 4096)
+		for {
+			n, err := far.Read(answer)
+			if err != nil {
+				return
+			}
+			select {
+			case g.closed <- struct{}{}:
+			default: // it is closed
+				select {
+				case g.held <- struct{}{}:
+				default:
+				}
+				g.closed <- struct{}{}
+			}
+			<-g.closed
+			if _, err := near.Write(answer[:n]); err != nil {
+				return
+			}
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		select {
+		case <-g.closed: // the test has failed
+		default:
+		}
+		all.Wait()
+	})
+	return g
+}
+
+func (g *gate) close() { g.closed <- struct{}{} }
+func (g *gate) open()  { <-g.closed }
+
+// A late answer must not seem to be newer than what another connection has learned meanwhile: a cell would be hidden
+// until it changes again.
+func TestALateAnswerHidesNoNewerNode(t *testing.T) {
+	servers, err := zktest.Start(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = servers.Close() })
+	server := servers.Endpoints()[0]
+	const key = "live/role/role"
+	for name, c := range map[string]struct {
+		prefix string
+		before bool // the node is there at first
+		late   func(t *testing.T, s *store, was kv.Cell) kv.Cell
+	}{
+		"a request that finds nothing": {"/request", false, func(t *testing.T, s *store, _ kv.Cell) kv.Cell {
+			cell, err := s.get(s.base, key)
+			if err != nil {
+				t.Error(err)
+			}
+			return cell
+		}},
+		"a watch that finds nothing": {"/watch", false, func(t *testing.T, s *store, _ kv.Cell) kv.Cell {
+			w := &watch{store: s, conn: s.base, ctx: t.Context()}
+			a, err := w.get(key)
+			if err != nil {
+				t.Error(err)
+			}
+			return a.cell
+		}},
+		"a removal": {"/removal", true, func(t *testing.T, s *store, was kv.Cell) kv.Cell {
+			outcomes, err := s.Swap(t.Context(), kv.Change{Was: was})
+			if err != nil || !outcomes[0].Swapped {
+				t.Errorf("removing the node: %v, %v", outcomes, err)
+			}
+			return first(outcomes).Now
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newGate(t, server)
+			s := newStore(Options{Endpoints: []string{g.address}, Prefix: c.prefix, Lease: time.Minute})
+			defer s.close()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			if _, err := s.conn(ctx); err != nil {
+				t.Fatal(err)
+			}
+			other, err := dial(Options{Endpoints: []string{server}, Lease: time.Minute}, s.servers, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer other.closeNow()
+			create := func() kv.Cell {
+				t.Helper()
+				outcomes, err := s.swap(other, nil, []kv.Change{{Was: kv.Cell{Key: key}, Value: []byte("value")}})
+				if err != nil || !outcomes[0].Swapped {
+					t.Fatalf("creating the node: %v, %v", outcomes, err)
+				}
+				return outcomes[0].Now
+			}
+			was := kv.Cell{Key: key}
+			if c.before {
+				was = create()
+			}
+			g.close()
+			late := make(chan kv.Cell, 1)
+			go func() { late <- c.late(t, s, was) }()
+			<-g.held
+			now := create()
+			g.open()
+			if got := <-late; !got.Exists() && got.Version >= now.Version {
+				t.Errorf("the node was created by transaction %d, and seems to be away after %d", now.Version, got.Version)
+			}
+			seen, err := s.get(other, key)
+			if err != nil || seen.Version != now.Version {
+				t.Errorf("it is read as %v (%v), want %v", seen, err, now)
+			}
+			if _, known := s.dataVersion(seen); !known {
+				t.Error("the node cannot be changed")
+			}
+		})
+	}
+}
