@@ -70,6 +70,11 @@ type Change struct {
 	// with a Key that is Processing, or Done and ended less than this ago.
 	Remember time.Duration
 
+	// FreesKey has a task that has ended give up its Key, so that another task may have it. Nothing else of the
+	// row changes but its version. Such a change applies to a row with a Key that is Done, Failed or Cancelled. To
+	// is its state, and the change has no Payload and no Checkpoint.
+	FreesKey bool
+
 	// OrderingKey is that of the row, if the caller knows that the row has one. It changes nothing. A store
 	// that does not read rows before it changes them learns by it whose head to look for.
 	OrderingKey string
@@ -105,12 +110,17 @@ func (t *Task) Create(to State, at, nextEventAt time.Time) {
 
 // Apply applies c to t and reports whether it did. It does nothing and returns false if t is at
 // another version, if the state of t cannot become c.To, if c grabs t and t is overdue at c.At, see
-// [Task.IsOverdue], or Behind, or if c replaces or remembers what it may not, see [Replace] and Remember. Times are stamped, and an
+// [Task.IsOverdue], or Behind, or if c replaces, remembers or frees what it may not, see [Replace], Remember and FreesKey. Times are stamped, and an
 // error that is too long is cut. t keeps no reference to c except to its Result, its Payload and its
 // Checkpoint.
 func (c Change) Apply(t *Task) bool {
 	if t.Ref() != c.Ref || !c.permitted(t) {
 		return false
+	}
+	if c.FreesKey {
+		t.Key = ""
+		t.Version++
+		return true
 	}
 	at := Stamp(c.At)
 	if c.To == Processing && (t.Turn == Behind || t.IsOverdue(at)) {
@@ -186,6 +196,9 @@ func (c *Change) endAttempt(t *Task, at time.Time, reason string) {
 // permitted reports whether the state of t permits c.
 func (c *Change) permitted(t *Task) bool {
 	switch {
+	case c.FreesKey:
+		hasEnded := t.State == Done || t.State == Failed || t.State == Cancelled
+		return t.Key != "" && hasEnded && c.To == t.State && c.Remember == 0 && c.Replace == nil && c.Payload == nil && c.Checkpoint == nil
 	case c.Remember > 0:
 		isOpen := t.State == Processing || t.State == Done && Stamp(c.At).Before(t.UpdatedAt.Add(c.Remember))
 		return t.Key != "" && c.To == Done && isOpen && c.Replace == nil

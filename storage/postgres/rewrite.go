@@ -18,6 +18,7 @@ type rewritten struct {
 	loads   bool // it has a new payload
 	marks   bool // it has a new checkpoint, or none any more
 	heads   bool // it has new headers
+	frees   bool // it gives up its key
 }
 
 // rewrite makes the changes that have no statement of their own, in a transaction.
@@ -42,7 +43,7 @@ func (v *verbs) rewrite(ctx context.Context, w *swaps) error {
 		forgets := c.Remember > 0
 		r.changed, r.results = true, r.results || forgets || completes
 		r.loads, r.marks = r.loads || forgets || c.Payload != nil, r.marks || forgets || completes || c.Checkpoint != nil
-		r.heads = r.heads || forgets || c.Replace != nil
+		r.heads, r.frees = r.heads || forgets || c.Replace != nil, r.frees || c.FreesKey
 		answer := r.row.Clone()
 		if answer.State != task.Processing {
 			answer.Payload, answer.Notes = nil, task.NewNotes(answer.Progress(), nil)
@@ -54,7 +55,7 @@ func (v *verbs) rewrite(ctx context.Context, w *swaps) error {
 }
 
 // lock reads the rows that are to be changed and locks them until the transaction ends. It reads the
-// table ended only for a change that can bring a row back, or makes it a tombstone.
+// table ended only for a change that can bring a row back, makes it a tombstone, or frees its key.
 func (v *verbs) lock(ctx context.Context, w *swaps) (map[task.ID]*rewritten, error) {
 	rows := make(map[task.ID]*rewritten, len(w.others))
 	note := func(r pgx.Rows) error {
@@ -67,7 +68,7 @@ func (v *verbs) lock(ctx context.Context, w *swaps) (map[task.ID]*rewritten, err
 	ids, again := make([]task.ID, len(w.others)), false
 	for j, i := range w.others {
 		ids[j] = w.changes[i].ID
-		again = again || w.changes[i].To == task.Submitted && w.changes[i].Replace == nil || w.changes[i].Remember > 0
+		again = again || w.changes[i].To == task.Submitted && w.changes[i].Replace == nil || w.changes[i].Remember > 0 || w.changes[i].FreesKey
 	}
 	var p pipe
 	p.add(note, v.store.sql.lockTask, uuids(ids, itself))
@@ -88,7 +89,7 @@ func (v *verbs) lock(ctx context.Context, w *swaps) (map[task.ID]*rewritten, err
 // writeBack writes the rows that have changed, each to the table where it belongs.
 func (v *verbs) writeBack(ctx context.Context, rows map[task.ID]*rewritten) error {
 	var p pipe
-	var back []task.ID
+	var back, free []task.ID
 	var ends []ending
 	var changed []*rewritten
 	for id, r := range rows {
@@ -96,6 +97,9 @@ func (v *verbs) writeBack(ctx context.Context, rows map[task.ID]*rewritten) erro
 			continue
 		}
 		changed = append(changed, r)
+		if r.frees {
+			free = append(free, id)
+		}
 		if finished(r.was) {
 			back = append(back, id)
 		}
@@ -111,6 +115,9 @@ func (v *verbs) writeBack(ctx context.Context, rows map[task.ID]*rewritten) erro
 	}
 	if len(back) > 0 {
 		p.add(nil, v.store.sql.comeBack, uuids(back, itself))
+	}
+	if len(free) > 0 {
+		p.add(nil, v.store.sql.freeKeys, uuids(free, itself))
 	}
 	v.update(&p, changed)
 	if len(ends) > 0 {

@@ -31,7 +31,7 @@ type statements struct {
 	setOrdered, checkIsolation                            string
 	first                                                 firsts
 	lockKeys, demote, promote, heads, headless, takeHead  string
-	keys, keysBehind, key, findKey                        string
+	keys, keysBehind, key, findKey, freeKeys              string
 }
 
 // firsts are what goes before the statements of a transaction: plans in one of the caller, settings in one of the store.
@@ -187,6 +187,12 @@ from unnest($1::uuid[], $2::bigint[], $3::uuid[], $4::bigint[], $5::bigint[], $6
 	attempt, crashes, state, progress, error, history, marks, gains, result, grp, checkpoint, loads, payload, shard, priority, heads, headers)
 where t.id = c.id`
 
+// freeKeys takes the keys of rows that are on their way through the table task.
+const freeKeys = `
+with holders as (select id, type, key, {entry:t} as entry from {task} t where id = any($1::uuid[])),
+keys as (delete from {key} k using holders h where k.type = h.type and k.key in (h.entry, h.key) and k.id = h.id)
+update {task} set key = null where id = any($1::uuid[])`
+
 const moveEnded = `
 with gone as (delete from {task} where id = any($1::uuid[]) returning *)
 insert into {ended}
@@ -260,7 +266,7 @@ func statementsIn(name string) *statements {
 		checkIsolation: fill("select {schema}.check_isolation()"),
 		setOrdered:     fill("update {type_policy} set ordered = true where not ordered"),
 		lockKeys:       lockKeys, demote: fill(demoteHeads), promote: fill(promoteFirst), heads: fill(selectHeads), headless: fill(selectHeadless), takeHead: fill(takeHead),
-		keys: keysIn(fill, false), keysBehind: keysIn(fill, true), key: fill(selectKey), findKey: fill("select id from {key} where type = $1 and key = $2"),
+		keys: keysIn(fill, false), keysBehind: keysIn(fill, true), key: fill(selectKey), findKey: fill("select id from {key} where type = $1 and key = $2"), freeKeys: fill(freeKeys),
 	}
 }
 

@@ -52,7 +52,7 @@ func classify(cs []task.Change) *swaps {
 		return w
 	}
 	for i, c := range cs {
-		plain := c.Count == task.Keep && c.ReadyAt.IsZero() && c.Error == "" && c.Group == nil && c.Payload == nil && c.Checkpoint == nil && c.Replace == nil && c.Remember == 0
+		plain := c.Count == task.Keep && c.ReadyAt.IsZero() && c.Error == "" && c.Group == nil && c.Payload == nil && c.Checkpoint == nil && c.Replace == nil && c.Remember == 0 && !c.FreesKey
 		switch {
 		case plain && c.To == task.Processing:
 			w.grabs = append(w.grabs, i)

@@ -55,7 +55,7 @@ var exportCases = []testCase{
 				}
 			}
 		}
-		slices.Reverse(want) // the order of ids is another one
+		slices.Reverse(want)                      // the order of ids is another one
 		for some := range slices.Chunk(want, 4) { // rows of megabytes in one call may take longer than a store waits
 			f.put(some...)
 		}

@@ -229,6 +229,12 @@ func (m *model) randomChange() task.Change {
 	if m.rand.IntN(4) == 0 {
 		c.Checkpoint = new(pattern(pick(m, modelSizes)))
 	}
+	if m.rand.IntN(8) == 0 {
+		c.To, c.Replace, c.Remember, c.FreesKey = pick(m, []task.State{task.Done, task.Failed, task.Cancelled}), nil, 0, true
+		if m.rand.IntN(4) > 0 {
+			c.Payload, c.Checkpoint = nil, nil
+		}
+	}
 	return c
 }
 

@@ -71,6 +71,7 @@ func run(t *testing.T, open func(t testing.TB) storage.Store, parallel bool) {
 		{"insert", true, insertCases},
 		{"swap", true, swapCases},
 		{"remember", true, rememberCases},
+		{"free_key", true, freeKeyCases},
 		{"note", true, noteCases},
 		{"state", true, stateCases},
 		{"query", true, queryCases},

@@ -188,6 +188,11 @@ func (s *state) swap(c *task.Change) (*task.Task, error) {
 	if !c.Apply(out) {
 		return nil, nil
 	}
+	if c.FreesKey {
+		if err := s.giveKeyBack(&old.Task); err != nil {
+			return nil, err
+		}
+	}
 	now := &row{Task: *out, far: old.far}
 	now.History = old.History
 	if !slices.Equal(before, out.History) {
