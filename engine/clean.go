@@ -72,7 +72,7 @@ func (e *Engine) expire(ctx context.Context, s storage.Expirer) error {
 func (e *Engine) cleanEvery() time.Duration {
 	every := cleanEvery
 	for _, t := range e.config.Policies.Types {
-		for _, keep := range []time.Duration{t.Retention.Done, t.Retention.Failed, t.Retention.Cancelled, t.Unique.Remember} {
+		for _, keep := range []time.Duration{t.Retention.Done, t.Retention.Failed, t.Retention.Cancelled, t.Unique.Remembers()} {
 			if keep > 0 {
 				every = min(every, keep)
 			}
@@ -122,8 +122,8 @@ func (e *Engine) cleanState(ctx context.Context, s task.State) (time.Time, error
 func (e *Engine) remembered(ctx context.Context, s task.State, page []storage.Due) (others []task.Ref, err error) {
 	var changes []task.Change
 	for _, d := range page {
-		if p := e.catalog.policyOf(d.Type); s == task.Done && p.Unique.Remember > 0 {
-			changes = append(changes, task.Change{Ref: d.Ref, To: task.Done, At: e.Now(), Remember: p.Unique.Remember})
+		if p := e.catalog.policyOf(d.Type); s == task.Done && p.Unique.Remembers() > 0 {
+			changes = append(changes, task.Change{Ref: d.Ref, To: task.Done, At: e.Now(), Remember: p.Unique.Remembers()})
 		} else {
 			others = append(others, d.Ref)
 		}

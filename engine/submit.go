@@ -147,7 +147,7 @@ func (e *Engine) SubmitTx(ctx context.Context, tx storage.Tx, reqs ...Request) (
 	if left != nil {
 		receipts = left.with(receipts)
 	}
-	receipts, replaced, err := e.settleIn(ctx, tx, rows, receipts)
+	receipts, settled, err := e.settleIn(ctx, tx, rows, receipts)
 	if err != nil && receipts == nil {
 		return nil, err
 	}
@@ -155,6 +155,9 @@ func (e *Engine) SubmitTx(ctx context.Context, tx storage.Tx, reqs ...Request) (
 		e.tell(func(s *state, now time.Time) {
 			s.inTx = transactionRows{}
 			for i, t := range fresh {
+				if slices.Contains(settled.added, t) {
+					inserted[i] = storage.Inserted{}
+				}
 				if inserted[i].Created() && e.config.Observer.Inserted != nil {
 					e.config.Observer.Inserted(now, t)
 				}
@@ -163,8 +166,8 @@ func (e *Engine) SubmitTx(ctx context.Context, tx storage.Tx, reqs ...Request) (
 					s.Core().LookForHead(t.OrderingKey)
 				}
 			}
-			for i := range replaced {
-				s.Replaced(now, &replaced[i])
+			for i := range settled.replaced {
+				s.Replaced(now, &settled.replaced[i])
 			}
 		})
 	})

@@ -119,10 +119,10 @@ func rulesOf(name string, set policy.Set, p policy.Type, layout []string) storag
 	r := storage.TypeRules{
 		Type: name, Priority: p.Priority, MaxPayload: p.MaxPayload,
 		QueueTimeout: p.Timeout.Queue, TotalTimeout: p.Timeout.Total,
-		MaxResult: p.ResultLimit(), KeepDone: p.Retention.Done, MaxLateness: p.MaxLateness, Remember: p.Unique.Remember,
+		MaxResult: p.ResultLimit(), KeepDone: p.Retention.Done, MaxLateness: p.MaxLateness, Remember: p.Unique.Remembers(),
 	}
 	if !p.Unique.IsDefault() {
-		r.Unique = storage.UniqueRules{OnConflict: p.Unique.OnConflict.String(), By: newTypeInfo(set, p, nil, nil).by}
+		r.Unique = storage.UniqueRules{OnConflict: p.Unique.OnConflict.String(), Window: p.Unique.Window, By: newTypeInfo(set, p, nil, nil).by}
 	}
 	for _, k := range keyedBy(layout, set.Keyed(p)) {
 		if k.path[0] == computed {

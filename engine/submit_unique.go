@@ -132,13 +132,13 @@ func (e *Engine) settleRound(ctx context.Context, rows []*task.Task, receipts []
 			r.Outcome = OutcomeReplaced // just before the other request, which has overwritten it
 			continue
 		}
-		t, err := e.store.Get(ctx, r.ID)
+		t, err := e.holderOf(ctx, e.store, rows[i], r)
+		if err != nil {
+			return nil, err
+		}
+		change := e.catalog.decide(e.Now(), t, rows[i], r)
 		switch {
-		case errors.Is(err, task.ErrNotFound) && e.catalog.infoOf(rows[i].Type).unique.OnConflict.Replaces():
-			if e.catalog.isLate(e.Now(), rows[i]) {
-				e.catalog.refuseLate(rows[i], r)
-				continue
-			}
+		case r.Outcome == OutcomeCreated: // it can be: its key is free
 			if err := e.submitAgain(ctx, rows[i], r); err != nil {
 				return nil, err
 			}
@@ -146,11 +146,13 @@ func (e *Engine) settleRound(ctx context.Context, rows []*task.Task, receipts []
 				tried[i], left = 0, append(left, i)
 			}
 			continue
-		case err != nil && !errors.Is(err, task.ErrNotFound):
-			return nil, err
-		}
-		change := e.catalog.decide(e.Now(), t, rows[i], r)
-		if change == nil {
+		case change == nil:
+			continue
+		case change.FreesKey:
+			if _, err := e.store.Swap(ctx, *change); err != nil {
+				return nil, err
+			}
+			left = append(left, i) // whether this call or another one has freed the key
 			continue
 		}
 		if tried[i] == 0 {
@@ -170,6 +172,18 @@ func (e *Engine) settleRound(ctx context.Context, rows []*task.Task, receipts []
 	}
 	slices.Sort(left) // of requests of one key the last one counts
 	return left, nil
+}
+
+// holderOf returns the task that has the key of a request, as its receipt says; nil if that is gone, or has freed the key.
+func (e *Engine) holderOf(ctx context.Context, in storage.Tasks, row *task.Task, r *Receipt) (*task.Task, error) {
+	t, err := in.Get(ctx, r.ID)
+	switch {
+	case errors.Is(err, task.ErrNotFound) || err == nil && t.Key != row.Key:
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return t, nil
 }
 
 // replacements are the tasks that requests of this engine have replaced while other requests are being settled. Of many
@@ -256,11 +270,23 @@ func (e *Engine) submitAgain(ctx context.Context, row *task.Task, r *Receipt) er
 	return nil
 }
 
-// decide sets the outcome of a request whose key t has, nil if t is gone. It returns the change that the request
-// makes of t, or nil. The outcome is that of a change that is made.
+// decide sets the outcome of a request whose key t has, nil if no task has it any more: created, if the request is to be
+// made once more. It returns the change that the request makes of t, or nil. The outcome is that of a change that is made.
 func (c *catalog) decide(now time.Time, t, row *task.Task, r *Receipt) *task.Change {
-	mode := c.infoOf(row.Type).unique.OnConflict
+	unique := &c.infoOf(row.Type).unique
+	mode := unique.OnConflict
+	adds := mode.Replaces() || mode == policy.ThrottleNew
 	switch {
+	case t == nil && adds && c.isLate(now, row):
+		c.refuseLate(row, r)
+	case t == nil && adds:
+		r.Outcome = OutcomeCreated
+	case mode == policy.ThrottleNew && hasEnded(t) && !now.Before(t.CreatedAt.Add(unique.Window)):
+		if c.isLate(now, row) {
+			c.refuseLate(row, r)
+			return nil
+		}
+		return &task.Change{Ref: t.Ref(), To: t.State, At: now, FreesKey: true}
 	case mode == policy.RejectNew:
 		r.Outcome, r.Err = OutcomeRejected, fmt.Errorf("%w: task %v of type %s has the key %q, and unique.on_conflict of the type is reject", ErrExists, r.ID, row.Type, row.Key)
 	case t == nil:
@@ -275,6 +301,11 @@ func (c *catalog) decide(now time.Time, t, row *task.Task, r *Receipt) *task.Cha
 		r.Outcome = OutcomeExisting
 	}
 	return nil
+}
+
+// hasEnded reports whether a task is done, failed or cancelled.
+func hasEnded(t *task.Task) bool {
+	return t.State == task.Done || t.State == task.Failed || t.State == task.Cancelled
 }
 
 // replacement returns the change that gives t the content of the row of another request and, if moves is set, its
@@ -339,45 +370,4 @@ func (c *catalog) refused(receipts []Receipt) error {
 		return fmt.Errorf("%d of %d requests were refused, and the others are done; the first is request %d: %w", n, len(receipts), first+1, kinds[0])
 	}
 	return fmt.Errorf("%d of %d requests were refused, and the others are done; the first is request %d: %w; and another: %w", n, len(receipts), first+1, kinds[0], kinds[1])
-}
-
-// settleIn is settle within a transaction of the caller. It returns the rows that it has changed. After an error
-// that is not about rejected requests, there are no receipts.
-func (e *Engine) settleIn(ctx context.Context, tx storage.Tx, rows []*task.Task, receipts []Receipt) ([]Receipt, []shell.Replaced, error) {
-	var replaced []shell.Replaced
-	for _, i := range e.catalog.conflicts(rows, receipts) {
-		r, err := e.settleOneIn(ctx, tx, rows[i], &receipts[i])
-		if err != nil {
-			return nil, nil, fmt.Errorf("engine: submit: %w", err)
-		}
-		if r.Row != nil {
-			replaced = append(replaced, r)
-		}
-	}
-	return receipts, replaced, e.catalog.refused(receipts)
-}
-
-func (e *Engine) settleOneIn(ctx context.Context, tx storage.Tx, row *task.Task, r *Receipt) (shell.Replaced, error) {
-	for range editTries {
-		t, err := tx.Get(ctx, r.ID)
-		if err != nil && !errors.Is(err, task.ErrNotFound) {
-			return shell.Replaced{}, err
-		}
-		if err != nil {
-			t = nil
-		}
-		change := e.catalog.decide(e.Now(), t, row, r)
-		if change == nil {
-			return shell.Replaced{}, nil
-		}
-		e.tell(func(s *state, now time.Time) { s.ReplaceUncertain(now, t.Ref()) })
-		after, err := tx.Swap(ctx, *change)
-		if err != nil {
-			return shell.Replaced{}, err
-		}
-		if after[0] != nil {
-			return shell.Replaced{Was: t.Hint(), Row: after[0]}, nil
-		}
-	}
-	return shell.Replaced{}, fmt.Errorf("task %v: %w, %d times in a row", r.ID, ErrStale, editTries)
 }

@@ -262,8 +262,9 @@ type TypeRules struct {
 
 // UniqueRules say what is done when the key of a task is taken. The zero UniqueRules are the defaults.
 type UniqueRules struct {
-	OnConflict string     `json:"on_conflict,omitempty"` // "" (keep), "keep", "reject", "replace" or "debounce"
-	By         [][]string `json:"by,omitempty"`          // places as in Keyed.Path, which make the key of a task that is added without one
+	OnConflict string        `json:"on_conflict,omitempty"` // "" (keep), "keep", "reject", "replace", "debounce" or "throttle"
+	Window     time.Duration `json:"window,omitempty"`      // of "throttle", in nanoseconds: how long after the creation of a task no other one with its key is added
+	By         [][]string    `json:"by,omitempty"`          // places as in Keyed.Path, which make the key of a task that is added without one
 }
 
 // Keyed is where a task has the value by which a limit counts it.

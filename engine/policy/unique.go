@@ -20,12 +20,20 @@ type Unique struct {
 	// [Retention.Done]. When the retention is over, the row of such a task stays without its content. 0 is
 	// not longer. Keys of tasks that end in another way are not remembered.
 	Remember time.Duration
+
+	// Window is the time from the creation of a task on in which no other task with its key is added. Only with
+	// ThrottleNew, which needs it.
+	Window time.Duration
 }
 
 // IsDefault reports whether nothing is configured: the tasks of such a type are not read to answer a request.
 func (u *Unique) IsDefault() bool {
-	return u.OnConflict == KeepExisting && len(u.By) == 0 && u.Remember == 0
+	return u.OnConflict == KeepExisting && len(u.By) == 0 && u.Remember == 0 && u.Window == 0
 }
+
+// Remembers returns for how long the key of a task is taken after the task was done, if that is longer than
+// [Retention.Done].
+func (u *Unique) Remembers() time.Duration { return max(u.Remember, u.Window) }
 
 // Places returns the places of By that make a key.
 func (u *Unique) Places() []string {
@@ -44,9 +52,10 @@ const (
 	RejectNew                          // it fails
 	ReplaceExisting                    // its content becomes that of the task, unless the task has begun
 	DebounceExisting                   // as ReplaceExisting, and its time becomes that of the task, too
+	ThrottleNew                        // it adds a task if the task that has the key has ended, and was created longer ago than the window
 )
 
-var onConflictNames = [...]string{"keep", "reject", "replace", "debounce"}
+var onConflictNames = [...]string{"keep", "reject", "replace", "debounce", "throttle"}
 
 // String returns the name of the value.
 func (o OnConflict) String() string { return onConflictNames[min(int(o), len(onConflictNames)-1)] }
@@ -55,8 +64,15 @@ func (o OnConflict) String() string { return onConflictNames[min(int(o), len(onC
 func (o OnConflict) Replaces() bool { return o == ReplaceExisting || o == DebounceExisting }
 
 func (c *checker) unique(u Unique, at func(...string) []string) {
-	if u.OnConflict > DebounceExisting {
-		c.add("must be keep, reject, replace or debounce", at("unique", "on_conflict")...)
+	switch {
+	case u.OnConflict > ThrottleNew:
+		c.add("must be keep, reject, replace, debounce or throttle", at("unique", "on_conflict")...)
+	case u.Window < 0:
+		c.add("must be more than 0", at("unique", "window")...)
+	case u.OnConflict == ThrottleNew && u.Window == 0:
+		c.add("throttle needs window: how long after a task no other one with its key is added, such as 1h", at("unique", "on_conflict")...)
+	case u.OnConflict != ThrottleNew && u.Window != 0:
+		c.add(fmt.Sprintf("has no effect with on_conflict %v; use on_conflict: throttle, or remove it", u.OnConflict), at("unique", "window")...)
 	}
 	if u.Remember < 0 {
 		c.add("must be 0 (as long as the task is kept) or more", at("unique", "remember")...)

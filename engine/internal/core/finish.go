@@ -97,10 +97,10 @@ func (c *Core) concluded(now time.Time, r *run, v task.Verdict) (change task.Cha
 // Remembers makes a change that has a task done whose row is not kept leave a tombstone, if the task has a unique key and
 // its type remembers keys. It reports whether it did.
 func Remembers(p *policy.Type, isKeyed bool, c *task.Change) bool {
-	if c.To != task.Done || !isKeyed || p.Retention.Done != 0 || p.Unique.Remember == 0 {
+	if c.To != task.Done || !isKeyed || p.Retention.Done != 0 || p.Unique.Remembers() == 0 {
 		return false
 	}
-	c.Remember = p.Unique.Remember
+	c.Remember = p.Unique.Remembers()
 	return true
 }
 

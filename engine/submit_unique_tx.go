@@ -1,0 +1,73 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/internal/shell"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// settleIn is settle within a transaction of the caller. It returns the rows that it has changed and, by its request, what
+// became of a row that it has inserted once more. After an error that is not about rejected requests, there are no
+// receipts.
+func (e *Engine) settleIn(ctx context.Context, tx storage.Tx, rows []*task.Task, receipts []Receipt) ([]Receipt, *settledIn, error) {
+	var done settledIn
+	for _, i := range e.catalog.conflicts(rows, receipts) {
+		r, err := e.settleOneIn(ctx, tx, rows[i], &receipts[i])
+		switch {
+		case err != nil:
+			return nil, nil, fmt.Errorf("engine: submit: %w", err)
+		case r.Row != nil:
+			done.replaced = append(done.replaced, r)
+		case receipts[i].Created:
+			done.added = append(done.added, rows[i])
+		}
+	}
+	return receipts, &done, e.catalog.refused(receipts)
+}
+
+// settledIn is what requests whose keys were taken have done in a transaction of the caller.
+type settledIn struct {
+	replaced []shell.Replaced
+	added    []*task.Task
+}
+
+func (e *Engine) settleOneIn(ctx context.Context, tx storage.Tx, row *task.Task, r *Receipt) (shell.Replaced, error) {
+	for range editTries {
+		t, err := e.holderOf(ctx, tx, row, r)
+		if err != nil {
+			return shell.Replaced{}, err
+		}
+		change := e.catalog.decide(e.Now(), t, row, r)
+		switch {
+		case r.Outcome == OutcomeCreated: // it can be: its key is free
+			inserted, err := tx.Insert(ctx, row)
+			if err != nil {
+				return shell.Replaced{}, err
+			}
+			if *r = complete(receiptsOf([]*task.Task{row}), inserted)[0]; r.Created {
+				return shell.Replaced{}, nil
+			}
+			continue
+		case change == nil:
+			return shell.Replaced{}, nil
+		case change.FreesKey:
+			if _, err := tx.Swap(ctx, *change); err != nil {
+				return shell.Replaced{}, err
+			}
+			continue
+		}
+		e.tell(func(s *state, now time.Time) { s.ReplaceUncertain(now, t.Ref()) })
+		after, err := tx.Swap(ctx, *change)
+		if err != nil {
+			return shell.Replaced{}, err
+		}
+		if after[0] != nil {
+			return shell.Replaced{Was: t.Hint(), Row: after[0]}, nil
+		}
+	}
+	return shell.Replaced{}, fmt.Errorf("task %v: %w, %d times in a row", r.ID, ErrStale, editTries)
+}

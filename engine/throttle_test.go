@@ -1,0 +1,215 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+// throttled returns a set with the type x, of which one task of a key is added in an hour.
+func throttled(edit func(*policy.Type)) policy.Set {
+	return unique(policy.ThrottleNew, func(p *policy.Type) {
+		p.Unique.Window = time.Hour
+		if edit != nil {
+			edit(p)
+		}
+	})
+}
+
+func TestOneTaskOfAKeyIsAddedInAWindow(t *testing.T) {
+	for name := range submits(nil) {
+		for _, keep := range []time.Duration{0, time.Minute, 7 * 24 * time.Hour} {
+			t.Run(fmt.Sprint(name, " ", keep), func(t *testing.T) {
+				inBubble(t, func(t *testing.T) { addInWindows(t, name, keep) })
+			})
+		}
+	}
+}
+
+func addInWindows(t *testing.T, name string, keep time.Duration) {
+	n := start(t, throttled(func(p *policy.Type) { p.Retention.Done = keep }), handle("x", new(journal).work(20*time.Minute)))
+	submit := submits(n)[name]
+	ask := func(key string) engine.Receipt {
+		t.Helper()
+		receipts, err := submit(engine.Request{Type: "x", Key: key, Payload: []byte(key)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return receipts[0]
+	}
+	var earlier task.ID
+	for window := range 3 {
+		began := time.Now()
+		first := ask("k")
+		if !first.Created || first.Outcome != engine.OutcomeCreated || first.ID == earlier {
+			t.Fatalf("window %d begins with %+v", window, first)
+		}
+		if other := ask("k"); other != (engine.Receipt{ID: first.ID}) {
+			t.Errorf("while the task runs: %+v", other)
+		}
+		for _, after := range []time.Duration{21 * time.Minute, 40 * time.Minute, time.Hour - time.Microsecond} {
+			time.Sleep(time.Until(began.Add(after)))
+			if other := ask("k"); other != (engine.Receipt{ID: first.ID, Outcome: engine.OutcomeAlreadyDone}) {
+				t.Errorf("after %v: %+v", after, other)
+			}
+		}
+		if other := ask(fmt.Sprint("another ", window)); !other.Created {
+			t.Errorf("another key: %+v", other)
+		}
+		if keep > time.Hour && window > 0 {
+			if was := n.expect(earlier, task.Done); was.Key != "" || string(was.Payload) != "k" {
+				t.Errorf("the task of the window before is %+v", was)
+			}
+		}
+		if is := n.expect(first.ID, task.Done); is.Key != "k" {
+			t.Errorf("the task is %+v", is)
+		}
+		earlier = first.ID
+		time.Sleep(time.Until(began.Add(time.Hour)))
+	}
+}
+
+// A task that takes longer than the window, or becomes an error, has its key until it has ended.
+func TestATaskThatHasNotEndedHasItsKeyAfterTheWindow(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		n := start(t, throttled(nil), handle("x", func(_ context.Context, t *task.Task) ([]byte, error) {
+			return nil, task.Permanent(errNo)
+		}))
+		ask := func() engine.Receipt {
+			t.Helper()
+			receipts, err := n.Submit(t.Context(), engine.Request{Type: "x", Key: "k", At: time.Now().Add(90 * time.Minute)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return receipts[0]
+		}
+		first := ask()
+		for range 2 {
+			time.Sleep(80 * time.Minute) // it waits, and is an error
+			if got := ask(); got != (engine.Receipt{ID: first.ID}) {
+				t.Errorf("got %+v", got)
+			}
+		}
+		is := n.expect(first.ID, task.Error)
+		if _, err := n.Fail(t.Context(), is.Ref(), "hopeless"); err != nil {
+			t.Fatal(err)
+		}
+		if got := ask(); !got.Created {
+			t.Errorf("after its end: %+v", got)
+		}
+		n.expect(first.ID, task.Failed)
+	})
+}
+
+func TestALateRequestAddsNoTaskAfterTheWindow(t *testing.T) {
+	for name := range submits(nil) {
+		inBubble(t, func(t *testing.T) {
+			n := start(t, throttled(func(p *policy.Type) { p.MaxLateness = time.Minute }), handle("x", new(journal).work(0)))
+			first := n.submit(engine.Request{Type: "x", Key: "k"})
+			time.Sleep(2 * time.Hour)
+			receipts, err := submits(n)[name](engine.Request{Type: "x", Key: "k", At: time.Now().Add(-time.Hour)})
+			if !errors.Is(err, engine.ErrLate) || receipts[0].Outcome != engine.OutcomeLate {
+				t.Errorf("%s: got %+v, %v", name, receipts, err)
+			}
+			if is := n.expect(first, task.Done); is.Key != "k" {
+				t.Errorf("%s: the task has lost its key to a request that was refused", name)
+			}
+		})
+	}
+}
+
+// Of requests at the same moment after the window, one adds a task, whatever the order of their steps is.
+func TestOfManyRequestsAfterTheWindowOneAddsATask(t *testing.T) {
+	for name := range submits(nil) {
+		inBubble(t, func(t *testing.T) {
+			n := start(t, throttled(nil), handle("x", new(journal).work(0)))
+			submit := submits(n)[name]
+			for window := range 5 {
+				var mu sync.Mutex
+				ids, created := make(map[task.ID]int), 0
+				var all sync.WaitGroup
+				for range 20 {
+					all.Go(func() {
+						receipts, err := submit(engine.Request{Type: "x", Key: "k"}, engine.Request{Type: "x", Key: "k"})
+						if err != nil {
+							t.Errorf("%s: %v", name, err)
+							return
+						}
+						mu.Lock()
+						defer mu.Unlock()
+						for _, r := range receipts {
+							ids[r.ID]++
+							if r.Created {
+								created++
+							}
+						}
+					})
+				}
+				all.Wait()
+				if created != 1 || len(ids) != 1 {
+					t.Errorf("%s: window %d: %d tasks were created, and %d have the key", name, window, created, len(ids))
+				}
+				time.Sleep(time.Hour)
+			}
+		})
+	}
+}
+
+// runs returns a duration that does not end at the moment of a request.
+func runs(minutes int) time.Duration { return time.Duration(minutes)*time.Minute + 30*time.Second }
+
+// Random requests get the answers of a naive model, for keys of different windows.
+func TestThrottledRequestsAreAnsweredAsAModelSays(t *testing.T) {
+	for seed := range uint64(8) {
+		inBubble(t, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(seed, 1))
+			n := start(t, throttled(func(p *policy.Type) { p.Timeout.Run = 24 * time.Hour }), handle("x", func(ctx context.Context, t *task.Task) ([]byte, error) {
+				select {
+				case <-time.After(runs(len(t.Payload))):
+				case <-ctx.Done():
+				}
+				return nil, ctx.Err()
+			}))
+			type added struct {
+				id        task.ID
+				at, until time.Time
+			}
+			latest := make(map[string]added) // by key
+			for range 150 {
+				time.Sleep(time.Duration(r.IntN(30)) * time.Minute)
+				key, minutes := fmt.Sprint(r.IntN(3)), 1+r.IntN(100)
+				req := engine.Request{Type: "x", Key: key, Payload: []byte(strings.Repeat("m", minutes))}
+				now := time.Now()
+				name := []string{"alone", "in a transaction"}[r.IntN(2)]
+				receipts, err := submits(n)[name](req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got, was := receipts[0], latest[key]
+				want := engine.Receipt{ID: was.id}
+				switch isRunning := now.Before(was.until); {
+				case !isRunning && !now.Before(was.at.Add(time.Hour)):
+					want = engine.Receipt{ID: got.ID, Created: true, Outcome: engine.OutcomeCreated}
+					latest[key] = added{got.ID, now, now.Add(runs(minutes))}
+				case !isRunning:
+					want.Outcome = engine.OutcomeAlreadyDone
+				}
+				if got != want || got.Created && got.ID == was.id {
+					t.Fatalf("seed %d: got %+v, want %+v", seed, got, want)
+				}
+			}
+			if err := n.WaitType(t.Context(), "x"); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
