@@ -75,16 +75,52 @@ func newGate(t *testing.T, server string) *gate {
 func (g *gate) close() { g.closed <- struct{}{} }
 func (g *gate) open()  { <-g.closed }
 
-// A late answer must not seem to be newer than what another connection has learned meanwhile: a cell would be hidden
-// until it changes again.
-func TestALateAnswerHidesNoNewerNode(t *testing.T) {
+const key = "live/role/role"
+
+func startServer(t *testing.T) (address string) {
+	t.Helper()
 	servers, err := zktest.Start(1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = servers.Close() })
-	server := servers.Endpoints()[0]
-	const key = "live/role/role"
+	return servers.Endpoints()[0]
+}
+
+// gated returns a store whose connection has a gate, and another connection.
+func gated(t *testing.T, server, prefix string) (*store, *gate, *conn) {
+	t.Helper()
+	g := newGate(t, server)
+	s := newStore(Options{Endpoints: []string{g.address}, Prefix: prefix, Lease: time.Minute})
+	t.Cleanup(s.close)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if _, err := s.conn(ctx); err != nil {
+		t.Fatal(err)
+	}
+	other, err := dial(Options{Endpoints: []string{server}, Lease: time.Minute}, s.servers, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(other.closeNow)
+	return s, g, other
+}
+
+// create creates a node by a connection.
+func create(t *testing.T, s *store, by *conn) kv.Cell {
+	t.Helper()
+	outcomes, err := s.swap(by, nil, []kv.Change{{Was: kv.Cell{Key: key}, Value: []byte("value")}})
+	if err != nil || !outcomes[0].Swapped {
+		t.Fatalf("creating the node: %v, %v", outcomes, err)
+	}
+	return outcomes[0].Now
+}
+
+// A late answer must not seem to be newer than what another connection has learned meanwhile: a cell would be hidden
+// until it changes again.
+func TestALateAnswerHidesNoNewerNode(t *testing.T) {
+	t.Parallel()
+	server := startServer(t)
 	for name, c := range map[string]struct {
 		prefix string
 		before bool // the node is there at first
@@ -114,36 +150,16 @@ func TestALateAnswerHidesNoNewerNode(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := newGate(t, server)
-			s := newStore(Options{Endpoints: []string{g.address}, Prefix: c.prefix, Lease: time.Minute})
-			defer s.close()
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
-			if _, err := s.conn(ctx); err != nil {
-				t.Fatal(err)
-			}
-			other, err := dial(Options{Endpoints: []string{server}, Lease: time.Minute}, s.servers, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer other.closeNow()
-			create := func() kv.Cell {
-				t.Helper()
-				outcomes, err := s.swap(other, nil, []kv.Change{{Was: kv.Cell{Key: key}, Value: []byte("value")}})
-				if err != nil || !outcomes[0].Swapped {
-					t.Fatalf("creating the node: %v, %v", outcomes, err)
-				}
-				return outcomes[0].Now
-			}
+			s, g, other := gated(t, server, c.prefix)
 			was := kv.Cell{Key: key}
 			if c.before {
-				was = create()
+				was = create(t, s, other)
 			}
 			g.close()
 			late := make(chan kv.Cell, 1)
 			go func() { late <- c.late(t, s, was) }()
 			<-g.held
-			now := create()
+			now := create(t, s, other)
 			g.open()
 			if got := <-late; !got.Exists() && got.Version >= now.Version {
 				t.Errorf("the node was created by transaction %d, and seems to be away after %d", now.Version, got.Version)
@@ -156,5 +172,44 @@ func TestALateAnswerHidesNoNewerNode(t *testing.T) {
 				t.Error("the node cannot be changed")
 			}
 		})
+	}
+}
+
+// A node that is created and removed while the watch hears nothing may be known from an answer to another request.
+func TestAWatchReportsThatANodeIsGoneThatItHasNotSeen(t *testing.T) {
+	t.Parallel()
+	s, g, other := gated(t, startServer(t), "/prefix")
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	updates := make(chan kv.Update)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- s.Watch(ctx, "live/", func(u kv.Update) {
+			select {
+			case updates <- u:
+			case <-ctx.Done():
+			}
+		})
+	}()
+	<-updates // all of it
+	g.close()
+	now := create(t, s, other)
+	if err := other.Delete(s.path(key), -1); err != nil {
+		t.Fatal(err)
+	}
+	g.open()
+	for {
+		select {
+		case u := <-updates:
+			for _, c := range u.Cells {
+				if c.Key == key && !c.Exists() && c.Version > now.Version {
+					return
+				}
+			}
+		case err := <-ended:
+			t.Fatalf("the watch has ended: %v", err)
+		case <-time.After(time.Minute):
+			t.Fatal("the removal is not reported")
+		}
 	}
 }

@@ -26,7 +26,7 @@ type store struct {
 	mu     sync.Mutex
 	base   *conn              // guarded by mu: for what no session does; nil: not opened yet, or it was dropped
 	made   bool               // guarded by mu: the folders are there
-	known  map[string]version // guarded by mu: by path
+	known  map[string]version // guarded by mu: by path; those that are watched stay until a watch has reported that they are gone
 	closed bool               // guarded by mu
 }
 
@@ -158,20 +158,28 @@ func (s *store) see(key string, data []byte, stat *zk.Stat) kv.Cell {
 	return kv.Cell{Key: key, Value: data, Version: uint64(stat.Mzxid)}
 }
 
-// miss forgets a node that is not there after a transaction, and returns its cell.
-func (s *store) miss(key string, after uint64) kv.Cell {
+// gone forgets the known nodes of a folder that are not among its children after a transaction, and returns their cells.
+func (s *store) gone(folder string, children []string, after int64) []kv.Cell {
+	there := make(map[string]bool, len(children))
+	for _, child := range children {
+		there[child] = true
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	path := s.path(key)
-	if uint64(s.known[path].mzxid) <= after {
-		delete(s.known, path)
+	var cells []kv.Cell
+	for path, v := range s.known {
+		name, isIn := strings.CutPrefix(path, s.path(folder)+"/")
+		if isIn && !there[name] && v.mzxid < after {
+			delete(s.known, path)
+			cells = append(cells, kv.Cell{Key: folder + "/" + name, Version: uint64(after)})
+		}
 	}
-	return kv.Cell{Key: key, Version: after}
+	return cells
 }
 
 // find reads a node by a function. The answer that there is none has no number, and may be older than what another
 // connection has learned meanwhile. So find then reads the number of the latest transaction that has made or removed a node
-// of the same folder, and asks again: that answer is not older.
+// of the same folder, and asks again: that answer is not older. It may be newer, so a removal is certain only by Watch.
 func (s *store) find(c *conn, key string, read func(path string) ([]byte, *zk.Stat, error)) (kv.Cell, error) {
 	path := s.path(key)
 	data, stat, err := read(path)
@@ -186,7 +194,7 @@ func (s *store) find(c *conn, key string, read func(path string) ([]byte, *zk.St
 	if !errors.Is(err, zk.ErrNoNode) {
 		return s.found(key, data, stat, err)
 	}
-	return s.miss(key, uint64(folder.Pzxid)), nil
+	return kv.Cell{Key: key, Version: uint64(folder.Pzxid)}, nil
 }
 
 // found returns the cell of an answer with a node.
@@ -333,7 +341,7 @@ func (s *store) swapAll(c *conn, check *zk.CheckVersionRequest, changes []kv.Cha
 		case change.Value != nil:
 			outcomes[i].Now = s.see(change.Was.Key, change.Value, answers[last[i]].Stat)
 		case change.Was.Exists(): // the answer to a removal has no number
-			outcomes[i].Now = s.miss(change.Was.Key, change.Was.Version+1)
+			outcomes[i].Now = kv.Cell{Key: change.Was.Key, Version: change.Was.Version + 1}
 		default:
 			outcomes[i].Now = change.Was
 		}

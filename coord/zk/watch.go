@@ -97,16 +97,18 @@ func (w *watch) begin(prefix string) (kv.Update, error) {
 // answer is the answer to a request for the children of a node, or for a node.
 type answer struct {
 	children []string
+	stat     *zk.Stat // of the node with the children
 	cell     kv.Cell
 	missing  bool
 	changed  <-chan zk.Event
 }
 
-// list starts to watch the children of a folder that are not watched yet, and returns their cells.
+// list starts to watch the children of a folder that are not watched yet. It returns their cells, and those of nodes that
+// are gone: only the list tells by which transaction.
 func (w *watch) list(f *folder) (<-chan zk.Event, []kv.Cell, error) {
 	a, err := do(w.ctx, func() (answer, error) {
-		children, _, changed, err := w.conn.ChildrenW(w.path(f.key))
-		return answer{children: children, changed: changed}, err
+		children, stat, changed, err := w.conn.ChildrenW(w.path(f.key))
+		return answer{children: children, stat: stat, changed: changed}, err
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("list %s: %w", f.key, err)
@@ -124,9 +126,11 @@ func (w *watch) list(f *folder) (<-chan zk.Event, []kv.Cell, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	var cells []kv.Cell
+	cells := w.gone(f.key, a.children, a.stat.Pzxid)
 	for i, key := range fresh {
-		cells = append(cells, answers[i].cell)
+		if !answers[i].missing {
+			cells = append(cells, answers[i].cell)
+		}
 		w.wg.Go(func() { w.followNode(f, key, answers[i]) })
 	}
 	return a.changed, cells, nil
@@ -135,15 +139,14 @@ func (w *watch) list(f *folder) (<-chan zk.Event, []kv.Cell, error) {
 // get reads a node and has changes of it reported.
 func (w *watch) get(key string) (answer, error) {
 	return do(w.ctx, func() (answer, error) {
-		var changed <-chan zk.Event
-		cell, err := w.find(w.conn, key, func(path string) (data []byte, stat *zk.Stat, err error) {
-			data, stat, changed, err = w.conn.GetW(path)
-			return data, stat, err
-		})
-		if err != nil {
+		data, stat, changed, err := w.conn.GetW(w.path(key))
+		switch {
+		case errors.Is(err, zk.ErrNoNode):
+			return answer{missing: true}, nil
+		case err != nil:
 			return answer{}, fmt.Errorf("read %s: %w", key, err)
 		}
-		return answer{cell: cell, missing: changed == nil, changed: changed}, nil
+		return answer{cell: w.see(key, data, stat), changed: changed}, nil
 	})
 }
 
@@ -176,12 +179,14 @@ func (w *watch) followNode(f *folder, key string, a answer) {
 			w.fail(err)
 			return
 		}
-		w.report(a.cell)
+		if !a.missing {
+			w.report(a.cell)
+		}
 	}
 	w.mu.Lock()
 	delete(w.running, key)
 	w.mu.Unlock()
-	f.again.Set() // it may have been created again meanwhile
+	f.again.Set() // the list says when it was removed, and it may have been created again meanwhile
 }
 
 func (w *watch) report(c kv.Cell) {
