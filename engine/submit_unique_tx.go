@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/taskengine/taskengine/engine/internal/core"
 	"github.com/taskengine/taskengine/engine/internal/shell"
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
@@ -44,6 +45,7 @@ func (e *Engine) settleOneIn(ctx context.Context, tx storage.Tx, row *task.Task,
 		change := e.catalog.decide(e.Now(), t, row, r)
 		switch {
 		case r.Outcome == OutcomeCreated: // it can be: its key is free
+			e.tell(func(_ *state, now time.Time) { core.Create(now, e.catalog.policyOf(row.Type), row) }) // later than what was decided
 			inserted, err := tx.Insert(ctx, row)
 			if err != nil {
 				return shell.Replaced{}, err

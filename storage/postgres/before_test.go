@@ -37,30 +37,38 @@ func holder(t *testing.T, s *postgres.Store, row *task.Task) task.ID {
 	return got[0].Existing
 }
 
+// throttled is the version of the tables whose function add knows of throttling.
+const throttled = 10
+
 // A node is started before the tables are migrated, and goes on beside one that is started then.
 func TestAProgramWorksWithTheTablesOfTheVersionBeforeWhileTheyAreMigrated(t *testing.T) {
 	url := server.Database(t)
 	c := pgtest.Connect(t, url)
 	all := schema.Migrations(schema.Default)
-	pgtest.Exec(t, c, schema.Script(schema.Default, all[:schema.Remember-1]))
+	pgtest.Exec(t, c, schema.Script(schema.Default, all[:throttled-1]))
 	before, err := postgres.Open(t.Context(), url, postgres.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = before.Close() })
-	rules := storage.TypeRules{Type: "mail", Priority: 5, MaxPayload: 10, MaxResult: 20, KeepDone: time.Hour, MaxLateness: time.Minute}
-	keep := func(s *postgres.Store, want time.Duration) {
+	rules := storage.TypeRules{Type: "mail", Priority: 5, MaxPayload: 10, MaxResult: 20, KeepDone: time.Hour,
+		Unique: storage.UniqueRules{OnConflict: "throttle", Window: time.Microsecond}}
+	setRules := func(s *postgres.Store) {
 		t.Helper()
 		if err := s.SetRules(t.Context(), rules); err != nil {
 			t.Fatal(err)
 		}
-		want, rules := want, rules
-		rules.MaxLateness = want
 		if got, err := s.Rules(t.Context(), "mail"); err != nil || !cmp.Equal(got, rules) {
 			t.Errorf("the rules are %+v, %v; want %+v", got, err, rules)
 		}
 	}
-	keep(before, 0)
+	setRules(before)
+	add := func(want string) {
+		t.Helper()
+		if got := one[string](t, c, "select outcome from taskengine.add('mail', key => 'ended', ordering_key => 'a')"); got != want {
+			t.Errorf("the function add says %s, want %s", got, want)
+		}
+	}
 	live, ended := keyed(1, "a", "live"), keyed(2, "a", "ended")
 	for _, row := range []*task.Task{live, ended} {
 		if at := holder(t, before, row); !at.IsZero() {
@@ -71,14 +79,11 @@ func TestAProgramWorksWithTheTablesOfTheVersionBeforeWhileTheyAreMigrated(t *tes
 	if out := commit(t, before, &storage.Batch{Swap: end}); out.Swapped[0] == nil {
 		t.Fatal("a task does not end")
 	}
+	add("existing") // the functions do not know of throttling
 
-	pgtest.Exec(t, c, schema.Script(schema.Default, all[schema.Remember-1:]))
+	pgtest.Exec(t, c, schema.Script(schema.Default, all[throttled-1:]))
 	now := postgrestest.Open(t, url)
-	keep(now, time.Minute)
-	keep(before, 0) // it leaves what it does not know as it is
-	if got, err := now.Rules(t.Context(), "mail"); err != nil || got.MaxLateness != time.Minute {
-		t.Errorf("the rules are %+v, %v", got, err)
-	}
+	setRules(now)
 	third := keyed(3, "b", "live")
 	if at := holder(t, before, third); !at.IsZero() {
 		t.Fatalf("%v is in the way", at)
@@ -96,6 +101,8 @@ func TestAProgramWorksWithTheTablesOfTheVersionBeforeWhileTheyAreMigrated(t *tes
 	if at := holder(t, now, keyed(4, "b", "live")); !at.IsZero() {
 		t.Errorf("the key of a task that is gone is that of %v", at)
 	}
+	add("created")
+	add("existing") // that waits
 }
 
 // Programs of version 7 of the tables know a key by its type only. They may still run when the tables are migrated.

@@ -223,9 +223,6 @@ where t.key is not null and t.state = 4 and p.remember > 0 and t.updated_at + p.
 // remember makes tombstones of the rows of a partition whose keys are to be remembered for longer. They move to another
 // partition, each in a transaction: so no key is free in between.
 func (s *Store) remember(ctx context.Context, c *pgx.Conn, old *table, now time.Time) (moved bool, err error) {
-	if !s.remembers {
-		return false, nil
-	}
 	sql := fmt.Sprintf(s.fill(selectRemembered), s.partitions.quoted(old.name))
 	var after task.ID
 	for ; ; moved = true {

@@ -40,7 +40,6 @@ type Store struct {
 	sql        *statements
 	log        *slog.Logger
 	partitions partitions
-	remembers  bool         // the tables know for how long keys are remembered, and how late a request may be
 	swept      atomic.Int64 // when sweepKeys was called last; in Unix seconds
 	wary       atomic.Int64 // how many batches are careful from now on
 	closed     atomic.Bool  // set before the pool is closed
@@ -87,7 +86,7 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 		_ = s.Close()
 		return nil, err
 	}
-	s.partitions.early, s.remembers = at >= schema.EarlyEnds, at >= schema.Remember
+	s.partitions.early = at >= schema.EarlyEnds
 	s.sql = statementsIn(name)
 	return s, nil
 }

@@ -33,15 +33,11 @@ func (s *Store) SetRules(ctx context.Context, rules ...storage.TypeRules) error 
 		bigints(rules, func(r storage.TypeRules) int64 { return r.TotalTimeout.Microseconds() }), keyed,
 		unique, bigints(rules, func(r storage.TypeRules) int64 { return int64(r.MaxResult) }),
 		bigints(rules, func(r storage.TypeRules) int64 { return keepOf(r.KeepDone) }),
-	}
-	sql := s.sql.setRules
-	if s.remembers {
-		sql = s.sql.setAllRules
-		args = append(args, bigints(rules, func(r storage.TypeRules) int64 { return roundedUp(r.MaxLateness) }),
-			bigints(rules, func(r storage.TypeRules) int64 { return roundedUp(r.Remember) }))
+		bigints(rules, func(r storage.TypeRules) int64 { return roundedUp(r.MaxLateness) }),
+		bigints(rules, func(r storage.TypeRules) int64 { return roundedUp(r.Remember) }),
 	}
 	return s.again(ctx, "set the rules of types", func() error {
-		_, err := s.pool.Exec(ctx, sql, args...)
+		_, err := s.pool.Exec(ctx, s.sql.setRules, args...)
 		if err == nil {
 			_, err = s.pool.Exec(ctx, s.sql.setOrdered)
 		}
@@ -68,11 +64,8 @@ func (s *Store) Rules(ctx context.Context, typ string) (r storage.TypeRules, err
 	var priority int16
 	var most, queue, total, result, keep, late, remember int64
 	err = s.again(ctx, "read the rules of a type", func() error {
-		sql, into := s.sql.rules, []any{&name, &priority, &most, &queue, &total, &keyed, &unique, &result, &keep}
-		if s.remembers {
-			sql, into = s.sql.allRules, append(into, &late, &remember)
-		}
-		return s.pool.QueryRow(ctx, sql, []byte(typ)).Scan(into...)
+		return s.pool.QueryRow(ctx, s.sql.rules, []byte(typ)).Scan(
+			&name, &priority, &most, &queue, &total, &keyed, &unique, &result, &keep, &late, &remember)
 	})
 	if err != nil {
 		return r, err

@@ -27,8 +27,7 @@ type statements struct {
 	count, countRows, fold                                string
 	unclaimed, allUnclaimed, orphans, outdated            string
 	setting, setSetting, unset, swapSetting               string
-	setRules, setAllRules, rules, allRules                string
-	setOrdered, checkIsolation                            string
+	setRules, rules, setOrdered, checkIsolation           string
 	first                                                 firsts
 	lockKeys, demote, promote, heads, headless, takeHead  string
 	keys, keysBehind, key, findKey, freeKeys              string
@@ -204,28 +203,17 @@ with gone as (delete from {ended} where id = any($1::uuid[]) returning {narrow},
 insert into {task} ({narrow}, {heavy}, queued)
 select {over}, {heavy}, false from gone`
 
-// The placeholders are the columns that tables from version 9 on have, see rulesIn.
 const upsertRules = `
-insert into {type_policy} as t (type, priority, max_payload, queue_timeout, total_timeout, keyed, uniq, max_result, keep_done{more})
-select * from unnest($1::bytea[], $2::integer[], $3::bigint[], $4::bigint[], $5::bigint[], $6::jsonb[], $7::jsonb[], $8::bigint[], $9::bigint[]{values}) as c order by 1
+insert into {type_policy} as t (type, priority, max_payload, queue_timeout, total_timeout, keyed, uniq, max_result, keep_done, max_lateness, remember)
+select * from unnest($1::bytea[], $2::integer[], $3::bigint[], $4::bigint[], $5::bigint[], $6::jsonb[], $7::jsonb[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[]) as c order by 1
 on conflict (type) do update
-set (priority, max_payload, queue_timeout, total_timeout, keyed, uniq, max_result, keep_done{more})
-	= (excluded.priority, excluded.max_payload, excluded.queue_timeout, excluded.total_timeout, excluded.keyed, excluded.uniq, excluded.max_result, excluded.keep_done{new})
-where (t.priority, t.max_payload, t.queue_timeout, t.total_timeout, t.keyed, t.uniq, t.max_result, t.keep_done{old})
-	is distinct from (excluded.priority, excluded.max_payload, excluded.queue_timeout, excluded.total_timeout, excluded.keyed, excluded.uniq, excluded.max_result, excluded.keep_done{new})`
-
-// rulesIn returns the statement that sets rules, with or without what is in the tables from version 9 on.
-func rulesIn(fill func(string) string, all bool) string {
-	more, values, old, excluded := "", "", "", ""
-	if all {
-		more, values = ", max_lateness, remember", ", $10::bigint[], $11::bigint[]"
-		old, excluded = ", t.max_lateness, t.remember", ", excluded.max_lateness, excluded.remember"
-	}
-	return fill(strings.NewReplacer("{more}", more, "{values}", values, "{old}", old, "{new}", excluded).Replace(upsertRules))
-}
+set (priority, max_payload, queue_timeout, total_timeout, keyed, uniq, max_result, keep_done, max_lateness, remember)
+	= (excluded.priority, excluded.max_payload, excluded.queue_timeout, excluded.total_timeout, excluded.keyed, excluded.uniq, excluded.max_result, excluded.keep_done, excluded.max_lateness, excluded.remember)
+where (t.priority, t.max_payload, t.queue_timeout, t.total_timeout, t.keyed, t.uniq, t.max_result, t.keep_done, t.max_lateness, t.remember)
+	is distinct from (excluded.priority, excluded.max_payload, excluded.queue_timeout, excluded.total_timeout, excluded.keyed, excluded.uniq, excluded.max_result, excluded.keep_done, excluded.max_lateness, excluded.remember)`
 
 const selectRules = `
-select type, priority, max_payload, queue_timeout, total_timeout, keyed, uniq, coalesce(max_result, 0), coalesce(keep_done, 0){more} from {type_policy}
+select type, priority, max_payload, queue_timeout, total_timeout, keyed, uniq, coalesce(max_result, 0), coalesce(keep_done, 0), max_lateness, remember from {type_policy}
 where type in ($1, '') order by type desc limit 1`
 
 const swapSetting = `
@@ -261,8 +249,7 @@ func statementsIn(name string) *statements {
 		setSetting:  fill("insert into {engine_setting} (name, value) values ($1, $2) on conflict (name) do update set value = excluded.value"),
 		unset:       fill("delete from {engine_setting} where name = $1"),
 		swapSetting: fill(swapSetting),
-		setRules:    rulesIn(fill, false), setAllRules: rulesIn(fill, true),
-		rules: fill(strings.Replace(selectRules, "{more}", "", 1)), allRules: fill(strings.Replace(selectRules, "{more}", ", max_lateness, remember", 1)),
+		setRules:    fill(upsertRules), rules: fill(selectRules),
 		checkIsolation: fill("select {schema}.check_isolation()"),
 		setOrdered:     fill("update {type_policy} set ordered = true where not ordered"),
 		lockKeys:       lockKeys, demote: fill(demoteHeads), promote: fill(promoteFirst), heads: fill(selectHeads), headless: fill(selectHeadless), takeHead: fill(takeHead),

@@ -26,9 +26,6 @@ type Migration struct {
 // more than an hour before the time in their id.
 const EarlyEnds = 5
 
-// Remember is the version from which on types say for how long keys are remembered, and how late a request may be.
-const Remember = 9
-
 // Versions that make tables of package coord/postgres.
 const (
 	coordinationVersion = 3 // makes all of its tables
