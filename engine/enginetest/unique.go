@@ -24,6 +24,70 @@ var uniqueScenarios = []scenario{
 	}},
 	{"a key that very many requests debounce at once fails none of them", hotKey},
 	{"a key is remembered of a task that is not kept", rememberKeys},
+	{"of many requests of a key at once, one adds a task in a window", throttleAtOnce},
+}
+
+// throttleAtOnce submits each key many times at once, alone and in transactions, again and again in several windows.
+func throttleAtOnce(n *node) {
+	const keys, rounds, submitters, window = 8, 4, 6, 250 * time.Millisecond
+	ran := make(map[task.ID]int)
+	var mu sync.Mutex
+	n.start(types(4, func(p *policy.Type) { p.Unique.OnConflict, p.Unique.Window = policy.ThrottleNew, window }, "mail"), map[string]handle{"mail": func(_ context.Context, t *task.Task) ([]byte, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		ran[t.ID]++
+		return t.Payload, nil
+	}})
+	created, most := make(map[task.ID]bool), 0
+	for round := range rounds {
+		began := time.Now()
+		var wg sync.WaitGroup
+		for i := range keys * submitters {
+			wg.Go(func() {
+				r := engine.Request{Type: "mail", Key: fmt.Sprint("key ", i%keys), Payload: fmt.Append(nil, round)}
+				if i%2 == 0 {
+					r.OrderingKey = "order of " + r.Key
+				}
+				receipts, err := submitOrIn(n, i%4 < 2, r)
+				if err != nil {
+					n.Errorf("submit: %v", err)
+					return
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				if receipts[0].Created {
+					created[receipts[0].ID] = true
+				}
+			})
+		}
+		wg.Wait()
+		if err := n.WaitType(n.ctx, "mail"); err != nil {
+			n.Errorf("wait: %v", err)
+		}
+		most += keys * int(2+time.Since(began)/window) // a slow round may be longer than a window
+		if len(created) < keys*(round+1) || len(created) > most {
+			n.Errorf("round %d: %d tasks were added, of %d keys", round, len(created), keys)
+		}
+		time.Sleep(2 * window) // longer than the window, also by a clock that is a little off
+	}
+	holders := make(map[string]int)
+	for id := range created {
+		if ran[id] != 1 {
+			n.Errorf("task %v ran %d times", id, ran[id])
+		}
+		if is := n.expect(id, task.Done); is.Key != "" {
+			holders[is.Key]++
+		}
+		delete(ran, id)
+	}
+	if len(ran) > 0 || len(holders) != keys {
+		n.Errorf("%d tasks ran that nothing has added, and %d keys are taken", len(ran), len(holders))
+	}
+	for key, tasks := range holders {
+		if tasks != 1 {
+			n.Errorf("%d tasks have %s", tasks, key)
+		}
+	}
 }
 
 // rememberKeys submits each key several times, while its task runs and when it is done, alone and in transactions.
