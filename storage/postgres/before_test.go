@@ -51,8 +51,10 @@ func TestAProgramWorksWithTheTablesOfTheVersionBeforeWhileTheyAreMigrated(t *tes
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = before.Close() })
-	rules := storage.TypeRules{Type: "mail", Priority: 5, MaxPayload: 10, MaxResult: 20, KeepDone: time.Hour,
-		Unique: storage.UniqueRules{OnConflict: "throttle", Window: time.Microsecond}}
+	rules := storage.TypeRules{
+		Type: "mail", Priority: 5, MaxPayload: 10, MaxResult: 20, KeepDone: time.Hour,
+		Unique: storage.UniqueRules{OnConflict: "throttle", Window: time.Microsecond},
+	}
 	setRules := func(s *postgres.Store) {
 		t.Helper()
 		if err := s.SetRules(t.Context(), rules); err != nil {
