@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	mathrand "math/rand/v2"
 	"sync"
 	"time"
 
@@ -91,6 +92,10 @@ func (c *Client) limited(ctx context.Context) (context.Context, context.CancelFu
 	return context.WithTimeout(ctx, c.options.Timeout)
 }
 
+// jittered returns a random half to whole of a pause, so that clients whose node was lost at the same moment do not come
+// back at the same moment.
+func jittered(pause time.Duration) time.Duration { return pause/2 + mathrand.N(pause/2) }
+
 // call makes a request. If no node answers, it is made again until its context ends: always if it is repeatable, and
 // otherwise while no node can have received it.
 func call[Res any](ctx context.Context, c *Client, procedure string, req any, isRepeatable bool) (*Res, error) {
@@ -112,7 +117,7 @@ func call[Res any](ctx context.Context, c *Client, procedure string, req any, is
 		if c.background.Err() != nil {
 			return nil, fmt.Errorf("%w: %w", ErrClosed, err)
 		}
-		if !mayRepeat(err) || isSent && !isRepeatable || wakeup.Sleep(ctx, pause) != nil {
+		if !mayRepeat(err) || isSent && !isRepeatable || wakeup.Sleep(ctx, jittered(pause)) != nil {
 			return nil, err
 		}
 		if n != nil && errors.Is(err, ErrUnavailable) {

@@ -125,7 +125,7 @@ func (f *flow) run(ctx context.Context) {
 			pause = firstPause
 		}
 		f.mu.Unlock()
-		_ = wakeup.Sleep(ctx, pause) // the loop sees that ctx has ended
+		_ = wakeup.Sleep(ctx, jittered(pause)) // the loop sees that ctx has ended
 		pause = min(2*pause, mostPause)
 	}
 }

@@ -7,12 +7,19 @@ import { BacklogFull, ClientError, Closed, DeadlineExceeded, Invalid } from "../
 import { Flow, MESSAGE_BYTES, MOST_SENT, type Submission } from "../dist/client/flow.js";
 import { Ids } from "../dist/client/ids.js";
 import { encodeTask, type NewTask } from "../dist/client/request.js";
+import { jittered, MOST_PAUSE } from "../dist/client/sender.js";
 import {
   NewTaskSchema,
   type SubmitOutcome,
   SubmitStreamRequestSchema,
   SubmitStreamResponseSchema,
 } from "../dist/gen/taskengine_pb.js";
+
+test("a pause is a random half to whole", () => {
+  const some = Array.from({ length: 20 }, () => jittered(MOST_PAUSE));
+  for (const pause of some) assert.ok(pause >= MOST_PAUSE / 2 && pause <= MOST_PAUSE, String(pause));
+  assert.ok(new Set(some).size > 1);
+});
 
 let flow: Flow;
 let landed: [string, string | boolean][]; // the name of the error, or whether it was created

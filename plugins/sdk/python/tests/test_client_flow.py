@@ -1,11 +1,13 @@
 """What is sent when, and which outcome is of what: without a node."""
 
+import itertools
 import threading
 import unittest
 
 from taskengine import client
 from taskengine._wire import _fields, _int, _message, _text
 from taskengine.client._flow import MESSAGE_BYTES, MOST_SENT, Flow, Stream, Submission
+from taskengine.client._waiting import FIRST_PAUSE, MOST_PAUSE, pauses
 
 
 class Landed(list):
@@ -20,6 +22,15 @@ def receipt(sequence, task_id, created=True, outcome="created"):
 
 def error(sequence, code, full=""):
     return _message(1, _int(1, sequence) + _message(3, _text(1, code) + _text(2, "no") + _text(3, full)))
+
+
+class PausesTest(unittest.TestCase):
+    def test_pauses_grow_and_are_those_of_no_other_client(self):
+        one, other = (list(itertools.islice(pauses(), 12)) for _ in range(2))
+        for n, pause in enumerate(one):
+            most = min(FIRST_PAUSE * 2**n, MOST_PAUSE)
+            self.assertTrue(most / 2 <= pause <= most, one)
+        self.assertNotEqual(one, other)
 
 
 class FlowTest(unittest.TestCase):

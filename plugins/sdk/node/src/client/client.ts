@@ -37,7 +37,7 @@ import {
   refusal,
   type TaskOptions,
 } from "./request.js";
-import { FIRST_PAUSE, MOST_PAUSE, Sender } from "./sender.js";
+import { FIRST_PAUSE, jittered, MOST_PAUSE, Sender } from "./sender.js";
 
 const POLL = 20_000; // milliseconds that a node waits before it answers that tasks have not ended
 const MAX_TIMER = 2 ** 31 - 1;
@@ -99,7 +99,7 @@ export class Client {
       }
       signal.throwIfAborted();
       if (!mayRepeat(error) || (node && !isRepeatable) || deadline.left <= pause) throw error;
-      await sleep(pause, undefined, { signal }).catch(() => {});
+      await sleep(jittered(pause), undefined, { signal }).catch(() => {});
     }
   }
 

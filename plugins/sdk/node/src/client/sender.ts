@@ -21,6 +21,9 @@ import { Deadline, errorOfStream, isCancelled, type Node, type Nodes } from "./n
 export const FIRST_PAUSE = 20;
 export const MOST_PAUSE = 1000;
 
+/** A random half to whole of a pause, so that clients whose node was lost at the same moment do not come back at the same moment. */
+export const jittered = (pause: number): number => pause * (0.5 + Math.random() / 2);
+
 const END = 5000; // milliseconds for the outcomes of a node that stops
 
 type End = ServiceError | Error | undefined;
@@ -68,7 +71,7 @@ export class Sender {
       const before = this.#flow.answered;
       await this.#serve();
       if (this.#flow.answered > before) pause = FIRST_PAUSE;
-      await sleep(pause, undefined, { signal: this.#closing.signal }).catch(() => {});
+      await sleep(jittered(pause), undefined, { signal: this.#closing.signal }).catch(() => {});
       pause = Math.min(2 * pause, MOST_PAUSE);
     }
     this.#running = undefined;

@@ -13,7 +13,7 @@ from . import _calls
 from ._errors import BacklogFull, Error, Internal, Invalid, TooLarge, Unavailable, code_of, of_rpc
 from ._flow import Flow, Stream, Submission
 from ._nodes import SERVICE, Node, Nodes
-from ._waiting import FIRST_PAUSE, MOST_PAUSE, Deadline, pick
+from ._waiting import FIRST_PAUSE, MOST_PAUSE, Deadline, jittered, pick
 
 _END = 5.0  # seconds for the outcomes of a node that stops
 
@@ -63,7 +63,7 @@ class Sender:
             self._serve()
             if self._flow.answered > before:
                 pause = FIRST_PAUSE
-            self._closed.wait(pause)
+            self._closed.wait(jittered(pause))
             pause = min(2 * pause, MOST_PAUSE)
 
     def _serve(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Iterator
 
@@ -19,11 +20,17 @@ TRY_ERRORS = (grpc.RpcError, grpc.FutureCancelledError, ValueError)
 """What a try of a call raises: ValueError if its answer is not valid, or its channel is closed."""
 
 
+def jittered(pause: float) -> float:
+    """A random half to whole of a pause, so that clients whose node was lost at the same moment do not come back at the same
+    moment."""
+    return pause * random.uniform(0.5, 1)
+
+
 def pauses() -> Iterator[float]:
     """The seconds between the tries of a call."""
     pause = FIRST_PAUSE
     while True:
-        yield pause
+        yield jittered(pause)
         pause = min(2 * pause, MOST_PAUSE)
 
 
