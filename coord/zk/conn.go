@@ -66,7 +66,7 @@ func dial(o Options, servers *reason.Servers, lost func(*conn)) (*conn, error) {
 }
 
 // connect connects to a server.
-func (c *conn) connect(o Options, network, address string, timeout time.Duration) (*wire, error) {
+func (c *conn) connect(o Options, network, address string, timeout time.Duration) (net.Conn, error) {
 	longest := min(o.Lease/3, silence/3)
 	d := net.Dialer{Timeout: min(timeout, longest)}
 	raw, err := d.Dial(network, address)
@@ -77,7 +77,10 @@ func (c *conn) connect(o Options, network, address string, timeout time.Duration
 		return nil, err
 	}
 	w := &wire{Conn: c.servers.Watch(address, raw), longest: longest, timeout: &c.timeout}
-	if o.User != "" {
+	switch {
+	case o.SASL:
+		return &saslWire{wire: w, user: o.User, password: o.Password, refused: func(err error) { c.servers.Note(address, err) }}, nil
+	case o.User != "":
 		w.auth = authRequest(o.User + ":" + o.Password)
 	}
 	return w, nil
@@ -113,7 +116,7 @@ func (c *conn) await(ctx context.Context) (int64, error) {
 }
 
 // connected returns a new connection, unless there are to be no more.
-func (c *conn) connected(w *wire) (net.Conn, error) {
+func (c *conn) connected(w net.Conn) (net.Conn, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.hungUp {

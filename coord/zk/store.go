@@ -39,7 +39,10 @@ type version struct {
 func newStore(o Options) *store {
 	s := &store{options: o, acl: zk.WorldACL(zk.PermAll), known: map[string]version{}}
 	s.servers = reason.NewServers(len(o.Endpoints), o.TLS)
-	if o.User != "" {
+	switch {
+	case o.SASL:
+		s.acl = []zk.ACL{{Perms: zk.PermAll, Scheme: "sasl", ID: o.User}}
+	case o.User != "":
 		s.acl = zk.DigestACL(zk.PermAll, o.User, o.Password)
 	}
 	return s

@@ -9,8 +9,11 @@
 //
 // With a user, all nodes are created with an ACL by which only this user may use them (digest, cdrwa). So all nodes of a
 // cluster have the same user and password. ACLs of nodes that are there already are not changed. The user must be
-// permitted to create the nodes of the prefix, or they must be there and permit everything to the user. The library has
-// no SASL: users are those of the scheme digest, to which ZooKeeper gets the password as it is, so use TLS with it.
+// permitted to create the nodes of the prefix, or they must be there and permit everything to the user. ZooKeeper gets the
+// password of the scheme digest as it is, so use TLS with it.
+//
+// With [Options].SASL the user is one that ZooKeeper knows (a JAAS file), and the ACL is of the scheme sasl. The node and the
+// server prove to each other that they know the password (DIGEST-MD5), and the password is not sent. See sasl.go.
 //
 // A node that runs while it is refused goes on trying, and logs why; [Coord.Check] is for the start of a program. TLS
 // needs a port of its own in ZooKeeper (secureClientPort).
@@ -55,7 +58,8 @@ type Options struct {
 	Store string
 
 	TLS            *tls.Config // with the client certificate, if ZooKeeper demands one; nil: connections are not encrypted
-	User, Password string      // for the scheme digest, and then only this user may use the nodes; "": everybody may
+	User, Password string      // only this user may use the nodes; "": everybody may
+	SASL           bool        // the user proves itself by SASL and DIGEST-MD5; otherwise by the scheme digest
 
 	// Now is the clock of rates, which should be that of all nodes; nil is that of the machine.
 	Now func() time.Time
@@ -80,6 +84,9 @@ func New(o Options) (*Coord, error) {
 	}
 	if o.Lease < minLease {
 		return nil, fmt.Errorf("zookeeper: a lease of %v: want %v or more", o.Lease, minLease)
+	}
+	if o.SASL && o.User == "" {
+		return nil, errors.New("zookeeper: SASL without a user")
 	}
 	if o.Now == nil {
 		o.Now = time.Now

@@ -35,6 +35,7 @@ type Ensemble struct {
 	jar     string
 	lines   []string // of the configuration of all servers
 	secure  bool     // clients connect by TLS
+	jaas    string   // the users of SASL, as a file for Java; "": there is no SASL
 	group   *servertest.Group
 	servers []*server
 }
@@ -59,6 +60,25 @@ func WithTLS(certAndKey, authority string) Option {
 			"ssl.trustStore.location="+authority, "ssl.trustStore.type=PEM",
 			"ssl.clientAuth=need", "ssl.hostnameVerification=false")
 	}
+}
+
+// WithUsers has servers know users by SASL (DIGEST-MD5), and their passwords. Names and passwords have no quotes.
+func WithUsers(passwords map[string]string) Option {
+	return func(e *Ensemble) {
+		e.lines = append(e.lines, "authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider")
+		var b strings.Builder
+		b.WriteString("Server {\n org.apache.zookeeper.server.auth.DigestLoginModule required")
+		for user, password := range passwords {
+			fmt.Fprintf(&b, "\n user_%s=\"%s\"", user, password)
+		}
+		b.WriteString(";\n};\n")
+		e.jaas = b.String()
+	}
+}
+
+// WithLines adds lines to the configuration of each server.
+func WithLines(lines ...string) Option {
+	return func(e *Ensemble) { e.lines = append(e.lines, lines...) }
 }
 
 // Start starts an ensemble of a number of servers, and returns when it answers. The caller closes it. The class path is
@@ -136,6 +156,8 @@ func (e *Ensemble) create(servers int) error {
 
 func (e *Ensemble) data(i int) string { return filepath.Join(e.group.Folder(), e.servers[i].name) }
 
+func (e *Ensemble) jaasFile() string { return filepath.Join(e.group.Folder(), "jaas.conf") }
+
 func (e *Ensemble) configure(i int) error {
 	s := e.servers[i]
 	lines := []string{
@@ -159,6 +181,7 @@ func (e *Ensemble) configure(i int) error {
 		return err
 	}
 	return errors.Join(
+		os.WriteFile(e.jaasFile(), []byte(e.jaas), 0o600),
 		os.WriteFile(filepath.Join(e.data(i), "myid"), []byte(strconv.Itoa(i+1)), 0o600),
 		os.WriteFile(e.data(i)+".cfg", []byte(strings.Join(lines, "\n")+"\n"), 0o600),
 	)
@@ -166,8 +189,12 @@ func (e *Ensemble) configure(i int) error {
 
 // launch starts a server. With -Xrs it ends by SIGQUIT, which the watchdog sends, and writes no list of threads instead.
 func (e *Ensemble) launch(i int) error {
-	p, err := e.group.Start(e.servers[i].name, "java", "-Xrs", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
-		"-cp", e.jar, "org.apache.zookeeper.server.quorum.QuorumPeerMain", e.data(i)+".cfg")
+	flags := []string{"-Xrs", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"}
+	if e.jaas != "" {
+		flags = append(flags, "-Djava.security.auth.login.config="+e.jaasFile())
+	}
+	flags = append(flags, "-cp", e.jar, "org.apache.zookeeper.server.quorum.QuorumPeerMain", e.data(i)+".cfg")
+	p, err := e.group.Start(e.servers[i].name, "java", flags...)
 	if err != nil {
 		return err
 	}
