@@ -133,13 +133,13 @@ func TestALateAnswerHidesNoNewerNode(t *testing.T) {
 			}
 			return cell
 		}},
-		"a watch that finds nothing": {"/watch", false, func(t *testing.T, s *store, _ kv.Cell) kv.Cell {
-			w := &watch{store: s, conn: s.base, ctx: t.Context()}
-			a, err := w.get(key)
+		"a read that finds nothing": {"/read", false, func(t *testing.T, s *store, _ kv.Cell) kv.Cell {
+			cells, err := s.Read(t.Context(), key)
 			if err != nil {
 				t.Error(err)
+				return kv.Cell{}
 			}
-			return a.cell
+			return cells[0]
 		}},
 		"a removal": {"/removal", true, func(t *testing.T, s *store, was kv.Cell) kv.Cell {
 			outcomes, err := s.Swap(t.Context(), kv.Change{Was: was})

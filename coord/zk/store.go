@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"path"
 	"strings"
 	"sync"
 
@@ -180,24 +181,22 @@ func (s *store) gone(folder string, children []string, after int64) []kv.Cell {
 	return cells
 }
 
-// find reads a node by a function. The answer that there is none has no number, and may be older than what another
-// connection has learned meanwhile. So find then reads the number of the latest transaction that has made or removed a node
-// of the same folder, and asks again: that answer is not older. It may be newer, so a removal is certain only by Watch.
-func (s *store) find(c *conn, key string, read func(path string) ([]byte, *zk.Stat, error)) (kv.Cell, error) {
-	path := s.path(key)
-	data, stat, err := read(path)
-	if !errors.Is(err, zk.ErrNoNode) {
-		return s.found(key, data, stat, err)
+// latest returns the numbers of the latest transactions that have made or removed a node of the folders of some keys. What
+// is read after that is not older.
+func (s *store) latest(c *conn, keys []string) (map[string]uint64, error) {
+	after := map[string]uint64{}
+	for _, key := range keys {
+		folder := path.Dir(s.path(key))
+		if _, known := after[folder]; known {
+			continue
+		}
+		_, stat, err := c.Exists(folder)
+		if err != nil {
+			return nil, err
+		}
+		after[folder] = uint64(stat.Pzxid)
 	}
-	_, folder, err := c.Exists(path[:strings.LastIndexByte(path, '/')])
-	if err != nil {
-		return kv.Cell{}, err
-	}
-	data, stat, err = read(path)
-	if !errors.Is(err, zk.ErrNoNode) {
-		return s.found(key, data, stat, err)
-	}
-	return kv.Cell{Key: key, Version: uint64(folder.Pzxid)}, nil
+	return after, nil
 }
 
 // found returns the cell of an answer with a node.
@@ -243,7 +242,11 @@ func (s *store) read(ctx context.Context, keys []string) ([]kv.Cell, error) {
 		if _, err := c.Sync(s.options.Prefix); err != nil {
 			return nil, err
 		}
-		return each(keys, func(key string) (kv.Cell, error) { return s.get(c, key) })
+		after, err := s.latest(c, keys)
+		if err != nil {
+			return nil, err
+		}
+		return each(keys, func(key string) (kv.Cell, error) { return s.getAfter(c, key, after) })
 	})
 	if err != nil {
 		return nil, s.noticed(c, fmt.Errorf("read %d nodes: %w", len(keys), err))
@@ -251,7 +254,29 @@ func (s *store) read(ctx context.Context, keys []string) ([]kv.Cell, error) {
 	return cells, nil
 }
 
-func (s *store) get(c *conn, key string) (kv.Cell, error) { return s.find(c, key, c.Get) }
+// get reads a node. The answer that there is none has no number, and may be older than what another connection has
+// learned meanwhile. So get then reads the number of the latest transaction that has made or removed a node of the same
+// folder, and asks again: that answer is not older. It may be newer, so a removal is certain only by Watch.
+func (s *store) get(c *conn, key string) (kv.Cell, error) {
+	data, stat, err := c.Get(s.path(key))
+	if !errors.Is(err, zk.ErrNoNode) {
+		return s.found(key, data, stat, err)
+	}
+	after, err := s.latest(c, []string{key})
+	if err != nil {
+		return kv.Cell{}, err
+	}
+	return s.getAfter(c, key, after)
+}
+
+// getAfter reads a node after latest has.
+func (s *store) getAfter(c *conn, key string, after map[string]uint64) (kv.Cell, error) {
+	data, stat, err := c.Get(s.path(key))
+	if errors.Is(err, zk.ErrNoNode) {
+		return kv.Cell{Key: key, Version: after[path.Dir(s.path(key))]}, nil
+	}
+	return s.found(key, data, stat, err)
+}
 
 // each calls fn for each of some values, many at once: the library sends requests before the earlier ones are answered.
 func each[T, R any](values []T, fn func(T) (R, error)) ([]R, error) {
