@@ -89,6 +89,12 @@ const (
 	GUID      = "guid" // of roles alone
 )
 
+// How a user proves itself to ZooKeeper.
+const (
+	Digest = "digest" // by its password, as it is
+	SASL   = "sasl"   // by SASL and DIGEST-MD5
+)
+
 // Coordination is how nodes coordinate.
 type Coordination struct {
 	Driver    string        // Local, Database, Etcd or ZooKeeper; "" is chosen by the storage
@@ -97,6 +103,7 @@ type Coordination struct {
 	Lease     time.Duration // how long a node counts as alive without a heartbeat
 	User      string        // of etcd or ZooKeeper; "": no authentication
 	Password  Text
+	Auth      string // Digest or SASL, of ZooKeeper; "" is Digest
 	TLS       TLS    // of the connections with etcd or ZooKeeper
 	Roles     string // GUID: elected by messages; "": by the driver
 	Labels    map[string]string

@@ -17,8 +17,9 @@ var coordinationTable = &object{fields: []field{
 	{name: "endpoints", doc: "The servers of `etcd` or `zookeeper`, for which it is required. A node uses another one when one fails.", otherwise: "none", is: sequence[string]{is: endpoint(), single: true, least: 1, most: 100}, at: in(func(c *Coordination) *[]string { return &c.Endpoints })},
 	{name: "prefix", doc: "What all keys in `etcd`, or the paths in `zookeeper`, begin with. Clusters with different prefixes can share the servers.", def: "taskengine", holds: func(c *Config) bool { return c.Coordination.IsExternal() }, is: prefix(), at: in(func(c *Coordination) *string { return &c.Prefix })},
 	{name: "lease", doc: "How long other nodes consider a node alive after its last heartbeat. A node sends a heartbeat every third of this time. After the death of a node its tasks run elsewhere within two leases. `etcd` rounds it up to seconds, and `zookeeper` brings it into the range that its servers allow: the node logs the lease that it really has. Not for `local`.", def: "4s", is: lease(), at: in(func(c *Coordination) *time.Duration { return &c.Lease })},
-	{name: "user", doc: "The user of `etcd` or `zookeeper` (scheme `digest`). Only this user can use what the nodes create in `zookeeper`.", otherwise: "none", is: words("the name of a user", notEmpty), at: in(func(c *Coordination) *string { return &c.User })},
+	{name: "user", doc: "The user of `etcd` or `zookeeper`. Only this user can use what the nodes create in `zookeeper`.", otherwise: "none", is: words("the name of a user", notEmpty), at: in(func(c *Coordination) *string { return &c.User })},
 	{name: "password", doc: "The password of `user`. Write a reference.", otherwise: "none", is: guarded{secret("a password", notEmpty), masked}, at: in(func(c *Coordination) *Text { return &c.Password })},
+	{name: "auth", doc: "How `user` proves itself to `zookeeper`: `digest` sends the password as it is, for the scheme of this name; `sasl` uses SASL with DIGEST-MD5, for users that the servers know.", otherwise: "`digest`", is: oneOf(nil, option[string]{"digest", Digest}, option[string]{"sasl", SASL}), at: in(func(c *Coordination) *string { return &c.Auth })},
 	{name: "tls", doc: "Encrypts the connections with `etcd` or `zookeeper`.", is: tlsTable, at: in(func(c *Coordination) *TLS { return &c.TLS })},
 	{name: "roles", doc: "`guid` elects the nodes that have roles, such as the one that removes old tasks, by messages over the bus, and not by the driver. Only with the storage `postgres`, and not with `bus.listen: none`.", otherwise: "elected by the driver", is: oneOf(nil, option[string]{"guid", GUID}), at: in(func(c *Coordination) *string { return &c.Roles })},
 	{name: "labels", doc: "Further attributes of the node. Types choose their nodes by them, see `nodes` of a type. No label can be called `name`: there that is the name of the node.", otherwise: "none", is: table[string]{of: "labels", keys: isLabel, likely: "LABEL", is: words("text", notEmpty)}, at: in(func(c *Coordination) *map[string]string { return &c.Labels })},
@@ -105,7 +106,7 @@ func (d *decoder) coordination() {
 		d.conflict([]string{"coordination", "roles"}, "needs messages between nodes, and bus.listen is none; remove one of them")
 	}
 	if !c.IsExternal() {
-		for _, key := range []string{"endpoints", "prefix", "user", "password", "tls"} {
+		for _, key := range []string{"endpoints", "prefix", "user", "password", "auth", "tls"} {
 			if written.child(key) != nil && !d.found.at(d.cfg.tree.locate([]string{"coordination", "driver"})) {
 				d.conflict([]string{"coordination", key}, "belongs to the drivers etcd and zookeeper; remove it, or write driver: etcd")
 			}
@@ -125,6 +126,11 @@ func (c *Coordination) misfits(hasEndpoints bool, found func(key, text string)) 
 	}
 	if c.User == "" && c.Password.Reveal() != "" {
 		found("password", "needs coordination.user")
+	}
+	if c.Auth != "" && c.Driver != ZooKeeper {
+		found("auth", "belongs to the driver zookeeper; remove it")
+	} else if c.Auth == SASL && c.User == "" {
+		found("auth", "needs coordination.user")
 	}
 	if c.TLS.Cert != "" && c.TLS.Key == "" {
 		found("tls", "has a certificate without its key; add key")

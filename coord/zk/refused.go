@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/go-zookeeper/zk"
 
@@ -41,12 +42,18 @@ func (s *store) check(ctx context.Context) error {
 	return nil
 }
 
+// demandsSASL is how the error ends of a request without SASL to a server that demands it. The library does not know the
+// error, but for its number.
+const demandsSASL = "unknown error: -124"
+
 // explain returns an error of the library with what it means, as far as that is known.
 func (s *store) explain(err error) error {
 	var known *reason.Error
 	switch {
 	case err == nil, errors.As(err, &known):
 		return err
+	case strings.HasSuffix(err.Error(), demandsSASL):
+		return s.refused(err, "ZooKeeper demands SASL: configure a user and a password of SASL, and auth: sasl")
 	case errors.Is(err, zk.ErrNoAuth) && s.options.User == "":
 		return s.refused(err, "a node below %s belongs to a user, and none is configured: configure the user and the password", s.options.Prefix)
 	case errors.Is(err, zk.ErrNoAuth):

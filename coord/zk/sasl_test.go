@@ -93,6 +93,9 @@ func TestAServerThatDemandsSASL(t *testing.T) {
 	}
 	coordtest.Use(t, n)
 	coordtest.Refused(t, withSASL(t, endpoints, "app", "wrong", coordtest.Prefix()), endpoints[0], `no user "app" with this password`)
+	for _, o := range []zk.Options{{Endpoints: endpoints}, {Endpoints: endpoints, User: "app", Password: "secret"}} {
+		coordtest.Refused(t, connect(t, o), endpoints[0], "demands SASL", "auth: sasl")
+	}
 }
 
 func TestSASLByTLS(t *testing.T) {

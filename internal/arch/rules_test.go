@@ -247,7 +247,7 @@ var rules = []rule{
 	},
 	{
 		Of:  "coord/zk",
-		May: []string{"coord", "coord/internal/...", "internal/wakeup"},
+		May: []string{"coord", "coord/internal/...", "coord/zk/internal/...", "internal/wakeup"},
 		Out: []string{"github.com/go-zookeeper/zk"},
 		Why: "a backend is a store of cells for coord/internal/kv, and brings one dependency",
 	},

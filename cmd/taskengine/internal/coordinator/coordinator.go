@@ -85,7 +85,7 @@ func connect(c config.Coordination, u Use) (Coordinator, error) {
 	if c.Driver == config.ZooKeeper {
 		return zk.New(zk.Options{
 			Endpoints: c.Endpoints, Prefix: c.Prefix, Lease: c.Lease, Store: u.Store, TLS: encryption,
-			User: c.User, Password: c.Password.Reveal(), Now: u.Now, Log: u.Log,
+			User: c.User, Password: c.Password.Reveal(), SASL: c.Auth == config.SASL, Now: u.Now, Log: u.Log,
 		})
 	}
 	return etcd.New(etcd.Options{
