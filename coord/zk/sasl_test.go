@@ -3,11 +3,14 @@
 package zk_test
 
 import (
+	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	library "github.com/go-zookeeper/zk"
 
+	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/coord/coordtest"
 	"github.com/taskengine/taskengine/coord/zk"
 	"github.com/taskengine/taskengine/internal/certtest"
@@ -20,7 +23,33 @@ var passwords = map[string]string{"app": "secret", "guest": "guest", "latin": "Z
 // withSASL returns a node of a user of SASL.
 func withSASL(t *testing.T, endpoints []string, user, password, prefix string) *zk.Coord {
 	t.Helper()
-	return connect(t, zk.Options{Endpoints: endpoints, User: user, Password: password, SASL: true, Prefix: prefix})
+	return connect(t, zk.Options{Endpoints: endpoints, User: user, Password: password, SASL: true, Prefix: prefix, Lease: patientLease})
+}
+
+// patientLease gives a server time for SASL on a slow machine: a third of the lease.
+const patientLease = 20 * time.Second
+
+// refused waits until a node is refused, and checks that the error has certain words. A server that closes the connection
+// may be faster than its own answer.
+func refused(t *testing.T, n *zk.Coord, words ...string) {
+	t.Helper()
+	var err error
+	coordtest.Await(t, "a refusal", func() bool {
+		err = n.Check(t.Context())
+		return errors.Is(err, coord.ErrRefused)
+	})
+	for _, w := range words {
+		if !strings.Contains(err.Error(), w) {
+			t.Errorf("the error is %q, and lacks %q", err, w)
+		}
+	}
+}
+
+// works waits until a server accepts a node, and uses it: one that has just started may be slow.
+func works(t *testing.T, n *zk.Coord) {
+	t.Helper()
+	coordtest.Await(t, "an answer", func() bool { return n.Check(t.Context()) == nil })
+	coordtest.Use(t, n)
 }
 
 func TestSASL(t *testing.T) {
@@ -28,13 +57,10 @@ func TestSASL(t *testing.T) {
 	endpoints := start(t, 1, zktest.WithUsers(passwords)).Endpoints()
 	prefix := coordtest.Prefix()
 	n := withSASL(t, endpoints, "app", "secret", prefix)
-	if err := n.Check(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	coordtest.Use(t, n)
+	works(t, n)
 	for _, user := range []string{"latin", "other"} {
 		t.Run("a password that is not ASCII: "+passwords[user], func(t *testing.T) {
-			coordtest.Use(t, withSASL(t, endpoints, user, passwords[user], coordtest.Prefix()))
+			works(t, withSASL(t, endpoints, user, passwords[user], coordtest.Prefix()))
 		})
 	}
 	for _, c := range []struct{ name, user, password, says string }{
@@ -43,12 +69,12 @@ func TestSASL(t *testing.T) {
 		{"an unknown user", "nobody", "wrong", `no user "nobody" with this password`}, // ZooKeeper 3.8 compares with the password of the user before
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			coordtest.Refused(t, withSASL(t, endpoints, c.user, c.password, prefix), endpoints[0], c.says)
+			refused(t, withSASL(t, endpoints, c.user, c.password, prefix), endpoints[0], c.says)
 		})
 	}
 	t.Run("the same user by the scheme digest", func(t *testing.T) {
 		n := connect(t, zk.Options{Endpoints: endpoints, User: "app", Password: "secret", Prefix: prefix})
-		coordtest.Refused(t, n, endpoints[0], `user "app" may not use a node below`)
+		refused(t, n, endpoints[0], `user "app" may not use a node below`)
 	})
 	t.Run("all nodes are the user's", func(t *testing.T) {
 		c, _, err := library.Connect(endpoints, 10*time.Second, library.WithLogInfo(false))
@@ -81,20 +107,17 @@ func TestAUserOfSASLWhoseConnectionBreaks(t *testing.T) {
 func TestAServerWithoutUsersOfSASL(t *testing.T) {
 	t.Parallel()
 	n := withSASL(t, cluster.Endpoints(), "app", "secret", coordtest.Prefix())
-	coordtest.Refused(t, n, cluster.Endpoints()[0], "no users for SASL", "JAAS")
+	refused(t, n, cluster.Endpoints()[0], "no users for SASL", "JAAS")
 }
 
 func TestAServerThatDemandsSASL(t *testing.T) {
 	t.Parallel()
 	endpoints := start(t, 1, zktest.WithUsers(passwords), zktest.WithLines("sessionRequireClientSASLAuth=true")).Endpoints()
 	n := withSASL(t, endpoints, "app", "secret", coordtest.Prefix())
-	if err := n.Check(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	coordtest.Use(t, n)
-	coordtest.Refused(t, withSASL(t, endpoints, "app", "wrong", coordtest.Prefix()), endpoints[0], `no user "app" with this password`)
+	works(t, n)
+	refused(t, withSASL(t, endpoints, "app", "wrong", coordtest.Prefix()), endpoints[0], `no user "app" with this password`)
 	for _, o := range []zk.Options{{Endpoints: endpoints}, {Endpoints: endpoints, User: "app", Password: "secret"}} {
-		coordtest.Refused(t, connect(t, o), endpoints[0], "demands SASL", "auth: sasl")
+		refused(t, connect(t, o), endpoints[0], "demands SASL", "auth: sasl")
 	}
 }
 
@@ -103,10 +126,10 @@ func TestSASLByTLS(t *testing.T) {
 	authority := certtest.New(t)
 	server := authority.Issue(t, "server", "127.0.0.1")
 	endpoints := start(t, 1, zktest.WithTLS(server.Both, authority.File), zktest.WithUsers(passwords)).Endpoints()
-	o := zk.Options{Endpoints: endpoints, User: "app", Password: "secret", SASL: true, TLS: authority.Client(authority.Issue(t, "client"))}
-	coordtest.Use(t, connect(t, o))
+	o := zk.Options{Endpoints: endpoints, User: "app", Password: "secret", SASL: true, Lease: patientLease, TLS: authority.Client(authority.Issue(t, "client"))}
+	works(t, connect(t, o))
 	o.Password = "wrong"
-	coordtest.Refused(t, connect(t, o), endpoints[0], `no user "app" with this password`)
+	refused(t, connect(t, o), endpoints[0], `no user "app" with this password`)
 }
 
 func TestSASLNeedsAUser(t *testing.T) {
