@@ -62,9 +62,12 @@ var freeKeyCases = []testCase{
 	}},
 	{"no other row gives up its key", func(f *fixture) {
 		for _, s := range task.States() {
-			t := f.row(s, func(t *task.Task) {
+			keyed := func(t *task.Task) {
 				t.Key = "k"
-			})
+				t.Shard, _ = task.BoundShard(t.Type, t.Key, "")
+				t.ID = f.ids.NextIn(epoch, t.Shard)
+			}
+			t := f.row(s, keyed)
 			f.put(t)
 			for _, to := range task.States() {
 				c := task.Change{To: to, At: at(9), FreesKey: true}
@@ -76,7 +79,7 @@ var freeKeyCases = []testCase{
 			if t.Version != 1 {
 				f.Errorf("%v: it is at version %d", s, t.Version)
 			}
-			f.isTaken(f.row(task.Submitted, func(n *task.Task) { n.Key = "k" }), t.ID)
+			f.isTaken(f.row(task.Submitted, keyed), t.ID)
 			f.remove(t.Ref())
 		}
 		t := f.row(task.Done)
