@@ -138,6 +138,42 @@ func TestATaskThatIsDoneBecomesATombstoneWhileItsKeyIsToBeRemembered(t *testing.
 	}
 }
 
+func TestATaskThatHasEndedGivesUpItsKeyAndNothingElse(t *testing.T) {
+	for _, s := range task.States() {
+		row := full()
+		row.State = s
+		if s != task.Processing {
+			row.Owner = task.ID{}
+		}
+		c := task.Change{Ref: row.Ref(), To: s, At: start.Add(time.Hour), NextEventAt: start, Result: []byte("r"), Error: "e", FreesKey: true}
+		for name, spoil := range map[string]func(*task.Task, *task.Change){
+			"has no key":               func(t *task.Task, _ *task.Change) { t.Key = "" },
+			"is another version":       func(_ *task.Task, c *task.Change) { c.Version++ },
+			"would be in error":        func(_ *task.Task, c *task.Change) { c.To = task.Error },
+			"would get a payload":      func(_ *task.Task, c *task.Change) { c.Payload = new([]byte("p")) },
+			"would get a checkpoint":   func(_ *task.Task, c *task.Change) { c.Checkpoint = new([]byte("c")) },
+			"would be replaced":        func(_ *task.Task, c *task.Change) { c.Replace = new(task.Replace) },
+			"would become a tombstone": func(_ *task.Task, c *task.Change) { c.Remember = time.Hour },
+		} {
+			other, change := row.Clone(), c
+			if spoil(other, &change); change.Apply(other) {
+				t.Errorf("%v: a task that %s gave up its key", s, name)
+			}
+		}
+		want := row.Clone()
+		if s == task.Done || s == task.Failed || s == task.Cancelled {
+			want.Key = ""
+			want.Version++
+		}
+		if applied := c.Apply(row); applied != (want.Key == "") {
+			t.Errorf("%v: it gave up its key: %t", s, applied)
+		}
+		if diff := cmp.Diff(want, row); diff != "" {
+			t.Errorf("%v: (-want +got) %s", s, diff)
+		}
+	}
+}
+
 func TestATaskThatHasWaitedTooLongIsNotGrabbed(t *testing.T) {
 	late := time.Date(2026, 1, 1, 0, 0, 10, 0, time.UTC)
 	for _, c := range []struct {
@@ -456,7 +492,7 @@ func TestACreatedRowHasNoPast(t *testing.T) {
 }
 
 func TestEveryFieldOfAChangeIsKnownToTheseTests(t *testing.T) {
-	const known = 17
+	const known = 18
 	if n := reflect.TypeFor[task.Change]().NumField(); n != known {
 		t.Errorf("task.Change has %d fields, the tests know %d", n, known)
 	}
