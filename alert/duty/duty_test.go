@@ -171,7 +171,7 @@ func TestAStoreThatFailsDoesNotKeepNotificationsBack(t *testing.T) {
 			w.expect(t, fires)
 			w.settings.fail(nil)
 		}()
-		w.node(10 * time.Minute)
+		w.node(10*time.Minute + time.Second/2) // it does not end while it looks
 		w.expect(t, fires)
 		if !errors.Is(w.errs[10], broken) || w.errs[len(w.errs)-1] != nil {
 			t.Errorf("the looks were told %v", w.errs)
