@@ -252,7 +252,7 @@ func TestTasksThatHaveAgedAreFoundBehindRowsThatAreLeftToTheStore(t *testing.T) 
 		}
 		own, other := b.other(), a.other()
 		backlog(own)
-		time.Sleep(3 * time.Second)
+		time.Sleep(10500 * time.Millisecond) // between two polls
 		if row := old(own); a.knows(row) {
 			t.Error("a row is known before it can be")
 		} else if time.Sleep(3 * time.Second); !a.knows(row) {
