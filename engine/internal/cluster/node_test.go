@@ -168,10 +168,13 @@ func (n *node) decide(fn func(c *core.Core, now time.Time)) {
 	if n.ticker != nil {
 		n.ticker.Stop()
 	}
-	if wake := n.core.Wake(); !wake.IsZero() && !n.closed {
-		n.ticker = time.AfterFunc(time.Until(wake), func() {
-			n.decide(func(c *core.Core, now time.Time) { c.Tick(now) })
-		})
+	tick := func() { n.decide(func(c *core.Core, now time.Time) { c.Tick(now) }) }
+	switch wake := n.core.Wake(); {
+	case wake.IsZero() || n.closed:
+	case time.Until(wake) <= 0:
+		go tick() // without a timer: the race detector of Go 1.26 crashes if two goroutines of a bubble start timers that are due
+	default:
+		n.ticker = time.AfterFunc(time.Until(wake), tick)
 	}
 }
 
