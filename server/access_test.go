@@ -112,10 +112,10 @@ func descriptors() (all []protoreflect.MethodDescriptor) {
 var least = map[string]access.Role{
 	"Submit": access.Submit, "SubmitStream": access.Submit, "Get": access.Submit, "List": access.Submit, "Count": access.Submit, "Wait": access.Submit,
 	"Why": access.Submit, "TaskLogs": access.Submit, "ListTypes": access.Submit, "ListKeys": access.Submit, "GetKey": access.Submit,
-	"ListLimits": access.Submit, "GetLimit": access.Submit, "WatchLimits": access.Submit, "WhyLimit": access.Submit, "ListAlerts": access.Submit,
+	"ListWorkers": access.Submit, "ListLimits": access.Submit, "GetLimit": access.Submit, "WatchLimits": access.Submit, "WhyLimit": access.Submit, "ListAlerts": access.Submit,
 	"ListSchedules": access.Submit, "GetSchedule": access.Submit, "PreviewSchedule": access.Submit,
 	"Cancel": access.Operate, "Resume": access.Operate, "Fail": access.Operate, "Reschedule": access.Operate, "PauseType": access.Operate,
-	"ResumeType": access.Operate, "ResumeKey": access.Operate, "SkipKey": access.Operate, "SetLimit": access.Operate, "UnsetLimit": access.Operate,
+	"ResumeType": access.Operate, "ResumeKey": access.Operate, "SkipKey": access.Operate, "DrainWorker": access.Operate, "SetLimit": access.Operate, "UnsetLimit": access.Operate,
 	"SilenceAlerts": access.Operate, "UnsilenceAlerts": access.Operate, "PauseSchedule": access.Operate, "ResumeSchedule": access.Operate,
 	"TriggerSchedule": access.Operate, "BackfillSchedule": access.Operate,
 	"ApplySchedule": access.Admin, "DeleteSchedule": access.Admin, "TestAlerts": access.Admin,

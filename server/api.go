@@ -53,6 +53,7 @@ type APIConfig struct {
 	MaxRequest int          // bytes of a request, uncompressed; 0 is DefaultMaxRequest
 	TaskLog    *tasklog.Log // lines that handlers log about tasks; nil if they are not kept
 	Alerts     Alerts       // nil if the node has none
+	Workers    Workers      // nil if the node takes none
 
 	// Submitted returns the context with which the tasks of a Submit are added, for instance one with the trace context
 	// of the request. header returns the value of a header by its name in lower case, "" if there is none. May be nil.
@@ -84,6 +85,7 @@ type API struct {
 	metrics    *Metrics              // nil for none
 	taskLog    *tasklog.Log          // nil for none
 	alerts     Alerts                // nil for none
+	workers    Workers               // nil for none
 	audit      *slog.Logger          // nil for none
 	tokens     func() *access.Tokens // nil: every caller may do everything
 	submitted  func(ctx context.Context, header func(name string) string) context.Context
@@ -100,7 +102,7 @@ var _ taskenginev1connect.TaskServiceHandler = (*API)(nil)
 func NewAPI(c APIConfig) *API {
 	api := &API{
 		maxRequest: cmp.Or(c.MaxRequest, DefaultMaxRequest),
-		engine:     c.Engine, build: c.Build, node: c.Node, log: c.Log, metrics: c.Metrics, taskLog: c.TaskLog, alerts: c.Alerts, tokens: c.Tokens, audit: c.Audit,
+		engine:     c.Engine, build: c.Build, node: c.Node, log: c.Log, metrics: c.Metrics, taskLog: c.TaskLog, alerts: c.Alerts, workers: c.Workers, tokens: c.Tokens, audit: c.Audit,
 		submitted: c.Submitted, register: c.Register,
 		schedules: scheduler.Of(c.Engine), stopping: make(chan struct{}),
 	}

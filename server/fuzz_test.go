@@ -24,7 +24,7 @@ import (
 
 var methods = []string{
 	"Submit", "Get", "List", "Count", "Wait", "Why", "Cancel", "Resume", "Fail", "Reschedule",
-	"ListTypes", "PauseType", "ResumeType", "Version", "ListLimits", "GetLimit", "SetLimit", "UnsetLimit", "WhyLimit",
+	"ListTypes", "PauseType", "ResumeType", "Version", "ListWorkers", "DrainWorker", "ListLimits", "GetLimit", "SetLimit", "UnsetLimit", "WhyLimit",
 	"ListSchedules", "GetSchedule", "ApplySchedule", "PreviewSchedule", "DeleteSchedule", "PauseSchedule", "ResumeSchedule",
 	"TriggerSchedule", "BackfillSchedule", "ListKeys", "GetKey", "ResumeKey", "SkipKey",
 }
@@ -106,6 +106,7 @@ func seed(f *testing.F) {
 		&taskenginev1.PauseTypeRequest{Type: "idle"},
 		&taskenginev1.ResumeTypeRequest{Type: "idle"},
 		&taskenginev1.VersionRequest{},
+		&taskenginev1.DrainWorkerRequest{Worker: "mail/1"},
 		&taskenginev1.ListLimitsRequest{},
 		&taskenginev1.GetLimitRequest{Name: "l", Value: "a"},
 		&taskenginev1.SetLimitRequest{

@@ -69,6 +69,8 @@ func (a *API) unaryMethods() []grpc.MethodDesc {
 		unary(a, "ListTypes", a.ListTypes),
 		unary(a, "PauseType", a.PauseType),
 		unary(a, "ResumeType", a.ResumeType),
+		unary(a, "ListWorkers", a.ListWorkers),
+		unary(a, "DrainWorker", a.DrainWorker),
 		unary(a, "ListLimits", a.ListLimits),
 		unary(a, "GetLimit", a.GetLimit),
 		unary(a, "SetLimit", a.SetLimit),

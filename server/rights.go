@@ -34,6 +34,7 @@ var rights = map[string]right{
 
 	"ListKeys":        {access.Submit, ofAll},
 	"GetKey":          {access.Submit, ofAll},
+	"ListWorkers":     {access.Submit, ofAll},
 	"ListLimits":      {access.Submit, ofAll},
 	"GetLimit":        {access.Submit, ofAll},
 	"WatchLimits":     {access.Submit, ofAll},
@@ -52,6 +53,7 @@ var rights = map[string]right{
 
 	"ResumeKey":        {access.Operate, ofAll},
 	"SkipKey":          {access.Operate, ofAll},
+	"DrainWorker":      {access.Operate, ofAll},
 	"SetLimit":         {access.Operate, ofAll},
 	"UnsetLimit":       {access.Operate, ofAll},
 	"SilenceAlerts":    {access.Operate, ofAll},

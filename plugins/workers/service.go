@@ -191,7 +191,7 @@ func (s *Service) poolOf(frame *wire.FromHandler) (*Pool, error) {
 	case hello.GetSlots() == 0:
 		return nil, status.Error(codes.InvalidArgument, "the worker has no slot to run a task in")
 	}
-	offer.Name = programlog.Shorten(programlog.Printable(offer.GetName()), maxName)
+	offer.Name = printable(offer.GetName())
 	var fitting []*Pool
 	var names []string
 	var misfits []error
@@ -218,6 +218,9 @@ func (s *Service) poolOf(frame *wire.FromHandler) (*Pool, error) {
 	}
 	return nil, status.Errorf(codes.NotFound, "the node has no handler %q with remote, only %s", offer.GetHandler(), strings.Join(names, ", "))
 }
+
+// printable returns what a worker says of itself as it may be shown.
+func printable(s string) string { return programlog.Shorten(programlog.Printable(s), maxName) }
 
 func namesOf(pools []*Pool) []string {
 	var names []string

@@ -21,6 +21,8 @@ type worker struct {
 	session string // 16 bytes, which name it
 	name    string // for people
 	handler string
+	number  int // among the workers of the pool that have connected so far
+	since   time.Time
 
 	// The pool's mutex guards the fields below.
 
@@ -30,6 +32,8 @@ type worker struct {
 	cancelled map[uint64]*wire.Cancel // of running runs that were asked to end
 	cancels   []*wire.Cancel          // to be sent
 	slots     int                     // runs that it takes at once
+	sdk       string                  // the library that it uses and its version, printable
+	version   string                  // of the worker, printable
 	credits   int                     // runs that may be sent now
 	finishes  uint64                  // that have arrived, of all connections
 	told      uint64                  // how many of them it was told of
@@ -108,7 +112,7 @@ func (p *Pool) attach(l *link, offer *wire.Offer, hello *wire.Hello) (*worker, *
 		}
 		resumed = false
 		w = &worker{
-			session: string(offer.GetSession()), name: offer.GetName(), handler: p.cfg.Name,
+			session: string(offer.GetSession()), name: offer.GetName(), handler: p.cfg.Name, number: p.status.Starts + 1, since: time.Now(),
 			running: make(map[uint64]*call), cancelled: make(map[uint64]*wire.Cancel),
 		}
 		p.workers = append(p.workers, w)
@@ -121,6 +125,7 @@ func (p *Pool) attach(l *link, offer *wire.Offer, hello *wire.Hello) (*worker, *
 	if most := p.cfg.Slots; most > 0 {
 		w.slots = min(w.slots, most)
 	}
+	w.sdk, w.version = printable(hello.GetSdk()+" "+hello.GetSdkVersion()), printable(hello.GetVersion())
 	w.told = w.finishes
 	welcome := &wire.Welcome{
 		Protocol: wire.Protocol, Host: p.cfg.Host, Name: p.cfg.Name, Slots: uint32(w.slots),
@@ -129,7 +134,7 @@ func (p *Pool) attach(l *link, offer *wire.Offer, hello *wire.Hello) (*worker, *
 		Liveness: p.cfg.Liveness.Microseconds(), Reconnect: p.cfg.Reconnect.Microseconds(),
 	}
 	p.notifyUses()
-	p.log.Info("a worker is connected", "worker", w.name, "sdk", hello.GetSdk()+" "+hello.GetSdkVersion(), "version", hello.GetVersion(),
+	p.log.Info("a worker is connected", "worker", w.name, "sdk", w.sdk, "version", w.version,
 		"types", hello.GetTypes(), "slots", w.slots, "resumed", resumed, "running", len(w.running))
 	return w, welcome, nil
 }

@@ -130,6 +130,52 @@ func TestANodeRunsTasksInWorkersThatConnect(t *testing.T) {
 	n.says(t, "a worker has left")
 }
 
+func TestAWorkerIsListedAndDrained(t *testing.T) {
+	t.Parallel()
+	audit := filepath.Join(t.TempDir(), "audit.jsonl")
+	n := start(t, nil, "run", "-c", write(t, "taskengine.yaml", workerConfig), "--set", "api.audit="+audit)
+	if got := n.objects(t, "worker", "list"); len(got) != 0 {
+		t.Errorf("without a worker the list is %v", got)
+	}
+	if r := n.cli(t, "worker", "drain", "shout/1"); r.code != 4 || !strings.Contains(r.stderr, `"shout/1"`) {
+		t.Errorf("a drain of no worker ends with %d: %s", r.code, r.stderr)
+	}
+	w, other := startWorker(t, n.api), startWorker(t, n.api)
+	w.awaitConnected(t)
+	other.awaitConnected(t)
+	all := n.objects(t, "worker", "list")
+	if len(all) != 2 || all[0]["handler"] != "shout" || all[0]["state"] != "serving" || all[0]["id"] == all[1]["id"] {
+		t.Fatalf("the workers are %v", all)
+	}
+	if table := n.ok(t, "worker", "list", "-o", "table"); !strings.Contains(table, "serving") || !strings.Contains(table, "0/") {
+		t.Errorf("the table is\n%s", table)
+	}
+	id := fmt.Sprint(all[0]["id"])
+	if got := n.objects(t, "worker", "drain", id); len(got) != 1 || got[0]["id"] != id || got[0]["state"] != "draining" {
+		t.Errorf("worker drain shows %v", got)
+	}
+	drained, left := w, other
+	select {
+	case <-w.ended:
+	case <-other.ended:
+		drained, left = other, w
+	}
+	if code := drained.cmd.ProcessState.ExitCode(); code != 0 {
+		t.Errorf("the drained worker ended with %d: %s", code, drained.log)
+	}
+	n.until(t, addShout(t, n), "done") // by the other one
+	if got := n.objects(t, "worker", "list"); len(got) != 1 || got[0]["id"] != all[1]["id"] {
+		t.Errorf("after a drain the workers are %v", got)
+	}
+	name := fmt.Sprint(all[1]["name"])
+	n.ok(t, "worker", "drain", name)
+	<-left.ended
+	lines, err := os.ReadFile(audit)
+	if text := string(lines); err != nil || !strings.Contains(text, `"verb":"DrainWorker","outcome":"ok"`) || !strings.Contains(text, id) {
+		t.Errorf("the audit log has %s, and %v", text, err)
+	}
+}
+
 func TestANodeThatStopsLeavesItsWorkersRunning(t *testing.T) {
 	t.Parallel()
 	file := write(t, "taskengine.yaml", workerConfig)

@@ -46,6 +46,7 @@ func newRoot(a *app) *cobra.Command {
 		group("key", "Look at ordering keys, and go on after an error of one",
 			newKeyList(a), newKeyShow(a), newKeyResume(a), newKeySkip(a)),
 		group("type", "Look at, pause and resume types of tasks", newTypeList(a), newTypePause(a), newTypeResume(a)),
+		group("worker", "Look at workers that are connected to a node, and drain them", newWorkerList(a), newWorkerDrain(a)),
 		group("limit", "Look at limits of tasks, and change them while nodes run",
 			newLimitList(a), newLimitGet(a), newLimitSet(a), newLimitUnset(a), newLimitPause(a), newLimitResume(a), newLimitWatch(a), newLimitWhy(a)),
 		group("alert", "Look at alerts, silence them, and test where they go",

@@ -240,7 +240,7 @@ func (p *parts) openAPI(ctx context.Context, connections int) (err error) {
 	}
 	conf := server.APIConfig{
 		Tokens: tokens, Audit: audit, Engine: p.engine, Build: n.Build, Node: n.Name, Log: n.Log, Metrics: n.metrics, MaxRequest: max(n.maxRequest(), p.handlers.maxFrame()),
-		TaskLog: p.taskLog.Log, Alerts: p.alerts.Managed(), Register: p.handlers.registerWorkers,
+		TaskLog: p.taskLog.Log, Alerts: p.alerts.Managed(), Workers: p.handlers, Register: p.handlers.registerWorkers,
 	}
 	if p.spans != nil {
 		conf.Submitted = p.spans.FromRequest

@@ -60,3 +60,30 @@ func (s *handlerSet) maxFrame() int {
 
 // closePools ends the connections of workers. When ctx ends, it waits for no worker.
 func (s *handlerSet) closePools(ctx context.Context) error { return closeAll(ctx, s.pools) }
+
+// Workers implements [server.Workers].
+func (s *handlerSet) Workers() (all []server.Worker) {
+	for _, name := range slices.Sorted(maps.Keys(s.pools)) {
+		all = append(all, workersOf(s.pools[name].Workers())...)
+	}
+	return all
+}
+
+// DrainWorker implements [server.Workers].
+func (s *handlerSet) DrainWorker(worker string) (drained []server.Worker) {
+	for _, name := range slices.Sorted(maps.Keys(s.pools)) {
+		drained = append(drained, workersOf(s.pools[name].Drain(worker))...)
+	}
+	return drained
+}
+
+func workersOf(ws []workers.Worker) []server.Worker {
+	out := make([]server.Worker, len(ws))
+	for i, w := range ws {
+		out[i] = server.Worker{
+			ID: w.ID, Name: w.Name, Handler: w.Handler, State: string(w.State), Slots: w.Slots, Running: w.Running,
+			ConnectedAt: w.Since, SDK: w.SDK, Version: w.Version,
+		}
+	}
+	return out
+}

@@ -3368,6 +3368,285 @@ func (*ResumeTypeResponse) Descriptor() ([]byte, []int) {
 	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{50}
 }
 
+type ListWorkersRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListWorkersRequest) Reset() {
+	*x = ListWorkersRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListWorkersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListWorkersRequest) ProtoMessage() {}
+
+func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListWorkersRequest.ProtoReflect.Descriptor instead.
+func (*ListWorkersRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{51}
+}
+
+type ListWorkersResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Workers       []*Worker              `protobuf:"bytes,1,rep,name=workers,proto3" json:"workers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListWorkersResponse) Reset() {
+	*x = ListWorkersResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListWorkersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListWorkersResponse) ProtoMessage() {}
+
+func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListWorkersResponse.ProtoReflect.Descriptor instead.
+func (*ListWorkersResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *ListWorkersResponse) GetWorkers() []*Worker {
+	if x != nil {
+		return x.Workers
+	}
+	return nil
+}
+
+// Worker is a program that has connected to this node to run the tasks of a handler.
+type Worker struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Id      string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`     // names it on this node, for as long as the node runs
+	Name    string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"` // that the program has given itself; several may have the same one
+	Handler string                 `protobuf:"bytes,3,opt,name=handler,proto3" json:"handler,omitempty"`
+	// serving; draining: it ends after its running tasks; or lost: its connection broke, and it
+	// may connect again with its running tasks.
+	State         string                 `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`
+	Slots         uint32                 `protobuf:"varint,5,opt,name=slots,proto3" json:"slots,omitempty"`                               // tasks that it takes of this node at once
+	Running       uint32                 `protobuf:"varint,6,opt,name=running,proto3" json:"running,omitempty"`                           // tasks of this node that it runs
+	ConnectedAt   *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=connected_at,json=connectedAt,proto3" json:"connected_at,omitempty"` // the first time
+	Sdk           string                 `protobuf:"bytes,8,opt,name=sdk,proto3" json:"sdk,omitempty"`                                    // the library that it uses, and its version
+	Version       string                 `protobuf:"bytes,9,opt,name=version,proto3" json:"version,omitempty"`                            // that the program has given itself
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Worker) Reset() {
+	*x = Worker{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Worker) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Worker) ProtoMessage() {}
+
+func (x *Worker) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Worker.ProtoReflect.Descriptor instead.
+func (*Worker) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{53}
+}
+
+func (x *Worker) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Worker) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Worker) GetHandler() string {
+	if x != nil {
+		return x.Handler
+	}
+	return ""
+}
+
+func (x *Worker) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *Worker) GetSlots() uint32 {
+	if x != nil {
+		return x.Slots
+	}
+	return 0
+}
+
+func (x *Worker) GetRunning() uint32 {
+	if x != nil {
+		return x.Running
+	}
+	return 0
+}
+
+func (x *Worker) GetConnectedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ConnectedAt
+	}
+	return nil
+}
+
+func (x *Worker) GetSdk() string {
+	if x != nil {
+		return x.Sdk
+	}
+	return ""
+}
+
+func (x *Worker) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+type DrainWorkerRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Worker        string                 `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"` // an id, or a name: all workers that have it
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrainWorkerRequest) Reset() {
+	*x = DrainWorkerRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[54]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrainWorkerRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrainWorkerRequest) ProtoMessage() {}
+
+func (x *DrainWorkerRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[54]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrainWorkerRequest.ProtoReflect.Descriptor instead.
+func (*DrainWorkerRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{54}
+}
+
+func (x *DrainWorkerRequest) GetWorker() string {
+	if x != nil {
+		return x.Worker
+	}
+	return ""
+}
+
+type DrainWorkerResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Workers       []*Worker              `protobuf:"bytes,1,rep,name=workers,proto3" json:"workers,omitempty"` // that end now
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrainWorkerResponse) Reset() {
+	*x = DrainWorkerResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[55]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrainWorkerResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrainWorkerResponse) ProtoMessage() {}
+
+func (x *DrainWorkerResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[55]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrainWorkerResponse.ProtoReflect.Descriptor instead.
+func (*DrainWorkerResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{55}
+}
+
+func (x *DrainWorkerResponse) GetWorkers() []*Worker {
+	if x != nil {
+		return x.Workers
+	}
+	return nil
+}
+
 type VersionRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -3376,7 +3655,7 @@ type VersionRequest struct {
 
 func (x *VersionRequest) Reset() {
 	*x = VersionRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[51]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3388,7 +3667,7 @@ func (x *VersionRequest) String() string {
 func (*VersionRequest) ProtoMessage() {}
 
 func (x *VersionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[51]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3401,7 +3680,7 @@ func (x *VersionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionRequest.ProtoReflect.Descriptor instead.
 func (*VersionRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{51}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{56}
 }
 
 type VersionResponse struct {
@@ -3417,7 +3696,7 @@ type VersionResponse struct {
 
 func (x *VersionResponse) Reset() {
 	*x = VersionResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[52]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3429,7 +3708,7 @@ func (x *VersionResponse) String() string {
 func (*VersionResponse) ProtoMessage() {}
 
 func (x *VersionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[52]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3442,7 +3721,7 @@ func (x *VersionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionResponse.ProtoReflect.Descriptor instead.
 func (*VersionResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{52}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *VersionResponse) GetVersion() string {
@@ -3492,7 +3771,7 @@ type Rate struct {
 
 func (x *Rate) Reset() {
 	*x = Rate{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[53]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3504,7 +3783,7 @@ func (x *Rate) String() string {
 func (*Rate) ProtoMessage() {}
 
 func (x *Rate) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[53]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3517,7 +3796,7 @@ func (x *Rate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rate.ProtoReflect.Descriptor instead.
 func (*Rate) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{53}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Rate) GetCount() uint32 {
@@ -3577,7 +3856,7 @@ type Limit struct {
 
 func (x *Limit) Reset() {
 	*x = Limit{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[54]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3589,7 +3868,7 @@ func (x *Limit) String() string {
 func (*Limit) ProtoMessage() {}
 
 func (x *Limit) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[54]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3602,7 +3881,7 @@ func (x *Limit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limit.ProtoReflect.Descriptor instead.
 func (*Limit) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{54}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Limit) GetName() string {
@@ -3730,7 +4009,7 @@ type LimitSetting struct {
 
 func (x *LimitSetting) Reset() {
 	*x = LimitSetting{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[55]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3742,7 +4021,7 @@ func (x *LimitSetting) String() string {
 func (*LimitSetting) ProtoMessage() {}
 
 func (x *LimitSetting) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[55]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3755,7 +4034,7 @@ func (x *LimitSetting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitSetting.ProtoReflect.Descriptor instead.
 func (*LimitSetting) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{55}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *LimitSetting) GetMax() uint32 {
@@ -3829,7 +4108,7 @@ type ListLimitsRequest struct {
 
 func (x *ListLimitsRequest) Reset() {
 	*x = ListLimitsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[56]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3841,7 +4120,7 @@ func (x *ListLimitsRequest) String() string {
 func (*ListLimitsRequest) ProtoMessage() {}
 
 func (x *ListLimitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[56]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3854,7 +4133,7 @@ func (x *ListLimitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLimitsRequest.ProtoReflect.Descriptor instead.
 func (*ListLimitsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{56}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{61}
 }
 
 type ListLimitsResponse struct {
@@ -3866,7 +4145,7 @@ type ListLimitsResponse struct {
 
 func (x *ListLimitsResponse) Reset() {
 	*x = ListLimitsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[57]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3878,7 +4157,7 @@ func (x *ListLimitsResponse) String() string {
 func (*ListLimitsResponse) ProtoMessage() {}
 
 func (x *ListLimitsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[57]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3891,7 +4170,7 @@ func (x *ListLimitsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLimitsResponse.ProtoReflect.Descriptor instead.
 func (*ListLimitsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{57}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ListLimitsResponse) GetLimits() []*Limit {
@@ -3911,7 +4190,7 @@ type GetLimitRequest struct {
 
 func (x *GetLimitRequest) Reset() {
 	*x = GetLimitRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[58]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3923,7 +4202,7 @@ func (x *GetLimitRequest) String() string {
 func (*GetLimitRequest) ProtoMessage() {}
 
 func (x *GetLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[58]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3936,7 +4215,7 @@ func (x *GetLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLimitRequest.ProtoReflect.Descriptor instead.
 func (*GetLimitRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{58}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *GetLimitRequest) GetName() string {
@@ -3962,7 +4241,7 @@ type GetLimitResponse struct {
 
 func (x *GetLimitResponse) Reset() {
 	*x = GetLimitResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[59]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3974,7 +4253,7 @@ func (x *GetLimitResponse) String() string {
 func (*GetLimitResponse) ProtoMessage() {}
 
 func (x *GetLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[59]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3987,7 +4266,7 @@ func (x *GetLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLimitResponse.ProtoReflect.Descriptor instead.
 func (*GetLimitResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{59}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *GetLimitResponse) GetLimit() *Limit {
@@ -4015,7 +4294,7 @@ type SetLimitRequest struct {
 
 func (x *SetLimitRequest) Reset() {
 	*x = SetLimitRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[60]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4027,7 +4306,7 @@ func (x *SetLimitRequest) String() string {
 func (*SetLimitRequest) ProtoMessage() {}
 
 func (x *SetLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[60]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4040,7 +4319,7 @@ func (x *SetLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLimitRequest.ProtoReflect.Descriptor instead.
 func (*SetLimitRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{60}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *SetLimitRequest) GetName() string {
@@ -4101,7 +4380,7 @@ type SetLimitResponse struct {
 
 func (x *SetLimitResponse) Reset() {
 	*x = SetLimitResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[61]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4113,7 +4392,7 @@ func (x *SetLimitResponse) String() string {
 func (*SetLimitResponse) ProtoMessage() {}
 
 func (x *SetLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[61]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4126,7 +4405,7 @@ func (x *SetLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLimitResponse.ProtoReflect.Descriptor instead.
 func (*SetLimitResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{61}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *SetLimitResponse) GetLimit() *Limit {
@@ -4148,7 +4427,7 @@ type UnsetLimitRequest struct {
 
 func (x *UnsetLimitRequest) Reset() {
 	*x = UnsetLimitRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[62]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4160,7 +4439,7 @@ func (x *UnsetLimitRequest) String() string {
 func (*UnsetLimitRequest) ProtoMessage() {}
 
 func (x *UnsetLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[62]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4173,7 +4452,7 @@ func (x *UnsetLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsetLimitRequest.ProtoReflect.Descriptor instead.
 func (*UnsetLimitRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{62}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *UnsetLimitRequest) GetName() string {
@@ -4213,7 +4492,7 @@ type UnsetLimitResponse struct {
 
 func (x *UnsetLimitResponse) Reset() {
 	*x = UnsetLimitResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[63]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4225,7 +4504,7 @@ func (x *UnsetLimitResponse) String() string {
 func (*UnsetLimitResponse) ProtoMessage() {}
 
 func (x *UnsetLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[63]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4238,7 +4517,7 @@ func (x *UnsetLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsetLimitResponse.ProtoReflect.Descriptor instead.
 func (*UnsetLimitResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{63}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *UnsetLimitResponse) GetLimit() *Limit {
@@ -4258,7 +4537,7 @@ type WatchLimitsRequest struct {
 
 func (x *WatchLimitsRequest) Reset() {
 	*x = WatchLimitsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[64]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4270,7 +4549,7 @@ func (x *WatchLimitsRequest) String() string {
 func (*WatchLimitsRequest) ProtoMessage() {}
 
 func (x *WatchLimitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[64]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4283,7 +4562,7 @@ func (x *WatchLimitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchLimitsRequest.ProtoReflect.Descriptor instead.
 func (*WatchLimitsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{64}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *WatchLimitsRequest) GetTimeout() *durationpb.Duration {
@@ -4302,7 +4581,7 @@ type WatchLimitsResponse struct {
 
 func (x *WatchLimitsResponse) Reset() {
 	*x = WatchLimitsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[65]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4314,7 +4593,7 @@ func (x *WatchLimitsResponse) String() string {
 func (*WatchLimitsResponse) ProtoMessage() {}
 
 func (x *WatchLimitsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[65]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4327,7 +4606,7 @@ func (x *WatchLimitsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchLimitsResponse.ProtoReflect.Descriptor instead.
 func (*WatchLimitsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{65}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *WatchLimitsResponse) GetLimits() []*Limit {
@@ -4347,7 +4626,7 @@ type WhyLimitRequest struct {
 
 func (x *WhyLimitRequest) Reset() {
 	*x = WhyLimitRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[66]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4359,7 +4638,7 @@ func (x *WhyLimitRequest) String() string {
 func (*WhyLimitRequest) ProtoMessage() {}
 
 func (x *WhyLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[66]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4372,7 +4651,7 @@ func (x *WhyLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyLimitRequest.ProtoReflect.Descriptor instead.
 func (*WhyLimitRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{66}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *WhyLimitRequest) GetName() string {
@@ -4410,7 +4689,7 @@ type WhyLimitResponse struct {
 
 func (x *WhyLimitResponse) Reset() {
 	*x = WhyLimitResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[67]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4422,7 +4701,7 @@ func (x *WhyLimitResponse) String() string {
 func (*WhyLimitResponse) ProtoMessage() {}
 
 func (x *WhyLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[67]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4435,7 +4714,7 @@ func (x *WhyLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyLimitResponse.ProtoReflect.Descriptor instead.
 func (*WhyLimitResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{67}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *WhyLimitResponse) GetLimit() *Limit {
@@ -4493,7 +4772,7 @@ type LimitTask struct {
 
 func (x *LimitTask) Reset() {
 	*x = LimitTask{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[68]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4505,7 +4784,7 @@ func (x *LimitTask) String() string {
 func (*LimitTask) ProtoMessage() {}
 
 func (x *LimitTask) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[68]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4518,7 +4797,7 @@ func (x *LimitTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitTask.ProtoReflect.Descriptor instead.
 func (*LimitTask) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{68}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *LimitTask) GetId() string {
@@ -4563,7 +4842,7 @@ type LimitNode struct {
 
 func (x *LimitNode) Reset() {
 	*x = LimitNode{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[69]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4575,7 +4854,7 @@ func (x *LimitNode) String() string {
 func (*LimitNode) ProtoMessage() {}
 
 func (x *LimitNode) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[69]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4588,7 +4867,7 @@ func (x *LimitNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitNode.ProtoReflect.Descriptor instead.
 func (*LimitNode) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{69}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *LimitNode) GetNode() string {
@@ -4630,7 +4909,7 @@ type LimitQueue struct {
 
 func (x *LimitQueue) Reset() {
 	*x = LimitQueue{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[70]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4642,7 +4921,7 @@ func (x *LimitQueue) String() string {
 func (*LimitQueue) ProtoMessage() {}
 
 func (x *LimitQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[70]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4655,7 +4934,7 @@ func (x *LimitQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitQueue.ProtoReflect.Descriptor instead.
 func (*LimitQueue) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{70}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *LimitQueue) GetType() string {
@@ -4693,7 +4972,7 @@ type Alert struct {
 
 func (x *Alert) Reset() {
 	*x = Alert{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[71]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4705,7 +4984,7 @@ func (x *Alert) String() string {
 func (*Alert) ProtoMessage() {}
 
 func (x *Alert) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[71]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4718,7 +4997,7 @@ func (x *Alert) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alert.ProtoReflect.Descriptor instead.
 func (*Alert) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{71}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *Alert) GetRule() string {
@@ -4822,7 +5101,7 @@ type AlertSilence struct {
 
 func (x *AlertSilence) Reset() {
 	*x = AlertSilence{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[72]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4834,7 +5113,7 @@ func (x *AlertSilence) String() string {
 func (*AlertSilence) ProtoMessage() {}
 
 func (x *AlertSilence) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[72]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4847,7 +5126,7 @@ func (x *AlertSilence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AlertSilence.ProtoReflect.Descriptor instead.
 func (*AlertSilence) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{72}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *AlertSilence) GetId() string {
@@ -4913,7 +5192,7 @@ type UnsentAlerts struct {
 
 func (x *UnsentAlerts) Reset() {
 	*x = UnsentAlerts{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[73]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4925,7 +5204,7 @@ func (x *UnsentAlerts) String() string {
 func (*UnsentAlerts) ProtoMessage() {}
 
 func (x *UnsentAlerts) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[73]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4938,7 +5217,7 @@ func (x *UnsentAlerts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsentAlerts.ProtoReflect.Descriptor instead.
 func (*UnsentAlerts) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{73}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *UnsentAlerts) GetId() string {
@@ -4984,7 +5263,7 @@ type ListAlertsRequest struct {
 
 func (x *ListAlertsRequest) Reset() {
 	*x = ListAlertsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[74]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4996,7 +5275,7 @@ func (x *ListAlertsRequest) String() string {
 func (*ListAlertsRequest) ProtoMessage() {}
 
 func (x *ListAlertsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[74]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5009,7 +5288,7 @@ func (x *ListAlertsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAlertsRequest.ProtoReflect.Descriptor instead.
 func (*ListAlertsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{74}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{79}
 }
 
 type ListAlertsResponse struct {
@@ -5023,7 +5302,7 @@ type ListAlertsResponse struct {
 
 func (x *ListAlertsResponse) Reset() {
 	*x = ListAlertsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[75]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5035,7 +5314,7 @@ func (x *ListAlertsResponse) String() string {
 func (*ListAlertsResponse) ProtoMessage() {}
 
 func (x *ListAlertsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[75]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5048,7 +5327,7 @@ func (x *ListAlertsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAlertsResponse.ProtoReflect.Descriptor instead.
 func (*ListAlertsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{75}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *ListAlertsResponse) GetAlerts() []*Alert {
@@ -5081,7 +5360,7 @@ type TestAlertsRequest struct {
 
 func (x *TestAlertsRequest) Reset() {
 	*x = TestAlertsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[76]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5093,7 +5372,7 @@ func (x *TestAlertsRequest) String() string {
 func (*TestAlertsRequest) ProtoMessage() {}
 
 func (x *TestAlertsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[76]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5106,7 +5385,7 @@ func (x *TestAlertsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestAlertsRequest.ProtoReflect.Descriptor instead.
 func (*TestAlertsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{76}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *TestAlertsRequest) GetTargets() []string {
@@ -5125,7 +5404,7 @@ type TestAlertsResponse struct {
 
 func (x *TestAlertsResponse) Reset() {
 	*x = TestAlertsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[77]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5137,7 +5416,7 @@ func (x *TestAlertsResponse) String() string {
 func (*TestAlertsResponse) ProtoMessage() {}
 
 func (x *TestAlertsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[77]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5150,7 +5429,7 @@ func (x *TestAlertsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestAlertsResponse.ProtoReflect.Descriptor instead.
 func (*TestAlertsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{77}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *TestAlertsResponse) GetTests() []*AlertTest {
@@ -5172,7 +5451,7 @@ type AlertTest struct {
 
 func (x *AlertTest) Reset() {
 	*x = AlertTest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[78]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5184,7 +5463,7 @@ func (x *AlertTest) String() string {
 func (*AlertTest) ProtoMessage() {}
 
 func (x *AlertTest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[78]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5197,7 +5476,7 @@ func (x *AlertTest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AlertTest.ProtoReflect.Descriptor instead.
 func (*AlertTest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{78}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *AlertTest) GetTarget() string {
@@ -5234,7 +5513,7 @@ type SilenceAlertsRequest struct {
 
 func (x *SilenceAlertsRequest) Reset() {
 	*x = SilenceAlertsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[79]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5246,7 +5525,7 @@ func (x *SilenceAlertsRequest) String() string {
 func (*SilenceAlertsRequest) ProtoMessage() {}
 
 func (x *SilenceAlertsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[79]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5259,7 +5538,7 @@ func (x *SilenceAlertsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SilenceAlertsRequest.ProtoReflect.Descriptor instead.
 func (*SilenceAlertsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{79}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *SilenceAlertsRequest) GetRule() string {
@@ -5306,7 +5585,7 @@ type SilenceAlertsResponse struct {
 
 func (x *SilenceAlertsResponse) Reset() {
 	*x = SilenceAlertsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[80]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5318,7 +5597,7 @@ func (x *SilenceAlertsResponse) String() string {
 func (*SilenceAlertsResponse) ProtoMessage() {}
 
 func (x *SilenceAlertsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[80]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5331,7 +5610,7 @@ func (x *SilenceAlertsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SilenceAlertsResponse.ProtoReflect.Descriptor instead.
 func (*SilenceAlertsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{80}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *SilenceAlertsResponse) GetSilence() *AlertSilence {
@@ -5350,7 +5629,7 @@ type UnsilenceAlertsRequest struct {
 
 func (x *UnsilenceAlertsRequest) Reset() {
 	*x = UnsilenceAlertsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[81]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5362,7 +5641,7 @@ func (x *UnsilenceAlertsRequest) String() string {
 func (*UnsilenceAlertsRequest) ProtoMessage() {}
 
 func (x *UnsilenceAlertsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[81]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5375,7 +5654,7 @@ func (x *UnsilenceAlertsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsilenceAlertsRequest.ProtoReflect.Descriptor instead.
 func (*UnsilenceAlertsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{81}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *UnsilenceAlertsRequest) GetId() string {
@@ -5393,7 +5672,7 @@ type UnsilenceAlertsResponse struct {
 
 func (x *UnsilenceAlertsResponse) Reset() {
 	*x = UnsilenceAlertsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[82]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5405,7 +5684,7 @@ func (x *UnsilenceAlertsResponse) String() string {
 func (*UnsilenceAlertsResponse) ProtoMessage() {}
 
 func (x *UnsilenceAlertsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[82]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5418,7 +5697,7 @@ func (x *UnsilenceAlertsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsilenceAlertsResponse.ProtoReflect.Descriptor instead.
 func (*UnsilenceAlertsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{82}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{87}
 }
 
 // ScheduleDefinition says when a schedule fires and what it adds. Either cron or every is
@@ -5450,7 +5729,7 @@ type ScheduleDefinition struct {
 
 func (x *ScheduleDefinition) Reset() {
 	*x = ScheduleDefinition{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[83]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5462,7 +5741,7 @@ func (x *ScheduleDefinition) String() string {
 func (*ScheduleDefinition) ProtoMessage() {}
 
 func (x *ScheduleDefinition) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[83]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5475,7 +5754,7 @@ func (x *ScheduleDefinition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleDefinition.ProtoReflect.Descriptor instead.
 func (*ScheduleDefinition) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{83}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *ScheduleDefinition) GetCron() string {
@@ -5575,7 +5854,7 @@ type ScheduleCatchUp struct {
 
 func (x *ScheduleCatchUp) Reset() {
 	*x = ScheduleCatchUp{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[84]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5587,7 +5866,7 @@ func (x *ScheduleCatchUp) String() string {
 func (*ScheduleCatchUp) ProtoMessage() {}
 
 func (x *ScheduleCatchUp) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[84]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5600,7 +5879,7 @@ func (x *ScheduleCatchUp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleCatchUp.ProtoReflect.Descriptor instead.
 func (*ScheduleCatchUp) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{84}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *ScheduleCatchUp) GetPolicy() string {
@@ -5640,7 +5919,7 @@ type ScheduleTask struct {
 
 func (x *ScheduleTask) Reset() {
 	*x = ScheduleTask{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[85]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5652,7 +5931,7 @@ func (x *ScheduleTask) String() string {
 func (*ScheduleTask) ProtoMessage() {}
 
 func (x *ScheduleTask) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[85]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5665,7 +5944,7 @@ func (x *ScheduleTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleTask.ProtoReflect.Descriptor instead.
 func (*ScheduleTask) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{85}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *ScheduleTask) GetType() string {
@@ -5730,7 +6009,7 @@ type Schedule struct {
 
 func (x *Schedule) Reset() {
 	*x = Schedule{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[86]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5742,7 +6021,7 @@ func (x *Schedule) String() string {
 func (*Schedule) ProtoMessage() {}
 
 func (x *Schedule) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[86]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5755,7 +6034,7 @@ func (x *Schedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
 func (*Schedule) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{86}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *Schedule) GetName() string {
@@ -5866,7 +6145,7 @@ type SchedulePause struct {
 
 func (x *SchedulePause) Reset() {
 	*x = SchedulePause{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[87]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5878,7 +6157,7 @@ func (x *SchedulePause) String() string {
 func (*SchedulePause) ProtoMessage() {}
 
 func (x *SchedulePause) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[87]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5891,7 +6170,7 @@ func (x *SchedulePause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulePause.ProtoReflect.Descriptor instead.
 func (*SchedulePause) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{87}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *SchedulePause) GetSince() *timestamppb.Timestamp {
@@ -5919,7 +6198,7 @@ type ScheduleFire struct {
 
 func (x *ScheduleFire) Reset() {
 	*x = ScheduleFire{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[88]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5931,7 +6210,7 @@ func (x *ScheduleFire) String() string {
 func (*ScheduleFire) ProtoMessage() {}
 
 func (x *ScheduleFire) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[88]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5944,7 +6223,7 @@ func (x *ScheduleFire) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleFire.ProtoReflect.Descriptor instead.
 func (*ScheduleFire) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{88}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *ScheduleFire) GetTime() *timestamppb.Timestamp {
@@ -5971,7 +6250,7 @@ type ListSchedulesRequest struct {
 
 func (x *ListSchedulesRequest) Reset() {
 	*x = ListSchedulesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[89]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5983,7 +6262,7 @@ func (x *ListSchedulesRequest) String() string {
 func (*ListSchedulesRequest) ProtoMessage() {}
 
 func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[89]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5996,7 +6275,7 @@ func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesRequest.ProtoReflect.Descriptor instead.
 func (*ListSchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{89}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *ListSchedulesRequest) GetLimit() uint32 {
@@ -6023,7 +6302,7 @@ type ListSchedulesResponse struct {
 
 func (x *ListSchedulesResponse) Reset() {
 	*x = ListSchedulesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[90]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6035,7 +6314,7 @@ func (x *ListSchedulesResponse) String() string {
 func (*ListSchedulesResponse) ProtoMessage() {}
 
 func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[90]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6048,7 +6327,7 @@ func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesResponse.ProtoReflect.Descriptor instead.
 func (*ListSchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{90}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *ListSchedulesResponse) GetSchedules() []*Schedule {
@@ -6074,7 +6353,7 @@ type GetScheduleRequest struct {
 
 func (x *GetScheduleRequest) Reset() {
 	*x = GetScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[91]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6086,7 +6365,7 @@ func (x *GetScheduleRequest) String() string {
 func (*GetScheduleRequest) ProtoMessage() {}
 
 func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[91]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6099,7 +6378,7 @@ func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleRequest.ProtoReflect.Descriptor instead.
 func (*GetScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{91}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *GetScheduleRequest) GetName() string {
@@ -6118,7 +6397,7 @@ type GetScheduleResponse struct {
 
 func (x *GetScheduleResponse) Reset() {
 	*x = GetScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[92]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6130,7 +6409,7 @@ func (x *GetScheduleResponse) String() string {
 func (*GetScheduleResponse) ProtoMessage() {}
 
 func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[92]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6143,7 +6422,7 @@ func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleResponse.ProtoReflect.Descriptor instead.
 func (*GetScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{92}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *GetScheduleResponse) GetSchedule() *Schedule {
@@ -6163,7 +6442,7 @@ type ApplyScheduleRequest struct {
 
 func (x *ApplyScheduleRequest) Reset() {
 	*x = ApplyScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[93]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6175,7 +6454,7 @@ func (x *ApplyScheduleRequest) String() string {
 func (*ApplyScheduleRequest) ProtoMessage() {}
 
 func (x *ApplyScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[93]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6188,7 +6467,7 @@ func (x *ApplyScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyScheduleRequest.ProtoReflect.Descriptor instead.
 func (*ApplyScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{93}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *ApplyScheduleRequest) GetName() string {
@@ -6214,7 +6493,7 @@ type ApplyScheduleResponse struct {
 
 func (x *ApplyScheduleResponse) Reset() {
 	*x = ApplyScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[94]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6226,7 +6505,7 @@ func (x *ApplyScheduleResponse) String() string {
 func (*ApplyScheduleResponse) ProtoMessage() {}
 
 func (x *ApplyScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[94]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6239,7 +6518,7 @@ func (x *ApplyScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyScheduleResponse.ProtoReflect.Descriptor instead.
 func (*ApplyScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{94}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *ApplyScheduleResponse) GetOutcome() string {
@@ -6262,7 +6541,7 @@ type PreviewScheduleRequest struct {
 
 func (x *PreviewScheduleRequest) Reset() {
 	*x = PreviewScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[95]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6274,7 +6553,7 @@ func (x *PreviewScheduleRequest) String() string {
 func (*PreviewScheduleRequest) ProtoMessage() {}
 
 func (x *PreviewScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[95]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6287,7 +6566,7 @@ func (x *PreviewScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewScheduleRequest.ProtoReflect.Descriptor instead.
 func (*PreviewScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{95}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *PreviewScheduleRequest) GetName() string {
@@ -6327,7 +6606,7 @@ type PreviewScheduleResponse struct {
 
 func (x *PreviewScheduleResponse) Reset() {
 	*x = PreviewScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[96]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6339,7 +6618,7 @@ func (x *PreviewScheduleResponse) String() string {
 func (*PreviewScheduleResponse) ProtoMessage() {}
 
 func (x *PreviewScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[96]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6352,7 +6631,7 @@ func (x *PreviewScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewScheduleResponse.ProtoReflect.Descriptor instead.
 func (*PreviewScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{96}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *PreviewScheduleResponse) GetTimes() []*ScheduleTime {
@@ -6377,7 +6656,7 @@ type ScheduleTime struct {
 
 func (x *ScheduleTime) Reset() {
 	*x = ScheduleTime{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[97]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6389,7 +6668,7 @@ func (x *ScheduleTime) String() string {
 func (*ScheduleTime) ProtoMessage() {}
 
 func (x *ScheduleTime) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[97]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6402,7 +6681,7 @@ func (x *ScheduleTime) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleTime.ProtoReflect.Descriptor instead.
 func (*ScheduleTime) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{97}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *ScheduleTime) GetTime() *timestamppb.Timestamp {
@@ -6442,7 +6721,7 @@ type DeleteScheduleRequest struct {
 
 func (x *DeleteScheduleRequest) Reset() {
 	*x = DeleteScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[98]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6454,7 +6733,7 @@ func (x *DeleteScheduleRequest) String() string {
 func (*DeleteScheduleRequest) ProtoMessage() {}
 
 func (x *DeleteScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[98]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6467,7 +6746,7 @@ func (x *DeleteScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleRequest.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{98}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *DeleteScheduleRequest) GetName() string {
@@ -6485,7 +6764,7 @@ type DeleteScheduleResponse struct {
 
 func (x *DeleteScheduleResponse) Reset() {
 	*x = DeleteScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[99]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6497,7 +6776,7 @@ func (x *DeleteScheduleResponse) String() string {
 func (*DeleteScheduleResponse) ProtoMessage() {}
 
 func (x *DeleteScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[99]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6510,7 +6789,7 @@ func (x *DeleteScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleResponse.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{99}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{104}
 }
 
 type PauseScheduleRequest struct {
@@ -6523,7 +6802,7 @@ type PauseScheduleRequest struct {
 
 func (x *PauseScheduleRequest) Reset() {
 	*x = PauseScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[100]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6535,7 +6814,7 @@ func (x *PauseScheduleRequest) String() string {
 func (*PauseScheduleRequest) ProtoMessage() {}
 
 func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[100]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6548,7 +6827,7 @@ func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleRequest.ProtoReflect.Descriptor instead.
 func (*PauseScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{100}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *PauseScheduleRequest) GetName() string {
@@ -6574,7 +6853,7 @@ type PauseScheduleResponse struct {
 
 func (x *PauseScheduleResponse) Reset() {
 	*x = PauseScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[101]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6586,7 +6865,7 @@ func (x *PauseScheduleResponse) String() string {
 func (*PauseScheduleResponse) ProtoMessage() {}
 
 func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[101]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6599,7 +6878,7 @@ func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleResponse.ProtoReflect.Descriptor instead.
 func (*PauseScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{101}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *PauseScheduleResponse) GetSchedule() *Schedule {
@@ -6618,7 +6897,7 @@ type ResumeScheduleRequest struct {
 
 func (x *ResumeScheduleRequest) Reset() {
 	*x = ResumeScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[102]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6630,7 +6909,7 @@ func (x *ResumeScheduleRequest) String() string {
 func (*ResumeScheduleRequest) ProtoMessage() {}
 
 func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[102]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6643,7 +6922,7 @@ func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleRequest.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{102}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *ResumeScheduleRequest) GetName() string {
@@ -6662,7 +6941,7 @@ type ResumeScheduleResponse struct {
 
 func (x *ResumeScheduleResponse) Reset() {
 	*x = ResumeScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[103]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6674,7 +6953,7 @@ func (x *ResumeScheduleResponse) String() string {
 func (*ResumeScheduleResponse) ProtoMessage() {}
 
 func (x *ResumeScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[103]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6687,7 +6966,7 @@ func (x *ResumeScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleResponse.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{103}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *ResumeScheduleResponse) GetSchedule() *Schedule {
@@ -6706,7 +6985,7 @@ type TriggerScheduleRequest struct {
 
 func (x *TriggerScheduleRequest) Reset() {
 	*x = TriggerScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[104]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6718,7 +6997,7 @@ func (x *TriggerScheduleRequest) String() string {
 func (*TriggerScheduleRequest) ProtoMessage() {}
 
 func (x *TriggerScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[104]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6731,7 +7010,7 @@ func (x *TriggerScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerScheduleRequest.ProtoReflect.Descriptor instead.
 func (*TriggerScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{104}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *TriggerScheduleRequest) GetName() string {
@@ -6750,7 +7029,7 @@ type TriggerScheduleResponse struct {
 
 func (x *TriggerScheduleResponse) Reset() {
 	*x = TriggerScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[105]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6762,7 +7041,7 @@ func (x *TriggerScheduleResponse) String() string {
 func (*TriggerScheduleResponse) ProtoMessage() {}
 
 func (x *TriggerScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[105]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6775,7 +7054,7 @@ func (x *TriggerScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerScheduleResponse.ProtoReflect.Descriptor instead.
 func (*TriggerScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{105}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *TriggerScheduleResponse) GetTaskId() string {
@@ -6797,7 +7076,7 @@ type BackfillScheduleRequest struct {
 
 func (x *BackfillScheduleRequest) Reset() {
 	*x = BackfillScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[106]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6809,7 +7088,7 @@ func (x *BackfillScheduleRequest) String() string {
 func (*BackfillScheduleRequest) ProtoMessage() {}
 
 func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[106]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6822,7 +7101,7 @@ func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleRequest.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{106}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *BackfillScheduleRequest) GetName() string {
@@ -6862,7 +7141,7 @@ type BackfillScheduleResponse struct {
 
 func (x *BackfillScheduleResponse) Reset() {
 	*x = BackfillScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[107]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6874,7 +7153,7 @@ func (x *BackfillScheduleResponse) String() string {
 func (*BackfillScheduleResponse) ProtoMessage() {}
 
 func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[107]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6887,7 +7166,7 @@ func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleResponse.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{107}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *BackfillScheduleResponse) GetTasks() uint64 {
@@ -7148,7 +7427,24 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x11PauseTypeResponse\"'\n" +
 	"\x11ResumeTypeRequest\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\"\x14\n" +
-	"\x12ResumeTypeResponse\"\x10\n" +
+	"\x12ResumeTypeResponse\"\x14\n" +
+	"\x12ListWorkersRequest\"F\n" +
+	"\x13ListWorkersResponse\x12/\n" +
+	"\aworkers\x18\x01 \x03(\v2\x15.taskengine.v1.WorkerR\aworkers\"\xf7\x01\n" +
+	"\x06Worker\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
+	"\ahandler\x18\x03 \x01(\tR\ahandler\x12\x14\n" +
+	"\x05state\x18\x04 \x01(\tR\x05state\x12\x14\n" +
+	"\x05slots\x18\x05 \x01(\rR\x05slots\x12\x18\n" +
+	"\arunning\x18\x06 \x01(\rR\arunning\x12=\n" +
+	"\fconnected_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\vconnectedAt\x12\x10\n" +
+	"\x03sdk\x18\b \x01(\tR\x03sdk\x12\x18\n" +
+	"\aversion\x18\t \x01(\tR\aversion\",\n" +
+	"\x12DrainWorkerRequest\x12\x16\n" +
+	"\x06worker\x18\x01 \x01(\tR\x06worker\"F\n" +
+	"\x13DrainWorkerResponse\x12/\n" +
+	"\aworkers\x18\x01 \x03(\v2\x15.taskengine.v1.WorkerR\aworkers\"\x10\n" +
 	"\x0eVersionRequest\"{\n" +
 	"\x0fVersionResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x16\n" +
@@ -7422,7 +7718,7 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x02to\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x02to\x12\x17\n" +
 	"\adry_run\x18\x04 \x01(\bR\x06dryRun\"0\n" +
 	"\x18BackfillScheduleResponse\x12\x14\n" +
-	"\x05tasks\x18\x01 \x01(\x04R\x05tasks2\xe9\x18\n" +
+	"\x05tasks\x18\x01 \x01(\x04R\x05tasks2\x95\x1a\n" +
 	"\vTaskService\x12E\n" +
 	"\x06Submit\x12\x1c.taskengine.v1.SubmitRequest\x1a\x1d.taskengine.v1.SubmitResponse\x12[\n" +
 	"\fSubmitStream\x12\".taskengine.v1.SubmitStreamRequest\x1a#.taskengine.v1.SubmitStreamResponse(\x010\x01\x12<\n" +
@@ -7444,7 +7740,9 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\tListTypes\x12\x1f.taskengine.v1.ListTypesRequest\x1a .taskengine.v1.ListTypesResponse\x12N\n" +
 	"\tPauseType\x12\x1f.taskengine.v1.PauseTypeRequest\x1a .taskengine.v1.PauseTypeResponse\x12Q\n" +
 	"\n" +
-	"ResumeType\x12 .taskengine.v1.ResumeTypeRequest\x1a!.taskengine.v1.ResumeTypeResponse\x12Q\n" +
+	"ResumeType\x12 .taskengine.v1.ResumeTypeRequest\x1a!.taskengine.v1.ResumeTypeResponse\x12T\n" +
+	"\vListWorkers\x12!.taskengine.v1.ListWorkersRequest\x1a\".taskengine.v1.ListWorkersResponse\x12T\n" +
+	"\vDrainWorker\x12!.taskengine.v1.DrainWorkerRequest\x1a\".taskengine.v1.DrainWorkerResponse\x12Q\n" +
 	"\n" +
 	"ListLimits\x12 .taskengine.v1.ListLimitsRequest\x1a!.taskengine.v1.ListLimitsResponse\x12K\n" +
 	"\bGetLimit\x12\x1e.taskengine.v1.GetLimitRequest\x1a\x1f.taskengine.v1.GetLimitResponse\x12K\n" +
@@ -7483,7 +7781,7 @@ func file_taskengine_v1_taskengine_proto_rawDescGZIP() []byte {
 }
 
 var (
-	file_taskengine_v1_taskengine_proto_msgTypes = make([]protoimpl.MessageInfo, 114)
+	file_taskengine_v1_taskengine_proto_msgTypes = make([]protoimpl.MessageInfo, 119)
 	file_taskengine_v1_taskengine_proto_goTypes  = []any{
 		(*NewTask)(nil),                  // 0: taskengine.v1.NewTask
 		(*SubmitRequest)(nil),            // 1: taskengine.v1.SubmitRequest
@@ -7536,79 +7834,84 @@ var (
 		(*PauseTypeResponse)(nil),        // 48: taskengine.v1.PauseTypeResponse
 		(*ResumeTypeRequest)(nil),        // 49: taskengine.v1.ResumeTypeRequest
 		(*ResumeTypeResponse)(nil),       // 50: taskengine.v1.ResumeTypeResponse
-		(*VersionRequest)(nil),           // 51: taskengine.v1.VersionRequest
-		(*VersionResponse)(nil),          // 52: taskengine.v1.VersionResponse
-		(*Rate)(nil),                     // 53: taskengine.v1.Rate
-		(*Limit)(nil),                    // 54: taskengine.v1.Limit
-		(*LimitSetting)(nil),             // 55: taskengine.v1.LimitSetting
-		(*ListLimitsRequest)(nil),        // 56: taskengine.v1.ListLimitsRequest
-		(*ListLimitsResponse)(nil),       // 57: taskengine.v1.ListLimitsResponse
-		(*GetLimitRequest)(nil),          // 58: taskengine.v1.GetLimitRequest
-		(*GetLimitResponse)(nil),         // 59: taskengine.v1.GetLimitResponse
-		(*SetLimitRequest)(nil),          // 60: taskengine.v1.SetLimitRequest
-		(*SetLimitResponse)(nil),         // 61: taskengine.v1.SetLimitResponse
-		(*UnsetLimitRequest)(nil),        // 62: taskengine.v1.UnsetLimitRequest
-		(*UnsetLimitResponse)(nil),       // 63: taskengine.v1.UnsetLimitResponse
-		(*WatchLimitsRequest)(nil),       // 64: taskengine.v1.WatchLimitsRequest
-		(*WatchLimitsResponse)(nil),      // 65: taskengine.v1.WatchLimitsResponse
-		(*WhyLimitRequest)(nil),          // 66: taskengine.v1.WhyLimitRequest
-		(*WhyLimitResponse)(nil),         // 67: taskengine.v1.WhyLimitResponse
-		(*LimitTask)(nil),                // 68: taskengine.v1.LimitTask
-		(*LimitNode)(nil),                // 69: taskengine.v1.LimitNode
-		(*LimitQueue)(nil),               // 70: taskengine.v1.LimitQueue
-		(*Alert)(nil),                    // 71: taskengine.v1.Alert
-		(*AlertSilence)(nil),             // 72: taskengine.v1.AlertSilence
-		(*UnsentAlerts)(nil),             // 73: taskengine.v1.UnsentAlerts
-		(*ListAlertsRequest)(nil),        // 74: taskengine.v1.ListAlertsRequest
-		(*ListAlertsResponse)(nil),       // 75: taskengine.v1.ListAlertsResponse
-		(*TestAlertsRequest)(nil),        // 76: taskengine.v1.TestAlertsRequest
-		(*TestAlertsResponse)(nil),       // 77: taskengine.v1.TestAlertsResponse
-		(*AlertTest)(nil),                // 78: taskengine.v1.AlertTest
-		(*SilenceAlertsRequest)(nil),     // 79: taskengine.v1.SilenceAlertsRequest
-		(*SilenceAlertsResponse)(nil),    // 80: taskengine.v1.SilenceAlertsResponse
-		(*UnsilenceAlertsRequest)(nil),   // 81: taskengine.v1.UnsilenceAlertsRequest
-		(*UnsilenceAlertsResponse)(nil),  // 82: taskengine.v1.UnsilenceAlertsResponse
-		(*ScheduleDefinition)(nil),       // 83: taskengine.v1.ScheduleDefinition
-		(*ScheduleCatchUp)(nil),          // 84: taskengine.v1.ScheduleCatchUp
-		(*ScheduleTask)(nil),             // 85: taskengine.v1.ScheduleTask
-		(*Schedule)(nil),                 // 86: taskengine.v1.Schedule
-		(*SchedulePause)(nil),            // 87: taskengine.v1.SchedulePause
-		(*ScheduleFire)(nil),             // 88: taskengine.v1.ScheduleFire
-		(*ListSchedulesRequest)(nil),     // 89: taskengine.v1.ListSchedulesRequest
-		(*ListSchedulesResponse)(nil),    // 90: taskengine.v1.ListSchedulesResponse
-		(*GetScheduleRequest)(nil),       // 91: taskengine.v1.GetScheduleRequest
-		(*GetScheduleResponse)(nil),      // 92: taskengine.v1.GetScheduleResponse
-		(*ApplyScheduleRequest)(nil),     // 93: taskengine.v1.ApplyScheduleRequest
-		(*ApplyScheduleResponse)(nil),    // 94: taskengine.v1.ApplyScheduleResponse
-		(*PreviewScheduleRequest)(nil),   // 95: taskengine.v1.PreviewScheduleRequest
-		(*PreviewScheduleResponse)(nil),  // 96: taskengine.v1.PreviewScheduleResponse
-		(*ScheduleTime)(nil),             // 97: taskengine.v1.ScheduleTime
-		(*DeleteScheduleRequest)(nil),    // 98: taskengine.v1.DeleteScheduleRequest
-		(*DeleteScheduleResponse)(nil),   // 99: taskengine.v1.DeleteScheduleResponse
-		(*PauseScheduleRequest)(nil),     // 100: taskengine.v1.PauseScheduleRequest
-		(*PauseScheduleResponse)(nil),    // 101: taskengine.v1.PauseScheduleResponse
-		(*ResumeScheduleRequest)(nil),    // 102: taskengine.v1.ResumeScheduleRequest
-		(*ResumeScheduleResponse)(nil),   // 103: taskengine.v1.ResumeScheduleResponse
-		(*TriggerScheduleRequest)(nil),   // 104: taskengine.v1.TriggerScheduleRequest
-		(*TriggerScheduleResponse)(nil),  // 105: taskengine.v1.TriggerScheduleResponse
-		(*BackfillScheduleRequest)(nil),  // 106: taskengine.v1.BackfillScheduleRequest
-		(*BackfillScheduleResponse)(nil), // 107: taskengine.v1.BackfillScheduleResponse
-		nil,                              // 108: taskengine.v1.NewTask.HeadersEntry
-		nil,                              // 109: taskengine.v1.Task.HeadersEntry
-		nil,                              // 110: taskengine.v1.Alert.LabelsEntry
-		nil,                              // 111: taskengine.v1.AlertSilence.LabelsEntry
-		nil,                              // 112: taskengine.v1.SilenceAlertsRequest.LabelsEntry
-		nil,                              // 113: taskengine.v1.ScheduleTask.HeadersEntry
-		(*timestamppb.Timestamp)(nil),    // 114: google.protobuf.Timestamp
-		(*durationpb.Duration)(nil),      // 115: google.protobuf.Duration
+		(*ListWorkersRequest)(nil),       // 51: taskengine.v1.ListWorkersRequest
+		(*ListWorkersResponse)(nil),      // 52: taskengine.v1.ListWorkersResponse
+		(*Worker)(nil),                   // 53: taskengine.v1.Worker
+		(*DrainWorkerRequest)(nil),       // 54: taskengine.v1.DrainWorkerRequest
+		(*DrainWorkerResponse)(nil),      // 55: taskengine.v1.DrainWorkerResponse
+		(*VersionRequest)(nil),           // 56: taskengine.v1.VersionRequest
+		(*VersionResponse)(nil),          // 57: taskengine.v1.VersionResponse
+		(*Rate)(nil),                     // 58: taskengine.v1.Rate
+		(*Limit)(nil),                    // 59: taskengine.v1.Limit
+		(*LimitSetting)(nil),             // 60: taskengine.v1.LimitSetting
+		(*ListLimitsRequest)(nil),        // 61: taskengine.v1.ListLimitsRequest
+		(*ListLimitsResponse)(nil),       // 62: taskengine.v1.ListLimitsResponse
+		(*GetLimitRequest)(nil),          // 63: taskengine.v1.GetLimitRequest
+		(*GetLimitResponse)(nil),         // 64: taskengine.v1.GetLimitResponse
+		(*SetLimitRequest)(nil),          // 65: taskengine.v1.SetLimitRequest
+		(*SetLimitResponse)(nil),         // 66: taskengine.v1.SetLimitResponse
+		(*UnsetLimitRequest)(nil),        // 67: taskengine.v1.UnsetLimitRequest
+		(*UnsetLimitResponse)(nil),       // 68: taskengine.v1.UnsetLimitResponse
+		(*WatchLimitsRequest)(nil),       // 69: taskengine.v1.WatchLimitsRequest
+		(*WatchLimitsResponse)(nil),      // 70: taskengine.v1.WatchLimitsResponse
+		(*WhyLimitRequest)(nil),          // 71: taskengine.v1.WhyLimitRequest
+		(*WhyLimitResponse)(nil),         // 72: taskengine.v1.WhyLimitResponse
+		(*LimitTask)(nil),                // 73: taskengine.v1.LimitTask
+		(*LimitNode)(nil),                // 74: taskengine.v1.LimitNode
+		(*LimitQueue)(nil),               // 75: taskengine.v1.LimitQueue
+		(*Alert)(nil),                    // 76: taskengine.v1.Alert
+		(*AlertSilence)(nil),             // 77: taskengine.v1.AlertSilence
+		(*UnsentAlerts)(nil),             // 78: taskengine.v1.UnsentAlerts
+		(*ListAlertsRequest)(nil),        // 79: taskengine.v1.ListAlertsRequest
+		(*ListAlertsResponse)(nil),       // 80: taskengine.v1.ListAlertsResponse
+		(*TestAlertsRequest)(nil),        // 81: taskengine.v1.TestAlertsRequest
+		(*TestAlertsResponse)(nil),       // 82: taskengine.v1.TestAlertsResponse
+		(*AlertTest)(nil),                // 83: taskengine.v1.AlertTest
+		(*SilenceAlertsRequest)(nil),     // 84: taskengine.v1.SilenceAlertsRequest
+		(*SilenceAlertsResponse)(nil),    // 85: taskengine.v1.SilenceAlertsResponse
+		(*UnsilenceAlertsRequest)(nil),   // 86: taskengine.v1.UnsilenceAlertsRequest
+		(*UnsilenceAlertsResponse)(nil),  // 87: taskengine.v1.UnsilenceAlertsResponse
+		(*ScheduleDefinition)(nil),       // 88: taskengine.v1.ScheduleDefinition
+		(*ScheduleCatchUp)(nil),          // 89: taskengine.v1.ScheduleCatchUp
+		(*ScheduleTask)(nil),             // 90: taskengine.v1.ScheduleTask
+		(*Schedule)(nil),                 // 91: taskengine.v1.Schedule
+		(*SchedulePause)(nil),            // 92: taskengine.v1.SchedulePause
+		(*ScheduleFire)(nil),             // 93: taskengine.v1.ScheduleFire
+		(*ListSchedulesRequest)(nil),     // 94: taskengine.v1.ListSchedulesRequest
+		(*ListSchedulesResponse)(nil),    // 95: taskengine.v1.ListSchedulesResponse
+		(*GetScheduleRequest)(nil),       // 96: taskengine.v1.GetScheduleRequest
+		(*GetScheduleResponse)(nil),      // 97: taskengine.v1.GetScheduleResponse
+		(*ApplyScheduleRequest)(nil),     // 98: taskengine.v1.ApplyScheduleRequest
+		(*ApplyScheduleResponse)(nil),    // 99: taskengine.v1.ApplyScheduleResponse
+		(*PreviewScheduleRequest)(nil),   // 100: taskengine.v1.PreviewScheduleRequest
+		(*PreviewScheduleResponse)(nil),  // 101: taskengine.v1.PreviewScheduleResponse
+		(*ScheduleTime)(nil),             // 102: taskengine.v1.ScheduleTime
+		(*DeleteScheduleRequest)(nil),    // 103: taskengine.v1.DeleteScheduleRequest
+		(*DeleteScheduleResponse)(nil),   // 104: taskengine.v1.DeleteScheduleResponse
+		(*PauseScheduleRequest)(nil),     // 105: taskengine.v1.PauseScheduleRequest
+		(*PauseScheduleResponse)(nil),    // 106: taskengine.v1.PauseScheduleResponse
+		(*ResumeScheduleRequest)(nil),    // 107: taskengine.v1.ResumeScheduleRequest
+		(*ResumeScheduleResponse)(nil),   // 108: taskengine.v1.ResumeScheduleResponse
+		(*TriggerScheduleRequest)(nil),   // 109: taskengine.v1.TriggerScheduleRequest
+		(*TriggerScheduleResponse)(nil),  // 110: taskengine.v1.TriggerScheduleResponse
+		(*BackfillScheduleRequest)(nil),  // 111: taskengine.v1.BackfillScheduleRequest
+		(*BackfillScheduleResponse)(nil), // 112: taskengine.v1.BackfillScheduleResponse
+		nil,                              // 113: taskengine.v1.NewTask.HeadersEntry
+		nil,                              // 114: taskengine.v1.Task.HeadersEntry
+		nil,                              // 115: taskengine.v1.Alert.LabelsEntry
+		nil,                              // 116: taskengine.v1.AlertSilence.LabelsEntry
+		nil,                              // 117: taskengine.v1.SilenceAlertsRequest.LabelsEntry
+		nil,                              // 118: taskengine.v1.ScheduleTask.HeadersEntry
+		(*timestamppb.Timestamp)(nil),    // 119: google.protobuf.Timestamp
+		(*durationpb.Duration)(nil),      // 120: google.protobuf.Duration
 	}
 )
 
 var file_taskengine_v1_taskengine_proto_depIdxs = []int32{
-	114, // 0: taskengine.v1.NewTask.at:type_name -> google.protobuf.Timestamp
-	115, // 1: taskengine.v1.NewTask.in:type_name -> google.protobuf.Duration
-	114, // 2: taskengine.v1.NewTask.expires_at:type_name -> google.protobuf.Timestamp
-	108, // 3: taskengine.v1.NewTask.headers:type_name -> taskengine.v1.NewTask.HeadersEntry
+	119, // 0: taskengine.v1.NewTask.at:type_name -> google.protobuf.Timestamp
+	120, // 1: taskengine.v1.NewTask.in:type_name -> google.protobuf.Duration
+	119, // 2: taskengine.v1.NewTask.expires_at:type_name -> google.protobuf.Timestamp
+	113, // 3: taskengine.v1.NewTask.headers:type_name -> taskengine.v1.NewTask.HeadersEntry
 	0,   // 4: taskengine.v1.SubmitRequest.tasks:type_name -> taskengine.v1.NewTask
 	8,   // 5: taskengine.v1.SubmitResponse.receipts:type_name -> taskengine.v1.Receipt
 	4,   // 6: taskengine.v1.SubmitStreamRequest.tasks:type_name -> taskengine.v1.StreamedTask
@@ -7616,192 +7919,199 @@ var file_taskengine_v1_taskengine_proto_depIdxs = []int32{
 	6,   // 8: taskengine.v1.SubmitStreamResponse.outcomes:type_name -> taskengine.v1.SubmitOutcome
 	8,   // 9: taskengine.v1.SubmitOutcome.receipt:type_name -> taskengine.v1.Receipt
 	7,   // 10: taskengine.v1.SubmitOutcome.error:type_name -> taskengine.v1.SubmitError
-	109, // 11: taskengine.v1.Task.headers:type_name -> taskengine.v1.Task.HeadersEntry
-	114, // 12: taskengine.v1.Task.created_at:type_name -> google.protobuf.Timestamp
-	114, // 13: taskengine.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
-	114, // 14: taskengine.v1.Task.next_event_at:type_name -> google.protobuf.Timestamp
-	114, // 15: taskengine.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
-	114, // 16: taskengine.v1.Task.started_at:type_name -> google.protobuf.Timestamp
-	114, // 17: taskengine.v1.Task.updated_at:type_name -> google.protobuf.Timestamp
+	114, // 11: taskengine.v1.Task.headers:type_name -> taskengine.v1.Task.HeadersEntry
+	119, // 12: taskengine.v1.Task.created_at:type_name -> google.protobuf.Timestamp
+	119, // 13: taskengine.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
+	119, // 14: taskengine.v1.Task.next_event_at:type_name -> google.protobuf.Timestamp
+	119, // 15: taskengine.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
+	119, // 16: taskengine.v1.Task.started_at:type_name -> google.protobuf.Timestamp
+	119, // 17: taskengine.v1.Task.updated_at:type_name -> google.protobuf.Timestamp
 	11,  // 18: taskengine.v1.Task.history:type_name -> taskengine.v1.Attempt
 	10,  // 19: taskengine.v1.Task.progress:type_name -> taskengine.v1.Progress
-	114, // 20: taskengine.v1.Progress.at:type_name -> google.protobuf.Timestamp
-	114, // 21: taskengine.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	114, // 22: taskengine.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	119, // 20: taskengine.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	119, // 21: taskengine.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	119, // 22: taskengine.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
 	9,   // 23: taskengine.v1.GetResponse.task:type_name -> taskengine.v1.Task
 	9,   // 24: taskengine.v1.ListResponse.tasks:type_name -> taskengine.v1.Task
 	18,  // 25: taskengine.v1.CountResponse.counts:type_name -> taskengine.v1.StateCount
-	115, // 26: taskengine.v1.WaitRequest.timeout:type_name -> google.protobuf.Duration
+	120, // 26: taskengine.v1.WaitRequest.timeout:type_name -> google.protobuf.Duration
 	9,   // 27: taskengine.v1.WaitResponse.tasks:type_name -> taskengine.v1.Task
 	9,   // 28: taskengine.v1.WhyResponse.task:type_name -> taskengine.v1.Task
 	23,  // 29: taskengine.v1.WhyResponse.reasons:type_name -> taskengine.v1.Reason
-	114, // 30: taskengine.v1.Reason.until:type_name -> google.protobuf.Timestamp
-	115, // 31: taskengine.v1.TaskLogsRequest.timeout:type_name -> google.protobuf.Duration
+	119, // 30: taskengine.v1.Reason.until:type_name -> google.protobuf.Timestamp
+	120, // 31: taskengine.v1.TaskLogsRequest.timeout:type_name -> google.protobuf.Duration
 	26,  // 32: taskengine.v1.TaskLogsResponse.lines:type_name -> taskengine.v1.LogLine
-	114, // 33: taskengine.v1.LogLine.time:type_name -> google.protobuf.Timestamp
+	119, // 33: taskengine.v1.LogLine.time:type_name -> google.protobuf.Timestamp
 	9,   // 34: taskengine.v1.CancelResponse.task:type_name -> taskengine.v1.Task
 	9,   // 35: taskengine.v1.ResumeResponse.task:type_name -> taskengine.v1.Task
 	9,   // 36: taskengine.v1.FailResponse.task:type_name -> taskengine.v1.Task
-	114, // 37: taskengine.v1.RescheduleRequest.at:type_name -> google.protobuf.Timestamp
-	115, // 38: taskengine.v1.RescheduleRequest.in:type_name -> google.protobuf.Duration
+	119, // 37: taskengine.v1.RescheduleRequest.at:type_name -> google.protobuf.Timestamp
+	120, // 38: taskengine.v1.RescheduleRequest.in:type_name -> google.protobuf.Duration
 	9,   // 39: taskengine.v1.RescheduleResponse.task:type_name -> taskengine.v1.Task
 	37,  // 40: taskengine.v1.ListKeysResponse.keys:type_name -> taskengine.v1.OrderingKey
 	9,   // 41: taskengine.v1.OrderingKey.head:type_name -> taskengine.v1.Task
-	114, // 42: taskengine.v1.OrderingKey.oldest_ready_at:type_name -> google.protobuf.Timestamp
+	119, // 42: taskengine.v1.OrderingKey.oldest_ready_at:type_name -> google.protobuf.Timestamp
 	9,   // 43: taskengine.v1.GetKeyResponse.head:type_name -> taskengine.v1.Task
 	9,   // 44: taskengine.v1.GetKeyResponse.behind:type_name -> taskengine.v1.Task
 	9,   // 45: taskengine.v1.ResumeKeyResponse.task:type_name -> taskengine.v1.Task
 	9,   // 46: taskengine.v1.SkipKeyResponse.task:type_name -> taskengine.v1.Task
 	46,  // 47: taskengine.v1.ListTypesResponse.types:type_name -> taskengine.v1.Type
-	115, // 48: taskengine.v1.Rate.per:type_name -> google.protobuf.Duration
-	53,  // 49: taskengine.v1.Limit.rate:type_name -> taskengine.v1.Rate
-	53,  // 50: taskengine.v1.Limit.configured_rate:type_name -> taskengine.v1.Rate
-	55,  // 51: taskengine.v1.Limit.setting:type_name -> taskengine.v1.LimitSetting
-	55,  // 52: taskengine.v1.Limit.inherited:type_name -> taskengine.v1.LimitSetting
-	53,  // 53: taskengine.v1.LimitSetting.rate:type_name -> taskengine.v1.Rate
-	114, // 54: taskengine.v1.LimitSetting.at:type_name -> google.protobuf.Timestamp
-	54,  // 55: taskengine.v1.ListLimitsResponse.limits:type_name -> taskengine.v1.Limit
-	54,  // 56: taskengine.v1.GetLimitResponse.limit:type_name -> taskengine.v1.Limit
-	53,  // 57: taskengine.v1.SetLimitRequest.rate:type_name -> taskengine.v1.Rate
-	54,  // 58: taskengine.v1.SetLimitResponse.limit:type_name -> taskengine.v1.Limit
-	54,  // 59: taskengine.v1.UnsetLimitResponse.limit:type_name -> taskengine.v1.Limit
-	115, // 60: taskengine.v1.WatchLimitsRequest.timeout:type_name -> google.protobuf.Duration
-	54,  // 61: taskengine.v1.WatchLimitsResponse.limits:type_name -> taskengine.v1.Limit
-	54,  // 62: taskengine.v1.WhyLimitResponse.limit:type_name -> taskengine.v1.Limit
-	68,  // 63: taskengine.v1.WhyLimitResponse.tasks:type_name -> taskengine.v1.LimitTask
-	70,  // 64: taskengine.v1.WhyLimitResponse.queued:type_name -> taskengine.v1.LimitQueue
-	114, // 65: taskengine.v1.WhyLimitResponse.next_start:type_name -> google.protobuf.Timestamp
-	69,  // 66: taskengine.v1.WhyLimitResponse.nodes:type_name -> taskengine.v1.LimitNode
-	114, // 67: taskengine.v1.LimitTask.started_at:type_name -> google.protobuf.Timestamp
-	114, // 68: taskengine.v1.LimitNode.since:type_name -> google.protobuf.Timestamp
-	110, // 69: taskengine.v1.Alert.labels:type_name -> taskengine.v1.Alert.LabelsEntry
-	114, // 70: taskengine.v1.Alert.since:type_name -> google.protobuf.Timestamp
-	114, // 71: taskengine.v1.Alert.fired_at:type_name -> google.protobuf.Timestamp
-	114, // 72: taskengine.v1.Alert.resolved_at:type_name -> google.protobuf.Timestamp
-	111, // 73: taskengine.v1.AlertSilence.labels:type_name -> taskengine.v1.AlertSilence.LabelsEntry
-	114, // 74: taskengine.v1.AlertSilence.until:type_name -> google.protobuf.Timestamp
-	114, // 75: taskengine.v1.AlertSilence.at:type_name -> google.protobuf.Timestamp
-	114, // 76: taskengine.v1.UnsentAlerts.at:type_name -> google.protobuf.Timestamp
-	71,  // 77: taskengine.v1.ListAlertsResponse.alerts:type_name -> taskengine.v1.Alert
-	72,  // 78: taskengine.v1.ListAlertsResponse.silences:type_name -> taskengine.v1.AlertSilence
-	73,  // 79: taskengine.v1.ListAlertsResponse.unsent:type_name -> taskengine.v1.UnsentAlerts
-	78,  // 80: taskengine.v1.TestAlertsResponse.tests:type_name -> taskengine.v1.AlertTest
-	115, // 81: taskengine.v1.AlertTest.took:type_name -> google.protobuf.Duration
-	112, // 82: taskengine.v1.SilenceAlertsRequest.labels:type_name -> taskengine.v1.SilenceAlertsRequest.LabelsEntry
-	115, // 83: taskengine.v1.SilenceAlertsRequest.for:type_name -> google.protobuf.Duration
-	72,  // 84: taskengine.v1.SilenceAlertsResponse.silence:type_name -> taskengine.v1.AlertSilence
-	115, // 85: taskengine.v1.ScheduleDefinition.every:type_name -> google.protobuf.Duration
-	114, // 86: taskengine.v1.ScheduleDefinition.anchor:type_name -> google.protobuf.Timestamp
-	114, // 87: taskengine.v1.ScheduleDefinition.start:type_name -> google.protobuf.Timestamp
-	114, // 88: taskengine.v1.ScheduleDefinition.end:type_name -> google.protobuf.Timestamp
-	115, // 89: taskengine.v1.ScheduleDefinition.jitter:type_name -> google.protobuf.Duration
-	84,  // 90: taskengine.v1.ScheduleDefinition.catch_up:type_name -> taskengine.v1.ScheduleCatchUp
-	85,  // 91: taskengine.v1.ScheduleDefinition.task:type_name -> taskengine.v1.ScheduleTask
-	115, // 92: taskengine.v1.ScheduleCatchUp.window:type_name -> google.protobuf.Duration
-	113, // 93: taskengine.v1.ScheduleTask.headers:type_name -> taskengine.v1.ScheduleTask.HeadersEntry
-	115, // 94: taskengine.v1.ScheduleTask.expires:type_name -> google.protobuf.Duration
-	83,  // 95: taskengine.v1.Schedule.definition:type_name -> taskengine.v1.ScheduleDefinition
-	114, // 96: taskengine.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	87,  // 97: taskengine.v1.Schedule.paused:type_name -> taskengine.v1.SchedulePause
-	88,  // 98: taskengine.v1.Schedule.last:type_name -> taskengine.v1.ScheduleFire
-	114, // 99: taskengine.v1.Schedule.waiting:type_name -> google.protobuf.Timestamp
-	88,  // 100: taskengine.v1.Schedule.running:type_name -> taskengine.v1.ScheduleFire
-	114, // 101: taskengine.v1.SchedulePause.since:type_name -> google.protobuf.Timestamp
-	114, // 102: taskengine.v1.ScheduleFire.time:type_name -> google.protobuf.Timestamp
-	86,  // 103: taskengine.v1.ListSchedulesResponse.schedules:type_name -> taskengine.v1.Schedule
-	86,  // 104: taskengine.v1.GetScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
-	83,  // 105: taskengine.v1.ApplyScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
-	83,  // 106: taskengine.v1.PreviewScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
-	114, // 107: taskengine.v1.PreviewScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	97,  // 108: taskengine.v1.PreviewScheduleResponse.times:type_name -> taskengine.v1.ScheduleTime
-	114, // 109: taskengine.v1.ScheduleTime.time:type_name -> google.protobuf.Timestamp
-	86,  // 110: taskengine.v1.PauseScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
-	86,  // 111: taskengine.v1.ResumeScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
-	114, // 112: taskengine.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	114, // 113: taskengine.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
-	1,   // 114: taskengine.v1.TaskService.Submit:input_type -> taskengine.v1.SubmitRequest
-	3,   // 115: taskengine.v1.TaskService.SubmitStream:input_type -> taskengine.v1.SubmitStreamRequest
-	12,  // 116: taskengine.v1.TaskService.Get:input_type -> taskengine.v1.GetRequest
-	14,  // 117: taskengine.v1.TaskService.List:input_type -> taskengine.v1.ListRequest
-	16,  // 118: taskengine.v1.TaskService.Count:input_type -> taskengine.v1.CountRequest
-	19,  // 119: taskengine.v1.TaskService.Wait:input_type -> taskengine.v1.WaitRequest
-	21,  // 120: taskengine.v1.TaskService.Why:input_type -> taskengine.v1.WhyRequest
-	24,  // 121: taskengine.v1.TaskService.TaskLogs:input_type -> taskengine.v1.TaskLogsRequest
-	27,  // 122: taskengine.v1.TaskService.Cancel:input_type -> taskengine.v1.CancelRequest
-	29,  // 123: taskengine.v1.TaskService.Resume:input_type -> taskengine.v1.ResumeRequest
-	31,  // 124: taskengine.v1.TaskService.Fail:input_type -> taskengine.v1.FailRequest
-	33,  // 125: taskengine.v1.TaskService.Reschedule:input_type -> taskengine.v1.RescheduleRequest
-	35,  // 126: taskengine.v1.TaskService.ListKeys:input_type -> taskengine.v1.ListKeysRequest
-	38,  // 127: taskengine.v1.TaskService.GetKey:input_type -> taskengine.v1.GetKeyRequest
-	40,  // 128: taskengine.v1.TaskService.ResumeKey:input_type -> taskengine.v1.ResumeKeyRequest
-	42,  // 129: taskengine.v1.TaskService.SkipKey:input_type -> taskengine.v1.SkipKeyRequest
-	44,  // 130: taskengine.v1.TaskService.ListTypes:input_type -> taskengine.v1.ListTypesRequest
-	47,  // 131: taskengine.v1.TaskService.PauseType:input_type -> taskengine.v1.PauseTypeRequest
-	49,  // 132: taskengine.v1.TaskService.ResumeType:input_type -> taskengine.v1.ResumeTypeRequest
-	56,  // 133: taskengine.v1.TaskService.ListLimits:input_type -> taskengine.v1.ListLimitsRequest
-	58,  // 134: taskengine.v1.TaskService.GetLimit:input_type -> taskengine.v1.GetLimitRequest
-	60,  // 135: taskengine.v1.TaskService.SetLimit:input_type -> taskengine.v1.SetLimitRequest
-	62,  // 136: taskengine.v1.TaskService.UnsetLimit:input_type -> taskengine.v1.UnsetLimitRequest
-	64,  // 137: taskengine.v1.TaskService.WatchLimits:input_type -> taskengine.v1.WatchLimitsRequest
-	66,  // 138: taskengine.v1.TaskService.WhyLimit:input_type -> taskengine.v1.WhyLimitRequest
-	74,  // 139: taskengine.v1.TaskService.ListAlerts:input_type -> taskengine.v1.ListAlertsRequest
-	76,  // 140: taskengine.v1.TaskService.TestAlerts:input_type -> taskengine.v1.TestAlertsRequest
-	79,  // 141: taskengine.v1.TaskService.SilenceAlerts:input_type -> taskengine.v1.SilenceAlertsRequest
-	81,  // 142: taskengine.v1.TaskService.UnsilenceAlerts:input_type -> taskengine.v1.UnsilenceAlertsRequest
-	89,  // 143: taskengine.v1.TaskService.ListSchedules:input_type -> taskengine.v1.ListSchedulesRequest
-	91,  // 144: taskengine.v1.TaskService.GetSchedule:input_type -> taskengine.v1.GetScheduleRequest
-	93,  // 145: taskengine.v1.TaskService.ApplySchedule:input_type -> taskengine.v1.ApplyScheduleRequest
-	95,  // 146: taskengine.v1.TaskService.PreviewSchedule:input_type -> taskengine.v1.PreviewScheduleRequest
-	98,  // 147: taskengine.v1.TaskService.DeleteSchedule:input_type -> taskengine.v1.DeleteScheduleRequest
-	100, // 148: taskengine.v1.TaskService.PauseSchedule:input_type -> taskengine.v1.PauseScheduleRequest
-	102, // 149: taskengine.v1.TaskService.ResumeSchedule:input_type -> taskengine.v1.ResumeScheduleRequest
-	104, // 150: taskengine.v1.TaskService.TriggerSchedule:input_type -> taskengine.v1.TriggerScheduleRequest
-	106, // 151: taskengine.v1.TaskService.BackfillSchedule:input_type -> taskengine.v1.BackfillScheduleRequest
-	51,  // 152: taskengine.v1.TaskService.Version:input_type -> taskengine.v1.VersionRequest
-	2,   // 153: taskengine.v1.TaskService.Submit:output_type -> taskengine.v1.SubmitResponse
-	5,   // 154: taskengine.v1.TaskService.SubmitStream:output_type -> taskengine.v1.SubmitStreamResponse
-	13,  // 155: taskengine.v1.TaskService.Get:output_type -> taskengine.v1.GetResponse
-	15,  // 156: taskengine.v1.TaskService.List:output_type -> taskengine.v1.ListResponse
-	17,  // 157: taskengine.v1.TaskService.Count:output_type -> taskengine.v1.CountResponse
-	20,  // 158: taskengine.v1.TaskService.Wait:output_type -> taskengine.v1.WaitResponse
-	22,  // 159: taskengine.v1.TaskService.Why:output_type -> taskengine.v1.WhyResponse
-	25,  // 160: taskengine.v1.TaskService.TaskLogs:output_type -> taskengine.v1.TaskLogsResponse
-	28,  // 161: taskengine.v1.TaskService.Cancel:output_type -> taskengine.v1.CancelResponse
-	30,  // 162: taskengine.v1.TaskService.Resume:output_type -> taskengine.v1.ResumeResponse
-	32,  // 163: taskengine.v1.TaskService.Fail:output_type -> taskengine.v1.FailResponse
-	34,  // 164: taskengine.v1.TaskService.Reschedule:output_type -> taskengine.v1.RescheduleResponse
-	36,  // 165: taskengine.v1.TaskService.ListKeys:output_type -> taskengine.v1.ListKeysResponse
-	39,  // 166: taskengine.v1.TaskService.GetKey:output_type -> taskengine.v1.GetKeyResponse
-	41,  // 167: taskengine.v1.TaskService.ResumeKey:output_type -> taskengine.v1.ResumeKeyResponse
-	43,  // 168: taskengine.v1.TaskService.SkipKey:output_type -> taskengine.v1.SkipKeyResponse
-	45,  // 169: taskengine.v1.TaskService.ListTypes:output_type -> taskengine.v1.ListTypesResponse
-	48,  // 170: taskengine.v1.TaskService.PauseType:output_type -> taskengine.v1.PauseTypeResponse
-	50,  // 171: taskengine.v1.TaskService.ResumeType:output_type -> taskengine.v1.ResumeTypeResponse
-	57,  // 172: taskengine.v1.TaskService.ListLimits:output_type -> taskengine.v1.ListLimitsResponse
-	59,  // 173: taskengine.v1.TaskService.GetLimit:output_type -> taskengine.v1.GetLimitResponse
-	61,  // 174: taskengine.v1.TaskService.SetLimit:output_type -> taskengine.v1.SetLimitResponse
-	63,  // 175: taskengine.v1.TaskService.UnsetLimit:output_type -> taskengine.v1.UnsetLimitResponse
-	65,  // 176: taskengine.v1.TaskService.WatchLimits:output_type -> taskengine.v1.WatchLimitsResponse
-	67,  // 177: taskengine.v1.TaskService.WhyLimit:output_type -> taskengine.v1.WhyLimitResponse
-	75,  // 178: taskengine.v1.TaskService.ListAlerts:output_type -> taskengine.v1.ListAlertsResponse
-	77,  // 179: taskengine.v1.TaskService.TestAlerts:output_type -> taskengine.v1.TestAlertsResponse
-	80,  // 180: taskengine.v1.TaskService.SilenceAlerts:output_type -> taskengine.v1.SilenceAlertsResponse
-	82,  // 181: taskengine.v1.TaskService.UnsilenceAlerts:output_type -> taskengine.v1.UnsilenceAlertsResponse
-	90,  // 182: taskengine.v1.TaskService.ListSchedules:output_type -> taskengine.v1.ListSchedulesResponse
-	92,  // 183: taskengine.v1.TaskService.GetSchedule:output_type -> taskengine.v1.GetScheduleResponse
-	94,  // 184: taskengine.v1.TaskService.ApplySchedule:output_type -> taskengine.v1.ApplyScheduleResponse
-	96,  // 185: taskengine.v1.TaskService.PreviewSchedule:output_type -> taskengine.v1.PreviewScheduleResponse
-	99,  // 186: taskengine.v1.TaskService.DeleteSchedule:output_type -> taskengine.v1.DeleteScheduleResponse
-	101, // 187: taskengine.v1.TaskService.PauseSchedule:output_type -> taskengine.v1.PauseScheduleResponse
-	103, // 188: taskengine.v1.TaskService.ResumeSchedule:output_type -> taskengine.v1.ResumeScheduleResponse
-	105, // 189: taskengine.v1.TaskService.TriggerSchedule:output_type -> taskengine.v1.TriggerScheduleResponse
-	107, // 190: taskengine.v1.TaskService.BackfillSchedule:output_type -> taskengine.v1.BackfillScheduleResponse
-	52,  // 191: taskengine.v1.TaskService.Version:output_type -> taskengine.v1.VersionResponse
-	153, // [153:192] is the sub-list for method output_type
-	114, // [114:153] is the sub-list for method input_type
-	114, // [114:114] is the sub-list for extension type_name
-	114, // [114:114] is the sub-list for extension extendee
-	0,   // [0:114] is the sub-list for field type_name
+	53,  // 48: taskengine.v1.ListWorkersResponse.workers:type_name -> taskengine.v1.Worker
+	119, // 49: taskengine.v1.Worker.connected_at:type_name -> google.protobuf.Timestamp
+	53,  // 50: taskengine.v1.DrainWorkerResponse.workers:type_name -> taskengine.v1.Worker
+	120, // 51: taskengine.v1.Rate.per:type_name -> google.protobuf.Duration
+	58,  // 52: taskengine.v1.Limit.rate:type_name -> taskengine.v1.Rate
+	58,  // 53: taskengine.v1.Limit.configured_rate:type_name -> taskengine.v1.Rate
+	60,  // 54: taskengine.v1.Limit.setting:type_name -> taskengine.v1.LimitSetting
+	60,  // 55: taskengine.v1.Limit.inherited:type_name -> taskengine.v1.LimitSetting
+	58,  // 56: taskengine.v1.LimitSetting.rate:type_name -> taskengine.v1.Rate
+	119, // 57: taskengine.v1.LimitSetting.at:type_name -> google.protobuf.Timestamp
+	59,  // 58: taskengine.v1.ListLimitsResponse.limits:type_name -> taskengine.v1.Limit
+	59,  // 59: taskengine.v1.GetLimitResponse.limit:type_name -> taskengine.v1.Limit
+	58,  // 60: taskengine.v1.SetLimitRequest.rate:type_name -> taskengine.v1.Rate
+	59,  // 61: taskengine.v1.SetLimitResponse.limit:type_name -> taskengine.v1.Limit
+	59,  // 62: taskengine.v1.UnsetLimitResponse.limit:type_name -> taskengine.v1.Limit
+	120, // 63: taskengine.v1.WatchLimitsRequest.timeout:type_name -> google.protobuf.Duration
+	59,  // 64: taskengine.v1.WatchLimitsResponse.limits:type_name -> taskengine.v1.Limit
+	59,  // 65: taskengine.v1.WhyLimitResponse.limit:type_name -> taskengine.v1.Limit
+	73,  // 66: taskengine.v1.WhyLimitResponse.tasks:type_name -> taskengine.v1.LimitTask
+	75,  // 67: taskengine.v1.WhyLimitResponse.queued:type_name -> taskengine.v1.LimitQueue
+	119, // 68: taskengine.v1.WhyLimitResponse.next_start:type_name -> google.protobuf.Timestamp
+	74,  // 69: taskengine.v1.WhyLimitResponse.nodes:type_name -> taskengine.v1.LimitNode
+	119, // 70: taskengine.v1.LimitTask.started_at:type_name -> google.protobuf.Timestamp
+	119, // 71: taskengine.v1.LimitNode.since:type_name -> google.protobuf.Timestamp
+	115, // 72: taskengine.v1.Alert.labels:type_name -> taskengine.v1.Alert.LabelsEntry
+	119, // 73: taskengine.v1.Alert.since:type_name -> google.protobuf.Timestamp
+	119, // 74: taskengine.v1.Alert.fired_at:type_name -> google.protobuf.Timestamp
+	119, // 75: taskengine.v1.Alert.resolved_at:type_name -> google.protobuf.Timestamp
+	116, // 76: taskengine.v1.AlertSilence.labels:type_name -> taskengine.v1.AlertSilence.LabelsEntry
+	119, // 77: taskengine.v1.AlertSilence.until:type_name -> google.protobuf.Timestamp
+	119, // 78: taskengine.v1.AlertSilence.at:type_name -> google.protobuf.Timestamp
+	119, // 79: taskengine.v1.UnsentAlerts.at:type_name -> google.protobuf.Timestamp
+	76,  // 80: taskengine.v1.ListAlertsResponse.alerts:type_name -> taskengine.v1.Alert
+	77,  // 81: taskengine.v1.ListAlertsResponse.silences:type_name -> taskengine.v1.AlertSilence
+	78,  // 82: taskengine.v1.ListAlertsResponse.unsent:type_name -> taskengine.v1.UnsentAlerts
+	83,  // 83: taskengine.v1.TestAlertsResponse.tests:type_name -> taskengine.v1.AlertTest
+	120, // 84: taskengine.v1.AlertTest.took:type_name -> google.protobuf.Duration
+	117, // 85: taskengine.v1.SilenceAlertsRequest.labels:type_name -> taskengine.v1.SilenceAlertsRequest.LabelsEntry
+	120, // 86: taskengine.v1.SilenceAlertsRequest.for:type_name -> google.protobuf.Duration
+	77,  // 87: taskengine.v1.SilenceAlertsResponse.silence:type_name -> taskengine.v1.AlertSilence
+	120, // 88: taskengine.v1.ScheduleDefinition.every:type_name -> google.protobuf.Duration
+	119, // 89: taskengine.v1.ScheduleDefinition.anchor:type_name -> google.protobuf.Timestamp
+	119, // 90: taskengine.v1.ScheduleDefinition.start:type_name -> google.protobuf.Timestamp
+	119, // 91: taskengine.v1.ScheduleDefinition.end:type_name -> google.protobuf.Timestamp
+	120, // 92: taskengine.v1.ScheduleDefinition.jitter:type_name -> google.protobuf.Duration
+	89,  // 93: taskengine.v1.ScheduleDefinition.catch_up:type_name -> taskengine.v1.ScheduleCatchUp
+	90,  // 94: taskengine.v1.ScheduleDefinition.task:type_name -> taskengine.v1.ScheduleTask
+	120, // 95: taskengine.v1.ScheduleCatchUp.window:type_name -> google.protobuf.Duration
+	118, // 96: taskengine.v1.ScheduleTask.headers:type_name -> taskengine.v1.ScheduleTask.HeadersEntry
+	120, // 97: taskengine.v1.ScheduleTask.expires:type_name -> google.protobuf.Duration
+	88,  // 98: taskengine.v1.Schedule.definition:type_name -> taskengine.v1.ScheduleDefinition
+	119, // 99: taskengine.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	92,  // 100: taskengine.v1.Schedule.paused:type_name -> taskengine.v1.SchedulePause
+	93,  // 101: taskengine.v1.Schedule.last:type_name -> taskengine.v1.ScheduleFire
+	119, // 102: taskengine.v1.Schedule.waiting:type_name -> google.protobuf.Timestamp
+	93,  // 103: taskengine.v1.Schedule.running:type_name -> taskengine.v1.ScheduleFire
+	119, // 104: taskengine.v1.SchedulePause.since:type_name -> google.protobuf.Timestamp
+	119, // 105: taskengine.v1.ScheduleFire.time:type_name -> google.protobuf.Timestamp
+	91,  // 106: taskengine.v1.ListSchedulesResponse.schedules:type_name -> taskengine.v1.Schedule
+	91,  // 107: taskengine.v1.GetScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
+	88,  // 108: taskengine.v1.ApplyScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
+	88,  // 109: taskengine.v1.PreviewScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
+	119, // 110: taskengine.v1.PreviewScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	102, // 111: taskengine.v1.PreviewScheduleResponse.times:type_name -> taskengine.v1.ScheduleTime
+	119, // 112: taskengine.v1.ScheduleTime.time:type_name -> google.protobuf.Timestamp
+	91,  // 113: taskengine.v1.PauseScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
+	91,  // 114: taskengine.v1.ResumeScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
+	119, // 115: taskengine.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	119, // 116: taskengine.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	1,   // 117: taskengine.v1.TaskService.Submit:input_type -> taskengine.v1.SubmitRequest
+	3,   // 118: taskengine.v1.TaskService.SubmitStream:input_type -> taskengine.v1.SubmitStreamRequest
+	12,  // 119: taskengine.v1.TaskService.Get:input_type -> taskengine.v1.GetRequest
+	14,  // 120: taskengine.v1.TaskService.List:input_type -> taskengine.v1.ListRequest
+	16,  // 121: taskengine.v1.TaskService.Count:input_type -> taskengine.v1.CountRequest
+	19,  // 122: taskengine.v1.TaskService.Wait:input_type -> taskengine.v1.WaitRequest
+	21,  // 123: taskengine.v1.TaskService.Why:input_type -> taskengine.v1.WhyRequest
+	24,  // 124: taskengine.v1.TaskService.TaskLogs:input_type -> taskengine.v1.TaskLogsRequest
+	27,  // 125: taskengine.v1.TaskService.Cancel:input_type -> taskengine.v1.CancelRequest
+	29,  // 126: taskengine.v1.TaskService.Resume:input_type -> taskengine.v1.ResumeRequest
+	31,  // 127: taskengine.v1.TaskService.Fail:input_type -> taskengine.v1.FailRequest
+	33,  // 128: taskengine.v1.TaskService.Reschedule:input_type -> taskengine.v1.RescheduleRequest
+	35,  // 129: taskengine.v1.TaskService.ListKeys:input_type -> taskengine.v1.ListKeysRequest
+	38,  // 130: taskengine.v1.TaskService.GetKey:input_type -> taskengine.v1.GetKeyRequest
+	40,  // 131: taskengine.v1.TaskService.ResumeKey:input_type -> taskengine.v1.ResumeKeyRequest
+	42,  // 132: taskengine.v1.TaskService.SkipKey:input_type -> taskengine.v1.SkipKeyRequest
+	44,  // 133: taskengine.v1.TaskService.ListTypes:input_type -> taskengine.v1.ListTypesRequest
+	47,  // 134: taskengine.v1.TaskService.PauseType:input_type -> taskengine.v1.PauseTypeRequest
+	49,  // 135: taskengine.v1.TaskService.ResumeType:input_type -> taskengine.v1.ResumeTypeRequest
+	51,  // 136: taskengine.v1.TaskService.ListWorkers:input_type -> taskengine.v1.ListWorkersRequest
+	54,  // 137: taskengine.v1.TaskService.DrainWorker:input_type -> taskengine.v1.DrainWorkerRequest
+	61,  // 138: taskengine.v1.TaskService.ListLimits:input_type -> taskengine.v1.ListLimitsRequest
+	63,  // 139: taskengine.v1.TaskService.GetLimit:input_type -> taskengine.v1.GetLimitRequest
+	65,  // 140: taskengine.v1.TaskService.SetLimit:input_type -> taskengine.v1.SetLimitRequest
+	67,  // 141: taskengine.v1.TaskService.UnsetLimit:input_type -> taskengine.v1.UnsetLimitRequest
+	69,  // 142: taskengine.v1.TaskService.WatchLimits:input_type -> taskengine.v1.WatchLimitsRequest
+	71,  // 143: taskengine.v1.TaskService.WhyLimit:input_type -> taskengine.v1.WhyLimitRequest
+	79,  // 144: taskengine.v1.TaskService.ListAlerts:input_type -> taskengine.v1.ListAlertsRequest
+	81,  // 145: taskengine.v1.TaskService.TestAlerts:input_type -> taskengine.v1.TestAlertsRequest
+	84,  // 146: taskengine.v1.TaskService.SilenceAlerts:input_type -> taskengine.v1.SilenceAlertsRequest
+	86,  // 147: taskengine.v1.TaskService.UnsilenceAlerts:input_type -> taskengine.v1.UnsilenceAlertsRequest
+	94,  // 148: taskengine.v1.TaskService.ListSchedules:input_type -> taskengine.v1.ListSchedulesRequest
+	96,  // 149: taskengine.v1.TaskService.GetSchedule:input_type -> taskengine.v1.GetScheduleRequest
+	98,  // 150: taskengine.v1.TaskService.ApplySchedule:input_type -> taskengine.v1.ApplyScheduleRequest
+	100, // 151: taskengine.v1.TaskService.PreviewSchedule:input_type -> taskengine.v1.PreviewScheduleRequest
+	103, // 152: taskengine.v1.TaskService.DeleteSchedule:input_type -> taskengine.v1.DeleteScheduleRequest
+	105, // 153: taskengine.v1.TaskService.PauseSchedule:input_type -> taskengine.v1.PauseScheduleRequest
+	107, // 154: taskengine.v1.TaskService.ResumeSchedule:input_type -> taskengine.v1.ResumeScheduleRequest
+	109, // 155: taskengine.v1.TaskService.TriggerSchedule:input_type -> taskengine.v1.TriggerScheduleRequest
+	111, // 156: taskengine.v1.TaskService.BackfillSchedule:input_type -> taskengine.v1.BackfillScheduleRequest
+	56,  // 157: taskengine.v1.TaskService.Version:input_type -> taskengine.v1.VersionRequest
+	2,   // 158: taskengine.v1.TaskService.Submit:output_type -> taskengine.v1.SubmitResponse
+	5,   // 159: taskengine.v1.TaskService.SubmitStream:output_type -> taskengine.v1.SubmitStreamResponse
+	13,  // 160: taskengine.v1.TaskService.Get:output_type -> taskengine.v1.GetResponse
+	15,  // 161: taskengine.v1.TaskService.List:output_type -> taskengine.v1.ListResponse
+	17,  // 162: taskengine.v1.TaskService.Count:output_type -> taskengine.v1.CountResponse
+	20,  // 163: taskengine.v1.TaskService.Wait:output_type -> taskengine.v1.WaitResponse
+	22,  // 164: taskengine.v1.TaskService.Why:output_type -> taskengine.v1.WhyResponse
+	25,  // 165: taskengine.v1.TaskService.TaskLogs:output_type -> taskengine.v1.TaskLogsResponse
+	28,  // 166: taskengine.v1.TaskService.Cancel:output_type -> taskengine.v1.CancelResponse
+	30,  // 167: taskengine.v1.TaskService.Resume:output_type -> taskengine.v1.ResumeResponse
+	32,  // 168: taskengine.v1.TaskService.Fail:output_type -> taskengine.v1.FailResponse
+	34,  // 169: taskengine.v1.TaskService.Reschedule:output_type -> taskengine.v1.RescheduleResponse
+	36,  // 170: taskengine.v1.TaskService.ListKeys:output_type -> taskengine.v1.ListKeysResponse
+	39,  // 171: taskengine.v1.TaskService.GetKey:output_type -> taskengine.v1.GetKeyResponse
+	41,  // 172: taskengine.v1.TaskService.ResumeKey:output_type -> taskengine.v1.ResumeKeyResponse
+	43,  // 173: taskengine.v1.TaskService.SkipKey:output_type -> taskengine.v1.SkipKeyResponse
+	45,  // 174: taskengine.v1.TaskService.ListTypes:output_type -> taskengine.v1.ListTypesResponse
+	48,  // 175: taskengine.v1.TaskService.PauseType:output_type -> taskengine.v1.PauseTypeResponse
+	50,  // 176: taskengine.v1.TaskService.ResumeType:output_type -> taskengine.v1.ResumeTypeResponse
+	52,  // 177: taskengine.v1.TaskService.ListWorkers:output_type -> taskengine.v1.ListWorkersResponse
+	55,  // 178: taskengine.v1.TaskService.DrainWorker:output_type -> taskengine.v1.DrainWorkerResponse
+	62,  // 179: taskengine.v1.TaskService.ListLimits:output_type -> taskengine.v1.ListLimitsResponse
+	64,  // 180: taskengine.v1.TaskService.GetLimit:output_type -> taskengine.v1.GetLimitResponse
+	66,  // 181: taskengine.v1.TaskService.SetLimit:output_type -> taskengine.v1.SetLimitResponse
+	68,  // 182: taskengine.v1.TaskService.UnsetLimit:output_type -> taskengine.v1.UnsetLimitResponse
+	70,  // 183: taskengine.v1.TaskService.WatchLimits:output_type -> taskengine.v1.WatchLimitsResponse
+	72,  // 184: taskengine.v1.TaskService.WhyLimit:output_type -> taskengine.v1.WhyLimitResponse
+	80,  // 185: taskengine.v1.TaskService.ListAlerts:output_type -> taskengine.v1.ListAlertsResponse
+	82,  // 186: taskengine.v1.TaskService.TestAlerts:output_type -> taskengine.v1.TestAlertsResponse
+	85,  // 187: taskengine.v1.TaskService.SilenceAlerts:output_type -> taskengine.v1.SilenceAlertsResponse
+	87,  // 188: taskengine.v1.TaskService.UnsilenceAlerts:output_type -> taskengine.v1.UnsilenceAlertsResponse
+	95,  // 189: taskengine.v1.TaskService.ListSchedules:output_type -> taskengine.v1.ListSchedulesResponse
+	97,  // 190: taskengine.v1.TaskService.GetSchedule:output_type -> taskengine.v1.GetScheduleResponse
+	99,  // 191: taskengine.v1.TaskService.ApplySchedule:output_type -> taskengine.v1.ApplyScheduleResponse
+	101, // 192: taskengine.v1.TaskService.PreviewSchedule:output_type -> taskengine.v1.PreviewScheduleResponse
+	104, // 193: taskengine.v1.TaskService.DeleteSchedule:output_type -> taskengine.v1.DeleteScheduleResponse
+	106, // 194: taskengine.v1.TaskService.PauseSchedule:output_type -> taskengine.v1.PauseScheduleResponse
+	108, // 195: taskengine.v1.TaskService.ResumeSchedule:output_type -> taskengine.v1.ResumeScheduleResponse
+	110, // 196: taskengine.v1.TaskService.TriggerSchedule:output_type -> taskengine.v1.TriggerScheduleResponse
+	112, // 197: taskengine.v1.TaskService.BackfillSchedule:output_type -> taskengine.v1.BackfillScheduleResponse
+	57,  // 198: taskengine.v1.TaskService.Version:output_type -> taskengine.v1.VersionResponse
+	158, // [158:199] is the sub-list for method output_type
+	117, // [117:158] is the sub-list for method input_type
+	117, // [117:117] is the sub-list for extension type_name
+	117, // [117:117] is the sub-list for extension extendee
+	0,   // [0:117] is the sub-list for field type_name
 }
 
 func init() { file_taskengine_v1_taskengine_proto_init() }
@@ -7821,17 +8131,17 @@ func file_taskengine_v1_taskengine_proto_init() {
 		(*RescheduleRequest_At)(nil),
 		(*RescheduleRequest_In)(nil),
 	}
-	file_taskengine_v1_taskengine_proto_msgTypes[55].OneofWrappers = []any{}
 	file_taskengine_v1_taskengine_proto_msgTypes[60].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[62].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[85].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[65].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[67].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[90].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_taskengine_v1_taskengine_proto_rawDesc), len(file_taskengine_v1_taskengine_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   114,
+			NumMessages:   119,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -83,6 +83,10 @@ const (
 	TaskServicePauseTypeProcedure = "/taskengine.v1.TaskService/PauseType"
 	// TaskServiceResumeTypeProcedure is the fully-qualified name of the TaskService's ResumeType RPC.
 	TaskServiceResumeTypeProcedure = "/taskengine.v1.TaskService/ResumeType"
+	// TaskServiceListWorkersProcedure is the fully-qualified name of the TaskService's ListWorkers RPC.
+	TaskServiceListWorkersProcedure = "/taskengine.v1.TaskService/ListWorkers"
+	// TaskServiceDrainWorkerProcedure is the fully-qualified name of the TaskService's DrainWorker RPC.
+	TaskServiceDrainWorkerProcedure = "/taskengine.v1.TaskService/DrainWorker"
 	// TaskServiceListLimitsProcedure is the fully-qualified name of the TaskService's ListLimits RPC.
 	TaskServiceListLimitsProcedure = "/taskengine.v1.TaskService/ListLimits"
 	// TaskServiceGetLimitProcedure is the fully-qualified name of the TaskService's GetLimit RPC.
@@ -207,6 +211,13 @@ type TaskServiceClient interface {
 	PauseType(context.Context, *v1.PauseTypeRequest) (*v1.PauseTypeResponse, error)
 	// ResumeType lets tasks of a type be started again.
 	ResumeType(context.Context, *v1.ResumeTypeRequest) (*v1.ResumeTypeResponse, error)
+	// ListWorkers returns the programs that have connected to this node to run tasks, by
+	// their handlers and then in the order of their first connection.
+	ListWorkers(context.Context, *v1.ListWorkersRequest) (*v1.ListWorkersResponse, error)
+	// DrainWorker has workers of this node end after their running tasks. This node sends them
+	// no more tasks. A program ends when every node to which it is connected has drained it.
+	// It may be repeated. It answers not_found if no worker has the id or the name.
+	DrainWorker(context.Context, *v1.DrainWorkerRequest) (*v1.DrainWorkerResponse, error)
 	// ListLimits returns every limit of the node's configuration as it is in force, and every
 	// value, or pattern of values, of a limit for which something is set.
 	ListLimits(context.Context, *v1.ListLimitsRequest) (*v1.ListLimitsResponse, error)
@@ -398,6 +409,18 @@ func NewTaskServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(taskServiceMethods.ByName("ResumeType")),
 			connect.WithClientOptions(opts...),
 		),
+		listWorkers: connect.NewClient[v1.ListWorkersRequest, v1.ListWorkersResponse](
+			httpClient,
+			baseURL+TaskServiceListWorkersProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("ListWorkers")),
+			connect.WithClientOptions(opts...),
+		),
+		drainWorker: connect.NewClient[v1.DrainWorkerRequest, v1.DrainWorkerResponse](
+			httpClient,
+			baseURL+TaskServiceDrainWorkerProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("DrainWorker")),
+			connect.WithClientOptions(opts...),
+		),
 		listLimits: connect.NewClient[v1.ListLimitsRequest, v1.ListLimitsResponse](
 			httpClient,
 			baseURL+TaskServiceListLimitsProcedure,
@@ -542,6 +565,8 @@ type taskServiceClient struct {
 	listTypes        *connect.Client[v1.ListTypesRequest, v1.ListTypesResponse]
 	pauseType        *connect.Client[v1.PauseTypeRequest, v1.PauseTypeResponse]
 	resumeType       *connect.Client[v1.ResumeTypeRequest, v1.ResumeTypeResponse]
+	listWorkers      *connect.Client[v1.ListWorkersRequest, v1.ListWorkersResponse]
+	drainWorker      *connect.Client[v1.DrainWorkerRequest, v1.DrainWorkerResponse]
 	listLimits       *connect.Client[v1.ListLimitsRequest, v1.ListLimitsResponse]
 	getLimit         *connect.Client[v1.GetLimitRequest, v1.GetLimitResponse]
 	setLimit         *connect.Client[v1.SetLimitRequest, v1.SetLimitResponse]
@@ -721,6 +746,24 @@ func (c *taskServiceClient) PauseType(ctx context.Context, req *v1.PauseTypeRequ
 // ResumeType calls taskengine.v1.TaskService.ResumeType.
 func (c *taskServiceClient) ResumeType(ctx context.Context, req *v1.ResumeTypeRequest) (*v1.ResumeTypeResponse, error) {
 	response, err := c.resumeType.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ListWorkers calls taskengine.v1.TaskService.ListWorkers.
+func (c *taskServiceClient) ListWorkers(ctx context.Context, req *v1.ListWorkersRequest) (*v1.ListWorkersResponse, error) {
+	response, err := c.listWorkers.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// DrainWorker calls taskengine.v1.TaskService.DrainWorker.
+func (c *taskServiceClient) DrainWorker(ctx context.Context, req *v1.DrainWorkerRequest) (*v1.DrainWorkerResponse, error) {
+	response, err := c.drainWorker.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
 	}
@@ -975,6 +1018,13 @@ type TaskServiceHandler interface {
 	PauseType(context.Context, *v1.PauseTypeRequest) (*v1.PauseTypeResponse, error)
 	// ResumeType lets tasks of a type be started again.
 	ResumeType(context.Context, *v1.ResumeTypeRequest) (*v1.ResumeTypeResponse, error)
+	// ListWorkers returns the programs that have connected to this node to run tasks, by
+	// their handlers and then in the order of their first connection.
+	ListWorkers(context.Context, *v1.ListWorkersRequest) (*v1.ListWorkersResponse, error)
+	// DrainWorker has workers of this node end after their running tasks. This node sends them
+	// no more tasks. A program ends when every node to which it is connected has drained it.
+	// It may be repeated. It answers not_found if no worker has the id or the name.
+	DrainWorker(context.Context, *v1.DrainWorkerRequest) (*v1.DrainWorkerResponse, error)
 	// ListLimits returns every limit of the node's configuration as it is in force, and every
 	// value, or pattern of values, of a limit for which something is set.
 	ListLimits(context.Context, *v1.ListLimitsRequest) (*v1.ListLimitsResponse, error)
@@ -1162,6 +1212,18 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 		connect.WithSchema(taskServiceMethods.ByName("ResumeType")),
 		connect.WithHandlerOptions(opts...),
 	)
+	taskServiceListWorkersHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceListWorkersProcedure,
+		svc.ListWorkers,
+		connect.WithSchema(taskServiceMethods.ByName("ListWorkers")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceDrainWorkerHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceDrainWorkerProcedure,
+		svc.DrainWorker,
+		connect.WithSchema(taskServiceMethods.ByName("DrainWorker")),
+		connect.WithHandlerOptions(opts...),
+	)
 	taskServiceListLimitsHandler := connect.NewUnaryHandlerSimple(
 		TaskServiceListLimitsProcedure,
 		svc.ListLimits,
@@ -1322,6 +1384,10 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 			taskServicePauseTypeHandler.ServeHTTP(w, r)
 		case TaskServiceResumeTypeProcedure:
 			taskServiceResumeTypeHandler.ServeHTTP(w, r)
+		case TaskServiceListWorkersProcedure:
+			taskServiceListWorkersHandler.ServeHTTP(w, r)
+		case TaskServiceDrainWorkerProcedure:
+			taskServiceDrainWorkerHandler.ServeHTTP(w, r)
 		case TaskServiceListLimitsProcedure:
 			taskServiceListLimitsHandler.ServeHTTP(w, r)
 		case TaskServiceGetLimitProcedure:
@@ -1445,6 +1511,14 @@ func (UnimplementedTaskServiceHandler) PauseType(context.Context, *v1.PauseTypeR
 
 func (UnimplementedTaskServiceHandler) ResumeType(context.Context, *v1.ResumeTypeRequest) (*v1.ResumeTypeResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.ResumeType is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) ListWorkers(context.Context, *v1.ListWorkersRequest) (*v1.ListWorkersResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.ListWorkers is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) DrainWorker(context.Context, *v1.DrainWorkerRequest) (*v1.DrainWorkerResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.DrainWorker is not implemented"))
 }
 
 func (UnimplementedTaskServiceHandler) ListLimits(context.Context, *v1.ListLimitsRequest) (*v1.ListLimitsResponse, error) {

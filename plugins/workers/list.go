@@ -1,0 +1,81 @@
+package workers
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// State says whether a worker takes tasks.
+type State string
+
+// The states of a worker.
+const (
+	Serving  State = "serving"  // it takes tasks
+	Draining State = "draining" // it ends after its running tasks
+	Lost     State = "lost"     // its connection broke, and it may connect again with its running tasks
+)
+
+// Worker describes a worker at one moment.
+type Worker struct {
+	ID      string // names it on this node for as long as the node runs
+	Name    string // that the worker has given itself
+	Handler string
+	State   State
+	Slots   int       // tasks that it takes at once
+	Running int       // tasks that it runs now
+	Since   time.Time // when it connected first
+	SDK     string    // the library that it uses and its version
+	Version string    // that the worker has given itself; "" if it has none
+}
+
+// Workers returns the workers of the pool, in the order of their first connection.
+func (p *Pool) Workers() []Worker {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := make([]Worker, len(p.workers))
+	for i, w := range p.workers {
+		all[i] = w.describe()
+	}
+	return all
+}
+
+// Drain has the workers with this ID or name end after their running tasks, and returns them. The pool sends them no more
+// tasks, and a worker whose connection is broken is told when it connects again. A program that has been drained by all
+// nodes ends; one that is started again is a new worker.
+func (p *Pool) Drain(worker string) []Worker {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var drained []Worker
+	for _, w := range slices.Clone(p.workers) {
+		if worker != w.id() && worker != w.name {
+			continue
+		}
+		if w.drain == serving {
+			p.log.Info("a worker is drained", "worker", w.name, "running", len(w.running))
+		}
+		p.beginDrain(w)
+		drained = append(drained, w.describe())
+	}
+	p.refuseIfHopeless()
+	p.notifyUses()
+	return drained
+}
+
+// id returns what names w on this node.
+func (w *worker) id() string { return fmt.Sprintf("%s/%d", w.handler, w.number) }
+
+// describe returns the present state of w. The pool's mutex must be held.
+func (w *worker) describe() Worker {
+	state := Serving
+	switch {
+	case w.link == nil:
+		state = Lost
+	case w.drain != serving:
+		state = Draining
+	}
+	return Worker{
+		ID: w.id(), Name: w.name, Handler: w.handler, State: state, Slots: w.slots, Running: len(w.running),
+		Since: w.since, SDK: w.sdk, Version: w.version,
+	}
+}
