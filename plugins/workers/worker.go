@@ -3,6 +3,7 @@ package workers
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -125,7 +126,7 @@ func (p *Pool) attach(l *link, offer *wire.Offer, hello *wire.Hello) (*worker, *
 	if most := p.cfg.Slots; most > 0 {
 		w.slots = min(w.slots, most)
 	}
-	w.sdk, w.version = printable(hello.GetSdk()+" "+hello.GetSdkVersion()), printable(hello.GetVersion())
+	w.sdk, w.version = printable(strings.TrimSpace(hello.GetSdk()+" "+hello.GetSdkVersion())), printable(hello.GetVersion())
 	w.told = w.finishes
 	welcome := &wire.Welcome{
 		Protocol: wire.Protocol, Host: p.cfg.Host, Name: p.cfg.Name, Slots: uint32(w.slots),
