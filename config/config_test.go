@@ -137,7 +137,7 @@ func TestTheFileBecomesPolicies(t *testing.T) {
 		},
 		Retention: policy.Retention{Done: 7 * 24 * hour, Failed: 30 * 24 * hour, Cancelled: policy.Forever},
 		Ageing:    10 * time.Minute, MaxLateness: 30 * time.Second,
-		Ordering: policy.Ordering{OnExhausted: policy.Continue, OnRetry: policy.Yield},
+		Ordering: policy.Ordering{OnExhausted: policy.Continue, OnRetry: policy.Yield, Inherit: true},
 		Unique:   policy.Unique{OnConflict: policy.DebounceExisting, Remember: 14 * 24 * hour, By: []string{"key", "payload.order.id", "headers.tenant", "ordering_key"}},
 	}
 	set := c.Policies()

@@ -192,6 +192,7 @@ var backlogTable = &object{what: "max_backlog", fields: []field{
 var orderingTable = &object{what: "ordering", fields: []field{
 	{name: "on_exhausted", doc: "What an error of a task does. `halt` stops its ordering key: the tasks behind it wait until a person has resumed, failed or cancelled the task. `continue` runs them.", def: "halt", is: oneOf(nil, option[policy.OnExhausted]{"halt", policy.Halt}, option[policy.OnExhausted]{"continue", policy.Continue}), at: in(func(o *policy.Ordering) *policy.OnExhausted { return &o.OnExhausted })},
 	{name: "on_retry", doc: "What a task does that waits for its next attempt. `block` keeps its place: the tasks behind it wait. `yield` gives its place up: those that are ready before its next attempt run before it.", def: "block", is: oneOf(nil, option[policy.OnRetry]{"block", policy.Block}, option[policy.OnRetry]{"yield", policy.Yield}), at: in(func(o *policy.Ordering) *policy.OnRetry { return &o.OnRetry })},
+	{name: "inherit", doc: "Whether a task that is ready runs with the highest priority of the ready tasks behind it, if that is higher than its own. It counts those whose types inherit, too. See [Ordering](#ordering).", def: "false", is: boolean(), at: in(func(o *policy.Ordering) *bool { return &o.Inherit })},
 }}
 
 var uniqueTable = &object{what: "unique", fields: []field{

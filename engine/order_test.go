@@ -168,6 +168,47 @@ func TestPriorityDoesNotChangeTheOrderOfAKey(t *testing.T) {
 	})
 }
 
+func TestAnUrgentTaskBehindAHeadIsNotOvertakenByTasksOfOtherKeysIfTheTypeInherits(t *testing.T) {
+	// The store gives its slot to another task before the next head of the key is known.
+	for inherit, want := range map[bool]string{true: "gate head other1 urgent other2", false: "gate other1 other2 head urgent"} {
+		t.Run(fmt.Sprint("inherit ", inherit), func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				o := startOrdered(t, func(p *policy.Type) {
+					p.Concurrency, p.Ordering.Inherit = 1, inherit
+				}, nil)
+				o.submitAll(engine.Request{Type: "x", Payload: []byte("gate")})
+				add := func(payload, key string, priority uint8) {
+					o.submitAll(engine.Request{Type: "x", OrderingKey: key, Payload: []byte(payload), Priority: &priority})
+				}
+				add("head", "k", 8)
+				add("other1", "", 4)
+				add("other2", "m", 5)
+				add("urgent", "k", 0)
+				time.Sleep(time.Minute)
+				o.ran(want)
+			})
+		})
+	}
+}
+
+func TestACancelledUrgentTaskLeavesTheHeadItsOwnPriority(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		o := startOrdered(t, func(p *policy.Type) { p.Concurrency, p.Ordering.Inherit = 1, true }, nil)
+		o.submitAll(engine.Request{Type: "x", Payload: []byte("gate")})
+		add := func(payload, key string, priority uint8) {
+			o.submitAll(engine.Request{Type: "x", OrderingKey: key, Payload: []byte(payload), Priority: &priority})
+		}
+		add("head", "k", 8)
+		add("other", "", 4)
+		add("urgent", "k", 0)
+		if _, err := o.Cancel(t.Context(), task.Ref{ID: o.ids["urgent"]}, ""); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		o.ran("gate other head")
+	})
+}
+
 func TestManyTasksOfAKeyInOneSubmitRunInOrder(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		o := startOrdered(t, nil, nil)

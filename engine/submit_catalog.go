@@ -55,6 +55,7 @@ type typeInfo struct {
 	priority    uint8
 	maxPayload  int
 	maxLateness time.Duration
+	inherits    bool
 	unique      policy.Unique
 	by          [][]string // the places that make the key of a request that has none
 	keys        []keyed    // sources of the values of a group
@@ -64,7 +65,7 @@ type typeInfo struct {
 }
 
 func newTypeInfo(set policy.Set, p policy.Type, layout []string, values map[string]valueFunc) *typeInfo {
-	info := &typeInfo{priority: p.Priority, maxPayload: p.MaxPayload, maxLateness: p.MaxLateness, unique: p.Unique, keys: keyedBy(layout, set.Keyed(p))}
+	info := &typeInfo{priority: p.Priority, maxPayload: p.MaxPayload, maxLateness: p.MaxLateness, inherits: p.Ordering.Inherit, unique: p.Unique, keys: keyedBy(layout, set.Keyed(p))}
 	for _, place := range p.Unique.Places() {
 		info.by = append(info.by, strings.Split(place, "."))
 	}
@@ -119,7 +120,7 @@ func rulesOf(name string, set policy.Set, p policy.Type, layout []string) storag
 	r := storage.TypeRules{
 		Type: name, Priority: p.Priority, MaxPayload: p.MaxPayload,
 		QueueTimeout: p.Timeout.Queue, TotalTimeout: p.Timeout.Total,
-		MaxResult: p.ResultLimit(), KeepDone: p.Retention.Done, MaxLateness: p.MaxLateness, Remember: p.Unique.Remembers(),
+		MaxResult: p.ResultLimit(), KeepDone: p.Retention.Done, MaxLateness: p.MaxLateness, Remember: p.Unique.Remembers(), Inherits: p.Ordering.Inherit,
 	}
 	if !p.Unique.IsDefault() {
 		r.Unique = storage.UniqueRules{OnConflict: p.Unique.OnConflict.String(), Window: p.Unique.Window, By: newTypeInfo(set, p, nil, nil).by}

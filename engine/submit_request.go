@@ -74,7 +74,7 @@ func (c *catalog) fill(t *task.Task, r *Request, shards *task.Shards) error {
 		return err
 	}
 	t.ID, t.Type, t.Key, t.OrderingKey = r.ID, r.Type, r.Key, r.OrderingKey
-	t.Priority, t.Group = info.priority, group
+	t.Priority, t.Group, t.Inherits = info.priority, group, info.inherits
 	t.ReadyAt, t.ExpiresAt = r.At, r.ExpiresAt
 	t.Headers = maps.Clone(r.Headers)
 	t.Payload = bytes.Clone(r.Payload) // the handler may run while the caller reuses its buffer

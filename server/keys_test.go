@@ -62,6 +62,24 @@ func TestAnOrderingKeyIsShownAndGoesOnAfterAnError(t *testing.T) {
 	n.until(t, third, "done")
 }
 
+func TestTheInheritedPriorityOfAHeadIsShown(t *testing.T) {
+	n := newNode(t)
+	add := func(priority uint32) string {
+		return n.submit(t, &taskenginev1.NewTask{Type: "idle", OrderingKey: "account 3", Priority: &priority})
+	}
+	head := add(7)
+	if got := n.until(t, head, "submitted"); got.InheritedPriority != nil {
+		t.Errorf("a head with nothing behind it has inherited %d", got.GetInheritedPriority())
+	}
+	behind := add(0)
+	if got := n.until(t, head, "submitted"); got.GetPriority() != 7 || got.InheritedPriority == nil || got.GetInheritedPriority() != 0 {
+		t.Errorf("the head is %v; want its priority, 7, and 0, which it has inherited", got)
+	}
+	if got := n.until(t, behind, "submitted"); got.InheritedPriority != nil {
+		t.Errorf("a task behind the head has inherited %d", got.GetInheritedPriority())
+	}
+}
+
 func TestBadRequestsAboutOrderingKeysAreRefused(t *testing.T) {
 	n := newNode(t)
 	n.until(t, n.submit(t, &taskenginev1.NewTask{Type: "hold", OrderingKey: "busy"}), "processing")

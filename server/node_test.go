@@ -87,11 +87,12 @@ func newMember(t testing.TB, cluster coord.Membership) *node {
 	hold.Concurrency = 1
 	strict, latest := policy.DefaultType(), policy.DefaultType()
 	strict.Unique.OnConflict, latest.Unique.OnConflict = policy.RejectNew, policy.ReplaceExisting
-	prompt := policy.DefaultType()
+	prompt, idle := policy.DefaultType(), policy.DefaultType()
+	idle.Ordering.Inherit = true
 	prompt.MaxLateness = 20 * time.Second
 	retry.Retry.Backoff = policy.Backoff{Kind: policy.Fixed, Delays: []time.Duration{time.Hour}}
 	types := map[string]policy.Type{
-		"echo": echo, "fail": policy.DefaultType(), "retry": retry, "hold": hold, "idle": policy.DefaultType(),
+		"echo": echo, "fail": policy.DefaultType(), "retry": retry, "hold": hold, "idle": idle,
 		"full": full, "calm": calm, "strict": strict, "latest": latest, "prompt": prompt,
 	}
 	n.log = tasklog.Open(tasklog.Options{AttemptLines: 3})

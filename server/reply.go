@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/taskengine/taskengine/engine"
@@ -46,6 +47,9 @@ func summaryOf(t *task.Task) *taskenginev1.Task {
 		CreatedAt: stamp(t.CreatedAt), ReadyAt: stamp(t.ReadyAt), NextEventAt: stamp(t.NextEventAt),
 		ExpiresAt: stamp(t.ExpiresAt), StartedAt: stamp(t.StartedAt), UpdatedAt: stamp(t.UpdatedAt),
 		Error: text(t.LastError), Turn: turnOf(t.Turn),
+	}
+	if t.Boost > 0 {
+		m.InheritedPriority = proto.Uint32(uint32(t.Rank().Priority))
 	}
 	if len(t.Headers) > 0 {
 		m.Headers = make(map[string]string, len(t.Headers))

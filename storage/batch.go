@@ -255,14 +255,17 @@ func MarkHeads(b *Batch, out *Outcome) {
 	if len(out.Heads) == 0 {
 		return
 	}
-	isHead := make(map[task.ID]bool, len(out.Heads))
+	priorities := make(map[task.ID]uint8, len(out.Heads)) // with which they run
 	for _, h := range out.Heads {
-		isHead[h.ID] = true
+		priorities[h.ID] = h.Priority
 	}
 	mark := func(ts []*task.Task) {
 		for _, t := range ts {
-			if t != nil && isHead[t.ID] {
-				t.Turn = task.Head
+			if t == nil {
+				continue
+			}
+			if p, isHead := priorities[t.ID]; isHead {
+				t.Turn, t.Boost = task.Head, t.Priority-min(p, t.Priority)
 			}
 		}
 	}

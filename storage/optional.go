@@ -257,6 +257,7 @@ type TypeRules struct {
 	MaxResult    int           // bytes
 	KeepDone     time.Duration // how long a task is kept that is done; 0 is not at all, negative for ever
 	MaxLateness  time.Duration // how far in the past the time of a task may lie that is added; 0 is no limit
+	Inherits     bool          // whether its tasks are those of [task.Task.Inherits]
 	Remember     time.Duration // for how long the key of a task is taken that is done, if that is longer than KeepDone; 0 is not longer
 }
 

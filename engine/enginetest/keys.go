@@ -42,6 +42,7 @@ var keyScenarios = []scenario{
 			n.Error("no task was grabbed with the end of the one before")
 		}
 	}},
+	{"the head of an ordering key starts with the priority of an urgent task behind it", inheritance},
 	{"a task of an ordering key that is tried again keeps those behind it waiting", func(n *node) {
 		g := newGauge(n.Errorf, map[string]int{"k": 1})
 		n.start(types(10, func(p *policy.Type) { p.Retry.Max = 3 }, "mail"), map[string]handle{"mail": g.keyed(func(_ context.Context, t *task.Task) ([]byte, error) {
@@ -95,6 +96,42 @@ var keyScenarios = []scenario{
 			n.beganInOrder(ids)
 		}
 	}},
+}
+
+// inheritance has one slot, for which the heads of two ordering keys wait behind other tasks, and then an urgent task
+// behind each of them.
+func inheritance(n *node) {
+	gate := make(chan struct{})
+	set := types(1, func(p *policy.Type) { p.Ordering.Inherit = true }, "mail", "gate")
+	n.start(set, map[string]handle{"mail": done, "gate": until(gate)})
+	n.submit(engine.Request{Type: "gate"})
+	mail := func(key string, priority uint8) task.ID {
+		return n.submit(engine.Request{Type: "mail", OrderingKey: key, Priority: &priority})[0]
+	}
+	late, early := mail("late", 9), mail("early", 8)
+	rest := []task.ID{mail("", 5), mail("", 5), mail("", 5), mail("other", 7)}
+	soon := []task.ID{late, mail("late", 1), early, mail("early", 2)}
+	for _, head := range []task.ID{late, early} {
+		if t := n.get(head); t.Rank().Priority > 2 {
+			n.Errorf("a head of priority %d is to run with %d, although an urgent task is behind it", t.Priority, t.Rank().Priority)
+		}
+	}
+	close(gate)
+	n.ranOnce(append(soon, rest...)...)
+	got := n.ledger.sequence()[1:]
+	if got[0] != late || !sameIDs(got[:4], soon) || !slices.Equal(got[4:], rest) {
+		n.Errorf("they started in the order %v; want %v first, in any order that begins with the first, and then %v", got, soon, rest)
+	}
+	n.beganInOrder(soon[:2])
+	n.beganInOrder(soon[2:])
+	if t := n.get(late); t.Priority != 9 || t.Boost != 0 {
+		n.Errorf("a task that has ended has priority %d and boost %d, want its own, 9", t.Priority, t.Boost)
+	}
+}
+
+// sameIDs reports whether two lists have the same tasks, in any order.
+func sameIDs(a, b []task.ID) bool {
+	return slices.Equal(slices.SortedFunc(slices.Values(a), task.ID.Compare), slices.SortedFunc(slices.Values(b), task.ID.Compare))
 }
 
 // stormyKeys is stormy for tasks of which each submitter has an ordering key. It returns those of each submitter in the

@@ -96,6 +96,7 @@ func (w WhenFull) String() string {
 type Ordering struct {
 	OnExhausted OnExhausted // when a task becomes an error
 	OnRetry     OnRetry     // when a task waits for its next attempt
+	Inherit     bool        // a task runs with the highest priority of those behind it, see [task.Task.Inherit]
 }
 
 // OnExhausted says what an error does to the tasks behind it.

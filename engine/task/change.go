@@ -104,6 +104,7 @@ func (t *Task) Create(to State, at, nextEventAt time.Time) {
 	if t.Turn = Unordered; t.OrderingKey != "" {
 		t.Turn = Behind
 	}
+	t.Inherits, t.Boost = t.Inherits && t.Turn == Behind, 0
 	t.StartedAt, t.Owner = time.Time{}, ID{}
 	t.Result, t.LastError, t.History, t.Notes = nil, "", nil, nil
 }
@@ -169,9 +170,12 @@ func (c Change) Apply(t *Task) bool {
 	if t.State == Done { // it becomes a tombstone: it ended before
 		at = t.UpdatedAt
 	}
+	if turn != Head || c.Replace != nil {
+		t.Boost = 0
+	}
 	t.State, t.UpdatedAt, t.Turn = c.To, at, turn
 	if c.Remember > 0 {
-		t.Payload, t.Result, t.Headers, t.LastError, t.History, t.Notes = nil, nil, nil, "", nil, nil
+		t.Payload, t.Result, t.Headers, t.LastError, t.History, t.Notes, t.Inherits = nil, nil, nil, "", nil, nil, false
 		c.NextEventAt = at.Add(c.Remember)
 	}
 	t.schedule(c.NextEventAt)

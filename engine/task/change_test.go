@@ -221,7 +221,9 @@ func checkApplied(t *rapid.T, before *task.Task, c task.Change, now *task.Task) 
 	if !c.ReadyAt.IsZero() {
 		want.ReadyAt = c.ReadyAt.UTC().Truncate(time.Microsecond)
 	}
-	want.Turn = turnAfter(before, c)
+	if want.Turn = turnAfter(before, c); want.Turn != task.Head || c.Replace != nil {
+		want.Boost = 0
+	}
 	want.Attempt, want.Crashes = counts(before, c)
 	want.Owner = task.ID{}
 	if c.To == task.Processing {
@@ -260,7 +262,7 @@ func checkApplied(t *rapid.T, before *task.Task, c task.Change, now *task.Task) 
 		want.History = want.History[max(0, len(want.History)-task.MaxHistory):]
 	}
 	if c.Remember > 0 {
-		want.Payload, want.Result, want.Headers, want.LastError, want.History, want.Notes = nil, nil, nil, "", nil, nil
+		want.Payload, want.Result, want.Headers, want.LastError, want.History, want.Notes, want.Inherits = nil, nil, nil, "", nil, nil, false
 		want.NextEventAt = want.UpdatedAt.Add(c.Remember).Truncate(time.Microsecond)
 	}
 	if diff := cmp.Diff(want, now); diff != "" {
@@ -477,7 +479,7 @@ func TestACreatedRowHasNoPast(t *testing.T) {
 	row.Create(task.Waiting, at, ready)
 	want := full()
 	want.Version, want.State, want.Seq, want.Attempt, want.Crashes = 1, task.Waiting, 0, 0, 0
-	want.Turn = task.Behind
+	want.Turn, want.Boost = task.Behind, 0
 	want.CreatedAt, want.UpdatedAt = task.Stamp(at), task.Stamp(at)
 	want.ReadyAt, want.NextEventAt, want.ExpiresAt = task.Stamp(ready), task.Stamp(ready), task.Stamp(expires)
 	want.StartedAt, want.Owner, want.Result, want.LastError, want.History = time.Time{}, task.ID{}, nil, "", nil

@@ -42,6 +42,8 @@ type Task struct {
 	Key         string // unique per type, and per ordering key if it has one, while the row exists; "" if none
 	OrderingKey string // tasks that share it run one at a time; it decides the shard; "" if none
 	Turn        Turn   // whether it may run, by its ordering key. Only Change.Apply, Task.Create and stores write it
+	Inherits    bool   // as the head of its ordering key it runs with the highest priority of those that wait behind it
+	Boost       uint8  // by how much it runs before its Priority, see Task.Inherit. Written by those that write Turn
 	Seq         uint64 // order of insertion, assigned by the store
 
 	Attempt uint32 // number of grabs since the count was last reset
@@ -121,7 +123,9 @@ func (t *Task) Ref() Ref { return Ref{t.ID, t.Version} }
 func (t *Task) Queue() Queue { return Queue{t.Type, t.Group} }
 
 // Rank returns the place of the task within its queue.
-func (t *Task) Rank() Rank { return Rank{t.Priority, t.ReadyAt.UnixMicro(), t.Seq} }
+func (t *Task) Rank() Rank {
+	return Rank{t.Priority - min(t.Priority, t.Boost), t.ReadyAt.UnixMicro(), t.Seq}
+}
 
 // Trigger returns the hint that this version of the task is ready.
 func (t *Task) Trigger() Trigger { return Trigger{t.Ref(), t.Queue(), t.Rank(), t.Shard, t.Turn} }

@@ -16,7 +16,7 @@ func full() *task.Task {
 	at := task.Stamp(time.Unix(1_700_000_000, 0))
 	return &task.Task{
 		ID: task.ID{1}, Version: 7, State: task.Processing,
-		Type: "mail", Shard: 3, Priority: 2, Group: "g", Key: "k", OrderingKey: "o", Turn: task.Head, Seq: 11,
+		Type: "mail", Shard: 3, Priority: 2, Group: "g", Key: "k", OrderingKey: "o", Turn: task.Head, Inherits: true, Boost: 1, Seq: 11,
 		Attempt: 4, Crashes: 1,
 		CreatedAt: at, ReadyAt: at.Add(1000), NextEventAt: at.Add(2000), ExpiresAt: at.Add(3000), StartedAt: at.Add(4000), UpdatedAt: at.Add(5000),
 		Owner: task.ID{2}, Headers: map[string]string{"a": "b"}, Payload: []byte("p"), Result: []byte("r"),
@@ -56,7 +56,7 @@ func TestATriggerNamesTheTaskItsQueueAndItsRank(t *testing.T) {
 	want := task.Trigger{
 		Ref:   task.Ref{ID: a.ID, Version: 7},
 		Queue: task.Queue{Type: "mail", Group: "g"},
-		Rank:  task.Rank{Priority: 2, ReadyAt: a.ReadyAt.UnixMicro(), Seq: 11},
+		Rank:  task.Rank{Priority: 1, ReadyAt: a.ReadyAt.UnixMicro(), Seq: 11},
 		Shard: 3, Turn: task.Head,
 	}
 	if got := a.Trigger(); got != want {

@@ -71,6 +71,33 @@ func NextHead(head, first *Task) (demote, promote bool) {
 	return false, false
 }
 
+// Lends reports whether the head of the ordering key of t may inherit the priority of t: t is ready and held up by
+// that head.
+func (t *Task) Lends() bool { return t.Inherits && t.Turn == Behind && t.State == Submitted }
+
+// Lent returns the highest priority that tasks of an ordering key lend among these rows; [LowestPriority] if none does.
+func Lent(rows iter.Seq[*Task], key string) uint8 {
+	lent := LowestPriority
+	for t := range rows {
+		if t.OrderingKey == key && t.Lends() {
+			lent = min(lent, t.Priority)
+		}
+	}
+	return lent
+}
+
+// Inherit returns the Boost that t is to have as the head of its ordering key. lent is the highest priority that is lent
+// to it, see [Lent]. A head that is ready runs with that priority if it is higher than its own. The others are not asked
+// until they are ready. No version changes with that.
+//
+// It is the priority inheritance of Sha, Rajkumar and Lehoczky (1990), with an ordering key in place of a lock.
+func (t *Task) Inherit(lent uint8) uint8 {
+	if !t.Inherits || t.Turn != Head || t.State != Submitted {
+		return t.Boost
+	}
+	return t.Priority - min(t.Priority, lent)
+}
+
 // turn returns the turn of t after c.
 func (c *Change) turn(t *Task) Turn {
 	switch {

@@ -29,6 +29,9 @@ func (x *tx) Promote(ctx context.Context, keys ...string) (heads []task.Hint, er
 		if promote {
 			head = x.turn(first, task.Head)
 		}
+		if head != nil {
+			head = x.boost(head)
+		}
 		if head != nil && head.State == task.Submitted {
 			heads = append(heads, head.Hint())
 		}
@@ -36,10 +39,22 @@ func (x *tx) Promote(ctx context.Context, keys ...string) (heads []task.Hint, er
 	return heads, nil
 }
 
+// boost gives the head of a key the priority that it inherits.
+func (x *tx) boost(head *task.Task) *task.Task {
+	boost := head.Inherit(task.Lent(maps.Values(x.s.rows), head.OrderingKey))
+	if boost == head.Boost {
+		return head
+	}
+	now := head.Clone()
+	now.Boost = boost
+	x.put(now.ID, now)
+	return now
+}
+
 // turn gives a row another turn.
 func (x *tx) turn(t *task.Task, to task.Turn) *task.Task {
 	now := t.Clone()
-	now.Turn = to
+	now.Turn, now.Boost = to, 0
 	x.put(now.ID, now)
 	return now
 }
@@ -47,6 +62,15 @@ func (x *tx) turn(t *task.Task, to task.Turn) *task.Task {
 // Promote implements [storage.Tasks].
 func (s *Store) Promote(ctx context.Context, keys ...string) ([]task.Hint, error) {
 	return update(ctx, s, func(tx storage.Tx) ([]task.Hint, error) { return tx.Promote(ctx, keys...) })
+}
+
+// isOutdated reports whether Promote would change a row of a key. It is called with mu held.
+func (s *Store) isOutdated(key string) bool {
+	head, first := s.members(key)
+	if _, promote := task.NextHead(head, first); promote || head == nil {
+		return promote
+	}
+	return head.Inherit(task.Lent(maps.Values(s.rows), key)) != head.Boost
 }
 
 // headless is called with mu held.
@@ -64,7 +88,7 @@ func (s *Store) headless(after string, limit int) (page storage.HeadlessPage) {
 			break
 		}
 		next = key
-		if _, promote := task.NextHead(s.members(key)); promote {
+		if s.isOutdated(key) {
 			page.Keys = append(page.Keys, key)
 		}
 	}

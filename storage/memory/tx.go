@@ -77,6 +77,7 @@ func (x *tx) Insert(ctx context.Context, ts ...*task.Task) ([]storage.Inserted, 
 		if !out[i].Created() {
 			continue
 		}
+		t.Boost = 0
 		if t.Turn == task.Head {
 			if head, _ := x.s.members(t.OrderingKey); head != nil {
 				t.Turn = task.Behind

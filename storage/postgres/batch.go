@@ -136,7 +136,7 @@ func keysOf(b *storage.Batch, w *swaps) (now, later []string) {
 func leftBy(b *storage.Batch, w *swaps) []string {
 	now, left := keysOf(b, w)
 	for _, t := range w.rows {
-		if t == nil || t.OrderingKey == "" || t.Turn == task.Head {
+		if t == nil || t.OrderingKey == "" || t.Turn == task.Head && !(t.Inherits && t.State == task.Submitted) {
 			continue
 		}
 		if _, done := slices.BinarySearch(now, t.OrderingKey); !done {

@@ -37,74 +37,119 @@ func holder(t *testing.T, s *postgres.Store, row *task.Task) task.ID {
 	return got[0].Existing
 }
 
-// throttled is the version of the tables whose function add knows of throttling.
-const throttled = 10
-
 // A node is started before the tables are migrated, and goes on beside one that is started then.
 func TestAProgramWorksWithTheTablesOfTheVersionBeforeWhileTheyAreMigrated(t *testing.T) {
 	url := server.Database(t)
 	c := pgtest.Connect(t, url)
 	all := schema.Migrations(schema.Default)
-	pgtest.Exec(t, c, schema.Script(schema.Default, all[:throttled-1]))
+	pgtest.Exec(t, c, schema.Script(schema.Default, all[:schema.Inherits-1]))
 	before, err := postgres.Open(t.Context(), url, postgres.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = before.Close() })
-	rules := storage.TypeRules{
-		Type: "mail", Priority: 5, MaxPayload: 10, MaxResult: 20, KeepDone: time.Hour,
-		Unique: storage.UniqueRules{OnConflict: "throttle", Window: time.Microsecond},
-	}
-	setRules := func(s *postgres.Store) {
+	rules := storage.TypeRules{Type: "mail", Priority: 5, MaxPayload: 10, MaxResult: 20, KeepDone: time.Hour, Inherits: true}
+	setRules := func(s *postgres.Store, want storage.TypeRules) {
 		t.Helper()
 		if err := s.SetRules(t.Context(), rules); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := s.Rules(t.Context(), "mail"); err != nil || !cmp.Equal(got, rules) {
-			t.Errorf("the rules are %+v, %v; want %+v", got, err, rules)
+		if got, err := s.Rules(t.Context(), "mail"); err != nil || !cmp.Equal(got, want) {
+			t.Errorf("the rules are %+v, %v; want %+v", got, err, want)
 		}
 	}
-	setRules(before)
-	add := func(want string) {
+	runsWith := func(s *postgres.Store, key string, want uint8) {
 		t.Helper()
-		if got := one[string](t, c, "select outcome from taskengine.add('mail', key => 'ended', ordering_key => 'a')"); got != want {
-			t.Errorf("the function add says %s, want %s", got, want)
+		if heads, err := s.Promote(t.Context(), key); err != nil || len(heads) != 1 || heads[0].Priority != want {
+			t.Errorf("the heads of %s are %+v, %v; want one with priority %d", key, heads, err, want)
 		}
 	}
-	live, ended := keyed(1, "a", "live"), keyed(2, "a", "ended")
-	for _, row := range []*task.Task{live, ended} {
-		if at := holder(t, before, row); !at.IsZero() {
-			t.Fatalf("%v is in the way", at)
-		}
-	}
-	end := []task.Change{{Ref: ended.Ref(), To: task.Cancelled, At: time.Now(), NextEventAt: time.Now().Add(time.Hour)}}
-	if out := commit(t, before, &storage.Batch{Swap: end}); out.Swapped[0] == nil {
-		t.Fatal("a task does not end")
-	}
-	add("existing") // the functions do not know of throttling
+	none := rules
+	none.Inherits = false
+	setRules(before, none)
+	commit(t, before, &storage.Batch{Insert: []*task.Task{heir(1, "a", 7), heir(2, "a", 3)}})
+	runsWith(before, "a", 3)
+	mustAdd(t, c, "'mail', ordering_key => 'a', priority => 1") // the function does not know that it is to inherit
+	runsWith(before, "a", 3)
 
-	pgtest.Exec(t, c, schema.Script(schema.Default, all[throttled-1:]))
+	pgtest.Exec(t, c, schema.Script(schema.Default, all[schema.Inherits-1:]))
 	now := postgrestest.Open(t, url)
-	setRules(now)
-	third := keyed(3, "b", "live")
-	if at := holder(t, before, third); !at.IsZero() {
-		t.Fatalf("%v is in the way", at)
-	}
+	runsWith(now, "a", 3)
+	setRules(now, rules)
+	mustAdd(t, c, "'mail', ordering_key => 'a', priority => 2")
+	runsWith(before, "a", 2)
 	for i, s := range []*postgres.Store{before, now} {
-		for _, was := range []*task.Task{live, ended, third} {
-			if at := holder(t, s, keyed(byte(10+i), was.OrderingKey, was.Key)); at != was.ID {
-				t.Errorf("store %d: the key %s within %s is that of %v", i, was.Key, was.OrderingKey, at)
-			}
+		commit(t, s, &storage.Batch{Insert: []*task.Task{heir(byte(10+2*i), "a", uint8(1-i))}})
+		runsWith(now, "a", uint8(1-i))
+		runsWith(before, "a", uint8(1-i))
+	}
+}
+
+// heir returns a new row of an ordering key whose type inherits.
+func heir(n byte, key string, priority uint8) *task.Task {
+	t := ordered(n, key)
+	t.Priority, t.Inherits, t.ReadyAt = priority, true, t.ReadyAt.Add(-time.Hour)
+	return t
+}
+
+// The statements are those of the version before: it does not know the own priority of a head that has inherited another.
+func TestAProgramOfTheVersionBeforeKeepsTheOwnPriorityOfAHead(t *testing.T) {
+	s := postgrestest.Open(t, server.Database(t))
+	head, yields, urgent := heir(1, "a", 7), heir(1, "b", 6), heir(2, "a", 2)
+	commit(t, s, &storage.Batch{Insert: []*task.Task{head, yields, urgent, heir(2, "b", 4)}})
+	is := func(id task.ID, priority, boost uint8) {
+		t.Helper()
+		got, err := s.Get(t.Context(), id)
+		if err != nil || !got.Inherits || got.Priority != priority || got.Boost != boost || len(got.Headers) > 0 {
+			t.Errorf("the row is %+v, %v; want one that inherits, with priority %d and boost %d", got, err, priority, boost)
 		}
 	}
-	if gone, err := before.Delete(t.Context(), third.Ref()); err != nil || !gone[0] {
-		t.Fatalf("not deleted: %v, %v", gone, err)
+	is(head.ID, 7, 5)
+	is(yields.ID, 6, 2)
+	if _, err := s.Insert(t.Context(), &task.Task{ID: task.ID{7}, Version: 1, State: task.Done, UpdatedAt: time.Now()}); err != nil { // makes the partition
+		t.Fatal(err)
 	}
-	if at := holder(t, now, keyed(4, "b", "live")); !at.IsZero() {
-		t.Errorf("the key of a task that is gone is that of %v", at)
+	if _, err := s.Pool().Exec(t.Context(), `
+with gone as (delete from taskengine.task where id = $1 returning *)
+insert into taskengine.ended
+select gone.*, $2::bigint, 0 from gone`, head.ID, time.Now().UnixMicro()); err != nil {
+		t.Fatal(err)
 	}
-	add("created")
-	add("existing") // that waits
+	if _, err := s.Pool().Exec(t.Context(), "update taskengine.ended set state = 7 where id = $1", head.ID); err != nil {
+		t.Fatal(err)
+	}
+	is(head.ID, 7, 0)
+	if _, err := s.Pool().Exec(t.Context(), "update taskengine.task set version = version + 1, priority = 4, shard = (shard & 65535) + 65536, ready_at = ready_at + 60000000, queued = false where id = $1", yields.ID); err != nil {
+		t.Fatal(err)
+	}
+	is(yields.ID, 6, 0)
+	heads, err := s.Promote(t.Context(), "a", "b")
+	if err != nil || len(heads) != 2 {
+		t.Fatalf("heads: %v, %v", heads, err)
+	}
+	is(urgent.ID, 2, 0)
+}
+
+func TestTasksFromSQLInheritIfTheirTypeDoes(t *testing.T) {
+	url := server.Database(t)
+	s, c := postgrestest.Open(t, url), pgtest.Connect(t, url)
+	if err := s.SetRules(t.Context(), storage.TypeRules{Type: "mail", Priority: 5, Inherits: true}, storage.TypeRules{Type: "sms", Priority: 5}); err != nil {
+		t.Fatal(err)
+	}
+	for args, want := range map[string]task.Task{
+		"'mail', ordering_key => 'k'":                                            {Priority: 5, Inherits: true},
+		"'mail', ordering_key => 'k', priority => 9, headers => '{\"a\":\"b\"}'": {Priority: 9, Inherits: true, Headers: map[string]string{"a": "b"}},
+		"'mail', headers => '{\"a\":\"b\"}'":                                     {Priority: 5, Headers: map[string]string{"a": "b"}},
+		"'sms', ordering_key => 'k', headers => '{\"\":\"\"}'":                   {Priority: 5, Headers: map[string]string{"": ""}},
+	} {
+		got, err := s.Get(t.Context(), mustAdd(t, c, args).id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := (task.Task{Priority: got.Priority, Inherits: got.Inherits, Headers: got.Headers}); !cmp.Equal(got, want) {
+			t.Errorf("add(%s) makes %+v, want %+v", args, got, want)
+		}
+	}
 }
 
 // Programs of version 7 of the tables know a key by its type only. They may still run when the tables are migrated.

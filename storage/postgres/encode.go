@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -63,29 +64,39 @@ func (f *fields) done(what string, r *reader) {
 	}
 }
 
-func encodeHeaders(headers map[string]string) []byte {
-	if len(headers) == 0 {
-		return nil
-	}
+// heirPrefix is what the headers of a row that inherits begin with: two headers without a name, which no map has. The
+// value of the first is the own priority of the row. The migration that adds it says why.
+var heirPrefix = [...]byte{7: 1, 16: 0}
+
+// encodeHeaders returns the column headers of a row.
+func encodeHeaders(t *task.Task) []byte {
 	var b []byte
-	for _, name := range slices.Sorted(maps.Keys(headers)) {
-		b = appendText(appendText(b, name), headers[name])
+	if t.Inherits {
+		b = append(b, heirPrefix[:]...)
+		b[8] = t.Priority
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.Headers)) {
+		b = appendText(appendText(b, name), t.Headers[name])
 	}
 	return b
 }
 
-func decodeHeaders(r *reader) map[string]string {
-	f := fields{left: r.next()}
-	if len(f.left) == 0 {
-		return nil
+// decodeHeaders reads the column headers of a row. Its own priority is that of the column, or is in front of the headers.
+func decodeHeaders(r *reader, priority uint8) (headers map[string]string, own uint8, inherits bool) {
+	f, own := fields{left: r.next()}, priority
+	if n := len(heirPrefix); len(f.left) >= n && bytes.Equal(f.left[:8], heirPrefix[:8]) && bytes.Equal(f.left[9:n], heirPrefix[9:]) {
+		own, inherits, f.left = f.left[8], true, f.left[n:]
 	}
-	headers := make(map[string]string)
+	if len(f.left) == 0 {
+		return nil, own, inherits
+	}
+	headers = make(map[string]string)
 	for len(f.left) > 0 {
 		name := f.text()
 		headers[name] = f.text()
 	}
 	f.done("headers", r)
-	return headers
+	return headers, own, inherits
 }
 
 func encodeProgress(p task.Progress) []byte {

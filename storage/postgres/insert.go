@@ -98,6 +98,7 @@ func (v *verbs) insertion(p *pipe, ts []*task.Task, careful bool) *insertion {
 	in := &insertion{ts: ts, created: make(map[task.ID]uint64, len(ts))}
 	var withKey []*task.Task
 	for _, t := range ts {
+		t.Boost = 0
 		if t.Key != "" {
 			withKey = append(withKey, t)
 		}
@@ -208,7 +209,7 @@ func freshColumns(ts []*task.Task) []any {
 		smallints(ts, func(t *task.Task) int16 { return int16(t.State) }), smallints(ts, func(t *task.Task) int16 { return int16(t.Priority) }),
 		dueStates, texts(ts, typeOf), texts(ts, func(t *task.Task) string { return t.Group }), textsOrNull(ts, keyOf),
 		textsOrNull(ts, func(t *task.Task) string { return t.OrderingKey }),
-		bytesOrNull(ts, func(t *task.Task) []byte { return encodeHeaders(t.Headers) }),
+		bytesOrNull(ts, func(t *task.Task) []byte { return encodeHeaders(t) }),
 		bytesOrNull(ts, func(t *task.Task) []byte { return t.Payload }),
 	}
 }

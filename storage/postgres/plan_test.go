@@ -123,7 +123,7 @@ var reads = regexp.MustCompile(`Seq Scan on \S+`)
 // The cost of a step in the life of a task must not grow with the number of rows.
 func TestAMillionRowsAreNotReadForOne(t *testing.T) {
 	c := crowded(t)
-	sql := statementsIn(schema.Default)
+	sql := statementsIn(schema.Default, schema.Inherits)
 	// These read the rows that they count or search, on purpose.
 	whole := map[string]bool{"countRows": true, "dueRunning": true, "dueEnded": true}
 	// These read the first entry of an index.
@@ -176,7 +176,7 @@ func TestAMillionRowsAreNotReadForOne(t *testing.T) {
 // A plan that is made while the tables are empty must be right when they are not.
 func TestPlansOfEmptyTablesFindWhatTheyNeedByIndex(t *testing.T) {
 	c := pgtest.Connect(t, emptyTables(t))
-	sql := statementsIn(schema.Default)
+	sql := statementsIn(schema.Default, schema.Inherits)
 	for name, text := range map[string]string{
 		"grab": sql.grab, "finish": sql.finish, "drop": sql.drop, "update": sql.update, "note": sql.note, "ready": sql.ready, "due": sql.due,
 		"remove": sql.remove, "removeEnded": sql.removeEnded, "lockTask": sql.lockTask, "queues": sql.queues,

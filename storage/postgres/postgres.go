@@ -34,15 +34,16 @@ const pingAfter = 5 * time.Second
 // [storage.KeyInspector], [storage.KeyFinder], [storage.Settings], [storage.Shared], [storage.LiveCounter] and
 // [storage.ShardOwner] too. Make one with [Open].
 type Store struct {
-	pool       *pgxpool.Pool // for reads, and for callers of Pool
-	writer     *pgxpool.Pool // for writes; pool itself if there is one connection in all
-	lent       chan struct{} // holds a token while a read uses a connection of writer
-	sql        *statements
-	log        *slog.Logger
-	partitions partitions
-	swept      atomic.Int64 // when sweepKeys was called last; in Unix seconds
-	wary       atomic.Int64 // how many batches are careful from now on
-	closed     atomic.Bool  // set before the pool is closed
+	pool         *pgxpool.Pool // for reads, and for callers of Pool
+	writer       *pgxpool.Pool // for writes; pool itself if there is one connection in all
+	lent         chan struct{} // holds a token while a read uses a connection of writer
+	sql          *statements
+	log          *slog.Logger
+	partitions   partitions
+	rulesInherit bool         // the rules of types say whether their tasks inherit priorities
+	swept        atomic.Int64 // when sweepKeys was called last; in Unix seconds
+	wary         atomic.Int64 // how many batches are careful from now on
+	closed       atomic.Bool  // set before the pool is closed
 	verbs
 }
 
@@ -87,7 +88,8 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 		return nil, err
 	}
 	s.partitions.early = at >= schema.EarlyEnds
-	s.sql = statementsIn(name)
+	s.rulesInherit = at >= schema.Inherits
+	s.sql = statementsIn(name, at)
 	return s, nil
 }
 

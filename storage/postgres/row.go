@@ -40,7 +40,11 @@ func scanTask(v *reader) (*task.Task, error) {
 		t.Turn = task.Unordered // a program of the version before has ended it, and left its turn
 	}
 	t.Type, t.Group, t.Key, t.OrderingKey = v.text(), v.text(), v.text(), v.text()
-	t.Headers = decodeHeaders(v)
+	priority := t.Priority
+	t.Headers, t.Priority, t.Inherits = decodeHeaders(v, priority)
+	if t.Turn == task.Head {
+		t.Boost = t.Priority - min(priority, t.Priority)
+	}
 	progress := decodeProgress(v)
 	t.LastError = v.text()
 	t.History = decodeHistory(v)

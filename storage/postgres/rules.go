@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/taskengine/taskengine/storage"
@@ -36,10 +37,14 @@ func (s *Store) SetRules(ctx context.Context, rules ...storage.TypeRules) error 
 		bigints(rules, func(r storage.TypeRules) int64 { return roundedUp(r.MaxLateness) }),
 		bigints(rules, func(r storage.TypeRules) int64 { return roundedUp(r.Remember) }),
 	}
+	heirs := slices.DeleteFunc(slices.Clone(rules), func(r storage.TypeRules) bool { return !r.Inherits })
 	return s.again(ctx, "set the rules of types", func() error {
 		_, err := s.pool.Exec(ctx, s.sql.setRules, args...)
 		if err == nil {
 			_, err = s.pool.Exec(ctx, s.sql.setOrdered)
+		}
+		if err == nil && s.rulesInherit {
+			_, err = s.pool.Exec(ctx, s.sql.setInherits, args[0], texts(heirs, func(r storage.TypeRules) string { return r.Type }))
 		}
 		return err
 	})
@@ -65,13 +70,13 @@ func (s *Store) Rules(ctx context.Context, typ string) (r storage.TypeRules, err
 	var most, queue, total, result, keep, late, remember int64
 	err = s.again(ctx, "read the rules of a type", func() error {
 		return s.pool.QueryRow(ctx, s.sql.rules, []byte(typ)).Scan(
-			&name, &priority, &most, &queue, &total, &keyed, &unique, &result, &keep, &late, &remember)
+			&name, &priority, &most, &queue, &total, &keyed, &unique, &result, &keep, &late, &remember, &r.Inherits)
 	})
 	if err != nil {
 		return r, err
 	}
 	r = storage.TypeRules{
-		Type: string(name), Priority: uint8(priority), MaxPayload: int(most),
+		Inherits: r.Inherits, Type: string(name), Priority: uint8(priority), MaxPayload: int(most),
 		QueueTimeout: time.Duration(queue) * time.Microsecond, TotalTimeout: time.Duration(total) * time.Microsecond,
 		MaxResult: int(result), KeepDone: time.Duration(max(keep, 0)) * time.Microsecond,
 		MaxLateness: time.Duration(late) * time.Microsecond, Remember: time.Duration(remember) * time.Microsecond,

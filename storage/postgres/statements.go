@@ -15,22 +15,24 @@ import (
 // and {head:t} are true for rows of the table t that have this turn, {shard} is the column shard
 // without the turn, {over} is the columns {narrow} with it, and {leaving:f} is true for rows of the table
 // f whose shard is on its way to another database. {entry:t} is the unique key of a row of t as the table key has it.
+// {heir:t} is true for rows of t that inherit, {own:t} is the own priority of a row, and {inherited} is the priority with
+// which the head h of a key is to run.
 type statements struct {
-	get, lockTask, lockEnded                              string
-	inserts                                               map[insertKind]string
-	claimKeys, releaseKeys, holders                       string
-	removeEnded, remove, note, grab, finish, drop, update string
-	end, comeBack                                         string
-	due, dueRunning, dueEnded, ready, queues, allQueues   string
-	dueOf, submitted, submittedOf                         string
-	listAll, listLive, listErrors                         string
-	count, countRows, fold                                string
-	unclaimed, allUnclaimed, orphans, outdated            string
-	setting, setSetting, unset, swapSetting               string
-	setRules, rules, setOrdered, checkIsolation           string
-	first                                                 firsts
-	lockKeys, demote, promote, heads, headless, takeHead  string
-	keys, keysBehind, key, findKey, freeKeys              string
+	get, lockTask, lockEnded                                 string
+	inserts                                                  map[insertKind]string
+	claimKeys, releaseKeys, holders                          string
+	removeEnded, remove, note, grab, finish, drop, update    string
+	end, comeBack                                            string
+	due, dueRunning, dueEnded, ready, queues, allQueues      string
+	dueOf, submitted, submittedOf                            string
+	listAll, listLive, listErrors                            string
+	count, countRows, fold                                   string
+	unclaimed, allUnclaimed, orphans, outdated               string
+	setting, setSetting, unset, swapSetting                  string
+	setRules, rules, setOrdered, setInherits, checkIsolation string
+	first                                                    firsts
+	lockKeys, demote, promote, heads, headless, takeHead     string
+	keys, keysBehind, key, findKey, freeKeys                 string
 }
 
 // firsts are what goes before the statements of a transaction: plans in one of the caller, settings in one of the store.
@@ -212,8 +214,12 @@ set (priority, max_payload, queue_timeout, total_timeout, keyed, uniq, max_resul
 where (t.priority, t.max_payload, t.queue_timeout, t.total_timeout, t.keyed, t.uniq, t.max_result, t.keep_done, t.max_lateness, t.remember)
 	is distinct from (excluded.priority, excluded.max_payload, excluded.queue_timeout, excluded.total_timeout, excluded.keyed, excluded.uniq, excluded.max_result, excluded.keep_done, excluded.max_lateness, excluded.remember)`
 
+const updateInherits = `
+update {type_policy} t set inherits = t.type = any($2::bytea[])
+where t.type = any($1::bytea[]) and t.inherits <> (t.type = any($2::bytea[]))`
+
 const selectRules = `
-select type, priority, max_payload, queue_timeout, total_timeout, keyed, uniq, coalesce(max_result, 0), coalesce(keep_done, 0), max_lateness, remember from {type_policy}
+select type, priority, max_payload, queue_timeout, total_timeout, keyed, uniq, coalesce(max_result, 0), coalesce(keep_done, 0), max_lateness, remember, {inherits} from {type_policy}
 where type in ($1, '') order by type desc limit 1`
 
 const swapSetting = `
@@ -226,11 +232,15 @@ select (select count(*) from added) + (select count(*) from changed) + (select c
 	+ (select count(*) from (select where $2 is null and $3 is null and not exists (select from {engine_setting} where name = $1)) t)`
 
 // statementsIn returns the statements for a schema.
-func statementsIn(name string) *statements {
+func statementsIn(name string, version int) *statements {
 	fill := filler(name)
 	list := func(page string) string { return fill(strings.ReplaceAll(selectList, "{page}", page)) }
 	unclaimed := func(after string) string { return fill(strings.ReplaceAll(selectUnclaimed, "{after}", after)) }
 	before := plans + ownKeys
+	inherits := "false"
+	if version >= schema.Inherits {
+		inherits = "inherits"
+	}
 	queues := func(after string) string { return fill(strings.ReplaceAll(selectQueues, "{after}", after)) }
 	return &statements{
 		first: firsts{plans: before, settings: before + lockPatience},
@@ -249,8 +259,9 @@ func statementsIn(name string) *statements {
 		setSetting:  fill("insert into {engine_setting} (name, value) values ($1, $2) on conflict (name) do update set value = excluded.value"),
 		unset:       fill("delete from {engine_setting} where name = $1"),
 		swapSetting: fill(swapSetting),
-		setRules:    fill(upsertRules), rules: fill(selectRules),
+		setRules:    fill(upsertRules), rules: fill(strings.ReplaceAll(selectRules, "{inherits}", inherits)),
 		checkIsolation: fill("select {schema}.check_isolation()"),
+		setInherits:    fill(updateInherits),
 		setOrdered:     fill("update {type_policy} set ordered = true where not ordered"),
 		lockKeys:       lockKeys, demote: fill(demoteHeads), promote: fill(promoteFirst), heads: fill(selectHeads), headless: fill(selectHeadless), takeHead: fill(takeHead),
 		keys: keysIn(fill, false), keysBehind: keysIn(fill, true), key: fill(selectKey), findKey: fill("select id from {key} where type = $1 and key = $2"), freeKeys: fill(freeKeys),
@@ -266,6 +277,8 @@ func filler(name string) func(string) string {
 		"{over}", strings.Replace(schema.Fill(name)("{narrow}"), "shard", plainShard, 1),
 	}
 	for _, t := range []string{"b", "c", "f", "h", "t"} {
+		heir := fmt.Sprintf("substr(%[1]s.headers, 1, 8) = '\\x%[2]x' and substr(%[1]s.headers, 10, 8) = '\\x%[3]x'", t, heirPrefix[:8], heirPrefix[9:])
+		pairs = append(pairs, "{heir:"+t+"}", "("+heir+")", "{own:"+t+"}", fmt.Sprintf("case when %s then get_byte(%s.headers, 8)::smallint else %[2]s.priority end", heir, t))
 		pairs = append(pairs, "{behind:"+t+"}", fmt.Sprintf("%s.shard >> %d = %d", t, turnBit, task.Behind),
 			"{head:"+t+"}", fmt.Sprintf("%s.shard >> %d = %d", t, turnBit, task.Head),
 			"{trigger:"+t+"}", t+"."+strings.ReplaceAll(triggers, ", ", ", "+t+"."))
@@ -278,7 +291,7 @@ func filler(name string) func(string) string {
 		pairs = append(pairs, fmt.Sprintf("{mine:%d}", n), fmt.Sprintf("($%d::bytea is null or get_bit($%[1]d, shard %% %d) = 1)", n, task.ShardCount))
 	}
 	own, names := strings.NewReplacer(pairs...).Replace, schema.Fill(name)
-	return func(sql string) string { return names(own(sql)) }
+	return func(sql string) string { return names(own(strings.ReplaceAll(sql, "{inherited}", inherited))) }
 }
 
 // plainShard is the column shard without the turn.

@@ -250,10 +250,14 @@ func remarkable() map[string]func(*task.Task) {
 		"ordering key":     func(t *task.Task) { t.OrderingKey = "account 7" },
 		"head":             func(t *task.Task) { t.OrderingKey, t.Turn = odd, task.Head },
 		"behind":           func(t *task.Task) { t.OrderingKey, t.Turn = odd, task.Behind },
-		"headers":          func(t *task.Task) { t.Headers = map[string]string{"": "", "traceparent": "00-4bf9", odd: odd} },
-		"last shard":       func(t *task.Task) { t.Shard = 65535 },
-		"priorities":       func(t *task.Task) { t.Priority = task.LowestPriority },
-		"largest numbers":  func(t *task.Task) { t.Version, t.Attempt, t.Crashes = 1<<64-1, 1<<32-1, 1<<32-1 },
+		"heir":             func(t *task.Task) { t.OrderingKey, t.Turn, t.Inherits = odd, task.Behind, true },
+		"heir and headers": func(t *task.Task) {
+			t.OrderingKey, t.Inherits, t.Headers = odd, true, map[string]string{"": "\x00", "a": ""}
+		},
+		"headers":         func(t *task.Task) { t.Headers = map[string]string{"": "", "traceparent": "00-4bf9", odd: odd} },
+		"last shard":      func(t *task.Task) { t.Shard = 65535 },
+		"priorities":      func(t *task.Task) { t.Priority = task.LowestPriority },
+		"largest numbers": func(t *task.Task) { t.Version, t.Attempt, t.Crashes = 1<<64-1, 1<<32-1, 1<<32-1 },
 		"microseconds": func(t *task.Task) {
 			t.CreatedAt = epoch.Add(time.Microsecond)
 			t.ReadyAt = epoch.Add(-time.Microsecond)

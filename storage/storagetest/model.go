@@ -161,6 +161,7 @@ func (m *model) randomTask() *task.Task {
 		switch {
 		case t.State == task.Waiting, t.State == task.Submitted, t.State == task.Error:
 			t.Turn = task.Turn(m.rand.IntN(3))
+			t.Inherits = m.rand.IntN(3) > 0
 		case t.State == task.Processing:
 			t.Owner, t.StartedAt = task.ID{3}, at(1)
 		}

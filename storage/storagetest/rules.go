@@ -12,7 +12,7 @@ var rulesCases = []testCase{
 		first := storage.TypeRules{Type: "a", Priority: 1, MaxPayload: 10}
 		last := storage.TypeRules{
 			Type: "a", Priority: 9, MaxPayload: math.MaxInt32, QueueTimeout: time.Millisecond, TotalTimeout: 1000 * time.Hour,
-			MaxResult: 64 << 20, KeepDone: -1, MaxLateness: 30 * time.Second, Remember: 14 * 24 * time.Hour,
+			MaxResult: 64 << 20, KeepDone: -1, Inherits: true, MaxLateness: 30 * time.Second, Remember: 14 * 24 * time.Hour,
 			Keyed:  []storage.Keyed{{Limit: "partner", Path: []string{"payload", "order", "pärtner"}}, {Limit: "key", Path: []string{"key"}}},
 			Unique: storage.UniqueRules{OnConflict: "replace", By: [][]string{{"payload", "order", "ïd"}, {"ordering_key"}}},
 		}

@@ -89,6 +89,7 @@ func run(t *testing.T, open func(t testing.TB) storage.Store, parallel bool) {
 		{"batch", true, batchCases},
 		{"follow", true, followCases},
 		{"order", true, orderCases},
+		{"inherit", true, inheritCases},
 		{"shared", shared, sharedCases},
 		{"export", exporter, exportCases},
 		{"rules", ruled, rulesCases},

@@ -31,7 +31,7 @@ func (c *Checksum) add(row [sha256.Size]byte) {
 func (c Checksum) String() string { return hex.EncodeToString(c[:]) }
 
 // appendRow appends everything that a copy of a row must have, in one way for equal rows: all
-// fields but Seq, which each store assigns itself. It does not use the record codec of a store:
+// fields but Seq and Boost, which each store assigns itself. It does not use the record codec of a store:
 // a field that a codec loses would then be missing from both checksums.
 func appendRow(b []byte, t *task.Task) []byte {
 	b = append(b, t.ID[:]...)
@@ -56,7 +56,11 @@ func appendRow(b []byte, t *task.Task) []byte {
 	b = appendNumbers(b, p.Done, p.Total)
 	b = appendTimes(b, p.At)
 	b = appendTexts(b, p.Message)
-	return appendBytes(b, t.Checkpoint())
+	b = appendBytes(b, t.Checkpoint())
+	if t.Inherits { // the row of an older program has the checksum that it had
+		b = appendNumbers(b, 1)
+	}
+	return b
 }
 
 func appendNumbers(b []byte, numbers ...uint64) []byte {

@@ -206,6 +206,7 @@ func (s *story) declare(what string, a args) error {
 		if a.Has("continue") {
 			p.Ordering.OnExhausted = policy.Continue
 		}
+		p.Ordering.Inherit = a.Has("inherit")
 		if a.Has("yield") {
 			p.Ordering.OnRetry = policy.Yield
 		}
@@ -227,6 +228,7 @@ func (s *story) submit(a args) error {
 	t := &task.Task{ID: a.id(), Type: a.At(1), Priority: uint8(a.Number("priority", 5))}
 	t.Group, _ = a.Value("group")
 	t.OrderingKey, _ = a.Value("key")
+	t.Inherits = s.config.Policies.Types[t.Type].Ordering.Inherit
 	if d := a.Duration("in", 0); d > 0 {
 		t.ReadyAt = s.now.Add(d)
 	}
@@ -382,10 +384,13 @@ func (s *story) headOf(key string) *task.Task {
 	head, first := task.Candidates(maps.Values(s.rows), key)
 	demote, promote := task.NextHead(head, first)
 	if demote {
-		head.Turn = task.Behind
+		head.Turn, head.Boost = task.Behind, 0
 	}
 	if promote {
 		first.Turn, head = task.Head, first
+	}
+	if head != nil {
+		head.Boost = head.Inherit(task.Lent(maps.Values(s.rows), key))
 	}
 	return head
 }

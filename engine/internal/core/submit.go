@@ -104,6 +104,7 @@ func (c *Core) schedule(now time.Time, h task.Hint) (kept bool) {
 		return c.timers.admit(h) // it is overdue, and becomes an error
 	}
 	if h.State == task.Submitted && h.Turn != task.Behind && !c.placeOf(h.Queue).Elsewhere {
+		c.reposition(now, h.Trigger)
 		kept = c.add(now, h.Trigger)
 	}
 	if h.State == task.Submitted || h.State == task.Waiting {

@@ -60,7 +60,7 @@ func newModel(rt *rapid.T) *model {
 		set: policy.Set{
 			Slots: rapid.IntRange(1, 4).Draw(rt, "slots"),
 			Types: map[string]policy.Type{
-				"plain":   typ(func(*policy.Type) {}),
+				"plain":   typ(func(p *policy.Type) { p.Ordering.Inherit = true }),
 				"relaxed": typ(func(p *policy.Type) { p.Relaxed = true }),
 				"gone":    typ(func(p *policy.Type) { p.Retention.Done = 0 }),
 				"narrow":  typ(func(p *policy.Type) { p.MaxBacklog = policy.Backlog{Max: 3, WhenFull: policy.PauseSource} }),
@@ -162,8 +162,9 @@ func (m *model) taskOf(n int) *task.Task {
 	if m.keyed > 0 {
 		t.OrderingKey, t.Turn = fmt.Sprint("key ", n%m.keyed), task.Behind
 		if n%8 > 0 {
-			t.Type = "plain"
+			t.Type, t.Priority = "plain", uint8(n%7)
 		}
+		t.Inherits = t.Type == "plain"
 	}
 	if n%5 == 0 {
 		t.ReadyAt = beginning.Add(3 * time.Second)

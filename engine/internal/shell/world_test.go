@@ -366,7 +366,7 @@ func (w *world) giveHeads(b *storage.Batch, out *storage.Outcome) {
 			continue
 		}
 		h := w.headOf(ended.OrderingKey)
-		if h == nil || h.State != task.Submitted || h.Queue() != g.Queue || h.Priority != g.Priority {
+		if h == nil || h.State != task.Submitted || h.Queue() != g.Queue || h.Rank().Priority != g.Priority {
 			continue
 		}
 		if out.Grabbed == nil {
@@ -398,10 +398,13 @@ func (w *world) headOf(key string) *task.Task {
 	head, first := task.Candidates(maps.Values(w.rows), key)
 	demote, promote := task.NextHead(head, first)
 	if demote {
-		head.Turn = task.Behind
+		head.Turn, head.Boost = task.Behind, 0
 	}
 	if promote {
 		first.Turn, head = task.Head, first
+	}
+	if head != nil {
+		head.Boost = head.Inherit(task.Lent(maps.Values(w.rows), key))
 	}
 	return head
 }

@@ -57,12 +57,13 @@ func (v *View) Check() error {
 // expectation is the keys that must exist because of the rows.
 type expectation struct {
 	keys  map[string][]byte // with their values; a nil value may be anything
+	lent  map[string]*lent  // what the rows of ordering keys lend
 	whole bool              // every row could be read
 }
 
 // expected returns the keys that must exist because of the readable rows.
 func (v *View) expected(found *damages) (want expectation, err error) {
-	want = expectation{keys: make(map[string][]byte), whole: true}
+	want = expectation{keys: make(map[string][]byte), lent: make(map[string]*lent), whole: true}
 	c, err := v.r.Scan([]byte{prefixRecord}, []byte{prefixRecord + 1})
 	if err != nil {
 		return want, err
@@ -70,18 +71,21 @@ func (v *View) expected(found *damages) (want expectation, err error) {
 	defer func() { err = errors.Join(err, c.Close()) }()
 	var e entries
 	for ok := c.First(); ok; ok = c.Next() {
-		if err := v.expect(c, &e, want.keys); err != nil {
+		if err := v.expect(c, &e, want); err != nil {
 			want.whole = false
 			if err := found.add(err); err != nil {
 				return want, err
 			}
 		}
 	}
+	for key, l := range want.lent {
+		want.keys[string(appendLentKey(nil, key))] = appendLent(nil, l)
+	}
 	return want, nil
 }
 
 // expect adds the keys of the row at the cursor.
-func (v *View) expect(c Cursor, e *entries, want map[string][]byte) error {
+func (v *View) expect(c Cursor, e *entries, to expectation) error {
 	id, err := idOf(c.Key())
 	if err != nil {
 		return err
@@ -93,7 +97,14 @@ func (v *View) expect(c Cursor, e *entries, want map[string][]byte) error {
 	if err := v.ask(c.Key(), nil); err != nil {
 		return err
 	}
+	want := to.keys
 	e.of(&r.Task)
+	if r.Lends() {
+		if to.lent[r.OrderingKey] == nil {
+			to.lent[r.OrderingKey] = new(lent)
+		}
+		to.lent[r.OrderingKey].add(&r.Task, 1)
+	}
 	if len(e.ready) > 0 {
 		want[string(e.ready)] = bytes.Clone(e.readyValue)
 	}

@@ -17,6 +17,7 @@ import (
 //	c id                                           -> checkpoint too large for the record
 //	d state time id                                -> nothing
 //	h id                                           -> history too large for the record
+//	l ordering key                                 -> how many rows lend each priority
 //	m name                                         -> about the store itself
 //	m setting/name                                 -> a setting
 //	n state id                                     -> nothing
@@ -32,6 +33,7 @@ const (
 	prefixCheckpoint = 'c'
 	prefixDue        = 'd'
 	prefixHistory    = 'h'
+	prefixLent       = 'l'
 	prefixMeta       = 'm'
 	prefixNever      = 'n'
 	prefixResult     = 'o'

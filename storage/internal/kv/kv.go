@@ -84,14 +84,16 @@ type Cursor interface {
 //	2: entries of rows without a time; progress and checkpoints
 //	3: turns of ordering keys
 //	4: unique keys within ordering keys
+//	5: priorities that heads inherit
 //
-// A store gets formatOrder with the first row that has a turn, and formatUnique with the first one that has a key and an
-// ordering key, so that older programs can use it until then.
+// A store gets formatOrder with the first row that has a turn, formatUnique with the first one that has a key and an
+// ordering key, and formatLent with the first one that inherits, so that older programs can use it until then.
 const (
 	formatStore  = 2
 	formatOrder  = 3
 	formatUnique = 4
-	formatNewest = formatUnique
+	formatLent   = 5
+	formatNewest = formatLent
 )
 
 // seqBlock is how many sequence numbers are reserved by one write. A restart skips the rest of

@@ -35,9 +35,22 @@ func (tx *Tx) Promote(ctx context.Context, keys ...string) (heads []task.Hint, e
 // promote gives a key the head that it is to have, and returns that row; nil if there is none.
 func (s *state) promote(key string) (*row, error) {
 	head, err := s.headOf(key)
-	if err != nil || head != nil && (head.State != task.Submitted || head.HasBegun()) { // it stays, whatever is behind it
-		return head, err
+	if err != nil {
+		return nil, err
 	}
+	if head == nil || head.State == task.Submitted && !head.HasBegun() { // else it stays, whatever is behind it
+		if head, err = s.nextHead(key, head); err != nil {
+			return nil, err
+		}
+	}
+	if head == nil {
+		return nil, nil
+	}
+	return s.boost(head)
+}
+
+// nextHead returns the head that a key is to have, given the one that it has; nil for none.
+func (s *state) nextHead(key string, head *row) (*row, error) {
 	first, err := s.firstBehind(key)
 	if err != nil || first == nil {
 		return head, err
@@ -62,24 +75,51 @@ func (r *row) task() *task.Task {
 	return &r.Task
 }
 
-// setTurn gives a row another turn.
+// setTurn gives a row another turn, and one that becomes the head the priority that it inherits.
 func (s *state) setTurn(old *row, to task.Turn) (*row, error) {
 	now := &row{Task: old.Task, far: old.far}
-	now.Turn = to
-	if err := s.putRecord(now); err != nil {
+	now.Turn, now.Boost = to, 0
+	if err := s.moveTurn(&old.Task, &now.Task); err != nil {
 		return nil, err
+	}
+	boost, err := s.inherited(&now.Task)
+	if err != nil {
+		return nil, err
+	}
+	now.Boost = boost
+	return now, s.rewrite(old, now)
+}
+
+// boost gives the head of a key the priority that it inherits.
+func (s *state) boost(head *row) (*row, error) {
+	boost, err := s.inherited(&head.Task)
+	if err != nil || boost == head.Boost {
+		return head, err
+	}
+	now := &row{Task: head.Task, far: head.far}
+	now.Boost = boost
+	return now, s.rewrite(head, now)
+}
+
+// rewrite writes a row that has another turn or boost.
+func (s *state) rewrite(old, now *row) error {
+	if err := s.putRecord(now); err != nil {
+		return err
 	}
 	s.was.of(&old.Task)
 	s.is.of(&now.Task)
 	if err := s.moveEntries(); err != nil {
-		return nil, err
+		return err
 	}
 	s.note(now.ID, now)
-	return now, s.moveTurn(&old.Task, &now.Task)
+	return nil
 }
 
 // moveTurn updates the table of heads after a change of a row, and what is known of the rows that are Behind.
 func (s *state) moveTurn(old, now *task.Task) error {
+	if err := s.moveLoan(old, now); err != nil {
+		return err
+	}
 	if old.Turn == task.Behind && (now.Turn != task.Behind || now.Seat() != old.Seat()) {
 		s.db.unseated(old)
 	}
@@ -171,7 +211,7 @@ func (v *View) headless(ctx context.Context, after string, limit int) (page stor
 	return page, c.Err()
 }
 
-// lacksHead reports whether Promote would give a key another head. The cursor is at the first seat of the key.
+// lacksHead reports whether Promote would give a key another head, or its head another priority. The cursor is at the first seat of the key.
 func (v *View) lacksHead(c Cursor, key string) (bool, error) {
 	value, err := c.Value()
 	if err != nil {
@@ -198,8 +238,11 @@ func (v *View) lacksHead(c Cursor, key string) (bool, error) {
 			return false, err
 		}
 	}
-	_, promote := task.NextHead(head.task(), &first.Task)
-	return promote, nil
+	if _, promote := task.NextHead(head.task(), &first.Task); promote || head == nil || !head.Inherits {
+		return promote, nil
+	}
+	l, err := v.readLent(key)
+	return err == nil && head.Inherit(l.highest()) != head.Boost, err
 }
 
 // Headless implements [storage.Tasks].

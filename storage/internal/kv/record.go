@@ -52,6 +52,7 @@ const (
 	_
 	farCheckpoint
 	hasTurn
+	hasBoost // the row inherits a priority
 	firstUnknownField
 )
 
@@ -91,6 +92,7 @@ func (r *row) fields() fields {
 	set(hasUpdatedAt, !r.UpdatedAt.IsZero())
 	set(hasOwner, !r.Owner.IsZero())
 	set(hasTurn, r.Turn != task.Unordered)
+	set(hasBoost, r.Inherits)
 	set(hasHeaders, len(r.Headers) > 0)
 	set(hasLastError, r.LastError != "")
 	set(hasHistory, len(r.History) > 0 && r.far&farHistory == 0)
@@ -163,6 +165,9 @@ func appendRecord(b []byte, r *row) []byte {
 	}
 	if f&hasTurn != 0 {
 		b = append(b, byte(r.Turn))
+	}
+	if f&hasBoost != 0 {
+		b = append(b, r.Boost)
 	}
 	return b
 }
@@ -314,6 +319,9 @@ func decodeRecord(id task.ID, b []byte, in *interner) (*row, error) {
 	}
 	if f&hasTurn != 0 {
 		r.Turn = d.turn()
+	}
+	if f&hasBoost != 0 {
+		r.Inherits, r.Boost = true, d.byte()
 	}
 	return r, d.end("record", id)
 }

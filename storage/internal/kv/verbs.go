@@ -35,6 +35,7 @@ func (s *state) insert(t *task.Task) (existing task.ID, err error) {
 			return existing, err
 		}
 	}
+	t.Boost = 0
 	if t.Turn == task.Head {
 		if head, err := s.headID(t.OrderingKey); err != nil {
 			return task.ID{}, err

@@ -16,6 +16,11 @@ func (s *state) putRecord(r *row) error {
 			return err
 		}
 	}
+	if r.Inherits {
+		if err := s.needFormat(formatLent); err != nil {
+			return err
+		}
+	}
 	return s.rw.Put(s.key, s.value)
 }
 

@@ -26,6 +26,9 @@ type Migration struct {
 // more than an hour before the time in their id.
 const EarlyEnds = 5
 
+// Inherits is the version from which on the rules of a type say whether its tasks inherit priorities.
+const Inherits = 11
+
 // Versions that make tables of package coord/postgres.
 const (
 	coordinationVersion = 3 // makes all of its tables

@@ -25,6 +25,7 @@ type taskJSON struct {
 	Key           string            `json:"key,omitempty"`
 	OrderingKey   string            `json:"ordering_key,omitempty"`
 	Turn          string            `json:"turn,omitempty"`
+	Inherited     *uint32           `json:"inherited_priority,omitempty"`
 	CreatedAt     *time.Time        `json:"created_at,omitempty"`
 	ReadyAt       *time.Time        `json:"ready_at,omitempty"`
 	NextEventAt   *time.Time        `json:"next_event_at,omitempty"`
@@ -195,7 +196,7 @@ func taskToJSON(t *taskenginev1.Task) taskJSON {
 	j := taskJSON{
 		ID: t.GetId(), Type: t.GetType(), State: t.GetState(), Version: t.GetVersion(),
 		Attempt: t.GetAttempt(), Crashes: t.GetCrashes(), Priority: t.GetPriority(),
-		Key: t.GetKey(), OrderingKey: t.GetOrderingKey(), Turn: t.GetTurn(), Headers: t.GetHeaders(), Error: t.GetError(),
+		Key: t.GetKey(), OrderingKey: t.GetOrderingKey(), Turn: t.GetTurn(), Inherited: t.InheritedPriority, Headers: t.GetHeaders(), Error: t.GetError(),
 		CreatedAt: timeToJSON(t.GetCreatedAt()), ReadyAt: timeToJSON(t.GetReadyAt()),
 		NextEventAt: timeToJSON(t.GetNextEventAt()), ExpiresAt: timeToJSON(t.GetExpiresAt()),
 		StartedAt: timeToJSON(t.GetStartedAt()), UpdatedAt: timeToJSON(t.GetUpdatedAt()),

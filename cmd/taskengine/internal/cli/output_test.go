@@ -89,6 +89,7 @@ func TestATaskInJSONIsTheContract(t *testing.T) {
 			`"expires_at":"1970-01-01T00:00:04.000005Z","started_at":"1970-01-01T00:00:05.000005Z","updated_at":"1970-01-01T00:00:06.000005Z",` +
 			`"headers":{"h":"v"},"payload":{"n":1.0},"result_base64":"dGV4dA==","result_text":"text","error":"e",` +
 			`"history":[{"number":1,"outcome":"errored","started_at":"1970-01-01T00:00:01.000005Z","ended_at":"1970-01-01T00:00:02.000005Z","error":"e"}]}`},
+		"heir":  {taskToJSON(&taskenginev1.Task{Turn: "head", Priority: 7, InheritedPriority: new(uint32(0))}), `{"id":"","type":"","state":"","version":0,"attempt":0,"crashes":0,"priority":7,"turn":"head","inherited_priority":0}`},
 		"empty": {taskToJSON(&taskenginev1.Task{}), `{"id":"","type":"","state":"","version":0,"attempt":0,"crashes":0,"priority":0}`},
 		"why": {whyToJSON(&taskenginev1.WhyResponse{Task: &taskenginev1.Task{Id: "i"}, Reasons: []*taskenginev1.Reason{
 			{Code: "limit", Text: "x", Limit: "l", Value: "v", Used: 1, Max: 2, Until: at(1), Holders: []string{"a"}, Cluster: true, Held: 3, Waiting: 4},

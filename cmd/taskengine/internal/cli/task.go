@@ -52,6 +52,14 @@ func (a *app) showTasks(ts ...*taskenginev1.Task) error {
 }
 
 // showTask writes everything about one task.
+// priorityText returns the priority of a task, and the one with which it runs if it inherits another.
+func priorityText(t *taskenginev1.Task) string {
+	if t.InheritedPriority == nil {
+		return fmt.Sprint(t.GetPriority())
+	}
+	return fmt.Sprintf("%d; it runs with %d, that of a task behind it", t.GetPriority(), t.GetInheritedPriority())
+}
+
 func (a *app) showTask(t *taskenginev1.Task) error {
 	if a.json() {
 		return a.showTasks(t)
@@ -70,7 +78,7 @@ func (a *app) showTask(t *taskenginev1.Task) error {
 	if t.GetCrashes() > 0 {
 		field("crashes", fmt.Sprint(t.GetCrashes()))
 	}
-	field("priority", fmt.Sprint(t.GetPriority()))
+	field("priority", priorityText(t))
 	field("key", t.GetKey())
 	field("ordering key", t.GetOrderingKey())
 	field("turn", t.GetTurn())

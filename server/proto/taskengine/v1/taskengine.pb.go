@@ -706,9 +706,12 @@ type Task struct {
 	// Of a task with an ordering key: head if it is the task of the key that runs or is to run
 	// next, behind if it waits for others of its key. Empty if it takes no part in the order:
 	// it has no such key, has ended, or is an error that others do not wait for.
-	Turn          string `protobuf:"bytes,25,opt,name=turn,proto3" json:"turn,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Turn string `protobuf:"bytes,25,opt,name=turn,proto3" json:"turn,omitempty"`
+	// Of a head whose type inherits: the priority of a task behind it with which it runs,
+	// because that is higher than its own.
+	InheritedPriority *uint32 `protobuf:"varint,26,opt,name=inherited_priority,json=inheritedPriority,proto3,oneof" json:"inherited_priority,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *Task) Reset() {
@@ -914,6 +917,13 @@ func (x *Task) GetTurn() string {
 		return x.Turn
 	}
 	return ""
+}
+
+func (x *Task) GetInheritedPriority() uint32 {
+	if x != nil && x.InheritedPriority != nil {
+		return *x.InheritedPriority
+	}
+	return 0
 }
 
 type Progress struct {
@@ -7224,7 +7234,7 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\aReceipt\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\acreated\x18\x02 \x01(\bR\acreated\x12\x18\n" +
-	"\aoutcome\x18\x03 \x01(\tR\aoutcome\"\xe1\a\n" +
+	"\aoutcome\x18\x03 \x01(\tR\aoutcome\"\xac\b\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12\x14\n" +
@@ -7258,10 +7268,12 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\fpayload_text\x18\x17 \x01(\tR\vpayloadText\x12\x1f\n" +
 	"\vresult_text\x18\x18 \x01(\tR\n" +
 	"resultText\x12\x12\n" +
-	"\x04turn\x18\x19 \x01(\tR\x04turn\x1a:\n" +
+	"\x04turn\x18\x19 \x01(\tR\x04turn\x122\n" +
+	"\x12inherited_priority\x18\x1a \x01(\rH\x00R\x11inheritedPriority\x88\x01\x01\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"z\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x15\n" +
+	"\x13_inherited_priority\"z\n" +
 	"\bProgress\x12\x12\n" +
 	"\x04done\x18\x01 \x01(\x04R\x04done\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\x04R\x05total\x12\x18\n" +
@@ -8127,6 +8139,7 @@ func file_taskengine_v1_taskengine_proto_init() {
 		(*SubmitOutcome_Receipt)(nil),
 		(*SubmitOutcome_Error)(nil),
 	}
+	file_taskengine_v1_taskengine_proto_msgTypes[9].OneofWrappers = []any{}
 	file_taskengine_v1_taskengine_proto_msgTypes[33].OneofWrappers = []any{
 		(*RescheduleRequest_At)(nil),
 		(*RescheduleRequest_In)(nil),
