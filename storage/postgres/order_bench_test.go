@@ -27,17 +27,21 @@ func BenchmarkOrderedLife(b *testing.B) {
 		"keys of 10": func(batch, n int) string {
 			return fmt.Sprint(batch, " ", n/10)
 		},
+		"keys of 10 that inherit": func(batch, n int) string {
+			return fmt.Sprint(batch, " ", n/10)
+		},
 	} {
 		b.Run(name, func(b *testing.B) {
 			url := server.Database(b)
 			s, c := postgrestest.Open(b, url), pgtest.Connect(b, url)
 			ids := task.NewIDs([32]byte{1})
-			life(b, s, ids, keyOf, -1, 200) // connects, and makes the partition
+			inherits := strings.HasSuffix(name, "inherit")
+			life(b, s, ids, keyOf, inherits, -1, 200) // connects, and makes the partition
 			wal, cpu := spent(b, c)
 			b.ResetTimer()
 			tasks := 0
 			for batch := 0; b.Loop(); batch++ {
-				life(b, s, ids, keyOf, batch, 200)
+				life(b, s, ids, keyOf, inherits, batch, 200)
 				tasks += 200
 			}
 			b.StopTimer()
@@ -50,7 +54,7 @@ func BenchmarkOrderedLife(b *testing.B) {
 }
 
 // life adds the tasks of a batch and ends all of them.
-func life(b *testing.B, s *postgres.Store, ids *task.IDs, keyOf func(batch, n int) string, batch, tasks int) {
+func life(b *testing.B, s *postgres.Store, ids *task.IDs, keyOf func(batch, n int) string, inherits bool, batch, tasks int) {
 	b.Helper()
 	commit := func(do *storage.Batch) storage.Outcome {
 		out, err := s.Commit(b.Context(), do).Wait()
@@ -62,7 +66,7 @@ func life(b *testing.B, s *postgres.Store, ids *task.IDs, keyOf func(batch, n in
 	var add storage.Batch
 	for n := range tasks {
 		now := time.Now()
-		t := &task.Task{ID: ids.Next(now), Type: "mail", OrderingKey: keyOf(batch, n), Payload: make([]byte, 256)}
+		t := &task.Task{ID: ids.Next(now), Type: "mail", OrderingKey: keyOf(batch, n), Payload: make([]byte, 256), Inherits: inherits}
 		t.Create(task.Submitted, now, time.Time{})
 		add.Insert = append(add.Insert, t)
 	}

@@ -12,11 +12,16 @@ import (
 )
 
 // BenchmarkBacklogOfKeys measures how a backlog of ordering keys is worked off that is in the store only: the ends of 100
-// heads in a commit, with the grabs of the next ones of their keys. One operation is one task. open opens the store of a
-// folder on a real disk, twice: the second time it has nothing in memory.
+// heads in a commit, with the grabs of the next ones of their keys. One operation is one task. With inherit, each
+// promotion also finds the priority that is lent. open opens the store of a folder on a real disk, twice: the second time it
+// has nothing in memory.
 func BenchmarkBacklogOfKeys(b *testing.B, open func(folder string) (storage.Store, error)) {
-	for _, keys := range []int{100, 1000, 10_000} {
-		b.Run(fmt.Sprint("keys=", keys), func(b *testing.B) {
+	for _, c := range []struct {
+		name     string
+		keys     int
+		inherits bool
+	}{{"keys=100", 100, false}, {"keys=1000", 1000, false}, {"keys=1000/inherit", 1000, true}, {"keys=10000", 10_000, false}} {
+		b.Run(c.name, func(b *testing.B) {
 			folder, err := os.MkdirTemp("/var/tmp", "backlog-bench-")
 			if err != nil {
 				b.Fatal(err)
@@ -34,8 +39,8 @@ func BenchmarkBacklogOfKeys(b *testing.B, open func(folder string) (storage.Stor
 				}()
 				do(s)
 			}
-			k := &keyBacklog{heads: make([]task.Ref, keys)}
-			in(func(s storage.Store) { k.add(b, s, b.N+keys) })
+			k := &keyBacklog{heads: make([]task.Ref, c.keys), inherits: c.inherits}
+			in(func(s storage.Store) { k.add(b, s, b.N+c.keys) })
 			in(func(s storage.Store) { k.workOff(b, s, b.N) })
 		})
 	}
@@ -43,8 +48,9 @@ func BenchmarkBacklogOfKeys(b *testing.B, open func(folder string) (storage.Stor
 
 // keyBacklog is a backlog of ordering keys.
 type keyBacklog struct {
-	heads []task.Ref // of each key, grabbed
-	done  int        // tasks that have ended
+	heads    []task.Ref // of each key, grabbed
+	inherits bool       // the type of the tasks inherits
+	done     int        // tasks that have ended
 }
 
 // ordersPerCommit is how many tasks a commit adds or ends.
@@ -60,7 +66,7 @@ func (k *keyBacklog) add(b *testing.B, s storage.Store, n int) {
 			at := task.Stamp(now.Add(time.Duration(i) * time.Millisecond))
 			t := &task.Task{
 				ID: ids.Next(at), Type: "payout", Shard: 7, Priority: 5, OrderingKey: fmt.Sprint("customer ", i%len(k.heads)),
-				ReadyAt: at, Payload: benchmarkPayload,
+				ReadyAt: at, Payload: benchmarkPayload, Inherits: k.inherits,
 			}
 			t.Create(task.Submitted, at, time.Time{})
 			if i < len(k.heads) {
