@@ -40,7 +40,7 @@ handlers:
         echo "+1 $PPID" >> "$JOURNAL.spans"; echo "$TASKENGINE_TYPE $TASKENGINE_TASK_ID" >> "$JOURNAL"
     env: {JOURNAL: %[2]q}
 types:
-  least: {handler: note, max_crashes: 0, retry: {max: 100, backoff: none}}
+  least: {handler: note, max_crashes: 0, retry: {max: 100, backoff: none}, ordering: {inherit: true}}
   later: {handler: span, concurrency: 3, max_crashes: 0, retry: {max: 100, backoff: none}}
   most: {handler: note, delivery: at_most_once}
 `
@@ -162,7 +162,8 @@ func (l *load) submit(rng *rand.Rand, key string) bool {
 		case task.Type == "later":
 			task.In = durationpb.New(time.Duration(rng.IntN(2000)) * time.Millisecond)
 		case task.Type == "least" && rng.IntN(2) == 0:
-			task.OrderingKey = key
+			priority := uint32(rng.IntN(10))
+			task.OrderingKey, task.Priority = key, &priority
 		}
 		req.Tasks = append(req.Tasks, task)
 	}
