@@ -203,8 +203,8 @@ func isOfLibrary(f *http2.MetaHeadersFrame) bool {
 			return false
 		}
 	}
-	agent := header.Get("User-Agent")
-	isLibrary := strings.HasPrefix(agent, "grpc-") && !strings.Contains(agent, "connect") || strings.HasPrefix(agent, "tonic/")
+	agent := " " + header.Get("User-Agent") // an application may put its name in front of that of the library
+	isLibrary := strings.Contains(agent, " grpc-") && !strings.Contains(agent, "connect") || strings.Contains(agent, " tonic/")
 	content := header.Get("Content-Type")
 	return isLibrary && (content == "application/grpc" || content == "application/grpc+proto")
 }
