@@ -25,10 +25,18 @@ type worker struct {
 	ended chan struct{} // closed when the process has ended
 }
 
+// launcher starts a worker of the nodes at an address.
+type launcher func(t *testing.T, address string, env ...string) *worker
+
 // startWorker runs a worker of the nodes at an address.
 func startWorker(t *testing.T, address string, env ...string) *worker {
 	t.Helper()
-	cmd := program(context.Background(), t, append(env, role+"=plugin", "TASKENGINE_ADDRESS="+address))
+	return runWorker(t, program(context.Background(), t, append(env, role+"=plugin", "TASKENGINE_ADDRESS="+address)))
+}
+
+// runWorker starts a worker.
+func runWorker(t *testing.T, cmd *exec.Cmd) *worker {
+	t.Helper()
 	w := &worker{cmd: cmd, log: new(lines), ended: make(chan struct{})}
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
@@ -103,6 +111,11 @@ func addShout(t *testing.T, n *running) string {
 
 func TestANodeRunsTasksInWorkersThatConnect(t *testing.T) {
 	t.Parallel()
+	testConnects(t, startWorker)
+}
+
+func testConnects(t *testing.T, launch launcher) {
+	t.Helper()
 	socket := filepath.Join(t.TempDir(), "api.sock")
 	n := start(t, nil, "run", "-c", write(t, "taskengine.yaml", workerConfig), "--set", "api.socket="+socket)
 	id := addShout(t, n)
@@ -115,7 +128,7 @@ func TestANodeRunsTasksInWorkersThatConnect(t *testing.T) {
 	if m := n.metrics(t); !strings.Contains(m, `taskengine_handler_up{handler="shout"} 0`) {
 		t.Errorf("without a worker the metrics are\n%s", m)
 	}
-	w := startWorker(t, "unix:"+socket)
+	w := launch(t, "unix:"+socket)
 	if got := n.until(t, id, "done"); got["result"] != "HELLO" {
 		t.Errorf("the task is %v", got)
 	}
@@ -132,6 +145,11 @@ func TestANodeRunsTasksInWorkersThatConnect(t *testing.T) {
 
 func TestAWorkerIsListedAndDrained(t *testing.T) {
 	t.Parallel()
+	testDrained(t, startWorker)
+}
+
+func testDrained(t *testing.T, launch launcher) {
+	t.Helper()
 	audit := filepath.Join(t.TempDir(), "audit.jsonl")
 	n := start(t, nil, "run", "-c", write(t, "taskengine.yaml", workerConfig), "--set", "api.audit="+audit)
 	if got := n.objects(t, "worker", "list"); len(got) != 0 {
@@ -140,7 +158,7 @@ func TestAWorkerIsListedAndDrained(t *testing.T) {
 	if r := n.cli(t, "worker", "drain", "shout/1"); r.code != 4 || !strings.Contains(r.stderr, `"shout/1"`) {
 		t.Errorf("a drain of no worker ends with %d: %s", r.code, r.stderr)
 	}
-	w, other := startWorker(t, n.api), startWorker(t, n.api)
+	w, other := launch(t, n.api), launch(t, n.api)
 	w.awaitConnected(t)
 	other.awaitConnected(t)
 	all := n.objects(t, "worker", "list")
@@ -178,9 +196,14 @@ func TestAWorkerIsListedAndDrained(t *testing.T) {
 
 func TestANodeThatStopsLeavesItsWorkersRunning(t *testing.T) {
 	t.Parallel()
+	testStays(t, startWorker)
+}
+
+func testStays(t *testing.T, launch launcher) {
+	t.Helper()
 	file := write(t, "taskengine.yaml", workerConfig)
 	n := start(t, nil, "run", "-c", file)
-	startWorker(t, n.api)
+	launch(t, n.api)
 	n.until(t, addShout(t, n), "done")
 	n.signal(t, syscall.SIGTERM)
 	if code := n.exit(t); code != 0 {
@@ -211,14 +234,15 @@ const (
 
 // crew is workers, each with a network of its own to the node.
 type crew struct {
+	launch  launcher
 	workers []*worker
 	wires   []*wiretest.Wire
 	journal string
 }
 
 // newCrew starts workers of the node at an address.
-func newCrew(t *testing.T, address, journal string) *crew {
-	f := &crew{journal: journal}
+func newCrew(t *testing.T, launch launcher, address, journal string) *crew {
+	f := &crew{launch: launch, journal: journal}
 	for i := range crewSize {
 		f.wires = append(f.wires, wiretest.New(t, "tcp://"+address))
 		f.workers = append(f.workers, nil)
@@ -228,7 +252,7 @@ func newCrew(t *testing.T, address, journal string) *crew {
 }
 
 func (f *crew) start(t *testing.T, i int) {
-	f.workers[i] = startWorker(t, strings.TrimPrefix(f.wires[i].URL(), "tcp://"), "JOURNAL="+f.journal)
+	f.workers[i] = f.launch(t, strings.TrimPrefix(f.wires[i].URL(), "tcp://"), "JOURNAL="+f.journal)
 	f.workers[i].awaitConnected(t)
 }
 
@@ -268,6 +292,11 @@ func (f *crew) disturb(t *testing.T, rng *rand.Rand) {
 // and no task with at_most_once runs twice.
 func TestNoTaskIsLostWhateverHappensToWorkersAndTheirNode(t *testing.T) {
 	t.Parallel()
+	testDisturbed(t, startWorker)
+}
+
+func testDisturbed(t *testing.T, launch launcher) {
+	t.Helper()
 	folder := t.TempDir()
 	journal, file := filepath.Join(folder, "journal"), filepath.Join(folder, "taskengine.yaml")
 	if err := os.WriteFile(file, fmt.Appendf(nil, workersConfig, storageOf(t, "pebble")), 0o600); err != nil {
@@ -278,7 +307,7 @@ func TestNoTaskIsLostWhateverHappensToWorkersAndTheirNode(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	all := newAccepted()
 	n := start(t, nil, "run", "-c", file)
-	f := newCrew(t, n.api, journal)
+	f := newCrew(t, launch, n.api, journal)
 	for range disturbedRounds {
 		load := submitUntilKilled(n, rng.Uint64(), 20*time.Millisecond)
 		load.awaitAccepted(t, fewest*kills/disturbedRounds+1)
@@ -305,6 +334,11 @@ func TestNoTaskIsLostWhateverHappensToWorkersAndTheirNode(t *testing.T) {
 // A worker of another machine needs TLS, a token with its role, and a certificate. It is cut off when its token is revoked.
 func TestAWorkerNeedsATokenAndTheCertificatesOfANodeThatWantsThem(t *testing.T) {
 	t.Parallel()
+	testAccess(t, startWorker)
+}
+
+func testAccess(t *testing.T, launch launcher) {
+	t.Helper()
 	a, clients := certtest.New(t), certtest.New(t)
 	own, mine := a.Issue(t, "node", "127.0.0.1"), clients.Issue(t, "worker")
 	tokens := filepath.Join(t.TempDir(), "tokens.json")
@@ -332,14 +366,14 @@ api: {tls: {cert: %q, key: %q, client_ca: %q}, tokens: %q}
 		"is for tasks of the types mail": append(env[:3:3], "TASKENGINE_TOKEN="+others),
 		"certificate":                    {"TASKENGINE_CA=" + a.File, "TASKENGINE_TOKEN=" + works},
 	} {
-		w := startWorker(t, n.api, with...)
+		w := launch(t, n.api, with...)
 		w.says(t, says)
 		w.kill(t)
 		if strings.Contains(w.log.String(), "te_") {
 			t.Errorf("the log of a worker has a token: %s", w.log)
 		}
 	}
-	w := startWorker(t, "https://"+n.api, append(env, "TASKENGINE_TOKEN="+works)...)
+	w := launch(t, "https://"+n.api, append(env, "TASKENGINE_TOKEN="+works)...)
 	if r := add("--wait"); r.code != exitOK || !strings.Contains(r.stdout, "PSST") {
 		t.Errorf("a task of the worker: %+v", r)
 	}
@@ -351,7 +385,7 @@ api: {tls: {cert: %q, key: %q, client_ca: %q}, tokens: %q}
 	if r.code != exitOK {
 		t.Fatalf("add: %+v", r)
 	}
-	startWorker(t, n.api, append(env, "TASKENGINE_TOKEN="+create("next", "work", "shout"))...)
+	launch(t, n.api, append(env, "TASKENGINE_TOKEN="+create("next", "work", "shout"))...)
 	for begin := time.Now(); ; time.Sleep(10 * time.Millisecond) {
 		r := cli(t, append(env, "TASKENGINE_ADDRESS="+n.api, "TASKENGINE_TOKEN="+submits), "", "task", "list", "--type", "shout", "--state", "done", "-o", "json")
 		if strings.Count(r.stdout, `"done"`) == 2 {

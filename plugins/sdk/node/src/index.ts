@@ -23,5 +23,7 @@ export {
   Snooze,
 } from "./answers.js";
 export { type BatchFunction, type BatchHandler, type BatchOptions, batch } from "./batch.js";
-export { type ServeOptions, serve } from "./serve.js";
+export type { ServeOptions } from "./program.js";
+export { serve } from "./serve.js";
 export type { Child, Handler, Handlers, Task, TaskLog } from "./task.js";
+export { type Pem, type WorkOptions, type WorkTls, work } from "./work.js";

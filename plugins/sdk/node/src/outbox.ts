@@ -1,7 +1,7 @@
 // The messages to be sent: they are collected while the sender is busy, and sent in frames.
 
 import { create } from "@bufbuild/protobuf";
-import { type FromHandler, FromHandlerSchema, type LogLine } from "./gen/handler_pb.js";
+import { type Finish, type FromHandler, FromHandlerSchema, type LogLine } from "./gen/handler_pb.js";
 
 const FRAME_BYTES = 1 << 20; // when to stop filling a frame
 const FRAME_MESSAGES = 512;
@@ -26,17 +26,87 @@ export type Send = (frame: FromHandler, sent: () => void) => void;
 /**
  * The messages that wait to be sent, in order: a message of a run never follows its
  * finish. One frame is under way at a time, with all messages that waited when it was made.
+ *
+ * The outbox of a worker outlives its streams. It keeps the finishes that were sent until they have arrived, and sends
+ * them again on the next stream.
  */
 export class Outbox {
-  readonly #send: Send;
+  #send: Send | undefined;
   #entries: Entry[] = [];
   #lines = 0; // of the log among them
   #dropped = 0; // lines of the log since the last that was sent
   #pong = 0n; // to be sent, if not 0
+  #credits = 0; // to be sent, besides those of the finishes
+  #leaving = false; // to be sent
+  #stream = 0; // the number of the present stream
   #busy = false; // a frame is under way, or is made at the end of this turn of the event loop
+  #kept: Entry[] | undefined; // of a worker: finishes that were sent and may not have arrived
+  #arrived = 0; // finishes of the session
 
-  constructor(send: Send) {
+  /** The outbox of a stream, or without one that of a worker. */
+  constructor(send?: Send) {
     this.#send = send;
+    if (!send) this.#kept = [];
+  }
+
+  /** Begins a stream. `first` is sent again before all else but what has to follow it. */
+  connect(send: Send, first: readonly Entry[], credits: number): void {
+    this.#send = send;
+    this.#entries = [...first, ...(this.#kept ?? []), ...this.#entries];
+    for (const entry of this.#kept ?? []) entry.sent = false;
+    this.#kept = [];
+    this.#credits = credits;
+    this.#sendSoon();
+  }
+
+  /** Keeps what is to be sent until there is another stream. */
+  disconnect(): void {
+    this.#send = undefined;
+    this.#stream++;
+    this.#busy = false;
+    this.#pong = 0n;
+    this.#leaving = false;
+  }
+
+  /** Notes that so many finishes of the session have arrived in all, and returns the runs of those that had not before. */
+  acknowledge(arrived: number): bigint[] {
+    const kept = this.#kept ?? [];
+    const news = kept.splice(0, Math.max(0, Math.min(kept.length, arrived - this.#arrived)));
+    this.#arrived += news.length;
+    return news.map(({ message }) => (message as Finish).runId);
+  }
+
+  /** The runs whose finishes may not have arrived. */
+  get finishes(): bigint[] {
+    const waiting = this.#entries.filter(({ list }) => list === "finishes");
+    return [...(this.#kept ?? []), ...waiting].map(({ message }) => (message as Finish).runId);
+  }
+
+  /** How many finishes are not sent. */
+  get unsent(): number {
+    return this.#entries.filter(({ list }) => list === "finishes").length + (this.#kept?.length ?? 0);
+  }
+
+  /** Removes what is to be sent of some runs, or of all with another session: what they say counts for nothing. */
+  forget(which?: ReadonlySet<bigint>): void {
+    this.#entries = this.#entries.filter(
+      ({ list, message }) => list === "logs" || (which && !which.has(runOf(message))),
+    );
+    if (which) return;
+    this.#kept = [];
+    this.#arrived = 0;
+  }
+
+  /** Gives a credit for a run that has no finish. */
+  credit(): void {
+    this.#credits++;
+    this.#sendSoon();
+  }
+
+  /** Says that the worker takes no more runs. */
+  leave(): void {
+    this.#leaving = true;
+    this.#sendSoon();
   }
 
   /** Adds a message whose texts and data have about `bytes` bytes. */
@@ -49,7 +119,7 @@ export class Outbox {
 
   /** Removes a message that is not sent. */
   remove(entry: Entry | undefined): void {
-    if (entry && !entry.sent) this.#entries.splice(this.#entries.indexOf(entry), 1);
+    if (entry && !entry.sent) this.#entries = this.#entries.filter((other) => other !== entry);
   }
 
   /** Adds a line of the log, unless too many wait. */
@@ -73,15 +143,17 @@ export class Outbox {
   }
 
   #sendSoon(): void {
-    if (this.#busy) return;
+    if (this.#busy || !this.#send) return;
     this.#busy = true;
-    setImmediate(this.#sendFrame);
+    const stream = this.#stream;
+    setImmediate(() => this.#sendFrame(stream));
   }
 
-  readonly #sendFrame = (): void => {
-    this.#busy = this.#entries.length > 0 || this.#pong !== 0n;
-    if (this.#busy) this.#send(this.#frame(), this.#sendFrame);
-  };
+  #sendFrame(stream: number): void {
+    if (stream !== this.#stream || !this.#send) return;
+    this.#busy = this.#entries.length > 0 || this.#pong !== 0n || this.#credits > 0 || this.#leaving;
+    if (this.#busy) this.#send(this.#frame(), () => this.#sendFrame(stream));
+  }
 
   /** Removes as many messages as fit into a frame; every finish gives a credit for a new run. */
   #frame(): FromHandler {
@@ -89,10 +161,14 @@ export class Outbox {
     for (const entry of this.#entries.splice(0, this.#fit())) {
       entry.sent = true;
       (frame[entry.list] as Entry["message"][]).push(entry.message);
+      if (entry.list === "finishes") this.#kept?.push(entry);
     }
-    frame.credits = frame.finishes.length;
+    frame.credits = frame.finishes.length + this.#credits;
+    frame.leaving = this.#leaving;
     this.#lines -= frame.logs.length;
     this.#pong = 0n;
+    this.#credits = 0;
+    this.#leaving = false;
     return frame;
   }
 
@@ -106,4 +182,8 @@ export class Outbox {
     }
     return most;
   }
+}
+
+function runOf(message: Entry["message"]): bigint {
+  return (message as { runId: bigint }).runId;
 }

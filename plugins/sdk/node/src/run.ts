@@ -20,16 +20,16 @@ import type { Child, Task, TaskLog } from "./task.js";
 import { clip, decode, describe, encode, isError } from "./text.js";
 import { micros } from "./time.js";
 
-/** What runs know of their stream. */
+/** What runs know of their stream. A worker that connects again changes the terms of the host. */
 export interface Link {
   readonly outbox: Outbox;
   readonly pace: Pace;
   /** The optional parts of the protocol that the host serves. */
-  readonly features: ReadonlySet<string>;
+  features: ReadonlySet<string>;
   /** The most bytes of a result, or of anything else that is sent at once. */
-  readonly maxBytes: number;
+  maxBytes: number;
   /** The most bytes of the payload of a task that runs again. */
-  readonly maxPayload: number;
+  maxPayload: number;
 }
 
 const LEVELS = { debug: -4, info: 0, warn: 4, error: 8 };
@@ -44,6 +44,8 @@ export class Run implements Task {
   begun = false;
   /** It has its answer. */
   over = false;
+  /** The worker was cut off, and the task runs elsewhere: nothing that it says counts. */
+  stray = false;
   readonly link: Link;
   readonly children: ChildMessage[] = [];
   readonly signals: SignalMessage[] = [];
@@ -174,12 +176,18 @@ export class Run implements Task {
     }
     const text = clip(String(message));
     const time = micros(Date.now());
-    const line = create(LogLineSchema, { runId: this.runId, level, message: text, time, fields: texts });
+    const line = create(LogLineSchema, {
+      runId: this.stray ? 0n : this.runId,
+      level,
+      message: text,
+      time,
+      fields: texts,
+    });
     this.link.outbox.log(line, text.length + bytes);
   }
 
   progress(done: number, total = 0, message = ""): void {
-    if (this.over || !this.link.features.has("progress")) return;
+    if (this.#isMute("progress")) return;
     const text = clip(String(message));
     const progress = { runId: this.runId, done: count(done), total: count(total), message: text };
     this.link.pace.report(this.paced, create(ProgressSchema, progress));
@@ -190,14 +198,14 @@ export class Run implements Task {
     if (bytes.length > MAX_CHECKPOINT) {
       throw new RangeError(`the checkpoint has ${bytes.length} bytes, of ${MAX_CHECKPOINT} allowed`);
     }
-    if (this.over || !this.link.features.has("checkpoint")) return;
+    if (this.#isMute("checkpoint")) return;
     this.link.outbox.remove(this.#kept);
     const checkpoint = create(CheckpointSchema, { runId: this.runId, data: bytes });
     this.#kept = this.link.outbox.add("checkpoints", checkpoint, bytes.length);
   }
 
   heartbeat(): void {
-    if (this.over || !this.link.features.has("heartbeat")) return;
+    if (this.#isMute("heartbeat")) return;
     if (this.#beat && !this.#beat.sent) return;
     this.#beat = this.link.outbox.add("heartbeats", create(HeartbeatSchema, { runId: this.runId }), 0);
   }
@@ -228,6 +236,20 @@ export class Run implements Task {
     const id = Buffer.from(taskId.replaceAll("-", ""), "hex");
     const signal = { taskId: id, name: string(name, "a signal's name"), payload: copy(encode(payload)) };
     this.signals.push(create(SignalSchema, signal));
+  }
+
+  /** Whether a report of the run is not to be sent. */
+  #isMute(feature: string): boolean {
+    return this.over || this.stray || !this.link.features.has(feature);
+  }
+
+  get hasCheckpoint(): boolean {
+    return this.#kept !== undefined;
+  }
+
+  /** The newest checkpoint, as it is to be sent again when the worker connects again; undefined if that is not necessary. */
+  get checkpointAgain(): Entry | undefined {
+    return this.#kept?.sent ? { ...this.#kept, sent: false } : undefined;
   }
 
   /** Throws if the run is answered already: what is sent with the result would be lost. */

@@ -8,40 +8,18 @@ import { Server, ServerCredentials, type ServerDuplexStream, status } from "@grp
 import {
   type FromHandler,
   FromHandlerSchema,
-  HelloSchema,
   type ToHandler,
   ToHandlerSchema,
   type Welcome,
 } from "./gen/handler_pb.js";
+import { helloOf, PROTOCOL, type Program, problemOf, programOf, type ServeOptions } from "./program.js";
 import { Shift } from "./shift.js";
 import type { Handlers } from "./task.js";
-import { VERSION } from "./version.js";
-
-/** Settings of a program besides its handlers. */
-export interface ServeOptions {
-  /** The program's own version, for people. */
-  version?: string;
-  /**
-   * How many tasks to run at once unless the host says so, 1 to 65536; by default 64, or as
-   * many as go into the largest batch.
-   */
-  slots?: number;
-}
+import { workFromEnvironment } from "./work.js";
 
 const COOKIE = ["TASKENGINE_HANDLER", "1f0d6bb2-handler"] as const; // no secret: it distinguishes a host from a person
-const PROTOCOL = 1;
-const FEATURES = ["checkpoint", "children", "ended", "heartbeat", "progress", "rerun", "signals"];
-const DEFAULT_SLOTS = 64;
-const MAX_SLOTS = 1 << 16;
 const FIRST_CONTACT = 60_000; // milliseconds within which a host must connect
 const LAST_MOMENTS = 2_000; // milliseconds for the program to end once the host is gone
-
-/** What is served. */
-interface Program {
-  handlers: Handlers;
-  version: string;
-  slots: number;
-}
 
 type Stream = ServerDuplexStream<ToHandler, FromHandler>;
 
@@ -50,13 +28,20 @@ type Stream = ServerDuplexStream<ToHandler, FromHandler>;
  * them has returned. Two seconds after the end of the host the process exits in any case. If no host
  * has started the program, it prints what to do and exits with status 1.
  *
+ * If no host has started the program and TASKENGINE_ADDRESS has addresses of nodes, separated by commas, the program is a
+ * worker of these nodes until it gets SIGTERM or SIGINT: see {@link work}. The variables TASKENGINE_WORKER_HANDLER,
+ * TASKENGINE_WORKER_LABELS (such as region=eu,disk=fast), TASKENGINE_TOKEN, TASKENGINE_CA, TASKENGINE_CLIENT_CERT and
+ * TASKENGINE_CLIENT_KEY are the other options of that.
+ *
  * The standard output belongs to the host until this is called; afterwards
  * `console.log` goes to the host's log.
  */
 export async function serve(handlers: Handlers, options: ServeOptions = {}): Promise<void> {
-  const program = { handlers, version: options.version ?? "", slots: options.slots ?? slotsFor(handlers) };
-  const problem = problemOf(program);
+  const program = programOf(handlers, options);
+  const isHosted = process.env[COOKIE[0]] === COOKIE[1];
+  const problem = problemOf(program) ?? (isHosted ? problemOfHost() : problemAlone());
   if (problem) return leave(problem);
+  if (!isHosted) return workFromEnvironment(handlers, options, leave);
   const contact = setTimeout(() => leave(`no host connected within ${FIRST_CONTACT / 1000} s`), FIRST_CONTACT);
   let taken = false;
   let over = (): void => {};
@@ -75,32 +60,20 @@ export async function serve(handlers: Handlers, options: ServeOptions = {}): Pro
   server.tryShutdown(() => {});
 }
 
-function slotsFor(handlers: Handlers): number {
-  const batches = Object.values(handlers).map((handler) => (typeof handler === "function" ? 1 : (handler?.size ?? 1)));
-  return Math.min(MAX_SLOTS, Math.max(DEFAULT_SLOTS, ...batches));
+/** Why a program cannot serve the host that has started it, for people. */
+function problemOfHost(): string | undefined {
+  const theirs = process.env["PLUGIN_PROTOCOL_VERSIONS"] ?? "";
+  if (theirs.split(",").includes(String(PROTOCOL))) return undefined;
+  return `it speaks version ${PROTOCOL} of the handler protocol, the host ${JSON.stringify(theirs)}`;
 }
 
-/** Why a program cannot run, for people. */
-function problemOf({ handlers, slots }: Program): string | undefined {
-  const entries = Object.entries(handlers);
-  if (entries.length === 0) return 'the program has no handler: serve({ "some.type": (task) => ... })';
-  for (const [type, handler] of entries) {
-    if (type === "") return "a handler has no task type: its key is empty";
-    if (typeof handler !== "function" && typeof handler?.handle !== "function") {
-      return `the handler of ${JSON.stringify(type)} is neither a function nor a batch`;
-    }
-  }
-  if (!Number.isInteger(slots) || slots < 1 || slots > MAX_SLOTS) {
-    return `the program has ${slots} slots: give 1 to ${MAX_SLOTS}`;
-  }
-  if (process.env[COOKIE[0]] !== COOKIE[1]) {
-    return "this program handles tasks and is started by taskengine: name it as a handler's command in the configuration";
-  }
-  const theirs = process.env["PLUGIN_PROTOCOL_VERSIONS"] ?? "";
-  if (!theirs.split(",").includes(String(PROTOCOL))) {
-    return `it speaks version ${PROTOCOL} of the handler protocol, the host ${JSON.stringify(theirs)}`;
-  }
-  return undefined;
+/** Why a program cannot run that no host has started, for people. */
+function problemAlone(): string | undefined {
+  if (process.env["TASKENGINE_ADDRESS"]) return undefined;
+  return (
+    "this program handles tasks: name it as a handler's command in the configuration of taskengine, which starts it, " +
+    "or set TASKENGINE_ADDRESS to the address of a node, host:port, whose worker it is to be"
+  );
 }
 
 function leave(why: string): never {
@@ -168,19 +141,11 @@ function greet(stream: Stream, welcome: Welcome | undefined, program: Program): 
     refuse(stream, `the host speaks ${theirs}, this handler version ${PROTOCOL}`);
     return undefined;
   }
-  const { handlers, version } = program;
   const slots = welcome.slots || program.slots;
-  const hello = create(HelloSchema, {
-    protocol: PROTOCOL,
-    sdk: "node",
-    sdkVersion: VERSION,
-    version,
-    types: Object.keys(handlers).sort(),
-    slots,
-    features: FEATURES,
-  });
-  stream.write(create(FromHandlerSchema, { hello, credits: slots }));
-  return new Shift(handlers, slots, welcome, (frame, sent) => void stream.write(frame, sent));
+  stream.write(create(FromHandlerSchema, { hello: helloOf(program, slots), credits: slots }));
+  const shift = new Shift(program.handlers, (frame, sent) => void stream.write(frame, sent));
+  shift.agree(welcome, slots);
+  return shift;
 }
 
 function refuse(stream: Stream, why: string): void {

@@ -16,10 +16,13 @@ const TURN = 5; // milliseconds for beginning runs before frames and timers get 
 /** How runs of a type begin. */
 type Begin = (run: Run) => void;
 
-/** The stream of the process, from the welcome to its end. */
+/** The runs of a stream, from the welcome to its end; in a worker those of a session, which outlives its streams. */
 export class Shift {
-  readonly #slots: number;
   readonly #link: Link;
+  #slots = 0;
+  #strays = 0; // runs that were cut off and have not returned
+  readonly #answered = new Map<bigint, Run>(); // runs with a checkpoint, whose finishes may not have arrived
+  readonly #isWorker: boolean;
   readonly #begin = new Map<string, Begin>(); // by task type
   readonly #gatherings: Gathering<Run>[] = [];
   readonly #running = new Map<bigint, Run>();
@@ -27,28 +30,100 @@ export class Shift {
   #calling = false;
   #idle: (() => void) | undefined; // called when nothing runs any more
 
-  constructor(handlers: Handlers, slots: number, welcome: Welcome, send: Send) {
+  /** The shift of a stream, or without one that of a worker, which has one after the other. */
+  constructor(handlers: Handlers, send?: Send) {
     const outbox = new Outbox(send);
-    this.#slots = slots;
+    this.#isWorker = !send;
     this.#link = {
       outbox,
       pace: new Pace(
         (progress) => outbox.add("progress", progress, progress.message.length),
         () => performance.now(),
       ),
-      features: new Set(welcome.features),
-      maxBytes: Number(welcome.maxResultBytes) || Number.POSITIVE_INFINITY,
-      maxPayload: Number(welcome.maxPayloadBytes) || Number.POSITIVE_INFINITY,
+      features: new Set(),
+      maxBytes: 0,
+      maxPayload: 0,
     };
     for (const [type, handler] of Object.entries(handlers)) this.#begin.set(type, this.#beginOf(handler));
   }
 
+  /** Takes the terms of a host, and how many tasks it may run at once. */
+  agree(welcome: Welcome, slots: number): void {
+    this.#slots = slots;
+    this.#link.features = new Set(welcome.features);
+    this.#link.maxBytes = Number(welcome.maxResultBytes) || Number.POSITIVE_INFINITY;
+    this.#link.maxPayload = Number(welcome.maxPayloadBytes) || Number.POSITIVE_INFINITY;
+  }
+
+  /** The runs that a worker has for the node: those that run, and those whose finishes may not have arrived. */
+  get holds(): bigint[] {
+    return [...this.#running.keys(), ...this.#link.outbox.finishes];
+  }
+
+  /**
+   * Goes on with a stream that began with this welcome: what may not have arrived is sent again, and the free slots give
+   * credits. Runs that the node does not keep are cut off.
+   */
+  resume(welcome: Welcome, send: Send): void {
+    const { outbox } = this.#link;
+    this.agree(welcome, welcome.slots);
+    this.#arrived(Number(welcome.received));
+    const open = new Set(welcome.runs);
+    if (welcome.resumed) this.#cut([...this.#running.values()].filter(({ runId }) => !open.has(runId)));
+    else this.lose();
+    const runs = [...this.#running.values(), ...this.#answered.values()];
+    const checkpoints = runs.map((run) => run.checkpointAgain).filter((entry) => entry !== undefined);
+    const credits = this.#slots - this.#running.size - this.#strays - outbox.unsent;
+    outbox.connect(send, checkpoints, Math.max(0, credits));
+  }
+
+  /** Keeps everything for the next stream. */
+  pause(): void {
+    this.#link.outbox.disconnect();
+  }
+
+  /** Cuts all runs off, because the node has given them to others by now. */
+  lose(): void {
+    this.#cut([...this.#running.values()]);
+    this.#link.outbox.forget();
+    this.#answered.clear();
+  }
+
+  /** Has the node send no more runs. */
+  leave(): void {
+    for (const gathering of this.#gatherings) gathering.flush();
+    this.#link.outbox.leave();
+  }
+
+  #cut(runs: Run[]): void {
+    this.#link.outbox.forget(new Set(runs.map(({ runId }) => runId)));
+    for (const run of runs) {
+      this.#running.delete(run.runId);
+      run.stray = true;
+      run.paced.newest = undefined;
+      this.#strays++;
+    }
+    const why =
+      "this worker was cut off from the node, and the task runs elsewhere: what this run answers does not count";
+    for (const run of runs) this.#stop(run, new Cancelled("host gone", why));
+  }
+
+  #arrived(finishes: number): void {
+    for (const runId of this.#link.outbox.acknowledge(finishes)) this.#answered.delete(runId);
+  }
+
+  /** How many slots are not free. */
+  get #occupied(): number {
+    return this.#running.size + this.#strays;
+  }
+
   /** Processes a frame of the host. */
   take(frame: ToHandler): void {
+    if (frame.received !== 0n) this.#arrived(Number(frame.received));
     for (const run of frame.runs) this.#admit(run);
     for (const cancel of frame.cancels) this.#cancel(cancel);
     // No more runs arrive if no slot is free or the host drains: then no batch waits for others.
-    const last = frame.drain || this.#running.size >= this.#slots;
+    const last = frame.drain || this.#occupied >= this.#slots;
     if (last) for (const gathering of this.#gatherings) gathering.flush();
     if (frame.ping !== 0n) this.#link.outbox.pong(frame.ping);
   }
@@ -59,7 +134,7 @@ export class Shift {
       this.#idle = resolve;
     });
     for (const run of this.#running.values()) this.#stop(run, new Cancelled("host gone", "the host is gone"));
-    if (this.#running.size > 0) await stopped;
+    if (this.#occupied > 0) await stopped;
   }
 
   #beginOf(handler: Handler | BatchHandler): Begin {
@@ -74,7 +149,7 @@ export class Shift {
     const begin = this.#begin.get(wire.type);
     if (!begin) {
       this.#refuse(wire, `the program does not serve the type ${JSON.stringify(wire.type)}`);
-    } else if (this.#running.size >= this.#slots) {
+    } else if (this.#occupied >= this.#slots) {
       this.#refuse(wire, `the program runs ${this.#slots} tasks already`);
     } else {
       const run = new Run(wire, this.#link);
@@ -168,10 +243,16 @@ export class Shift {
   #answer(run: Run, { finish, bytes }: Answer): void {
     if (run.over) return;
     run.over = true;
-    this.#running.delete(run.runId);
-    this.#link.pace.finish(run.paced);
-    this.#link.outbox.add("finishes", finish, bytes);
-    if (this.#running.size === 0) this.#idle?.();
+    if (run.stray) {
+      this.#strays--;
+      this.#link.outbox.credit();
+    } else {
+      this.#running.delete(run.runId);
+      this.#link.pace.finish(run.paced);
+      this.#link.outbox.add("finishes", finish, bytes);
+      if (this.#isWorker && run.hasCheckpoint) this.#answered.set(run.runId, run);
+    }
+    if (this.#occupied === 0) this.#idle?.();
   }
 }
 

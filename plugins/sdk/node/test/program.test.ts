@@ -27,7 +27,7 @@ suite("a program", { timeout: 60_000 }, () => {
     const program = await Program.start(t, { env: { TASKENGINE_HANDLER: "" } });
     assert.equal(await program.exited, 1);
     assert.equal(program.stdout, "");
-    assert.match(program.stderr, /started by taskengine/);
+    assert.match(program.stderr, /set TASKENGINE_ADDRESS to the address of a node/);
   });
 
   test("that speaks another protocol than its host says so", async (t) => {

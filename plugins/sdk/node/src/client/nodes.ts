@@ -180,7 +180,7 @@ function asBytes(bytes: Buffer): Uint8Array {
 }
 
 /** The address as grpc-js writes it, and whether it needs TLS. */
-function targetOf(address: string): { target: string; isSecure: boolean } {
+export function targetOf(address: string): { target: string; isSecure: boolean } {
   if (typeof address !== "string") throw new Invalid(`an address is a text, not ${String(address)}`);
   if (address.startsWith("unix:")) {
     if (address === "unix:") throw new Invalid("the address unix: has no path");

@@ -1,0 +1,62 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// nodeWorker is a program of the SDK for Node.js, with the path of the SDK.
+const nodeWorker = `
+import { appendFileSync } from "node:fs";
+import { serve } from %q;
+
+const note = (task) => appendFileSync(process.env.JOURNAL, task.type + " " + task.id + "\n");
+await serve({ shout: (task) => task.text().toUpperCase(), least: note, later: note, most: note });
+`
+
+// startNodeJSWorker runs a worker that is a program of Node.js.
+func startNodeJSWorker(t *testing.T, address string, env ...string) *worker {
+	t.Helper()
+	sdk, err := filepath.Abs("../../../plugins/sdk/node/dist/index.js")
+	if err != nil {
+		t.Fatal(err)
+	}
+	notWithout(t, sdk)
+	return startScript(t, address, env, "node", write(t, "worker.mjs", fmt.Sprintf(nodeWorker, sdk)))
+}
+
+// startScript runs a worker that is a program of another language.
+func startScript(t *testing.T, address string, env []string, command ...string) *worker {
+	t.Helper()
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Env = append(append(os.Environ(), env...), "TASKENGINE_ADDRESS="+address)
+	return runWorker(t, cmd)
+}
+
+func TestANodeJSWorkerRunsTasksOfTheNodeToWhichItConnects(t *testing.T) {
+	t.Parallel()
+	testConnects(t, startNodeJSWorker)
+}
+
+func TestANodeJSWorkerIsListedAndDrained(t *testing.T) {
+	t.Parallel()
+	testDrained(t, startNodeJSWorker)
+}
+
+func TestANodeJSWorkerOutlivesItsNode(t *testing.T) {
+	t.Parallel()
+	testStays(t, startNodeJSWorker)
+}
+
+func TestANodeJSWorkerNeedsATokenAndTheCertificatesOfANodeThatWantsThem(t *testing.T) {
+	t.Parallel()
+	testAccess(t, startNodeJSWorker)
+}
+
+func TestNoTaskIsLostWhateverHappensToNodeJSWorkersAndTheirNode(t *testing.T) {
+	t.Parallel()
+	testDisturbed(t, startNodeJSWorker)
+}
