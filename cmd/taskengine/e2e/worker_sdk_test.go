@@ -28,12 +28,79 @@ func startNodeJSWorker(t *testing.T, address string, env ...string) *worker {
 	return startScript(t, address, env, "node", write(t, "worker.mjs", fmt.Sprintf(nodeWorker, sdk)))
 }
 
+// pythonWorker is a program of the SDK for Python. Some of its handlers are coroutines.
+const pythonWorker = `
+import os
+
+from taskengine import handler, run
+
+
+def note(task):
+    with open(os.environ["JOURNAL"], "a") as f:
+        f.write("%s %s\n" % (task.type, task.id))
+
+
+@handler("shout")
+def shout(task):
+    return task.text().upper()
+
+
+@handler("least")
+@handler("later")
+def plain(task):
+    note(task)
+
+
+@handler("most")
+async def most(task):
+    note(task)
+
+
+run()
+`
+
+// startPythonWorker runs a worker that is a program of Python, with the gRPC of the system.
+func startPythonWorker(t *testing.T, address string, env ...string) *worker {
+	t.Helper()
+	sdk, err := filepath.Abs("../../../plugins/sdk/python")
+	if err != nil {
+		t.Fatal(err)
+	}
+	env = append(env[:len(env):len(env)], "PYTHONPATH="+sdk, "PYTHONDONTWRITEBYTECODE=1")
+	return startScript(t, address, env, systemPython(), write(t, "worker.py", pythonWorker))
+}
+
 // startScript runs a worker that is a program of another language.
 func startScript(t *testing.T, address string, env []string, command ...string) *worker {
 	t.Helper()
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Env = append(append(os.Environ(), env...), "TASKENGINE_ADDRESS="+address)
 	return runWorker(t, cmd)
+}
+
+func TestAPythonWorkerRunsTasksOfTheNodeToWhichItConnects(t *testing.T) {
+	t.Parallel()
+	testConnects(t, startPythonWorker)
+}
+
+func TestAPythonWorkerIsListedAndDrained(t *testing.T) {
+	t.Parallel()
+	testDrained(t, startPythonWorker)
+}
+
+func TestAPythonWorkerOutlivesItsNode(t *testing.T) {
+	t.Parallel()
+	testStays(t, startPythonWorker)
+}
+
+func TestAPythonWorkerNeedsATokenAndTheCertificatesOfANodeThatWantsThem(t *testing.T) {
+	t.Parallel()
+	testAccess(t, startPythonWorker)
+}
+
+func TestNoTaskIsLostWhateverHappensToPythonWorkersAndTheirNode(t *testing.T) {
+	t.Parallel()
+	testDisturbed(t, startPythonWorker)
 }
 
 func TestANodeJSWorkerRunsTasksOfTheNodeToWhichItConnects(t *testing.T) {

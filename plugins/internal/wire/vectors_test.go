@@ -35,6 +35,10 @@ func vectors() map[string]proto.Message {
 		"to: empty":                            &ToHandler{},
 		"to: welcome":                          &ToHandler{Welcome: &Welcome{Protocol: 1, Host: "taskengine 1", Name: "mail", Slots: 512, MaxResultBytes: 16 << 20, Features: []string{"a", "b"}}},
 		"to: welcome with the largest payload": &ToHandler{Welcome: &Welcome{Protocol: 1, Features: []string{"rerun"}, MaxPayloadBytes: 1 << 30}},
+		"to: welcome of a worker": &ToHandler{Welcome: &Welcome{
+			Protocol: 1, Slots: 2, Resumed: true, Received: 300, Runs: []uint64{1, 1 << 40}, Liveness: 10_000_000, Reconnect: 5_000_000,
+		}},
+		"to: received": &ToHandler{Received: 64},
 		"to: runs": &ToHandler{Runs: []*Run{
 			{
 				RunId: 1, TaskId: bytes.Repeat([]byte{0xfe}, 16), Version: math.MaxUint64, Type: "upper", Attempt: 1, Crashes: 300,
@@ -59,6 +63,11 @@ func vectors() map[string]proto.Message {
 			{RunId: 6, Outcome: &Finish_Again{Again: &Again{Payload: []byte{}}}},
 			{RunId: 7, Outcome: &Finish_Again{Again: &Again{Checkpoint: []byte{}}}},
 		}},
+		"from: offer": &FromHandler{
+			Hello: &Hello{Protocol: 1, Types: []string{"a"}, Slots: 2},
+			Offer: &Offer{Handler: "mail", Labels: map[string]string{"region": "eu", "disk": ""}, Session: bytes.Repeat([]byte{7}, 16), Runs: []uint64{3, 300}, Name: "host:1"},
+		},
+		"from: leaving": &FromHandler{Credits: 1, Leaving: true},
 		"from: ended":   &FromHandler{Finishes: []*Finish{{RunId: 8, Outcome: &Finish_Ended{Ended: &Ended{}}}}},
 		"from: refused": &FromHandler{Finishes: []*Finish{{RunId: 7, Outcome: &Finish_Refused{Refused: &Refused{Message: "full"}}}}},
 	}

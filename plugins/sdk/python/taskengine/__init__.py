@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ._connection import Connection
 from ._log import LogHandler
 from ._program import Program
 from ._task import Task
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
     from .client import AsyncClient, Client
 
 __all__ = [
-    "Again", "AsyncClient", "Cancelled", "Client", "Ended", "LogHandler", "Permanent", "Program", "RetryIn", "Snooze",
-    "Task", "__version__", "handler", "run", "serve",
+    "Again", "AsyncClient", "Cancelled", "Client", "Connection", "Ended", "LogHandler", "Permanent", "Program",
+    "RetryIn", "Snooze", "Task", "__version__", "handler", "run", "serve", "work",
 ]  # fmt: skip
 
 _program = Program()
@@ -35,6 +36,7 @@ _program = Program()
 handler = _program.handler
 run = _program.run
 serve = _program.serve
+work = _program.work
 
 
 def __getattr__(name: str) -> Any:

@@ -38,7 +38,8 @@ class LogHandler(logging.Handler):
                 sys.stderr.write(json.dumps(line) + "\n")
             else:
                 level = (record.levelno - logging.INFO) * 4 // 10  # debug is -4, info 0, warning 4, error 8
-                task._outbox.log(task._run.run_id, level, message, round(record.created * 1e6), fields)
+                run_id = 0 if task._stray else task._run.run_id
+                task._outbox.log(run_id, level, message, round(record.created * 1e6), fields)
         except Exception:
             self.handleError(record)
 

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Union
+from typing import TYPE_CHECKING, Protocol, Union
 
 from . import _wire
 
@@ -22,8 +22,26 @@ _FEATURES = {_wire.PROGRESS: "progress", _wire.HEARTBEAT: "heartbeat", _wire.CHE
 Later = Callable[[float, Callable[[], None]], None]
 """Calls a function after so many seconds, on some other thread."""
 
-# An encoded finish, a pong, a message of the number given, a task with notes, or the end.
-_Item = Union[bytes, int, tuple[int, bytes], "Task", None]
+
+@dataclass(frozen=True)
+class Extra:
+    """What a worker says besides answers."""
+
+    credits: int = 0  # for runs, besides those that finishes give
+    leaving: bool = False  # it takes no more runs
+
+
+# An encoded finish, a pong, a message of the number given, a task with notes, what a worker says, or the end.
+Item = Union[bytes, int, tuple[int, bytes], "Task", Extra, None]
+
+
+class Items(Protocol):
+    """The items of an outbox, in their order."""
+
+    def put(self, item: Item) -> None: ...
+    def get(self) -> Item: ...
+    def get_nowait(self) -> Item:
+        """Raises queue.Empty if there is none."""
 
 
 @dataclass
@@ -51,10 +69,10 @@ class Outbox:
     """Messages in the order in which they are to be sent. Any thread posts them; the one that
     iterates over frames sends."""
 
-    def __init__(self, host: Host, later: Later) -> None:
+    def __init__(self, host: Host, later: Later, items: Items | None = None) -> None:
         self._host = host
         self._later = later
-        self._items: queue.SimpleQueue[_Item] = queue.SimpleQueue()
+        self._items: Items = queue.SimpleQueue() if items is None else items
         self._lock = threading.Lock()  # guards what follows, and the notes of tasks
         self._lines = 0  # of logs among the items
         self._dropped = 0  # lines since the last that was taken
@@ -64,6 +82,9 @@ class Outbox:
 
     def refuse(self, run_id: int, why: str) -> None:
         self._items.put(_wire.finish_refused(run_id, why))
+
+    def say(self, extra: Extra) -> None:
+        self._items.put(extra)
 
     def finish(self, task: Task, finish: bytes) -> None:
         """Posts the answer of a task, after what is left of its notes."""
@@ -77,9 +98,11 @@ class Outbox:
     def note(self, task: Task, kind: int, message: bytes) -> None:
         """Posts progress, a heartbeat or a checkpoint if the host serves it. Checkpoints go at
         once, the others no more often than every 100 ms for each task."""
-        if _FEATURES[kind] not in self._host.features:
+        if _FEATURES[kind] not in self._host.features or task._stray:
             return
         with self._lock:
+            if kind == _wire.CHECKPOINT:
+                task._kept = message
             notes = task._notes
             if notes is None:
                 notes = task._notes = Notes()
@@ -94,6 +117,13 @@ class Outbox:
                 else:
                     notes.due = True
                     self._items.put(task)
+
+    def mute(self, task: Task) -> None:
+        """Sends nothing more of what a task says."""
+        with self._lock:
+            task._stray = True
+            if task._notes is not None:
+                task._notes.said = {}
 
     def _come_due(self, task: Task) -> None:
         with self._lock:
@@ -117,13 +147,16 @@ class Outbox:
         """Ends frames after what has been posted."""
         self._items.put(None)
 
-    def frames(self) -> Iterator[bytes]:
-        """Yields what there is to send, with a credit for a new run for each finish."""
-        get, get_now = self._items.get, self._items.get_nowait
+    def frames(self, items: Items | None = None) -> Iterator[bytes]:
+        """Yields what there is to send, with a credit for a new run for each finish. items is what a stream of a worker
+        takes them from."""
+        source = items or self._items
+        get, get_now = source.get, source.get_nowait
         while True:
             finishes: list[bytes] = []
             said: list[tuple[int, bytes]] = []
-            size = pong = 0
+            size = pong = extra = 0
+            leaving = False
             item = get()
             try:
                 while item is not None:
@@ -132,6 +165,9 @@ class Outbox:
                         size += len(item)
                     elif isinstance(item, int):
                         pong = item
+                    elif isinstance(item, Extra):
+                        extra += item.credits
+                        leaving = leaving or item.leaving
                     else:
                         notes = [item] if isinstance(item, tuple) else self._notes_of(item)
                         said += notes
@@ -143,8 +179,11 @@ class Outbox:
                 pass
             if said:
                 self._forget_lines(said)
-            if finishes or pong or said:
-                yield _wire.encode_from_handler(credits=len(finishes), finishes=finishes, pong=pong, said=said)
+            if finishes or pong or said or extra or leaving:
+                credits = len(finishes) + extra
+                yield _wire.encode_from_handler(
+                    credits=credits, finishes=finishes, pong=pong, said=said, leaving=leaving
+                )
             if item is None:
                 return
 

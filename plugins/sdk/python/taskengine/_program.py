@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
+import signal
 import sys
 import threading
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from . import _wire
 from ._batch import Served
+from ._connection import Connection, from_environment, is_named
 from ._task import Task
 from ._verdicts import Seconds, micros
 
@@ -70,6 +72,12 @@ class Program:
         """Serves the handlers until the host ends the process or goes away. Coroutines run on an
         event loop of this thread's, functions on threads of their own.
 
+        If no host has started the program and TASKENGINE_ADDRESS has addresses of nodes, separated
+        by commas, the program is a worker of these nodes until it gets SIGTERM or SIGINT. The
+        variables TASKENGINE_WORKER_HANDLER, TASKENGINE_WORKER_LABELS (such as region=eu,disk=fast),
+        TASKENGINE_TOKEN, TASKENGINE_CA, TASKENGINE_CLIENT_CERT and TASKENGINE_CLIENT_KEY are the
+        other fields of its Connection.
+
         version is the program's own, for people. slots is how many tasks to run at once unless
         the host says so: 16, or as many as the largest batch. After it has returned the process
         has about a second to close what is open.
@@ -78,12 +86,15 @@ class Program:
 
     async def serve(self, *, version: str = "", slots: int | None = None) -> None:
         """Does what run does, on the running event loop: for programs that open things on it."""
-        problem = self._problem(slots)
+        is_hosted = os.environ.get(_wire.COOKIE_KEY) == _wire.COOKIE_VALUE
+        problem = self._problem(slots) or (_problem_of_host() if is_hosted else _problem_alone())
         if problem:
             _give_up(problem)
+        if not is_hosted:
+            return await self._work_from_environment(version, slots)
         from ._work import Worker
 
-        slots = slots or max(_DEFAULT_SLOTS, *(served.batch for served in self._served.values()))
+        slots = slots or self._default_slots()
         worker = Worker(dict(self._served), version, slots, _exit_soon)
         server = _listen(worker)
         try:
@@ -99,25 +110,75 @@ class Program:
         except asyncio.TimeoutError:
             pass
 
+    async def work(
+        self,
+        connection: Connection,
+        *,
+        version: str = "",
+        slots: int | None = None,
+        ending: asyncio.Event | None = None,
+    ) -> None:
+        """Runs tasks of nodes in this process, as a worker of theirs, until ending is set and the tasks
+        that have begun by then are answered, or until every node has drained the worker. It
+        connects again when a connection breaks. Raises ValueError for what cannot be."""
+        problem = self._problem(slots) or connection.problem()
+        if problem:
+            raise ValueError(problem)
+        from ._worker import work
+
+        await work(self._served, connection, version, slots or self._default_slots(), ending or asyncio.Event())
+
+    async def _work_from_environment(self, version: str, slots: int | None) -> None:
+        ending, loop = asyncio.Event(), asyncio.get_running_loop()
+
+        def end(number: int) -> None:
+            ending.set()
+            loop.remove_signal_handler(number)  # the second signal ends the process
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, end, number)
+        try:
+            await self.work(from_environment(os.environ), version=version, slots=slots, ending=ending)
+        except ValueError as e:
+            _give_up(str(e))
+        _exit_soon()
+
+    def _default_slots(self) -> int:
+        return max(_DEFAULT_SLOTS, *(served.batch for served in self._served.values()))
+
     def _problem(self, slots: int | None) -> str | None:
         """What keeps the program from running, for a person to read."""
         if not self._served:
             return 'the program has no handler: decorate one with @handler("type") before run()'
         if slots is not None and (not isinstance(slots, int) or slots < 1):
             return "slots is how many tasks to run at once, at least 1, not %r" % (slots,)
-        if os.environ.get(_wire.COOKIE_KEY) != _wire.COOKIE_VALUE:
-            return (
-                "this program handles tasks and is started by taskengine: "
-                "name it as a handler's command in the configuration"
-            )
-        theirs = os.environ.get("PLUGIN_PROTOCOL_VERSIONS", "")
-        if str(_wire.PROTOCOL) not in theirs.split(","):
-            return "it speaks version %d of the handler protocol, the host %r" % (_wire.PROTOCOL, theirs)
-        try:
-            import grpc  # noqa: F401
-        except ImportError as e:
-            return "it needs grpcio (pip install grpcio, or apt-get install python3-grpcio): %s" % e
         return None
+
+
+def _problem_of_host() -> str | None:
+    """What keeps the program from serving the host that has started it."""
+    theirs = os.environ.get("PLUGIN_PROTOCOL_VERSIONS", "")
+    if str(_wire.PROTOCOL) not in theirs.split(","):
+        return "it speaks version %d of the handler protocol, the host %r" % (_wire.PROTOCOL, theirs)
+    return _problem_of_library()
+
+
+def _problem_alone() -> str | None:
+    """What keeps the program from running that no host has started."""
+    if is_named():
+        return _problem_of_library()
+    return (
+        "this program handles tasks: name it as a handler's command in the configuration of taskengine, which starts"
+        " it, or set TASKENGINE_ADDRESS to the address of a node, host:port, whose worker it is to be"
+    )
+
+
+def _problem_of_library() -> str | None:
+    try:
+        import grpc  # noqa: F401
+    except ImportError as e:
+        return "it needs grpcio (pip install grpcio, or apt-get install python3-grpcio): %s" % e
+    return None
 
 
 def _is_async(function: Callable[..., Any]) -> bool:

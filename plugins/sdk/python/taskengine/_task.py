@@ -29,7 +29,7 @@ class Task:
 
     __slots__ = (
         "_run", "_outbox", "_notes", "_call", "_children", "_signals", "_over", "_event", "_reason", "_log",
-        "cancel_reason",
+        "_kept", "_stray", "cancel_reason",
     )  # fmt: skip
 
     def __init__(self, run: _wire.Run, outbox: Outbox | None = None) -> None:
@@ -43,6 +43,8 @@ class Task:
         self._event: threading.Event | None = None
         self._reason = ""
         self._log: TaskLog | None = None
+        self._kept: bytes | None = None  # the outbox's: the newest checkpoint
+        self._stray = False  # a worker was cut off, and the task runs elsewhere: what is said does not count
         self.cancel_reason = ""
 
     @property

@@ -99,8 +99,8 @@ def _entry(buf: bytes) -> tuple[str, str]:
 
 
 def decode_to_handler(buf: bytes) -> dict[str, Any]:
-    """Returns a frame as a dict with welcome, runs, cancels, drain and ping."""
-    frame: dict[str, Any] = {"welcome": None, "runs": [], "cancels": [], "drain": False, "ping": 0}
+    """Returns a frame as a dict with welcome, runs, cancels, drain, ping and received."""
+    frame: dict[str, Any] = {"welcome": None, "runs": [], "cancels": [], "drain": False, "ping": 0, "received": 0}
     for number, value in _fields(buf):
         if number == 2:
             frame["runs"].append(decode_run(value))
@@ -110,6 +110,8 @@ def decode_to_handler(buf: bytes) -> dict[str, Any]:
             frame["ping"] = value
         elif number == 4:
             frame["drain"] = True
+        elif number == 6:
+            frame["received"] = value
         elif number == 1:
             frame["welcome"] = _decode_welcome(value)
     return frame
@@ -118,6 +120,7 @@ def decode_to_handler(buf: bytes) -> dict[str, Any]:
 def _decode_welcome(buf: bytes) -> dict[str, Any]:
     w: dict[str, Any] = {"protocol": 0, "host": "", "name": "", "slots": 0, "max_result_bytes": 0, "features": []}
     w["max_payload_bytes"] = 0
+    w.update({"resumed": False, "received": 0, "runs": [], "liveness": 0, "reconnect": 0})
     for number, value in _fields(buf):
         if number == 1:
             w["protocol"] = value
@@ -133,7 +136,36 @@ def _decode_welcome(buf: bytes) -> dict[str, Any]:
             w["features"].append(value.decode())
         elif number == 7:
             w["max_payload_bytes"] = value
+        elif number == 8:
+            w["resumed"] = bool(value)
+        elif number == 9:
+            w["received"] = value
+        elif number == 10:
+            w["runs"] += _numbers(value)
+        elif number == 11:
+            w["liveness"] = _signed(value)
+        elif number == 12:
+            w["reconnect"] = _signed(value)
     return w
+
+
+def _numbers(value: Any) -> list[int]:
+    """The values of a repeated number: one, or several in a field with a length."""
+    if isinstance(value, int):
+        return [value]
+    numbers, pos = [], 0
+    try:
+        while pos < len(value):
+            number, pos = _varint(value, pos)
+            numbers.append(number)
+    except IndexError:
+        raise DecodeError("the message is cut off") from None
+    return numbers
+
+
+def run_of(finish: bytes) -> int:
+    """The run that an encoded finish answers."""
+    return next((int(value) for number, value in _fields(finish) if number == 1), 0)
 
 
 def _decode_cancel(buf: bytes) -> dict[str, Any]:
@@ -275,6 +307,8 @@ def encode_from_handler(
     finishes: Iterable[bytes] = (),
     pong: int = 0,
     said: Iterable[tuple[int, bytes]] = (),
+    offer: bytes | None = None,
+    leaving: bool = False,
 ) -> bytes:
     """Encodes a frame of encoded messages; said are pairs of a number, such as LOG, and a message."""
     parts = []
@@ -286,7 +320,20 @@ def encode_from_handler(
     parts.append(_int(4, pong))
     for number, message in sorted(said, key=itemgetter(0)):
         parts.append(_message(number, message))
+    if offer is not None:
+        parts.append(_message(9, offer))
+    parts.append(_int(10, int(leaving)))
     return b"".join(parts)
+
+
+def encode_offer(handler: str, labels: Mapping[str, str], session: bytes, runs: Iterable[int], name: str) -> bytes:
+    return (
+        _text(1, handler)
+        + _map(2, {k.encode(): v.encode() for k, v in labels.items()})
+        + _bytes(3, session)
+        + _bytes(4, b"".join(map(_encode_varint, runs)))
+        + _text(5, name)
+    )
 
 
 def finish_result(run_id: int, result: bytes) -> bytes:

@@ -17,7 +17,7 @@ class Process(h.ProcessTest):
         self.assertNotIn(b"Traceback", self.log())
 
     def test_started_by_a_person_it_explains_itself(self):
-        self.assertGivesUp(b"started by taskengine", TASKENGINE_HANDLER="")
+        self.assertGivesUp(b"set TASKENGINE_ADDRESS to the address of a node", TASKENGINE_HANDLER="")
 
     def test_with_a_host_of_another_version_it_explains_itself(self):
         self.assertGivesUp(b"version 1 of the handler protocol, the host '2,3'", PLUGIN_PROTOCOL_VERSIONS="2,3")

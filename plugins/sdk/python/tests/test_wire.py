@@ -33,9 +33,10 @@ class Decoding(unittest.TestCase):
         """The frame as protobuf's JSON describes it, which leaves out defaults."""
         welcome = content.get("welcome")
         if welcome is not None:
-            welcome = {"host": "", "name": "", "slots": 0, "features": [], **welcome}
-            for name in ("max_result_bytes", "max_payload_bytes"):
+            welcome = {"host": "", "name": "", "slots": 0, "features": [], "resumed": False, **welcome}
+            for name in ("max_result_bytes", "max_payload_bytes", "received", "liveness", "reconnect"):
                 welcome[name] = int(welcome.get(name, 0))
+            welcome["runs"] = [int(run_id) for run_id in welcome.get("runs", [])]
         return {
             "welcome": welcome,
             "runs": [self.wanted_run(r) for r in content.get("runs", [])],
@@ -49,6 +50,7 @@ class Decoding(unittest.TestCase):
             ],
             "drain": "drain" in content,
             "ping": int(content.get("ping", 0)),
+            "received": int(content.get("received", 0)),
         }
 
     def wanted_run(self, r):
@@ -94,6 +96,11 @@ class Encoding(unittest.TestCase):
                     w.finish_again(7, 0, checkpoint=b""),
                 ]
             ),
+            "from: offer": w.encode_from_handler(
+                hello=w.encode_hello("", "", "", ["a"], 2),
+                offer=w.encode_offer("mail", {"region": "eu", "disk": ""}, b"\x07" * 16, [3, 300], "host:1"),
+            ),
+            "from: leaving": w.encode_from_handler(credits=1, leaving=True),
             "from: ended": w.encode_from_handler(finishes=[w.finish_ended(8)]),
             "from: refused": w.encode_from_handler(finishes=[w.finish_refused(7, "full")]),
         }

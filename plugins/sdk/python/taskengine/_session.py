@@ -1,0 +1,135 @@
+"""The runs of a worker, which outlive its streams."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from . import _answer, _wire
+from ._batch import Served
+from ._line import Line, Stream
+from ._outbox import Extra, Item, Outbox
+from ._runs import Runs
+from ._task import Task
+
+_CUT_OFF = "this worker was cut off from the node, and the task runs elsewhere: what this run answers does not count"
+
+
+class Session(Runs):
+    """The runs of a node."""
+
+    def __init__(self, handlers: Mapping[str, Served], slots: int) -> None:
+        """Must be called on the event loop."""
+        self._line = Line()
+        super().__init__(handlers, slots, lambda host: Outbox(host, self._later, self._line))
+        self.rest = asyncio.Event()  # no task is running, and none will
+        self._strays = 0  # guarded by the lock: tasks that were cut off and have not returned
+        self._answered: dict[
+            int, Task
+        ] = {}  # guarded by the lock: with a checkpoint; their finishes may not have arrived
+        self._over = False  # guarded by the lock
+
+    @property
+    def outbox(self) -> Outbox:
+        return self._outbox
+
+    def holds(self) -> list[int]:
+        """The runs that the worker has for the node: those that run, and those whose finishes may not have arrived."""
+        with self._lock:
+            return [*self._running, *self._line.runs()]
+
+    def resume(self, welcome: dict[str, Any]) -> Stream:
+        """Goes on with a stream that began with this welcome: what may not have arrived is sent
+        again, and the free slots give credits. Runs that the node does not keep are cut off."""
+        with self._lock:
+            self._agree(welcome)
+            self._arrived(welcome["received"])
+            kept = set(welcome["runs"]) if welcome["resumed"] else set()
+            cut = [task for run_id, task in self._running.items() if run_id not in kept]
+            waits = self._cut(cut)
+            if not welcome["resumed"]:
+                self._forget()
+            first: list[Item] = [
+                (_wire.CHECKPOINT, task._kept)
+                for task in (*self._running.values(), *self._answered.values())
+                if task._kept is not None
+            ]
+            credits = self._slots - self._occupied() - len(self._line.runs())
+            first.append(Extra(credits=max(0, credits)))
+            stream = self._line.connect(first)
+        self._stop_all(cut, waits)
+        return stream
+
+    def pause(self) -> None:
+        """Keeps everything for the next stream."""
+        self._line.disconnect()
+
+    def lose(self) -> None:
+        """Cuts all runs off, because the node has given them to others by now."""
+        with self._lock:
+            cut = list(self._running.values())
+            waits = self._cut(cut)
+            self._forget()
+        self._stop_all(cut, waits)
+
+    def leave(self) -> None:
+        """Has the node send no more runs."""
+        self._drain()
+        self._outbox.say(Extra(leaving=True))
+
+    def end(self) -> None:
+        """Cancels everything. rest is set when all has returned."""
+        with self._lock:
+            self._over = True
+            tasks = list(self._running.values())
+            rest = self._occupied() == 0
+        for task in tasks:
+            self._stop(task, "host gone", "the worker ends")
+        if rest:
+            self._on_loop(self.rest.set)
+
+    def take(self, frame: dict[str, Any]) -> None:
+        if frame["received"]:
+            with self._lock:
+                self._arrived(frame["received"])
+        self._take(frame)
+
+    def _arrived(self, finishes: int) -> None:
+        for run_id in self._line.acknowledge(finishes):
+            self._answered.pop(run_id, None)
+
+    def _forget(self) -> None:
+        self._line.forget()
+        self._answered.clear()
+
+    def _cut(self, tasks: list[Task]) -> list[Task]:
+        """Has what tasks say count for nothing, and returns those that wait in a batch. The lock must be held."""
+        for task in tasks:
+            del self._running[task._run.run_id]
+            self._strays += 1
+            self._outbox.mute(task)
+        return [task for task in tasks if self._withdraw(task)]
+
+    def _stop_all(self, tasks: list[Task], waits: list[Task]) -> None:
+        for task in tasks:
+            self._stop(task, "host gone", _CUT_OFF)
+        for task in waits:
+            self._answer(task, _answer.error(task, asyncio.CancelledError(), self._host))
+
+    def _occupied(self) -> int:
+        return len(self._running) + self._strays
+
+    def _answer(self, task: Task, finish: bytes) -> None:
+        with self._lock:  # also while the finish is put into the line: the run is held by one of both
+            if task._stray:
+                self._strays -= 1
+                self._outbox.say(Extra(credits=1))
+            else:
+                self._running.pop(task._run.run_id, None)
+                if task._kept is not None:
+                    self._answered[task._run.run_id] = task
+                self._outbox.finish(task, finish)
+            rest = self._over and self._occupied() == 0
+        if rest:
+            self._on_loop(self.rest.set)
