@@ -70,6 +70,14 @@ func startPythonWorker(t *testing.T, address string, env ...string) *worker {
 	return startScript(t, address, env, systemPython(), write(t, "worker.py", pythonWorker))
 }
 
+// startJavaWorker runs a worker that is a program of Java.
+func startJavaWorker(t *testing.T, address string, env ...string) *worker {
+	t.Helper()
+	const file = "../../../plugins/sdk/java/target/worker.args"
+	notWithout(t, file)
+	return startScript(t, address, env, "java", "@"+file)
+}
+
 // startScript runs a worker that is a program of another language.
 func startScript(t *testing.T, address string, env []string, command ...string) *worker {
 	t.Helper()
@@ -101,6 +109,31 @@ func TestAPythonWorkerNeedsATokenAndTheCertificatesOfANodeThatWantsThem(t *testi
 func TestNoTaskIsLostWhateverHappensToPythonWorkersAndTheirNode(t *testing.T) {
 	t.Parallel()
 	testDisturbed(t, startPythonWorker)
+}
+
+func TestAJavaWorkerRunsTasksOfTheNodeToWhichItConnects(t *testing.T) {
+	t.Parallel()
+	testConnects(t, startJavaWorker)
+}
+
+func TestAJavaWorkerIsListedAndDrained(t *testing.T) {
+	t.Parallel()
+	testDrained(t, startJavaWorker)
+}
+
+func TestAJavaWorkerOutlivesItsNode(t *testing.T) {
+	t.Parallel()
+	testStays(t, startJavaWorker)
+}
+
+func TestAJavaWorkerNeedsATokenAndTheCertificatesOfANodeThatWantsThem(t *testing.T) {
+	t.Parallel()
+	testAccess(t, startJavaWorker)
+}
+
+func TestNoTaskIsLostWhateverHappensToJavaWorkersAndTheirNode(t *testing.T) {
+	t.Parallel()
+	testDisturbed(t, startJavaWorker)
 }
 
 func TestANodeJSWorkerRunsTasksOfTheNodeToWhichItConnects(t *testing.T) {

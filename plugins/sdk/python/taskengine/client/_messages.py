@@ -58,6 +58,7 @@ class Task:
     progress: Progress | None = one(21, message(Progress))
     checkpoint: bytes = one(22, BYTES)  # not in lists
     turn: str = one(25, TEXT)
+    inherited_priority: int | None = optional(26, UINT32)  # with which a head runs
 
     @property
     def has_ended(self) -> bool:

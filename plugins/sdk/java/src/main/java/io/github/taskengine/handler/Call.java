@@ -7,14 +7,14 @@ import org.jspecify.annotations.Nullable;
 
 /** One call of a handler: for one run, or for those of a batch. */
 final class Call implements Runnable {
-  private final Session session;
+  private final Runs all;
   private final BatchHandler handler;
   private final List<Run> runs;
 
   private @Nullable Thread thread; // guarded by this: that is in the handler
 
-  Call(Session session, BatchHandler handler, List<Run> runs) {
-    this.session = session;
+  Call(Runs all, BatchHandler handler, List<Run> runs) {
+    this.all = all;
     this.handler = handler;
     this.runs = runs;
   }
@@ -23,7 +23,7 @@ final class Call implements Runnable {
   public void run() {
     List<? extends @Nullable Object> outcomes = outcomes();
     for (int i = 0; i < runs.size(); i++) {
-      session.answer(runs.get(i), outcomes.get(i));
+      all.answer(runs.get(i), outcomes.get(i));
     }
   }
 

@@ -40,6 +40,18 @@ final class Frame {
     count(finish.getSerializedSize());
   }
 
+  /** Gives credits that belong to no answer. */
+  void credits(int credits) {
+    frame.setCredits(frame.getCredits() + credits);
+    count(0);
+  }
+
+  /** Says that a worker takes no more runs. */
+  void leaving() {
+    frame.setLeaving(true);
+    count(0);
+  }
+
   void pong(long number) {
     frame.setPong(number);
     count(0);

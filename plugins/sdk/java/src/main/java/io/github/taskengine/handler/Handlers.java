@@ -123,11 +123,33 @@ public final class Handlers {
    * and is ended soon after. If no host has started the program, it prints what to do and exits
    * with status 1.
    *
+   * <p>If no host has started the program and {@code TASKENGINE_ADDRESS} has addresses of nodes,
+   * separated by commas, the program is a worker of these nodes until it gets SIGTERM or SIGINT.
+   * The variables {@code TASKENGINE_WORKER_HANDLER}, {@code TASKENGINE_WORKER_LABELS} (such as
+   * region=eu,disk=fast), {@code TASKENGINE_TOKEN}, {@code TASKENGINE_CA}, {@code
+   * TASKENGINE_CLIENT_CERT} and {@code TASKENGINE_CLIENT_KEY} are the rest of its {@link
+   * Connection}.
+   *
    * <p>Nothing may be printed before. From here on what is printed to the standard output and error
    * goes to the host's log.
    */
   public void run() {
     program().run();
+  }
+
+  /**
+   * Runs tasks of nodes in this process, as a worker of theirs, until {@link Worker#leave} or until
+   * every node has drained it. It connects again when a connection breaks.
+   *
+   * @param connection says to which nodes
+   * @return the worker, which has begun
+   */
+  public Worker work(Connection connection) {
+    Objects.requireNonNull(connection, "connection");
+    if (routes.isEmpty()) {
+      throw new IllegalStateException("the program has no handler: give it one with on(...)");
+    }
+    return new Worker(program(), connection);
   }
 
   Program program() {

@@ -22,6 +22,7 @@ import java.io.PrintStream;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.util.Arrays;
+import java.util.List;
 import java.util.SortedMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutorService;
@@ -87,12 +88,38 @@ final class Program implements ServerCallHandler<Wire.ToHandler, Wire.FromHandle
     return codec;
   }
 
+  /** How the program presents itself. */
+  Wire.Hello hello(int slots) {
+    return Wire.Hello.newBuilder()
+        .setProtocol(Session.PROTOCOL)
+        .setSdk("java")
+        .setSdkVersion(Session.SDK_VERSION)
+        .setVersion(version)
+        .addAllTypes(routes.keySet())
+        .setSlots(slots)
+        .addAllFeatures(
+            List.of(
+                Host.PROGRESS,
+                Host.HEARTBEAT,
+                Host.CHECKPOINT,
+                Host.CHILDREN,
+                Host.SIGNALS,
+                Host.RERUN,
+                Host.ENDED))
+        .build();
+  }
+
   void run() {
-    String problem = problem();
+    boolean isHosted = COOKIE_VALUE.equals(System.getenv(COOKIE_KEY));
+    String problem = problem(isHosted);
     if (problem != null) {
       fail(problem);
     }
     try {
+      if (!isHosted) {
+        work();
+        return;
+      }
       serve();
     } catch (IOException e) {
       fail("it cannot listen: " + e);
@@ -101,13 +128,49 @@ final class Program implements ServerCallHandler<Wire.ToHandler, Wire.FromHandle
     }
   }
 
-  private @Nullable String problem() {
+  /** Runs tasks of the nodes that the environment names, until the process is asked to end. */
+  private void work() throws InterruptedException {
+    Connection connection = null;
+    try {
+      connection = Connection.fromEnvironment(System.getenv());
+    } catch (IllegalArgumentException e) {
+      fail(e.getMessage());
+    }
+    Worker worker = new Worker(this, connection);
+    Thread ending = new Thread(() -> end(worker), "taskengine-end");
+    Runtime.getRuntime().addShutdownHook(ending);
+    worker.await();
+    try {
+      Runtime.getRuntime().removeShutdownHook(ending);
+    } catch (IllegalStateException e) { // a signal has come, and the hook ends the process
+      ending.join();
+    }
+    exitSoon();
+  }
+
+  /** Ends a process that got a signal, when its tasks are answered. */
+  private static void end(Worker worker) {
+    worker.leave();
+    try {
+      worker.await();
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+    }
+    System.out.flush();
+    System.err.flush();
+    Runtime.getRuntime().halt(0);
+  }
+
+  private @Nullable String problem(boolean isHosted) {
     if (routes.isEmpty()) {
       return "the program has no handler: give it one with on(\"type\", handler) before run()";
     }
-    if (!COOKIE_VALUE.equals(System.getenv(COOKIE_KEY))) {
-      return "this program handles tasks and is started by taskengine: "
-          + "name it as a handler's command in the configuration";
+    if (!isHosted) {
+      return Connection.isNamed(System.getenv())
+          ? null
+          : "this program handles tasks: name it as a handler's command in the configuration of"
+              + " taskengine, which starts it, or set TASKENGINE_ADDRESS to the address of a node,"
+              + " host:port, whose worker it is to be";
     }
     String theirs = System.getenv().getOrDefault("PLUGIN_PROTOCOL_VERSIONS", "");
     if (!Arrays.asList(theirs.split(",")).contains(String.valueOf(Session.PROTOCOL))) {
@@ -141,7 +204,7 @@ final class Program implements ServerCallHandler<Wire.ToHandler, Wire.FromHandle
             .flowControlWindow(WINDOW_BYTES)
             .addService(
                 ServerServiceDefinition.builder("taskengine.handler.v1.Handler")
-                    .addMethod(work(), this)
+                    .addMethod(method(), this)
                     .build())
             .build()
             .start();
@@ -160,7 +223,7 @@ final class Program implements ServerCallHandler<Wire.ToHandler, Wire.FromHandle
   }
 
   /** The one method of the service. */
-  static MethodDescriptor<Wire.ToHandler, Wire.FromHandler> work() {
+  static MethodDescriptor<Wire.ToHandler, Wire.FromHandler> method() {
     return MethodDescriptor.<Wire.ToHandler, Wire.FromHandler>newBuilder()
         .setType(MethodDescriptor.MethodType.BIDI_STREAMING)
         .setFullMethodName("taskengine.handler.v1.Handler/Work")

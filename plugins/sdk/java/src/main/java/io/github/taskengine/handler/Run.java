@@ -29,6 +29,7 @@ final class Run implements Task {
 
   private volatile @Nullable Cancellation cancellation; // written by the event loop
   private volatile boolean over; // what a handler sends from now on is too late
+  private volatile boolean stray; // a worker was cut off: nothing that it says counts
 
   // The newest of what is to be sent, while there is a part in the outbox that takes it.
   private final AtomicReference<Wire.@Nullable Progress> progress = new AtomicReference<>();
@@ -42,6 +43,7 @@ final class Run implements Task {
   // Owned by the event loop.
   private @Nullable Call call; // null while the run waits for others of its batch
   private boolean answered;
+  private Wire.@Nullable Checkpoint kept; // the newest that was sent
   private boolean reported; // a progress was sent
   private long reportedAt; // in System.nanoTime
 
@@ -143,19 +145,23 @@ final class Run implements Task {
       throw new IllegalArgumentException(
           "the checkpoint has " + data.length + " bytes, of " + MAX_CHECKPOINT_BYTES + " allowed");
     }
-    if (over || !host.serves(Host.CHECKPOINT)) {
+    if (isMute(Host.CHECKPOINT)) {
       return;
     }
     Wire.Checkpoint newest =
         Wire.Checkpoint.newBuilder().setRunId(runId()).setData(ByteString.copyFrom(data)).build();
     if (checkpoint.getAndSet(newest) == null) {
-      postUnlessAnswered(frame -> frame.checkpoint(checkpoint.getAndSet(null)));
+      postUnlessAnswered(
+          frame -> {
+            kept = checkpoint.getAndSet(null);
+            frame.checkpoint(kept);
+          });
     }
   }
 
   @Override
   public void heartbeat() {
-    if (over || !host.serves(Host.HEARTBEAT) || beating.getAndSet(true)) {
+    if (isMute(Host.HEARTBEAT) || beating.getAndSet(true)) {
       return;
     }
     Wire.Heartbeat heartbeat = Wire.Heartbeat.newBuilder().setRunId(runId()).build();
@@ -168,7 +174,7 @@ final class Run implements Task {
 
   @Override
   public void progress(long done, long total, String message) {
-    if (over || !host.serves(Host.PROGRESS)) {
+    if (isMute(Host.PROGRESS)) {
       return;
     }
     Wire.Progress newest =
@@ -209,9 +215,13 @@ final class Run implements Task {
   }
 
   private void unlessAnswered(Frame.Part part, Frame frame) {
-    if (!answered) {
+    if (!answered && !stray) {
       part.addTo(frame);
     }
+  }
+
+  private boolean isMute(String feature) {
+    return over || stray || !host.serves(feature);
   }
 
   @Override
@@ -267,7 +277,7 @@ final class Run implements Task {
 
   @Override
   public Logger log() {
-    return new RunLogger(runId(), outbox);
+    return new RunLogger(stray ? 0 : runId(), outbox);
   }
 
   @Override
@@ -322,6 +332,20 @@ final class Run implements Task {
     }
     call.interruptIfCancelled();
     return true;
+  }
+
+  /** Has what the run says count for nothing. It is called on the event loop. */
+  void goAstray() {
+    stray = true;
+  }
+
+  boolean isStray() {
+    return stray;
+  }
+
+  /** The newest checkpoint that was sent; null if none was. It is called on the event loop. */
+  Wire.@Nullable Checkpoint checkpointSent() {
+    return kept;
   }
 
   /** Takes no more children and signals, and returns the finish that has them. */

@@ -93,7 +93,7 @@ final class HandlerProcess implements AutoCloseable {
   /** Opens a stream; its frames and its end are seen in this host's. */
   private ClientCall<Wire.ToHandler, Wire.FromHandler> open() {
     ClientCall<Wire.ToHandler, Wire.FromHandler> call =
-        channel.newCall(Program.work(), CallOptions.DEFAULT);
+        channel.newCall(Program.method(), CallOptions.DEFAULT);
     call.start(
         new ClientCall.Listener<>() {
           @Override

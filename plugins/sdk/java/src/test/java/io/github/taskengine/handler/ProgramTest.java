@@ -29,7 +29,9 @@ class ProgramTest {
     try (HandlerProcess process = new HandlerProcess(directory, Map.of())) {
       assertEquals("", process.output());
       assertEquals(1, process.exitStatus());
-      assertTrue(process.errors().contains("is started by taskengine"), process.errors());
+      assertTrue(
+          process.errors().contains("set TASKENGINE_ADDRESS to the address of a node"),
+          process.errors());
     }
   }
 

@@ -1,0 +1,233 @@
+package io.github.taskengine.handler;
+
+import io.github.taskengine.handler.internal.Wire;
+import io.grpc.CallOptions;
+import io.grpc.ClientCall;
+import io.grpc.ManagedChannel;
+import io.grpc.Metadata;
+import io.grpc.MethodDescriptor;
+import io.grpc.Status;
+import io.grpc.netty.GrpcSslContexts;
+import io.grpc.netty.NettyChannelBuilder;
+import io.grpc.protobuf.ProtoUtils;
+import io.netty.channel.EventLoop;
+import io.netty.channel.EventLoopGroup;
+import io.netty.channel.MultiThreadIoEventLoopGroup;
+import io.netty.handler.ssl.SslContextBuilder;
+import java.io.IOException;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.ScheduledFuture;
+import java.util.concurrent.TimeUnit;
+import org.jspecify.annotations.Nullable;
+
+/** One stream of a worker, from its offer to its end. It belongs to the event loop. */
+final class WorkerStream extends ClientCall.Listener<Wire.ToHandler> implements Outbox.Sink {
+  private static final int WINDOW_BYTES = 4 << 20;
+  private static final int CHECKS = 4; // in the time in which a node must have sent something
+
+  static final MethodDescriptor<Wire.FromHandler, Wire.ToHandler> WORK =
+      MethodDescriptor.<Wire.FromHandler, Wire.ToHandler>newBuilder()
+          .setType(MethodDescriptor.MethodType.BIDI_STREAMING)
+          .setFullMethodName("taskengine.handler.v1.Workers/Work")
+          .setRequestMarshaller(ProtoUtils.marshaller(Wire.FromHandler.getDefaultInstance()))
+          .setResponseMarshaller(ProtoUtils.marshaller(Wire.ToHandler.getDefaultInstance()))
+          .build();
+
+  private final Dialer dialer;
+  private final EventLoop loop;
+  private final CompletableFuture<End> over = new CompletableFuture<>();
+  private @Nullable ClientCall<Wire.FromHandler, Wire.ToHandler> call;
+  private @Nullable ScheduledFuture<?> timer; // for the welcome, and then for silence
+  private boolean welcomed;
+  private boolean heard; // a frame came since this was last set to false
+  private int missed;
+  private @Nullable String why; // of an end by this side
+
+  /**
+   * How a stream ended.
+   *
+   * @param welcomed whether the node had welcomed the worker
+   * @param why it ended; null if that was in order
+   */
+  record End(boolean welcomed, @Nullable String why) {}
+
+  WorkerStream(Dialer dialer, EventLoop loop) {
+    this.dialer = dialer;
+    this.loop = loop;
+  }
+
+  /** Opens a connection, and runs tasks until it ends. */
+  End serve() throws InterruptedException {
+    EventLoopGroup group =
+        new MultiThreadIoEventLoopGroup(
+            1, Threads.daemons("taskengine-io-"), Transport.best().io());
+    ManagedChannel channel = null;
+    try {
+      ManagedChannel opened = open(group);
+      channel = opened;
+      loop.execute(() -> start(opened));
+      return over.get();
+    } catch (IOException | RuntimeException e) {
+      return new End(false, String.valueOf(e.getMessage()));
+    } catch (ExecutionException e) {
+      return new End(welcomed, String.valueOf(e.getCause()));
+    } finally {
+      if (channel != null) {
+        channel.shutdownNow();
+      }
+      group.shutdownGracefully(0, 1, TimeUnit.SECONDS);
+    }
+  }
+
+  private ManagedChannel open(EventLoopGroup group) throws IOException {
+    Connection to = dialer.to();
+    Transport transport = Transport.best();
+    String address = dialer.address();
+    NettyChannelBuilder builder;
+    if (address.startsWith("unix:")) {
+      String path = address.substring("unix:".length());
+      builder =
+          NettyChannelBuilder.forAddress(transport.address().apply(path))
+              .overrideAuthority("localhost")
+              .channelType(transport.toUnix())
+              .usePlaintext();
+    } else {
+      boolean isSecure = address.startsWith("https://");
+      String host = isSecure ? address.substring("https://".length()) : address;
+      builder = NettyChannelBuilder.forTarget("dns:///" + host).channelType(transport.toHost());
+      if (isSecure || to.authority() != null || to.certificate() != null) {
+        SslContextBuilder access = GrpcSslContexts.forClient();
+        if (to.authority() != null) {
+          access.trustManager(to.authority().toFile());
+        }
+        if (to.certificate() != null) {
+          access.keyManager(to.certificate().toFile(), to.key().toFile());
+        }
+        builder.sslContext(access.build());
+      } else {
+        builder.usePlaintext();
+      }
+    }
+    return builder
+        .eventLoopGroup(group)
+        .directExecutor()
+        .proxyDetector(target -> null)
+        .maxInboundMessageSize(Integer.MAX_VALUE)
+        .flowControlWindow(WINDOW_BYTES)
+        .build();
+  }
+
+  private void start(ManagedChannel channel) {
+    Metadata headers = new Metadata();
+    if (dialer.to().token() != null) {
+      headers.put(
+          Metadata.Key.of("authorization", Metadata.ASCII_STRING_MARSHALLER),
+          "Bearer " + dialer.to().token());
+    }
+    long patience = dialer.patience();
+    String late =
+        "the node did not answer within "
+            + Math.max(1, TimeUnit.NANOSECONDS.toSeconds(patience))
+            + " s";
+    timer = loop.schedule(() -> end(late), patience, TimeUnit.NANOSECONDS);
+    call = channel.newCall(WORK, CallOptions.DEFAULT);
+    call.start(this, headers);
+    call.request(1);
+    call.sendMessage(dialer.offer());
+  }
+
+  @Override
+  public boolean isReady() {
+    return call.isReady();
+  }
+
+  @Override
+  public void send(Wire.FromHandler frame) {
+    call.sendMessage(frame);
+  }
+
+  @Override
+  public void onMessage(Wire.ToHandler frame) {
+    loop.execute(() -> take(frame));
+  }
+
+  @Override
+  public void onReady() {
+    loop.execute(
+        () -> {
+          if (welcomed) {
+            dialer.flush();
+          }
+        });
+  }
+
+  @Override
+  public void onClose(Status status, Metadata trailers) {
+    loop.execute(() -> close(status));
+  }
+
+  private void take(Wire.ToHandler frame) {
+    if (why != null) {
+      return;
+    }
+    heard = true;
+    if (welcomed) {
+      dialer.take(frame);
+    } else {
+      greet(frame);
+    }
+    call.request(1);
+  }
+
+  private void greet(Wire.ToHandler frame) {
+    timer.cancel(false);
+    Wire.Welcome welcome = frame.getWelcome();
+    if (welcome.getProtocol() != Session.PROTOCOL) {
+      end(
+          "the node speaks version %d of the protocol, this worker version %d"
+              .formatted(welcome.getProtocol(), Session.PROTOCOL));
+      return;
+    }
+    if (welcome.getSlots() == 0) {
+      end("the node gives the worker no slot");
+      return;
+    }
+    welcomed = true;
+    dialer.begin(welcome, this);
+    long life = welcome.getLiveness();
+    if (life > 0) {
+      long check = Math.max(1, life / CHECKS);
+      timer = loop.scheduleAtFixedRate(() -> check(life), check, check, TimeUnit.MICROSECONDS);
+    }
+  }
+
+  /** Ends a stream whose node has been silent for so many microseconds. */
+  private void check(long life) {
+    missed = heard ? 0 : missed + 1;
+    heard = false;
+    if (missed > CHECKS) {
+      end("the node was silent for " + TimeUnit.MICROSECONDS.toMillis(life) + " ms");
+    }
+  }
+
+  private void end(String why) {
+    if (this.why == null) {
+      this.why = why;
+      call.cancel(why, null);
+    }
+  }
+
+  private void close(Status status) {
+    timer.cancel(false);
+    dialer.pause();
+    if (why == null && !(status.isOk() && welcomed)) {
+      String details = status.getDescription();
+      why = details == null ? "the stream ended with status " + status.getCode() : details;
+      if (status.getCause() != null && status.getCode() == Status.Code.UNAVAILABLE) {
+        why += ": " + status.getCause().getMessage();
+      }
+    }
+    over.complete(new End(welcomed, why));
+  }
+}

@@ -1,0 +1,28 @@
+package io.github.taskengine.handler;
+
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
+import java.util.Locale;
+
+/** A worker for tests of nodes: it notes each task in the file that JOURNAL names. */
+final class JournalWorker {
+  private JournalWorker() {}
+
+  /** Runs until it is asked to end. */
+  public static void main(String[] args) {
+    Handler note =
+        task -> {
+          String line = task.type() + " " + task.id() + "\n";
+          Path journal = Path.of(System.getenv("JOURNAL"));
+          Files.writeString(journal, line, StandardOpenOption.CREATE, StandardOpenOption.APPEND);
+          return null;
+        };
+    new Handlers()
+        .on("shout", task -> task.text().toUpperCase(Locale.ROOT))
+        .on("least", note)
+        .on("later", note)
+        .on("most", note)
+        .run();
+  }
+}
