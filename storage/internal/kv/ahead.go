@@ -69,10 +69,10 @@ func (s *state) readAhead(cs []task.Change) error {
 	ids := s.ahead[:0]
 	for i := range cs {
 		id := cs[i].ID
-		if _, touched := s.rows[id]; touched {
+		if r, maybe := s.db.recent.lookup(id); r != nil || !maybe {
 			continue
 		}
-		if r, maybe := s.db.recent.lookup(id); r == nil && maybe {
+		if _, touched := s.rows[id]; !touched {
 			ids = append(ids, id)
 		}
 	}
