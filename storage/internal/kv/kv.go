@@ -113,6 +113,7 @@ type DB struct {
 	seq      uint64               // the newest number in use
 	ceiling  uint64               // the newest number reserved
 	free     *state               // buffers of the last transaction
+	spare    []*row               // ended rows, for reuse
 }
 
 // Open checks that the store has the format of this program or an older one, and writes the

@@ -77,7 +77,7 @@ func (r *row) task() *task.Task {
 
 // setTurn gives a row another turn, and one that becomes the head the priority that it inherits.
 func (s *state) setTurn(old *row, to task.Turn) (*row, error) {
-	now := &row{Task: old.Task, far: old.far}
+	now := s.db.newRow(&old.Task, old.far)
 	now.Turn, now.Boost = to, 0
 	if err := s.moveTurn(&old.Task, &now.Task); err != nil {
 		return nil, err
@@ -96,7 +96,7 @@ func (s *state) boost(head *row) (*row, error) {
 	if err != nil || boost == head.Boost {
 		return head, err
 	}
-	now := &row{Task: head.Task, far: head.far}
+	now := s.db.newRow(&head.Task, head.far)
 	now.Boost = boost
 	return now, s.rewrite(head, now)
 }

@@ -69,8 +69,9 @@ func (c *recent) lookup(id task.ID) (r *row, maybe bool) {
 	return nil, false
 }
 
-// put records that the store has r under id now, or no row if r is nil.
-func (c *recent) put(id task.ID, r *row) {
+// put records that the store has r under id now, or no row if r is nil. It returns the row that was
+// cached before, nil if there was none, and whether r is cached now.
+func (c *recent) put(id task.ID, r *row) (old *row, kept bool) {
 	var before cached
 	if !c.isNew(id) {
 		before = c.rows[id]
@@ -81,15 +82,16 @@ func (c *recent) put(id task.ID, r *row) {
 		for i := range c.known {
 			delete(c.known[i].ids, id)
 		}
-		return
+		return before.row, false
 	case before.row == nil || before.turn != c.turn:
 		c.remember(id)
 	}
-	if r.State.Live() && r.weight() <= heavyRow {
+	if kept = r.State.Live() && r.weight() <= heavyRow; kept {
 		c.rows[id] = cached{r, c.turn}
 	} else if before.row != nil {
 		delete(c.rows, id)
 	}
+	return before.row, kept
 }
 
 // remember makes id known.

@@ -99,7 +99,14 @@ func (tx *Tx) Wrote() bool { return tx.wrote }
 func (tx *Tx) Committed() []func() {
 	s := tx.state
 	for _, id := range s.order {
-		s.db.recent.put(id, s.rows[id])
+		r := s.rows[id]
+		old, kept := s.db.recent.put(id, r)
+		if old != r {
+			s.db.reuse(old)
+		}
+		if !kept {
+			s.db.reuse(r)
+		}
 	}
 	hooks := s.hooks
 	s.hooks = nil
@@ -135,6 +142,29 @@ func (tx *Tx) end() {
 	clear(s.hooks)
 	s.order, s.hooks, s.rw, s.View = s.order[:0], s.hooks[:0], nil, View{db: s.db}
 	s.db.free = s
+}
+
+// maxSpare is how many rows are kept for reuse, at about 450 bytes each.
+const maxSpare = 2048
+
+// newRow returns a row of its own memory.
+func (db *DB) newRow(t *task.Task, far fields) *row {
+	n := len(db.spare) - 1
+	if n < 0 {
+		return &row{Task: *t, far: far}
+	}
+	r := db.spare[n]
+	db.spare = db.spare[:n]
+	*r = row{Task: *t, far: far}
+	return r
+}
+
+// reuse has newRow use the memory of r again, which may be nil. Nothing refers to r any more.
+func (db *DB) reuse(r *row) {
+	if r != nil && len(db.spare) < maxSpare {
+		*r = row{} // what it refers to is freed
+		db.spare = append(db.spare, r)
+	}
 }
 
 // OnCommit implements [storage.Tx].

@@ -46,7 +46,7 @@ func (s *state) insert(t *task.Task) (existing task.ID, err error) {
 	if t.Seq, err = s.nextSeq(); err != nil {
 		return task.ID{}, err
 	}
-	r := &row{Task: *t}
+	r := s.db.newRow(t, 0)
 	r.Type = s.db.intern.share(t.Type)
 	stamp(&r.Task)
 	if len(t.Headers) > 0 {
@@ -194,7 +194,7 @@ func (s *state) swap(c *task.Change) (*task.Task, error) {
 			return nil, err
 		}
 	}
-	now := &row{Task: *out, far: old.far}
+	now := s.db.newRow(out, old.far)
 	now.History = old.History
 	if !slices.Equal(before, out.History) {
 		if err := s.putHistory(now, out.History); err != nil {
@@ -275,7 +275,7 @@ func (s *state) jot(n *task.Note) (bool, error) {
 	if err != nil || old == nil {
 		return false, err
 	}
-	now := &row{Task: old.Task, far: old.far}
+	now := s.db.newRow(&old.Task, old.far)
 	if !n.Apply(&now.Task) {
 		return false, nil
 	}
