@@ -50,7 +50,7 @@ func (e *Engine) Submit(ctx context.Context, reqs ...Request) ([]Receipt, error)
 		return nil, err
 	}
 	var receipts []Receipt
-	if late := e.catalog.late(e.Now(), rows); late != nil {
+	if late := e.catalog.late(rows); late != nil {
 		receipts, err = e.submitLate(ctx, reqs, rows, late)
 	} else {
 		receipts, err = e.add(ctx, reqs, rows)
@@ -66,11 +66,10 @@ func (e *Engine) Submit(ctx context.Context, reqs ...Request) ([]Receipt, error)
 func (e *Engine) add(ctx context.Context, reqs []Request, rows []*task.Task) ([]Receipt, error) {
 	receipts := receiptsOf(rows) // now: a handler may change its row
 	inserted, err := e.insert(ctx, rows, !mayExist(reqs, rows))
-	var full *shell.Full
-	switch {
-	case err == nil:
+	if err == nil {
 		return complete(receipts, inserted), nil
-	case errors.As(err, &full):
+	}
+	if full, ok := errors.AsType[*shell.Full](err); ok {
 		return e.submitFull(ctx, slices.Clone(reqs), rows, full) // a clone: reqs stays on the stack of the caller
 	}
 	return nil, err
@@ -133,7 +132,7 @@ func (e *Engine) SubmitTx(ctx context.Context, tx storage.Tx, reqs ...Request) (
 		return nil, err
 	}
 	fresh, left := rows, (*remainder)(nil)
-	if late := e.catalog.late(e.Now(), rows); late != nil {
+	if late := e.catalog.late(rows); late != nil {
 		if left, err = e.setLateAside(ctx, reqs, rows, late, e.existingWithin(tx)); err != nil {
 			return nil, err
 		}

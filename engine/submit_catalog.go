@@ -26,7 +26,7 @@ type catalog struct {
 	isUnique   bool                  // a type says what requests do whose keys are taken
 	mayBeLate  bool                  // a type says how late a request may be
 	ids        *task.IDs
-	now        func() time.Time // for ids
+	now        func() time.Time // Engine.Now
 }
 
 // newCatalog returns the catalog of a configuration. isShared says whether other nodes may use the

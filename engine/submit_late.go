@@ -21,10 +21,11 @@ func (c *catalog) isLate(now time.Time, t *task.Task) bool {
 }
 
 // late returns the places of the late requests; rows are those of [catalog.rows].
-func (c *catalog) late(now time.Time, rows []*task.Task) (places []int) {
+func (c *catalog) late(rows []*task.Task) (places []int) {
 	if !c.mayBeLate {
 		return nil
 	}
+	now := c.now()
 	for i, t := range rows {
 		if c.isLate(now, t) {
 			places = append(places, i)
