@@ -15,14 +15,16 @@ import (
 )
 
 const (
-	inFlight    = 512
+	submitters  = 512
+	inFlight    = 1024 // lives that have begun and have not ended, with the engine and without it
 	payloadSize = 256
 )
 
 // BenchmarkLife measures whole lives of tasks: submitted, grabbed and finished, each
-// durable, with 512 in flight and a handler that does nothing. "bare" makes the same
-// changes in the same store without an engine, 256 to a commit and two commits at a
-// time; "of-bare" is the engine's rate divided by that.
+// durable, with a handler that does nothing. 512 goroutines submit, and at most 1024 lives
+// are in flight. "bare" makes the same changes in the same store without an engine, with as
+// many in flight: two commits at a time, each of which inserts 256 tasks and ends 256.
+// "of-bare" is the engine's rate divided by that.
 func BenchmarkLife(b *testing.B) {
 	for _, s := range stores {
 		rate := 0.0
@@ -48,7 +50,7 @@ func BenchmarkBacklog(b *testing.B) {
 func types() policy.Set {
 	paused := policy.DefaultType()
 	paused.Paused = true
-	return policy.Set{Slots: 2 * inFlight, Types: map[string]policy.Type{"noop": policy.DefaultType(), "paused": paused}}
+	return policy.Set{Slots: inFlight, Types: map[string]policy.Type{"noop": policy.DefaultType(), "paused": paused}}
 }
 
 var noop = task.HandlerFunc(func(context.Context, *task.Task) ([]byte, error) { return nil, nil })
@@ -77,7 +79,7 @@ func engineLives(b *testing.B, store storage.Store, backlog int) (rate float64) 
 	b.ResetTimer()
 	used := cpuTime(b)
 	var wg sync.WaitGroup
-	for range inFlight {
+	for range submitters {
 		wg.Go(func() {
 			for left.Add(-1) >= 0 {
 				tokens <- struct{}{}
@@ -124,7 +126,10 @@ func addMany(b *testing.B, e *engine.Engine, count int, request func(i int) engi
 
 // bareLives makes the changes of b.N lives and returns how many there were in a second.
 func bareLives(b *testing.B, store storage.Store) (rate float64) {
-	const committers = 2
+	const (
+		committers = 2
+		begins     = inFlight / committers / 2 // of a commit, which also ends as many
+	)
 	ids := task.NewIDs([32]byte{1})
 	owner := ids.Next(time.Now())
 	var left atomic.Int64
@@ -137,7 +142,7 @@ func bareLives(b *testing.B, store storage.Store) (rate float64) {
 		wg.Go(func() {
 			var running []task.Ref
 			for {
-				n := min(inFlight/committers, int(left.Add(-inFlight/committers))+inFlight/committers)
+				n := min(begins, int(left.Add(-begins))+begins)
 				if n <= 0 && len(running) == 0 {
 					return
 				}

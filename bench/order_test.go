@@ -65,7 +65,7 @@ func orderedDrain(b *testing.B, store storage.Store, others []engine.Request, ke
 	paused.Paused = true
 	e, err := engine.Open(b.Context(), engine.Config{
 		Store:    store,
-		Policies: policy.Set{Slots: 2 * inFlight, Types: map[string]policy.Type{"noop": paused, "stuck": stuck}},
+		Policies: policy.Set{Slots: inFlight, Types: map[string]policy.Type{"noop": paused, "stuck": stuck}},
 		Handlers: map[string]task.Handler{"noop": noop, "stuck": task.HandlerFunc(func(context.Context, *task.Task) ([]byte, error) {
 			return nil, task.Permanent(fmt.Errorf("it is stuck"))
 		})},
