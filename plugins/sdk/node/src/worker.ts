@@ -162,6 +162,7 @@ export class Worker {
       let welcomed = false;
       let heard = false;
       let why: string | undefined; // of an end by this side
+      let over = false; // what the library still has of the stream counts for nothing: another offer may be made
       let check: NodeJS.Timeout | undefined;
       const end = (error: string) => {
         why ??= error;
@@ -170,7 +171,7 @@ export class Worker {
       const greeting = Math.max(1, Math.min(GREETING, this.#cutOff - performance.now()));
       const late = setTimeout(() => end(`the node did not answer within ${Math.ceil(greeting / 1000)} s`), greeting);
       stream.on("data", (frame: ToHandler) => {
-        if (why !== undefined) return;
+        if (why !== undefined || over) return;
         heard = true;
         if (welcomed) return this.#shift.take(frame);
         clearTimeout(late);
@@ -187,6 +188,7 @@ export class Worker {
       });
       stream.on("error", () => {}); // the status says it
       stream.on("status", ({ code, details }: StatusObject) => {
+        over = true;
         clearTimeout(late);
         clearInterval(check);
         const isInOrder = code === status.OK && welcomed && why === undefined;

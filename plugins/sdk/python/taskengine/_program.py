@@ -135,8 +135,9 @@ class Program:
             ending.set()
             loop.remove_signal_handler(number)  # the second signal ends the process
 
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, end, number)
+        if threading.current_thread() is threading.main_thread():  # no other thread may handle signals
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, end, number)
         try:
             await self.work(from_environment(os.environ), version=version, slots=slots, ending=ending)
         except ValueError as e:
