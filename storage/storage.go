@@ -82,8 +82,8 @@ type Tasks interface {
 	// greater than that of every row inserted before. It does not add a row whose ID is taken,
 	// or whose Key is not empty and taken by a row of the same Type and OrderingKey (which may be empty).
 	// Keys and ordering keys that are UTF-8 are never mistaken for others. A row that is given as the head
-	// of an ordering key that has one becomes [task.Behind], which Insert writes to its Turn. The
-	// answer has one element for each row.
+	// of an ordering key that has one becomes [task.Behind], which Insert writes to its Turn. No row is
+	// added with a Boost: Insert writes 0 to it. The answer has one element for each row.
 	Insert(ctx context.Context, ts ...*task.Task) ([]Inserted, error)
 
 	// Swap applies each change, in order, to the row of that ID if the row is at that Version
@@ -92,17 +92,18 @@ type Tasks interface {
 	// checkpoint, others have neither. No row has its result.
 	Swap(ctx context.Context, cs ...task.Change) ([]*task.Task, error)
 
-	// Promote gives each of these ordering keys the head that it is to have by [task.NextHead]. It
-	// returns the heads that are Submitted then, in no particular order, also those that were heads
-	// before. No other verb makes a row the head of a key, so a caller that has added rows of a key,
-	// or changed one, calls Promote in the same transaction; a key for which that was forgotten is
-	// found by Headless. If another transaction has changed rows of a key and has not ended, Promote
-	// may leave the key without a head. It does not wait for transactions that callers keep open.
+	// Promote gives each of these ordering keys the head that it is to have by [task.NextHead], and the
+	// head the Boost that it is to have by [task.Task.Inherit]. It returns the heads that are Submitted
+	// then, in no particular order, also those that were heads before. No other verb makes a row the head
+	// of a key, so a caller that has added rows of a key, or changed one, calls Promote in the same
+	// transaction; a key for which that was forgotten is found by Headless. If another transaction has
+	// changed rows of a key and has not ended, Promote may leave the key without a head. It does not wait
+	// for transactions that callers keep open.
 	Promote(ctx context.Context, keys ...string) ([]task.Hint, error)
 
-	// Headless returns ordering keys that lack the head that Promote would give them, in their order:
-	// those after the given one ("": from the first), at most limit. It reads a bounded number of
-	// keys.
+	// Headless returns ordering keys with rows that are [task.Behind] of which Promote would change the head
+	// or its Boost, in their order: those after the given one ("": from the first), at most limit. It
+	// reads a bounded number of keys.
 	Headless(ctx context.Context, after string, limit int) (HeadlessPage, error)
 
 	// Note applies each note to its row by [task.Note.Apply], and does not change the row's

@@ -76,7 +76,7 @@ func (s *Store) Rules(ctx context.Context, typ string) (r storage.TypeRules, err
 		return r, err
 	}
 	r = storage.TypeRules{
-		Inherits: r.Inherits, Type: string(name), Priority: uint8(priority), MaxPayload: int(most),
+		Type: string(name), Inherits: r.Inherits, Priority: uint8(priority), MaxPayload: int(most),
 		QueueTimeout: time.Duration(queue) * time.Microsecond, TotalTimeout: time.Duration(total) * time.Microsecond,
 		MaxResult: int(result), KeepDone: time.Duration(max(keep, 0)) * time.Microsecond,
 		MaxLateness: time.Duration(late) * time.Microsecond, Remember: time.Duration(remember) * time.Microsecond,
