@@ -48,7 +48,7 @@ func (e *Engine) handle(a *attempt) {
 	v := task.Verdict{Outcome: task.Errored, Error: "the handler ended its goroutine", Delay: -1, InDoubt: true}
 	defer func() { e.handled(a, v) }() // also after runtime.Goexit: the attempt must free its slot all the same
 	v = call(a, e.calls[a.Type])
-	v = e.decided(a, v)
+	v = e.decided(a.Task, v)
 }
 
 // mayNotBegin returns why the handler of a grabbed task must not be called any more, or nil if

@@ -11,6 +11,20 @@ import (
 // checkRerun returns an error if the task cannot run again as its handler asked for. Otherwise it
 // completes the verdict.
 func (a *attempt) checkRerun(v *task.Verdict) error {
+	if err := a.engine.checkAgain(a.Task, v); err != nil || v.Rerun == nil || len(v.Rerun.Tasks) == 0 {
+		return err
+	}
+	rows, err := a.following(v.Rerun.Tasks)
+	if err != nil {
+		return fmt.Errorf("the handler asked to add tasks when its own runs again, which does not run again now: %w", err)
+	}
+	v.Rerun.Rows = rows
+	return nil
+}
+
+// checkAgain returns an error if t cannot run again as its handler asked for, but for the tasks that are to
+// be added. Otherwise it completes the verdict.
+func (e *Engine) checkAgain(t *task.Task, v *task.Verdict) error {
 	if outOfRange(v.Again) { // a store could not find the task again
 		return task.Permanent(fmt.Errorf("the handler asked to run again at %v: times must lie between the years 1970 and 9999", v.Again))
 	}
@@ -21,18 +35,9 @@ func (a *attempt) checkRerun(v *task.Verdict) error {
 	v.Rerun = &r
 	if v.Again.IsZero() {
 		r.Payload, r.Checkpoint = nil, nil
-	} else if err := a.engine.catalog.checkRerun(a.Task, &r); err != nil {
-		return err
-	}
-	if len(r.Tasks) == 0 {
 		return nil
 	}
-	rows, err := a.following(r.Tasks)
-	if err != nil {
-		return fmt.Errorf("the handler asked to add tasks when its own runs again, which does not run again now: %w", err)
-	}
-	r.Rows = rows
-	return nil
+	return e.catalog.checkRerun(t, &r)
 }
 
 // following returns the rows of tasks that are added with the end of the attempt.

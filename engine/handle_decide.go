@@ -22,12 +22,12 @@ type Decision struct {
 	Reason string     // why, for people; added to the error of the attempt
 }
 
-// decided returns the verdict on an attempt as Config.Retry changes it.
-func (e *Engine) decided(a *attempt, v task.Verdict) task.Verdict {
+// decided returns the verdict on the attempt of t as Config.Retry changes it.
+func (e *Engine) decided(t *task.Task, v task.Verdict) task.Verdict {
 	if e.config.Retry == nil || v.Outcome != task.Errored && v.Outcome != task.Crashed && v.Outcome != task.TimedOut {
 		return v
 	}
-	f := Failure{Task: a.Task, Verdict: v, At: e.Now().Round(0)}
+	f := Failure{Task: t, Verdict: v, At: e.Now().Round(0)}
 	d, err := e.askRetry(f)
 	delay := time.Duration(-1)
 	switch {
@@ -42,7 +42,7 @@ func (e *Engine) decided(a *attempt, v task.Verdict) task.Verdict {
 	}
 	if err != nil {
 		if e.badRetries.Allow() {
-			e.log.Error("Config.Retry failed; the policy of the type decides", "task_id", a.ID, "type", a.Type, "error", err)
+			e.log.Error("Config.Retry failed; the policy of the type decides", "task_id", t.ID, "type", t.Type, "error", err)
 		}
 		return v
 	}

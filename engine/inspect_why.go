@@ -329,6 +329,8 @@ func (e *Engine) unwritten(t *task.Task) (Reason, bool) {
 	switch r, refused := s.RefusedGrab(t.ID); {
 	case refused && t.State != task.Processing:
 		return unwritten("the store refuses to write that it starts, %s", since(r))
+	case t.State == task.Processing && !e.cluster.IsShared() && !e.cluster.IsOurs(t.Owner) && e.config.Await[t.Type] > 0:
+		return unwritten("it ran in a process before this one, and what came of it may still arrive; it runs again %v after the start if nothing does", e.config.Await[t.Type])
 	case t.State == task.Processing && !e.cluster.IsShared() && !e.cluster.IsOurs(t.Owner):
 		return unwritten("it ran in a process before this one, and what becomes of it could not be written yet")
 	case t.State != task.Processing || !e.cluster.IsOurs(t.Owner):

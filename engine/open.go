@@ -113,6 +113,12 @@ type Config struct {
 	// Tasks that SQL adds are not decorated.
 	Decorate func(ctx context.Context, r *Request) error
 
+	// Await says, by type, for how long after Open the ends of attempts may arrive by [Engine.EndEarlier]
+	// that the process before this one has begun. For so long their tasks do not run again. It has no effect
+	// if nodes share the store: then they run again when the node before has been missing for the time of its
+	// lease.
+	Await map[string]time.Duration
+
 	Log      *slog.Logger // nil for none
 	Observer Observer     // called at events
 	TaskLog  TaskLog      // gets what handlers log about their tasks; nil for none
@@ -255,6 +261,7 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	e.decide(func(*core.Core, time.Time) {})
 	select {
 	case <-e.surveyed:
+		e.duties.Go(func() { e.cluster.HealAwaited(background) })
 		return e, nil
 	case <-ctx.Done():
 		_ = e.Close(ctx)

@@ -35,6 +35,7 @@ func (e *Engine) newCluster() (*cluster.Cluster, error) {
 			Orphaned: func(t *task.Task) task.Change {
 				return core.Orphaned(e.Now(), e.catalog.policyOf(t.Type), t)
 			},
+			Await:        func(typ string) time.Duration { return c.Await[typ] },
 			IsConfigured: func(typ string) bool { return e.catalog.types[typ] != nil },
 			Nodes:        c.nodesOf,
 			MayRun:       c.mayRun,

@@ -10,6 +10,7 @@
 //	gain.go     reading from the store the rows of shards that the node has gained
 //	running.go  stopping attempts whose rows other nodes have changed
 //	heal.go     deciding about tasks whose nodes are gone
+//	earlier.go  tasks that an earlier process ran, and whose ends may still arrive
 //	swap.go     changing the rows of tasks that no node runs
 //	lead.go     duties that one node does for all
 //	monitor.go  the duty of counting the tasks and of reporting what needs a person
@@ -108,6 +109,10 @@ type Engine struct {
 	// Orphaned returns what becomes now of a task whose node is gone.
 	Orphaned func(t *task.Task) task.Change
 
+	// Await returns for how long after a start the ends of attempts of a type may arrive that an earlier
+	// process has begun; 0 if there are none.
+	Await func(typ string) time.Duration
+
 	// Unanswered reports whether err is not nil: the store could not read what was asked for. If
 	// so, it logs that, and returns after a rest or when ctx ends.
 	Unanswered func(ctx context.Context, what string, err error) bool
@@ -191,6 +196,7 @@ type Cluster struct {
 	repause    wakeup.Signal   // wakes pausesLoop: the paused types may have changed
 	pausing    sync.Mutex      // held while the paused types are read or changed
 	unhealed   unhealed        // owned by the caller of Heal and HealRest
+	awaited    awaited         // owned by the caller of Heal and HealAwaited
 	refusedLog ratelog.Limiter // the store refuses a change of a task whose node is gone
 	limitsLog  ratelog.Limiter // the settings of limits cannot be watched
 	depthsLog  ratelog.Limiter // the depths cannot be read
@@ -205,7 +211,7 @@ func New(c Config) (*Cluster, error) {
 		membership: c.Membership, elector: c.Elector, bus: c.Bus, settings: c.Settings, semaphore: c.Semaphore, rates: c.Rates,
 		joined: make(chan struct{}), outbox: outbox{filled: wakeup.New()}, requests: requests{made: wakeup.New()},
 		permits: newPermits(),
-		reheal:  wakeup.New(), repause: wakeup.New(),
+		reheal:  wakeup.New(), repause: wakeup.New(), awaited: make(awaited),
 	}
 	alone := local.New()
 	if k.membership == nil {

@@ -64,12 +64,15 @@ func (k *Cluster) Heal(ctx context.Context) error {
 }
 
 // healSome decides about one page of tasks, and returns about how many it did. It keeps the
-// others for HealRest.
+// others for HealRest and HealAwaited.
 func (k *Cluster) healSome(ctx context.Context, page []storage.Due) (healed int, err error) {
 	var changes []task.Change
 	for _, d := range page {
 		t, err := k.store.Get(ctx, d.ID)
 		switch {
+		case err == nil && k.engine.Await(t.Type) > 0:
+			patience := k.engine.Await(t.Type)
+			k.awaited[patience] = append(k.awaited[patience], d.Ref)
 		case err == nil:
 			changes = append(changes, k.engine.Orphaned(t))
 		case storage.IsOutage(err) || ctx.Err() != nil:
@@ -120,23 +123,28 @@ func (k *Cluster) recover(ctx context.Context, changes []task.Change) error {
 		if err != nil {
 			return err
 		}
-		n := 0
-		k.engine.Decide(func(c *core.Core, now time.Time) {
-			for _, t := range rows {
-				if t != nil {
-					c.Changed(now, t)
-					k.engine.Ended(t)
-					k.engine.Recovered(t)
-					n++
-				}
-			}
-			for _, h := range heads {
-				c.Promoted(now, h)
-			}
-		})
-		k.log.Warn("recovered tasks whose nodes are gone", "tasks", n)
+		k.log.Warn("recovered tasks whose nodes are gone", "tasks", k.changed(rows, heads))
 	}
 	return nil
+}
+
+// changed tells the core of rows that no node ran and that were changed, and of heads. It returns how many rows there are
+// that are not nil.
+func (k *Cluster) changed(rows []*task.Task, heads []task.Hint) (n int) {
+	k.engine.Decide(func(c *core.Core, now time.Time) {
+		for _, t := range rows {
+			if t != nil {
+				c.Changed(now, t)
+				k.engine.Ended(t)
+				k.engine.Recovered(t)
+				n++
+			}
+		}
+		for _, h := range heads {
+			c.Promoted(now, h)
+		}
+	})
+	return n
 }
 
 // healLoop decides about the tasks of nodes that are gone, whenever this node is elected for it.

@@ -85,13 +85,28 @@ func (c *Core) concluded(now time.Time, r *run, v task.Verdict) (change task.Cha
 	if change.To == task.Waiting && (v.Outcome == task.Snoozed || v.Outcome == task.Completed) && r.rearm(now, &change) {
 		c.stats.Slowed++
 	}
-	seat(p, r.key, &change)
+	return change, settle(now, p, r.key, r.isKeyed, &change)
+}
+
+// settle completes the change that ends an attempt of a task with this ordering key. isKeyed says whether the task has a
+// unique key. It returns whether to delete the row with the change.
+func settle(now time.Time, p *policy.Type, key string, isKeyed bool, change *task.Change) (remove bool) {
+	seat(p, key, change)
 	switch change.To {
 	case task.Done, task.Failed, task.Cancelled:
 		change.NextEventAt = KeepUntil(p.Retention, change.To, now)
-		remove = !Remembers(p, r.isKeyed, &change) && p.Retention.Of(change.To) == 0
+		return !Remembers(p, isKeyed, change) && p.Retention.Of(change.To) == 0
 	}
-	return change, remove
+	return false
+}
+
+// Earlier returns the change that follows from the verdict v on the attempt of t, which runs in the row, and which this
+// node has not begun. A row that is to be deleted is left to the cleaner.
+func (c *Core) Earlier(now time.Time, t *task.Task, v task.Verdict) task.Change {
+	p := c.Policy(t.Type)
+	change := decide(now, &p, attempt{t.Ref(), t.Attempt, t.Crashes, t.ExpiresAt}, v, c.config.Chance)
+	settle(now, &p, orderingKeyOf(t), t.Key != "", &change)
+	return change
 }
 
 // Remembers makes a change that has a task done whose row is not kept leave a tombstone, if the task has a unique key and
