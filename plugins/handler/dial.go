@@ -28,7 +28,8 @@ const (
 	greetingTime  = 10 * time.Second // for a connection until its welcome
 	shortestPause = 50 * time.Millisecond
 	longestPause  = 5 * time.Second
-	pingsPerLife  = 4 // checks in the time in which a node must have sent something
+	urgentPause   = time.Second // the longest while there are answers: a node that has started awaits them for a short time
+	pingsPerLife  = 4           // checks in the time in which a node must have sent something
 )
 
 // errNoWelcome is why a connection is given up that a node does not greet.
@@ -52,7 +53,7 @@ type dialer struct {
 // run runs tasks for the node until it drains the worker, or until ctx has ended and everything is answered.
 func (d *dialer) run(ctx context.Context) {
 	d.session = newSession(d.program.Handlers, d.slots)
-	d.session.kept = &kept{reported: make(map[uint64]*run)}
+	d.session.kept = newKept()
 	defer d.session.close()
 	d.renew()
 	stop := context.AfterFunc(ctx, d.session.leave)
@@ -71,6 +72,9 @@ func (d *dialer) run(ctx context.Context) {
 		if text := err.Error(); text != d.said {
 			d.said = text
 			d.log.Warn("no connection to the node", "address", d.address, "error", err)
+		}
+		if d.session.hasAnswers() {
+			pause = min(pause, urgentPause)
 		}
 		wait := pause/2 + mathrand.N(pause/2)
 		if !d.cutOff.IsZero() {

@@ -3,19 +3,48 @@ package handler
 import (
 	"errors"
 
+	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/plugins/internal/wire"
 )
 
+// earlierFeature is what a node names that takes answers of sessions that it does not know.
+const earlierFeature = "earlier"
+
 // errElsewhere is why the context of a run ends whose task a node runs elsewhere, or may.
-var errElsewhere = errors.New("this worker was cut off from the node, and the task runs elsewhere: what this run answers does not count")
+var errElsewhere = errors.New("this worker was cut off from the node, and the task runs elsewhere, or will: what this run answers counts only if that has not begun")
 
 // kept is what a session of a worker keeps, so that nothing is lost with a connection. The mutex of the session guards
 // it.
 type kept struct {
-	sent     []*wire.Finish  // answers that were sent and may not have arrived, in the order of sending
-	arrived  uint64          // how many answers of the session have arrived
-	reported map[uint64]*run // runs that are answered and have checkpoints, whose answers may not have arrived
-	strays   int             // runs that have not returned, of which the answer does not count
+	sent     []*wire.Finish     // answers that were sent and may not have arrived, in the order of sending
+	arrived  uint64             // how many answers of the session have arrived
+	reported map[uint64]*run    // runs that are answered and have checkpoints, whose answers may not have arrived
+	attempts map[uint64]attempt // of the runs that are answered, whose answers may not have arrived
+	earlier  []*wire.Finish     // answers of sessions that are over, for the next node that greets the worker
+	strays   int                // runs that have not returned, of which the answer does not count
+}
+
+// attempt names what a run is an attempt of.
+type attempt struct {
+	ref task.Ref
+	typ string
+}
+
+// earlier makes f an answer to the attempt, for a node that does not know the run. It returns f.
+func (a attempt) earlier(f *wire.Finish) *wire.Finish {
+	f.RunId, f.Earlier = 0, &wire.Attempt{TaskId: a.ref.ID[:], Version: a.ref.Version, Type: a.typ}
+	return f
+}
+
+// mayCount reports whether the answer of a run that was cut off may count: its task runs nowhere yet if its node has died.
+// An error is that of a run that was cancelled. mu must be held.
+func (s *session) mayCount(f *wire.Finish) bool {
+	return s.terms.features[earlierFeature] && f.GetError() == nil && f.GetRefused() == nil
+}
+
+// newKept returns what a session keeps that is new.
+func newKept() *kept {
+	return &kept{reported: make(map[uint64]*run), attempts: make(map[uint64]attempt)}
 }
 
 // note keeps the newest progress and checkpoint of r.
@@ -28,8 +57,9 @@ func (k *kept) note(r *run) {
 	}
 }
 
-// answered keeps r if its answer has to follow its checkpoint.
+// answered keeps what r is an attempt of, and r itself if its answer has to follow its checkpoint.
 func (k *kept) answered(r *run) {
+	k.attempts[r.id] = r.attempt
 	if r.latest.checkpoint != nil {
 		k.reported[r.id] = r
 	}
@@ -46,6 +76,7 @@ func (s *session) acknowledge(n uint64) {
 func (k *kept) acknowledge(n uint64) {
 	for ; k.arrived < n && len(k.sent) > 0; k.arrived++ {
 		delete(k.reported, k.sent[0].GetRunId())
+		delete(k.attempts, k.sent[0].GetRunId())
 		k.sent[0] = nil
 		k.sent = k.sent[1:]
 	}
@@ -62,7 +93,9 @@ func (s *session) holds() []uint64 {
 	}
 	for _, fs := range [][]*wire.Finish{s.kept.sent, s.out} {
 		for _, f := range fs {
-			ids = append(ids, f.GetRunId())
+			if f.GetEarlier() == nil {
+				ids = append(ids, f.GetRunId())
+			}
 		}
 	}
 	return ids
@@ -70,6 +103,13 @@ func (s *session) holds() []uint64 {
 
 // isIdle reports whether the session has nothing for the node.
 func (s *session) isIdle() bool { return len(s.holds()) == 0 }
+
+// hasAnswers reports whether the session has answers that may not have arrived.
+func (s *session) hasAnswers() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.out)+len(s.kept.sent)+len(s.kept.earlier) > 0
+}
 
 // resume makes the session go on with a connection that began with this welcome: it has everything sent again that may
 // not have arrived, and gives credits for the free slots. Runs that the node does not keep are cut off.
@@ -88,6 +128,10 @@ func (s *session) resume(w *wire.Welcome) {
 		cut = s.cut(func(id uint64) bool { return !open[id] })
 	} else {
 		cut = s.forget()
+		if s.terms.features[earlierFeature] {
+			s.out = s.kept.earlier
+		}
+		s.kept.earlier = nil
 	}
 	s.out = append(s.kept.sent, s.out...)
 	s.kept.sent = nil
@@ -114,11 +158,22 @@ func (s *session) lose() {
 	s.stopAll(cut)
 }
 
-// forget removes all runs and answers, and returns the runs, which are to be stopped. mu must be held.
+// forget removes all runs, and returns them: they are to be stopped. The answers are kept for another session. mu must be
+// held.
 func (s *session) forget() []*run {
 	cut := s.cut(func(uint64) bool { return true })
+	fresh := newKept()
+	fresh.strays, fresh.earlier = s.kept.strays, s.kept.earlier
+	for _, f := range append(s.kept.sent, s.out...) {
+		if a, ok := s.kept.attempts[f.GetRunId()]; ok { // else it was refused
+			f = a.earlier(f)
+		}
+		if f.GetEarlier() != nil {
+			fresh.earlier = append(fresh.earlier, f)
+		}
+	}
 	s.out, s.reporting = nil, s.reporting[:0]
-	*s.kept = kept{reported: make(map[uint64]*run), strays: s.kept.strays}
+	*s.kept = *fresh
 	return cut
 }
 

@@ -13,7 +13,7 @@ func answered(t *testing.T, slots int, sent, running []uint64) *session {
 	t.Helper()
 	s := newSession(echo, slots)
 	t.Cleanup(s.close)
-	s.kept = &kept{reported: make(map[uint64]*run)}
+	s.kept = newKept()
 	s.resume(&wire.Welcome{Slots: uint32(slots)})
 	for _, id := range sent {
 		s.kept.sent = append(s.kept.sent, &wire.Finish{RunId: id})

@@ -14,7 +14,8 @@ import (
 type run struct {
 	id       uint64 // on the stream
 	handler  task.Handler
-	task     task.Task
+	task     task.Task // which the handler may change
+	attempt  attempt
 	deadline time.Time // zero if there is none
 	session  *session
 	terms    *terms  // of the host that sent the run
@@ -34,6 +35,7 @@ var _ context.Context = (*run)(nil)
 func newRun(w *wire.Run, h task.Handler, s *session) *run {
 	r := &run{id: w.GetRunId(), handler: h, session: s, terms: s.terms}
 	fillIn(&r.task, w)
+	r.attempt = attempt{r.task.Ref(), r.task.Type}
 	if at := w.GetDeadline(); at != 0 {
 		r.deadline = time.UnixMicro(at)
 	}

@@ -225,10 +225,14 @@ func noReturn(panicked any) error {
 // answer queues f, the answer of r, and frees the slot of r.
 func (s *session) answer(r *run, f *wire.Finish) {
 	s.mu.Lock()
-	if r.stray {
+	switch {
+	case r.stray && s.mayCount(f):
+		s.kept.strays--
+		s.out = append(s.out, r.attempt.earlier(f))
+	case r.stray:
 		s.kept.strays--
 		s.credits++
-	} else {
+	default:
 		delete(s.running, r.id)
 		s.out = append(s.out, f)
 		if s.kept != nil {

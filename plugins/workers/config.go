@@ -10,6 +10,7 @@
 //     time on.
 //   - A worker whose connection breaks keeps its tasks for [Config.Reconnect]. A worker that connects again within this
 //     time goes on with them, and answers that were lost on the way are sent again.
+//   - Answers that a worker has when its node dies are given to the next node that it connects to: see [Earlier].
 //   - A worker that is silent for longer than [Config.Liveness] is cut off. What it answers later has no effect.
 //
 // Package handler has the other side. docs/handlers.md specifies the protocol.

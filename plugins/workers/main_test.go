@@ -104,10 +104,17 @@ func awaitFile(ctx context.Context, path string) error {
 type node struct {
 	*Pool
 	address string
+	kill    func() // ends all connections, and takes no more
 }
 
 // serve serves pools with these configurations, and returns the first.
 func serve(tb testing.TB, configs ...Config) *node {
+	tb.Helper()
+	return serveAt(tb, "127.0.0.1:0", nil, configs...)
+}
+
+// serveAt serves pools at an address.
+func serveAt(tb testing.TB, address string, earlier Earlier, configs ...Config) *node {
 	tb.Helper()
 	var pools []*Pool
 	for _, c := range configs {
@@ -124,12 +131,12 @@ func serve(tb testing.TB, configs ...Config) *node {
 		}
 		pools = append(pools, p)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", address)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	server := grpc.NewServer(grpc.MaxRecvMsgSize(pools[0].MaxFrame()), grpc.WaitForHandlers(true))
-	NewService(nil, pools...).Register(server)
+	NewService(nil, earlier, pools...).Register(server)
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = server.Serve(l) })
 	tb.Cleanup(func() {
@@ -141,7 +148,7 @@ func serve(tb testing.TB, configs ...Config) *node {
 		server.Stop()
 		serving.Wait()
 	})
-	return &node{Pool: pools[0], address: l.Addr().String()}
+	return &node{Pool: pools[0], address: l.Addr().String(), kill: server.Stop}
 }
 
 // process is a worker in a process of its own.

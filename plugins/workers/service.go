@@ -27,17 +27,19 @@ const maxName = 200
 // Service is what workers call: it gives each worker to the pool of its handler.
 type Service struct {
 	wire.UnimplementedWorkersServer
-	permit Permit
-	pools  []*Pool // read only
+	permit  Permit
+	earlier Earlier
+	pools   []*Pool // read only
 }
 
 // Permit returns an error, which has the status for the worker, unless the worker whose context it is may run tasks of
 // these types.
 type Permit func(ctx context.Context, types ...string) error
 
-// NewService returns the service of some pools. If permit is nil, every worker may run tasks of every type.
-func NewService(permit Permit, pools ...*Pool) *Service {
-	return &Service{permit: permit, pools: pools}
+// NewService returns the service of some pools. If permit is nil, every worker may run tasks of every type. If earlier is
+// nil, workers do not send answers of sessions that the pools do not know.
+func NewService(permit Permit, earlier Earlier, pools ...*Pool) *Service {
+	return &Service{permit: permit, earlier: earlier, pools: pools}
 }
 
 // Register adds the service to a server, which must allow received messages of [Pool.MaxFrame] bytes of each pool.
@@ -49,7 +51,7 @@ func (p *Pool) MaxFrame() int { return p.cfg.MaxResult + p.cfg.MaxPayload + 2*wi
 // Work implements the method of the protocol.
 func (s *Service) Work(stream grpc.BidiStreamingServer[wire.FromHandler, wire.ToHandler]) error {
 	l := &link{stream: stream, wake: wakeup.New(), ended: make(chan struct{})}
-	r := &reader{link: l, first: make(chan *wire.FromHandler, 1), worker: make(chan served, 1), over: make(chan struct{})}
+	r := &reader{service: s, link: l, first: make(chan *wire.FromHandler, 1), worker: make(chan served, 1), over: make(chan struct{})}
 	go r.run()
 	late := time.NewTimer(firstFrame)
 	defer late.Stop()
@@ -74,6 +76,9 @@ func (s *Service) Work(stream grpc.BidiStreamingServer[wire.FromHandler, wire.To
 	if err != nil {
 		return err
 	}
+	if s.earlier != nil {
+		welcome.Features = append(slices.Clone(welcome.GetFeatures()), earlierFeature)
+	}
 	if err := stream.Send(&wire.ToHandler{Welcome: welcome}); err != nil {
 		p.broke(w, l, err)
 		return err
@@ -86,11 +91,12 @@ func (s *Service) Work(stream grpc.BidiStreamingServer[wire.FromHandler, wire.To
 // reader receives the frames of one connection, until the connection ends. It goes on after Work has returned, for as
 // long as grpc needs to end the stream.
 type reader struct {
-	link   *link
-	first  chan *wire.FromHandler // has the first frame
-	worker chan served            // has what the other frames are for
-	over   chan struct{}          // closed when no frame follows
-	err    error                  // why; set before over is closed
+	service *Service
+	link    *link
+	first   chan *wire.FromHandler // has the first frame
+	worker  chan served            // has what the other frames are for
+	over    chan struct{}          // closed when no frame follows
+	err     error                  // why; set before over is closed
 }
 
 // served is a worker and its pool.
@@ -121,6 +127,7 @@ func (r *reader) run() {
 			return
 		}
 		r.link.heard.Store(true)
+		r.service.endEarlier(to.pool, frame)
 		to.pool.handleFrame(to.worker, r.link, frame)
 	}
 }

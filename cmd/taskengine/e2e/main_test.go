@@ -333,6 +333,17 @@ func servePlugin() {
 		for _, typ := range []string{"least", "later", "most"} {
 			handlers[typ] = handler.Func(func(_ context.Context, t *task.Task) ([]byte, error) { return nil, note(journal, t) })
 		}
+		handlers["held"] = handler.Func(func(_ context.Context, t *task.Task) ([]byte, error) {
+			if err := note(journal, t); err != nil {
+				return nil, err
+			}
+			for {
+				if _, err := os.Stat(string(t.Payload)); err == nil {
+					return []byte("held"), nil
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+		})
 	}
 	if url := os.Getenv("LEDGER"); url != "" {
 		handlers["step"] = handler.Func(ledger(url).handle)

@@ -10,11 +10,16 @@ import (
 
 // nodeWorker is a program of the SDK for Node.js, with the path of the SDK.
 const nodeWorker = `
-import { appendFileSync } from "node:fs";
+import { appendFileSync, existsSync } from "node:fs";
 import { serve } from %q;
 
 const note = (task) => appendFileSync(process.env.JOURNAL, task.type + " " + task.id + "\n");
-await serve({ shout: (task) => task.text().toUpperCase(), least: note, later: note, most: note });
+const held = async (task) => {
+  note(task);
+  while (!existsSync(task.text())) await new Promise((resolve) => setTimeout(resolve, 10));
+  return "held";
+};
+await serve({ shout: (task) => task.text().toUpperCase(), least: note, later: note, most: note, held });
 `
 
 // startNodeJSWorker runs a worker that is a program of Node.js.
@@ -31,6 +36,7 @@ func startNodeJSWorker(t *testing.T, address string, env ...string) *worker {
 // pythonWorker is a program of the SDK for Python. Some of its handlers are coroutines.
 const pythonWorker = `
 import os
+import time
 
 from taskengine import handler, run
 
@@ -49,6 +55,14 @@ def shout(task):
 @handler("later")
 def plain(task):
     note(task)
+
+
+@handler("held")
+def held(task):
+    note(task)
+    while not os.path.exists(task.text()):
+        time.sleep(0.01)
+    return "held"
 
 
 @handler("most")
@@ -109,6 +123,21 @@ func TestAPythonWorkerNeedsATokenAndTheCertificatesOfANodeThatWantsThem(t *testi
 func TestNoTaskIsLostWhateverHappensToPythonWorkersAndTheirNode(t *testing.T) {
 	t.Parallel()
 	testDisturbed(t, startPythonWorker)
+}
+
+func TestTheAnswersOfAPythonWorkerOutliveTheNode(t *testing.T) {
+	t.Parallel()
+	testAnswersOutlive(t, startPythonWorker)
+}
+
+func TestTheAnswersOfAJavaWorkerOutliveTheNode(t *testing.T) {
+	t.Parallel()
+	testAnswersOutlive(t, startJavaWorker)
+}
+
+func TestTheAnswersOfANodeJSWorkerOutliveTheNode(t *testing.T) {
+	t.Parallel()
+	testAnswersOutlive(t, startNodeJSWorker)
 }
 
 func TestAJavaWorkerRunsTasksOfTheNodeToWhichItConnects(t *testing.T) {

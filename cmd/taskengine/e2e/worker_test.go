@@ -216,6 +216,45 @@ func testStays(t *testing.T, launch launcher) {
 	n.until(t, addShout(t, n), "done")
 }
 
+// heldConfig makes a node that awaits the answers of its workers for a long time after a start.
+const heldConfig = `
+storage: %s
+handlers: {note: {remote: {reconnect: 50s}}}
+types: {held: {handler: note, delivery: at_most_once}}
+`
+
+func TestTheAnswersOfAWorkerOutliveTheNode(t *testing.T) {
+	t.Parallel()
+	testAnswersOutlive(t, startWorker)
+}
+
+// A worker has an answer when its node is dead. The next node gets it: the task does not run twice.
+func testAnswersOutlive(t *testing.T, launch launcher) {
+	t.Helper()
+	folder := t.TempDir()
+	journal, open := filepath.Join(folder, "journal"), filepath.Join(folder, "open")
+	file := write(t, "taskengine.yaml", fmt.Sprintf(heldConfig, storageOf(t, "pebble")))
+	n := start(t, nil, "run", "-c", file)
+	launch(t, n.api, "JOURNAL="+journal)
+	id := fmt.Sprint(n.objects(t, "task", "add", "held", "--data", "@"+write(t, "payload", open))[0]["id"])
+	awaitFile(t, journal)
+	if err := n.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-n.ended
+	if err := os.WriteFile(open, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n = startAt(t, n.api, nil, "run", "-c", file)
+	got := n.until(t, id, "done")
+	if got["result_text"] != "held" || fmt.Sprint(got["attempt"]) != "1" {
+		t.Errorf("the task is %v", got)
+	}
+	if runs := readJournal(t, journal); len(runs) != 1 || runs["held "+id] != 1 {
+		t.Errorf("the handler was called %v", runs)
+	}
+}
+
 // workersConfig makes a node whose workers note every task that they are called for.
 const workersConfig = `
 node: {slots: 64}

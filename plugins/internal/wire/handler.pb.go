@@ -830,7 +830,7 @@ func (*Drain) Descriptor() ([]byte, []int) {
 // Finish answers a run.
 type Finish struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	RunId uint64                 `protobuf:"varint,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	RunId uint64                 `protobuf:"varint,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"` // 0 with earlier
 	// Types that are valid to be assigned to Outcome:
 	//
 	//	*Finish_Result
@@ -842,6 +842,7 @@ type Finish struct {
 	Outcome       isFinish_Outcome `protobuf_oneof:"outcome"`
 	Children      []*Child         `protobuf:"bytes,7,rep,name=children,proto3" json:"children,omitempty"` // only to hosts with the feature "children": others fail the task
 	Signals       []*Signal        `protobuf:"bytes,8,rep,name=signals,proto3" json:"signals,omitempty"`   // only to hosts with the feature "signals": others fail the task
+	Earlier       *Attempt         `protobuf:"bytes,10,opt,name=earlier,proto3" json:"earlier,omitempty"`  // only of workers, to nodes with the feature "earlier": what it answers, in place of a run
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -958,6 +959,13 @@ func (x *Finish) GetSignals() []*Signal {
 	return nil
 }
 
+func (x *Finish) GetEarlier() *Attempt {
+	if x != nil {
+		return x.Earlier
+	}
+	return nil
+}
+
 type isFinish_Outcome interface {
 	isFinish_Outcome()
 }
@@ -998,6 +1006,68 @@ func (*Finish_Refused) isFinish_Outcome() {}
 
 func (*Finish_Ended) isFinish_Outcome() {}
 
+// Attempt names an attempt whose answer a worker had when its session ended, because the node had stopped or was silent. The
+// worker sends that answer among those of the next session. It counts if the attempt is not over.
+type Attempt struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	TaskId        []byte                 `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"` // of the run, as in Run
+	Version       uint64                 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
+	Type          string                 `protobuf:"bytes,3,opt,name=type,proto3" json:"type,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Attempt) Reset() {
+	*x = Attempt{}
+	mi := &file_handler_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Attempt) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Attempt) ProtoMessage() {}
+
+func (x *Attempt) ProtoReflect() protoreflect.Message {
+	mi := &file_handler_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
+func (*Attempt) Descriptor() ([]byte, []int) {
+	return file_handler_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Attempt) GetTaskId() []byte {
+	if x != nil {
+		return x.TaskId
+	}
+	return nil
+}
+
+func (x *Attempt) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *Attempt) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
 // Error is why an attempt failed.
 type Error struct {
 	state             protoimpl.MessageState `protogen:"open.v1"`
@@ -1013,7 +1083,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_handler_proto_msgTypes[9]
+	mi := &file_handler_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1025,7 +1095,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[9]
+	mi := &file_handler_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1038,7 +1108,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{9}
+	return file_handler_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Error) GetMessage() string {
@@ -1093,7 +1163,7 @@ type Snooze struct {
 
 func (x *Snooze) Reset() {
 	*x = Snooze{}
-	mi := &file_handler_proto_msgTypes[10]
+	mi := &file_handler_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1105,7 +1175,7 @@ func (x *Snooze) String() string {
 func (*Snooze) ProtoMessage() {}
 
 func (x *Snooze) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[10]
+	mi := &file_handler_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1118,7 +1188,7 @@ func (x *Snooze) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Snooze.ProtoReflect.Descriptor instead.
 func (*Snooze) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{10}
+	return file_handler_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Snooze) GetDelay() int64 {
@@ -1142,7 +1212,7 @@ type Again struct {
 
 func (x *Again) Reset() {
 	*x = Again{}
-	mi := &file_handler_proto_msgTypes[11]
+	mi := &file_handler_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1154,7 +1224,7 @@ func (x *Again) String() string {
 func (*Again) ProtoMessage() {}
 
 func (x *Again) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[11]
+	mi := &file_handler_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1167,7 +1237,7 @@ func (x *Again) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Again.ProtoReflect.Descriptor instead.
 func (*Again) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{11}
+	return file_handler_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Again) GetAt() int64 {
@@ -1208,7 +1278,7 @@ type Refused struct {
 
 func (x *Refused) Reset() {
 	*x = Refused{}
-	mi := &file_handler_proto_msgTypes[12]
+	mi := &file_handler_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1220,7 +1290,7 @@ func (x *Refused) String() string {
 func (*Refused) ProtoMessage() {}
 
 func (x *Refused) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[12]
+	mi := &file_handler_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1233,7 +1303,7 @@ func (x *Refused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refused.ProtoReflect.Descriptor instead.
 func (*Refused) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{12}
+	return file_handler_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Refused) GetMessage() string {
@@ -1253,7 +1323,7 @@ type Ended struct {
 
 func (x *Ended) Reset() {
 	*x = Ended{}
-	mi := &file_handler_proto_msgTypes[13]
+	mi := &file_handler_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1265,7 +1335,7 @@ func (x *Ended) String() string {
 func (*Ended) ProtoMessage() {}
 
 func (x *Ended) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[13]
+	mi := &file_handler_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1278,7 +1348,7 @@ func (x *Ended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ended.ProtoReflect.Descriptor instead.
 func (*Ended) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{13}
+	return file_handler_proto_rawDescGZIP(), []int{14}
 }
 
 // Child is a task that is added if and only if the finish of its parent is stored.
@@ -1297,7 +1367,7 @@ type Child struct {
 
 func (x *Child) Reset() {
 	*x = Child{}
-	mi := &file_handler_proto_msgTypes[14]
+	mi := &file_handler_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1309,7 +1379,7 @@ func (x *Child) String() string {
 func (*Child) ProtoMessage() {}
 
 func (x *Child) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[14]
+	mi := &file_handler_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1322,7 +1392,7 @@ func (x *Child) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Child.ProtoReflect.Descriptor instead.
 func (*Child) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{14}
+	return file_handler_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Child) GetType() string {
@@ -1386,7 +1456,7 @@ type Signal struct {
 
 func (x *Signal) Reset() {
 	*x = Signal{}
-	mi := &file_handler_proto_msgTypes[15]
+	mi := &file_handler_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1398,7 +1468,7 @@ func (x *Signal) String() string {
 func (*Signal) ProtoMessage() {}
 
 func (x *Signal) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[15]
+	mi := &file_handler_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1411,7 +1481,7 @@ func (x *Signal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Signal.ProtoReflect.Descriptor instead.
 func (*Signal) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{15}
+	return file_handler_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Signal) GetTaskId() []byte {
@@ -1449,7 +1519,7 @@ type LogLine struct {
 
 func (x *LogLine) Reset() {
 	*x = LogLine{}
-	mi := &file_handler_proto_msgTypes[16]
+	mi := &file_handler_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1461,7 +1531,7 @@ func (x *LogLine) String() string {
 func (*LogLine) ProtoMessage() {}
 
 func (x *LogLine) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[16]
+	mi := &file_handler_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1474,7 +1544,7 @@ func (x *LogLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
 func (*LogLine) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{16}
+	return file_handler_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *LogLine) GetRunId() uint64 {
@@ -1525,7 +1595,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_handler_proto_msgTypes[17]
+	mi := &file_handler_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1537,7 +1607,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[17]
+	mi := &file_handler_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1550,7 +1620,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{17}
+	return file_handler_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Progress) GetRunId() uint64 {
@@ -1591,7 +1661,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_handler_proto_msgTypes[18]
+	mi := &file_handler_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1603,7 +1673,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[18]
+	mi := &file_handler_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1616,7 +1686,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{18}
+	return file_handler_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Heartbeat) GetRunId() uint64 {
@@ -1637,7 +1707,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_handler_proto_msgTypes[19]
+	mi := &file_handler_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1649,7 +1719,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[19]
+	mi := &file_handler_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1662,7 +1732,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{19}
+	return file_handler_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Checkpoint) GetRunId() uint64 {
@@ -1765,7 +1835,7 @@ const file_handler_proto_rawDesc = "" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fREASON_DEADLINE\x10\x01\x12\x14\n" +
 	"\x10REASON_CANCELLED\x10\x02\"\a\n" +
-	"\x05Drain\"\xce\x03\n" +
+	"\x05Drain\"\x88\x04\n" +
 	"\x06Finish\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\x04R\x05runId\x12\x18\n" +
 	"\x06result\x18\x02 \x01(\fH\x00R\x06result\x124\n" +
@@ -1775,8 +1845,14 @@ const file_handler_proto_rawDesc = "" +
 	"\arefused\x18\x06 \x01(\v2\x1e.taskengine.handler.v1.RefusedH\x00R\arefused\x124\n" +
 	"\x05ended\x18\t \x01(\v2\x1c.taskengine.handler.v1.EndedH\x00R\x05ended\x128\n" +
 	"\bchildren\x18\a \x03(\v2\x1c.taskengine.handler.v1.ChildR\bchildren\x127\n" +
-	"\asignals\x18\b \x03(\v2\x1d.taskengine.handler.v1.SignalR\asignalsB\t\n" +
-	"\aoutcome\"\xd7\x01\n" +
+	"\asignals\x18\b \x03(\v2\x1d.taskengine.handler.v1.SignalR\asignals\x128\n" +
+	"\aearlier\x18\n" +
+	" \x01(\v2\x1e.taskengine.handler.v1.AttemptR\aearlierB\t\n" +
+	"\aoutcome\"P\n" +
+	"\aAttempt\x12\x17\n" +
+	"\atask_id\x18\x01 \x01(\fR\x06taskId\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\x04R\aversion\x12\x12\n" +
+	"\x04type\x18\x03 \x01(\tR\x04type\"\xd7\x01\n" +
 	"\x05Error\x12\x18\n" +
 	"\amessage\x18\x01 \x01(\tR\amessage\x12\x14\n" +
 	"\x05class\x18\x02 \x01(\tR\x05class\x12\x1c\n" +
@@ -1855,7 +1931,7 @@ func file_handler_proto_rawDescGZIP() []byte {
 }
 
 var file_handler_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_handler_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_handler_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_handler_proto_goTypes = []any{
 	(Cancel_Reason)(0),  // 0: taskengine.handler.v1.Cancel.Reason
 	(*ToHandler)(nil),   // 1: taskengine.handler.v1.ToHandler
@@ -1867,21 +1943,22 @@ var file_handler_proto_goTypes = []any{
 	(*Cancel)(nil),      // 7: taskengine.handler.v1.Cancel
 	(*Drain)(nil),       // 8: taskengine.handler.v1.Drain
 	(*Finish)(nil),      // 9: taskengine.handler.v1.Finish
-	(*Error)(nil),       // 10: taskengine.handler.v1.Error
-	(*Snooze)(nil),      // 11: taskengine.handler.v1.Snooze
-	(*Again)(nil),       // 12: taskengine.handler.v1.Again
-	(*Refused)(nil),     // 13: taskengine.handler.v1.Refused
-	(*Ended)(nil),       // 14: taskengine.handler.v1.Ended
-	(*Child)(nil),       // 15: taskengine.handler.v1.Child
-	(*Signal)(nil),      // 16: taskengine.handler.v1.Signal
-	(*LogLine)(nil),     // 17: taskengine.handler.v1.LogLine
-	(*Progress)(nil),    // 18: taskengine.handler.v1.Progress
-	(*Heartbeat)(nil),   // 19: taskengine.handler.v1.Heartbeat
-	(*Checkpoint)(nil),  // 20: taskengine.handler.v1.Checkpoint
-	nil,                 // 21: taskengine.handler.v1.Offer.LabelsEntry
-	nil,                 // 22: taskengine.handler.v1.Run.HeadersEntry
-	nil,                 // 23: taskengine.handler.v1.Child.HeadersEntry
-	nil,                 // 24: taskengine.handler.v1.LogLine.FieldsEntry
+	(*Attempt)(nil),     // 10: taskengine.handler.v1.Attempt
+	(*Error)(nil),       // 11: taskengine.handler.v1.Error
+	(*Snooze)(nil),      // 12: taskengine.handler.v1.Snooze
+	(*Again)(nil),       // 13: taskengine.handler.v1.Again
+	(*Refused)(nil),     // 14: taskengine.handler.v1.Refused
+	(*Ended)(nil),       // 15: taskengine.handler.v1.Ended
+	(*Child)(nil),       // 16: taskengine.handler.v1.Child
+	(*Signal)(nil),      // 17: taskengine.handler.v1.Signal
+	(*LogLine)(nil),     // 18: taskengine.handler.v1.LogLine
+	(*Progress)(nil),    // 19: taskengine.handler.v1.Progress
+	(*Heartbeat)(nil),   // 20: taskengine.handler.v1.Heartbeat
+	(*Checkpoint)(nil),  // 21: taskengine.handler.v1.Checkpoint
+	nil,                 // 22: taskengine.handler.v1.Offer.LabelsEntry
+	nil,                 // 23: taskengine.handler.v1.Run.HeadersEntry
+	nil,                 // 24: taskengine.handler.v1.Child.HeadersEntry
+	nil,                 // 25: taskengine.handler.v1.LogLine.FieldsEntry
 }
 var file_handler_proto_depIdxs = []int32{
 	4,  // 0: taskengine.handler.v1.ToHandler.welcome:type_name -> taskengine.handler.v1.Welcome
@@ -1890,32 +1967,33 @@ var file_handler_proto_depIdxs = []int32{
 	8,  // 3: taskengine.handler.v1.ToHandler.drain:type_name -> taskengine.handler.v1.Drain
 	5,  // 4: taskengine.handler.v1.FromHandler.hello:type_name -> taskengine.handler.v1.Hello
 	9,  // 5: taskengine.handler.v1.FromHandler.finishes:type_name -> taskengine.handler.v1.Finish
-	17, // 6: taskengine.handler.v1.FromHandler.logs:type_name -> taskengine.handler.v1.LogLine
-	18, // 7: taskengine.handler.v1.FromHandler.progress:type_name -> taskengine.handler.v1.Progress
-	19, // 8: taskengine.handler.v1.FromHandler.heartbeats:type_name -> taskengine.handler.v1.Heartbeat
-	20, // 9: taskengine.handler.v1.FromHandler.checkpoints:type_name -> taskengine.handler.v1.Checkpoint
+	18, // 6: taskengine.handler.v1.FromHandler.logs:type_name -> taskengine.handler.v1.LogLine
+	19, // 7: taskengine.handler.v1.FromHandler.progress:type_name -> taskengine.handler.v1.Progress
+	20, // 8: taskengine.handler.v1.FromHandler.heartbeats:type_name -> taskengine.handler.v1.Heartbeat
+	21, // 9: taskengine.handler.v1.FromHandler.checkpoints:type_name -> taskengine.handler.v1.Checkpoint
 	3,  // 10: taskengine.handler.v1.FromHandler.offer:type_name -> taskengine.handler.v1.Offer
-	21, // 11: taskengine.handler.v1.Offer.labels:type_name -> taskengine.handler.v1.Offer.LabelsEntry
-	22, // 12: taskengine.handler.v1.Run.headers:type_name -> taskengine.handler.v1.Run.HeadersEntry
+	22, // 11: taskengine.handler.v1.Offer.labels:type_name -> taskengine.handler.v1.Offer.LabelsEntry
+	23, // 12: taskengine.handler.v1.Run.headers:type_name -> taskengine.handler.v1.Run.HeadersEntry
 	0,  // 13: taskengine.handler.v1.Cancel.reason:type_name -> taskengine.handler.v1.Cancel.Reason
-	10, // 14: taskengine.handler.v1.Finish.error:type_name -> taskengine.handler.v1.Error
-	11, // 15: taskengine.handler.v1.Finish.snooze:type_name -> taskengine.handler.v1.Snooze
-	12, // 16: taskengine.handler.v1.Finish.again:type_name -> taskengine.handler.v1.Again
-	13, // 17: taskengine.handler.v1.Finish.refused:type_name -> taskengine.handler.v1.Refused
-	14, // 18: taskengine.handler.v1.Finish.ended:type_name -> taskengine.handler.v1.Ended
-	15, // 19: taskengine.handler.v1.Finish.children:type_name -> taskengine.handler.v1.Child
-	16, // 20: taskengine.handler.v1.Finish.signals:type_name -> taskengine.handler.v1.Signal
-	23, // 21: taskengine.handler.v1.Child.headers:type_name -> taskengine.handler.v1.Child.HeadersEntry
-	24, // 22: taskengine.handler.v1.LogLine.fields:type_name -> taskengine.handler.v1.LogLine.FieldsEntry
-	1,  // 23: taskengine.handler.v1.Handler.Work:input_type -> taskengine.handler.v1.ToHandler
-	2,  // 24: taskengine.handler.v1.Workers.Work:input_type -> taskengine.handler.v1.FromHandler
-	2,  // 25: taskengine.handler.v1.Handler.Work:output_type -> taskengine.handler.v1.FromHandler
-	1,  // 26: taskengine.handler.v1.Workers.Work:output_type -> taskengine.handler.v1.ToHandler
-	25, // [25:27] is the sub-list for method output_type
-	23, // [23:25] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	11, // 14: taskengine.handler.v1.Finish.error:type_name -> taskengine.handler.v1.Error
+	12, // 15: taskengine.handler.v1.Finish.snooze:type_name -> taskengine.handler.v1.Snooze
+	13, // 16: taskengine.handler.v1.Finish.again:type_name -> taskengine.handler.v1.Again
+	14, // 17: taskengine.handler.v1.Finish.refused:type_name -> taskengine.handler.v1.Refused
+	15, // 18: taskengine.handler.v1.Finish.ended:type_name -> taskengine.handler.v1.Ended
+	16, // 19: taskengine.handler.v1.Finish.children:type_name -> taskengine.handler.v1.Child
+	17, // 20: taskengine.handler.v1.Finish.signals:type_name -> taskengine.handler.v1.Signal
+	10, // 21: taskengine.handler.v1.Finish.earlier:type_name -> taskengine.handler.v1.Attempt
+	24, // 22: taskengine.handler.v1.Child.headers:type_name -> taskengine.handler.v1.Child.HeadersEntry
+	25, // 23: taskengine.handler.v1.LogLine.fields:type_name -> taskengine.handler.v1.LogLine.FieldsEntry
+	1,  // 24: taskengine.handler.v1.Handler.Work:input_type -> taskengine.handler.v1.ToHandler
+	2,  // 25: taskengine.handler.v1.Workers.Work:input_type -> taskengine.handler.v1.FromHandler
+	2,  // 26: taskengine.handler.v1.Handler.Work:output_type -> taskengine.handler.v1.FromHandler
+	1,  // 27: taskengine.handler.v1.Workers.Work:output_type -> taskengine.handler.v1.ToHandler
+	26, // [26:28] is the sub-list for method output_type
+	24, // [24:26] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_handler_proto_init() }
@@ -1931,16 +2009,16 @@ func file_handler_proto_init() {
 		(*Finish_Refused)(nil),
 		(*Finish_Ended)(nil),
 	}
-	file_handler_proto_msgTypes[9].OneofWrappers = []any{}
-	file_handler_proto_msgTypes[11].OneofWrappers = []any{}
-	file_handler_proto_msgTypes[14].OneofWrappers = []any{}
+	file_handler_proto_msgTypes[10].OneofWrappers = []any{}
+	file_handler_proto_msgTypes[12].OneofWrappers = []any{}
+	file_handler_proto_msgTypes[15].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_handler_proto_rawDesc), len(file_handler_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   24,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -69,6 +69,9 @@ func vectors() map[string]proto.Message {
 		},
 		"from: leaving": &FromHandler{Credits: 1, Leaving: true},
 		"from: ended":   &FromHandler{Finishes: []*Finish{{RunId: 8, Outcome: &Finish_Ended{Ended: &Ended{}}}}},
+		"from: earlier": &FromHandler{Credits: 1, Finishes: []*Finish{{Earlier: &Attempt{
+			TaskId: []byte("0123456789abcdef"), Version: 7, Type: "mail",
+		}}}},
 		"from: refused": &FromHandler{Finishes: []*Finish{{RunId: 7, Outcome: &Finish_Refused{Refused: &Refused{Message: "full"}}}}},
 	}
 }

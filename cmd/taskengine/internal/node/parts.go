@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/alerting"
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/database"
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/descriptors"
@@ -174,7 +176,7 @@ func (p *parts) openEngine(ctx context.Context) (err error) {
 	conf := engine.Config{
 		Store: p.store, Policies: policies, Handlers: p.handlers.byType, Name: n.Name, Labels: n.Config.Coordination.Labels, Log: n.Log,
 		Observer: server.Observers(n.metrics.Observer(), p.failures.Observer(), server.Ended(p.taskLog.Ended)),
-		TaskLog:  p.taskLog.Log,
+		TaskLog:  p.taskLog.Log, Await: p.handlers.await(n.Config),
 	}
 	if p.spans != nil {
 		conf.Wrap, conf.Decorate = p.spans.Wrap, p.spans.Decorate
@@ -240,7 +242,10 @@ func (p *parts) openAPI(ctx context.Context, connections int) (err error) {
 	}
 	conf := server.APIConfig{
 		Tokens: tokens, Audit: audit, Engine: p.engine, Build: n.Build, Node: n.Name, Log: n.Log, Metrics: n.metrics, MaxRequest: max(n.maxRequest(), p.handlers.maxFrame()),
-		TaskLog: p.taskLog.Log, Alerts: p.alerts.Managed(), Workers: p.handlers, Register: p.handlers.registerWorkers,
+		TaskLog: p.taskLog.Log, Alerts: p.alerts.Managed(), Workers: p.handlers,
+		Register: func(r grpc.ServiceRegistrar, permit func(ctx context.Context, types ...string) error) {
+			p.handlers.registerWorkers(r, permit, p.engine)
+		},
 	}
 	if p.spans != nil {
 		conf.Submitted = p.spans.FromRequest

@@ -6,10 +6,12 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"time"
 
 	"google.golang.org/grpc"
 
 	"github.com/taskengine/taskengine/config"
+	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/plugins/workers"
 	"github.com/taskengine/taskengine/server"
 )
@@ -40,13 +42,35 @@ func (s *handlerSet) openPools(c *config.Config, log *slog.Logger) error {
 	return nil
 }
 
+// await returns for how long after a start the answers of workers are awaited that had tasks of the process before, by type.
+func (s *handlerSet) await(c *config.Config) map[string]time.Duration {
+	times := make(map[string]time.Duration)
+	for name := range s.pools {
+		for _, typ := range typesOf(c, name) {
+			times[typ] = max(times[typ], c.Handlers[name].Remote.Reconnect)
+		}
+	}
+	return times
+}
+
+// endEarlier gives the engine answers to attempts of a node before.
+func endEarlier(e *engine.Engine) workers.Earlier {
+	return func(ctx context.Context, answers []workers.EarlierEnd) (int, error) {
+		ends := make([]engine.EarlierEnd, len(answers))
+		for i, a := range answers {
+			ends[i] = engine.EarlierEnd(a)
+		}
+		return e.EndEarlier(ctx, ends...)
+	}
+}
+
 // registerWorkers adds the service that workers call to a server.
-func (s *handlerSet) registerWorkers(r grpc.ServiceRegistrar, permit func(ctx context.Context, types ...string) error) {
+func (s *handlerSet) registerWorkers(r grpc.ServiceRegistrar, permit func(ctx context.Context, types ...string) error, e *engine.Engine) {
 	var pools []*workers.Pool
 	for _, name := range slices.Sorted(maps.Keys(s.pools)) {
 		pools = append(pools, s.pools[name])
 	}
-	workers.NewService(permit, pools...).Register(r)
+	workers.NewService(permit, endEarlier(e), pools...).Register(r)
 }
 
 // maxFrame returns how many bytes a frame of a worker may have.

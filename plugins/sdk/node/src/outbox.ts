@@ -73,28 +73,36 @@ export class Outbox {
     const kept = this.#kept ?? [];
     const news = kept.splice(0, Math.max(0, Math.min(kept.length, arrived - this.#arrived)));
     this.#arrived += news.length;
-    return news.map(({ message }) => (message as Finish).runId);
+    return news.map(finishOf).filter(isOfSession).map(runOf);
   }
 
   /** The runs whose finishes may not have arrived. */
   get finishes(): bigint[] {
-    const waiting = this.#entries.filter(({ list }) => list === "finishes");
-    return [...(this.#kept ?? []), ...waiting].map(({ message }) => (message as Finish).runId);
+    return this.#unarrived.map(finishOf).filter(isOfSession).map(runOf);
   }
 
-  /** How many finishes are not sent. */
+  /** The finishes that may not have arrived. */
+  get #unarrived(): Entry[] {
+    return [...(this.#kept ?? []), ...this.#entries.filter(({ list }) => list === "finishes")];
+  }
+
+  /** How many finishes may not have arrived. */
   get unsent(): number {
-    return this.#entries.filter(({ list }) => list === "finishes").length + (this.#kept?.length ?? 0);
+    return this.#unarrived.length;
   }
 
-  /** Removes what is to be sent of some runs, or of all with another session: what they say counts for nothing. */
-  forget(which?: ReadonlySet<bigint>): void {
-    this.#entries = this.#entries.filter(
-      ({ list, message }) => list === "logs" || (which && !which.has(runOf(message))),
-    );
-    if (which) return;
+  /** Removes what is to be sent of some runs: what they say counts for nothing. */
+  forget(which: ReadonlySet<bigint>): void {
+    this.#entries = this.#entries.filter(({ list, message }) => list === "logs" || !which.has(runOf(message)));
+  }
+
+  /** Begins with another session, and returns the finishes that may not have arrived. */
+  renew(): Entry[] {
+    const finishes = this.#unarrived;
+    this.#entries = this.#entries.filter(({ list }) => list === "logs");
     this.#kept = [];
     this.#arrived = 0;
+    return finishes;
   }
 
   /** Gives a credit for a run that has no finish. */
@@ -186,4 +194,13 @@ export class Outbox {
 
 function runOf(message: Entry["message"]): bigint {
   return (message as { runId: bigint }).runId;
+}
+
+function finishOf({ message }: Entry): Finish {
+  return message as Finish;
+}
+
+/** Whether a finish answers a run, and not an attempt of a session before. */
+function isOfSession(finish: Finish): boolean {
+  return finish.earlier === undefined;
 }

@@ -4,6 +4,8 @@ import { inspect } from "node:util";
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { type Cancelled, Permanent } from "./answers.js";
 import {
+  type Attempt,
+  AttemptSchema,
   CheckpointSchema,
   type Child as ChildMessage,
   ChildSchema,
@@ -243,8 +245,9 @@ export class Run implements Task {
     return this.over || this.stray || !this.link.features.has(feature);
   }
 
-  get hasCheckpoint(): boolean {
-    return this.#kept !== undefined;
+  /** What names the attempt to a node that does not know the run. */
+  get name(): Attempt {
+    return create(AttemptSchema, { taskId: this.#wire.taskId, version: this.version, type: this.type });
   }
 
   /** The newest checkpoint, as it is to be sent again when the worker connects again; undefined if that is not necessary. */

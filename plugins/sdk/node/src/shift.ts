@@ -4,13 +4,21 @@ import { performance } from "node:perf_hooks";
 import { Cancelled } from "./answers.js";
 import { type BatchHandler, Gathering } from "./batch.js";
 import { type Answer, fail, failInBatch, refuse, succeed } from "./finish.js";
-import { type Cancel, Cancel_Reason, type ToHandler, type Welcome, type Run as WireRun } from "./gen/handler_pb.js";
-import { Outbox, type Send } from "./outbox.js";
+import {
+  type Cancel,
+  Cancel_Reason,
+  type Finish,
+  type ToHandler,
+  type Welcome,
+  type Run as WireRun,
+} from "./gen/handler_pb.js";
+import { type Entry, Outbox, type Send } from "./outbox.js";
 import { Pace } from "./pace.js";
 import { type Link, Run } from "./run.js";
 import type { Handler, Handlers } from "./task.js";
 import { isError } from "./text.js";
 
+const EARLIER = "earlier"; // the feature of nodes that take answers of sessions that they do not know
 const TURN = 5; // milliseconds for beginning runs before frames and timers get their turn
 
 /** How runs of a type begin. */
@@ -21,7 +29,8 @@ export class Shift {
   readonly #link: Link;
   #slots = 0;
   #strays = 0; // runs that were cut off and have not returned
-  readonly #answered = new Map<bigint, Run>(); // runs with a checkpoint, whose finishes may not have arrived
+  readonly #answered = new Map<bigint, Run>(); // runs of a worker, whose finishes may not have arrived
+  #earlier: Entry[] = []; // finishes of sessions that are over, for the next node that welcomes the worker
   readonly #isWorker: boolean;
   readonly #begin = new Map<string, Begin>(); // by task type
   readonly #gatherings: Gathering<Run>[] = [];
@@ -71,10 +80,12 @@ export class Shift {
     const open = new Set(welcome.runs);
     if (welcome.resumed) this.#cut([...this.#running.values()].filter(({ runId }) => !open.has(runId)));
     else this.lose();
+    let earlier: Entry[] = [];
+    if (!welcome.resumed) [earlier, this.#earlier] = [this.#link.features.has(EARLIER) ? this.#earlier : [], []];
     const runs = [...this.#running.values(), ...this.#answered.values()];
     const checkpoints = runs.map((run) => run.checkpointAgain).filter((entry) => entry !== undefined);
-    const credits = this.#slots - this.#running.size - this.#strays - outbox.unsent;
-    outbox.connect(send, checkpoints, Math.max(0, credits));
+    const credits = this.#slots - this.#running.size - this.#strays - outbox.unsent - earlier.length;
+    outbox.connect(send, [...checkpoints, ...earlier], Math.max(0, credits));
   }
 
   /** Keeps everything for the next stream. */
@@ -82,11 +93,24 @@ export class Shift {
     this.#link.outbox.disconnect();
   }
 
-  /** Cuts all runs off, because the node has given them to others by now. */
+  /**
+   * Cuts all runs off, because the node has given them to others by now, or has died. The answers are kept for a node
+   * that does not know the session.
+   */
   lose(): void {
     this.#cut([...this.#running.values()]);
-    this.#link.outbox.forget();
+    for (const entry of this.#link.outbox.renew()) {
+      const finish = entry.message as Finish;
+      const run = this.#answered.get(finish.runId);
+      if (run) makeEarlier(finish, run); // else it was refused, or is of a session before
+      if (finish.earlier) this.#earlier.push({ ...entry, sent: false });
+    }
     this.#answered.clear();
+  }
+
+  /** Whether there are answers that may not have arrived. */
+  get hasAnswers(): boolean {
+    return this.#earlier.length + this.#link.outbox.unsent > 0;
   }
 
   /** Has the node send no more runs. */
@@ -104,7 +128,7 @@ export class Shift {
       this.#strays++;
     }
     const why =
-      "this worker was cut off from the node, and the task runs elsewhere: what this run answers does not count";
+      "this worker was cut off from the node, and the task runs elsewhere, or will: what this run answers counts only if that has not begun";
     for (const run of runs) this.#stop(run, new Cancelled("host gone", why));
   }
 
@@ -245,15 +269,27 @@ export class Shift {
     run.over = true;
     if (run.stray) {
       this.#strays--;
-      this.#link.outbox.credit();
+      // An error is that of a task that was cancelled.
+      if (this.#link.features.has(EARLIER) && finish.outcome.case !== "error") {
+        this.#link.outbox.add("finishes", makeEarlier(finish, run), bytes);
+      } else {
+        this.#link.outbox.credit();
+      }
     } else {
       this.#running.delete(run.runId);
       this.#link.pace.finish(run.paced);
       this.#link.outbox.add("finishes", finish, bytes);
-      if (this.#isWorker && run.hasCheckpoint) this.#answered.set(run.runId, run);
+      if (this.#isWorker) this.#answered.set(run.runId, run);
     }
     if (this.#occupied === 0) this.#idle?.();
   }
+}
+
+/** Makes the finish of a run one for a node that does not know the run, and returns it. */
+function makeEarlier(finish: Finish, run: Run): Finish {
+  finish.runId = 0n;
+  finish.earlier = run.name;
+  return finish;
 }
 
 function isThenable(value: unknown): value is PromiseLike<unknown> {

@@ -30,6 +30,7 @@ import type { Pem, WorkOptions } from "./work.js";
 const GREETING = 10_000; // milliseconds for a connection until its welcome
 const SHORTEST_PAUSE = 50; // milliseconds between two connections
 const LONGEST_PAUSE = 5_000;
+const URGENT_PAUSE = 1_000; // the longest while there are answers: a node that has started awaits them for a short time
 const LAST_MOMENTS = 2_000; // milliseconds for handlers to return that were cut off
 const CHECKS = 4; // of a connection, in the time in which a node must have sent something
 
@@ -92,6 +93,7 @@ export class Worker {
           this.#cutOff = performance.now() + this.#reconnect;
         }
         this.#complain(error);
+        if (this.#shift.hasAnswers) pause = Math.min(pause, URGENT_PAUSE);
         await this.#rest(pause);
         if (performance.now() >= this.#cutOff) {
           this.#shift.lose();

@@ -33,7 +33,14 @@ class Line {
   }
 
   run(...runIds: number[]): void {
-    this.send({ runs: runIds.map((id) => ({ runId: BigInt(id), type: "x", taskId: new Uint8Array(16) })) });
+    this.send({
+      runs: runIds.map((id) => ({
+        runId: BigInt(id),
+        type: "x",
+        taskId: new Uint8Array(16),
+        version: BigInt(10 + id),
+      })),
+    });
   }
 
   /** Ends the stream in order, or with an error. */
@@ -43,7 +50,13 @@ class Line {
   }
 
   get finishes(): number[] {
-    return this.frames.flatMap((frame) => frame.finishes.map(({ runId }) => Number(runId)));
+    return this.frames.flatMap(({ finishes }) => finishes.filter((f) => !f.earlier).map(({ runId }) => Number(runId)));
+  }
+
+  /** Answers to attempts of sessions before. */
+  get earlier(): string[] {
+    const all = this.frames.flatMap(({ finishes }) => finishes.filter((f) => f.earlier));
+    return all.map(({ runId, earlier }) => `${runId} ${earlier?.version} ${earlier?.type}`);
   }
 
   get credits(): number {
@@ -58,6 +71,7 @@ class Line {
 /** A node of a few lines, which says what a test has it say. */
 class FakeNode {
   readonly lines: Line[] = [];
+  readonly workers: (() => Promise<void>)[] = []; // end those that a test has started
   readonly address: string;
 
   private constructor(address: string) {
@@ -87,6 +101,7 @@ class FakeNode {
       );
     });
     t.after(async () => {
+      for (const end of node.workers) await end();
       server.forceShutdown();
       await rm(directory, { recursive: true });
     });
@@ -110,10 +125,18 @@ async function until(holds: () => boolean): Promise<void> {
 class Gate {
   readonly tasks: Task[] = [];
   readonly #open: (() => void)[] = [];
+  readonly #fail: ((why: unknown) => void)[] = [];
   readonly handle = (task: Task): Promise<void> => {
     this.tasks.push(task);
-    return new Promise((resolve) => this.#open.push(resolve));
+    return new Promise((resolve, reject) => {
+      this.#open.push(resolve);
+      this.#fail.push(reject);
+    });
   };
+
+  fail(n: number): void {
+    this.#fail[n]?.(new Error("cancelled"));
+  }
 
   open(n: number): void {
     this.#open[n]?.();
@@ -121,12 +144,12 @@ class Gate {
 }
 
 /** A worker of a node, until the test ends. */
-function start(t: TestContext, node: FakeNode, handlers: Handlers, options: Partial<WorkOptions> = {}) {
+function start(node: FakeNode, handlers: Handlers, options: Partial<WorkOptions> = {}) {
   const ending = new AbortController();
   const said: string[] = [];
   const log = (message: string) => void said.push(message);
   const over = work(handlers, { addresses: node.address, slots: 2, signal: ending.signal, log, ...options });
-  t.after(async () => {
+  node.workers.push(async () => {
     ending.abort();
     for (const line of node.lines) line.end();
     await over;
@@ -138,7 +161,7 @@ suite("a worker", () => {
   test("offers what it is, takes runs and leaves when it is asked to", async (t) => {
     const node = await FakeNode.start(t);
     const options = { handler: "h", labels: { region: "eu" }, version: "1.2" };
-    const { over, leave, said } = start(t, node, { x: (task) => task.type }, options);
+    const { over, leave, said } = start(node, { x: (task) => task.type }, options);
     const line = await node.line(0);
     const { hello, offer, credits } = line.frames[0] as FromHandler;
     assert.deepEqual([hello?.sdk, hello?.types, hello?.slots, hello?.version], ["node", ["x"], 2, "1.2"]);
@@ -163,7 +186,7 @@ suite("a worker", () => {
   test("sends again what may not have arrived, and goes on with what runs", async (t) => {
     const node = await FakeNode.start(t);
     const gate = new Gate();
-    start(t, node, { x: gate.handle });
+    start(node, { x: gate.handle });
     const first = await node.line(0);
     first.welcome({ features: ["checkpoint"] });
     first.run(1, 2);
@@ -194,7 +217,7 @@ suite("a worker", () => {
 
   test("sends the checkpoint of an answer before it, if neither has arrived", async (t) => {
     const node = await FakeNode.start(t);
-    start(t, node, { x: (task) => task.saveCheckpoint("done") });
+    start(node, { x: (task) => task.saveCheckpoint("done") });
     const first = await node.line(0);
     first.welcome({ features: ["checkpoint"] });
     first.run(1);
@@ -211,7 +234,7 @@ suite("a worker", () => {
     for (const welcome of [{ resumed: true, runs: [2n] }, { resumed: false }]) {
       const node = await FakeNode.start(t);
       const gate = new Gate();
-      const { over, leave } = start(t, node, { x: gate.handle });
+      const { over, leave } = start(node, { x: gate.handle });
       const first = await node.line(0);
       first.welcome();
       first.run(1, 2);
@@ -241,7 +264,7 @@ suite("a worker", () => {
   test("begins anew when the node has given its runs to others", async (t) => {
     const node = await FakeNode.start(t);
     const gate = new Gate();
-    start(t, node, { x: gate.handle });
+    start(node, { x: gate.handle });
     const first = await node.line(0);
     first.welcome({ reconnect: 1n });
     first.run(1);
@@ -258,9 +281,49 @@ suite("a worker", () => {
     assert.deepEqual(second.finishes, []);
   });
 
+  test("gives its answers to the node that comes after theirs", async (t) => {
+    for (const reconnect of [60_000_000n, 1n]) {
+      const node = await FakeNode.start(t);
+      const gate = new Gate();
+      const { over, leave } = start(node, { x: gate.handle }, { slots: 3 });
+      const first = await node.line(0);
+      first.welcome({ slots: 3, reconnect });
+      first.run(1, 2, 3);
+      await until(() => gate.tasks.length === 3);
+      gate.open(0);
+      await until(() => first.finishes.length === 1);
+      first.end("the node has died");
+      const second = await node.line(1);
+      assert.equal(second.frames[0]?.offer?.runs.length, reconnect === 1n ? 0 : 3);
+      second.welcome({ slots: 3, features: ["earlier"] });
+      await until(() => second.earlier.length === 1 && gate.tasks[2]?.signal.aborted === true);
+      gate.open(1); // its handler does not care
+      await until(() => second.earlier.length === 2);
+      gate.fail(2);
+      await until(() => second.credits === 3);
+      assert.deepEqual(second.earlier, ["0 11 x", "0 12 x"]);
+      second.end("this one, too");
+      const third = await node.line(2);
+      assert.deepEqual(third.frames[0]?.offer?.runs, []);
+      third.welcome({ slots: 3, resumed: true, received: 1n }); // it has not got the other one
+      await until(() => third.credits === 3);
+      assert.deepEqual(third.earlier, ["0 12 x"]);
+      third.send({ received: 2n });
+      third.end("and this one");
+      const fourth = await node.line(3);
+      fourth.welcome({ slots: 3, features: ["earlier"] });
+      await until(() => fourth.credits === 3);
+      assert.deepEqual([fourth.earlier, fourth.finishes], [[], []]);
+      leave();
+      await until(() => fourth.isLeaving);
+      fourth.end();
+      await over;
+    }
+  });
+
   test("connects again to a node that is silent, or speaks another protocol", async (t) => {
     const node = await FakeNode.start(t);
-    const { said } = start(t, node, { x: () => {} });
+    const { said } = start(node, { x: () => {} });
     (await node.line(0)).welcome({ protocol: 9 });
     (await node.line(1)).welcome({ slots: 0 });
     (await node.line(2)).welcome({ liveness: 200_000n });
@@ -270,7 +333,7 @@ suite("a worker", () => {
 
   test("answers pings, and ends when the node drains it", async (t) => {
     const node = await FakeNode.start(t);
-    const { over } = start(t, node, { x: () => {} });
+    const { over } = start(node, { x: () => {} });
     const line = await node.line(0);
     line.welcome();
     line.send({ ping: 7n });
@@ -282,7 +345,7 @@ suite("a worker", () => {
 
   test("that waits for a node ends at once when it is asked to", async (t) => {
     const node = await FakeNode.start(t);
-    const { over, leave, said } = start(t, node, { x: () => {} }, { addresses: `${node.address}.none` });
+    const { over, leave, said } = start(node, { x: () => {} }, { addresses: `${node.address}.none` });
     await until(() => said.length > 0);
     leave();
     await over;

@@ -23,6 +23,7 @@ from ._version import VERSION
 _GREETING = 10.0  # seconds for a connection until its welcome
 _SHORTEST_PAUSE = 0.05  # seconds between two connections
 _LONGEST_PAUSE = 5.0
+_URGENT_PAUSE = 1.0  # the longest while there are answers: a node that has started awaits them for a short time
 _CHECKS = 4  # of a connection, in the time in which a node must have sent something
 
 _OPTIONS = (
@@ -81,6 +82,8 @@ class Dialer:
             if error != self._said and not self._stopped:
                 self._said = error
                 _log("no connection to the node at %s: %s" % (self._address, error))
+            if self._session.has_answers():
+                pause = min(pause, _URGENT_PAUSE)
             self._rest(pause / 2 + random.random() * pause / 2)
             pause = min(2 * pause, _LONGEST_PAUSE)
             if self._cut_off is not None and time.monotonic() >= self._cut_off:

@@ -69,21 +69,34 @@ class Line:
         with self._changed:
             news = []
             while self._arrived < arrived and self._sent:
-                news.append(_wire.run_of(self._sent.popleft()))
+                finish = self._sent.popleft()
+                if not isinstance(finish, _wire.Earlier):
+                    news.append(_wire.run_of(finish))
                 self._arrived += 1
             return news
 
     def runs(self) -> list[int]:
         """The runs whose finishes may not have arrived."""
         with self._changed:
-            return [_wire.run_of(item) for item in (*self._sent, *self._items) if isinstance(item, bytes)]
+            return [_wire.run_of(f) for f in self._finishes() if not isinstance(f, _wire.Earlier)]
 
-    def forget(self) -> None:
-        """Removes everything but lines of the log: another session begins."""
+    def finishes(self) -> int:
+        """How many finishes may not have arrived."""
         with self._changed:
+            return len(self._finishes())
+
+    def forget(self) -> list[bytes]:
+        """Removes everything but lines of the log: another session begins. Returns the finishes that may not have
+        arrived."""
+        with self._changed:
+            finishes = self._finishes()
             self._items = deque(i for i in self._items if isinstance(i, tuple) and i[0] == _wire.LOG)
             self._sent.clear()
             self._arrived = 0
+            return finishes
+
+    def _finishes(self) -> list[bytes]:
+        return [*self._sent, *(item for item in self._items if isinstance(item, bytes))]
 
 
 class Stream:

@@ -13,7 +13,11 @@ from ._outbox import Extra, Item, Outbox
 from ._runs import Runs
 from ._task import Task
 
-_CUT_OFF = "this worker was cut off from the node, and the task runs elsewhere: what this run answers does not count"
+_CUT_OFF = (
+    "this worker was cut off from the node, and the task runs elsewhere, or will: "
+    "what this run answers counts only if that has not begun"
+)
+_EARLIER = "earlier"  # the feature of nodes that take answers of sessions that they do not know
 
 
 class Session(Runs):
@@ -25,9 +29,8 @@ class Session(Runs):
         super().__init__(handlers, slots, lambda host: Outbox(host, self._later, self._line))
         self.rest = asyncio.Event()  # no task is running, and none will
         self._strays = 0  # guarded by the lock: tasks that were cut off and have not returned
-        self._answered: dict[
-            int, Task
-        ] = {}  # guarded by the lock: with a checkpoint; their finishes may not have arrived
+        self._answered: dict[int, Task] = {}  # guarded by the lock: their finishes may not have arrived
+        self._earlier: list[_wire.Earlier] = []  # guarded by the lock: for the next node that welcomes the worker
         self._over = False  # guarded by the lock
 
     @property
@@ -48,14 +51,19 @@ class Session(Runs):
             kept = set(welcome["runs"]) if welcome["resumed"] else set()
             cut = [task for run_id, task in self._running.items() if run_id not in kept]
             waits = self._cut(cut)
+            earlier: list[_wire.Earlier] = []
             if not welcome["resumed"]:
                 self._forget()
+                if _EARLIER in self._host.features:
+                    earlier = self._earlier
+                self._earlier = []
             first: list[Item] = [
                 (_wire.CHECKPOINT, task._kept)
                 for task in (*self._running.values(), *self._answered.values())
                 if task._kept is not None
             ]
-            credits = self._slots - self._occupied() - len(self._line.runs())
+            first += earlier
+            credits = self._slots - self._occupied() - self._line.finishes() - len(earlier)
             first.append(Extra(credits=max(0, credits)))
             stream = self._line.connect(first)
         self._stop_all(cut, waits)
@@ -99,8 +107,18 @@ class Session(Runs):
         for run_id in self._line.acknowledge(finishes):
             self._answered.pop(run_id, None)
 
+    def has_answers(self) -> bool:
+        """Whether there are answers that may not have arrived."""
+        with self._lock:
+            return bool(self._earlier) or self._line.finishes() > 0
+
     def _forget(self) -> None:
-        self._line.forget()
+        """Begins with another session. The answers of this one are kept for a node that does not know it."""
+        for finish in self._line.forget():
+            if isinstance(finish, _wire.Earlier):
+                self._earlier.append(finish)
+            elif _wire.run_of(finish) in self._answered:  # else it was refused
+                self._earlier.append(_wire.earlier(finish, self._answered[_wire.run_of(finish)]._run))
         self._answered.clear()
 
     def _cut(self, tasks: list[Task]) -> list[Task]:
@@ -124,11 +142,13 @@ class Session(Runs):
         with self._lock:  # also while the finish is put into the line: the run is held by one of both
             if task._stray:
                 self._strays -= 1
-                self._outbox.say(Extra(credits=1))
+                if _EARLIER in self._host.features and not _wire.is_error(finish):  # of a task that was cancelled
+                    self._line.put(_wire.earlier(finish, task._run))
+                else:
+                    self._outbox.say(Extra(credits=1))
             else:
                 self._running.pop(task._run.run_id, None)
-                if task._kept is not None:
-                    self._answered[task._run.run_id] = task
+                self._answered[task._run.run_id] = task
                 self._outbox.finish(task, finish)
             rest = self._over and self._occupied() == 0
         if rest:

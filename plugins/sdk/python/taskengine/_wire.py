@@ -368,6 +368,22 @@ def finish_ended(run_id: int) -> bytes:
     return _int(1, run_id) + _message(9, b"")
 
 
+class Earlier(bytes):
+    """A finish that answers an attempt of a session that is over, in place of a run."""
+
+
+def earlier(finish: bytes, run: Run) -> Earlier:
+    """The finish of a run, for a node that does not know the run."""
+    attempt = _bytes(1, run.task_id) + _int(2, run.version) + _text(3, run.type)
+    _, outcome = _varint(finish, 1)  # behind the number of the run
+    return Earlier(finish[outcome:] + _message(10, attempt))
+
+
+def is_error(finish: bytes) -> bool:
+    """Whether a finish says that the attempt has failed."""
+    return any(number == 3 for number, _ in _fields(finish))
+
+
 def finish_refused(run_id: int, message: str) -> bytes:
     return _int(1, run_id) + _message(6, _text(1, message))
 

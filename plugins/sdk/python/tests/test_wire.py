@@ -75,6 +75,7 @@ class Decoding(unittest.TestCase):
 class Encoding(unittest.TestCase):
     def test_frames_are_byte_for_byte_those_of_go(self):
         w = _wire
+        run = w.decode_run(w._bytes(2, b"0123456789abcdef") + w._int(3, 7) + w._text(4, "mail"))
         made = {
             "from: hello": w.encode_from_handler(
                 hello=w.encode_hello("python", "1.0.0", "v7", ["a", "b"], 16), credits=16
@@ -101,6 +102,7 @@ class Encoding(unittest.TestCase):
                 offer=w.encode_offer("mail", {"region": "eu", "disk": ""}, b"\x07" * 16, [3, 300], "host:1"),
             ),
             "from: leaving": w.encode_from_handler(credits=1, leaving=True),
+            "from: earlier": w.encode_from_handler(credits=1, finishes=[w.earlier(w._int(1, 1 << 40), run)]),
             "from: ended": w.encode_from_handler(finishes=[w.finish_ended(8)]),
             "from: refused": w.encode_from_handler(finishes=[w.finish_refused(7, "full")]),
         }

@@ -42,6 +42,7 @@ class Line:
         self.order = []  # "checkpoint" and "finish", with run ids
         self.credits = 0
         self.pongs = []
+        self.earlier = []  # answers to attempts of sessions before
         self.said = []  # the numbers of the fields of notes
         self.is_leaving = False
         threading.Thread(target=self._listen, args=(requests,), daemon=True).start()
@@ -53,7 +54,12 @@ class Line:
                 for checkpoint in map(fields, frame[_wire.CHECKPOINT]):
                     self.order.append(("checkpoint", checkpoint[1][0]))
                 for finish in map(fields, frame[3]):
-                    self.order.append(("finish", finish[1][0]))
+                    if finish[10]:
+                        attempt = fields(finish[10][0])
+                        of = attempt[1][0], attempt[2][0], attempt[3][0]
+                        self.earlier.append((finish[1], *of, bool(finish[3])))
+                    else:
+                        self.order.append(("finish", finish[1][0]))
                 self.said += [n for n in (_wire.PROGRESS, _wire.HEARTBEAT, _wire.CHECKPOINT) for _ in frame[n]]
                 self.credits += sum(frame[2])
                 self.pongs += frame[4]
@@ -82,7 +88,7 @@ class Line:
 
     def run(self, *run_ids):
         for run_id in run_ids:
-            run = _wire._int(1, run_id) + _wire._bytes(2, bytes(16)) + _wire._text(4, "x")
+            run = _wire._int(1, run_id) + _wire._bytes(2, bytes(16)) + _wire._int(3, 10 + run_id) + _wire._text(4, "x")
             self.out.put(_wire._message(2, run))
 
     def received(self, finishes):
@@ -131,6 +137,7 @@ class Gate:
 
     def __init__(self):
         self.tasks = []
+        self.heeding = []  # tasks that end with an error if they are cancelled
         self._lock = threading.Lock()
         self._events = []
 
@@ -140,6 +147,8 @@ class Gate:
             self._events.append(event)
             self.tasks.append(task)
         event.wait(PATIENCE)
+        if task in self.heeding:
+            task.check()
 
     def open(self, n):
         self._events[n].set()
@@ -294,6 +303,50 @@ class Workers(unittest.TestCase):
         second.welcome()
         until(lambda: second.credits == 2)
         self.assertEqual(second.finishes, [])
+
+    def test_answers_are_given_to_the_node_that_comes_after_theirs(self):
+        for reconnect in (60_000_000, 1):  # the answers of a session, or of one that is over
+            with self.subTest(reconnect=reconnect):
+                self.outlive(reconnect)
+
+    def outlive(self, reconnect):
+        node, gate = Node(self), Gate()
+        worker = Worker(self, node, gate, slots=3)
+        first = node.line(0)
+        first.welcome(slots=3, reconnect=reconnect)
+        first.run(1, 2, 3)
+        until(lambda: len(gate.tasks) == 3)
+        answered, late, cancelled = gate.tasks
+        gate.open(0)
+        until(lambda: first.finishes)
+        first.end("the node has died")
+        second = node.line(1)
+        self.assertEqual(sorted(second.held), [] if reconnect == 1 else [1, 2, 3])
+        second.welcome(slots=3, features=["earlier"])
+        until(lambda: second.earlier and late.cancel_reason)
+        gate.open(1)  # its handler does not care
+        until(lambda: len(second.earlier) == 2)
+        gate.heeding.append(cancelled)
+        gate.open(2)
+        until(lambda: second.credits == 3)
+        attempts = [([], bytes(16), 10 + t._run.run_id, b"x", False) for t in (answered, late)]
+        self.assertEqual((second.earlier, second.finishes), (attempts, []))
+        second.end("this one, too")
+        third = node.line(2)
+        self.assertEqual(third.held, [])
+        third.welcome(slots=3, resumed=1, received=1)  # it has not got the other one
+        until(lambda: third.credits == 3)
+        self.assertEqual(third.earlier, attempts[1:])
+        third.received(2)
+        third.end("and this one")
+        fourth = node.line(3)
+        fourth.welcome(slots=3, features=["earlier"])
+        until(lambda: fourth.credits == 3)
+        self.assertEqual(fourth.earlier, [])
+        worker.leave()
+        until(lambda: fourth.is_leaving)
+        fourth.end()
+        worker.join()
 
     def test_it_connects_again_to_a_node_that_is_silent_or_speaks_another_protocol(self):
         node = Node(self)

@@ -23,12 +23,14 @@ import org.jspecify.annotations.Nullable;
 final class Dialer {
   private static final long SHORTEST_PAUSE = TimeUnit.MILLISECONDS.toNanos(50);
   private static final long LONGEST_PAUSE = TimeUnit.SECONDS.toNanos(5);
+  // The longest while there are answers: a node that has started awaits them for a short time.
+  private static final long URGENT_PAUSE = TimeUnit.SECONDS.toNanos(1);
   private static final long GREETING = TimeUnit.SECONDS.toNanos(10);
   private static final long LAST_MOMENTS = TimeUnit.SECONDS.toNanos(2);
   private static final int SESSION_BYTES = 16;
   private static final String CUT_OFF =
-      "this worker was cut off from the node, and the task runs elsewhere: what this run answers"
-          + " does not count";
+      "this worker was cut off from the node, and the task runs elsewhere, or will: what this run"
+          + " answers counts only if that has not begun";
   private static final Logger LOG = Logger.getLogger("taskengine");
   private static final SecureRandom RANDOM = new SecureRandom();
 
@@ -117,6 +119,9 @@ final class Dialer {
         LOG.log(
             Level.WARNING, "no connection to the node at {0}: {1}", new Object[] {address, said});
       }
+      if (onLoop(this::hasAnswers)) {
+        pause = Math.min(pause, URGENT_PAUSE);
+      }
       rest(pause / 2 + ThreadLocalRandom.current().nextLong(pause / 2));
       if (mayLose && System.nanoTime() - cutOff >= 0) {
         onLoop(this::lose);
@@ -171,6 +176,10 @@ final class Dialer {
     return held;
   }
 
+  private boolean hasAnswers() {
+    return kept.hasAnswers() || runs.hasAnswers();
+  }
+
   private @Nullable Void lose() {
     runs.cut(runs.running(), new Cancellation(Cancellation.Reason.CANCELLED, CUT_OFF));
     kept.forget();
@@ -222,11 +231,12 @@ final class Dialer {
       runs.cut(cut, new Cancellation(Cancellation.Reason.CANCELLED, CUT_OFF));
     } else {
       lose();
+      kept.adopt(runs.takesEarlier());
     }
     List<Frame.Part> first = new ArrayList<>();
-    List<Run> withCheckpoint = new ArrayList<>(kept.withCheckpoint());
-    withCheckpoint.addAll(runs.running());
-    for (Run run : withCheckpoint) {
+    List<Run> all = new ArrayList<>(kept.answered());
+    all.addAll(runs.running());
+    for (Run run : all) {
       Wire.Checkpoint checkpoint = run.checkpointSent();
       if (checkpoint != null) {
         first.add(frame -> frame.checkpoint(checkpoint));

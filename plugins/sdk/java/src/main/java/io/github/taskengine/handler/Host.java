@@ -18,6 +18,7 @@ record Host(Set<String> features, long maxResult, long maxPayload) {
   static final String SIGNALS = "signals";
   static final String RERUN = "rerun";
   static final String ENDED = "ended";
+  static final String EARLIER = "earlier"; // it takes answers of sessions that it does not know
 
   static Host of(Wire.Welcome welcome) {
     return new Host(

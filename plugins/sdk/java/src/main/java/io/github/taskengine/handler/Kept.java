@@ -17,8 +17,8 @@ import java.util.Set;
 final class Kept {
   private final Deque<Wire.Finish> sent = new ArrayDeque<>(); // that may not have arrived
   private final Set<Long> waiting = new LinkedHashSet<>(); // runs that are refused: not yet sent
-  private final Map<Long, Run> answered =
-      new HashMap<>(); // with a checkpoint; may not have arrived
+  private final Map<Long, Run> answered = new HashMap<>(); // whose answers may not have arrived
+  private final List<Wire.Finish> earlier = new ArrayList<>(); // of sessions that are over
   private long arrived; // answers of the session
   private int session;
   private int strays; // runs that were cut off and have not returned
@@ -34,9 +34,7 @@ final class Kept {
   }
 
   void answered(Run run) {
-    if (run.checkpointSent() != null) {
-      answered.put(run.runId(), run);
-    }
+    answered.put(run.runId(), run);
   }
 
   /** Notes that so many answers of the session have arrived in all. */
@@ -49,7 +47,7 @@ final class Kept {
   /** The runs whose answers may not have arrived, but for those that run. */
   List<Long> runs() {
     List<Long> runs = new ArrayList<>(waiting);
-    sent.forEach(finish -> runs.add(finish.getRunId()));
+    sent.stream().filter(f -> !f.hasEarlier()).forEach(f -> runs.add(f.getRunId()));
     return runs;
   }
 
@@ -68,13 +66,34 @@ final class Kept {
     return session;
   }
 
-  /** The runs that are answered and have a checkpoint. */
-  List<Run> withCheckpoint() {
+  /** The runs whose answers may not have arrived. */
+  List<Run> answered() {
     return List.copyOf(answered.values());
   }
 
-  /** Forgets the answers: another session begins. */
+  /** Whether there are answers that were sent and may not have arrived. */
+  boolean hasAnswers() {
+    return !sent.isEmpty() || !earlier.isEmpty();
+  }
+
+  /** Takes the answers of sessions that are over into this one, if the node takes them. */
+  void adopt(boolean takes) {
+    if (takes) {
+      sent.addAll(earlier);
+    }
+    earlier.clear();
+  }
+
+  /** Another session begins. The answers are kept for a node that does not know this one. */
   void forget() {
+    for (Wire.Finish finish : sent) {
+      Run run = answered.get(finish.getRunId());
+      if (run != null) {
+        earlier.add(run.earlier(finish));
+      } else if (finish.hasEarlier()) {
+        earlier.add(finish);
+      } // else it was refused
+    }
     sent.clear();
     waiting.clear();
     answered.clear();

@@ -54,6 +54,16 @@ final class Run implements Task {
     this.outbox = outbox;
   }
 
+  /** The answer, for a node that does not know the run. */
+  Wire.Finish earlier(Wire.Finish finish) {
+    Wire.Attempt.Builder attempt =
+        Wire.Attempt.newBuilder()
+            .setTaskId(run.getTaskId())
+            .setVersion(run.getVersion())
+            .setType(run.getType());
+    return finish.toBuilder().setRunId(0).setEarlier(attempt).build();
+  }
+
   long runId() {
     return run.getRunId();
   }

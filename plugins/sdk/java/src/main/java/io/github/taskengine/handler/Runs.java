@@ -9,6 +9,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.RejectedExecutionException;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -21,6 +22,8 @@ final class Runs {
   private final @Nullable Kept kept; // of a worker; null if a host has started the program
   private final Map<Long, Run> running = new HashMap<>(); // those whose answer was not sent
   private final Map<String, Batch> batches = new HashMap<>();
+
+  private final AtomicInteger unsent = new AtomicInteger(); // answers
 
   // Set by the welcome of the host.
   private @Nullable Host host;
@@ -160,14 +163,33 @@ final class Runs {
     }
   }
 
+  /** Whether there are answers that were not sent. */
+  boolean hasAnswers() {
+    return unsent.get() > 0;
+  }
+
+  /** Whether the node takes answers of sessions that it does not know. */
+  boolean takesEarlier() {
+    return host.serves(Host.EARLIER);
+  }
+
   /** Answers a run with what its handler returned or threw. Any thread may call it. */
   void answer(Run run, @Nullable Object outcome) {
     Wire.Finish finish = answers.of(run, outcome);
+    boolean wasCutOff = run.isStray();
+    unsent.incrementAndGet();
     outbox.post(
         frame -> {
+          unsent.decrementAndGet();
           if (run.isStray()) {
             kept.returned();
-            frame.credits(1);
+            if (takesEarlier() && !(wasCutOff && finish.hasError())) {
+              Wire.Finish earlier = run.earlier(finish);
+              frame.finish(earlier);
+              kept.sent(earlier);
+            } else {
+              frame.credits(1);
+            }
             return;
           }
           running.remove(run.runId());

@@ -124,7 +124,18 @@ final class FakeNode implements AutoCloseable {
     }
 
     List<Long> finishes() {
-      return all().getFinishesList().stream().map(Wire.Finish::getRunId).toList();
+      return all().getFinishesList().stream()
+          .filter(f -> !f.hasEarlier())
+          .map(Wire.Finish::getRunId)
+          .toList();
+    }
+
+    /** The versions of the attempts of sessions before that were answered. */
+    List<Long> earlier() {
+      return all().getFinishesList().stream()
+          .filter(f -> f.hasEarlier() && f.getRunId() == 0 && f.getEarlier().getType().equals("x"))
+          .map(f -> f.getEarlier().getVersion())
+          .toList();
     }
 
     void say(Consumer<Wire.ToHandler.Builder> content) {
@@ -153,6 +164,7 @@ final class FakeNode implements AutoCloseable {
                 frame.addRuns(
                     Wire.Run.newBuilder()
                         .setRunId(runId)
+                        .setVersion(10 + runId)
                         .setTaskId(ByteString.copyFrom(new byte[16]))
                         .setType("x")));
       }

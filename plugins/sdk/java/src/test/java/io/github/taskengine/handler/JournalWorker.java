@@ -18,11 +18,24 @@ final class JournalWorker {
           Files.writeString(journal, line, StandardOpenOption.CREATE, StandardOpenOption.APPEND);
           return null;
         };
+    Handler held =
+        task -> {
+          note.handle(task);
+          for (Path open = Path.of(task.text()); !Files.exists(open); ) {
+            try {
+              Thread.sleep(10);
+            } catch (InterruptedException e) {
+              // the worker has lost its node: the answer counts all the same
+            }
+          }
+          return "held";
+        };
     new Handlers()
         .on("shout", task -> task.text().toUpperCase(Locale.ROOT))
         .on("least", note)
         .on("later", note)
         .on("most", note)
+        .on("held", held)
         .run();
   }
 }

@@ -29,6 +29,7 @@ class WorkerTest {
   private static final class Gate implements Handler {
     private final List<Task> tasks = new CopyOnWriteArrayList<>();
     private final Map<Task, CountDownLatch> open = new ConcurrentHashMap<>();
+    private final List<Task> failing = new CopyOnWriteArrayList<>();
 
     @Override
     public @Nullable Object handle(Task task) {
@@ -41,6 +42,9 @@ class WorkerTest {
         } catch (InterruptedException e) {
           // the test decides
         }
+      }
+      if (failing.contains(task)) {
+        throw new IllegalStateException("cancelled");
       }
       return null;
     }
@@ -211,6 +215,47 @@ class WorkerTest {
     second.welcome(welcome -> {});
     FakeNode.until(() -> second.credits() == 2);
     assertEquals(List.of(), second.finishes());
+  }
+
+  @Test
+  void answersOfASessionAreGivenToTheNodeThatComesAfter() throws Exception {
+    answersAreGivenToTheNodeThatComesAfter(TimeUnit.MINUTES.toMicros(1));
+  }
+
+  @Test
+  void answersOfASessionThatIsOverAreGivenToTheNodeThatComesAfter() throws Exception {
+    answersAreGivenToTheNodeThatComesAfter(1);
+  }
+
+  private void answersAreGivenToTheNodeThatComesAfter(long reconnect) throws Exception {
+    FakeNode.Line first = connect(gate);
+    first.welcome(welcome -> welcome.setReconnect(reconnect).setSlots(3));
+    first.run(1, 2, 3);
+    FakeNode.until(() -> gate.tasks.size() == 3);
+    gate.open(1);
+    FakeNode.until(() -> first.finishes().equals(List.of(1L)));
+    first.breaks();
+    FakeNode.Line second = node.line(1);
+    assertEquals(reconnect == 1 ? 0 : 3, second.offer().getRunsCount());
+    second.welcome(welcome -> welcome.setSlots(3).addFeatures("earlier"));
+    FakeNode.until(() -> second.earlier().equals(List.of(11L)) && gate.of(2).isCancelled());
+    gate.open(2); // its handler does not care
+    FakeNode.until(() -> second.earlier().equals(List.of(11L, 12L)));
+    gate.failing.add(gate.of(3));
+    gate.open(3);
+    FakeNode.until(() -> second.credits() == 3);
+    second.breaks();
+    FakeNode.Line third = node.line(2);
+    assertEquals(List.of(), third.offer().getRunsList());
+    third.welcome(welcome -> welcome.setSlots(3).setResumed(true).setReceived(1));
+    FakeNode.until(() -> third.earlier().equals(List.of(12L)) && third.credits() == 3);
+    third.say(frame -> frame.setReceived(2));
+    third.breaks();
+    FakeNode.Line fourth = node.line(3);
+    fourth.welcome(welcome -> welcome.setSlots(3).addFeatures("earlier"));
+    FakeNode.until(() -> fourth.credits() == 3);
+    assertEquals(List.of(), fourth.earlier());
+    assertEquals(List.of(), fourth.finishes());
   }
 
   @Test
