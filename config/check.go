@@ -39,6 +39,7 @@ func (d *decoder) check() {
 	}
 	d.storage()
 	d.listeners()
+	d.encoding()
 	d.splits(handlers)
 	d.results()
 	d.alerts()

@@ -24,6 +24,7 @@ type Config struct {
 	API       Listener
 	Admin     Listener
 	Tracing   Tracing
+	Encoding  Encoding
 	Handlers  map[string]Handler
 	Retention policy.Retention // of types without their own
 	Limits    map[string]policy.Limit

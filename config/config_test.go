@@ -63,6 +63,7 @@ func TestTheDefaultsOfTheTableAreThoseOfTheCode(t *testing.T) {
 		"`bus`":                     "bus: {%s}",
 		"`api`":                     "api: {%s}",
 		"`admin`":                   "admin: {%s}",
+		"`encoding`":                "encoding: {%s}",
 		"`tracing`":                 "tracing: {endpoint: 'http://h:4317', %s}",
 		"`retention`":               "retention: {%s}",
 		"`limits.NAME`":             "limits: {NAME: {%s}}",

@@ -23,6 +23,7 @@ var root = &object{
 	fields: []field{
 		{name: "node", doc: "This process.", is: nodeTable, at: in(func(c *Config) *Node { return &c.Node })},
 		{name: "storage", doc: "The store of the tasks.", is: storageTable, at: in(func(c *Config) *Storage { return &c.Storage })},
+		{name: "encoding", doc: "How the store keeps what tasks carry: their payloads, results and checkpoints. See [Encoding](operations.md#encoding).", is: encodingTable, at: in(func(c *Config) *Encoding { return &c.Encoding })},
 		{name: "task_log", doc: "The logs of tasks: lines that handlers log about their tasks. `taskengine task logs` prints them.", is: taskLogTable, at: in(func(c *Config) *TaskLog { return &c.TaskLog })},
 		{name: "coordination", doc: "How nodes coordinate.", is: coordinationTable, at: in(func(c *Config) *Coordination { return &c.Coordination })},
 		{name: "bus", doc: "How nodes notify each other of ready tasks. A node finds a task without a notification within about a second, unless many tasks are before it.", is: busTable, at: in(func(c *Config) *Bus { return &c.Bus })},

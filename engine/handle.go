@@ -42,13 +42,20 @@ func (e *Engine) handle(a *attempt) {
 		e.handled(a, task.Verdict{Outcome: task.HandedBack, Error: why.Error(), Delay: -1})
 		return
 	}
+	if err := e.contents.decode(a.Task); err != nil {
+		if e.undecoded.Allow() {
+			e.log.Error("what a task carries cannot be decoded; the task is tried again every second", "task_id", a.ID, "type", a.Type, "error", err)
+		}
+		e.handled(a, task.Verdict{Outcome: task.HandedBack, Error: err.Error(), Delay: -1})
+		return
+	}
 	if e.config.Observer.Started != nil {
 		e.config.Observer.Started(e.Now(), a.Task)
 	}
 	v := task.Verdict{Outcome: task.Errored, Error: "the handler ended its goroutine", Delay: -1, InDoubt: true}
 	defer func() { e.handled(a, v) }() // also after runtime.Goexit: the attempt must free its slot all the same
 	v = call(a, e.calls[a.Type])
-	v = e.decided(a.Task, v)
+	v = e.contents.encodeResult(a.Type, e.decided(a.Task, v))
 }
 
 // mayNotBegin returns why the handler of a grabbed task must not be called any more, or nil if

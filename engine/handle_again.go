@@ -37,7 +37,10 @@ func (e *Engine) checkAgain(t *task.Task, v *task.Verdict) error {
 		r.Payload, r.Checkpoint = nil, nil
 		return nil
 	}
-	return e.catalog.checkRerun(t, &r)
+	if err := e.catalog.checkRerun(t, &r); err != nil {
+		return err
+	}
+	return e.contents.encodeRerun(t.Type, &r)
 }
 
 // following returns the rows of tasks that are added with the end of the attempt.

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/taskengine/taskengine/codec"
 	"github.com/taskengine/taskengine/engine/internal/core"
 	"github.com/taskengine/taskengine/engine/internal/shell"
 	"github.com/taskengine/taskengine/engine/task"
@@ -75,6 +76,10 @@ func (a *attempt) finish(ctx context.Context, tx storage.Tx, result []byte) erro
 	if err := a.checkResult(result); err != nil {
 		return err
 	}
+	result, err := e.contents.encode(a.Type, codec.Result, result)
+	if err != nil {
+		return err
+	}
 	p := e.catalog.policyOf(a.Type)
 	change := task.Change{
 		Ref: a.ref, To: task.Done, At: now, NextEventAt: core.KeepUntil(p.Retention, task.Done, now), Outcome: task.Completed, Result: result,
@@ -96,6 +101,10 @@ func (a *attempt) again(ctx context.Context, tx storage.Tx, v task.Verdict) erro
 	}
 	v.Again = e.byTimebase(v.Again)
 	if err := a.checkRerun(&v); err != nil {
+		return err
+	}
+	var err error
+	if v.Result, err = e.contents.encode(a.Type, codec.Result, v.Result); err != nil {
 		return err
 	}
 	var change task.Change

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/taskengine/taskengine/codec"
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
 )
@@ -41,6 +42,10 @@ func (a *attempt) Checkpoint(data []byte) error {
 	}
 	if data == nil {
 		data = []byte{}
+	}
+	data, err := a.engine.contents.encode(a.Type, codec.Checkpoint, data)
+	if err != nil {
+		return err
 	}
 	done, err := a.engine.store.Note(context.Background(), task.Note{Ref: a.ref, Checkpoint: data})
 	switch {

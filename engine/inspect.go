@@ -14,9 +14,22 @@ import (
 // ErrUnsupported says that the store cannot do what was asked for.
 var ErrUnsupported = errors.New("the store does not support that")
 
-// Get returns a task, with payload and result, or [task.ErrNotFound].
+// Get returns a task, with payload and result, or [task.ErrNotFound]. If [Config.Codec] cannot decode what the task carries,
+// the error wraps that of the codec.
 func (e *Engine) Get(ctx context.Context, id task.ID) (*task.Task, error) {
-	return e.store.Get(ctx, id)
+	t, err := e.store.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return e.decoded(t)
+}
+
+// decoded returns t with what it carries, or an error if that cannot be decoded.
+func (e *Engine) decoded(t *task.Task) (*task.Task, error) {
+	if err := e.contents.decode(t); err != nil {
+		return nil, fmt.Errorf("engine: task %v: %w", t.ID, err)
+	}
+	return t, nil
 }
 
 // Find returns the task of a type that has a key, among those with an ordering key ("": among those without), with
@@ -30,7 +43,10 @@ func (e *Engine) Find(ctx context.Context, typ, orderingKey, key string) (*task.
 		return nil, ErrUnsupported
 	}
 	t, err := s.FindKey(ctx, typ, orderingKey, key)
-	return t, unsupported(err)
+	if err != nil {
+		return nil, unsupported(err)
+	}
+	return e.decoded(t)
 }
 
 // listScan is how many rows List reads at most for one page.

@@ -69,6 +69,14 @@ const heldPatience = time.Second
 // Why returns a task and what keeps it from running: the exact blockers, the nearest first,
 // from the same data that the engine decides by.
 func (e *Engine) Why(ctx context.Context, id task.ID) (*task.Task, []Reason, error) {
+	t, reasons, err := e.why(ctx, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	return e.shown(t), reasons, nil
+}
+
+func (e *Engine) why(ctx context.Context, id task.ID) (*task.Task, []Reason, error) {
 	isHeld := false
 	e.tell(func(s *state, _ time.Time) { isHeld = s.IsHeld(id.Shard()) })
 	if isHeld {

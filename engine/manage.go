@@ -83,24 +83,32 @@ func (e *Engine) edit(ctx context.Context, ref task.Ref, verb string, fill func(
 			return nil, fmt.Errorf("engine: %s %v: %w", verb, ref.ID, err)
 		}
 		if ref.Version != 0 && ref.Version != t.Version {
-			return t, fmt.Errorf("%w: it is at version %d, not %d", ErrStale, t.Version, ref.Version)
+			return e.shown(t), fmt.Errorf("%w: it is at version %d, not %d", ErrStale, t.Version, ref.Version)
 		}
 		c := task.Change{Ref: t.Ref(), At: e.Now(), OrderingKey: t.OrderingKey}
 		if !fill(t, &c) || !t.State.CanBecome(c.To) {
-			return t, fmt.Errorf("%w: cannot %s a task that is %s", ErrNotAllowed, verb, t.State)
+			return e.shown(t), fmt.Errorf("%w: cannot %s a task that is %s", ErrNotAllowed, verb, t.State)
 		}
 		after, err := e.swap(ctx, t, c)
 		if err != nil {
 			return nil, fmt.Errorf("engine: %s %v: %w", verb, ref.ID, err)
 		}
 		if after != nil {
-			return after, nil
+			return e.shown(after), nil
 		}
 		if ref.Version != 0 {
 			return nil, fmt.Errorf("%w: it is no longer at version %d", ErrStale, ref.Version)
 		}
 	}
 	return nil, fmt.Errorf("%w, %d times in a row", ErrStale, editTries)
+}
+
+// shown returns t with what it carries, as far as that can be decoded: that somebody changes a task does not depend on it.
+func (e *Engine) shown(t *task.Task) *task.Task {
+	if err := e.contents.decode(t); err != nil && e.undecoded.Allow() {
+		e.log.Error("what a task carries cannot be decoded", "task_id", t.ID, "type", t.Type, "error", err)
+	}
+	return t
 }
 
 // swap makes a change of a row through a writer, so that the core learns of it. It returns nil if the

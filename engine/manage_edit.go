@@ -33,7 +33,11 @@ func (e *Engine) Edit(ctx context.Context, ref task.Ref, to Edit) (*task.Task, e
 		if c.Group, invalid = e.catalog.checkEdit(t, &to); invalid != nil {
 			return false
 		}
-		c.To, c.Payload, c.Checkpoint = task.Waiting, to.Payload, to.Checkpoint
+		var stored Edit
+		if stored, invalid = to.encode(t.Type, e.contents); invalid != nil {
+			return false
+		}
+		c.To, c.Payload, c.Checkpoint = task.Waiting, stored.Payload, stored.Checkpoint
 		switch {
 		case to.At != nil:
 			c.NextEventAt, c.ReadyAt = *to.At, *to.At
@@ -72,4 +76,12 @@ func (c *catalog) checkEdit(t *task.Task, to *Edit) (*string, error) {
 		return nil, fmt.Errorf("the payload has %d bytes, of %d allowed by max_payload of type %s", n, most, t.Type)
 	}
 	return c.groupWith(t, *to.Payload)
+}
+
+// encode encodes what an Edit gives a task of a type. It returns a copy.
+func (to Edit) encode(typ string, by contents) (Edit, error) {
+	r := task.Rerun{Payload: to.Payload, Checkpoint: to.Checkpoint}
+	err := by.encodeRerun(typ, &r)
+	to.Payload, to.Checkpoint = r.Payload, r.Checkpoint
+	return to, err
 }

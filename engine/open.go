@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/taskengine/taskengine/codec"
 	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/engine/internal/cluster"
 	"github.com/taskengine/taskengine/engine/internal/core"
@@ -113,6 +114,11 @@ type Config struct {
 	// Tasks that SQL adds are not decorated.
 	Decorate func(ctx context.Context, r *Request) error
 
+	// Codec encodes payloads, results and checkpoints for the store, and decodes them, see package codec. If it
+	// is nil, nothing is encoded, and what is compressed is decoded. A task whose payload cannot be decoded is not
+	// given to its handler: it is tried again every second.
+	Codec codec.Codec
+
 	// Await says, by type, for how long after Open the ends of attempts may arrive by [Engine.EndEarlier]
 	// that the process before this one has begun. For so long their tasks do not run again. It has no effect
 	// if nodes share the store: then they run again when the node before has been missing for the time of its
@@ -149,6 +155,7 @@ type Engine struct {
 	store    storage.Store
 	log      *slog.Logger
 	catalog  *catalog                // what requests are checked by
+	contents contents                // encodes and decodes what tasks carry
 	calls    map[string]task.Handler // what is called, by type; read only
 	pools    pools                   // handlers with a limited number of slots
 	cluster  *cluster.Cluster        // the other nodes
@@ -161,6 +168,7 @@ type Engine struct {
 	inbox        inbox                    // what the shell was not told yet
 	workers      *workpool.Pool[*attempt] // call the handlers
 	badRetries   ratelog.Limiter          // Config.Retry panics, or decides what cannot be
+	undecoded    ratelog.Limiter          // what a task carries cannot be decoded
 	progress     progressBuffer           // writes the progress that handlers report
 	replacements replacements
 	submissions  sync.Pool // of *shell.Submission, reused for their channels
@@ -325,7 +333,10 @@ func newEngine(ctx context.Context, c Config) (*Engine, error) {
 	if e.base, err = timebaseOf(&c); err != nil {
 		return nil, err
 	}
-	if e.catalog, err = newCatalog(ctx, &c, e.Now, e.cluster.IsShared()); err != nil {
+	if e.contents, err = contentsOf(c.Codec); err != nil {
+		return nil, err
+	}
+	if e.catalog, err = newCatalog(ctx, &c, e.contents, e.Now, e.cluster.IsShared()); err != nil {
 		return nil, err
 	}
 	for _, p := range c.Policies.Types {

@@ -62,7 +62,8 @@ func (e *Engine) endOf(ctx context.Context, end *EarlierEnd) (change task.Change
 	case t.Ref() != end.Ref, t.State != task.Processing, t.Type != end.Type, e.cluster.IsOurs(t.Owner):
 		return change, false, nil
 	}
-	v := e.decided(t, e.verdictOf(t, end))
+	_ = e.contents.decode(t) // for Config.Retry; the change does not depend on it
+	v := e.contents.encodeResult(t.Type, e.decided(t, e.verdictOf(t, end)))
 	e.decide(func(c *core.Core, now time.Time) { change = c.Earlier(now, t, v) })
 	return change, true, nil
 }

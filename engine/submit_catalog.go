@@ -17,6 +17,7 @@ import (
 // requests. It is read only, except for ids, which is safe for concurrent use.
 type catalog struct {
 	policies   policy.Set
+	contents   contents
 	types      map[string]*typeInfo  // those that are configured
 	unknown    *typeInfo             // for the others
 	layouts    map[string][]string   // by type, the sources of the values of groups
@@ -31,13 +32,13 @@ type catalog struct {
 
 // newCatalog returns the catalog of a configuration. isShared says whether other nodes may use the
 // store.
-func newCatalog(ctx context.Context, c *Config, now func() time.Time, isShared bool) (*catalog, error) {
+func newCatalog(ctx context.Context, c *Config, by contents, now func() time.Time, isShared bool) (*catalog, error) {
 	layouts, err := layouts(ctx, c, isShared)
 	if err != nil {
 		return nil, err
 	}
 	k := &catalog{
-		policies: c.Policies, types: make(map[string]*typeInfo), unknown: newTypeInfo(policy.Set{}, policy.DefaultType(), nil, nil),
+		policies: c.Policies, contents: by, types: make(map[string]*typeInfo), unknown: newTypeInfo(policy.Set{}, policy.DefaultType(), nil, nil),
 		layouts: layouts, heaviest: heaviestOf(c.Policies), ids: task.NewIDs(seed()), now: now,
 	}
 	k.placements = placements(c, layouts)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/taskengine/taskengine/codec"
 	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
@@ -134,8 +135,10 @@ func (c *catalog) regroup(t *task.Task) (group string, missing error, isOld bool
 	if !ok || task.GroupLen(t.Group) >= info.values {
 		return "", nil, false
 	}
-	r := Request{Payload: t.Payload, Key: t.Key, OrderingKey: t.OrderingKey, Headers: t.Headers}
-	group, missing = groupOf(info.keys, &r)
+	payload, missing := c.contents.codec.Decode(codec.Content{Type: t.Type, Kind: codec.Payload}, t.Payload)
+	if missing == nil {
+		group, missing = groupOf(info.keys, &Request{Payload: payload, Key: t.Key, OrderingKey: t.OrderingKey, Headers: t.Headers})
+	}
 	if missing != nil {
 		group = task.GroupOf(make([]string, len(info.keys))...)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/taskengine/taskengine/codec"
 	"github.com/taskengine/taskengine/engine/task"
 )
 
@@ -77,7 +78,9 @@ func (c *catalog) fill(t *task.Task, r *Request, shards *task.Shards) error {
 	t.Priority, t.Group, t.Inherits = info.priority, group, info.inherits
 	t.ReadyAt, t.ExpiresAt = r.At, r.ExpiresAt
 	t.Headers = maps.Clone(r.Headers)
-	t.Payload = bytes.Clone(r.Payload) // the handler may run while the caller reuses its buffer
+	if t.Payload, err = c.contents.encode(t.Type, codec.Payload, bytes.Clone(r.Payload)); err != nil { // the caller reuses its buffer
+		return err
+	}
 	if r.Priority != nil {
 		t.Priority = *r.Priority
 	}

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/taskengine/taskengine/codec"
 	"github.com/taskengine/taskengine/coord/local"
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/engine/policy"
@@ -31,6 +32,9 @@ type Config struct {
 	// whenever the engine is, and one that implements [storagetest.Checker] is checked at the
 	// end of every scenario.
 	Open func(t testing.TB) storage.Store
+
+	// Codec is that of the engine; nil for none.
+	Codec codec.Codec
 
 	// Patience is how long a scenario waits for what must happen; 0 is two minutes.
 	Patience time.Duration
@@ -96,7 +100,7 @@ func newNode(t *testing.T, c Config) *node {
 	ctx, cancel := context.WithTimeout(t.Context(), c.Patience)
 	t.Cleanup(cancel)
 	n.ctx = ctx
-	n.config.Store = n.store
+	n.config.Store, n.config.Codec = n.store, c.Codec
 	n.config.Elector = n.alone
 	t.Cleanup(func() {
 		defer n.alone.Close()
@@ -252,7 +256,11 @@ func (n *node) wait(ids ...task.ID) {
 
 func (n *node) get(id task.ID) *task.Task {
 	n.Helper()
-	t, err := n.store.Get(n.ctx, id)
+	get := n.store.Get
+	if n.Engine != nil {
+		get = n.Engine.Get
+	}
+	t, err := get(n.ctx, id)
 	if err != nil {
 		n.Fatal(err)
 	}

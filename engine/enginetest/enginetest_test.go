@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/taskengine/taskengine/codec"
 	"github.com/taskengine/taskengine/engine/enginetest"
 	"github.com/taskengine/taskengine/internal/pgtest"
 	"github.com/taskengine/taskengine/storage"
@@ -39,6 +40,16 @@ func TestMain(m *testing.M) {
 func TestOnMemory(t *testing.T) {
 	enginetest.Run(t, enginetest.Config{
 		Open: func(testing.TB) storage.Store { return memory.New() },
+	})
+}
+
+func TestOnMemoryEncrypted(t *testing.T) {
+	both, err := codec.New(codec.Config{CompressAbove: 100, Keys: map[string][]byte{"k": make([]byte, codec.KeySize)}, Key: "k"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	enginetest.Run(t, enginetest.Config{
+		Open: func(testing.TB) storage.Store { return memory.New() }, Codec: both,
 	})
 }
 

@@ -116,7 +116,7 @@ var rules = []rule{
 	},
 	{
 		Of:  "engine",
-		May: []string{"engine/...", "storage", "coord", "coord/record", "internal/workpool", "internal/ratelog", "internal/suggest", "internal/wakeup"},
+		May: []string{"engine/...", "codec", "storage", "coord", "coord/record", "internal/workpool", "internal/ratelog", "internal/suggest", "internal/wakeup"},
 		Why: "the engine knows ports; cmd/taskengine chooses the backends",
 	},
 	{
@@ -127,8 +127,13 @@ var rules = []rule{
 	},
 	{
 		Of:  "engine/enginetest",
-		May: []string{"engine/...", "storage", "storage/memory", "storage/storagetest", "coord", "coord/local"},
+		May: []string{"engine/...", "codec", "storage", "storage/memory", "storage/storagetest", "coord", "coord/local"},
 		Why: "scenarios run on every store, and know none but the one in memory",
+	},
+	{
+		Of:  "codec",
+		Out: []string{"github.com/klauspost/compress"},
+		Why: "what tasks carry is encoded by its kind and the type of the task, which are texts",
 	},
 	{
 		Of:  "storage",
@@ -459,7 +464,7 @@ var rules = []rule{
 		Of: "cmd/taskengine/internal/node",
 		May: []string{
 			"cmd/taskengine/internal/alerting", "cmd/taskengine/internal/coordinator", "cmd/taskengine/internal/database", "cmd/taskengine/internal/descriptors",
-			"cmd/taskengine/internal/stores", "cmd/taskengine/internal/traces", "config", "coord/guid", "coord/postgres",
+			"cmd/taskengine/internal/stores", "cmd/taskengine/internal/traces", "codec", "config", "coord/guid", "coord/postgres",
 			"engine", "engine/policy", "engine/task", "handlers", "internal/access", "internal/tlsfiles", "plugins", "plugins/workers", "schedule", "schedule/scheduler", "server", "storage", "tasklog",
 		},
 		Out: []string{"github.com/cockroachdb/pebble", "github.com/jackc/pgx", "google.golang.org/grpc"},

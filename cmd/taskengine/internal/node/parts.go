@@ -178,6 +178,9 @@ func (p *parts) openEngine(ctx context.Context) (err error) {
 		Observer: server.Observers(n.metrics.Observer(), p.failures.Observer(), server.Ended(p.taskLog.Ended)),
 		TaskLog:  p.taskLog.Log, Await: p.handlers.await(n.Config),
 	}
+	if conf.Codec, err = codecOf(n.Config.Encoding); err != nil {
+		return err
+	}
 	if p.spans != nil {
 		conf.Wrap, conf.Decorate = p.spans.Wrap, p.spans.Decorate
 	}
