@@ -13,6 +13,7 @@ func TestALibraryOfGRPCIsKnownByItsNameAlsoBehindThatOfAnApplication(t *testing.
 		"grpc-python/1.66.1 grpc-c/43.0.0 (linux; chttp2)": true,
 		"taskengine-client grpc-node-js/1.13.0":            true,
 		"taskengine-client grpc-python/1.66.1":             true,
+		"taskengine-client grpc-java-netty/1.85.1":         true,
 		"shop/2 tonic/0.12":                                true,
 		"tonic/0.12":                                       true,
 		"":                                                 false,

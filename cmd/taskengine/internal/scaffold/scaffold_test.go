@@ -16,7 +16,7 @@ func TestAScaffoldHasTheSourcesOfItsPackage(t *testing.T) {
 		"go":     {"sdk/go.mod", "sdk/engine/task/task.go", "sdk/plugins/handler/serve.go", "sdk/plugins/internal/wire/handler.pb.go", "go.sum"},
 		"python": {"taskengine/__init__.py", "taskengine/_wire.py", "taskengine/py.typed"},
 		"node":   {"sdk/package.json", "sdk/src/index.ts", "sdk/handler.proto", "sdk/buf.gen.yaml"},
-		"java":   {"sdk/pom.xml", "sdk/src/main/java/io/github/taskengine/handler/Handlers.java", "sdk/handler.proto"},
+		"java":   {"sdk/pom.xml", "sdk/src/main/java/io/github/taskengine/handler/Handlers.java", "sdk/handler.proto", "sdk/taskengine.proto"},
 	} {
 		folder, err := New(lang, t.TempDir(), "mailer")
 		if err != nil {

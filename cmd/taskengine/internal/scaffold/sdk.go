@@ -24,7 +24,7 @@ var vendored = map[string]map[string]string{
 	},
 	"python": {"plugins/sdk/python/taskengine": "taskengine"}, // Python finds it there
 	"node":   {"plugins/sdk/node": sdkFolder, protocol: "sdk/handler.proto", api: "sdk/taskengine.proto"},
-	"java":   {"plugins/sdk/java": sdkFolder, protocol: "sdk/handler.proto"},
+	"java":   {"plugins/sdk/java": sdkFolder, protocol: "sdk/handler.proto", api: "sdk/taskengine.proto"},
 }
 
 // protocol is the file that describes the protocol, and protocolFrom its path in the packages. api and apiFrom are those

@@ -1,5 +1,6 @@
 package io.github.taskengine.handler;
 
+import io.github.taskengine.internal.Access;
 import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.LinkedHashMap;
@@ -142,20 +143,8 @@ public final class Connection {
     return labels;
   }
 
-  @Nullable String token() {
-    return token;
-  }
-
-  @Nullable Path authority() {
-    return ca;
-  }
-
-  @Nullable Path certificate() {
-    return certificate;
-  }
-
-  @Nullable Path key() {
-    return key;
+  Access access() {
+    return new Access(token, ca, certificate, key);
   }
 
   /** Whether environment variables name nodes. */

@@ -2,6 +2,7 @@ package io.github.taskengine.handler;
 
 import com.google.protobuf.ByteString;
 import io.github.taskengine.handler.internal.Wire;
+import io.github.taskengine.internal.Daemons;
 import io.netty.channel.DefaultEventLoop;
 import io.netty.channel.EventLoop;
 import java.net.InetAddress;
@@ -38,7 +39,7 @@ final class Dialer {
   private final Connection to;
   private final String address;
   private final int slots;
-  private final EventLoop loop = new DefaultEventLoop(Threads.daemons("taskengine-loop-"));
+  private final EventLoop loop = new DefaultEventLoop(Daemons.named("taskengine-loop-"));
   private final CountDownLatch leaving = new CountDownLatch(1);
 
   // Owned by the event loop.

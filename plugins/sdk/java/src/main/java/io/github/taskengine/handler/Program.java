@@ -1,6 +1,8 @@
 package io.github.taskengine.handler;
 
 import io.github.taskengine.handler.internal.Wire;
+import io.github.taskengine.internal.Daemons;
+import io.github.taskengine.internal.Transport;
 import io.grpc.Metadata;
 import io.grpc.MethodDescriptor;
 import io.grpc.Server;
@@ -192,7 +194,7 @@ final class Program implements ServerCallHandler<Wire.ToHandler, Wire.FromHandle
     String directory = System.getenv().getOrDefault("PLUGIN_UNIX_SOCKET_DIR", "/tmp");
     String path = Path.of(directory, "s" + ProcessHandle.current().pid()).toString();
     EventLoopGroup group =
-        new MultiThreadIoEventLoopGroup(1, Threads.daemons("taskengine-"), transport.io());
+        new MultiThreadIoEventLoopGroup(1, Daemons.named("taskengine-"), transport.io());
     loop = group.next();
     Server server =
         NettyServerBuilder.forAddress(transport.address().apply(path))

@@ -1,9 +1,9 @@
 package io.github.taskengine.handler;
 
+import io.github.taskengine.internal.Daemons;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.ThreadFactory;
-import java.util.concurrent.atomic.AtomicInteger;
 import org.jspecify.annotations.Nullable;
 
 /** The threads in which tasks run. */
@@ -19,17 +19,7 @@ final class Threads {
       return (ExecutorService)
           Executors.class.getMethod("newVirtualThreadPerTaskExecutor").invoke(null);
     } catch (ReflectiveOperationException older) { // than Java 21
-      return Executors.newCachedThreadPool(daemons("task-"));
+      return Executors.newCachedThreadPool(Daemons.named("task-"));
     }
-  }
-
-  /** Makes threads that do not keep the process alive. */
-  static ThreadFactory daemons(String prefix) {
-    AtomicInteger made = new AtomicInteger();
-    return task -> {
-      Thread thread = new Thread(task, prefix + made.incrementAndGet());
-      thread.setDaemon(true);
-      return thread;
-    };
   }
 }

@@ -1,5 +1,6 @@
 package io.github.taskengine.handler;
 
+import io.github.taskengine.internal.Daemons;
 import java.util.ArrayList;
 import java.util.List;
 
@@ -16,7 +17,7 @@ public final class Worker implements AutoCloseable {
       String address = connection.addresses().get(i);
       Dialer dialer = new Dialer(program, connection, address, Math.max(1, share));
       dialers.add(dialer);
-      threads.add(Threads.daemons("taskengine-" + address + "-").newThread(dialer::run));
+      threads.add(Daemons.named("taskengine-" + address + "-").newThread(dialer::run));
     }
     threads.forEach(Thread::start);
   }

@@ -1,19 +1,20 @@
 package io.github.taskengine.handler;
 
 import io.github.taskengine.handler.internal.Wire;
+import io.github.taskengine.internal.Access;
+import io.github.taskengine.internal.Channels;
+import io.github.taskengine.internal.Daemons;
+import io.github.taskengine.internal.Transport;
 import io.grpc.CallOptions;
 import io.grpc.ClientCall;
 import io.grpc.ManagedChannel;
 import io.grpc.Metadata;
 import io.grpc.MethodDescriptor;
 import io.grpc.Status;
-import io.grpc.netty.GrpcSslContexts;
-import io.grpc.netty.NettyChannelBuilder;
 import io.grpc.protobuf.ProtoUtils;
 import io.netty.channel.EventLoop;
 import io.netty.channel.EventLoopGroup;
 import io.netty.channel.MultiThreadIoEventLoopGroup;
-import io.netty.handler.ssl.SslContextBuilder;
 import java.io.IOException;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
@@ -23,7 +24,6 @@ import org.jspecify.annotations.Nullable;
 
 /** One stream of a worker, from its offer to its end. It belongs to the event loop. */
 final class WorkerStream extends ClientCall.Listener<Wire.ToHandler> implements Outbox.Sink {
-  private static final int WINDOW_BYTES = 4 << 20;
   private static final int CHECKS = 4; // in the time in which a node must have sent something
 
   static final MethodDescriptor<Wire.FromHandler, Wire.ToHandler> WORK =
@@ -60,8 +60,7 @@ final class WorkerStream extends ClientCall.Listener<Wire.ToHandler> implements 
   /** Opens a connection, and runs tasks until it ends. */
   End serve() throws InterruptedException {
     EventLoopGroup group =
-        new MultiThreadIoEventLoopGroup(
-            1, Threads.daemons("taskengine-io-"), Transport.best().io());
+        new MultiThreadIoEventLoopGroup(1, Daemons.named("taskengine-io-"), Transport.best().io());
     ManagedChannel channel = null;
     try {
       ManagedChannel opened = open(group);
@@ -81,50 +80,16 @@ final class WorkerStream extends ClientCall.Listener<Wire.ToHandler> implements 
   }
 
   private ManagedChannel open(EventLoopGroup group) throws IOException {
-    Connection to = dialer.to();
-    Transport transport = Transport.best();
     String address = dialer.address();
-    NettyChannelBuilder builder;
-    if (address.startsWith("unix:")) {
-      String path = address.substring("unix:".length());
-      builder =
-          NettyChannelBuilder.forAddress(transport.address().apply(path))
-              .overrideAuthority("localhost")
-              .channelType(transport.toUnix())
-              .usePlaintext();
-    } else {
-      boolean isSecure = address.startsWith("https://");
-      String host = isSecure ? address.substring("https://".length()) : address;
-      builder = NettyChannelBuilder.forTarget("dns:///" + host).channelType(transport.toHost());
-      if (isSecure || to.authority() != null || to.certificate() != null) {
-        SslContextBuilder access = GrpcSslContexts.forClient();
-        if (to.authority() != null) {
-          access.trustManager(to.authority().toFile());
-        }
-        if (to.certificate() != null) {
-          access.keyManager(to.certificate().toFile(), to.key().toFile());
-        }
-        builder.sslContext(access.build());
-      } else {
-        builder.usePlaintext();
-      }
-    }
-    return builder
-        .eventLoopGroup(group)
-        .directExecutor()
-        .proxyDetector(target -> null)
+    boolean isSecure = address.startsWith("https://");
+    String target = isSecure ? address.substring("https://".length()) : address;
+    Access access = dialer.to().access();
+    return Channels.to(target, isSecure || access.needsTls(), access, group)
         .maxInboundMessageSize(Integer.MAX_VALUE)
-        .flowControlWindow(WINDOW_BYTES)
         .build();
   }
 
   private void start(ManagedChannel channel) {
-    Metadata headers = new Metadata();
-    if (dialer.to().token() != null) {
-      headers.put(
-          Metadata.Key.of("authorization", Metadata.ASCII_STRING_MARSHALLER),
-          "Bearer " + dialer.to().token());
-    }
     long patience = dialer.patience();
     String late =
         "the node did not answer within "
@@ -132,7 +97,7 @@ final class WorkerStream extends ClientCall.Listener<Wire.ToHandler> implements 
             + " s";
     timer = loop.schedule(() -> end(late), patience, TimeUnit.NANOSECONDS);
     call = channel.newCall(WORK, CallOptions.DEFAULT);
-    call.start(this, headers);
+    call.start(this, dialer.to().access().headers());
     call.request(1);
     call.sendMessage(dialer.offer());
   }

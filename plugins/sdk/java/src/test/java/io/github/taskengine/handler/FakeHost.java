@@ -4,6 +4,7 @@ import static org.junit.jupiter.api.Assertions.fail;
 
 import com.google.protobuf.ByteString;
 import io.github.taskengine.handler.internal.Wire;
+import io.github.taskengine.internal.Daemons;
 import io.grpc.Metadata;
 import io.grpc.MethodDescriptor;
 import io.grpc.ServerCall;
@@ -21,7 +22,7 @@ final class FakeHost extends ServerCall<Wire.ToHandler, Wire.FromHandler> implem
   private static final long PATIENCE = TimeUnit.SECONDS.toNanos(20);
 
   private final Program program;
-  private final EventLoop loop = new DefaultEventLoop(Threads.daemons("loop-"));
+  private final EventLoop loop = new DefaultEventLoop(Daemons.named("loop-"));
   private final Session session;
 
   // Guarded by this.

@@ -4,6 +4,8 @@ import static org.junit.jupiter.api.Assertions.fail;
 
 import com.google.protobuf.ByteString;
 import io.github.taskengine.handler.internal.Wire;
+import io.github.taskengine.internal.Daemons;
+import io.github.taskengine.internal.Transport;
 import io.grpc.Server;
 import io.grpc.ServerServiceDefinition;
 import io.grpc.Status;
@@ -34,7 +36,7 @@ final class FakeNode implements AutoCloseable {
   FakeNode() throws IOException {
     Program.quietLogging();
     Transport transport = Transport.best();
-    group = new MultiThreadIoEventLoopGroup(1, Threads.daemons("node-"), transport.io());
+    group = new MultiThreadIoEventLoopGroup(1, Daemons.named("node-"), transport.io());
     server =
         NettyServerBuilder.forAddress(transport.address().apply(path()))
             .channelType(transport.channel())

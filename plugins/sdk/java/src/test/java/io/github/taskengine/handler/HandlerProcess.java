@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.api.Assertions.fail;
 
 import io.github.taskengine.handler.internal.Wire;
+import io.github.taskengine.internal.Daemons;
 import io.grpc.CallOptions;
 import io.grpc.ClientCall;
 import io.grpc.ManagedChannel;
@@ -36,7 +37,7 @@ final class HandlerProcess implements AutoCloseable {
   private final BufferedReader output;
   private final Path errors;
   private final EventLoopGroup group =
-      new MultiThreadIoEventLoopGroup(1, Threads.daemons("host-"), NioIoHandler.newFactory());
+      new MultiThreadIoEventLoopGroup(1, Daemons.named("host-"), NioIoHandler.newFactory());
   private final BlockingQueue<Wire.FromHandler> frames = new LinkedBlockingQueue<>();
   private final BlockingQueue<Status> ends = new LinkedBlockingQueue<>();
   private ManagedChannel channel;

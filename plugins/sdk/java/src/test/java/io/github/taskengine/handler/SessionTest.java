@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.github.taskengine.handler.internal.Wire;
+import io.github.taskengine.internal.Daemons;
 import io.grpc.Status;
 import java.util.Arrays;
 import java.util.Collections;
@@ -215,7 +216,7 @@ class SessionTest {
     CountDownLatch begun = new CountDownLatch(1);
     Handlers handlers =
         new Handlers()
-            .threads(Threads.daemons("one of few-")) // which are used again
+            .threads(Daemons.named("one of few-")) // which are used again
             .on(
                 "stubborn",
                 task -> {

@@ -299,8 +299,8 @@ class WorkerTest {
     assertEquals(List.of("a:1", "unix:/s"), c.addresses());
     assertEquals("h", c.handler());
     assertEquals(Map.of("region", "eu", "disk", "fast"), c.labels());
-    assertEquals("te_x", c.token());
-    assertEquals(Path.of("/ca.pem"), c.authority());
+    assertEquals("te_x", c.access().token());
+    assertEquals(Path.of("/ca.pem"), c.access().authority());
   }
 
   @Test

@@ -1,4 +1,4 @@
-package io.github.taskengine.handler;
+package io.github.taskengine.internal;
 
 import io.netty.channel.Channel;
 import io.netty.channel.IoHandlerFactory;
@@ -23,7 +23,7 @@ import java.net.UnixDomainSocketAddress;
 import java.util.function.Function;
 
 /** How the platform serves unix sockets, and connects to them and to hosts. */
-record Transport(
+public record Transport(
     IoHandlerFactory io,
     Class<? extends ServerChannel> channel,
     Class<? extends Channel> toUnix,
@@ -31,7 +31,7 @@ record Transport(
     Function<String, SocketAddress> address) {
 
   /** That of the platform if its library can be loaded, else that of Java, which is slower. */
-  static Transport best() {
+  public static Transport best() {
     if (Epoll.isAvailable()) {
       return new Transport(
           EpollIoHandler.newFactory(),

@@ -1,0 +1,13 @@
+package io.github.taskengine.client;
+
+import java.io.Serializable;
+
+/**
+ * Which task a request has added. The task is durable.
+ *
+ * @param id of the new task, or of the existing task with the same id or key
+ * @param created false if there was such a task: nothing was added
+ * @param outcome created, existing, replaced (the task with its key has its content now) or
+ *     already_done (the task with its key has ended)
+ */
+public record Receipt(String id, boolean created, String outcome) implements Serializable {}

@@ -1,0 +1,160 @@
+package io.github.taskengine.client;
+
+import java.time.Duration;
+import java.time.Instant;
+import java.util.Map;
+import java.util.Objects;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * Describes a task to add. Each method but the accessors returns a copy with one thing changed:
+ * {@code Request.of("mail").payload(mail).key("m-1")}.
+ *
+ * @param type of the task
+ * @param payload bytes or a text, which are sent as they are, a value that is sent as JSON, or null
+ *     for none
+ * @param key unique among the tasks of the type that are kept; empty for none
+ * @param orderingKey tasks that share it run one at a time; empty for none
+ * @param priority 0 (sooner) to 9 (later); null leaves it to the type
+ * @param at it is not started before; null is at once
+ * @param delay it is not started before this time, which begins when the node gets the request, has
+ *     passed; null is at once
+ * @param expiresAt it becomes an error if it has not begun by then; null is never
+ * @param headers of the task
+ * @param id of the caller's own, a UUID, so that the caller can submit the request again later;
+ *     null has the client make one
+ */
+public record Request(
+    String type,
+    @Nullable Object payload,
+    String key,
+    String orderingKey,
+    @Nullable Integer priority,
+    @Nullable Instant at,
+    @Nullable Duration delay,
+    @Nullable Instant expiresAt,
+    Map<String, String> headers,
+    @Nullable String id) {
+  /** Checks and copies what is given. */
+  public Request {
+    Objects.requireNonNull(key, "key");
+    Objects.requireNonNull(orderingKey, "orderingKey");
+    if (type.isEmpty()) {
+      throw new IllegalArgumentException("a request needs a type");
+    }
+    if (priority != null && (priority < 0 || priority > 9)) {
+      throw new IllegalArgumentException("the priority is " + priority + ": give 0 to 9");
+    }
+    headers = Map.copyOf(headers);
+  }
+
+  /**
+   * A request of which nothing is known but its type.
+   *
+   * @param type of the task
+   * @return the request
+   */
+  public static Request of(String type) {
+    return new Request(type, null, "", "", null, null, null, null, Map.of(), null);
+  }
+
+  /**
+   * Gives the task a payload.
+   *
+   * @param payload bytes or a text, which are sent as they are, a value that is sent as JSON, or
+   *     null for none
+   * @return the changed copy
+   */
+  public Request payload(@Nullable Object payload) {
+    return new Request(
+        type, payload, key, orderingKey, priority, at, delay, expiresAt, headers, id);
+  }
+
+  /**
+   * Makes the task unique.
+   *
+   * @param key among the tasks of the type that are kept
+   * @return the changed copy
+   */
+  public Request key(String key) {
+    return new Request(
+        type, payload, key, orderingKey, priority, at, delay, expiresAt, headers, id);
+  }
+
+  /**
+   * Has the task run after those that were added before with the same ordering key.
+   *
+   * @param orderingKey shared with them
+   * @return the changed copy
+   */
+  public Request orderingKey(String orderingKey) {
+    return new Request(
+        type, payload, key, orderingKey, priority, at, delay, expiresAt, headers, id);
+  }
+
+  /**
+   * Says how soon the task runs.
+   *
+   * @param priority 0 (sooner) to 9 (later)
+   * @return the changed copy
+   */
+  public Request priority(int priority) {
+    return new Request(
+        type, payload, key, orderingKey, priority, at, delay, expiresAt, headers, id);
+  }
+
+  /**
+   * Has the task not started before a time.
+   *
+   * @param at the time
+   * @return the changed copy
+   */
+  public Request at(Instant at) {
+    return new Request(
+        type, payload, key, orderingKey, priority, at, delay, expiresAt, headers, id);
+  }
+
+  /**
+   * Has the task not started before a time has passed.
+   *
+   * @param delay the time, which begins when the node gets the request
+   * @return the changed copy
+   */
+  public Request delay(Duration delay) {
+    return new Request(
+        type, payload, key, orderingKey, priority, at, delay, expiresAt, headers, id);
+  }
+
+  /**
+   * Makes the task an error if it has not begun by a time.
+   *
+   * @param expiresAt the time
+   * @return the changed copy
+   */
+  public Request expiresAt(Instant expiresAt) {
+    return new Request(
+        type, payload, key, orderingKey, priority, at, delay, expiresAt, headers, id);
+  }
+
+  /**
+   * Gives the task headers, in place of those that it has.
+   *
+   * @param headers their names and values
+   * @return the changed copy
+   */
+  public Request headers(Map<String, String> headers) {
+    return new Request(
+        type, payload, key, orderingKey, priority, at, delay, expiresAt, headers, id);
+  }
+
+  /**
+   * Gives the task an id, so that the request can be submitted again later.
+   *
+   * @param id a UUID of the caller's own, preferably of version 7
+   * @return the changed copy
+   */
+  public Request id(String id) {
+    return new Request(
+        type, payload, key, orderingKey, priority, at, delay, expiresAt, headers, id);
+  }
+}

@@ -1,0 +1,52 @@
+package io.github.taskengine.internal;
+
+import io.grpc.Metadata;
+import io.grpc.netty.GrpcSslContexts;
+import io.netty.handler.ssl.SslContext;
+import io.netty.handler.ssl.SslContextBuilder;
+import java.io.IOException;
+import java.nio.file.Path;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * How a program shows who it is, and how it knows a node. The files are in PEM.
+ *
+ * @param token that is sent with every call
+ * @param authority of the certificates of nodes; null is those whom Java trusts
+ * @param certificate of the program
+ * @param key of that certificate
+ */
+public record Access(
+    @Nullable String token,
+    @Nullable Path authority,
+    @Nullable Path certificate,
+    @Nullable Path key) {
+  private static final Metadata.Key<String> AUTHORIZATION =
+      Metadata.Key.of("authorization", Metadata.ASCII_STRING_MARSHALLER);
+
+  /** The headers of a call, which the call changes. */
+  public Metadata headers() {
+    Metadata headers = new Metadata();
+    if (token != null) {
+      headers.put(AUTHORIZATION, "Bearer " + token);
+    }
+    return headers;
+  }
+
+  /** Whether connections to host:port are encrypted, too. */
+  public boolean needsTls() {
+    return authority != null || certificate != null;
+  }
+
+  /** Reads the files. */
+  SslContext tls() throws IOException {
+    SslContextBuilder tls = GrpcSslContexts.forClient();
+    if (authority != null) {
+      tls.trustManager(authority.toFile());
+    }
+    if (certificate != null && key != null) {
+      tls.keyManager(certificate.toFile(), key.toFile());
+    }
+    return tls.build();
+  }
+}
