@@ -1,0 +1,73 @@
+package io.github.taskengine.client;
+
+import io.grpc.MethodDescriptor;
+import java.util.Objects;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+
+/** The calls of a client with one request and one answer. */
+final class Calls {
+  private static final Failure CLOSED =
+      Failure.closed("the client is closed: what was asked for may have been carried out");
+
+  private final Nodes nodes;
+  private final Sender sender;
+  private final CountDownLatch closed = new CountDownLatch(1);
+
+  Calls(Nodes nodes, Sender sender) {
+    this.nodes = nodes;
+    this.sender = sender;
+  }
+
+  /** Has calls under way end, once their connections are closed, and those that come. */
+  void close() {
+    closed.countDown();
+  }
+
+  /**
+   * Makes a call. If no node answers, it makes it again until its time is over: always if it is
+   * repeatable, and otherwise while no node can have received it.
+   *
+   * @param nanos that it may take
+   */
+  <Q, A> A make(MethodDescriptor<Q, A> method, Q request, boolean isRepeatable, long nanos) {
+    sender.checkThread();
+    try {
+      return repeat(method, request, isRepeatable, Deadline.after(nanos));
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+      throw new CallInterruptedException(e);
+    }
+  }
+
+  private <Q, A> A repeat(
+      MethodDescriptor<Q, A> method, Q request, boolean isRepeatable, Deadline deadline)
+      throws InterruptedException {
+    Pause pauses = new Pause();
+    while (true) {
+      if (closed.getCount() == 0) {
+        throw CLOSED.exception();
+      }
+      Node node = nodes.pick(deadline, !isRepeatable);
+      Failure failure = nodes.absent();
+      if (node != null) {
+        Node.Answer<A> answer = node.call(method, request, deadline.left());
+        if (answer.failure() == null) {
+          return Objects.requireNonNull(answer.message());
+        }
+        failure = answer.failure();
+        if (failure.kind() == Failure.Kind.UNAVAILABLE) {
+          nodes.leave(node);
+        }
+      }
+      if (closed.getCount() == 0) {
+        throw CLOSED.exception();
+      }
+      long pause = pauses.next();
+      if (!failure.mayRepeat() || node != null && !isRepeatable || deadline.left() <= pause) {
+        throw failure.exception();
+      }
+      closed.await(pause, TimeUnit.NANOSECONDS);
+    }
+  }
+}

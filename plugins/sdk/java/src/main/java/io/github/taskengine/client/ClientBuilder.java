@@ -1,0 +1,116 @@
+package io.github.taskengine.client;
+
+import io.github.taskengine.internal.Access;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Map;
+import java.util.Objects;
+import java.util.function.Supplier;
+import org.jspecify.annotations.Nullable;
+import tools.jackson.databind.json.JsonMapper;
+
+/** The options of a client, which {@link TaskengineClient#to} begins. */
+public final class ClientBuilder {
+  final List<Address> addresses;
+  private @Nullable String token;
+  private @Nullable Path authority;
+  private @Nullable Path certificate;
+  private @Nullable Path key;
+  long timeout = Duration.ofSeconds(30).toNanos();
+  Supplier<? extends @Nullable Map<String, String>> headers = Map::of;
+  JsonMapper mapper = JsonMapper.shared();
+
+  ClientBuilder(String... addresses) {
+    if (addresses.length == 0) {
+      throw Failure.invalid("no address of a node is given; give host:port, unix:PATH or a URL")
+          .exception();
+    }
+    this.addresses = Arrays.stream(addresses).map(Address::of).toList();
+  }
+
+  Access access() {
+    return new Access(token, authority, certificate, key);
+  }
+
+  /**
+   * Has the client show a token with every call.
+   *
+   * @param token that a node accepts
+   * @return this
+   */
+  public ClientBuilder token(String token) {
+    this.token = Objects.requireNonNull(token, "token");
+    return this;
+  }
+
+  /**
+   * Says who signs the certificates of the nodes, if not those whom Java trusts. Connections to
+   * host:port are encrypted then, too.
+   *
+   * @param authority a file in PEM, which is read for each new connection
+   * @return this
+   */
+  public ClientBuilder authority(Path authority) {
+    this.authority = Objects.requireNonNull(authority, "authority");
+    return this;
+  }
+
+  /**
+   * Has the client show a certificate. Connections to host:port are encrypted then, too.
+   *
+   * @param certificate a file in PEM, which is read for each new connection
+   * @param key a file with its key in PEM, in the format PKCS 8
+   * @return this
+   */
+  public ClientBuilder certificate(Path certificate, Path key) {
+    this.certificate = Objects.requireNonNull(certificate, "certificate");
+    this.key = Objects.requireNonNull(key, "key");
+    return this;
+  }
+
+  /**
+   * Says how long a call may take, with its repetitions, if it is given no other time: by default
+   * 30 seconds.
+   *
+   * @param timeout of calls
+   * @return this
+   */
+  public ClientBuilder timeout(Duration timeout) {
+    this.timeout = Deadline.nanos(timeout);
+    return this;
+  }
+
+  /**
+   * Has headers added to the tasks that are submitted, such as the trace context of the caller. A
+   * header of a request wins over one with the same name.
+   *
+   * @param headers called once for each submit, in the thread of its caller; it may return null
+   * @return this
+   */
+  public ClientBuilder headers(Supplier<? extends @Nullable Map<String, String>> headers) {
+    this.headers = Objects.requireNonNull(headers, "headers");
+    return this;
+  }
+
+  /**
+   * Sets what makes JSON of payloads, and values of results.
+   *
+   * @param mapper in place of one with the settings of Jackson
+   * @return this
+   */
+  public ClientBuilder mapper(JsonMapper mapper) {
+    this.mapper = Objects.requireNonNull(mapper, "mapper");
+    return this;
+  }
+
+  /**
+   * Makes the client. It connects when it is used first.
+   *
+   * @return the client, to be closed
+   */
+  public TaskengineClient open() {
+    return new TaskengineClient(new Core(this), null);
+  }
+}

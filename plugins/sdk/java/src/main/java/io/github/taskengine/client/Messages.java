@@ -1,0 +1,228 @@
+package io.github.taskengine.client;
+
+import io.github.taskengine.client.internal.Api;
+import java.util.List;
+import java.util.function.Function;
+import org.jspecify.annotations.Nullable;
+
+/** Makes records of the messages of the API, and messages of records. */
+final class Messages {
+  private Messages() {}
+
+  static <M, R> List<R> all(List<M> messages, Function<M, R> make) {
+    return messages.stream().map(make).toList();
+  }
+
+  static Task task(Api.Task t) {
+    return new Task(
+        t.getId(),
+        t.getType(),
+        t.getState(),
+        t.getVersion(),
+        t.getAttempt(),
+        t.getCrashes(),
+        t.getPriority(),
+        t.getKey(),
+        t.getOrderingKey(),
+        t.getHeadersMap(),
+        t.hasCreatedAt() ? Times.instant(t.getCreatedAt()) : null,
+        t.hasReadyAt() ? Times.instant(t.getReadyAt()) : null,
+        t.hasNextEventAt() ? Times.instant(t.getNextEventAt()) : null,
+        t.hasExpiresAt() ? Times.instant(t.getExpiresAt()) : null,
+        t.hasStartedAt() ? Times.instant(t.getStartedAt()) : null,
+        t.hasUpdatedAt() ? Times.instant(t.getUpdatedAt()) : null,
+        t.getPayload().toByteArray(),
+        t.getResult().toByteArray(),
+        t.getError(),
+        all(t.getHistoryList(), Messages::attempt),
+        t.hasProgress() ? progress(t.getProgress()) : null,
+        t.getCheckpoint().toByteArray(),
+        t.getTurn(),
+        t.hasInheritedPriority() ? t.getInheritedPriority() : null);
+  }
+
+  private static Attempt attempt(Api.Attempt a) {
+    return new Attempt(
+        a.getNumber(),
+        a.hasStartedAt() ? Times.instant(a.getStartedAt()) : null,
+        a.hasEndedAt() ? Times.instant(a.getEndedAt()) : null,
+        a.getOutcome(),
+        a.getError());
+  }
+
+  private static Progress progress(Api.Progress p) {
+    return new Progress(
+        p.getDone(), p.getTotal(), p.getMessage(), p.hasAt() ? Times.instant(p.getAt()) : null);
+  }
+
+  static StateCount count(Api.StateCount c) {
+    return new StateCount(c.getState(), c.getType(), c.getCount());
+  }
+
+  static Reason reason(Api.Reason r) {
+    return new Reason(
+        r.getCode(),
+        r.getText(),
+        r.getLimit(),
+        r.getValue(),
+        r.getUsed(),
+        r.getMax(),
+        r.hasUntil() ? Times.instant(r.getUntil()) : null,
+        r.getHoldersList(),
+        r.getCluster(),
+        r.getHeld(),
+        r.getWaiting(),
+        r.getHead(),
+        r.getHeadState());
+  }
+
+  static Limit limit(Api.Limit l) {
+    return new Limit(
+        l.getName(),
+        l.getValue(),
+        l.getConfigured(),
+        l.getOf(),
+        l.getPer(),
+        l.getScope(),
+        l.getMax(),
+        l.hasRate() ? rate(l.getRate()) : null,
+        l.getPaused(),
+        l.getConfiguredMax(),
+        l.hasConfiguredRate() ? rate(l.getConfiguredRate()) : null,
+        l.hasSetting() ? setting(l.getSetting()) : null,
+        all(l.getInheritedList(), Messages::setting),
+        l.getUsed(),
+        l.getHeld());
+  }
+
+  private static LimitSetting setting(Api.LimitSetting s) {
+    return new LimitSetting(
+        s.hasMax() ? s.getMax() : null,
+        s.hasRate() ? rate(s.getRate()) : null,
+        s.getPaused(),
+        s.getVersion(),
+        s.getBy(),
+        s.getNode(),
+        s.hasAt() ? Times.instant(s.getAt()) : null,
+        s.getValue(),
+        s.getProblem());
+  }
+
+  private static Rate rate(Api.Rate r) {
+    return new Rate(r.getCount(), r.hasPer() ? Times.duration(r.getPer()) : null, r.getBurst());
+  }
+
+  static Api.Rate rate(Rate r) {
+    Api.Rate.Builder to = Api.Rate.newBuilder().setCount(r.count()).setBurst(r.burst());
+    if (r.per() != null) {
+      to.setPer(Times.duration(r.per()));
+    }
+    return to.build();
+  }
+
+  static Schedule schedule(Api.Schedule s) {
+    return new Schedule(
+        s.getName(),
+        definition(s.getDefinition()),
+        s.hasNext() ? Times.instant(s.getNext()) : null,
+        s.hasPaused() ? pause(s.getPaused()) : null,
+        s.hasLast() ? fire(s.getLast()) : null,
+        s.getFires(),
+        s.getMissed(),
+        s.getOverlapped(),
+        all(s.getWaitingList(), Times::instant),
+        all(s.getRunningList(), Messages::fire),
+        s.getOrders(),
+        s.getTaskId(),
+        s.getError(),
+        s.getAttempt());
+  }
+
+  private static SchedulePause pause(Api.SchedulePause p) {
+    return new SchedulePause(p.hasSince() ? Times.instant(p.getSince()) : null, p.getReason());
+  }
+
+  private static ScheduleFire fire(Api.ScheduleFire f) {
+    return new ScheduleFire(f.hasTime() ? Times.instant(f.getTime()) : null, f.getTaskId());
+  }
+
+  static ScheduleTime time(Api.ScheduleTime t) {
+    return new ScheduleTime(
+        t.hasTime() ? Times.instant(t.getTime()) : null,
+        t.getLocal(),
+        t.getMovedFrom(),
+        t.getRepeated());
+  }
+
+  private static ScheduleDefinition definition(Api.ScheduleDefinition d) {
+    return new ScheduleDefinition(
+        d.getCron(),
+        d.getTimezone(),
+        d.getGap(),
+        d.getRepeat(),
+        d.hasEvery() ? Times.duration(d.getEvery()) : null,
+        d.hasAnchor() ? Times.instant(d.getAnchor()) : null,
+        d.hasStart() ? Times.instant(d.getStart()) : null,
+        d.hasEnd() ? Times.instant(d.getEnd()) : null,
+        d.hasJitter() ? Times.duration(d.getJitter()) : null,
+        d.hasCatchUp() ? catchUp(d.getCatchUp()) : null,
+        d.getOverlap(),
+        task(d.getTask()));
+  }
+
+  private static ScheduleCatchUp catchUp(Api.ScheduleCatchUp c) {
+    return new ScheduleCatchUp(
+        c.getPolicy(), c.getMax(), c.hasWindow() ? Times.duration(c.getWindow()) : null);
+  }
+
+  private static ScheduleTask task(Api.ScheduleTask t) {
+    return new ScheduleTask(
+        t.getType(),
+        t.getPayload(),
+        t.hasPriority() ? t.getPriority() : null,
+        t.getHeadersMap(),
+        t.hasExpires() ? Times.duration(t.getExpires()) : null);
+  }
+
+  static Api.ScheduleDefinition definition(ScheduleDefinition d) {
+    Api.ScheduleDefinition.Builder to =
+        Api.ScheduleDefinition.newBuilder()
+            .setCron(d.cron())
+            .setTimezone(d.timezone())
+            .setGap(d.gap())
+            .setRepeat(d.repeat())
+            .setOverlap(d.overlap())
+            .setTask(task(d.task()));
+    set(d.every(), Times::duration, to::setEvery);
+    set(d.anchor(), Times::timestamp, to::setAnchor);
+    set(d.start(), Times::timestamp, to::setStart);
+    set(d.end(), Times::timestamp, to::setEnd);
+    set(d.jitter(), Times::duration, to::setJitter);
+    set(d.catchUp(), Messages::catchUp, to::setCatchUp);
+    return to.build();
+  }
+
+  private static <R, M> void set(@Nullable R value, Function<R, M> make, Function<M, ?> setter) {
+    if (value != null) {
+      setter.apply(make.apply(value));
+    }
+  }
+
+  private static Api.ScheduleCatchUp catchUp(ScheduleCatchUp c) {
+    Api.ScheduleCatchUp.Builder to =
+        Api.ScheduleCatchUp.newBuilder().setPolicy(c.policy()).setMax(c.max());
+    set(c.window(), Times::duration, to::setWindow);
+    return to.build();
+  }
+
+  private static Api.ScheduleTask task(ScheduleTask t) {
+    Api.ScheduleTask.Builder to =
+        Api.ScheduleTask.newBuilder()
+            .setType(t.type())
+            .setPayload(t.payload())
+            .putAllHeaders(t.headers());
+    set(t.priority(), p -> p, to::setPriority);
+    set(t.expires(), Times::duration, to::setExpires);
+    return to.build();
+  }
+}

@@ -1,0 +1,178 @@
+package io.github.taskengine.client;
+
+import com.google.protobuf.Message;
+import io.github.taskengine.client.internal.Api;
+import io.grpc.Drainable;
+import io.grpc.MethodDescriptor;
+import io.grpc.MethodDescriptor.MethodType;
+import io.grpc.protobuf.ProtoUtils;
+import java.io.ByteArrayInputStream;
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.OutputStream;
+
+/** The methods of the API that clients call. */
+final class Methods {
+  private static final String SERVICE = "taskengine.v1.TaskService/";
+
+  static final MethodDescriptor<byte[], Api.SubmitStreamResponse> SUBMIT_STREAM =
+      MethodDescriptor.<byte[], Api.SubmitStreamResponse>newBuilder()
+          .setType(MethodType.BIDI_STREAMING)
+          .setFullMethodName(SERVICE + "SubmitStream")
+          .setRequestMarshaller(new Encoded())
+          .setResponseMarshaller(
+              ProtoUtils.marshaller(Api.SubmitStreamResponse.getDefaultInstance()))
+          .build();
+
+  static final MethodDescriptor<Api.SubmitRequest, Api.SubmitResponse> SUBMIT =
+      unary(
+          "Submit",
+          Api.SubmitRequest.getDefaultInstance(),
+          Api.SubmitResponse.getDefaultInstance());
+  static final MethodDescriptor<Api.GetRequest, Api.GetResponse> GET =
+      unary("Get", Api.GetRequest.getDefaultInstance(), Api.GetResponse.getDefaultInstance());
+  static final MethodDescriptor<Api.ListRequest, Api.ListResponse> LIST =
+      unary("List", Api.ListRequest.getDefaultInstance(), Api.ListResponse.getDefaultInstance());
+  static final MethodDescriptor<Api.CountRequest, Api.CountResponse> COUNT =
+      unary("Count", Api.CountRequest.getDefaultInstance(), Api.CountResponse.getDefaultInstance());
+  static final MethodDescriptor<Api.WaitRequest, Api.WaitResponse> WAIT =
+      unary("Wait", Api.WaitRequest.getDefaultInstance(), Api.WaitResponse.getDefaultInstance());
+  static final MethodDescriptor<Api.WhyRequest, Api.WhyResponse> WHY =
+      unary("Why", Api.WhyRequest.getDefaultInstance(), Api.WhyResponse.getDefaultInstance());
+  static final MethodDescriptor<Api.CancelRequest, Api.CancelResponse> CANCEL =
+      unary(
+          "Cancel",
+          Api.CancelRequest.getDefaultInstance(),
+          Api.CancelResponse.getDefaultInstance());
+  static final MethodDescriptor<Api.FailRequest, Api.FailResponse> FAIL =
+      unary("Fail", Api.FailRequest.getDefaultInstance(), Api.FailResponse.getDefaultInstance());
+  static final MethodDescriptor<Api.ResumeRequest, Api.ResumeResponse> RESUME =
+      unary(
+          "Resume",
+          Api.ResumeRequest.getDefaultInstance(),
+          Api.ResumeResponse.getDefaultInstance());
+  static final MethodDescriptor<Api.RescheduleRequest, Api.RescheduleResponse> RESCHEDULE =
+      unary(
+          "Reschedule",
+          Api.RescheduleRequest.getDefaultInstance(),
+          Api.RescheduleResponse.getDefaultInstance());
+  static final MethodDescriptor<Api.ListLimitsRequest, Api.ListLimitsResponse> LIST_LIMITS =
+      unary(
+          "ListLimits",
+          Api.ListLimitsRequest.getDefaultInstance(),
+          Api.ListLimitsResponse.getDefaultInstance());
+  static final MethodDescriptor<Api.GetLimitRequest, Api.GetLimitResponse> GET_LIMIT =
+      unary(
+          "GetLimit",
+          Api.GetLimitRequest.getDefaultInstance(),
+          Api.GetLimitResponse.getDefaultInstance());
+  static final MethodDescriptor<Api.SetLimitRequest, Api.SetLimitResponse> SET_LIMIT =
+      unary(
+          "SetLimit",
+          Api.SetLimitRequest.getDefaultInstance(),
+          Api.SetLimitResponse.getDefaultInstance());
+  static final MethodDescriptor<Api.UnsetLimitRequest, Api.UnsetLimitResponse> UNSET_LIMIT =
+      unary(
+          "UnsetLimit",
+          Api.UnsetLimitRequest.getDefaultInstance(),
+          Api.UnsetLimitResponse.getDefaultInstance());
+  static final MethodDescriptor<Api.ListSchedulesRequest, Api.ListSchedulesResponse>
+      LIST_SCHEDULES =
+          unary(
+              "ListSchedules",
+              Api.ListSchedulesRequest.getDefaultInstance(),
+              Api.ListSchedulesResponse.getDefaultInstance());
+  static final MethodDescriptor<Api.GetScheduleRequest, Api.GetScheduleResponse> GET_SCHEDULE =
+      unary(
+          "GetSchedule",
+          Api.GetScheduleRequest.getDefaultInstance(),
+          Api.GetScheduleResponse.getDefaultInstance());
+  static final MethodDescriptor<Api.ApplyScheduleRequest, Api.ApplyScheduleResponse>
+      APPLY_SCHEDULE =
+          unary(
+              "ApplySchedule",
+              Api.ApplyScheduleRequest.getDefaultInstance(),
+              Api.ApplyScheduleResponse.getDefaultInstance());
+  static final MethodDescriptor<Api.PreviewScheduleRequest, Api.PreviewScheduleResponse>
+      PREVIEW_SCHEDULE =
+          unary(
+              "PreviewSchedule",
+              Api.PreviewScheduleRequest.getDefaultInstance(),
+              Api.PreviewScheduleResponse.getDefaultInstance());
+  static final MethodDescriptor<Api.DeleteScheduleRequest, Api.DeleteScheduleResponse>
+      DELETE_SCHEDULE =
+          unary(
+              "DeleteSchedule",
+              Api.DeleteScheduleRequest.getDefaultInstance(),
+              Api.DeleteScheduleResponse.getDefaultInstance());
+  static final MethodDescriptor<Api.PauseScheduleRequest, Api.PauseScheduleResponse>
+      PAUSE_SCHEDULE =
+          unary(
+              "PauseSchedule",
+              Api.PauseScheduleRequest.getDefaultInstance(),
+              Api.PauseScheduleResponse.getDefaultInstance());
+  static final MethodDescriptor<Api.ResumeScheduleRequest, Api.ResumeScheduleResponse>
+      RESUME_SCHEDULE =
+          unary(
+              "ResumeSchedule",
+              Api.ResumeScheduleRequest.getDefaultInstance(),
+              Api.ResumeScheduleResponse.getDefaultInstance());
+  static final MethodDescriptor<Api.TriggerScheduleRequest, Api.TriggerScheduleResponse>
+      TRIGGER_SCHEDULE =
+          unary(
+              "TriggerSchedule",
+              Api.TriggerScheduleRequest.getDefaultInstance(),
+              Api.TriggerScheduleResponse.getDefaultInstance());
+  static final MethodDescriptor<Api.BackfillScheduleRequest, Api.BackfillScheduleResponse>
+      BACKFILL_SCHEDULE =
+          unary(
+              "BackfillSchedule",
+              Api.BackfillScheduleRequest.getDefaultInstance(),
+              Api.BackfillScheduleResponse.getDefaultInstance());
+  static final MethodDescriptor<Api.VersionRequest, Api.VersionResponse> VERSION =
+      unary(
+          "Version",
+          Api.VersionRequest.getDefaultInstance(),
+          Api.VersionResponse.getDefaultInstance());
+
+  private Methods() {}
+
+  /** A method with one request and one answer. */
+  private static <Q extends Message, A extends Message> MethodDescriptor<Q, A> unary(
+      String name, Q request, A answer) {
+    return MethodDescriptor.<Q, A>newBuilder()
+        .setType(MethodType.UNARY)
+        .setFullMethodName(SERVICE + name)
+        .setRequestMarshaller(ProtoUtils.marshaller(request))
+        .setResponseMarshaller(ProtoUtils.marshaller(answer))
+        .build();
+  }
+
+  /** Messages that are encoded already. */
+  private static final class Encoded implements MethodDescriptor.Marshaller<byte[]> {
+    @Override
+    public InputStream stream(byte[] message) {
+      return new Whole(message);
+    }
+
+    @Override
+    public byte[] parse(InputStream stream) {
+      throw new UnsupportedOperationException("a client parses no request");
+    }
+  }
+
+  /** A message that is written at once. */
+  private static final class Whole extends ByteArrayInputStream implements Drainable {
+    Whole(byte[] message) {
+      super(message);
+    }
+
+    @Override
+    public int drainTo(OutputStream target) throws IOException {
+      int size = available();
+      target.write(buf, pos, size);
+      pos = count;
+      return size;
+    }
+  }
+}

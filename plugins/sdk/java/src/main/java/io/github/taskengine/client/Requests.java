@@ -1,0 +1,109 @@
+package io.github.taskengine.client;
+
+import com.google.protobuf.ByteString;
+import com.google.protobuf.UnsafeByteOperations;
+import io.github.taskengine.client.internal.Api;
+import java.nio.charset.StandardCharsets;
+import java.util.Map;
+import java.util.function.Supplier;
+import org.jspecify.annotations.Nullable;
+import tools.jackson.core.JacksonException;
+import tools.jackson.databind.json.JsonMapper;
+
+/** Makes messages of requests. Any thread may call it. */
+final class Requests {
+  private final JsonMapper mapper;
+  private final Supplier<? extends @Nullable Map<String, String>> headers;
+  private final Ids ids;
+
+  Requests(JsonMapper mapper, Supplier<? extends @Nullable Map<String, String>> headers, Ids ids) {
+    this.mapper = mapper;
+    this.headers = headers;
+    this.ids = ids;
+  }
+
+  /** Headers that are added to those of the requests of a call. */
+  Map<String, String> headers() {
+    Map<String, String> found = headers.get();
+    return found == null ? Map.of() : found;
+  }
+
+  /**
+   * The message of a request. Headers are added to its own, which win.
+   *
+   * @throws InvalidException if it cannot be sent
+   */
+  Api.NewTask message(Request request, Map<String, String> added) {
+    Api.NewTask.Builder message =
+        Api.NewTask.newBuilder()
+            .setType(text(request, request.type()))
+            .setKey(text(request, request.key()))
+            .setOrderingKey(text(request, request.orderingKey()));
+    String id = request.id();
+    message.setId(
+        id == null
+            ? ids.next(request.type(), request.key(), request.orderingKey())
+            : text(request, id));
+    if (request.payload() != null) {
+      message.setPayload(payload(request, request.payload()));
+    }
+    if (request.priority() != null) {
+      message.setPriority(request.priority());
+    }
+    if (request.at() != null) {
+      message.setAt(Times.timestamp(request.at()));
+    }
+    if (request.delay() != null) {
+      message.setIn(Times.duration(request.delay()));
+    }
+    if (request.expiresAt() != null) {
+      message.setExpiresAt(Times.timestamp(request.expiresAt()));
+    }
+    addHeaders(message, request, added);
+    addHeaders(message, request, request.headers());
+    return message.build();
+  }
+
+  private static void addHeaders(
+      Api.NewTask.Builder message, Request request, Map<String, String> headers) {
+    if (!headers.isEmpty()) {
+      headers.forEach(
+          (name, value) -> message.putHeaders(text(request, name), text(request, value)));
+    }
+  }
+
+  private ByteString payload(Request request, Object payload) {
+    if (payload instanceof byte[] bytes) {
+      return UnsafeByteOperations.unsafeWrap(bytes); // it is encoded before the call returns
+    }
+    if (payload instanceof CharSequence text) {
+      byte[] bytes = text.toString().getBytes(StandardCharsets.UTF_8);
+      return UnsafeByteOperations.unsafeWrap(bytes);
+    }
+    try {
+      return UnsafeByteOperations.unsafeWrap(mapper.writeValueAsBytes(payload));
+    } catch (JacksonException e) {
+      throw invalid(request, "its payload is no JSON: " + e.getOriginalMessage(), e);
+    }
+  }
+
+  /** A text, if UTF-8 can represent it. */
+  private static String text(Request request, String text) {
+    for (int i = 0; i < text.length(); i++) {
+      if (Character.isSurrogate(text.charAt(i))) {
+        if (StandardCharsets.UTF_8.newEncoder().canEncode(text)) {
+          return text;
+        }
+        throw invalid(request, "its key or a header has half a surrogate pair", null);
+      }
+    }
+    return text;
+  }
+
+  private static ClientException invalid(Request request, String why, @Nullable Exception cause) {
+    String type = request.type().substring(0, Math.min(40, request.type().length()));
+    ClientException e = Failure.invalid("a task of type " + type + ": " + why).exception();
+    e.initCause(cause);
+    return e;
+  }
+}

@@ -1,0 +1,523 @@
+package io.github.taskengine.client;
+
+import io.github.taskengine.client.internal.Api;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.time.Instant;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+import java.util.function.Function;
+import java.util.stream.Stream;
+import org.jspecify.annotations.Nullable;
+import tools.jackson.core.type.TypeReference;
+
+/**
+ * Adds tasks to nodes, waits for them and manages them. Any thread may call it.
+ *
+ * <p>Methods throw a {@link ClientException}, which has a class for each kind of error. A method
+ * that has no other timeout takes at most that of the client, with the repetitions of its call.
+ */
+public final class TaskengineClient implements AutoCloseable {
+  private static final long POLL = TimeUnit.SECONDS.toNanos(20); // that a node waits
+  private static final int MAX_TOGETHER = 1000; // tasks of a submitAll
+
+  private final Core core;
+  private final @Nullable Long given; // nanoseconds that calls may take
+  private final long timeout; // likewise, of those that have an end of their own
+
+  TaskengineClient(Core core, @Nullable Long given) {
+    this.core = core;
+    this.given = given;
+    this.timeout = given == null ? core.timeout : given;
+  }
+
+  /**
+   * Begins a client of nodes that share their tasks. It uses one of them, and another one when that
+   * does not answer or stops.
+   *
+   * @param addresses of their APIs: host:port, unix: and a path, or a URL of http or https
+   * @return the options of the client, to be opened
+   * @throws InvalidException if an address is none
+   */
+  public static ClientBuilder to(String... addresses) {
+    return new ClientBuilder(addresses);
+  }
+
+  /**
+   * The same client, whose calls take at most another time. To close it closes this one, too.
+   *
+   * @param timeout of its calls, also of {@link #await} and {@link #result}
+   * @return the client
+   */
+  public TaskengineClient within(Duration timeout) {
+    return new TaskengineClient(core, Deadline.nanos(timeout));
+  }
+
+  /**
+   * Ends the connections. Calls under way throw a ClosedException, and may have been carried out.
+   */
+  @Override
+  public void close() {
+    core.close();
+  }
+
+  /**
+   * The limits.
+   *
+   * @return what reads and changes them
+   */
+  public Limits limits() {
+    return new Limits(core.calls, timeout);
+  }
+
+  /**
+   * The schedules.
+   *
+   * @return what reads and changes them
+   */
+  public Schedules schedules() {
+    return new Schedules(core.calls, timeout);
+  }
+
+  // --- adding tasks
+
+  /**
+   * Adds a task, and returns when it is durable. Calls at the same time share messages and commits.
+   *
+   * <p>If no node answers, it asks again, here or at another address, until the timeout is over.
+   * After an UnavailableException, a DeadlineExceededException, a ClosedException or a
+   * CallInterruptedException the task may have been added: to find out, submit it again with the
+   * same id or key.
+   *
+   * @param request for the task
+   * @return which task it has added
+   */
+  public Receipt submit(Request request) {
+    core.sender.checkThread();
+    Submission submission = prepare(request, core.requests.headers());
+    core.sender.add(submission);
+    return receiptOf(submission);
+  }
+
+  /**
+   * Adds a task, and does not wait for it. The caller has to bound how many submits are under way.
+   *
+   * @param request for the task
+   * @return is completed when the task is durable, or exceptionally with what {@link #submit} would
+   *     throw. What depends on it runs in the thread of the client, and must not block: for that
+   *     there are methods whose names end in Async. If it is cancelled, the task may have been
+   *     added
+   */
+  public CompletableFuture<Receipt> submitAsync(Request request) {
+    try {
+      Submission submission = prepare(request, core.requests.headers());
+      core.sender.add(submission);
+      return submission;
+    } catch (ClientException e) {
+      return CompletableFuture.failedFuture(e);
+    }
+  }
+
+  /**
+   * Adds many tasks, of which each is added or refused by itself.
+   *
+   * @param requests for the tasks
+   * @return what became of each, in their order
+   */
+  public List<Outcome> submitEach(Collection<Request> requests) {
+    core.sender.checkThread();
+    Map<String, String> headers = core.requests.headers();
+    List<@Nullable ClientException> wrong = new ArrayList<>(requests.size());
+    List<Submission> submissions = new ArrayList<>(requests.size());
+    for (Request request : requests) {
+      try {
+        submissions.add(prepare(request, headers));
+        wrong.add(null);
+      } catch (ClientException e) {
+        wrong.add(e);
+      }
+    }
+    core.sender.add(submissions);
+    List<Outcome> outcomes = new ArrayList<>(wrong.size());
+    try {
+      int next = 0;
+      for (ClientException e : wrong) {
+        outcomes.add(e == null ? outcomeOf(submissions.get(next++)) : new Outcome(null, e));
+      }
+    } catch (CallInterruptedException e) {
+      submissions.forEach(s -> s.cancel(false));
+      throw e;
+    }
+    return outcomes;
+  }
+
+  private Submission prepare(Request request, Map<String, String> headers) {
+    Api.NewTask message = core.requests.message(request, headers);
+    long end = System.nanoTime() + timeout;
+    return new Submission(message.toByteArray(), message.getId(), request.id() == null, end);
+  }
+
+  private Receipt receiptOf(Submission submission) {
+    while (true) {
+      try {
+        return submission.get(submission.end - System.nanoTime(), TimeUnit.NANOSECONDS);
+      } catch (TimeoutException e) {
+        submission.land(core.sender.lateness());
+      } catch (InterruptedException e) {
+        submission.cancel(false);
+        Thread.currentThread().interrupt();
+        throw new CallInterruptedException(e);
+      } catch (ExecutionException e) {
+        ClientException why = (ClientException) e.getCause();
+        why.fillInStackTrace(); // with the caller, who is the only one to get it
+        throw why;
+      }
+    }
+  }
+
+  private Outcome outcomeOf(Submission submission) {
+    try {
+      return new Outcome(receiptOf(submission), null);
+    } catch (CallInterruptedException e) {
+      throw e;
+    } catch (ClientException e) {
+      return new Outcome(null, e);
+    }
+  }
+
+  /**
+   * Adds up to 1000 tasks together: if one of them is refused, none is added. But if a key is taken
+   * and its type rejects that, or a task is too late for its type, the other tasks are added: then
+   * it throws an {@link AlreadyExistsException} or a {@link LateException}, which has all receipts.
+   *
+   * @param requests for the tasks
+   * @return which tasks they have added, in their order
+   */
+  public List<Receipt> submitAll(Collection<Request> requests) {
+    if (requests.isEmpty()) {
+      return List.of();
+    }
+    if (requests.size() > MAX_TOGETHER) {
+      throw Failure.invalid(
+              "%d tasks are to be added together, of %d allowed"
+                  .formatted(requests.size(), MAX_TOGETHER))
+          .exception();
+    }
+    Map<String, String> headers = core.requests.headers();
+    Api.SubmitRequest.Builder all = Api.SubmitRequest.newBuilder();
+    requests.forEach(request -> all.addTasks(core.requests.message(request, headers)));
+    Api.SubmitResponse answer = core.calls.make(Methods.SUBMIT, all.build(), true, timeout);
+    if (answer.getReceiptsCount() != requests.size()) {
+      String why =
+          "the answer to %d tasks has %d receipts"
+              .formatted(requests.size(), answer.getReceiptsCount());
+      throw Failure.ofCode("internal", why, "", "").exception();
+    }
+    List<Receipt> receipts = new ArrayList<>(requests.size());
+    for (Request request : requests) {
+      int i = receipts.size();
+      Receipt receipt = Flow.receiptOf(answer.getReceipts(i));
+      receipts.add(Submission.firstOfTwo(receipt, all.getTasks(i).getId(), request.id() == null));
+    }
+    for (Receipt receipt : receipts) {
+      Failure refusal = Failure.ofRefusal(receipt);
+      if (refusal != null) {
+        throw refusal.kind() == Failure.Kind.LATE
+            ? new LateException(refusal.message(), refusal.code(), "", receipts)
+            : new AlreadyExistsException(refusal.message(), refusal.code(), "", receipts);
+      }
+    }
+    return receipts;
+  }
+
+  // --- reading tasks
+
+  /**
+   * A task, with its payload and result.
+   *
+   * @param id of the task
+   * @return the task
+   */
+  public Task get(String id) {
+    return get(Api.GetRequest.newBuilder().setId(id).build());
+  }
+
+  private Task get(Api.GetRequest request) {
+    return Messages.task(core.calls.make(Methods.GET, request, true, timeout).getTask());
+  }
+
+  /**
+   * The task that has a key, and no ordering key.
+   *
+   * @param type of the task
+   * @param key of the task
+   * @return the task
+   */
+  public Task find(String type, String key) {
+    return find(type, key, "");
+  }
+
+  /**
+   * The task that has a key.
+   *
+   * @param type of the task
+   * @param key of the task
+   * @param orderingKey of the task; empty for none
+   * @return the task
+   */
+  public Task find(String type, String key, String orderingKey) {
+    return get(
+        Api.GetRequest.newBuilder().setType(type).setKey(key).setOrderingKey(orderingKey).build());
+  }
+
+  /**
+   * Tasks without payload and result, the newest first. Each page of them is a call of its own,
+   * which is made when it is needed.
+   *
+   * @param filter for tasks
+   * @return the tasks
+   */
+  public Stream<Task> tasks(TaskFilter filter) {
+    Api.ListRequest request =
+        Api.ListRequest.newBuilder()
+            .addAllStates(filter.states())
+            .addAllTypes(filter.types())
+            .setKey(filter.key())
+            .build();
+    return Page.all(
+        token -> {
+          Api.ListRequest next = request.toBuilder().setPageToken(token).build();
+          Api.ListResponse page = core.calls.make(Methods.LIST, next, true, timeout);
+          return Page.of(
+              Messages.all(page.getTasksList(), Messages::task), page.getNextPageToken());
+        });
+  }
+
+  /**
+   * How many tasks there are, by state and type; those of zero are left out.
+   *
+   * @param filter for tasks, whose key is ignored
+   * @return the numbers
+   */
+  public List<StateCount> count(TaskFilter filter) {
+    Api.CountRequest request =
+        Api.CountRequest.newBuilder()
+            .addAllStates(filter.states())
+            .addAllTypes(filter.types())
+            .build();
+    return Messages.all(
+        core.calls.make(Methods.COUNT, request, true, timeout).getCountsList(), Messages::count);
+  }
+
+  /**
+   * Waits until a task has ended: it is done, error, failed or cancelled. Without {@link #within}
+   * it has no timeout. It waits also while no node answers.
+   *
+   * @param id of the task
+   * @return the task
+   * @throws NotFoundException if the task does not exist, or its retention is over
+   */
+  public Task await(String id) {
+    Deadline deadline = Deadline.after(given == null ? Deadline.NEVER : given);
+    while (true) {
+      long poll = Math.max(1, Math.min(POLL, deadline.left()));
+      long limit = Math.min(POLL + core.timeout, deadline.left());
+      Api.WaitRequest request =
+          Api.WaitRequest.newBuilder()
+              .addIds(id)
+              .setTimeout(Times.duration(Duration.ofNanos(poll)))
+              .build();
+      ClientException why =
+          Failure.late("task " + id + " has not ended, and the timeout is over").exception();
+      try {
+        if (core.calls.make(Methods.WAIT, request, true, limit).getSettled()) {
+          return new TaskengineClient(core, null).get(id);
+        }
+      } catch (UnavailableException e) {
+        why = e;
+      } catch (DeadlineExceededException e) {
+        // it is asked again
+      }
+      if (deadline.isOver()) {
+        throw why;
+      }
+    }
+  }
+
+  /**
+   * Waits for a task as {@link #await} does, and returns its result.
+   *
+   * @param <T> the type of the value
+   * @param id of the task
+   * @param type for JSON; byte[] and String are given the result as it is
+   * @return the value; null if the result is empty, or null in JSON
+   * @throws NotDoneException if the task ended without being done
+   * @throws tools.jackson.core.JacksonException if the result is no JSON of the type
+   */
+  public <T> @Nullable T result(String id, Class<T> type) {
+    byte[] result = result(id);
+    if (type == byte[].class) {
+      return type.cast(result);
+    }
+    if (type == String.class) {
+      return type.cast(new String(result, StandardCharsets.UTF_8));
+    }
+    return result.length == 0 ? null : core.mapper.readValue(result, type);
+  }
+
+  /**
+   * Waits for a task as {@link #await} does, and returns its result.
+   *
+   * @param <T> the type of the value
+   * @param id of the task
+   * @param type for JSON, such as {@code new TypeReference<List<Sent>>() {}}
+   * @return the value; null if the result is empty, or null in JSON
+   * @throws NotDoneException if the task ended without being done
+   * @throws tools.jackson.core.JacksonException if the result is no JSON of the type
+   */
+  public <T> @Nullable T result(String id, TypeReference<T> type) {
+    byte[] result = result(id);
+    return result.length == 0 ? null : core.mapper.readValue(result, type);
+  }
+
+  private byte[] result(String id) {
+    Task task = await(id);
+    if (!task.state().equals("done")) {
+      throw new NotDoneException(task.id(), task.state(), task.error());
+    }
+    return task.result();
+  }
+
+  /**
+   * What keeps a task from running.
+   *
+   * @param id of the task
+   * @return the reasons, the nearest first
+   */
+  public List<Reason> why(String id) {
+    Api.WhyRequest request = Api.WhyRequest.newBuilder().setId(id).build();
+    return Messages.all(
+        core.calls.make(Methods.WHY, request, true, timeout).getReasonsList(), Messages::reason);
+  }
+
+  // --- changing tasks
+
+  /**
+   * Ends a task as cancelled, whatever its version is. If it is running, its handler is stopped.
+   *
+   * @param id of the task
+   * @param reason for it; may be empty
+   * @return the task after the change, without payload and result
+   */
+  public Task cancel(String id, String reason) {
+    return cancel(id, reason, 0);
+  }
+
+  /**
+   * Ends a task as cancelled. If it is running, its handler is stopped.
+   *
+   * @param id of the task
+   * @param reason for it; may be empty
+   * @param version at which the task is to be changed; 0 is any
+   * @return the task after the change, without payload and result
+   * @throws ConflictException if the task is at another version
+   */
+  public Task cancel(String id, String reason, long version) {
+    Api.CancelRequest request =
+        Api.CancelRequest.newBuilder().setId(id).setReason(reason).setVersion(version).build();
+    return Messages.task(core.calls.make(Methods.CANCEL, request, false, timeout).getTask());
+  }
+
+  /**
+   * Ends a task as failed, whatever its version is. For a task in the state error it acknowledges
+   * the error.
+   *
+   * @param id of the task
+   * @param reason for it; may be empty
+   * @return the task after the change, without payload and result
+   */
+  public Task fail(String id, String reason) {
+    return fail(id, reason, 0);
+  }
+
+  /**
+   * Ends a task as failed. For a task in the state error it acknowledges the error.
+   *
+   * @param id of the task
+   * @param reason for it; may be empty
+   * @param version at which the task is to be changed; 0 is any
+   * @return the task after the change, without payload and result
+   * @throws ConflictException if the task is at another version
+   */
+  public Task fail(String id, String reason, long version) {
+    Api.FailRequest request =
+        Api.FailRequest.newBuilder().setId(id).setReason(reason).setVersion(version).build();
+    return Messages.task(core.calls.make(Methods.FAIL, request, false, timeout).getTask());
+  }
+
+  /**
+   * Makes a task ready now that waits, or that ended without being done, whatever its version is.
+   *
+   * @param id of the task
+   * @return the task after the change, without payload and result
+   */
+  public Task resume(String id) {
+    return resume(id, 0);
+  }
+
+  /**
+   * Makes a task ready now that waits, or that ended without being done.
+   *
+   * @param id of the task
+   * @param version at which the task is to be changed; 0 is any
+   * @return the task after the change, without payload and result
+   * @throws ConflictException if the task is at another version
+   */
+  public Task resume(String id, long version) {
+    Api.ResumeRequest request =
+        Api.ResumeRequest.newBuilder().setId(id).setVersion(version).build();
+    return Messages.task(core.calls.make(Methods.RESUME, request, false, timeout).getTask());
+  }
+
+  /**
+   * Sets the time at which a task is due that is not running.
+   *
+   * @param id of the task
+   * @param at the time
+   * @param version at which the task is to be changed; 0 is any
+   * @return the task after the change, without payload and result
+   * @throws ConflictException if the task is at another version
+   */
+  public Task reschedule(String id, Instant at, long version) {
+    return reschedule(id, version, r -> r.setAt(Times.timestamp(at)));
+  }
+
+  /**
+   * Sets the time at which a task is due that is not running.
+   *
+   * @param id of the task
+   * @param delay until the time, which begins when the node gets the request
+   * @param version at which the task is to be changed; 0 is any
+   * @return the task after the change, without payload and result
+   * @throws ConflictException if the task is at another version
+   */
+  public Task reschedule(String id, Duration delay, long version) {
+    return reschedule(id, version, r -> r.setIn(Times.duration(delay)));
+  }
+
+  private Task reschedule(
+      String id,
+      long version,
+      Function<Api.RescheduleRequest.Builder, Api.RescheduleRequest.Builder> when) {
+    Api.RescheduleRequest.Builder request =
+        Api.RescheduleRequest.newBuilder().setId(id).setVersion(version);
+    return Messages.task(
+        core.calls.make(Methods.RESCHEDULE, when.apply(request).build(), false, timeout).getTask());
+  }
+}
