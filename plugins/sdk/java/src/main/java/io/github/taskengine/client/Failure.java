@@ -2,6 +2,7 @@ package io.github.taskengine.client;
 
 import io.grpc.Metadata;
 import io.grpc.Status;
+import java.io.IOException;
 import java.util.Locale;
 import java.util.Map;
 import org.jspecify.annotations.Nullable;
@@ -70,11 +71,15 @@ record Failure(Kind kind, String message, String code, String address, boolean i
 
   /** The failure of a call of gRPC. */
   static Failure ofStatus(Status status, @Nullable Metadata trailers, String address) {
+    String message = status.getDescription() == null ? "" : status.getDescription();
     String name = status.getCode().name().toLowerCase(Locale.ROOT);
     String code = name.equals("cancelled") ? "canceled" : name;
-    String message = status.getDescription() == null ? "" : status.getDescription();
-    if (status.getCode() == Status.Code.UNAVAILABLE && status.getCause() != null) {
-      message += ": " + status.getCause().getMessage();
+    Throwable cause = status.getCause(); // of this side: an answer has none
+    if (cause instanceof IOException) {
+      code = "unavailable"; // the library calls some broken connections unknown
+    }
+    if (cause != null && cause.getMessage() != null && code.equals("unavailable")) {
+      message += ": " + cause.getMessage();
     }
     String full = trailers == null ? null : trailers.get(FULL);
     return ofCode(code, message, address, full == null ? "" : full);

@@ -1,6 +1,7 @@
 package io.github.taskengine.internal;
 
 import io.grpc.netty.NettyChannelBuilder;
+import io.netty.channel.ChannelOption;
 import io.netty.channel.EventLoopGroup;
 import java.io.IOException;
 
@@ -27,6 +28,7 @@ public final class Channels {
                   transport.address().apply(target.substring("unix:".length())))
               .overrideAuthority("localhost")
               .channelType(transport.toUnix())
+              .withOption(ChannelOption.SO_KEEPALIVE, null) // or Netty warns that there is none
               .usePlaintext();
     } else {
       builder = NettyChannelBuilder.forTarget("dns:///" + target).channelType(transport.toHost());
