@@ -24,7 +24,9 @@ type clientBench struct {
 
 // BenchmarkClients measures how many tasks clients of each language add to a node in a second: client and node on the
 // same machine, on pebble, every receipt durable. of-go is the rate divided by that of the Go client with 512 in flight.
-// Run it with -benchtime 50000x: it adds so many tasks in each way. The client for Node.js has to be built before.
+// Run it with -benchtime 50000x: it adds so many tasks in each way. The clients for Node.js and Java have to be built
+// before. That for Java adds as many tasks first, which do not count, because the JVM compiles what runs often; "cold" adds
+// only a few.
 func BenchmarkClients(b *testing.B) {
 	n := start(b, nil, "run", "-c", write(b, "taskengine.yaml", fmt.Sprintf("storage: {driver: pebble, path: %q}\n", filepath.Join(diskFolder(b), "data"))))
 	var ofGo float64
@@ -37,13 +39,17 @@ func BenchmarkClients(b *testing.B) {
 		}}
 		ofGo = load.run(b)
 	})
-	const python = "../../../plugins/sdk/python"
+	const python, java = "../../../plugins/sdk/python", "../../../plugins/sdk/java"
 	env := []string{"PYTHONPATH=.", "PYTHONDONTWRITEBYTECODE=1"}
 	for _, c := range []clientBench{
 		{"python-coroutines", 512, python, []string{systemPython(), "bench/submit.py", "--way=coroutines"}, env},
 		{"python-threads", 64, python, []string{systemPython(), "bench/submit.py", "--way=threads"}, env},
 		{"python-each", 512, python, []string{systemPython(), "bench/submit.py", "--way=each"}, env},
 		{"node", 512, "../../../plugins/sdk/node", []string{"node", "bench/submit.mjs"}, nil},
+		{"java-futures", 512, java, []string{"java", "@target/submit.args", "--way=futures"}, nil},
+		{"java-futures-cold", 512, java, []string{"java", "@target/submit.args", "--way=futures", "--warm=512"}, nil},
+		{"java-each", 512, java, []string{"java", "@target/submit.args", "--way=each"}, nil},
+		{"java-threads", 64, java, []string{"java", "@target/submit.args", "--way=threads"}, nil},
 	} {
 		b.Run(fmt.Sprintf("%s/in-flight=%d", c.name, c.inFlight), func(b *testing.B) {
 			if b.N < c.inFlight {

@@ -22,6 +22,13 @@ func TestTheNodeJSClientsOwnTestsHold(t *testing.T) {
 	testClient(t, sdk, "node", "--test", "build/client.test.js", "build/client-flow.test.js", "build/client-lost.test.js")
 }
 
+func TestTheJavaClientsOwnTestsHold(t *testing.T) {
+	t.Parallel()
+	const sdk = "../../../plugins/sdk/java"
+	notWithout(t, filepath.Join(sdk, "target/client-tests.args"))
+	testClient(t, sdk, "java", "@target/client-tests.args")
+}
+
 // testClient runs the tests of a client, which start nodes and kill them.
 func testClient(t *testing.T, folder string, command ...string) {
 	t.Helper()

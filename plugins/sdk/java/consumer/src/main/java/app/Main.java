@@ -1,0 +1,24 @@
+package app;
+
+import io.github.taskengine.client.Receipt;
+import io.github.taskengine.client.Request;
+import io.github.taskengine.client.TaskengineClient;
+import io.github.taskengine.client.UnavailableException;
+import io.github.taskengine.handler.Handlers;
+import java.time.Duration;
+
+/** Uses a client and handlers, without a node. */
+public class Main {
+  record Mail(String to) {}
+
+  public static void main(String[] args) {
+    new Handlers().on("upper", task -> task.text().toUpperCase());
+    try (TaskengineClient client =
+        TaskengineClient.to("127.0.0.1:1", "unix:/nowhere").timeout(Duration.ofSeconds(1)).open()) {
+      Receipt receipt = client.submit(Request.of("mail").payload(new Mail("a@example.com")));
+      throw new IllegalStateException("no node has added " + receipt);
+    } catch (UnavailableException e) {
+      System.out.println("without a node: " + e.getMessage());
+    }
+  }
+}
