@@ -64,6 +64,28 @@ final class Requests {
     return message.build();
   }
 
+  /**
+   * The submission of a request, which waits for so many nanoseconds.
+   *
+   * @throws InvalidException if it cannot be sent
+   */
+  Submission submission(Request request, Map<String, String> added, long timeout) {
+    Api.NewTask message = message(request, added);
+    long end = System.nanoTime() + timeout;
+    return new Submission(message.toByteArray(), message.getId(), request.id() == null, end);
+  }
+
+  /** Likewise. If it cannot be sent, it is done, and the flow does not send it. */
+  Submission submissionOrFailed(Request request, Map<String, String> added, long timeout) {
+    try {
+      return submission(request, added, timeout);
+    } catch (ClientException e) {
+      Submission failed = new Submission(new byte[0], "", false, System.nanoTime() + timeout);
+      failed.completeExceptionally(e);
+      return failed;
+    }
+  }
+
   private static void addHeaders(
       Api.NewTask.Builder message, Request request, Map<String, String> headers) {
     if (!headers.isEmpty()) {

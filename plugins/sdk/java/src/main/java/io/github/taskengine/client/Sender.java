@@ -5,6 +5,7 @@ import io.github.taskengine.client.internal.Api;
 import io.github.taskengine.internal.Daemons;
 import io.netty.channel.EventLoop;
 import java.io.IOException;
+import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Queue;
@@ -17,6 +18,7 @@ import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.ScheduledFuture;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicBoolean;
 import org.jspecify.annotations.Nullable;
 
@@ -106,9 +108,39 @@ final class Sender {
     }
   }
 
-  /** The failure of a submission whose timeout is over. */
-  Failure lateness() {
-    return flow.lateness();
+  /** Waits for the receipt of a submission of which no one else knows. */
+  Receipt await(Submission submission) {
+    while (true) {
+      try {
+        return submission.get(submission.end - System.nanoTime(), TimeUnit.NANOSECONDS);
+      } catch (TimeoutException e) {
+        submission.land(flow.lateness());
+      } catch (InterruptedException e) {
+        submission.cancel(false);
+        Thread.currentThread().interrupt();
+        throw new CallInterruptedException(e);
+      } catch (ExecutionException e) {
+        ClientException why = (ClientException) e.getCause();
+        why.fillInStackTrace(); // that of the caller
+        throw why;
+      }
+    }
+  }
+
+  /** Waits for the outcomes of submissions of which no one else knows. */
+  List<Outcome> outcomes(List<Submission> submissions) {
+    List<Outcome> outcomes = new ArrayList<>(submissions.size());
+    for (Submission submission : submissions) {
+      try {
+        outcomes.add(new Outcome(await(submission), null));
+      } catch (CallInterruptedException e) {
+        submissions.forEach(s -> s.cancel(false));
+        throw e;
+      } catch (ClientException e) {
+        outcomes.add(new Outcome(null, e));
+      }
+    }
+    return outcomes;
   }
 
   /** Ends all submissions, and those that come. The connections have to be closed then. */

@@ -9,9 +9,7 @@ import java.util.Collection;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.TimeoutException;
 import java.util.function.Function;
 import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
@@ -100,9 +98,9 @@ public final class TaskengineClient implements AutoCloseable {
    */
   public Receipt submit(Request request) {
     core.sender.checkThread();
-    Submission submission = prepare(request, core.requests.headers());
+    Submission submission = core.requests.submission(request, core.requests.headers(), timeout);
     core.sender.add(submission);
-    return receiptOf(submission);
+    return core.sender.await(submission);
   }
 
   /**
@@ -116,7 +114,7 @@ public final class TaskengineClient implements AutoCloseable {
    */
   public CompletableFuture<Receipt> submitAsync(Request request) {
     try {
-      Submission submission = prepare(request, core.requests.headers());
+      Submission submission = core.requests.submission(request, core.requests.headers(), timeout);
       core.sender.add(submission);
       return submission;
     } catch (ClientException e) {
@@ -133,62 +131,12 @@ public final class TaskengineClient implements AutoCloseable {
   public List<Outcome> submitEach(Collection<Request> requests) {
     core.sender.checkThread();
     Map<String, String> headers = core.requests.headers();
-    List<@Nullable ClientException> wrong = new ArrayList<>(requests.size());
     List<Submission> submissions = new ArrayList<>(requests.size());
     for (Request request : requests) {
-      try {
-        submissions.add(prepare(request, headers));
-        wrong.add(null);
-      } catch (ClientException e) {
-        wrong.add(e);
-      }
+      submissions.add(core.requests.submissionOrFailed(request, headers, timeout));
     }
     core.sender.add(submissions);
-    List<Outcome> outcomes = new ArrayList<>(wrong.size());
-    try {
-      int next = 0;
-      for (ClientException e : wrong) {
-        outcomes.add(e == null ? outcomeOf(submissions.get(next++)) : new Outcome(null, e));
-      }
-    } catch (CallInterruptedException e) {
-      submissions.forEach(s -> s.cancel(false));
-      throw e;
-    }
-    return outcomes;
-  }
-
-  private Submission prepare(Request request, Map<String, String> headers) {
-    Api.NewTask message = core.requests.message(request, headers);
-    long end = System.nanoTime() + timeout;
-    return new Submission(message.toByteArray(), message.getId(), request.id() == null, end);
-  }
-
-  private Receipt receiptOf(Submission submission) {
-    while (true) {
-      try {
-        return submission.get(submission.end - System.nanoTime(), TimeUnit.NANOSECONDS);
-      } catch (TimeoutException e) {
-        submission.land(core.sender.lateness());
-      } catch (InterruptedException e) {
-        submission.cancel(false);
-        Thread.currentThread().interrupt();
-        throw new CallInterruptedException(e);
-      } catch (ExecutionException e) {
-        ClientException why = (ClientException) e.getCause();
-        why.fillInStackTrace(); // with the caller, who is the only one to get it
-        throw why;
-      }
-    }
-  }
-
-  private Outcome outcomeOf(Submission submission) {
-    try {
-      return new Outcome(receiptOf(submission), null);
-    } catch (CallInterruptedException e) {
-      throw e;
-    } catch (ClientException e) {
-      return new Outcome(null, e);
-    }
+    return core.sender.outcomes(submissions);
   }
 
   /**

@@ -16,6 +16,8 @@ import io.grpc.ServerServiceDefinition;
 import io.grpc.Status;
 import io.grpc.netty.NettyServerBuilder;
 import io.grpc.protobuf.ProtoUtils;
+import io.grpc.stub.ServerCalls;
+import io.grpc.stub.StreamObserver;
 import java.io.File;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
@@ -50,6 +52,7 @@ class AccessTest {
   private static final class Recorder implements AutoCloseable {
     final Queue<String> seen = new ConcurrentLinkedQueue<>();
     final AtomicInteger cancels = new AtomicInteger();
+    final AtomicInteger submits = new AtomicInteger();
     final CountDownLatch waits = new CountDownLatch(1);
     private final Server server;
 
@@ -74,6 +77,7 @@ class AccessTest {
                   ServerServiceDefinition.builder("taskengine.v1.TaskService")
                       .addMethod(Methods.VERSION, answer(Api.VersionResponse.getDefaultInstance()))
                       .addMethod(Methods.GET, answer(Api.GetResponse.getDefaultInstance()))
+                      .addMethod(Methods.SUBMIT, ServerCalls.asyncUnaryCall(this::submit))
                       .addMethod(Methods.WAIT, (call, headers) -> hang(call))
                       .addMethod(Methods.CANCEL, (call, headers) -> lose(call))
                       .addMethod(stream, (call, headers) -> refuse(call, headers, refusal))
@@ -98,6 +102,22 @@ class AccessTest {
         call.close(Status.OK, new Metadata());
         return new ServerCall.Listener<>() {};
       };
+    }
+
+    private void submit(Api.SubmitRequest request, StreamObserver<Api.SubmitResponse> response) {
+      submits.incrementAndGet();
+      if (request.getTasksList().stream().anyMatch(t -> t.getType().equals("wrong"))) {
+        response.onError(
+            Status.INVALID_ARGUMENT.withDescription("no such type").asRuntimeException());
+        return;
+      }
+      Api.SubmitResponse.Builder answer = Api.SubmitResponse.newBuilder();
+      for (Api.NewTask task : request.getTasksList()) {
+        answer.addReceipts(
+            Api.Receipt.newBuilder().setId(task.getId()).setCreated(true).setOutcome("created"));
+      }
+      response.onNext(answer.build());
+      response.onCompleted();
     }
 
     private <Q, A> ServerCall.Listener<Q> hang(ServerCall<Q, A> call) {
@@ -145,6 +165,20 @@ class AccessTest {
         TaskengineClient client = TaskengineClient.to(server.address()).open()) {
       assertThrows(UnavailableException.class, () -> client.cancel("x", ""));
       assertEquals(1, server.cancels.get());
+    }
+  }
+
+  @Test
+  void aNodeWithoutStreamsIsAskedByRequestsOfTheirOwn() throws Exception {
+    try (Recorder server = new Recorder(Status.UNIMPLEMENTED, null, null);
+        TaskengineClient client = TaskengineClient.to(server.address()).open()) {
+      List<Request> requests =
+          List.of(Request.of("a"), Request.of("b"), Request.of("wrong"), Request.of("c"));
+      List<Outcome> outcomes = client.submitEach(requests);
+      assertEquals(
+          List.of(true, true, false, true), outcomes.stream().map(o -> o.error() == null).toList());
+      assertEquals(InvalidException.class, outcomes.get(2).error().getClass());
+      assertEquals(5, server.submits.get()); // all, a and b, wrong and c, and each of these
     }
   }
 
