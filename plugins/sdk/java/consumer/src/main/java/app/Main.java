@@ -1,9 +1,9 @@
 package app;
 
+import io.github.taskengine.client.ClientException;
 import io.github.taskengine.client.Receipt;
 import io.github.taskengine.client.Request;
 import io.github.taskengine.client.TaskengineClient;
-import io.github.taskengine.client.UnavailableException;
 import io.github.taskengine.handler.Handlers;
 import java.time.Duration;
 
@@ -17,7 +17,7 @@ public class Main {
         TaskengineClient.to("127.0.0.1:1", "unix:/nowhere").timeout(Duration.ofSeconds(1)).open()) {
       Receipt receipt = client.submit(Request.of("mail").payload(new Mail("a@example.com")));
       throw new IllegalStateException("no node has added " + receipt);
-    } catch (UnavailableException e) {
+    } catch (ClientException e) {
       System.out.println("without a node: " + e.getMessage());
     }
   }

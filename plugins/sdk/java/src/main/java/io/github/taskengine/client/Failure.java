@@ -78,8 +78,9 @@ record Failure(Kind kind, String message, String code, String address, boolean i
     if (cause instanceof IOException) {
       code = "unavailable"; // the library calls some broken connections unknown
     }
-    if (cause != null && cause.getMessage() != null && code.equals("unavailable")) {
-      message += ": " + cause.getMessage();
+    if (cause != null && code.equals("unavailable")) {
+      String why = cause.getMessage();
+      message += ": " + (why == null ? cause.getClass().getSimpleName() : why);
     }
     String full = trailers == null ? null : trailers.get(FULL);
     return ofCode(code, message, address, full == null ? "" : full);

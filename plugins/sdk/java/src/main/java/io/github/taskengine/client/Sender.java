@@ -235,7 +235,11 @@ final class Sender {
       Pause pause = new Pause();
       while (awaitWork()) {
         long before = onLoop(flow::answered);
-        serve();
+        try {
+          serve();
+        } catch (RuntimeException e) { // such as headers that cannot be sent
+          flow.failed(Failure.ofCode("internal", String.valueOf(e), "", ""));
+        }
         if (onLoop(flow::answered) > before) {
           pause.reset();
         }
