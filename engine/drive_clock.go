@@ -5,10 +5,12 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/coord"
+	"github.com/taskengine/taskengine/engine/task"
 )
 
 // timebase is the clock by which the tasks of an engine go. It is read only.
 type timebase struct {
+	manual *manualClock     // see Config.Manual; nil for one that goes
 	shared coord.Clock      // that of the cluster; nil for the wall clock of the machine
 	wall   func() time.Time // that of the machine; nil for time.Now
 }
@@ -16,6 +18,13 @@ type timebase struct {
 // timebaseOf returns the clock that a configuration says.
 func timebaseOf(c *Config) (timebase, error) {
 	b := timebase{shared: c.Clock, wall: c.wall}
+	if !c.Manual.IsZero() {
+		if c.Membership != nil || c.Clock != nil {
+			return b, errors.New("engine: Config.Manual is for an engine that is the only node: it must have no Membership and no Clock")
+		}
+		b.manual = &manualClock{now: task.Stamp(c.Manual)}
+		return b, nil
+	}
 	if b.shared == nil {
 		b.shared, _ = c.Membership.(coord.Clock)
 		return b, nil
@@ -36,6 +45,9 @@ func (b timebase) moment() time.Time {
 
 // at returns what the clock says at a moment t.
 func (b timebase) at(t time.Time) time.Time {
+	if b.manual != nil {
+		return b.manual.at(t)
+	}
 	if b.shared != nil {
 		if shared, _, ok := b.shared.ClockAt(t); ok {
 			return shared.Round(0)
@@ -46,7 +58,12 @@ func (b timebase) at(t time.Time) time.Time {
 
 // Now returns the time by which the tasks of the engine go: by the clock that the nodes of its store
 // share, see [Config].Clock, and otherwise by the wall clock of the machine.
-func (e *Engine) Now() time.Time { return e.base.at(e.base.moment()) }
+func (e *Engine) Now() time.Time {
+	if e.base.manual != nil {
+		return e.base.manual.read()
+	}
+	return e.base.at(e.base.moment())
+}
 
 // clock is a timebase that is safe to decide by. When the timebase is set by more than maxSlew, forward
 // or back, clock follows at once and reports the step, so that durations become neither longer nor
@@ -66,6 +83,10 @@ const maxSlew = time.Second
 
 func (c *clock) now() time.Time {
 	t := c.base.moment()
+	if c.base.manual != nil {
+		c.last, c.read = c.base.manual.read(), t
+		return c.last
+	}
 	now := c.base.at(t).Add(c.skew)
 	if c.last.IsZero() {
 		c.last, c.read = now, t

@@ -28,6 +28,7 @@ type reader struct {
 	isPart   bool           // guarded by mu: from lacks databases that do not answer
 	lacks    bool           // guarded by mu: rows were left out of reads since the last release
 	reads    map[*read]bool // guarded by mu: those under way
+	isBusy   bool           // guarded by mu: readLoop reads, or tells what it has read
 }
 
 // read is a read that is under way.
@@ -84,8 +85,22 @@ func (r *reader) take() (scans []table.Scan, dueLoads []core.DueLoad, loads []ta
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	scans, dueLoads, loads = r.scans, r.dueLoads, r.loads
-	r.scans, r.dueLoads, r.loads = nil, nil, nil
+	r.scans, r.dueLoads, r.loads, r.isBusy = nil, nil, nil, true
 	return scans, dueLoads, loads
+}
+
+// rest notes that what was taken was read and told.
+func (r *reader) rest() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.isBusy = false
+}
+
+// isIdle reports whether nothing is read, or to be read.
+func (r *reader) isIdle() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !r.isBusy && len(r.loads)+len(r.scans)+len(r.dueLoads) == 0
 }
 
 // readRetry is the pause of the reader after a failed read.
@@ -146,6 +161,7 @@ func (e *Engine) readLoop(ctx context.Context) {
 		for _, l := range loads {
 			e.load(ctx, l)
 		}
+		e.reader.rest()
 	}
 }
 

@@ -55,6 +55,10 @@ type Config struct {
 	// wall clock of the machine.
 	Clock coord.Clock
 
+	// Manual is for tests of programs: if it is not zero, the time is this one, and stands still until [Engine.Advance]
+	// lets it pass. The engine must be the only node. Tasks that have ended are removed by the clock of the machine.
+	Manual time.Time
+
 	// Settings keeps how people change limits while nodes run, see [Engine.SetLimit]. All nodes that
 	// share a store need the same. If it is nil, they are kept in the store, see package coord/stored:
 	// then other nodes learn of a change within half a minute. A store that is no [storage.Settings]

@@ -211,6 +211,19 @@ func (s *Shell) IsDrained() bool {
 	return true
 }
 
+// IsSettled reports whether nothing is under way but so many handlers: no grab, no save, no batch.
+func (s *Shell) IsSettled(running int) bool {
+	if s.core.Busy() != running || s.core.Saving() > 0 {
+		return false
+	}
+	for i := range s.lanes {
+		if l := &s.lanes[i]; l.pending.size()+len(l.underWay)+len(l.again)+len(l.doubts) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
 // Tick does what was to be done by now. The caller calls it at the time of Wake, or later.
 func (s *Shell) Tick(now time.Time) {
 	s.core.Tick(now)
