@@ -54,6 +54,18 @@ func (p *Pool) capacity() task.Capacity {
 	return c
 }
 
+// Free returns how many more tasks the workers take now.
+func (p *Pool) Free() (slots int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, w := range p.workers {
+		if w.serves() {
+			slots += max(0, w.freeSlots())
+		}
+	}
+	return slots
+}
+
 // Status describes the workers of a handler at one moment.
 type Status struct {
 	Name     string

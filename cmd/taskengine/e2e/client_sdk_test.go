@@ -15,6 +15,18 @@ func TestThePythonClientsOwnTestsHoldWithTheGRPCOfTheSystem(t *testing.T) {
 	testClient(t, "../../../plugins/sdk/python", systemPython(), "-m", "unittest", "discover", "-s", "tests", "-t", ".", "-p", "test_client*.py")
 }
 
+func TestTheTestKitForPythonHolds(t *testing.T) {
+	t.Parallel()
+	testClient(t, "../../../plugins/sdk/python", systemPython(), "-m", "unittest", "tests.test_testing")
+}
+
+func TestTheTestKitForNodeJSHolds(t *testing.T) {
+	t.Parallel()
+	const sdk = "../../../plugins/sdk/node"
+	notWithout(t, filepath.Join(sdk, "build/testing.test.js"))
+	testClient(t, sdk, "node", "--test", "build/testing.test.js")
+}
+
 func TestTheNodeJSClientsOwnTestsHold(t *testing.T) {
 	t.Parallel()
 	const sdk = "../../../plugins/sdk/node"
@@ -22,6 +34,7 @@ func TestTheNodeJSClientsOwnTestsHold(t *testing.T) {
 	testClient(t, sdk, "node", "--test", "build/client.test.js", "build/client-flow.test.js", "build/client-lost.test.js")
 }
 
+// It runs those of the test kit, too.
 func TestTheJavaClientsOwnTestsHold(t *testing.T) {
 	t.Parallel()
 	const sdk = "../../../plugins/sdk/java"
@@ -29,7 +42,7 @@ func TestTheJavaClientsOwnTestsHold(t *testing.T) {
 	testClient(t, sdk, "java", "@target/client-tests.args")
 }
 
-// testClient runs the tests of a client, which start nodes and kill them.
+// testClient runs tests of an SDK that start nodes.
 func testClient(t *testing.T, folder string, command ...string) {
 	t.Helper()
 	self, err := os.Executable()

@@ -38,7 +38,7 @@ func newRoot(a *app) *cobra.Command {
 	flags.StringVar(&a.tokenFile, "token-file", "", "file of the token that the node wants; without it, the token is that of TASKENGINE_TOKEN")
 	flags.VarP(&a.output, "output", "o", "how to show data: table or json")
 	root.AddCommand(
-		newRun(a), newDev(a),
+		newRun(a), newDev(a), newTestServer(a),
 		group("config", "Check and show configurations", newConfigCheck(a), newConfigShow(a), newConfigSchema(a)),
 		group("task", "Add, look at and manage tasks",
 			newTaskAdd(a), newTaskGet(a), newTaskList(a), newTaskCount(a), newTaskWait(a), newTaskWhy(a), newTaskLogs(a),

@@ -28,9 +28,19 @@ type Node struct {
 	Again   func() (*config.Config, error) // reads the configuration again; nil if Reloads is nil
 	Reloads chan struct{}                  // each value asks for a reload of the plugins; nil for none
 
+	Manual  time.Time     // of a node for tests, see [engine.Config]; zero for none
+	Serving func(Running) // called once the API is served; may be nil
+
 	metrics *server.Metrics
 	health  server.Health
 	backups server.Backups
+}
+
+// Running is what a node offers that serves its API.
+type Running struct {
+	Engine *engine.Engine
+	API    string                   // the address
+	Free   func(handler string) int // how many more tasks the workers of a handler take now
 }
 
 // Run opens the parts of a node from the inside out, serves until stop ends or a part fails, drains,
@@ -52,6 +62,9 @@ func (n *Node) Run(stop, hurry context.Context) (err error) {
 	n.Log.Info("ready", "api", p.api.address(), "socket", p.socket.address(), "admin", p.admin.address(), "node", n.Name,
 		"storage", n.storage(), "types", len(p.handlers.byType), "version", n.Build.Version)
 	n.Notify("READY=1")
+	if n.Serving != nil {
+		n.Serving(Running{p.engine, p.api.address(), p.handlers.free})
+	}
 	ready = true
 
 	err = n.serve(stop, p)

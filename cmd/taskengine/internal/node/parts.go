@@ -176,7 +176,7 @@ func (p *parts) openEngine(ctx context.Context) (err error) {
 	conf := engine.Config{
 		Store: p.store, Policies: policies, Handlers: p.handlers.byType, Name: n.Name, Labels: n.Config.Coordination.Labels, Log: n.Log,
 		Observer: server.Observers(n.metrics.Observer(), p.failures.Observer(), server.Ended(p.taskLog.Ended)),
-		TaskLog:  p.taskLog.Log, Await: p.handlers.await(n.Config),
+		TaskLog:  p.taskLog.Log, Await: p.handlers.await(n.Config), Manual: n.Manual,
 	}
 	if conf.Codec, err = codecOf(n.Config.Encoding); err != nil {
 		return err

@@ -85,6 +85,14 @@ func (s *handlerSet) maxFrame() int {
 // closePools ends the connections of workers. When ctx ends, it waits for no worker.
 func (s *handlerSet) closePools(ctx context.Context) error { return closeAll(ctx, s.pools) }
 
+// free returns how many more tasks the workers of a handler take now.
+func (s *handlerSet) free(handler string) int {
+	if p := s.pools[handler]; p != nil {
+		return p.Free()
+	}
+	return 0
+}
+
 // Workers implements [server.Workers].
 func (s *handlerSet) Workers() (all []server.Worker) {
 	for _, name := range slices.Sorted(maps.Keys(s.pools)) {
