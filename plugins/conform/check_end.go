@@ -15,7 +15,7 @@ const (
 
 // endChecks returns the checks of the end of a process, and at last those of what all processes did.
 func endChecks() []check {
-	return []check{
+	return append([]check{
 		{
 			name: drains, needs: []string{saysHello},
 			asks: "when the stream ends the program exits by itself, with status 0",
@@ -31,6 +31,12 @@ func endChecks() []check {
 			asks: "exit when the stream ends, for whatever reason: the host is done with you, or gone",
 			see:  seeHostVanish,
 		},
+	}, lastChecks()...)
+}
+
+// lastChecks returns the checks of what all processes did.
+func lastChecks() []check {
+	return []check{
 		{
 			name: "no process is left when it has exited", needs: []string{saysHello},
 			asks: "what a handler starts ends before the handler does",

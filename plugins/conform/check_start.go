@@ -20,7 +20,7 @@ const (
 	shakesHands  = "the first that it prints is the handshake"
 	rightVersion = "the handshake names version 1 of the protocol"
 	saysHello    = "its first frame is a hello"
-	givesCredits = "it gives credits with its hello, at least one and no more than it has slots"
+	givesCredits = "it gives credits, at least one and no more than it has slots"
 )
 
 // startChecks returns the checks of the start of a process.
@@ -63,21 +63,7 @@ func helloChecks() []check {
 			asks: "it serves taskengine.handler.v1.Handler/Work, and answers the welcome with a hello in its first frame",
 			see:  seeHello,
 		},
-		{
-			name: "the hello speaks version 1 of the protocol", needs: []string{saysHello},
-			asks: "hello.protocol is 1",
-			see: func(x *exam) error {
-				if v := x.hello.GetProtocol(); v != wire.Protocol {
-					return fmt.Errorf("hello.protocol is %d", v)
-				}
-				return nil
-			},
-		},
-		{
-			name: "the hello names the task types that it serves", needs: []string{saysHello},
-			asks: "hello.types has at least one type, none of them empty and none twice",
-			see:  seeTypes,
-		},
+		helloVersion(), helloTypes(),
 		{
 			name: "it has at least one slot, and no more than the welcome says", needs: []string{saysHello},
 			asks: "hello.slots is at least 1, and at most welcome.slots unless that is 0",
@@ -98,6 +84,27 @@ func helloChecks() []check {
 			asks: "the frame of the hello gives the first credits, as many as there are slots",
 			see:  seeFirstCredits,
 		},
+	}
+}
+
+func helloVersion() check {
+	return check{
+		name: "the hello speaks version 1 of the protocol", needs: []string{saysHello},
+		asks: "hello.protocol is 1",
+		see: func(x *exam) error {
+			if v := x.hello.GetProtocol(); v != wire.Protocol {
+				return fmt.Errorf("hello.protocol is %d", v)
+			}
+			return nil
+		},
+	}
+}
+
+func helloTypes() check {
+	return check{
+		name: "the hello names the task types that it serves", needs: []string{saysHello},
+		asks: "hello.types has at least one type, none of them empty and none twice",
+		see:  seeTypes,
 	}
 }
 
@@ -167,13 +174,18 @@ func seeHello(x *exam) (err error) {
 	if x.hello = s.first.GetHello(); x.hello == nil {
 		return fmt.Errorf("its first frame has no hello, but is {%.200v}", s.first)
 	}
-	x.report.SDK = x.hello.GetSdk()
-	if v := x.hello.GetSdkVersion(); v != "" {
+	x.meet(x.hello)
+	x.firstCredits = int(s.first.GetCredits())
+	return nil
+}
+
+// meet notes what the program says of itself.
+func (x *exam) meet(h *wire.Hello) {
+	x.hello, x.report.SDK = h, h.GetSdk()
+	if v := h.GetSdkVersion(); v != "" {
 		x.report.SDK += " " + v
 	}
-	x.firstCredits = int(s.first.GetCredits())
-	x.report.Version, x.report.Types = x.hello.GetVersion(), x.hello.GetTypes()
-	return nil
+	x.report.Version, x.report.Types = h.GetVersion(), h.GetTypes()
 }
 
 func seeTypes(x *exam) error {

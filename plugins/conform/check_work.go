@@ -186,7 +186,7 @@ func begun(f *wire.Finish) error {
 }
 
 func seeCredits(s *session, task func() *wire.Run) error {
-	slots := int(s.first.GetHello().GetSlots())
+	slots := s.slots()
 	for range min(2*slots+1, 100) {
 		if _, err := s.do(task()); err != nil {
 			return err
@@ -267,7 +267,7 @@ func seePingWithRun(s *session, task func() *wire.Run) error {
 }
 
 func seeTooManyRuns(s *session, task func() *wire.Run) error {
-	slots := int(s.first.GetHello().GetSlots())
+	slots := s.slots()
 	if slots > 1000 {
 		return reason(fmt.Sprintf("it has %d slots", slots))
 	}

@@ -22,6 +22,7 @@ import (
 const (
 	actAs      = "CONFORM_TEST_ACT_AS"
 	conformant = "conformance program"
+	workerPart = "worker: "
 )
 
 func TestMain(m *testing.M) {
@@ -31,6 +32,9 @@ func TestMain(m *testing.M) {
 	case conformant:
 		handler.Program{Handlers: conformance(), Version: "conformance"}.Serve()
 	default:
+		if fault, isWorker := strings.CutPrefix(part, workerPart); isWorker {
+			(&faultyWorker{fault: fault}).main()
+		}
 		faulty{fault: part}.main()
 	}
 }

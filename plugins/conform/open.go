@@ -53,6 +53,9 @@ func (x *exam) use(k kind) (*session, error) {
 
 // open starts the program for one check, which must call endSession.
 func (x *exam) open(w *wire.Welcome) (*session, error) {
+	if x.Remote {
+		return x.openRemote(workerOf(w))
+	}
 	p, h, err := x.startAndShakeHands()
 	if err != nil {
 		return nil, err

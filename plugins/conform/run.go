@@ -18,6 +18,9 @@ type Options struct {
 	Dir     string   // working directory of the program; "" for that of this process
 	Env     []string // its whole environment, as in [plugins.Config]; nil is [plugins.DefaultEnv]
 
+	// Remote examines the program as a worker: it is started with TASKENGINE_ADDRESS in its environment, and connects.
+	Remote bool
+
 	// Type and Payload describe a harmless task, which may run any number of times and ends soon, with success or not. It
 	// is also run with five million spaces after the payload. The default of Type is "echo" for the conformance program of
 	// an SDK. For other programs the checks that need a task are skipped.
@@ -86,8 +89,8 @@ func Run(ctx context.Context, o Options) (Report, error) {
 	}
 	x := &exam{Options: o, ctx: ctx, made: make(map[string]Check), sessions: make(map[kind]*session)}
 	defer x.clear()
-	for _, c := range checks() {
-		if c.suite != "" && !x.isSuite() {
+	for _, c := range checks(o.Remote) {
+		if c.suite != "" && !x.isSuite() || c.ofHosts && o.Remote {
 			continue
 		}
 		x.make(c)
@@ -104,11 +107,16 @@ type check struct {
 	asks  string   // what the document requires
 	needs []string // checks that must have passed before
 	suite string   // the task type of a conformance program that it needs; "" for none
-	see   func(*exam) error
+
+	ofHosts bool // it is about programs that a host has started, and not about workers
+	see     func(*exam) error
 }
 
 // checks returns all checks. A check comes after those that it needs.
-func checks() []check {
+func checks(remote bool) []check {
+	if remote {
+		return slices.Concat(remoteStartChecks(), workChecks(), suiteChecks(), remoteEndChecks())
+	}
 	return slices.Concat(startChecks(), workChecks(), suiteChecks(), endChecks())
 }
 

@@ -34,6 +34,8 @@ type session struct {
 	patience  time.Duration
 	welcome   *wire.Welcome
 	stream    wire.Stream
+	node      *node              // that a worker connects to; else nil
+	link      *link              // the stream of a worker; else nil
 	raw       io.Writer          // writer of a stream of lines
 	sever     context.CancelFunc // breaks the stream
 	over      chan struct{}      // closed when reading has ended
@@ -53,6 +55,8 @@ type session struct {
 	finishes map[uint64][]*wire.Finish
 	reports  []runReport
 	odd      []string
+	earlier  []*wire.Finish // of a worker, for attempts of sessions before
+	leaving  bool           // a worker has said that it leaves
 }
 
 // runReport is a message about a run other than its finish. One of log, progress and checkpoint is set.
@@ -88,14 +92,19 @@ func parseHandshake(line string) (handshake, error) {
 	return h, nil
 }
 
-// connect opens the stream to a process after its handshake.
-func (x *exam) connect(p *program, h handshake, welcome *wire.Welcome) (*session, error) {
-	ctx, cancel := context.WithCancel(x.ctx)
-	s := &session{
-		ctx: x.ctx, proc: p, transport: h.transport, patience: x.Patience, welcome: welcome,
+// newSession returns the session of a process, without a stream.
+func (x *exam) newSession(p *program, transport string, welcome *wire.Welcome) *session {
+	return &session{
+		ctx: x.ctx, proc: p, transport: transport, patience: x.Patience, welcome: welcome,
 		over: make(chan struct{}), changed: make(chan struct{}),
 		asked: map[uint64]bool{}, pongs: map[uint64]bool{}, runs: map[uint64]*wire.Run{}, finishes: map[uint64][]*wire.Finish{},
 	}
+}
+
+// connect opens the stream to a process after its handshake.
+func (x *exam) connect(p *program, h handshake, welcome *wire.Welcome) (*session, error) {
+	ctx, cancel := context.WithCancel(x.ctx)
+	s := x.newSession(p, h.transport, welcome)
 	if h.transport == "json" {
 		s.stream, s.raw = wire.NewLines(p.lines, p.stdin, 4*maxResult), p.stdin
 		s.sever = func() {
@@ -174,7 +183,12 @@ func (s *session) record(f *wire.FromHandler) {
 	for _, c := range f.GetCheckpoints() {
 		s.recordReport(runReport{checkpoint: c})
 	}
+	s.leaving = s.leaving || f.GetLeaving()
 	for _, fin := range f.GetFinishes() { // the other messages of the frame count as before them
+		if s.node != nil && fin.GetEarlier() != nil {
+			s.earlier = append(s.earlier, fin)
+			continue
+		}
 		if s.runs[fin.GetRunId()] == nil {
 			s.recordOddity(fmt.Sprintf("a finish of run %d, which it was not given", fin.GetRunId()))
 		} else if len(s.finishes[fin.GetRunId()]) > 0 {
@@ -189,7 +203,7 @@ func (s *session) record(f *wire.FromHandler) {
 		s.pongs[n] = true
 	}
 	s.credits += int(f.GetCredits())
-	if slots := int(s.first.GetHello().GetSlots()); s.credits > slots+len(s.finishes) && s.tooMany == "" {
+	if slots := s.slots(); s.credits > slots+len(s.finishes)+len(s.earlier) && s.tooMany == "" {
 		s.tooMany = fmt.Sprintf("it has %d slots and had given %d credits when %d runs were answered", slots, s.credits, len(s.finishes))
 	}
 }
@@ -378,4 +392,7 @@ func (s *session) kill() {
 	s.proc.kill()
 	s.sever()
 	<-s.over
+	if s.node != nil {
+		s.node.stop()
+	}
 }

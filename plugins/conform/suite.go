@@ -42,6 +42,12 @@ func alone(k kind, typ, name, asks string, see func(*exam, *session) error) chec
 	}
 }
 
+// ofHosts makes c a check of programs that a host has started.
+func ofHosts(c check) check {
+	c.ofHosts = true
+	return c
+}
+
 // result runs a task that should succeed, and returns its result.
 func (s *session) result(typ string, payload []byte) ([]byte, error) {
 	f, err := s.do(newRun(typ, payload))

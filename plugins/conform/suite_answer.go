@@ -134,7 +134,7 @@ func cancelChecks() []check {
 		}),
 		in(wide, "wait", "a cancel that comes with its run, or twice, does no harm", asked, seeHastyCancel),
 		alone(wide, "hang", "a ping is answered while a task ignores its cancellation", "a ping is answered soon, whatever tasks do", seeHang),
-		alone(wide, "wait", "it exits when its host vanishes while a task runs", "exit when the stream ends, for whatever reason", func(x *exam, s *session) error {
+		ofHosts(alone(wide, "wait", "it exits when its host vanishes while a task runs", "exit when the stream ends, for whatever reason", func(x *exam, s *session) error {
 			if err := s.submit(newRun("wait", nil)); err != nil {
 				return err
 			}
@@ -143,7 +143,7 @@ func cancelChecks() []check {
 			}
 			s.vanish()
 			return x.exits(s)
-		}),
+		})),
 		alone(wide, "exit", "a task can end the process with the status that it chooses", "exit: the process exits with the payload as its status", seeExit),
 	}
 }

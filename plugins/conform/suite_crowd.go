@@ -13,7 +13,7 @@ func crowdChecks() []check {
 	return []check{
 		in(wide, "echo", "each of a thousand tasks gets its own answer", "every run is answered by the finish with its run_id, in any order", seeThousand),
 		in(wide, "wait", "as many tasks run at once as it has slots", "run as many tasks at once as the slots that hello names", func(s *session) error {
-			slots := int(s.first.GetHello().GetSlots())
+			slots := s.slots()
 			if slots < twoSlots {
 				return reason("it has one slot")
 			}
@@ -90,7 +90,7 @@ func (s *session) stopAll(runs []*wire.Run) error {
 }
 
 func seeNoMoreThanSlots(s *session) error {
-	slots := int(s.first.GetHello().GetSlots())
+	slots := s.slots()
 	waits, err := s.fill("wait", slots)
 	if err != nil {
 		return err
@@ -122,7 +122,7 @@ func seeNoMoreThanSlots(s *session) error {
 // batch runs tasks together and expects their number as result, and the error for the task that is to fail. A slow
 // program may make two calls of them: then batch tries again.
 func (s *session) batch(payloads []string, failing string) (err error) {
-	if slots := int(s.first.GetHello().GetSlots()); slots < len(payloads) {
+	if slots := s.slots(); slots < len(payloads) {
 		return reason(fmt.Sprintf("it has %d slots, and a batch is of %d tasks", slots, len(payloads)))
 	}
 	const tries = 5
@@ -173,7 +173,7 @@ func (s *session) oneBatch(payloads []string, failing string) (parted bool, err 
 
 func seeLargeBatch(s *session) error {
 	const tasks, most = 12, 10
-	if slots := int(s.first.GetHello().GetSlots()); slots < tasks {
+	if slots := s.slots(); slots < tasks {
 		return reason(fmt.Sprintf("it has %d slots, and this takes %d", slots, tasks))
 	}
 	runs := make([]*wire.Run, tasks)

@@ -16,7 +16,7 @@ func reportChecks() []check {
 	const never = "without the feature the finish is a permanent error of class unsupported: dropping them would lose tasks"
 	return []check{
 		in(full, "log", "a line of the log has its run, its level and its fields, and comes before the finish", "log: a LogLine for each call, level -4, 0, 4 or 8", seeLog),
-		in(full, "print", "what a task prints is in the standard error", "print: the payload by the plainest way to standard output and error; after the handshake both are the standard error", seePrint),
+		ofHosts(in(full, "print", "what a task prints is in the standard error", "print: the payload by the plainest way to standard output and error; after the handshake both are the standard error", seePrint)),
 		in(full, "progress", "progress is sent before the finish", "progress: done, total and message of the payload", func(s *session) error {
 			return s.sees("progress", `{"done": 3, "total": 7, "message": "pägés"}`, true, func(w runReport) bool {
 				p := w.progress

@@ -13,6 +13,7 @@ import (
 func newHandlerVerify(a *app) *cobra.Command {
 	var f programFlags
 	patience := duration(10 * time.Second)
+	remote := false
 	cmd := &cobra.Command{
 		Use:   "verify [flags] -- COMMAND [ARGUMENT...]",
 		Short: "Say whether a handler program keeps to the protocol",
@@ -22,7 +23,11 @@ the program keeps to it. No node is needed.
 Name a task that does no harm, however often it is run: without one, what needs a task
 is skipped. It is also run with five million spaces behind its payload.
 
-  taskengine handler verify --type mail --payload '{"to": "nobody@example.com"}' -- ./mailer`,
+  taskengine handler verify --type mail --payload '{"to": "nobody@example.com"}' -- ./mailer
+
+With --remote the program is examined as a worker: it is started with TASKENGINE_ADDRESS and
+TASKENGINE_TOKEN in its environment, and is to connect. Connections break, the node forgets
+it, falls silent, refuses it and drains it.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.payload != "" && f.typ == "" {
@@ -35,7 +40,7 @@ is skipped. It is also run with five million spaces behind its payload.
 			ctx, stop := untilSignal(cmd.Context())
 			defer stop()
 			report, err := conform.Run(ctx, conform.Options{
-				Command: args, Env: env, Type: f.typ, Payload: []byte(f.payload), Patience: time.Duration(patience),
+				Command: args, Env: env, Type: f.typ, Payload: []byte(f.payload), Patience: time.Duration(patience), Remote: remote,
 			})
 			if err != nil {
 				return err
@@ -44,6 +49,7 @@ is skipped. It is also run with five million spaces behind its payload.
 		},
 	}
 	f.add(cmd, "the type of a harmless task", "its payload")
+	cmd.Flags().BoolVar(&remote, "remote", false, "examine the program as a worker, which connects to a node")
 	cmd.Flags().Var(&patience, "patience", "how long to wait for the program to do what it should, such as to start")
 	return cmd
 }
