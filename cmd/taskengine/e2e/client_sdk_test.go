@@ -17,14 +17,14 @@ func TestThePythonClientsOwnTestsHoldWithTheGRPCOfTheSystem(t *testing.T) {
 
 func TestTheTestKitForPythonHolds(t *testing.T) {
 	t.Parallel()
-	testClient(t, "../../../plugins/sdk/python", systemPython(), "-m", "unittest", "tests.test_testing")
+	testClient(t, "../../../plugins/sdk/python", systemPython(), "-m", "unittest", "tests.test_testing", "tests.test_tracing")
 }
 
 func TestTheTestKitForNodeJSHolds(t *testing.T) {
 	t.Parallel()
 	const sdk = "../../../plugins/sdk/node"
 	notWithout(t, filepath.Join(sdk, "build/testing.test.js"))
-	testClient(t, sdk, "node", "--test", "build/testing.test.js")
+	testClient(t, sdk, "node", "--test", "build/testing.test.js", "build/tracing.test.js")
 }
 
 func TestTheNodeJSClientsOwnTestsHold(t *testing.T) {

@@ -198,7 +198,7 @@ func (p *project) useTool(t *testing.T) {
 
 // notWithout skips the test if an SDK is not built. scripts/test builds them, and says
 // which parts were not exercised.
-func notWithout(t *testing.T, file string) {
+func notWithout(t testing.TB, file string) {
 	t.Helper()
 	if _, err := os.Stat(file); err != nil {
 		t.Skipf("the SDK is not built: %v", err)

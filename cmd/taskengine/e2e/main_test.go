@@ -70,7 +70,7 @@ func program(ctx context.Context, t testing.TB, env []string, args ...string) *e
 }
 
 // cli runs taskengine to its end.
-func cli(t *testing.T, env []string, stdin string, args ...string) result {
+func cli(t testing.TB, env []string, stdin string, args ...string) result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
@@ -80,7 +80,7 @@ func cli(t *testing.T, env []string, stdin string, args ...string) result {
 }
 
 // ended runs a program to its end.
-func ended(t *testing.T, cmd *exec.Cmd) result {
+func ended(t testing.TB, cmd *exec.Cmd) result {
 	t.Helper()
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs

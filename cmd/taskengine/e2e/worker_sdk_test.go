@@ -23,7 +23,7 @@ await serve({ shout: (task) => task.text().toUpperCase(), least: note, later: no
 `
 
 // startNodeJSWorker runs a worker that is a program of Node.js.
-func startNodeJSWorker(t *testing.T, address string, env ...string) *worker {
+func startNodeJSWorker(t testing.TB, address string, env ...string) *worker {
 	t.Helper()
 	sdk, err := filepath.Abs("../../../plugins/sdk/node/dist/index.js")
 	if err != nil {
@@ -74,7 +74,7 @@ run()
 `
 
 // startPythonWorker runs a worker that is a program of Python, with the gRPC of the system.
-func startPythonWorker(t *testing.T, address string, env ...string) *worker {
+func startPythonWorker(t testing.TB, address string, env ...string) *worker {
 	t.Helper()
 	sdk, err := filepath.Abs("../../../plugins/sdk/python")
 	if err != nil {
@@ -85,7 +85,7 @@ func startPythonWorker(t *testing.T, address string, env ...string) *worker {
 }
 
 // startJavaWorker runs a worker that is a program of Java.
-func startJavaWorker(t *testing.T, address string, env ...string) *worker {
+func startJavaWorker(t testing.TB, address string, env ...string) *worker {
 	t.Helper()
 	const file = "../../../plugins/sdk/java/target/worker.args"
 	notWithout(t, file)
@@ -93,7 +93,7 @@ func startJavaWorker(t *testing.T, address string, env ...string) *worker {
 }
 
 // startScript runs a worker that is a program of another language.
-func startScript(t *testing.T, address string, env []string, command ...string) *worker {
+func startScript(t testing.TB, address string, env []string, command ...string) *worker {
 	t.Helper()
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Env = append(append(os.Environ(), env...), "TASKENGINE_ADDRESS="+address)

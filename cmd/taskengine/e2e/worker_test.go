@@ -26,16 +26,16 @@ type worker struct {
 }
 
 // launcher starts a worker of the nodes at an address.
-type launcher func(t *testing.T, address string, env ...string) *worker
+type launcher func(t testing.TB, address string, env ...string) *worker
 
 // startWorker runs a worker of the nodes at an address.
-func startWorker(t *testing.T, address string, env ...string) *worker {
+func startWorker(t testing.TB, address string, env ...string) *worker {
 	t.Helper()
 	return runWorker(t, program(context.Background(), t, append(env, role+"=plugin", "TASKENGINE_ADDRESS="+address)))
 }
 
 // runWorker starts a worker.
-func runWorker(t *testing.T, cmd *exec.Cmd) *worker {
+func runWorker(t testing.TB, cmd *exec.Cmd) *worker {
 	t.Helper()
 	w := &worker{cmd: cmd, log: new(lines), ended: make(chan struct{})}
 	stderr, err := cmd.StderrPipe()
@@ -62,13 +62,13 @@ func runWorker(t *testing.T, cmd *exec.Cmd) *worker {
 }
 
 // awaitConnected waits until the worker says that it is connected. Before, it may not have heard that it is to end.
-func (w *worker) awaitConnected(t *testing.T) {
+func (w *worker) awaitConnected(t testing.TB) {
 	t.Helper()
 	w.says(t, "connected to the node")
 }
 
 // says waits until the worker's log has a text.
-func (w *worker) says(t *testing.T, text string) {
+func (w *worker) says(t testing.TB, text string) {
 	t.Helper()
 	for begin := time.Now(); !strings.Contains(w.log.String(), text); time.Sleep(time.Millisecond) {
 		if time.Since(begin) > limit {
@@ -77,13 +77,13 @@ func (w *worker) says(t *testing.T, text string) {
 	}
 }
 
-func (w *worker) kill(t *testing.T) {
+func (w *worker) kill(t testing.TB) {
 	t.Helper()
 	_ = w.cmd.Process.Kill() // an error says that it has ended
 	<-w.ended
 }
 
-func (w *worker) signal(t *testing.T, s syscall.Signal) {
+func (w *worker) signal(t testing.TB, s syscall.Signal) {
 	t.Helper()
 	if err := w.cmd.Process.Signal(s); err != nil {
 		t.Fatal(err)

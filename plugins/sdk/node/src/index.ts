@@ -22,6 +22,7 @@ export {
   RetryIn,
   Snooze,
 } from "./answers.js";
+export type { Around } from "./around.js";
 export { type BatchFunction, type BatchHandler, type BatchOptions, batch } from "./batch.js";
 export type { ServeOptions } from "./program.js";
 export { serve } from "./serve.js";

@@ -1,6 +1,7 @@
 // A handler program, and how it presents itself.
 
 import { create } from "@bufbuild/protobuf";
+import { type Around, surrounded } from "./around.js";
 import { type Hello, HelloSchema } from "./gen/handler_pb.js";
 import type { Handlers } from "./task.js";
 import { VERSION } from "./version.js";
@@ -14,6 +15,8 @@ export interface ServeOptions {
    * many as go into the largest batch.
    */
   slots?: number;
+  /** Surrounds each call of a handler. */
+  around?: Around;
 }
 
 /** What is served. */
@@ -29,7 +32,9 @@ const DEFAULT_SLOTS = 64;
 const MAX_SLOTS = 1 << 16;
 
 export function programOf(handlers: Handlers, options: ServeOptions): Program {
-  return { handlers, version: options.version ?? "", slots: options.slots ?? slotsFor(handlers) };
+  const program = { handlers, version: options.version ?? "", slots: options.slots ?? slotsFor(handlers) };
+  const { around } = options;
+  return around && !problemOf(program) ? { ...program, handlers: surrounded(handlers, around) } : program;
 }
 
 function slotsFor(handlers: Handlers): number {

@@ -27,6 +27,7 @@ import { join } from "node:path";
 import { createInterface, type Interface } from "node:readline";
 import { Client } from "./client/client.js";
 import type { Task } from "./client/messages.js";
+import type { ServeOptions } from "./program.js";
 import type { Handlers } from "./task.js";
 import { work } from "./work.js";
 
@@ -113,10 +114,10 @@ export class TestEngine {
   }
 
   /** Has handlers handle tasks, each those of its type. A type that is not handled keeps its tasks. */
-  async handle(handlers: Handlers): Promise<void> {
+  async handle(handlers: Handlers, options: ServeOptions = {}): Promise<void> {
     for (const type of Object.keys(handlers)) {
       const signal = this.#ending.signal;
-      this.#workers.push(work(handlers, { addresses: this.address, handler: type, signal, log: () => {} }));
+      this.#workers.push(work(handlers, { ...options, addresses: this.address, handler: type, signal, log: () => {} }));
       await this.#ask({ worker: type });
     }
   }

@@ -28,11 +28,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Again", "AsyncClient", "Cancelled", "Client", "Connection", "Ended", "LogHandler", "Permanent", "Program",
-    "RetryIn", "Snooze", "Task", "__version__", "handler", "run", "serve", "work",
+    "RetryIn", "Snooze", "Task", "__version__", "around", "handler", "run", "serve", "work",
 ]  # fmt: skip
 
 _program = Program()
 
+around = _program.around
 handler = _program.handler
 run = _program.run
 serve = _program.serve

@@ -8,11 +8,13 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent import futures
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from . import _wire
+from ._around import Around, surrounded
 from ._batch import Served
 from ._connection import Connection, from_environment, is_named
 from ._task import Task
@@ -35,11 +37,22 @@ class Program:
 
     def __init__(self) -> None:
         self._served: dict[str, Served] = {}
+        self._arounds: list[Around] = []
 
     @property
     def handlers(self) -> dict[str, Callable[..., Any]]:
         """The functions by the types they handle."""
         return {task_type: served.function for task_type, served in self._served.items()}
+
+    def around(self, function: Callable[[Sequence[Task]], AbstractContextManager[Any]]) -> None:
+        """Has every call of a handler made in the context manager that the function returns for its tasks: one, or
+        those of a batch. Of several functions the first is outermost. What a handler raises passes through the context
+        manager. What that raises is as if the handler had raised it, and if it swallows an exception, the handler has
+        returned None."""
+        self._arounds.append(function)
+
+    def _surrounded(self) -> dict[str, Served]:
+        return {task_type: surrounded(served, tuple(self._arounds)) for task_type, served in self._served.items()}
 
     @overload
     def handler(self, task_type: str) -> Callable[[One], One]: ...
@@ -95,7 +108,7 @@ class Program:
         from ._work import Worker
 
         slots = slots or self._default_slots()
-        worker = Worker(dict(self._served), version, slots, _exit_soon)
+        worker = Worker(self._surrounded(), version, slots, _exit_soon)
         server = _listen(worker)
         try:
             await asyncio.wait_for(worker.met.wait(), _FIRST_CONTACT)
@@ -126,7 +139,7 @@ class Program:
             raise ValueError(problem)
         from ._worker import work
 
-        await work(self._served, connection, version, slots or self._default_slots(), ending or asyncio.Event())
+        await work(self._surrounded(), connection, version, slots or self._default_slots(), ending or asyncio.Event())
 
     async def _work_from_environment(self, version: str, slots: int | None) -> None:
         ending, loop = asyncio.Event(), asyncio.get_running_loop()

@@ -1,11 +1,14 @@
 package io.github.taskengine.handler;
 
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
 import java.util.Objects;
+import java.util.SortedMap;
 import java.util.TreeMap;
 import java.util.concurrent.ThreadFactory;
+import java.util.function.BiFunction;
 import org.jspecify.annotations.Nullable;
 import tools.jackson.databind.json.JsonMapper;
 
@@ -25,6 +28,7 @@ public final class Handlers {
   private int slots; // 0 if the program does not say
   private @Nullable ThreadFactory threads;
   private JsonMapper mapper = new JsonMapper();
+  private final List<BiFunction<String, BatchHandler, BatchHandler>> wrappers = new ArrayList<>();
 
   /** A program without handlers. */
   public Handlers() {}
@@ -119,6 +123,32 @@ public final class Handlers {
   }
 
   /**
+   * Has every call of a handler made by what a function returns for its type and its handler, such
+   * as one that does something before and after it. A handler of one task is one of batches with
+   * one task here. Of several functions the first is outermost.
+   *
+   * @param wrapper called once for each type, when the program begins
+   * @return this program
+   */
+  public Handlers wrap(BiFunction<String, BatchHandler, BatchHandler> wrapper) {
+    wrappers.add(Objects.requireNonNull(wrapper, "wrapper"));
+    return this;
+  }
+
+  private SortedMap<String, Route> wrapped() {
+    SortedMap<String, Route> all = new TreeMap<>();
+    routes.forEach(
+        (type, route) -> {
+          BatchHandler handler = route.handler();
+          for (int i = wrappers.size() - 1; i >= 0; i--) {
+            handler = Objects.requireNonNull(wrappers.get(i).apply(type, handler), "wrapper");
+          }
+          all.put(type, new Route(route.most(), route.patience(), handler));
+        });
+    return all;
+  }
+
+  /**
    * Serves the handlers until the host ends the process or goes away; the program should end then,
    * and is ended soon after. If no host has started the program, it prints what to do and exits
    * with status 1.
@@ -154,7 +184,7 @@ public final class Handlers {
 
   Program program() {
     return new Program(
-        routes,
+        wrapped(),
         version,
         slots == 0 ? slotsNeeded() : slots,
         Threads.executor(threads),
