@@ -45,6 +45,9 @@ func FuzzLoad(f *testing.F) {
 		if problems := c.Policies().Check(); len(problems) > 0 {
 			t.Fatalf("accepted in spite of %v", problems)
 		}
+		if strings.Contains(c.String(), mask) {
+			return // secrets that are written out are not dumped
+		}
 		again, err := load(&source{name: "dump.yaml", text: c.String()}, ".", nil, env)
 		if err != nil {
 			t.Fatalf("the dump is refused: %v\n%s", err, c)

@@ -97,3 +97,17 @@ func TestNamesOfSecretsAreKnown(t *testing.T) {
 		t.Errorf("nothing is shown as %q", got)
 	}
 }
+
+func TestKeysThatAreWrittenOutAreNotShown(t *testing.T) {
+	const key = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
+	c, err := load(&source{name: "keys.yaml", text: "encoding: {key: k, keys: {k: " + key + "}}"}, ".", nil, testEnv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := c.String() + fmt.Sprintf("%v %+v %#v", c, c.Encoding, c.Encoding); strings.Contains(text, key[:8]) {
+		t.Errorf("the key is shown: %s", text)
+	}
+	if c.Encoding.Keys["k"].Reveal() != key {
+		t.Error("the key is not there")
+	}
+}
