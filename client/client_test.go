@@ -146,6 +146,29 @@ func TestATaskIsSubmittedAndItsResultIsRead(t *testing.T) {
 	}
 }
 
+func TestATaskIsFoundByItsKey(t *testing.T) {
+	c, _ := newClient(t)
+	ids := make(map[string]string)
+	for _, orderingKey := range []string{"", "room"} {
+		r, err := c.Submit(t.Context(), "idle", orderingKey, client.Key("k"), client.OrderingKey(orderingKey))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids[orderingKey] = r.ID.String()
+	}
+	for orderingKey, id := range ids {
+		if got, err := c.Find(t.Context(), "idle", "k", client.OrderingKey(orderingKey)); err != nil || got.GetId() != id {
+			t.Errorf("with the ordering key %q it is %v, %v, want %s", orderingKey, got, err, id)
+		}
+	}
+	if _, err := c.Find(t.Context(), "idle", "none"); !errors.Is(err, client.ErrNotFound) {
+		t.Error(err)
+	}
+	if _, err := c.Find(t.Context(), "idle", ""); !errors.Is(err, client.ErrInvalid) {
+		t.Error(err)
+	}
+}
+
 func TestTasksAreManaged(t *testing.T) {
 	c, _ := newClient(t)
 	receipt, err := c.Submit(t.Context(), "idle", nil, client.In(time.Hour))

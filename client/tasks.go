@@ -31,6 +31,18 @@ func (c *Client) Get(ctx context.Context, id task.ID) (*taskenginev1.Task, error
 	return res.GetTask(), err
 }
 
+// Find returns the task of a type that has a key, with its payload and result, or an error that wraps [ErrNotFound]. Of
+// the options, only [OrderingKey] has a meaning: the key is that of a task with this ordering key, or without one.
+func (c *Client) Find(ctx context.Context, typ, key string, options ...Option) (*taskenginev1.Task, error) {
+	var of taskenginev1.NewTask
+	for _, set := range options {
+		set(&of)
+	}
+	req := &taskenginev1.GetRequest{Type: typ, Key: key, OrderingKey: of.GetOrderingKey()}
+	res, err := call[taskenginev1.GetResponse](ctx, c, taskenginev1connect.TaskServiceGetProcedure, req, true)
+	return res.GetTask(), err
+}
+
 // List returns tasks without payload and result, the newest first. It ends after an error. Each page is a call with a
 // time limit of its own, if ctx has none.
 func (c *Client) List(ctx context.Context, f Filter) iter.Seq2[*taskenginev1.Task, error] {
