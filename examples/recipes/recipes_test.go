@@ -174,7 +174,7 @@ func once(ctx context.Context, s *program, method, path, body string) (status in
 // testShop sends orders, some of them twice, while the shop and its node are killed.
 func testShop(t *testing.T, n, s *program) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*patience)
 	defer cancel()
 	for _, bad := range []string{`{"id":"x"}`, `{"id":"","cents":1}`, `{"cents":1}`, `nonsense`} {
 		if status, answer, err := call(ctx, s, http.MethodPost, "/orders", bad); err != nil || status != http.StatusBadRequest || answer["error"] == nil {
