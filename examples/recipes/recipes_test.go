@@ -95,7 +95,8 @@ func (p *program) stop() {
 	}
 	err := p.cmd.Wait()
 	status, _ := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
-	isOwn := status.Signal() == syscall.SIGTERM // uvicorn gives itself the signal again when it has closed
+	// Uvicorn gives itself the signal again when it has closed, and Java ends with the status that a shell has for that.
+	isOwn := status.Signal() == syscall.SIGTERM || status.ExitStatus() == 128+int(syscall.SIGTERM)
 	if err != nil && !isOwn || !strings.Contains(p.said.String(), "closed") {
 		p.t.Errorf("asked to end, it ended with %v: %s", err, p.said)
 	}
@@ -269,6 +270,32 @@ func TestAServiceWithExpressChargesEachOrder(t *testing.T) {
 	run(t, folder, "npm", "install", "--no-audit", "--no-fund", "--silent", "--no-package-lock", "./taskengine-handler-0.1.0.tgz")
 	n := node(t, fmt.Sprintf("{driver: pebble, path: %q}", filepath.Join(t.TempDir(), "data")))
 	testShop(t, n, shop(t, folder, n, nil, "node", "shop.mjs"))
+}
+
+func TestAServiceWithSpringChargesEachOrder(t *testing.T) {
+	installs(t)
+	t.Parallel()
+	const name = "taskengine-handler-0.1.0"
+	sdk, folder := "../../plugins/sdk/java", t.TempDir()
+	if _, err := os.Stat(filepath.Join(sdk, "target", name+".jar")); err != nil {
+		t.Skipf("the SDK is not built: %v", err)
+	}
+	// What others have written is that of the usual local repository; the SDK is not put there.
+	repository := filepath.Join(folder, "repository")
+	home, err := os.UserHomeDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, "", "cp", "-as", filepath.Join(home, ".m2/repository"), repository)
+	packed := filepath.Join(repository, "io/github/taskengine/taskengine-handler")
+	run(t, "", "rm", "-rf", packed)
+	run(t, "", "mkdir", "-p", filepath.Join(packed, "0.1.0"))
+	run(t, "", "cp", filepath.Join(sdk, "target", name+".jar"), filepath.Join(packed, "0.1.0", name+".jar"))
+	run(t, "", "cp", filepath.Join(sdk, "pom.xml"), filepath.Join(packed, "0.1.0", name+".pom"))
+	run(t, "", "cp", "-r", "spring/pom.xml", "spring/src", folder)
+	run(t, folder, "mvn", "-B", "-ntp", "-q", "-Dmaven.repo.local="+repository, "package")
+	n := node(t, fmt.Sprintf("{driver: pebble, path: %q}", filepath.Join(t.TempDir(), "data")))
+	testShop(t, n, shop(t, folder, n, nil, "java", "-jar", filepath.Join(folder, "target", "shop.jar")))
 }
 
 func TestAServiceWithFastAPIChargesEachOrder(t *testing.T) {
