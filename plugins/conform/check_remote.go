@@ -97,7 +97,7 @@ func seeRemoteCredits(s *session) error {
 
 // remoteEndChecks returns the checks of how a worker goes on, and ends.
 func remoteEndChecks() []check {
-	return append([]check{
+	return slices.Concat([]check{
 		{
 			name: "it connects again when it is refused, and says why it was", needs: []string{saysHello},
 			asks: "after any other end than with OK connect again, with growing pauses; the message of the status is for people",
@@ -124,6 +124,11 @@ func remoteEndChecks() []check {
 			see:  withWorker(seeEarlier),
 		},
 		{
+			name: "an answer for a node that cannot take it by its attempt is dropped", needs: []string{sendsAgain},
+			asks: "if the welcome is not resumed, and has not the feature earlier, forget what you kept: no run of before may be answered",
+			see:  withWorker(seeForgetsForOthers),
+		},
+		{
 			name: "a node that is silent is given up", needs: []string{comesBack},
 			asks: "either side gives the connection up after hearing nothing for the liveness of the welcome",
 			see:  seeSilence,
@@ -143,7 +148,7 @@ func remoteEndChecks() []check {
 			asks: "to end, send leaving: the node ends the stream with OK when all runs are answered",
 			see:  seeTerm,
 		},
-	}, lastChecks()...)
+	}, runningChecks(), lastChecks())
 }
 
 // withWorker is for checks that need a worker of their own, and harmless tasks.
@@ -300,6 +305,19 @@ func seeEarlier(s *session, task func() *wire.Run) error {
 	return s.onlyCredits(1)
 }
 
+func seeForgetsForOthers(s *session, task func() *wire.Run) error {
+	_, l, err := s.answered(task(), 0)
+	if err != nil {
+		return err
+	}
+	w := workerOf(plain.welcome())
+	w.Features = nil
+	if err := s.goOn(l, w); err != nil {
+		return err
+	}
+	return s.onlyCredits(0)
+}
+
 func seeSilence(x *exam) error {
 	w := plain.welcome()
 	s, err := x.open(w)
@@ -337,6 +355,11 @@ func seeTerm(x *exam) error {
 	if err := s.await("a frame with leaving", func() bool { return s.leaving }); err != nil {
 		return err
 	}
+	return x.endsWell(s)
+}
+
+// endsWell ends the stream of a worker in order, after which its process is to exit with status 0.
+func (x *exam) endsWell(s *session) error {
 	s.link.end(nil)
 	if err := x.exits(s); err != nil {
 		return err

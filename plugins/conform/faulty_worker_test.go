@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -29,12 +30,13 @@ type faultyWorker struct {
 	kept    []*wire.Finish
 	arrived uint64
 	runs    map[uint64]*wire.Run
+	waiting map[uint64]bool                                            // runs of the type wait, which end when they are cancelled
 	stream  grpc.BidiStreamingClient[wire.FromHandler, wire.ToHandler] // nil while there is none
 	heard   time.Time
 }
 
 func (w *faultyWorker) main() {
-	w.runs = make(map[uint64]*wire.Run)
+	w.runs, w.waiting = make(map[uint64]*wire.Run), make(map[uint64]bool)
 	_, _ = rand.Read(w.session[:])
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, syscall.SIGTERM)
@@ -47,6 +49,9 @@ func (w *faultyWorker) main() {
 			return
 		}
 		w.send(&wire.FromHandler{Leaving: true})
+		if w.fault == "cancels on SIGTERM" {
+			w.stop(func(uint64) bool { return true })
+		}
 	}()
 	if w.fault == "does not connect" {
 		time.Sleep(time.Hour)
@@ -109,15 +114,47 @@ func (w *faultyWorker) serve(conn *grpc.ClientConn) error {
 			w.acknowledge(frame.GetReceived())
 		}
 		w.mu.Unlock()
+		w.wait(frame)
 		f := faulty{fault: w.fault, seen: new(seen)}
-		for _, run := range frame.GetRuns() {
-			w.mu.Lock()
-			w.runs[run.GetRunId()] = run
-			w.mu.Unlock()
-		}
 		for _, answer := range f.answers(frame) {
 			w.send(answer)
 		}
+	}
+}
+
+// wait notes the runs of a frame, takes those of the type wait out of it, and ends those that it cancels.
+func (w *faultyWorker) wait(frame *wire.ToHandler) {
+	w.mu.Lock()
+	rest := frame.GetRuns()[:0]
+	for _, run := range frame.GetRuns() {
+		w.runs[run.GetRunId()] = run
+		if run.GetType() == "wait" {
+			w.waiting[run.GetRunId()] = true
+		} else {
+			rest = append(rest, run)
+		}
+	}
+	frame.Runs = rest
+	w.mu.Unlock()
+	for _, c := range frame.GetCancels() {
+		w.stop(func(id uint64) bool { return id == c.GetRunId() })
+	}
+}
+
+// stop answers runs that wait.
+func (w *faultyWorker) stop(which func(id uint64) bool) {
+	w.mu.Lock()
+	var ids []uint64
+	for id := range w.waiting {
+		if which(id) {
+			ids = append(ids, id)
+			delete(w.waiting, id)
+		}
+	}
+	w.mu.Unlock()
+	for _, id := range ids {
+		why := &wire.Error{Class: "cancelled", Message: "it was cancelled"}
+		w.send(&wire.FromHandler{Finishes: []*wire.Finish{{RunId: id, Outcome: &wire.Finish_Error{Error: why}}}, Credits: 1})
 	}
 }
 
@@ -148,8 +185,15 @@ func (w *faultyWorker) first() *wire.FromHandler {
 			offer.Runs = append(offer.Runs, f.GetRunId())
 		}
 	}
-	hello := &wire.Hello{Protocol: 1, Sdk: "none", Types: []string{"echo"}, Slots: 8}
+	for id := range w.waiting {
+		if w.fault != "offers only what it has answered" {
+			offer.Runs = append(offer.Runs, id)
+		}
+	}
+	hello := &wire.Hello{Protocol: 1, Sdk: "none", Types: []string{"echo"}, Slots: 32}
 	switch w.fault {
+	case "waits", "offers only what it has answered", "stops tasks when the connection breaks", "goes on with lost tasks", "answers lost tasks", "cancels on SIGTERM":
+		hello.Types = append(hello.Types, "describe", "wait")
 	case "no offer":
 		offer = nil
 	case "a short session":
@@ -179,10 +223,24 @@ func (w *faultyWorker) resume(stream grpc.BidiStreamingClient[wire.FromHandler, 
 	if stream == nil {
 		return
 	}
+	credits := welcome.GetSlots()
+	var lost []*wire.Finish
+	for id := range w.waiting {
+		isOpen := welcome.GetResumed() && slices.Contains(welcome.GetRuns(), id)
+		switch {
+		case w.fault == "stops tasks when the connection breaks" || !isOpen && w.fault == "answers lost tasks":
+			lost = append(lost, &wire.Finish{RunId: id, Outcome: &wire.Finish_Error{Error: &wire.Error{Class: "cancelled"}}})
+			delete(w.waiting, id)
+		case isOpen || w.fault == "goes on with lost tasks":
+			credits--
+		default:
+			delete(w.waiting, id)
+		}
+	}
 	switch {
 	case welcome.GetResumed():
 		w.acknowledge(welcome.GetReceived())
-	case w.fault == "forgets its answers":
+	case w.fault == "forgets its answers" || w.fault != "answers nodes that cannot know" && !slices.Contains(welcome.GetFeatures(), "earlier"):
 		w.kept, w.arrived = nil, 0
 	default:
 		w.arrived = 0
@@ -192,11 +250,11 @@ func (w *faultyWorker) resume(stream grpc.BidiStreamingClient[wire.FromHandler, 
 			}
 		}
 	}
+	w.kept = append(w.kept, lost...)
 	again := w.kept
 	if w.fault == "sends nothing again" {
 		again = nil
 	}
-	credits := welcome.GetSlots()
 	if w.fault == "more credits than slots" {
 		credits++
 	}

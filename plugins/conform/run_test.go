@@ -98,32 +98,6 @@ func TestTheJavaSDKConforms(t *testing.T) {
 	good(t, examine(t, conform.Options{Command: []string{"java", "@" + arguments}, Patience: time.Minute}))
 }
 
-// workers are the conformance programs of the SDKs that can be workers.
-func workers(t *testing.T) map[string]conform.Options {
-	python := cmp.Or(os.Getenv("PYTHON"), "/usr/bin/python3")
-	return map[string]conform.Options{
-		"go":     self(t, conformant),
-		"python": {Command: []string{python, "../sdk/python/tests/conformance.py"}, Env: []string{"PATH", "PYTHONDONTWRITEBYTECODE=1"}},
-		"node":   {Command: []string{"node", "../sdk/node/build/conformance.js"}},
-		"java":   {Command: []string{"java", "@../sdk/java/target/conformance.args"}, Patience: time.Minute},
-	}
-}
-
-func TestWorkersOfAllSDKsConform(t *testing.T) {
-	for name, o := range workers(t) {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			built(t, strings.TrimPrefix(o.Command[len(o.Command)-1], "@"))
-			o.Remote = true
-			r := examine(t, o)
-			good(t, r)
-			if r.Transport != "grpc" || r.SDK == "" || len(r.Checks) < 60 {
-				t.Errorf("the report is of %q, %q, with %d checks", r.Transport, r.SDK, len(r.Checks))
-			}
-		})
-	}
-}
-
 // built skips the test if the conformance program of an SDK is not there. scripts/test
 // builds them, and says which parts were not exercised.
 func built(t *testing.T, file string) {
@@ -276,71 +250,6 @@ func TestEachFaultFailsItsCheckAndNoOther(t *testing.T) {
 				}
 			})
 		}
-	}
-	examined.Wait()
-}
-
-func TestAWorkerWithoutAFaultConforms(t *testing.T) {
-	o := self(t, workerPart+"none")
-	o.Type, o.Payload, o.Remote = "echo", []byte("hello"), true
-	r := examine(t, o)
-	good(t, r)
-	if r.Count(conform.Passed) < 25 {
-		t.Errorf("%d checks passed", r.Count(conform.Passed))
-	}
-}
-
-// The checks that workers with a fault fail.
-const (
-	comesBack  = "when its connection breaks it connects again, with its session and the runs that it has"
-	sendsAgain = "an answer that may not have arrived is sent again"
-	forgets    = "an answer that has arrived is not sent again"
-	namesIt    = "an answer for a node that does not know its session names the attempt"
-	refused    = "it connects again when it is refused, and says why it was"
-	drained    = "after a drain and the end of the stream it exits with status 0 within 5 s"
-	terminated = "on SIGTERM it says that it leaves, and exits with status 0 when the node ends the stream"
-)
-
-func TestEachFaultOfAWorkerFailsItsCheckAndNoOther(t *testing.T) {
-	atOnce := make(chan struct{}, 8)
-	var examined sync.WaitGroup
-	for fault, want := range map[string][]string{
-		"does not connect":        {"it connects to the node that TASKENGINE_ADDRESS names"},
-		"no offer":                {greets},
-		"a short session":         {"its offer has a session of 16 bytes"},
-		"no token":                {"it sends the token that TASKENGINE_TOKEN has"},
-		"protocol 2":              {"the hello speaks version 1 of the protocol"},
-		"no types":                {"the hello names the task types that it serves"},
-		"more credits than slots": {"it gives credits, at least one and no more than it has slots"},
-		"ignores pings":           {"it answers a ping while it has nothing to do"},
-		"two finishes":            {finish, nothingElse},
-		"refuses":                 {finish},
-		"credits run out":         {credits},
-		"gives up":                {refused, comesBack},
-		"does not say why":        {refused},
-		"another session":         {comesBack},
-		"offers no runs":          {comesBack},
-		"sends nothing again":     {sendsAgain},
-		"ignores received":        {forgets},
-		"forgets its answers":     {namesIt},
-		"answers runs of before":  {namesIt},
-		"waits for ever":          {"a node that is silent is given up"},
-		"drops all when drained":  {"what it has when the drain comes is answered"},
-		"does not end":            {drained, terminated},
-		"exits with status 3":     {drained, terminated},
-		"dies of SIGTERM":         {terminated},
-		"ignores SIGTERM":         {terminated},
-	} {
-		o := self(t, workerPart+fault)
-		o.Type, o.Payload, o.Patience, o.Remote = "echo", []byte("hello"), 5*time.Second, true
-		examined.Go(func() {
-			atOnce <- struct{}{}
-			defer func() { <-atOnce }()
-			r, err := conform.Run(t.Context(), o)
-			if diff := gocmp.Diff(want, names(r, conform.Failed)); diff != "" || err != nil {
-				t.Errorf("what failed for %q (-want +got), %v:\n%s\n%+v", fault, err, diff, r.Checks)
-			}
-		})
 	}
 	examined.Wait()
 }
