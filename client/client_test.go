@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"strings"
@@ -21,6 +22,7 @@ import (
 	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/server"
+	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 	"github.com/taskengine/taskengine/server/proto/taskengine/v1/taskenginev1connect"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/memory"
@@ -366,19 +368,47 @@ func TestALateRequestIsRefused(t *testing.T) {
 	}
 }
 
-func TestHeadersOfAContextAreAdded(t *testing.T) {
+func TestDecorateChangesWhatIsSubmitted(t *testing.T) {
 	n := newTasks(t)
 	address, _ := n.serve(t)
 	type key struct{}
-	c := open(t, client.Options{Headers: func(ctx context.Context) map[string]string {
-		return map[string]string{"traceparent": fmt.Sprint(ctx.Value(key{})), "h": "of the context"}
+	why := errors.New("no tenant")
+	c := open(t, client.Options{Decorate: func(ctx context.Context, m *taskenginev1.NewTask) error {
+		if m.GetKey() == "bad" {
+			return why
+		}
+		m.Type = "idle"
+		client.Header("traceparent", fmt.Sprint(ctx.Value(key{})))(m)
+		return nil
 	}}, address)
-	receipt, err := c.Submit(context.WithValue(t.Context(), key{}, "00-1-2-01"), "idle", nil, client.Header("h", "of the task"))
+	ctx := context.WithValue(t.Context(), key{}, "00-1-2-01")
+	request, err := client.New("none", nil, client.Header("h", "of the task"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := c.Get(t.Context(), receipt.ID); err != nil || got.GetHeaders()["traceparent"] != "00-1-2-01" || got.GetHeaders()["h"] != "of the task" {
-		t.Errorf("the headers are %v, %v", got.GetHeaders(), err)
+	bad, err := client.New("none", nil, client.Key("bad"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := c.SubmitAll(ctx, request, request) // the request itself stays as it is
+	if err != nil {
+		t.Fatal(err)
+	}
+	each := c.SubmitEach(ctx, request, bad)
+	for _, id := range []task.ID{all[0].ID, all[1].ID, each[0].Receipt.ID} {
+		got, err := c.Get(t.Context(), id)
+		if err != nil || got.GetType() != "idle" || !maps.Equal(got.GetHeaders(), map[string]string{"traceparent": "00-1-2-01", "h": "of the task"}) {
+			t.Errorf("of type %q with headers %v, %v", got.GetType(), got.GetHeaders(), err)
+		}
+	}
+	if err := each[1].Err; !errors.Is(err, why) || !errors.Is(err, client.ErrInvalid) {
+		t.Errorf("a task that could not be decorated: %v", err)
+	}
+	if _, err := c.SubmitAll(ctx, request, bad); !errors.Is(err, why) {
+		t.Errorf("tasks of which one could not be decorated: %v", err)
+	}
+	if got := n.count(t, "idle"); got != 3 {
+		t.Errorf("%d tasks were added", got)
 	}
 }
 

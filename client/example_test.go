@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/client"
+	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 )
 
 type Mail struct {
@@ -98,13 +99,16 @@ func ExampleClient_List() {
 }
 
 // The option takes the trace context of the caller along, here with the propagator of OpenTelemetry.
-func ExampleOptions_headers() {
+func ExampleOptions_decorate() {
 	inject := func(ctx context.Context, headers map[string]string) {} // otel.GetTextMapPropagator().Inject(ctx, propagation.MapCarrier(headers))
 
-	c, err := client.Open([]string{"unix:/run/taskengine/api.sock"}, client.Options{Headers: func(ctx context.Context) map[string]string {
+	c, err := client.Open([]string{"unix:/run/taskengine/api.sock"}, client.Options{Decorate: func(ctx context.Context, t *taskenginev1.NewTask) error {
 		headers := make(map[string]string)
 		inject(ctx, headers)
-		return headers
+		for name, value := range headers {
+			client.Header(name, value)(t)
+		}
+		return nil
 	}})
 	if err != nil {
 		log.Fatal(err)

@@ -199,7 +199,7 @@ func (c *Client) submitUnary(ctx context.Context, req *taskenginev1.SubmitReques
 // errNoRequest is the error of a request that New has not made.
 var errNoRequest = errors.New("taskengine: a Request is made by client.New")
 
-// message returns the message of a request, with an id, and with the headers of the context. isOwn is whether the client
+// message returns the message of a request, decorated and with an id. isOwn is whether the client
 // has made the id: nothing else adds a task under it.
 func (c *Client) message(ctx context.Context, r Request) (m *taskenginev1.NewTask, isOwn bool, err error) {
 	if r.message == nil {
@@ -210,15 +210,14 @@ func (c *Client) message(ctx context.Context, r Request) (m *taskenginev1.NewTas
 		Key: r.message.GetKey(), OrderingKey: r.message.GetOrderingKey(), At: r.message.GetAt(), In: r.message.GetIn(),
 		ExpiresAt: r.message.GetExpiresAt(), Headers: r.message.GetHeaders(),
 	}
+	if c.options.Decorate != nil {
+		m.Headers = maps.Clone(m.Headers)
+		if err := c.options.Decorate(ctx, m); err != nil {
+			return nil, false, fmt.Errorf("taskengine: Options.Decorate of a task of type %.40q: %w: %w", m.GetType(), ErrInvalid, err)
+		}
+	}
 	if isOwn = m.GetId() == ""; isOwn {
 		m.Id = c.newID(m).String()
-	}
-	if c.options.Headers != nil {
-		headers := maps.Clone(c.options.Headers(ctx))
-		if len(headers) > 0 {
-			maps.Copy(headers, m.Headers) // those of the request win
-			m.Headers = headers
-		}
 	}
 	return m, isOwn, checkText(m)
 }

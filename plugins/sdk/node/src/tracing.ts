@@ -7,7 +7,7 @@
  * import { Tracing } from "taskengine-handler/tracing";
  *
  * const tracing = new Tracing();
- * const client = new Client("10.0.0.1:7420", { headers: tracing.headers }); // tasks belong to the trace of the caller
+ * const client = new Client("10.0.0.1:7420", { decorate: tracing.decorate }); // tasks belong to the trace of the caller
  * await serve({ mail: send }, { around: tracing.around }); // a span for each call of a handler
  * ```
  *
@@ -33,6 +33,7 @@ import {
 } from "@opentelemetry/api";
 import { Ended, Snooze } from "./answers.js";
 import type { Around } from "./around.js";
+import type { NewTask } from "./client/index.js";
 import type { Task } from "./task.js";
 import { VERSION } from "./version.js";
 
@@ -62,8 +63,15 @@ export class Tracing {
     );
   };
 
-  /** The trace context of the active span, as headers of tasks. It is for the option `headers` of a client. */
-  readonly headers = (): Record<string, string> => headersOf(context.active());
+  /**
+   * The task with the trace context of the active span in its headers. One that has a trace context keeps it. It is for
+   * the option `decorate` of a client.
+   */
+  readonly decorate = (task: NewTask): NewTask => {
+    const { headers = {} } = task;
+    if (Object.keys(headers).some((name) => name.toLowerCase() === "traceparent")) return task;
+    return { ...task, headers: { ...headers, ...headersOf(context.active()) } };
+  };
 }
 
 async function observe(span: Span, call: () => Promise<unknown>): Promise<unknown> {

@@ -257,12 +257,38 @@ describe("with a node", { skip }, () => {
     assert.deepEqual(warnings, []);
   });
 
-  test("headers of the caller are added and those of the task win", async (t) => {
-    const hooked = open(t, node.address, { headers: () => ({ traceparent: "00-1", a: "hook" }) });
-    const task = { type: "idle", headers: { a: "task" } };
-    for (const receipt of [...(await hooked.submitEach([task])), ...(await hooked.submitAll([task]))]) {
-      assert.deepEqual((await c.get((receipt as client.Receipt).id)).headers, { traceparent: "00-1", a: "task" });
+  test("what decorate returns is added", async (t) => {
+    const decorating = open(t, node.address, {
+      decorate: (task) => ({ ...task, type: "idle", priority: 2, headers: { by: "decorate", ...task.headers } }),
+    });
+    const task = { type: "none", headers: { a: "task" } };
+    const { type, ...options } = task;
+    const receipts = [
+      await decorating.submit(type, undefined, options),
+      ...(await decorating.submitEach([task])),
+      ...(await decorating.submitAll([task])),
+    ];
+    for (const receipt of receipts) {
+      const got = await c.get((receipt as client.Receipt).id);
+      assert.deepEqual([got.type, got.priority, got.headers], ["idle", 2, { by: "decorate", a: "task" }]);
     }
+  });
+
+  test("a task whose decorate throws is invalid, and no other", async (t) => {
+    const why = new RangeError("no tenant");
+    const decorating = open(t, node.address, {
+      decorate: (task) => {
+        if (task.key === "bad") throw why;
+        return task;
+      },
+    });
+    const tasks = [{ type: "idle" }, { type: "idle", key: "bad" }];
+    const [good, bad] = await decorating.submitEach(tasks);
+    assert.ok(!(good instanceof Error));
+    assert.ok(bad instanceof client.Invalid && bad.cause === why && bad.message.includes("no tenant"), String(bad));
+    await assert.rejects(decorating.submit("idle", undefined, { key: "bad" }), client.Invalid);
+    await assert.rejects(decorating.submitAll(tasks), client.Invalid);
+    await assert.rejects(c.find("idle", "bad"), client.NotFound);
   });
 
   test("a closed client says so", async (t) => {

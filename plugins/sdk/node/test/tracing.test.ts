@@ -79,7 +79,7 @@ suite("spans", { skip }, () => {
   test("of a request, its tasks and what these add are one trace", async (t) => {
     const engine = await start(t);
     const { provider, spans, tracing } = tracer();
-    const client = new Client(engine.address, { headers: tracing.headers });
+    const client = new Client(engine.address, { decorate: tracing.decorate });
     t.after(() => client.close());
     await engine.handle(
       {
@@ -158,7 +158,10 @@ suite("spans", { skip }, () => {
     assert.equal(span?.attributes["messaging.batch.message_count"], 3);
   });
 
-  test("have no headers without an active one", () => {
-    assert.deepEqual(new Tracing(trace).headers(), {});
+  test("leave tasks as they are without an active one, and those that have a trace context", () => {
+    const { decorate } = new Tracing(trace);
+    assert.deepEqual(decorate({ type: "t", headers: { a: "b" } }).headers, { a: "b" });
+    const traced = { type: "t", headers: { TraceParent: "00-1" } };
+    assert.equal(decorate(traced), traced);
   });
 });

@@ -36,7 +36,9 @@ class Line:
     def connect(self, first: Iterable[Item]) -> Stream:
         """Begins a stream, which gets first, then the finishes that may not have arrived, and then what waits."""
         with self._changed:
-            waiting = [item for item in self._items if not isinstance(item, (int, Extra))]  # these were for another stream
+            waiting = [
+                item for item in self._items if not isinstance(item, (int, Extra))
+            ]  # these were for another stream
             self._items = deque([*first, *self._sent, *waiting])
             self._sent.clear()
             self._stream += 1

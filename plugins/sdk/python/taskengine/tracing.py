@@ -6,7 +6,7 @@
 
     tracer = Tracer()
     around(tracer.around)                                  # a span for each call of a handler
-    client = Client("10.0.0.1:7420", headers=tracer.headers)   # tasks belong to the trace of the caller
+    client = Client("10.0.0.1:7420", decorate=tracer.decorate)   # tasks belong to the trace of the caller
 
 It needs the package opentelemetry-api: pip install "taskengine-handler[tracing]". Which spans are recorded, and where
 they are sent, the program configures as for its other spans.
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from opentelemetry import context, trace
@@ -25,6 +26,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from ._task import Task
 from ._verdicts import Again, Ended, Snooze
 from ._version import VERSION
+from .client import NewTask
 
 __all__ = ["Tracer"]
 
@@ -66,11 +68,14 @@ class Tracer:
                 raise
             span.set_attribute("taskengine.outcome", "completed")
 
-    def headers(self) -> Mapping[str, str]:
-        """The trace context of the current span, as headers of tasks. It is for the clients."""
-        carrier: dict[str, str] = {}
+    def decorate(self, task: NewTask) -> NewTask:
+        """The task with the trace context of the current span in its headers. One that has a trace context keeps it. It
+        is for the clients."""
+        if task.headers and any(name.lower() == "traceparent" for name in task.headers):
+            return task
+        carrier = dict(task.headers or {})
         _PROPAGATOR.inject(carrier)
-        return carrier
+        return replace(task, headers=carrier)
 
 
 def _context_of(headers: Mapping[str, str]) -> context.Context:

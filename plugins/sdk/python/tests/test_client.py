@@ -11,12 +11,23 @@ import time
 import unittest
 import uuid
 from concurrent import futures
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 import grpc
 
 from taskengine import client
-from taskengine.client import AsyncClient, Client, NewTask, Rate, ScheduleDefinition, ScheduleTask
+from taskengine.client import (
+    AsyncClient,
+    Client,
+    Invalid,
+    NewTask,
+    NotFound,
+    Rate,
+    Receipt,
+    ScheduleDefinition,
+    ScheduleTask,
+)
 
 from .node import PATIENCE, NodeTest
 
@@ -257,13 +268,46 @@ class Together(NodeTest):
 
         asyncio.run(main())
 
-    def test_headers_of_the_caller_are_added_and_those_of_the_task_win(self):
-        with Client(self.node.address, headers=lambda: {"traceparent": "00-1", "a": "hook"}) as c:
-            for receipt in (
-                c.submit("idle", headers={"a": "task"}),
-                *c.submit_all([NewTask("idle", headers={"a": "task"})]),
+    def test_what_decorate_returns_is_added(self):
+        def decorate(task: NewTask) -> NewTask:
+            return replace(task, type="idle", priority=2, headers={"by": "decorate", **(task.headers or {})})
+
+        async def add() -> str:
+            async with AsyncClient(self.node.address, decorate=decorate) as c:
+                return (await c.submit("none", headers={"a": "task"})).id
+
+        with Client(self.node.address, decorate=decorate) as c:
+            task = NewTask("none", headers={"a": "task"})
+            first = c.submit_each([task])[0]
+            assert isinstance(first, Receipt)
+            for task_id in (
+                c.submit("none", headers={"a": "task"}).id,
+                first.id,
+                c.submit_all([task])[0].id,
+                asyncio.run(add()),
             ):
-                self.assertEqual(c.get(receipt.id).headers, {"traceparent": "00-1", "a": "task"})
+                got = c.get(task_id)
+                self.assertEqual((got.type, got.priority, got.headers), ("idle", 2, {"by": "decorate", "a": "task"}))
+
+    def test_a_task_whose_decorate_raises_is_invalid_and_no_other(self):
+        def decorate(task: NewTask) -> NewTask:
+            if task.key == "bad":
+                raise LookupError("no tenant")
+            return task
+
+        with Client(self.node.address, decorate=decorate) as c:
+            good, bad = c.submit_each([NewTask("idle"), NewTask("idle", key="bad")])
+            self.assertIsInstance(good, Receipt)
+            self.assertIsInstance(bad, Invalid)
+            for add in (
+                lambda: c.submit("idle", key="bad"),
+                lambda: c.submit_all([NewTask("idle"), NewTask("idle", key="bad")]),
+            ):
+                with self.assertRaisesRegex(Invalid, "LookupError: no tenant") as caught:
+                    add()
+                self.assertIsInstance(caught.exception.__cause__, LookupError)
+            with self.assertRaises(NotFound):
+                c.find("idle", "bad")
 
     def test_a_closed_client_says_so(self):
         c = Client(self.node.address)

@@ -129,7 +129,7 @@ class Model:
 
 class Payloads(unittest.TestCase):
     def payload(self, value):
-        message, _, _ = encode_task(NewTask("t", value), Ids(), None)
+        message, _, _ = encode_task(NewTask("t", value), Ids())
         return dict(_fields(message)).get(3)
 
     def test_a_payload_is_json_or_what_was_given(self):
@@ -154,7 +154,7 @@ class Payloads(unittest.TestCase):
             (NewTask(5), ""),
         ):
             with self.subTest(task), self.assertRaisesRegex(client.Invalid, words):
-                encode_task(task, Ids(), None)
+                encode_task(task, Ids())
 
 
 if __name__ == "__main__":

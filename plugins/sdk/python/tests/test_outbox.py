@@ -5,8 +5,8 @@ import unittest
 from unittest import mock
 
 from taskengine import Task, _answer, _wire
-from taskengine._workpool import Pool
 from taskengine._outbox import Host, Outbox
+from taskengine._workpool import Pool
 from tests.host import EVERYTHING, fields
 
 

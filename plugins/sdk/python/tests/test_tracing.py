@@ -90,7 +90,7 @@ class Traced(unittest.TestCase):
     def test_a_request_its_tasks_and_what_these_add_are_one_trace(self):
         from taskengine.client import Client
 
-        with Client(self.engine.address, headers=self.tracer.headers) as client:
+        with Client(self.engine.address, decorate=self.tracer.decorate) as client:
 
             @self.program.handler("plain")
             def plain(task):

@@ -46,7 +46,7 @@ const MAX_TIMER = 2 ** 31 - 1;
 export class Client {
   readonly #nodes: Nodes;
   readonly #timeout: number;
-  readonly #headers: ClientOptions["headers"];
+  readonly #decorate: ClientOptions["decorate"];
   readonly #ids = new Ids();
   readonly #flow = new Flow();
   readonly #sender: Sender;
@@ -59,7 +59,7 @@ export class Client {
   constructor(addresses: string | readonly string[], options: ClientOptions = {}) {
     this.#nodes = new Nodes(addresses, options);
     this.#timeout = options.timeout ?? 30_000;
-    this.#headers = options.headers;
+    this.#decorate = options.decorate;
     this.#sender = new Sender(this.#flow, this.#nodes, this.#timeout);
   }
 
@@ -126,7 +126,6 @@ export class Client {
     // A signal of its own: many listeners of one signal are taken for a leak.
     const signal = options.signal && AbortSignal.any([options.signal]);
     const outcomes: (Receipt | ClientError)[] = new Array(tasks.length);
-    const headers = this.#headers?.();
     await new Promise<void>((resolve, reject) => {
       let left = 1;
       const submissions: Submission[] = [];
@@ -149,7 +148,7 @@ export class Client {
             outcomes[i] = outcome;
             landed();
           };
-          submissions.push({ ...encodeTask(task, this.#ids, headers), land });
+          submissions.push({ ...encodeTask(task, this.#ids, this.#decorate), land });
           left++;
         } catch (error) {
           outcomes[i] = error as ClientError;
@@ -175,8 +174,7 @@ export class Client {
         "invalid_argument",
       );
     }
-    const headers = this.#headers?.();
-    const all = tasks.map((task) => encodeTask(task, this.#ids, headers));
+    const all = tasks.map((task) => encodeTask(task, this.#ids, this.#decorate));
     const request = () => ({ tasks: all.map(({ message }) => fromBinary(NewTaskSchema, message)) });
     const answer = await this.#call(TaskService.method.submit, request, options);
     if (answer.receipts.length !== all.length) {

@@ -1,13 +1,17 @@
 // The options of a client and of its calls.
 
 import type { ScheduleDefinition } from "./messages.js";
+import type { NewTask } from "./request.js";
 
 /** The options of a client. */
 export interface ClientOptions {
   /** How many milliseconds a call may take, with its repetitions, if it is given no other time: 30 000. */
   timeout?: number;
-  /** Headers for the tasks that are submitted, such as the trace context of the caller. */
-  headers?: () => Readonly<Record<string, string>> | undefined;
+  /**
+   * Returns what is to be added in place of each task that is submitted, for instance the task with one more header. If
+   * it throws, the task is Invalid.
+   */
+  decorate?: (task: NewTask) => NewTask;
   /** Is sent with every request, as a bearer token. */
   token?: string;
   /** Certificates in PEM that https trusts instead of those of the system. */

@@ -61,10 +61,10 @@ export interface Encoded {
   isOwn: boolean;
 }
 
-/** Encodes a task. headers are added to its own, which win. Throws Invalid for what cannot be sent. */
-export function encodeTask(task: NewTask, ids: Ids, headers?: Readonly<Record<string, string>>): Encoded {
+/** Encodes a task, or what decorate returns for it. Throws Invalid for what cannot be sent. */
+export function encodeTask(task: NewTask, ids: Ids, decorate?: (task: NewTask) => NewTask): Encoded {
   try {
-    return encodeOr(task, ids, headers);
+    return encodeOr(decorate ? decorate(task) : task, ids);
   } catch (error) {
     throw new Invalid(`a task of type ${String(task.type)}: ${(error as Error).message}`, "invalid_argument", "", {
       cause: error,
@@ -72,13 +72,12 @@ export function encodeTask(task: NewTask, ids: Ids, headers?: Readonly<Record<st
   }
 }
 
-function encodeOr(task: NewTask, ids: Ids, added?: Readonly<Record<string, string>>): Encoded {
-  const { type, payload, key = "", orderingKey = "", priority } = task;
+function encodeOr(task: NewTask, ids: Ids): Encoded {
+  const { type, payload, key = "", orderingKey = "", priority, headers } = task;
   if (typeof type !== "string") throw new TypeError("its type is no text");
   if (priority !== undefined && !(Number.isInteger(priority) && priority >= 0 && priority <= 9)) {
     throw new RangeError(`the priority is ${priority}: give 0 to 9`);
   }
-  const headers = added || task.headers ? { ...added, ...task.headers } : undefined;
   checkText(type, key, orderingKey);
   if (headers) checkText(...Object.entries(headers).flat());
   const isOwn = task.id === undefined;

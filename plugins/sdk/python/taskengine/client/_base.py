@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Callable
 
 import grpc
 
 from . import _errors
 from ._calls import Call
-from ._errors import Closed, DeadlineExceeded, Error, Internal, NotDone, Unavailable, may_repeat
+from ._errors import Closed, DeadlineExceeded, Error, Internal, Invalid, NotDone, Unavailable, may_repeat
 from ._flow import Caller, Flow, Outcome, Submission
 from ._ids import Ids
 from ._messages import Task
@@ -20,7 +20,7 @@ from ._requests import Id, NewTask, Receipt, encode_task, first_of_two, refusal
 from ._sender import Sender
 from ._waiting import Deadline
 
-Headers = Callable[[], "Mapping[str, str] | None"]
+Decorate = Callable[[NewTask], NewTask]
 
 
 class Base:
@@ -31,7 +31,7 @@ class Base:
         addresses: str | Sequence[str],
         *,
         timeout: float = 30.0,
-        headers: Headers | None = None,
+        decorate: Decorate | None = None,
         token: str | None = None,
         ca: bytes | None = None,
     ) -> None:
@@ -40,13 +40,14 @@ class Base:
         or https. The client uses one of them, and another one when that does not answer or stops.
 
         timeout is how many seconds a call may take, with its repetitions, if it is given no other
-        one. headers returns headers for the tasks that are submitted, such as the trace context of
-        the caller. token is sent with every request. ca has certificates in PEM that https trusts
-        instead of those of the system.
+        one. decorate returns what is to be added in place of each task that is submitted, for
+        instance the task with one more header; if it raises an exception the task is Invalid. It is
+        called in the thread of the caller. token is sent with every request. ca has certificates in
+        PEM that https trusts instead of those of the system.
         """
         self._nodes = Nodes(addresses, Access(token, ca))
         self._timeout = timeout
-        self._headers = headers
+        self._decorate = decorate
         self._ids = Ids()
         self._flow = Flow()
         self._sender = Sender(self._flow, self._nodes, timeout)
@@ -60,11 +61,10 @@ class Base:
 
     def _prepare(self, tasks: Iterable[NewTask], caller: Caller) -> list[Submission | Error]:
         """The submissions of tasks, to be given to _submit. Those that cannot be sent have an error instead."""
-        headers = self._headers() if self._headers is not None else None
         prepared: list[Submission | Error] = []
         for task in tasks:
             try:
-                prepared.append(Submission(*encode_task(task, self._ids, headers), caller))
+                prepared.append(Submission(*self._encode(task), caller))
             except Error as e:
                 prepared.append(e)
         return prepared
@@ -75,8 +75,16 @@ class Base:
 
     def _messages(self, tasks: Iterable[NewTask]) -> list[tuple[bytes, str, bool]]:
         """The messages of tasks that are added together, with their ids."""
-        headers = self._headers() if self._headers is not None else None
-        return [encode_task(task, self._ids, headers) for task in tasks]
+        return [self._encode(task) for task in tasks]
+
+    def _encode(self, task: NewTask) -> tuple[bytes, str, bool]:
+        if self._decorate is not None:
+            try:
+                task = self._decorate(task)
+            except Exception as e:
+                why = "decorate of a task of type %.40r: %s: %s" % (task.type, type(e).__name__, e)
+                raise Invalid(why, "invalid_argument") from e
+        return encode_task(task, self._ids)
 
     def _failed(self, node: Node, call: Call[Any], e: Exception) -> Error:
         """The error of a try of a call, after which another node may be used."""

@@ -85,16 +85,16 @@ def _plain(value: Any) -> Any:
     )
 
 
-def encode_task(task: NewTask, ids: Ids, headers: Mapping[str, str] | None) -> tuple[bytes, str, bool]:
+def encode_task(task: NewTask, ids: Ids) -> tuple[bytes, str, bool]:
     """Returns the message of a task, its id, and whether the id is new, so that nothing else adds
-    a task under it. headers are added to those of the task, which win. Raises Invalid."""
+    a task under it. Raises Invalid."""
     try:
-        return _encode(task, ids, headers)
+        return _encode(task, ids)
     except (TypeError, ValueError, AttributeError, OverflowError) as e:
-        raise Invalid("a task of type %.40r: %s" % (task.type, e), "invalid_argument") from e
+        raise Invalid("a task of type %.40r: %s" % (getattr(task, "type", None), e), "invalid_argument") from e
 
 
-def _encode(task: NewTask, ids: Ids, headers: Mapping[str, str] | None) -> tuple[bytes, str, bool]:
+def _encode(task: NewTask, ids: Ids) -> tuple[bytes, str, bool]:
     is_own = task.id is None
     task_id = ids.next(task.type, task.key, task.ordering_key) if is_own else str(task.id)
     parts = [sized(1, task_id.encode()), sized(2, task.type.encode())]
@@ -114,8 +114,8 @@ def _encode(task: NewTask, ids: Ids, headers: Mapping[str, str] | None) -> tuple
         parts.append(sized(9, give_duration(seconds(task.delay))))
     if task.expires_at is not None:
         parts.append(sized(10, instant(task.expires_at)))
-    if headers or task.headers:
-        parts.append(mapping(11, {**(headers or {}), **(task.headers or {})}))
+    if task.headers:
+        parts.append(mapping(11, task.headers))
     return b"".join(parts), task_id, is_own
 
 

@@ -5,9 +5,8 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Arrays;
 import java.util.List;
-import java.util.Map;
 import java.util.Objects;
-import java.util.function.Supplier;
+import java.util.function.UnaryOperator;
 import org.jspecify.annotations.Nullable;
 import tools.jackson.databind.json.JsonMapper;
 
@@ -19,7 +18,7 @@ public final class ClientBuilder {
   private @Nullable Path certificate;
   private @Nullable Path key;
   long timeout = Duration.ofSeconds(30).toNanos();
-  Supplier<? extends @Nullable Map<String, String>> headers = Map::of;
+  UnaryOperator<Request> decorate = UnaryOperator.identity();
   JsonMapper mapper = JsonMapper.shared();
 
   ClientBuilder(String... addresses) {
@@ -83,14 +82,14 @@ public final class ClientBuilder {
   }
 
   /**
-   * Has headers added to the tasks that are submitted, such as the trace context of the caller. A
-   * header of a request wins over one with the same name.
+   * Has what a function returns submitted in place of each request, for instance the request with
+   * one more header. If it throws an exception, the request is an {@link InvalidException}.
    *
-   * @param headers called once for each submit, in the thread of its caller; it may return null
+   * @param decorate called once for each request, in the thread of the caller
    * @return this
    */
-  public ClientBuilder headers(Supplier<? extends @Nullable Map<String, String>> headers) {
-    this.headers = Objects.requireNonNull(headers, "headers");
+  public ClientBuilder decorate(UnaryOperator<Request> decorate) {
+    this.decorate = Objects.requireNonNull(decorate, "decorate");
     return this;
   }
 

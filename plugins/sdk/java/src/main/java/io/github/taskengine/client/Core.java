@@ -28,7 +28,7 @@ final class Core {
     nodes = new Nodes(nodesOf(options, group));
     sender = new Sender(nodes, group.next(), options.timeout);
     calls = new Calls(nodes, sender);
-    requests = new Requests(options.mapper, options.headers, new Ids());
+    requests = new Requests(options.mapper, options.decorate, new Ids());
     mapper = options.mapper;
     timeout = options.timeout;
   }

@@ -4,8 +4,7 @@ import com.google.protobuf.ByteString;
 import com.google.protobuf.UnsafeByteOperations;
 import io.github.taskengine.client.internal.Api;
 import java.nio.charset.StandardCharsets;
-import java.util.Map;
-import java.util.function.Supplier;
+import java.util.function.UnaryOperator;
 import org.jspecify.annotations.Nullable;
 import tools.jackson.core.JacksonException;
 import tools.jackson.databind.json.JsonMapper;
@@ -13,27 +12,41 @@ import tools.jackson.databind.json.JsonMapper;
 /** Makes messages of requests. Any thread may call it. */
 final class Requests {
   private final JsonMapper mapper;
-  private final Supplier<? extends @Nullable Map<String, String>> headers;
+  private final UnaryOperator<Request> decorate;
   private final Ids ids;
 
-  Requests(JsonMapper mapper, Supplier<? extends @Nullable Map<String, String>> headers, Ids ids) {
+  Requests(JsonMapper mapper, UnaryOperator<Request> decorate, Ids ids) {
     this.mapper = mapper;
-    this.headers = headers;
+    this.decorate = decorate;
     this.ids = ids;
   }
 
-  /** Headers that are added to those of the requests of a call. */
-  Map<String, String> headers() {
-    Map<String, String> found = headers.get();
-    return found == null ? Map.of() : found;
+  /**
+   * What is sent in place of a request.
+   *
+   * @throws InvalidException if there is nothing
+   */
+  Request decorated(Request request) {
+    Request decorated;
+    try {
+      decorated = decorate.apply(request);
+    } catch (ClientException e) {
+      throw e;
+    } catch (RuntimeException e) {
+      throw invalid(request, "decorate: " + e, e);
+    }
+    if (decorated == null) {
+      throw invalid(request, "decorate returned null", null);
+    }
+    return decorated;
   }
 
   /**
-   * The message of a request. Headers are added to its own, which win.
+   * The message of a request that is decorated.
    *
    * @throws InvalidException if it cannot be sent
    */
-  Api.NewTask message(Request request, Map<String, String> added) {
+  Api.NewTask message(Request request) {
     Api.NewTask.Builder message =
         Api.NewTask.newBuilder()
             .setType(text(request, request.type()))
@@ -59,8 +72,9 @@ final class Requests {
     if (request.expiresAt() != null) {
       message.setExpiresAt(Times.timestamp(request.expiresAt()));
     }
-    addHeaders(message, request, added);
-    addHeaders(message, request, request.headers());
+    request
+        .headers()
+        .forEach((name, value) -> message.putHeaders(text(request, name), text(request, value)));
     return message.build();
   }
 
@@ -69,28 +83,21 @@ final class Requests {
    *
    * @throws InvalidException if it cannot be sent
    */
-  Submission submission(Request request, Map<String, String> added, long timeout) {
-    Api.NewTask message = message(request, added);
+  Submission submission(Request request, long timeout) {
+    Request decorated = decorated(request);
+    Api.NewTask message = message(decorated);
     long end = System.nanoTime() + timeout;
-    return new Submission(message.toByteArray(), message.getId(), request.id() == null, end);
+    return new Submission(message.toByteArray(), message.getId(), decorated.id() == null, end);
   }
 
   /** Likewise. If it cannot be sent, it is done, and the flow does not send it. */
-  Submission submissionOrFailed(Request request, Map<String, String> added, long timeout) {
+  Submission submissionOrFailed(Request request, long timeout) {
     try {
-      return submission(request, added, timeout);
+      return submission(request, timeout);
     } catch (ClientException e) {
       Submission failed = new Submission(new byte[0], "", false, System.nanoTime() + timeout);
       failed.completeExceptionally(e);
       return failed;
-    }
-  }
-
-  private static void addHeaders(
-      Api.NewTask.Builder message, Request request, Map<String, String> headers) {
-    if (!headers.isEmpty()) {
-      headers.forEach(
-          (name, value) -> message.putHeaders(text(request, name), text(request, value)));
     }
   }
 

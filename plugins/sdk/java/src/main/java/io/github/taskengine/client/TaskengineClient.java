@@ -7,7 +7,6 @@ import java.time.Instant;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.List;
-import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Function;
@@ -98,7 +97,7 @@ public final class TaskengineClient implements AutoCloseable {
    */
   public Receipt submit(Request request) {
     core.sender.checkThread();
-    Submission submission = core.requests.submission(request, core.requests.headers(), timeout);
+    Submission submission = core.requests.submission(request, timeout);
     core.sender.add(submission);
     return core.sender.await(submission);
   }
@@ -114,7 +113,7 @@ public final class TaskengineClient implements AutoCloseable {
    */
   public CompletableFuture<Receipt> submitAsync(Request request) {
     try {
-      Submission submission = core.requests.submission(request, core.requests.headers(), timeout);
+      Submission submission = core.requests.submission(request, timeout);
       core.sender.add(submission);
       return submission;
     } catch (ClientException e) {
@@ -130,10 +129,9 @@ public final class TaskengineClient implements AutoCloseable {
    */
   public List<Outcome> submitEach(Collection<Request> requests) {
     core.sender.checkThread();
-    Map<String, String> headers = core.requests.headers();
     List<Submission> submissions = new ArrayList<>(requests.size());
     for (Request request : requests) {
-      submissions.add(core.requests.submissionOrFailed(request, headers, timeout));
+      submissions.add(core.requests.submissionOrFailed(request, timeout));
     }
     core.sender.add(submissions);
     return core.sender.outcomes(submissions);
@@ -157,9 +155,9 @@ public final class TaskengineClient implements AutoCloseable {
                   .formatted(requests.size(), MAX_TOGETHER))
           .exception();
     }
-    Map<String, String> headers = core.requests.headers();
+    List<Request> decorated = requests.stream().map(core.requests::decorated).toList();
     Api.SubmitRequest.Builder all = Api.SubmitRequest.newBuilder();
-    requests.forEach(request -> all.addTasks(core.requests.message(request, headers)));
+    decorated.forEach(request -> all.addTasks(core.requests.message(request)));
     Api.SubmitResponse answer = core.calls.make(Methods.SUBMIT, all.build(), true, timeout);
     if (answer.getReceiptsCount() != requests.size()) {
       String why =
@@ -168,7 +166,7 @@ public final class TaskengineClient implements AutoCloseable {
       throw Failure.ofCode("internal", why, "", "").exception();
     }
     List<Receipt> receipts = new ArrayList<>(requests.size());
-    for (Request request : requests) {
+    for (Request request : decorated) {
       int i = receipts.size();
       Receipt receipt = Flow.receiptOf(answer.getReceipts(i));
       receipts.add(Submission.firstOfTwo(receipt, all.getTasks(i).getId(), request.id() == null));

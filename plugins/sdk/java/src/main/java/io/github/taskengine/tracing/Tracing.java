@@ -1,5 +1,6 @@
 package io.github.taskengine.tracing;
 
+import io.github.taskengine.client.Request;
 import io.github.taskengine.handler.BatchHandler;
 import io.github.taskengine.handler.Ended;
 import io.github.taskengine.handler.HandlerException;
@@ -27,7 +28,7 @@ import org.jspecify.annotations.Nullable;
  * <pre>{@code
  * Tracing tracing = new Tracing(openTelemetry);
  * TaskengineClient client =
- *     TaskengineClient.to("10.0.0.1:7420").headers(tracing::headers).open();
+ *     TaskengineClient.to("10.0.0.1:7420").decorate(tracing::decorate).open();
  * new Handlers().on("mail", task -> send(task)).wrap(tracing::wrap).run();
  * }</pre>
  *
@@ -96,13 +97,19 @@ public final class Tracing {
   }
 
   /**
-   * Returns the trace context of the current span as headers of tasks. It is for {@code
-   * ClientBuilder.headers}.
+   * Returns a request with the trace context of the current span in its headers. One that has a
+   * trace context keeps it. It is for {@code ClientBuilder.decorate}.
+   *
+   * @param request for a task
+   * @return the request with it
    */
-  public Map<String, String> headers() {
-    Map<String, String> headers = new HashMap<>();
+  public Request decorate(Request request) {
+    if (HEADERS.get(request.headers(), "traceparent") != null) {
+      return request;
+    }
+    Map<String, String> headers = new HashMap<>(request.headers());
     PROPAGATOR.inject(Context.current(), headers, Map::put);
-    return headers;
+    return request.headers(headers);
   }
 
   private Span begin(String type, List<Task> tasks) {

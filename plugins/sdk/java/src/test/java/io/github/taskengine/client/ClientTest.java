@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -24,11 +25,13 @@ import java.util.Set;
 import java.util.UUID;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Function;
+import java.util.function.UnaryOperator;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.AfterAll;
@@ -433,22 +436,54 @@ class ClientTest {
   }
 
   @Test
-  void headersOfTheCallerAreAddedAndThoseOfTheTaskWin() {
-    try (TaskengineClient hooked =
-        TaskengineClient.to(node.address())
-            .headers(() -> Map.of("traceparent", "00-1", "a", "hook"))
-            .open()) {
-      Request request = Request.of("idle").headers(Map.of("a", "task"));
-      List<Receipt> receipts = new ArrayList<>(hooked.submitAll(List.of(request)));
-      receipts.add(hooked.submit(request));
-      receipts.add(hooked.submitAsync(request).join());
+  void whatDecorateReturnsIsAdded() {
+    UnaryOperator<Request> decorate =
+        r -> Request.of("idle").priority(2).headers(Map.of("by", "decorate", "of", r.type()));
+    try (TaskengineClient decorating =
+        TaskengineClient.to(node.address()).decorate(decorate).open()) {
+      List<Request> request = List.of(Request.of("none"));
+      List<Receipt> receipts = new ArrayList<>(decorating.submitAll(request));
+      receipts.add(decorating.submitEach(request).get(0).orThrow());
+      receipts.add(decorating.submit(request.get(0)));
+      receipts.add(decorating.submitAsync(request.get(0)).join());
       for (Receipt receipt : receipts) {
-        assertEquals(
-            Map.of("traceparent", "00-1", "a", "task"), client.get(receipt.id()).headers());
+        Task task = client.get(receipt.id());
+        assertEquals(Map.of("by", "decorate", "of", "none"), task.headers());
+        assertEquals("idle 2", task.type() + " " + task.priority());
       }
     }
-    try (TaskengineClient none = TaskengineClient.to(node.address()).headers(() -> null).open()) {
-      assertEquals(Map.of(), client.get(none.submit(Request.of("idle")).id()).headers());
+  }
+
+  @Test
+  void aRequestWhoseDecorateThrowsIsInvalidAndNoOther() {
+    IllegalStateException why = new IllegalStateException("no tenant");
+    UnaryOperator<Request> decorate =
+        request -> {
+          if (request.key().equals("null")) {
+            return null;
+          }
+          if (request.key().equals("bad")) {
+            throw why;
+          }
+          return request;
+        };
+    try (TaskengineClient decorating =
+        TaskengineClient.to(node.address()).decorate(decorate).open()) {
+      Request bad = Request.of("idle").key("bad");
+      List<Request> requests = List.of(Request.of("idle"), bad, Request.of("idle").key("null"));
+      List<Outcome> outcomes = decorating.submitEach(requests);
+      assertTrue(outcomes.get(0).orThrow().created());
+      ClientException error = outcomes.get(1).error();
+      assertInstanceOf(InvalidException.class, error);
+      assertSame(why, error.getCause());
+      assertTrue(error.getMessage().contains("no tenant"), error.getMessage());
+      assertInstanceOf(InvalidException.class, outcomes.get(2).error());
+      assertThrows(InvalidException.class, () -> decorating.submit(bad));
+      assertThrows(InvalidException.class, () -> decorating.submitAll(requests));
+      ExecutionException later =
+          assertThrows(ExecutionException.class, () -> decorating.submitAsync(bad).get());
+      assertInstanceOf(InvalidException.class, later.getCause());
+      assertThrows(NotFoundException.class, () -> client.find("idle", "bad"));
     }
   }
 

@@ -14,18 +14,20 @@ import java.util.List;
 import java.util.Map;
 import java.util.TreeSet;
 import java.util.UUID;
+import java.util.function.UnaryOperator;
 import org.jspecify.annotations.Nullable;
 import org.junit.jupiter.api.Test;
 import tools.jackson.databind.json.JsonMapper;
 
 /** The ids and the messages of requests. */
 class RequestsTest {
-  private final Requests requests = new Requests(JsonMapper.shared(), Map::of, new Ids());
+  private final Requests requests =
+      new Requests(JsonMapper.shared(), UnaryOperator.identity(), new Ids());
 
   record Mail(String to, @Nullable Integer size) {}
 
   private Api.NewTask message(Request request) {
-    return requests.message(request, Map.of());
+    return requests.message(request);
   }
 
   @Test
@@ -85,7 +87,7 @@ class RequestsTest {
             .at(Instant.ofEpochMilli(-500))
             .expiresAt(Instant.ofEpochSecond(2, 500))
             .headers(Map.of("a", "own", "", "b"));
-    Api.NewTask message = requests.message(request, Map.of("a", "hook", "c", "hook"));
+    Api.NewTask message = requests.message(request);
     assertEquals(
         List.of("i", "t", "k", "o", "p"),
         List.of(
@@ -103,7 +105,7 @@ class RequestsTest {
         List.of(-1L, 500_000_000),
         List.of(message.getAt().getSeconds(), message.getAt().getNanos()));
     assertEquals(500, message.getExpiresAt().getNanos());
-    assertEquals(Map.of("a", "own", "", "b", "c", "hook"), message.getHeadersMap());
+    assertEquals(Map.of("a", "own", "", "b"), message.getHeadersMap());
     assertEquals(Duration.ofMillis(-1500), Times.duration(message.getIn()));
     assertEquals(Instant.ofEpochMilli(-500), Times.instant(message.getAt()));
   }

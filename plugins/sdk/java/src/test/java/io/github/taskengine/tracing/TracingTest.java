@@ -120,7 +120,7 @@ class TracingTest {
   @Test
   void aRequestItsTasksAndWhatTheseAddAreOneTrace() {
     try (TaskengineClient client =
-        TaskengineClient.to(engine.address()).headers(tracing::headers).open()) {
+        TaskengineClient.to(engine.address()).decorate(tracing::decorate).open()) {
       Handlers handlers =
           new Handlers()
               .on("plain", task -> client.submit(Request.of("later")).id())
