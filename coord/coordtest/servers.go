@@ -3,12 +3,15 @@ package coordtest
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/wiretest"
 )
 
 // Servers are the three servers of a coordinator, of which two are a majority.
@@ -75,7 +78,14 @@ func (h *client) want(n int) {
 
 func (h *client) gets(t *testing.T, n int64) {
 	t.Helper()
-	Await(t, fmt.Sprintf("%d permits", n), func() bool { return h.held.Load() == n })
+	Await(t, fmt.Sprintf("%d permits", n), func() bool {
+		select {
+		case err := <-h.ended:
+			t.Fatalf("a holder that waited for %d permits ended: %v", n, err)
+		default:
+		}
+		return h.held.Load() == n
+	})
 }
 
 // Await waits until ok returns true.
@@ -162,4 +172,56 @@ func nothingIsHeld(t *testing.T, servers Servers, connect func(time.Duration) co
 	again := holdPermits(t, n, 2)
 	again.want(2)
 	again.gets(t, 2)
+}
+
+// RunHang runs tests of nodes of a coordinator of which one of three servers takes requests and does not answer. server is the
+// address of one that answers, and stands for all three. connect connects a node with a lease to three addresses.
+func RunHang(t *testing.T, server string, connect func(t *testing.T, endpoints []string, lease time.Duration) coord.Semaphore) {
+	const (
+		nodes = 6
+		lease = 15 * time.Second // of which a node has a sixth for its second renewal, on a busy machine, too
+	)
+	for hangs := range 3 {
+		t.Run(fmt.Sprint("server ", hangs), func(t *testing.T) {
+			t.Parallel()
+			var wires [3]*wiretest.Wire
+			var endpoints [3]string
+			for i := range wires {
+				wires[i], endpoints[i] = Wire(t, server)
+			}
+			var holders []*client
+			for i := range nodes {
+				h := holdPermits(t, connect(t, endpoints[:], lease), byte(i+1))
+				h.want(2)
+				h.gets(t, 2)
+				holders = append(holders, h)
+				readBusily(t, h.node)
+			}
+			wires[hangs].Stall()
+			for end := time.Now().Add(lease + lease/2); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+				for _, h := range holders {
+					h.gets(t, 2)
+				}
+			}
+		})
+	}
+}
+
+// readBusily has a node read until the end of the test, so that each of its requests may meet any of the servers.
+func readBusily(t *testing.T, n coord.Semaphore) {
+	stop := make(chan struct{})
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		for {
+			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+			_, _ = n.Holders(ctx, "limit") // the server that hangs does not answer
+			cancel()
+			select {
+			case <-time.After(rand.N(60 * time.Millisecond)):
+			case <-stop:
+				return
+			}
+		}
+	})
+	t.Cleanup(func() { close(stop); reading.Wait() })
 }

@@ -125,6 +125,7 @@ func connect(o Options) (*clientv3.Client, *reason.Servers, error) {
 	if o.User != "" {
 		dial = append(dial, newLogin(o.User, o.Password).options()...)
 	}
+	dial = append(dial, silence{o.Lease / 4}.options()...)
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: o.Endpoints, DialTimeout: o.Lease, DialOptions: dial,
 		DialKeepAliveTime: max(o.Lease, minKeepAlive), DialKeepAliveTimeout: o.Lease / 2,

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -91,7 +92,8 @@ func (n noting) ClientHandshake(ctx context.Context, address string, raw net.Con
 		n.servers.Note(address, err)
 		return nil, nil, err
 	}
-	return n.servers.Watch(address, c), info, nil
+	known := &connection{Conn: n.servers.Watch(address, c), note: func(err error) { n.servers.Note(address, err) }, begin: time.Now()}
+	return known, sentOn{info, known}, nil
 }
 
 // Clone implements [credentials.TransportCredentials].

@@ -26,3 +26,10 @@ func TestServersThatDoNotAnswer(t *testing.T) {
 		return connect(t, etcd.Options{Endpoints: endpoints, Prefix: coordtest.Prefix(), User: "app", Password: "secret"})
 	})
 }
+
+func TestAServerThatHangs(t *testing.T) {
+	t.Parallel()
+	coordtest.RunHang(t, cluster.Endpoints()[0], func(t *testing.T, endpoints []string, lease time.Duration) coord.Semaphore {
+		return connect(t, etcd.Options{Endpoints: endpoints, Prefix: coordtest.Prefix(), Lease: lease})
+	})
+}
