@@ -25,6 +25,10 @@ const (
 	firstPause = 20 * time.Millisecond // before the first repetition of a call
 	mostPause  = time.Second
 	maxAnswer  = 256 << 20 // bytes of a response
+
+	// window is how many bytes of a stream, and of a connection, a node sends before it waits. That it is fixed spares the
+	// pings by which the library measures what the network could take: a ping and its answer for almost every response.
+	window = 1 << 20
 )
 
 // Options are the options of a client. The zero value is usable.

@@ -30,6 +30,7 @@ func (a *API) GRPC() *grpc.Server {
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.MaxHeaderListSize(maxHeader),
 		grpc.ReadBufferSize(16<<10),
+		grpc.StaticStreamWindowSize(window), grpc.StaticConnWindowSize(window),
 		grpc.ConnectionTimeout(readHeaderTimeout),
 		grpc.WaitForHandlers(true),
 		grpc.StreamInterceptor(a.admitStream),
