@@ -222,7 +222,7 @@ func (h *throne) sit(e *env[coord.Elector], ctx context.Context) (rise func()) {
 	defer h.mu.Unlock()
 	h.count.Add(1)
 	for other := range h.taken {
-		if other.Err() == nil {
+		if other.Err() == nil && ctx.Err() == nil { // in this order: ctx began before, so both led when the first was asked
 			e.start(func(context.Context) { h.overlap(e, ctx, other) })
 		}
 	}
