@@ -90,6 +90,12 @@ func TestAxesShowAllValuesWithTicksInOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		by := rapid.SampledFrom([]projection{linear, logged}).Draw(t, "projection")
 		values := rapid.SliceOfN(rapid.Float64Range(1e-9, 1e18), 1, 20).Draw(t, "values")
+		if rapid.Bool().Draw(t, "around a power of ten") {
+			power := math.Pow(10, float64(rapid.IntRange(-8, 17).Draw(t, "power")))
+			for i := range values {
+				values[i] = power * rapid.Float64Range(0.7, 1.3).Draw(t, "share")
+			}
+		}
 		a := axis{by: by, format: formatCount}
 		wanted := rapid.IntRange(2, 8).Draw(t, "ticks")
 		a.fit(values, wanted)

@@ -100,8 +100,8 @@ func (a *axis) fitLog(low, high float64, wanted int) {
 			return
 		}
 	}
-	if len(a.ticks) < 2 { // one value, or nearly: show a decade around it
-		a.low, a.high = math.Floor(from), math.Floor(from)+1
+	if len(a.ticks) < 2 { // one value, or nearly: show a decade around it, or two if it lies between them
+		a.low, a.high = math.Floor(from), max(math.Floor(from)+1, math.Ceil(to))
 		a.ticks = a.logTicks(every, []float64{1, 2, 5})
 	}
 }
