@@ -323,6 +323,12 @@ func TestAMoveGoesOnAfterADeadlock(t *testing.T) {
 	divide(t, ps...)
 	url := ps[0].Pool().Config().ConnString()
 	observer := pgtest.Connect(t, url)
+	// The server ends the request that finds the deadlock: the first that has waited for so long. It is to be that of the move,
+	// which must not look before the node waits, also on a busy machine.
+	if _, err := observer.Exec(t.Context(), fmt.Sprintf("alter database %s set deadlock_timeout = '5s'", ps[0].Pool().Config().ConnConfig.Database)); err != nil {
+		t.Fatal(err)
+	}
+	ps[0].Pool().Reset()
 	isWaiting := func() (is bool, err error) {
 		err = observer.QueryRow(t.Context(), "select exists (select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock')").Scan(&is)
 		return is, err
@@ -332,6 +338,9 @@ func TestAMoveGoesOnAfterADeadlock(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tx.Rollback(context.Background())
+	if _, err := tx.Exec(t.Context(), "set local deadlock_timeout = '1h'"); err != nil {
+		t.Fatal(err)
+	}
 	ended := make(chan error, 1)
 	lock := func(order string) error {
 		_, err := tx.Exec(t.Context(), "select id from taskengine.task order by id "+order+" limit 1 for update")
