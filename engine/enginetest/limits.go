@@ -199,8 +199,9 @@ func fairValues(n *node) {
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	// Each of the others has its turn after one of the backlog, once the first rows of both are read.
-	if most := window + others + slots; small != others || ahead > most {
+	// Each of the others has its turn after one of the backlog, once the first rows of both are read: tasks that are known run
+	// meanwhile, more of them on a busy machine. Without turns all of the backlog begins before. Package table tests the turns.
+	if most := backlog / 2; small != others || ahead > most {
 		n.Errorf("%d tasks of the backlog began before the last of the %d others, of which %d began; at most %d are fair", ahead, others, small, most)
 	}
 }
