@@ -11,7 +11,7 @@ from datetime import datetime, timedelta, timezone
 
 from taskengine import client
 from taskengine._wire import DecodeError, _fields
-from taskengine.client import NewTask, _calls, _codec, _messages
+from taskengine.client import NewTask, _calls, _codec, _errors, _messages
 from taskengine.client._ids import Ids
 from taskengine.client._requests import encode_task
 
@@ -80,6 +80,11 @@ class Messages(unittest.TestCase):
         ):
             with self.assertRaises(client.Invalid):
                 call()
+
+
+class Errors(unittest.TestCase):
+    def test_a_call_that_the_node_has_cancelled_has_exceeded_its_deadline(self):
+        self.assertIsInstance(_errors.of_code("canceled", "RST_STREAM"), client.DeadlineExceeded)
 
 
 class TaskIds(unittest.TestCase):

@@ -112,6 +112,7 @@ _KINDS: dict[str, type[Error]] = {
     "unavailable": Unavailable,
     "unimplemented": Unsupported,
     "deadline_exceeded": DeadlineExceeded,
+    "canceled": DeadlineExceeded,  # by the node, whose clock was first: what the client cancels has no such error
 }
 
 
