@@ -92,6 +92,7 @@ const KINDS: Record<string, typeof ClientError> = {
   unavailable: Unavailable,
   unimplemented: Unsupported,
   deadline_exceeded: DeadlineExceeded,
+  canceled: DeadlineExceeded, // by the node, whose clock was first: what the client aborts has no such error
 };
 
 /** The error of an answer. full is what the node says about a backlog. */

@@ -59,7 +59,8 @@ record Failure(Kind kind, String message, String code, String address, boolean i
           Map.entry("resource_exhausted", Kind.TOO_LARGE),
           Map.entry("unavailable", Kind.UNAVAILABLE),
           Map.entry("unimplemented", Kind.UNSUPPORTED),
-          Map.entry("deadline_exceeded", Kind.DEADLINE_EXCEEDED));
+          Map.entry("deadline_exceeded", Kind.DEADLINE_EXCEEDED),
+          Map.entry("canceled", Kind.DEADLINE_EXCEEDED)); // by the node, whose clock was first
 
   /** The failure of an answer. full is what the node says about a backlog. */
   static Failure ofCode(String code, String message, String address, String full) {
