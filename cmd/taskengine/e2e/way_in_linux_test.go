@@ -102,6 +102,18 @@ func BenchmarkWayIn(b *testing.B) {
 			awaitIdle(b, overHTTP1)
 		})
 	}
+	b.Run("client-later/in-flight=1/batch=1", func(b *testing.B) { // nothing runs meanwhile
+		c, err := client.Open([]string{n.api}, client.Options{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer c.Close()
+		load := wayInLoad{inFlight: 1, batch: 1, node: n.cmd.Process.Pid, submit: func(ctx context.Context, _ int) error {
+			_, err := c.Submit(ctx, "shout", client.Raw(wayInPayload), client.In(time.Hour))
+			return err
+		}}
+		load.run(b)
+	})
 }
 
 // benchmarkSync measures a write that is synced: the least that a durable submit costs.
