@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { beforeEach, test } from "node:test";
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
-import { BacklogFull, ClientError, Closed, DeadlineExceeded, Invalid } from "../dist/client/errors.js";
+import { BacklogFull, ClientError, Closed, DeadlineExceeded, errorOfCode, Invalid } from "../dist/client/errors.js";
 import { Flow, MESSAGE_BYTES, MOST_SENT, type Submission } from "../dist/client/flow.js";
 import { Ids } from "../dist/client/ids.js";
 import { encodeTask, type NewTask } from "../dist/client/request.js";
@@ -196,6 +196,10 @@ test("a task has all that it was given", () => {
   assert.deepEqual([at?.seconds, at?.nanos, delay?.seconds, delay?.nanos], [1n, 5e8, 1n, 5e8]);
   assert.deepEqual([expiresAt?.seconds, expiresAt?.nanos], [2n, 5e8]);
   assert.deepEqual(headers, { a: "own", "": "b" });
+});
+
+test("a call that the node has cancelled has exceeded its deadline", () => {
+  assert.ok(errorOfCode("canceled", "") instanceof DeadlineExceeded);
 });
 
 test("what cannot be sent is invalid", () => {

@@ -1,6 +1,7 @@
 package io.github.taskengine.client;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 
 import io.github.taskengine.client.internal.Api;
@@ -126,6 +127,12 @@ class RequestsTest {
     assertEquals("\ud83d\ude00", message(Request.of("t").key("\ud83d\ude00")).getKey());
     assertThrows(IllegalArgumentException.class, () -> Request.of(""));
     assertThrows(IllegalArgumentException.class, () -> Request.of("t").priority(10));
+  }
+
+  @Test
+  void aCallThatTheNodeHasCancelledHasExceededItsDeadline() {
+    assertInstanceOf(
+        DeadlineExceededException.class, Failure.ofCode("canceled", "", "", "").exception());
   }
 
   @Test
