@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/wakeup"
@@ -103,32 +103,36 @@ func (c *Client) limited(ctx context.Context) (context.Context, context.CancelFu
 // back at the same moment.
 func jittered(pause time.Duration) time.Duration { return pause/2 + mathrand.N(pause/2) }
 
+// message is the pointer to a message of protobuf.
+type message[M any] interface {
+	*M
+	proto.Message
+}
+
 // call makes a request. If no node answers, it is made again until its context ends: always if it is repeatable, and
 // otherwise while no node can have received it.
-func call[Res any](ctx context.Context, c *Client, procedure string, req any, isRepeatable bool) (*Res, error) {
+func call[Res any, PRes message[Res]](ctx context.Context, c *Client, procedure string, req proto.Message, isRepeatable bool) (*Res, error) {
 	ctx, cancel := c.limited(ctx)
 	defer cancel()
 	defer context.AfterFunc(c.background, cancel)()
 	for pause := firstPause; ; pause = min(2*pause, mostPause) {
-		isSent := false
-		n, err := c.nodes.pick(ctx)
-		if err == nil {
-			isSent = true
-			res := new(Res)
-			var trailer metadata.MD
-			if err = n.conn.Invoke(ctx, procedure, req, res, grpc.Trailer(&trailer)); err == nil {
-				return res, nil
+		p := c.nodes.patienceOf(ctx, proto.Size(req))
+		n, err := c.nodes.pick(ctx, p, !isRepeatable)
+		isSent := err == nil
+		if isSent {
+			res := PRes(new(Res))
+			if err = n.invoke(ctx, p, procedure, req, res); err == nil {
+				return (*Res)(res), nil
 			}
-			err = errorOf(n.address, err, trailer)
+			if errors.Is(err, ErrUnavailable) {
+				c.nodes.leave(n)
+			}
 		}
 		if c.background.Err() != nil {
 			return nil, fmt.Errorf("%w: %w", ErrClosed, err)
 		}
 		if !mayRepeat(err) || isSent && !isRepeatable || wakeup.Sleep(ctx, jittered(pause)) != nil {
 			return nil, err
-		}
-		if n != nil && errors.Is(err, ErrUnavailable) {
-			c.nodes.leave(n)
 		}
 	}
 }

@@ -3,13 +3,15 @@
 //	c, err := client.Open([]string{"10.0.0.1:7420", "10.0.0.2:7420"}, client.Options{})
 //	receipt, err := c.Submit(ctx, "mail", Mail{To: "a@example.com"}, client.Key("m-1"))
 //
-// A client uses one of its addresses, and another one when that does not answer or stops. Tasks that are submitted at
+// A client uses one of its addresses, and another one when that does not answer or stops. A node that takes requests and
+// says nothing for 1.5 s is asked for its version; if it does not answer that within 2 s, the client leaves it. Tasks that are submitted at
 // the same time are sent together, over one stream. Every task has an id that the client makes. So a submit that is
 // repeated, because its answer was lost, adds no second task.
 //
 // The files, by what they do:
 //
 //	client.go, nodes.go      options, addresses, calls
+//	silent.go                nodes that take requests and do not answer
 //	submit.go, flow.go       adding tasks, and the stream that carries them
 //	tasks.go, manage.go      reading and changing tasks, limits and schedules
 //	type.go                  types with their payloads and results

@@ -31,6 +31,7 @@ const (
 type submission struct {
 	task  *taskenginev1.NewTask
 	isOwn bool          // the client has made its id
+	wait  time.Duration // for which its caller waits
 	done  chan struct{} // closed when outcome is known
 
 	sequence uint64 // guarded by flow.mu: when it was sent last
@@ -98,6 +99,28 @@ func (f *flow) abandon(ctx context.Context, s *submission) Outcome {
 	return s.outcome
 }
 
+// patience returns the patience with a node that has said nothing about what was sent.
+func (f *flow) patience() patience {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p, size := patience{mostQuiet / 3, mostProbe}, 0
+	for _, s := range f.sent {
+		if part := s.wait / 4; len(f.client.nodes.all) > 1 {
+			p.quiet, p.probe = max(leastQuiet, min(p.quiet, part)), max(leastProbe, min(p.probe, part))
+		}
+		size += proto.Size(s.task)
+	}
+	p.probe += arrival(size)
+	return p
+}
+
+// isAwaiting reports whether something that was sent has no outcome.
+func (f *flow) isAwaiting() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.sent) > 0
+}
+
 func (f *flow) waiting() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -151,7 +174,7 @@ func (f *flow) refuse(err error) {
 
 // serve sends submissions to one node until it cannot.
 func (f *flow) serve(ctx context.Context) {
-	n, err := f.client.nodes.pick(ctx)
+	n, err := f.client.nodes.pick(ctx, f.patience(), false)
 	if err != nil {
 		f.failed(err)
 		return
@@ -183,9 +206,18 @@ func (f *flow) failed(err error) {
 
 // stream sends submissions over a stream until it ends, and returns why.
 func (f *flow) stream(ctx context.Context, n *node) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	s, err := n.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, taskenginev1connect.TaskServiceSubmitStreamProcedure)
+	w := n.watched(ctx, func() (patience, bool) { return f.patience(), f.isAwaiting() })
+	err := f.exchange(n, w)
+	if w.stop() {
+		n.suspect()
+		return status.Error(codes.Unavailable, errSilent.Error())
+	}
+	return err
+}
+
+// exchange sends submissions and receives their outcomes over one stream, and returns why it has ended.
+func (f *flow) exchange(n *node, w *watch) error {
+	s, err := n.conn.NewStream(w.ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, taskenginev1connect.TaskServiceSubmitStreamProcedure)
 	if err != nil {
 		return err
 	}
@@ -197,6 +229,7 @@ func (f *flow) stream(ctx context.Context, n *node) error {
 			if err := s.SendMsg(req); err != nil {
 				return <-ended
 			}
+			w.arm()
 		}
 		if f.canSend() {
 			continue
@@ -206,7 +239,7 @@ func (f *flow) stream(ctx context.Context, n *node) error {
 		case err := <-ended:
 			return err
 		case <-leave:
-			return f.end(s, ended, cancel)
+			return f.end(s, ended, func() { w.cancel(nil) })
 		}
 	}
 }
@@ -228,6 +261,7 @@ func (f *flow) receive(n *node, s grpc.ClientStream, leave func()) error {
 			}
 			return err
 		}
+		n.hear()
 		if f.resolve(n, res) {
 			leave()
 		}

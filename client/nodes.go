@@ -22,17 +22,23 @@ import (
 )
 
 const (
-	connectTimeout = 5 * time.Second        // for one node, before another one is tried
-	againTimeout   = 200 * time.Millisecond // likewise, if the last try has failed
+	dialTimeout  = 10 * time.Second       // for a connection; other nodes are tried meanwhile
+	againTimeout = 200 * time.Millisecond // for the node, before another one is tried, if the last try has failed
 )
 
 // node is one node, whose address does not change.
 type node struct {
 	address string
 	conn    *grpc.ClientConn
+	work    sync.WaitGroup // of probes
+	ear
 
-	mu     sync.Mutex
-	reason string // guarded by mu: why there was no connection last; "" if that is not known
+	mu        sync.Mutex
+	reason    string             // guarded by mu: why there was no connection last; "" if that is not known
+	wires     map[*wire]struct{} // guarded by mu: the connections
+	probing   *probe             // guarded by mu: the probe under way
+	isSuspect bool               // guarded by mu: it has to answer a probe before it is used
+	isClosed  bool               // guarded by mu: there are no more probes
 }
 
 // nodes are the nodes of a client.
@@ -57,22 +63,23 @@ func openNodes(addresses []string, o Options) (*nodes, error) {
 		if secure {
 			plain = credentials.NewTLS(o.TLS)
 		}
+		one := &node{address: a, wires: make(map[*wire]struct{}), ear: ear{begin: time.Now()}}
 		options := append([]grpc.DialOption{
+			grpc.WithContextDialer(one.dial),
 			grpc.WithTransportCredentials(plain), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
 			grpc.WithStaticStreamWindowSize(window), grpc.WithStaticConnWindowSize(window),
 			grpc.WithConnectParams(grpc.ConnectParams{
 				Backoff:           backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second},
-				MinConnectTimeout: connectTimeout,
+				MinConnectTimeout: dialTimeout,
 			}),
 		}, o.Dial...)
 		if o.Token != "" {
 			options = append(options, grpc.WithPerRPCCredentials(bearer(o.Token)))
 		}
-		conn, err := grpc.NewClient(target, options...)
-		if err != nil {
+		if one.conn, err = grpc.NewClient(target, options...); err != nil {
 			return nil, errors.Join(fmt.Errorf("taskengine: the address %.80q: %w", a, err), n.close())
 		}
-		n.all = append(n.all, &node{address: a, conn: conn})
+		n.all = append(n.all, one)
 	}
 	return n, nil
 }
@@ -108,19 +115,23 @@ func targetOf(address string, wantsTLS bool) (target string, secure bool, err er
 func (n *nodes) close() error {
 	var errs []error
 	for _, one := range n.all {
+		one.mu.Lock()
+		one.isClosed = true
+		one.mu.Unlock()
 		errs = append(errs, one.conn.Close())
+		one.work.Wait()
 	}
 	return errors.Join(errs...)
 }
 
-// pick returns a node with a connection: the one that was used last, if it can.
-func (n *nodes) pick(ctx context.Context) (*node, error) {
+// pick returns a node with a connection: the one that was used last, if it can. With isSure it has answered just now.
+func (n *nodes) pick(ctx context.Context, p patience, isSure bool) (*node, error) {
 	n.mu.Lock()
 	first := n.current
 	n.mu.Unlock()
 	for i := range n.all {
 		at := (first + i) % len(n.all)
-		if one := n.all[at]; one.connect(ctx) {
+		if one := n.all[at]; one.connect(ctx, p) && one.isFit(ctx, p, isSure) {
 			n.mu.Lock()
 			n.current = at
 			n.mu.Unlock()
@@ -169,13 +180,21 @@ func (n *nodes) leave(failed *node) {
 	}
 }
 
+// isFit reports whether a node with a connection may be used. A node that is suspect has to answer a probe.
+func (n *node) isFit(ctx context.Context, p patience, isSure bool) bool {
+	n.mu.Lock()
+	isSuspect := n.isSuspect
+	n.mu.Unlock()
+	return !isSuspect && (!isSure || n.isFresh()) || n.isAlive(ctx, p.probe)
+}
+
 // connect waits for the connection, and reports whether there is one.
-func (n *node) connect(ctx context.Context) bool {
+func (n *node) connect(ctx context.Context, p patience) bool {
 	state := n.conn.GetState()
 	if state == connectivity.Ready {
 		return true
 	}
-	timeout := connectTimeout
+	timeout := p.probe
 	if state == connectivity.TransientFailure {
 		timeout = againTimeout
 		n.conn.ResetConnectBackoff()

@@ -121,6 +121,8 @@ func (c *Client) Submit(ctx context.Context, typ string, payload any, options ..
 func (c *Client) SubmitEach(ctx context.Context, requests ...Request) []Outcome {
 	ctx, cancel := c.limited(ctx)
 	defer cancel()
+	end, _ := ctx.Deadline()
+	wait := time.Until(end)
 	outcomes := make([]Outcome, len(requests))
 	calls := make([]*submission, len(requests))
 	for i, r := range requests {
@@ -129,7 +131,7 @@ func (c *Client) SubmitEach(ctx context.Context, requests ...Request) []Outcome 
 			outcomes[i].Err = err
 			continue
 		}
-		calls[i] = &submission{task: m, isOwn: isOwn, done: make(chan struct{})}
+		calls[i] = &submission{task: m, isOwn: isOwn, wait: wait, done: make(chan struct{})}
 	}
 	c.flow.add(calls)
 	for i, s := range calls {
