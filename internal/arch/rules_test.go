@@ -464,11 +464,20 @@ var rules = []rule{
 		Of: "cmd/taskengine/internal/node",
 		May: []string{
 			"cmd/taskengine/internal/alerting", "cmd/taskengine/internal/coordinator", "cmd/taskengine/internal/database", "cmd/taskengine/internal/descriptors",
-			"cmd/taskengine/internal/stores", "cmd/taskengine/internal/traces", "codec", "config", "coord/guid", "coord/postgres",
+			"cmd/taskengine/internal/stores", "cmd/taskengine/internal/systemd", "cmd/taskengine/internal/traces", "codec", "config", "coord/guid", "coord/postgres",
 			"engine", "engine/policy", "engine/task", "handlers", "internal/access", "internal/tlsfiles", "plugins", "plugins/workers", "schedule", "schedule/scheduler", "server", "storage", "tasklog",
 		},
 		Out: []string{"github.com/cockroachdb/pebble", "github.com/jackc/pgx", "google.golang.org/grpc"},
 		Why: "a node is put together here: the engine, its store, its handlers and its server",
+	},
+	{
+		Of:  "cmd/taskengine/internal/reaper",
+		Why: "process 1 waits for processes, whatever they run",
+	},
+	{
+		Of:  "cmd/taskengine/internal/systemd",
+		Out: []string{"golang.org/x/sys"},
+		Why: "a service manager gets the state of a node, whatever the node consists of",
 	},
 	{
 		Of:  "cmd/taskengine/internal/traces",

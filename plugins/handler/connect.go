@@ -86,6 +86,8 @@ func (p Program) work(addresses string) error {
 	if c.TLS, err = encryption(os.Getenv(caVariable), os.Getenv(certVariable), os.Getenv(keyVariable)); err != nil {
 		return err
 	}
+	// Without a listener the worker would end with SIGPIPE when the reader of its log ends.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once

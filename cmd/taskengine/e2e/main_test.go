@@ -96,6 +96,7 @@ func ended(t testing.TB, cmd *exec.Cmd) result {
 type running struct {
 	cmd        *exec.Cmd
 	api, admin string
+	stderr     io.Closer // the reading end of the node's log
 	log        *lines
 	ready      chan struct{} // closed when the node says that it is ready; then api and admin are known
 	ended      chan struct{} // closed when the process has ended
@@ -155,6 +156,7 @@ func launchBy(t testing.TB, script, api string, env []string, args ...string) *r
 	if err := n.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	n.stderr = stderr
 	go n.read(stderr)
 	t.Cleanup(func() {
 		n.cmd.Process.Kill()

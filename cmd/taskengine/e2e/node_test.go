@@ -3,7 +3,6 @@ package e2e
 import (
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -352,25 +351,5 @@ func TestDevHasSamplesAndForgets(t *testing.T) {
 	}
 	if entries, err := os.ReadDir(n.cmd.Dir); err != nil || len(entries) != 0 {
 		t.Errorf("dev leaves %v behind, %v", entries, err)
-	}
-}
-
-func TestTheServiceManagerIsTold(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "notify")
-	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	n := start(t, []string{"NOTIFY_SOCKET=" + path}, "run", "--set", "storage.driver=memory")
-	n.signal(t, syscall.SIGTERM)
-	n.exit(t)
-	for _, want := range []string{"READY=1", "STOPPING=1"} {
-		b := make([]byte, 100)
-		size, err := conn.Read(b)
-		if err != nil || string(b[:size]) != want {
-			t.Errorf("it was told %q, %v, want %q", b[:size], err, want)
-		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -20,9 +21,10 @@ import (
 
 // worker is a handler program that the test has started by itself.
 type worker struct {
-	cmd   *exec.Cmd
-	log   *lines
-	ended chan struct{} // closed when the process has ended
+	cmd    *exec.Cmd
+	stderr io.Closer // the reading end of the worker's log
+	log    *lines
+	ended  chan struct{} // closed when the process has ended
 }
 
 // launcher starts a worker of the nodes at an address.
@@ -37,11 +39,11 @@ func startWorker(t testing.TB, address string, env ...string) *worker {
 // runWorker starts a worker.
 func runWorker(t testing.TB, cmd *exec.Cmd) *worker {
 	t.Helper()
-	w := &worker{cmd: cmd, log: new(lines), ended: make(chan struct{})}
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
+	w := &worker{cmd: cmd, stderr: stderr, log: new(lines), ended: make(chan struct{})}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -29,25 +29,30 @@ read ./taskengine.yaml but handles three types of tasks by itself:
   fail   takes {"times": 2}, and fails so often before it is done`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := flags.load(a)
-			if err != nil {
-				return err
-			}
-			cfg.Storage = config.Storage{Driver: config.Memory}
-			if cfg.Node.Log.Format == config.LogAuto {
-				cfg.Node.Log.Format = config.LogText
-			}
-			log := a.newLog(cfg.Node.Log)
-			n := &node.Node{Config: cfg, Log: log, Build: server.ReadBuild(), Name: node.NameOf(cfg), Notify: func(string) {}}
-			if flags.file == "" {
-				addSamples(n)
-				log.Info("try: taskengine task add echo --data '{\"hello\": \"world\"}' --wait")
-			}
-			return a.supervise(cmd.Context(), log, n)
+			return a.asFirstProcess(func() error { return a.runDev(cmd.Context(), &flags) })
 		},
 	}
 	flags.add(cmd, "the configuration file; without it, there are samples")
 	return cmd
+}
+
+// runDev runs the node of `taskengine dev`.
+func (a *app) runDev(ctx context.Context, flags *configFlags) error {
+	cfg, err := flags.load(a)
+	if err != nil {
+		return err
+	}
+	cfg.Storage = config.Storage{Driver: config.Memory}
+	if cfg.Node.Log.Format == config.LogAuto {
+		cfg.Node.Log.Format = config.LogText
+	}
+	log := a.newLog(cfg.Node.Log)
+	n := &node.Node{Config: cfg, Log: log, Build: server.ReadBuild(), Name: node.NameOf(cfg)}
+	if flags.file == "" {
+		addSamples(n)
+		log.Info("try: taskengine task add echo --data '{\"hello\": \"world\"}' --wait")
+	}
+	return a.supervise(ctx, log, n)
 }
 
 // addSamples gives the node types to play with, unless a --set has made their names its

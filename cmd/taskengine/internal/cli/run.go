@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"log/slog"
+	"os"
 	"strings"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/node"
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/systemd"
 	"github.com/taskengine/taskengine/config"
 	"github.com/taskengine/taskengine/server"
 )
@@ -33,28 +35,33 @@ which take the place of the old ones without failing a task. Other changes of th
 a restart, and the log says so.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := flags.findForNode(); err != nil {
-				return err
-			}
-			cfg, err := flags.load(a)
-			if err != nil {
-				return err
-			}
-			log := a.newLog(cfg.Node.Log)
-			if flags.file != "" {
-				log.Info("configured", "file", flags.file)
-			}
-			for _, advice := range cfg.Advice() {
-				log.Warn("the configuration may contain a mistake", "advice", advice.String())
-			}
-			return a.supervise(cmd.Context(), log, &node.Node{
-				Config: cfg, Log: log, Build: server.ReadBuild(), Name: node.NameOf(cfg), Notify: a.notifier(log),
-				Again: func() (*config.Config, error) { return flags.load(a) }, Reloads: make(chan struct{}, 1),
-			})
+			return a.asFirstProcess(func() error { return a.runNode(cmd.Context(), &flags) })
 		},
 	}
 	flags.add(cmd, "the configuration file; without it, ./taskengine.yaml")
 	return cmd
+}
+
+// runNode runs the node of `taskengine run`.
+func (a *app) runNode(ctx context.Context, flags *configFlags) error {
+	if err := flags.findForNode(); err != nil {
+		return err
+	}
+	cfg, err := flags.load(a)
+	if err != nil {
+		return err
+	}
+	log := a.newLog(cfg.Node.Log)
+	if flags.file != "" {
+		log.Info("configured", "file", flags.file)
+	}
+	for _, advice := range cfg.Advice() {
+		log.Warn("the configuration may contain a mistake", "advice", advice.String())
+	}
+	return a.supervise(ctx, log, &node.Node{
+		Config: cfg, Log: log, Build: server.ReadBuild(), Name: node.NameOf(cfg), Manager: systemd.New(a.getenv, os.Getpid(), log),
+		Again: func() (*config.Config, error) { return flags.load(a) }, Reloads: make(chan struct{}, 1),
+	})
 }
 
 // findForNode is find for a node. Without a configuration a node would make a folder for its tasks
@@ -76,6 +83,7 @@ const hurried = 2 * time.Second
 
 // supervise runs a node and has signals stop it.
 func (a *app) supervise(ctx context.Context, log *slog.Logger, n *node.Node) error {
+	outliveReaders()
 	signals := listenToSignals(ctx, n.Reloads)
 	defer signals.close()
 	ended := make(chan error, 1)

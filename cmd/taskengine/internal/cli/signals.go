@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/reaper"
 )
 
 // signals are requests to stop: the first one in order, the second one at once. SIGHUP asks for a
@@ -66,6 +67,25 @@ func (s *signals) close() {
 	for _, cancel := range s.cancel {
 		cancel(nil)
 	}
+}
+
+// outliveReaders lets the process go on when the reader of its standard output or error ends, such as a log collector that
+// is restarted: writes fail from then on. Without a listener, Go ends the process with SIGPIPE. If the signal was ignored
+// instead, the children of the process would ignore it, too.
+func outliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
+
+// asFirstProcess runs the command of a node. If this is process 1 of a container, the command runs in a child process,
+// so that no zombies are left: see package reaper.
+func (a *app) asFirstProcess(run func() error) error {
+	if !reaper.Needed() {
+		return run()
+	}
+	code, err := reaper.Run()
+	if err != nil {
+		a.note("taskengine: %v; ended processes that are not its own stay zombies", err)
+		return run()
+	}
+	return exit.With(code, nil)
 }
 
 // untilSignalled runs fn with a context that ends with a signal. If fn fails after a signal, the

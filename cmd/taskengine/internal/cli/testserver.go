@@ -87,7 +87,7 @@ func (a *app) serveTests(ctx context.Context, cfg *config.Config, begin time.Tim
 	log := a.newLog(config.Log{Level: max(cfg.Node.Log.Level, slog.LevelWarn), Format: cfg.Node.Log.Format})
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	n := &node.Node{Config: cfg, Log: log, Build: server.ReadBuild(), Name: node.NameOf(cfg), Notify: func(string) {}, Manual: begin}
+	n := &node.Node{Config: cfg, Log: log, Build: server.ReadBuild(), Name: node.NameOf(cfg), Manual: begin}
 	n.Serving = func(r node.Running) {
 		go func() {
 			defer stop()

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/systemd"
 	"github.com/taskengine/taskengine/config"
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/engine/task"
@@ -24,7 +25,7 @@ type Node struct {
 	Build   server.Build
 	Name    string                         // for people and logs; see [NameOf]
 	Extra   map[string]task.Handler        // handlers of types beside those of Config; may be nil
-	Notify  func(state string)             // tells the service manager the state of the node
+	Manager *systemd.Manager               // is notified of the state of the node; may be nil
 	Again   func() (*config.Config, error) // reads the configuration again; nil if Reloads is nil
 	Reloads chan struct{}                  // each value asks for a reload of the plugins; nil for none
 
@@ -61,14 +62,20 @@ func (n *Node) Run(stop, hurry context.Context) (err error) {
 	n.health.Started(p.engine, p.handlers.Status)
 	n.Log.Info("ready", "api", p.api.address(), "socket", p.socket.address(), "admin", p.admin.address(), "node", n.Name,
 		"storage", n.storage(), "types", len(p.handlers.byType), "version", n.Build.Version)
-	n.Notify("READY=1")
+	n.Manager.Ready()
 	if n.Serving != nil {
 		n.Serving(Running{p.engine, p.api.address(), p.handlers.free})
 	}
 	ready = true
 
+	watched, unwatch := context.WithCancel(context.WithoutCancel(stop))
+	var watch sync.WaitGroup
+	watch.Go(func() { n.Manager.Watch(watched, func() { p.engine.Types() }) }) // an engine that hangs does not answer
+	defer watch.Wait()
+	defer unwatch()
+
 	err = n.serve(stop, p)
-	n.Notify("STOPPING=1")
+	n.Manager.Stopping()
 	p.service.Drain()
 	p.alerts.Stop() // a node that stops looks as if something were wrong with it
 	return errors.Join(err, n.drain(hurry, p.engine))

@@ -17,7 +17,9 @@ func (n *Node) reloadAsAsked(ctx context.Context, set *handlerSet) {
 		case <-ctx.Done():
 			return
 		case <-n.Reloads:
+			n.Manager.Reloading()
 			n.reload(ctx, set)
+			n.Manager.Ready()
 		}
 	}
 }
