@@ -22,14 +22,14 @@ func (e *Engine) fail(err error) {
 		return
 	}
 	isFirst := false
-	e.tell(func(s *state, _ time.Time) {
+	e.tell(func(s *state, now time.Time) {
 		if isFirst = s.failure == nil; !isFirst {
 			return
 		}
 		s.failure = fmt.Errorf("%w: %w", ErrFailed, err)
 		e.inbox.refuse(s.failure)
 		s.isClosing = true
-		s.Close()
+		s.Close(now)
 		s.stopAll(s.failure)
 		close(e.failed)
 	})
@@ -51,12 +51,12 @@ func (e *Engine) Close(ctx context.Context) error {
 }
 
 func (e *Engine) shutdown(ctx context.Context) {
-	e.tell(func(s *state, _ time.Time) {
+	e.tell(func(s *state, now time.Time) {
 		if s.failure == nil {
 			e.inbox.refuse(ErrClosed)
 		}
 		s.isClosing = true
-		s.Close()
+		s.Close(now)
 	})
 	e.cluster.Drain() // other nodes start the tasks of this node; it ends those that run
 	select {

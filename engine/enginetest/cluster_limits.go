@@ -78,6 +78,7 @@ var sharedLimitScenarios = []clusterScenario{
 		}
 		c.haveAllRun(ids, nodes...)
 	}},
+	{"a rate of the cluster holds by the times at which attempts begin, also after a stall of the store", longLease, stalledRateOfCluster},
 	{"a limit that is changed on one node is changed on all, up, down and back", longLease, func(c *cluster) {
 		g, gate := c.gauge(map[string]int{"all": 6, "acme": 6}), make(chan struct{})
 		nodes := c.joinAll(3, shared(policy.Limit{Name: "few", Max: 2}), map[string]handle{"pay": g.held(gate)})

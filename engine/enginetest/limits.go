@@ -18,6 +18,7 @@ import (
 var limitScenarios = []scenario{
 	{"no limit of a tree is ever exceeded and none is left unused", limitTree},
 	{"a rate admits its burst and then its share", rate},
+	{"a rate holds by the times at which attempts begin, also after a stall of the store", stalledRate},
 	{"a full value with twenty thousand tasks delays no other and memory stays bounded", blockedValue},
 	{"the values of a fair limit take turns however large the backlog of one is", fairValues},
 	{"no limit is exceeded after the limits have changed", changedLimits},

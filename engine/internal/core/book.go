@@ -61,8 +61,10 @@ func (c *Core) Grabbed(now time.Time, ref task.Ref, t *task.Task, failed bool) {
 }
 
 const (
-	notAlive    = "its node could not prove that it is alive"
-	noSlotAgain = "its slot was given to another task while the store wrote that it starts"
+	notAlive     = "its node could not prove that it is alive"
+	shuttingDown = "its node was shutting down"
+	noSlotAgain  = "its slot was given to another task while the store wrote that it starts"
+	delayedLong  = "the rates of its limits did not allow it to begin soon after the store had written that it starts"
 )
 
 func expired(t *task.Task) string {
@@ -70,57 +72,67 @@ func expired(t *task.Task) string {
 }
 
 // begin asks to run the handler of the task that r has grabbed, if the task may still begin. If not,
-// it hands the task back.
+// it hands the task back, or delays it.
 func (c *Core) begin(now time.Time, r *run, t *task.Task) {
-	handBack := task.Change{Ref: t.Ref(), At: now, Count: task.Refund, Outcome: task.HandedBack}
-	switch {
+	if r.phase != delayed && len(c.delayed) > 0 && c.steady(now) >= c.delayedAt {
+		c.beginDelayed(now) // they were grabbed before
+	}
+	back := task.Change{Ref: t.Ref(), At: now, Count: task.Refund, Outcome: task.HandedBack, To: task.Submitted}
+	back.NextEventAt = queueDeadline(r.kind.policy.Timeout, now)
+	isBack := true
+	switch why := c.refuses(r); {
 	case t.Owner != c.config.Owner: // grabbed for an earlier incarnation of this node, which the other nodes take for dead
-		c.end(now, r, false)
-		handBack.To, handBack.NextEventAt = task.Submitted, queueDeadline(r.kind.policy.Timeout, now)
-		handBack.Error = notAlive
-		c.save(handBack, false)
+		back.Error = notAlive
 	case t.Version < r.changed: // a user changed it after the grab
 		c.stats.Wasted++
-		c.end(now, r, false)
+		isBack = false
 	case !t.ExpiresAt.IsZero() && !now.Before(t.ExpiresAt):
-		c.end(now, r, false)
-		handBack.To, handBack.Error = task.Error, expired(t)
-		seat(&r.kind.policy, orderingKeyOf(t), &handBack)
-		c.save(handBack, false)
-	case !c.mayStart():
-		c.end(now, r, false)
-		handBack.To, handBack.NextEventAt = task.Submitted, queueDeadline(r.kind.policy.Timeout, now)
-		handBack.Error = "its node was shutting down"
-		if !c.draining {
-			handBack.Error = notAlive
-		}
-		c.save(handBack, false)
-	case c.config.Permits && r.losses != c.losses && r.slot.NeedsPermits():
-		c.end(now, r, false)
-		handBack.To, handBack.NextEventAt = task.Submitted, queueDeadline(r.kind.policy.Timeout, now)
-		handBack.Error = ErrPermitsLost.Error()
-		c.save(handBack, false)
+		back.To, back.NextEventAt, back.Error = task.Error, time.Time{}, expired(t)
+		seat(&r.kind.policy, orderingKeyOf(t), &back)
+	case why != "":
+		back.Error = why
 	case !c.hasSlotAgain(now, r, t):
-		c.end(now, r, false)
-		handBack.To, handBack.NextEventAt = task.Submitted, queueDeadline(r.kind.policy.Timeout, now)
-		handBack.Error = noSlotAgain
-		c.save(handBack, false)
+		back.Error = noSlotAgain
 	default:
 		if group, missing, is := c.regroup(t); is {
-			c.end(now, r, false)
-			handBack.To, handBack.NextEventAt = task.Submitted, queueDeadline(r.kind.policy.Timeout, now)
 			regrouped := group // group escapes only here, so other paths do not allocate
-			handBack.Group, handBack.Error = &regrouped, "the limits of its type have changed, and its values for them were read"
+			back.Group, back.Error = &regrouped, "the limits of its type have changed, and its values for them were read"
 			if missing != nil {
-				handBack.Error += ", those that it lacks as empty: " + missing.Error()
+				back.Error += ", those that it lacks as empty: " + missing.Error()
 			}
-			c.save(handBack, false)
 			break
 		}
-		c.handle(now, r, t)
-		return
+		at, err := c.table.Begin(c.steady(now), &r.slot)
+		switch {
+		case err != nil:
+			back.Error = err.Error()
+		case at <= c.steady(now):
+			c.handle(now, r, t)
+			return
+		case c.delay(now, r, t, at):
+			return
+		default:
+			back.Error = delayedLong
+		}
+	}
+	c.end(now, r, false)
+	if isBack {
+		c.save(back, false)
 	}
 	c.book(now)
+}
+
+// refuses returns why this node may not begin what r has grabbed; "" if it may.
+func (c *Core) refuses(r *run) string {
+	switch {
+	case c.draining:
+		return shuttingDown
+	case c.suspended:
+		return notAlive
+	case c.config.Permits && r.losses != c.losses && r.slot.NeedsPermits():
+		return ErrPermitsLost.Error()
+	}
+	return ""
 }
 
 // regroup reports whether the group of a row was packed when its type had fewer values, and returns
@@ -135,7 +147,7 @@ func (c *Core) regroup(t *task.Task) (group string, missing error, is bool) {
 // handle asks to run the handler.
 func (c *Core) handle(now time.Time, r *run, t *task.Task) {
 	c.stats.Grabbed++
-	r.phase, r.key, r.isKeyed = running, orderingKeyOf(t), t.Key != ""
+	r.phase, r.row, r.key, r.isKeyed = running, nil, orderingKeyOf(t), t.Key != ""
 	r.attempt, r.crashes, r.expires = t.Attempt, t.Crashes, t.ExpiresAt
 	r.lag, r.rearms = lagOf(t), rearmsOf(t)
 	if limit := r.kind.policy.Timeout.Run; limit > 0 {

@@ -57,18 +57,21 @@ type Core struct {
 	poolNames []string // of pools, sorted
 	spare     []*run   // ended runs, for reuse
 
-	timers     timers
-	owned      Ownership
-	held       holding
-	nextTimeUp time.Time // not after the first time at which a run is to be stopped or given up; zero is never
-	saving     int       // number of saves under way
-	draining   bool
-	suspended  bool
-	losses     uint64        // how often the node has lost its permits
-	stepped    time.Duration // the sum of the steps of the clock, see Step
-	grabs      int           // how many more may be asked for, see LimitGrabs
-	ready      Ready
-	stats      Stats
+	timers       timers
+	owned        Ownership
+	held         holding
+	spareDelayed []*run    // buffer of beginDelayed
+	nextTimeUp   time.Time // not after the first time at which a run is to be stopped or given up; zero is never
+	delayed      []*run    // the runs that are delayed, in the order in which they were grabbed
+	delayedAt    int64     // the time of the table at which they are looked at next
+	saving       int       // number of saves under way
+	draining     bool
+	suspended    bool
+	losses       uint64        // how often the node has lost its permits
+	stepped      time.Duration // the sum of the steps of the clock, see Step
+	grabs        int           // how many more may be asked for, see LimitGrabs
+	ready        Ready
+	stats        Stats
 }
 
 // kind is what the core knows of one type.
@@ -88,6 +91,7 @@ const (
 	inserting   phase = iota // Inserted; it was grabbed with its submit (fused)
 	grabbing                 // Grabbed
 	handingOver              // GrabbedHead; the task has ended, and its slot is for the next one of its ordering key
+	delayed                  // nothing; it is grabbed, and the rates of its limits allow it to begin later, see Core.delay
 	running                  // Handled
 	disowned                 // Handled; the verdict does not count any more
 	finished                 // Handled; the task is done already
@@ -105,6 +109,8 @@ type run struct {
 	yielded     bool         // its slot was freed, see Core.Yield
 	next        task.Trigger // a newer version of the task that has become ready; zero if none
 	changed     uint64       // a version made by a user before the reply to the grab; 0 if none
+	row         *task.Task   // while it is delayed
+	delayedTo   int64        // the time of the table until which it may be delayed
 	key         string       // the ordering key of a task that runs; "" if it takes part in no order
 	isKeyed     bool         // the task has a unique key
 	attempt     uint32
@@ -173,12 +179,14 @@ func (c *Core) IsOpen(name string) bool { return c.table.IsOpen(name) }
 // Policy returns the policy of a type. A type that is not configured has the default policy.
 func (c *Core) Policy(name string) policy.Type { return c.kind(name).policy }
 
-// Pause pauses or resumes a type. Tasks of a paused type are not started. Running tasks continue.
+// Pause pauses or resumes a type. Tasks of a paused type do not begin: those that are being grabbed are handed
+// back. Running tasks continue.
 func (c *Core) Pause(now time.Time, name string, paused bool) {
 	k := c.kind(name)
 	k.paused = paused
 	c.kinds[name] = k
 	c.table.Open(c.steady(now), name, k.open())
+	c.beginDelayed(now)
 	c.book(now)
 }
 
@@ -211,9 +219,10 @@ func (r *run) follow(tr task.Trigger) {
 }
 
 // Drain stops the start of tasks. Running tasks continue, and their results are saved.
-func (c *Core) Drain() {
+func (c *Core) Drain(now time.Time) {
 	c.draining = true
 	c.table.Drain()
+	c.beginDelayed(now)
 }
 
 // Busy returns the number of tasks that have a slot.
@@ -367,6 +376,9 @@ func (c *Core) overrule(now time.Time, h task.Hint) {
 	switch r.phase {
 	case inserting, grabbing:
 		r.changed = h.Version
+	case delayed:
+		r.changed = h.Version
+		c.beginDelayed(now)
 	case running:
 		r.phase = disowned
 		c.ready.Stops = append(c.ready.Stops, Stop{h.ID, ErrOverruled})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine/internal/table"
+	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/task"
 )
 
@@ -416,4 +417,18 @@ func (s *story) usage(u table.Usage, holders []task.ID) string {
 		text += fmt.Sprintf("%s%d", []string{", held by ", " "}[min(i, 1)], number(id))
 	}
 	return text
+}
+
+// set changes a limit as a person does.
+func (s *story) set(a args) error {
+	o := policy.Override{Paused: a.Has("paused")}
+	if n := a.Number("max", 0); n > 0 {
+		o.Max = &n
+	}
+	if n := a.Number("rate", 0); n > 0 {
+		o.Rate = &policy.Rate{Count: n, Per: a.Duration("each", time.Second), Burst: a.Number("burst", 0)}
+	}
+	s.changes++
+	s.core.Override(s.now, s.changes, policy.Overrides{a.At(0): {"": o}}.Live())
+	return nil
 }

@@ -73,6 +73,7 @@ func (c *Core) Starts(q task.Queue, shard uint16) bool {
 // again. Tasks that are grabbed and have not begun are handed back.
 func (c *Core) Suspend(now time.Time, suspended bool) {
 	c.suspended = suspended
+	c.beginDelayed(now)
 	c.book(now)
 }
 

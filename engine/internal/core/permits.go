@@ -34,6 +34,7 @@ func (c *Core) Drawn(now time.Time, drawn []Drawn) {
 	for _, d := range drawn {
 		c.table.Drawn(c.steady(now), d)
 	}
+	c.beginDelayed(now)
 	c.book(now)
 }
 
@@ -43,6 +44,7 @@ func (c *Core) Drawn(now time.Time, drawn []Drawn) {
 func (c *Core) LosePermits(now time.Time) {
 	c.losses++
 	c.table.LosePermits(c.steady(now))
+	c.beginDelayed(now)
 	var stops []Stop
 	for _, r := range c.runs {
 		if r.phase == running && r.slot.NeedsPermits() {
@@ -56,5 +58,6 @@ func (c *Core) LosePermits(now time.Time) {
 // Override replaces the overrides of all limits, see table.Table.Override.
 func (c *Core) Override(now time.Time, version uint64, live policy.Live) {
 	c.table.Override(c.steady(now), version, live)
+	c.beginDelayed(now)
 	c.book(now)
 }

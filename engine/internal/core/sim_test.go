@@ -35,6 +35,7 @@ type sim struct {
 	done    map[task.ID]int
 	grabs   map[task.ID]bool // under way, those with an insert included
 	held    task.Shards      // whose database does not answer
+	limits  limitsOfSim
 }
 
 func TestRandomLivesOfACore(t *testing.T) {
@@ -61,8 +62,7 @@ func live(t *testing.T, seed uint64) {
 		case op < 17:
 			s.meddle()
 		case op < 18:
-			s.core.Pause(s.now, "plain", s.rng.IntN(2) == 0)
-			s.absorb()
+			s.change()
 		case op < 19:
 			s.hold()
 		case s.rng.IntN(40) == 0:
@@ -70,7 +70,7 @@ func live(t *testing.T, seed uint64) {
 		}
 		s.check()
 	}
-	s.core.Pause(s.now, "plain", false)
+	s.changeTo(limitsOfSim{few: s.set.Limits["few"].Max})
 	s.held = task.Shards{}
 	s.core.Hold(s.now, s.held)
 	s.absorb()
@@ -88,8 +88,12 @@ func simPolicies(rng *rand.Rand) policy.Set {
 		return p
 	}
 	return policy.Set{
-		Slots:  1 + rng.IntN(6),
-		Limits: map[string]policy.Limit{"few": {Name: "few", Max: 1 + rng.IntN(3)}},
+		Slots: 1 + rng.IntN(6),
+		Limits: map[string]policy.Limit{
+			"few":   {Name: "few", Max: 1 + rng.IntN(3)},
+			"pace":  {Name: "pace", Rate: policy.Rate{Count: 1 + rng.IntN(20), Per: time.Second, Burst: 1 + rng.IntN(3)}},
+			"march": {Name: "march", Rate: policy.Rate{Count: 1 + rng.IntN(20), Per: time.Second, Burst: 1 + rng.IntN(3)}},
+		},
 		Types: map[string]policy.Type{
 			"plain":   typ(func(*policy.Type) {}),
 			"limited": typ(func(p *policy.Type) { p.Limits = []string{"few"} }),
@@ -97,11 +101,13 @@ func simPolicies(rng *rand.Rand) policy.Set {
 			"relaxed": typ(func(p *policy.Type) { p.Relaxed = true }),
 			"hasty":   typ(func(p *policy.Type) { p.Timeout.Queue = 4 * time.Second; p.Timeout.Total = 20 * time.Second }),
 			"fragile": typ(func(p *policy.Type) { p.MaxCrashes = 2 }),
+			"paced":   typ(func(p *policy.Type) { p.Limits = []string{"pace"} }),
+			"crossed": typ(func(p *policy.Type) { p.Limits = []string{"few", "pace", "march"} }),
 		},
 	}
 }
 
-var simTypes = []string{"plain", "limited", "once", "relaxed", "hasty", "fragile"}
+var simTypes = []string{"plain", "limited", "once", "relaxed", "hasty", "fragile", "paced", "crossed"}
 
 func (s *sim) start() {
 	handled := map[string]bool{}
@@ -114,7 +120,8 @@ func (s *sim) start() {
 	})
 	s.running, s.stopped, s.todo, s.grabs = map[task.ID]*task.Task{}, map[task.ID]bool{}, nil, map[task.ID]bool{}
 	s.held = task.Shards{}
-	s.absorb()
+	s.limits.begins = nil // a rate of a node begins anew with its node
+	s.changeTo(limitsOfSim{few: s.set.Limits["few"].Max})
 }
 
 // hold has half of the tasks held, or none, or yields the slots of those that are being grabbed.
@@ -292,6 +299,7 @@ func (s *sim) run(r Run) {
 	}
 	s.running[r.ID] = r.Task
 	s.begun[r.ID]++
+	s.checkBegin(r.Type)
 	if s.rng.IntN(10) == 0 {
 		s.later(func() { s.finishTx(r.Task.Ref()) })
 	}
@@ -399,22 +407,6 @@ func (s *sim) die() {
 		s.swap(Orphaned(s.now, s.set.Types[row.Type], row))
 	}
 	s.start()
-}
-
-// check fails if more tasks run than the limits allow.
-func (s *sim) check() {
-	few := 0
-	for _, t := range s.running {
-		if t.Type == "limited" || t.Type == "once" {
-			few++
-		}
-	}
-	if few > s.set.Limits["few"].Max || len(s.running) > s.set.Slots {
-		s.t.Fatalf("%d of %d run under the limit, %d of %d in all", few, s.set.Limits["few"].Max, len(s.running), s.set.Slots)
-	}
-	if len(s.running) > s.core.Busy() {
-		s.t.Fatalf("%d handlers run on %d slots", len(s.running), s.core.Busy())
-	}
 }
 
 // finish runs until all tasks have ended, and checks the results.

@@ -23,6 +23,7 @@ type story struct {
 	now      time.Time
 	rows     map[task.ID]*task.Task
 	seq      uint64
+	changes  uint64    // of limits by people
 	woke     time.Time // the time of Core.Wake that was printed last
 	out      strings.Builder
 	inserts  []*task.Task              // rows to be inserted, in order
@@ -59,6 +60,8 @@ type story struct {
 //	advance D                    time passes, with a Tick at each time of Core.Wake
 //	sleep D                      the same, but the machine sleeps: one Tick when it wakes
 //	pause TYPE, unpause TYPE, drain
+//	set LIMIT [max=N] [rate=N each=1s burst=N] [paused]
+//	                             a person changes a limit; without more, as it is configured
 //	hold NUM...                  the database of these tasks alone does not answer; none: all do
 //	unclaim NUM, yield NUM       its slot is taken back: its insert was not given to the store, or
 //	                             its grab takes long
@@ -77,7 +80,7 @@ func (s *story) do(command string, words scripttest.Args, lines []string) (out s
 		return "", err
 	}
 	s.absorb()
-	if wants := len(s.grabs) + len(s.running) + s.fused() + s.handingOver(); s.core.Busy() != wants {
+	if wants := len(s.grabs) + len(s.running) + s.fused() + s.handingOver() + len(s.core.delayed); s.core.Busy() != wants {
 		return "", fmt.Errorf("%d slots are taken, and %d replies will free one", s.core.Busy(), wants)
 	}
 	return s.out.String(), nil
@@ -113,6 +116,7 @@ var scriptCommands = map[string]func(*story, args) error{
 	"advance": (*story).advance, "why": (*story).why, "rows": (*story).list, "stats": (*story).stats, "die": (*story).die,
 	"sleep":   (*story).sleep,
 	"pause":   func(s *story, a args) error { s.core.Pause(s.now, a.At(0), true); return nil },
+	"set":     (*story).set,
 	"unpause": func(s *story, a args) error { s.core.Pause(s.now, a.At(0), false); return nil },
 	"pool": func(s *story, a args) error {
 		s.core.Resize(s.now, a.At(0), a.Number("slots", 0), a.Number("more", 0))
@@ -125,7 +129,7 @@ var scriptCommands = map[string]func(*story, args) error{
 		return nil
 	},
 	"promote": func(s *story, a args) error { s.promote(a.At(0)); return nil },
-	"drain":   func(s *story, a args) error { s.core.Drain(); return nil },
+	"drain":   func(s *story, a args) error { s.core.Drain(s.now); return nil },
 	"hold":    (*story).hold, "unclaim": (*story).unclaim,
 	"yield": func(s *story, a args) error { s.core.Yield(s.now, a.id()); return nil },
 }

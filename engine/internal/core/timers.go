@@ -58,6 +58,9 @@ func (c *Core) Tick(now time.Time) {
 	if !c.nextTimeUp.IsZero() && !now.Before(c.nextTimeUp) {
 		c.enforceTimeouts(now)
 	}
+	if c.steady(now) >= c.delayedAt {
+		c.beginDelayed(now)
+	}
 	if !c.mayStart() || !c.mayGrab() {
 		return
 	}
@@ -143,6 +146,9 @@ func (c *Core) move(change task.Change) {
 // Wake returns when [Core.Tick] is due. The zero time is never.
 func (c *Core) Wake() time.Time {
 	wake := c.nextTimeUp
+	if len(c.delayed) > 0 {
+		wake = earlier(wake, c.wall(c.delayedAt))
+	}
 	if !c.mayStart() || !c.mayGrab() {
 		return wake
 	}

@@ -497,7 +497,7 @@ func (m *model) settled() {
 			m.Fatalf("of type %s %d places are left, and %d claims", b.name, b.line.Len(), b.claimed)
 		}
 	}
-	m.shell.Close()
+	m.shell.Close(m.now)
 	if !m.shell.IsDrained() {
 		m.Fatalf("it is not drained")
 	}

@@ -191,10 +191,10 @@ func clean[T any](some []T) []T {
 
 // Close stops the start of tasks, and answers the submissions that wait for room. What is under way
 // goes on.
-func (s *Shell) Close() {
+func (s *Shell) Close(now time.Time) {
 	s.closing = true
 	s.refuseWaiting()
-	s.core.Drain()
+	s.core.Drain(now)
 }
 
 // IsDrained reports whether, after Close, no task has a slot and everything that came of the tasks

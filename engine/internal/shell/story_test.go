@@ -88,7 +88,7 @@ var scriptCommands = map[string]func(*story, scripttest.Args) error{
 	"recount": func(s *story, _ scripttest.Args) error { s.recount(); return nil },
 	"probe":   func(s *story, _ scripttest.Args) error { s.shell.Probe(); return nil },
 	"retry":   func(s *story, _ scripttest.Args) error { s.shell.Retry(s.now); return nil },
-	"close":   func(s *story, _ scripttest.Args) error { s.shell.Close(); return nil },
+	"close":   func(s *story, _ scripttest.Args) error { s.shell.Close(s.now); return nil },
 }
 
 func (s *story) do(command string, a scripttest.Args, lines []string) (string, error) {

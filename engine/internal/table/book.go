@@ -7,8 +7,10 @@ import (
 // Slot is what a booked task takes of every limit that counts for it. The caller that booked it must
 // free or return it exactly once. The zero Slot is no slot.
 type Slot struct {
-	queue *queue
-	at    int64 // when it was booked
+	queue     *queue
+	at        int64  // when it was booked
+	overrides uint64 // Table.overrides when it was booked
+	begun     bool   // Begin has admitted the task
 }
 
 // Book removes the best trigger from the table whose limits all have room, and takes a slot for it. It
@@ -33,9 +35,9 @@ func (t *Table) Book(now int64) (task.Trigger, Slot, bool) {
 		}
 		i := q.pop()
 		t.countTriggers(q, -1)
-		t.takeSlot(now, q)
+		slot := t.takeSlot(now, q)
 		t.refill(q)
-		return task.Trigger{Ref: i.ref, Queue: q.name, Rank: q.kind.rank(i), Shard: i.shard}, Slot{q, now}, true
+		return task.Trigger{Ref: i.ref, Queue: q.name, Rank: q.kind.rank(i), Shard: i.shard}, slot, true
 	}
 }
 
@@ -75,8 +77,7 @@ func (t *Table) Claim(now int64, name task.Queue, rank task.Rank) (Slot, bool) {
 		t.release(now, q)
 		return Slot{}, false
 	}
-	t.takeSlot(now, q)
-	return Slot{q, now}, true
+	return t.takeSlot(now, q), true
 }
 
 // admits reports whether every limit of q has room for one of its tasks, and no task with a better
@@ -106,10 +107,11 @@ func (n *node) goesFirst(below *node, rank task.Rank) bool {
 }
 
 // takeSlot books one task of q in every limit.
-func (t *Table) takeSlot(now int64, q *queue) {
+func (t *Table) takeSlot(now int64, q *queue) Slot {
 	weight := q.kind.policy.Weight
 	for n := &q.node; n != nil; n = n.parent {
 		n.use(weight)
+		n.pending++
 		n.bucket.take(now)
 		if n.permits != nil {
 			t.takePermit(now, n)
@@ -117,6 +119,7 @@ func (t *Table) takeSlot(now int64, q *queue) {
 	}
 	for _, n := range q.across {
 		n.use(n.cost(weight))
+		n.pending++
 		n.bucket.take(now)
 		if n.permits != nil {
 			t.takePermit(now, n)
@@ -130,6 +133,7 @@ func (t *Table) takeSlot(now int64, q *queue) {
 	}
 	q.running++
 	t.repositionAll(now, q)
+	return Slot{queue: q, at: now, overrides: t.overrides}
 }
 
 // repositionAll repositions the limits of q after one of its tasks took a slot or freed one. A limit
@@ -146,7 +150,8 @@ func (t *Table) repositionAll(now int64, q *queue) {
 // Free frees the slot of a task that has ended.
 func (t *Table) Free(now int64, s Slot) { t.freeSlot(now, s, false) }
 
-// Return frees the slot of a task that did not begin: it does not count for rates either.
+// Return frees the slot of a task that did not begin: it does not count for rates either. s was not
+// admitted by Begin.
 func (t *Table) Return(now int64, s Slot) { t.freeSlot(now, s, true) }
 
 func (t *Table) freeSlot(now int64, s Slot, refund bool) {
@@ -155,10 +160,12 @@ func (t *Table) freeSlot(now int64, s Slot, refund bool) {
 	weight := q.kind.policy.Weight
 	for n := &q.node; n != nil; n = n.parent {
 		n.use(-weight)
+		n.leave(s, weight)
 		t.freed(now, n, s, refund)
 	}
 	for _, n := range q.across {
 		n.use(-n.cost(weight))
+		n.leave(s, n.cost(weight))
 		t.freed(now, n, s, refund)
 	}
 	q.running--
@@ -177,7 +184,7 @@ func (t *Table) freed(now int64, n *node, s Slot, refund bool) {
 		n.bucket.refund(s.at)
 	}
 	if n.permits != nil {
-		t.freePermit(now, n, refund)
+		t.freePermit(now, n, refund && !n.isStale(now, s))
 	}
 	t.markRoomy(now, n)
 }

@@ -107,6 +107,3 @@ func (t *Table) dropFull(now int64) {
 		delete(t.spentByKey, f.key)
 	}
 }
-
-// full reports whether b behaves like a new bucket.
-func (b *bucket) full(now int64) bool { return b.due <= now }

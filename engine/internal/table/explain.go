@@ -118,8 +118,8 @@ func (t *Table) usage(now int64, n *node, k *kind) Usage {
 			u.OpenAt, u.Full = max(now, p.drawAt), true
 		}
 	}
-	if at := n.bucket.next(); at > now {
-		u.OpenAt, u.Full = at, true
+	if at, ok := n.opensAt(now); !ok {
+		u.OpenAt, u.Full = max(now, at), true
 	}
 	return u
 }

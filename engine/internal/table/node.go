@@ -26,9 +26,11 @@ type node struct {
 	isPool bool // max may be 0, and each task takes one slot whatever its weight is
 	used   int
 	total  *Total // of the limit, with all its values; nil for the root, queues, pools, groups and stands
-	bucket bucket
-	alarm  int64 // its time in Table.alarms; 0 if it has none
-	paused bool  // nothing starts under it
+	paused bool   // nothing starts under it
+
+	begin
+	bucket bucket // of bookings; that of a limit of the cluster are its tokens
+	alarm  int64  // its time in Table.alarms; 0 if it has none
 
 	permits *permits // of a limit of the cluster, which has max slots on all nodes; else nil
 
@@ -78,11 +80,11 @@ func (t *Table) room(now int64, n *node, need int) bool {
 	if p := n.permits; p != nil && p.interval > 0 && p.left == 0 {
 		return false
 	}
-	if at := n.bucket.next(); at > now {
+	at, ok := n.opensAt(now)
+	if !ok && at > now {
 		t.setAlarm(n, at)
-		return false
 	}
-	return true
+	return ok
 }
 
 // best returns the best child of n, or the queue itself, whether or not n and those above it have
@@ -180,6 +182,7 @@ func (t *Table) limitNode(chain []policy.Limit, values []string) *node {
 	n.limit(l.For(value, t.live))
 	if due, ok := t.spentByKey[key]; ok {
 		n.bucket.spent(t.now, due)
+		n.begins.spent(t.now, due)
 		delete(t.spentByKey, key)
 		t.spentByTime.Delete(spentRate{due, key})
 	}
@@ -207,8 +210,8 @@ func nodeKey(chain []policy.Limit, values []string) string {
 // node is not full, the table keeps the time at which it will be.
 func (t *Table) retire(now int64, n *node) {
 	for n != t.root && n.queue == nil && n.users == 0 && n.used == 0 && !n.holdsPermits() {
-		if !n.bucket.full(now) {
-			t.keepSpent(n.key, n.bucket.due)
+		if due := max(n.bucket.due, n.begins.due); due > now {
+			t.keepSpent(n.key, due)
 		}
 		if n.alarm != 0 {
 			t.alarms.Delete(alarm{n.alarm, n})

@@ -9,16 +9,21 @@ import (
 
 // Override replaces the overrides of all limits by those in live. version is the version of these
 // settings: the coordinator of a limit of the cluster is told it with the limit's maximum. Booked tasks
-// stay booked: a limit that is lower than what is used has no room until it is not.
+// stay booked: a limit that is lower than what is used has no room until it is not. Those that have not
+// begun must obey the change when they begin, see [Table.Begin].
 func (t *Table) Override(now int64, version uint64, live policy.Live) {
 	t.now, t.live, t.version = now, live, version
+	t.overrides++
 	for _, key := range slices.Sorted(maps.Keys(t.nodes)) {
 		n := t.nodes[key]
 		l, ok := t.config.Policies.Limits[n.name]
 		if !ok { // the concurrency of a type
 			continue
 		}
-		n.limit(l.For(n.value, live))
+		before := n.max
+		if n.limit(l.For(n.value, live)); n.max > 0 && (before == 0 || n.max < before) {
+			n.lowered = t.overrides
+		}
 		if n.permits != nil {
 			t.changePermits(n)
 		}
@@ -29,16 +34,22 @@ func (t *Table) Override(now int64, version uint64, live policy.Live) {
 // limit sets what n allows. What its rate has used up stays used up.
 func (n *node) limit(e policy.Effective) {
 	n.max, n.paused = e.Max, e.Paused
+	n.begins = n.begins.changed(e.Rate)
 	if n.permits != nil {
 		n.permits.setRate(e.Rate)
-		return
+	} else {
+		n.bucket = n.bucket.changed(e.Rate)
 	}
-	old := n.bucket
-	n.bucket = newBucket(e.Rate)
-	if n.bucket.interval != 0 && old.interval != 0 {
-		n.bucket.due = min(old.due, old.last+n.bucket.slack+n.bucket.interval)
-		n.bucket.last, n.bucket.since, n.bucket.spare = old.last, old.last, 0
+}
+
+// changed returns the bucket of another rate. What b has used up stays used up.
+func (b *bucket) changed(r policy.Rate) bucket {
+	to := newBucket(r)
+	if to.interval != 0 && b.interval != 0 {
+		to.due = min(b.due, b.last+to.slack+to.interval)
+		to.last, to.since, to.spare = b.last, b.last, 0
 	}
+	return to
 }
 
 // sortedPermits returns the limits of the cluster, sorted by name.

@@ -122,7 +122,7 @@ func TestARateIsKeptWhateverIsReturned(t *testing.T) {
 
 func TestALateReturnDoesNotExceedTheBurst(t *testing.T) {
 	set := policy.Set{
-		Limits: map[string]policy.Limit{"api": {Name: "api", Rate: policy.Rate{Count: 1, Per: time.Second}}},
+		Limits: map[string]policy.Limit{"api": {Name: "api", Rate: policy.Rate{Count: 20, Per: time.Second, Burst: 1}}},
 		Types:  map[string]policy.Type{"call": typeOf("api")},
 	}
 	tab := New(Config{Capacity: 100, QueueCapacity: 50, Policies: set})

@@ -59,6 +59,8 @@ type Table struct {
 	version  uint64 // of live
 	draining bool
 
+	overrides uint64 // how often Override was called
+
 	order  []*kind // all kinds, sorted by name
 	hand   int     // position in order of the search for a kind that has more than its share
 	queues map[task.Queue]*queue

@@ -31,8 +31,8 @@ func (t *Table) Use(now int64, match func(name, value string) bool) Use {
 			continue
 		}
 		u.Used += n.used
-		if at := n.bucket.next(); at > now {
-			u.OpenAt = max(u.OpenAt, at)
+		if at, ok := n.opensAt(now); !ok {
+			u.OpenAt = max(u.OpenAt, at, now)
 		}
 		if p := n.permits; p != nil {
 			u.Held += p.held
