@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 )
@@ -30,6 +31,8 @@ type Worker struct {
 	ConnectedAt time.Time
 	SDK         string // the library that it uses and its version
 	Version     string // that the worker has given itself; "" if it has none
+
+	ClockAhead *time.Duration // how far its clock is ahead of that of the node, about; negative if it is behind, nil if it is not known
 }
 
 // ListWorkers returns the workers of the node.
@@ -62,6 +65,9 @@ func workersOf(ws []Worker) []*taskenginev1.Worker {
 		out[i] = &taskenginev1.Worker{
 			Id: text(w.ID), Name: text(w.Name), Handler: text(w.Handler), State: w.State, Slots: uint32(w.Slots), Running: uint32(w.Running),
 			ConnectedAt: stamp(w.ConnectedAt), Sdk: text(w.SDK), Version: text(w.Version),
+		}
+		if w.ClockAhead != nil {
+			out[i].ClockAhead = durationpb.New(*w.ClockAhead)
 		}
 	}
 	return out

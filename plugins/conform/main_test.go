@@ -118,14 +118,14 @@ func conformance() handler.Handlers {
 }
 
 func describe(ctx context.Context, t *task.Task) ([]byte, error) {
-	var deadline int64
+	var left int64
 	if at, ok := ctx.Deadline(); ok {
-		deadline = at.UnixMicro()
+		left = time.Until(at).Microseconds()
 	}
 	return json.Marshal(map[string]any{
 		"id": t.ID.String(), "version": t.Version, "type": t.Type, "attempt": t.Attempt, "crashes": t.Crashes,
 		"priority": t.Priority, "key": t.Key, "ordering_key": t.OrderingKey, "headers": t.Headers,
-		"payload": t.Payload, "deadline_us": deadline, "checkpoint": base64.StdEncoding.EncodeToString(t.Checkpoint()),
+		"payload": t.Payload, "time_left_us": left, "checkpoint": base64.StdEncoding.EncodeToString(t.Checkpoint()),
 	})
 }
 

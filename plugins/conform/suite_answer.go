@@ -122,15 +122,20 @@ func cancelChecks() []check {
 		}),
 		in(wide, "wait", "a handler whose deadline is over stops", asked, func(s *session) error {
 			run := newRun("wait", nil)
-			run.Deadline = time.Now().Add(200 * time.Millisecond).UnixMicro()
+			const left = 200 * time.Millisecond
+			run.TimeLeft = left.Microseconds()
 			if err := s.submit(run); err != nil {
 				return err
 			}
 			select {
-			case <-time.After(time.Until(time.UnixMicro(run.Deadline))): // as a host, which sends the cancel then
+			case <-time.After(left): // as a host, which sends the cancel then
 			case <-s.ctx.Done():
 			}
-			return s.stop(run, wire.Cancel_REASON_DEADLINE)
+			e, err := s.stopped(run, wire.Cancel_REASON_DEADLINE)
+			if err == nil && !e.GetInDoubt() {
+				err = fmt.Errorf("the error is {%.300v}, and not in doubt: its work may be done", e)
+			}
+			return err
 		}),
 		in(wide, "wait", "a cancel that comes with its run, or twice, does no harm", asked, seeHastyCancel),
 		alone(wide, "hang", "a ping is answered while a task ignores its cancellation", "a ping is answered soon, whatever tasks do", seeHang),
@@ -150,22 +155,25 @@ func cancelChecks() []check {
 
 // stop cancels a run and expects its error.
 func (s *session) stop(run *wire.Run, why wire.Cancel_Reason) error {
+	_, err := s.stopped(run, why)
+	return err
+}
+
+// stopped cancels a run and returns its error.
+func (s *session) stopped(run *wire.Run, why wire.Cancel_Reason) (*wire.Error, error) {
 	cancel := &wire.Cancel{RunId: run.GetRunId(), Reason: why, Message: "as the examination wants"}
 	if err := s.send(&wire.ToHandler{Cancels: []*wire.Cancel{cancel}}); err != nil {
-		return err
+		return nil, err
 	}
 	f, err := s.finish(run)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	e, err := failureOf(f)
-	if err != nil {
-		return err
+	if err == nil && e.GetPermanent() {
+		err = fmt.Errorf("the error is {%.300v}, and permanent", e)
 	}
-	if e.GetPermanent() {
-		return fmt.Errorf("the error is {%.300v}, and permanent", e)
-	}
-	return nil
+	return e, err
 }
 
 func seeHastyCancel(s *session) error {

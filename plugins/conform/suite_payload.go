@@ -67,7 +67,7 @@ type described struct {
 	OrderingKey string            `json:"ordering_key"`
 	Headers     map[string]string `json:"headers"`
 	Payload     []byte            `json:"payload"`
-	DeadlineUS  int64             `json:"deadline_us"`
+	TimeLeftUS  int64             `json:"time_left_us"`
 	Checkpoint  []byte            `json:"checkpoint"`
 }
 
@@ -75,7 +75,7 @@ func seeDescribe(s *session) error {
 	run := &wire.Run{
 		TaskId:  []byte{0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0x7c, 0xde, 0x8f, 0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd},
 		Version: 1<<64 - 1, Type: "describe", Attempt: 3, Crashes: 2, Priority: 9, Key: "kéy 🔑", OrderingKey: "ordering kéy",
-		Payload: []byte{0, 0xff, '"'}, Checkpoint: []byte{1, 0, 0xfe}, Deadline: time.Now().Add(time.Hour).UnixMicro(),
+		Payload: []byte{0, 0xff, '"'}, Checkpoint: []byte{1, 0, 0xfe}, TimeLeft: time.Hour.Microseconds(),
 		Headers: map[string]string{"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "ünicode": "✓", "empty": ""},
 	}
 	return s.describe(run, "01234567-89ab-7cde-8f01-23456789abcd")
@@ -99,8 +99,8 @@ func (s *session) describe(run *wire.Run, id string) error {
 	if err := json.Unmarshal(raw, &got); err != nil {
 		return fmt.Errorf("the result %.400q is not as it should be: %w", raw, err)
 	}
-	if d := got.DeadlineUS - run.GetDeadline(); d < -1000 || d > 1000 { // some clocks have milliseconds
-		return fmt.Errorf("deadline_us is %d, wanted is %d", got.DeadlineUS, run.GetDeadline())
+	if got.TimeLeftUS > run.GetTimeLeft() || got.TimeLeftUS < run.GetTimeLeft()-time.Minute.Microseconds() {
+		return fmt.Errorf("time_left_us is %d, of %d that the run has", got.TimeLeftUS, run.GetTimeLeft())
 	}
 	return differences(got, described{
 		ID: id, Version: json.Number(strconv.FormatUint(run.GetVersion(), 10)), Type: run.GetType(), Attempt: run.GetAttempt(),

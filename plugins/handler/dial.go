@@ -169,7 +169,7 @@ func (d *dialer) greet(ctx context.Context, conn *grpc.ClientConn) (stream, *wir
 		return nil, nil, err
 	}
 	host, _ := os.Hostname() // without it, the process has to do
-	err = s.Send(&wire.FromHandler{Hello: d.program.hello(d.slots), Offer: &wire.Offer{
+	err = s.Send(&wire.FromHandler{Clock: time.Now().UnixMicro(), Hello: d.program.hello(d.slots), Offer: &wire.Offer{
 		Handler: d.to.Handler, Labels: d.to.Labels, Session: d.id[:], Runs: d.session.holds(), Name: fmt.Sprintf("%s:%d", cmp.Or(host, "process"), os.Getpid()),
 	}})
 	if err != nil && !errors.Is(err, io.EOF) { // Recv returns the reason

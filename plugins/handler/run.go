@@ -2,6 +2,8 @@ package handler
 
 import (
 	"context"
+	"errors"
+	"math"
 	"sync"
 	"time"
 
@@ -16,7 +18,7 @@ type run struct {
 	handler  task.Handler
 	task     task.Task // which the handler may change
 	attempt  attempt
-	deadline time.Time // zero if there is none
+	deadline time.Time // by the clock of this machine, with a monotonic reading; zero if there is none
 	session  *session
 	terms    *terms  // of the host that sent the run
 	reports  reports // guarded by the mutex of the session
@@ -28,6 +30,7 @@ type run struct {
 	end    context.CancelCauseFunc // guarded by mu: of ctx
 	extras *extras                 // guarded by mu: nil if there are none
 	over   bool                    // guarded by mu: the handler has returned
+	late   bool                    // guarded by mu: the host has cancelled the run because its deadline is over
 }
 
 var _ context.Context = (*run)(nil)
@@ -36,15 +39,29 @@ func newRun(w *wire.Run, h task.Handler, s *session) *run {
 	r := &run{id: w.GetRunId(), handler: h, session: s, terms: s.terms}
 	fillIn(&r.task, w)
 	r.attempt = attempt{r.task.Ref(), r.task.Type}
-	if at := w.GetDeadline(); at != 0 {
-		r.deadline = time.UnixMicro(at)
+	if left := w.GetTimeLeft(); left != 0 {
+		r.deadline = time.Now().Add(time.Duration(min(left, maxMicros)) * time.Microsecond)
 	}
 	return r
+}
+
+const maxMicros = math.MaxInt64 / int64(time.Microsecond)
+
+// isLate reports whether the deadline of r is over, by the clock of this machine or that of the host.
+func (r *run) isLate() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.late || !r.deadline.IsZero() && !time.Now().Before(r.deadline)
 }
 
 // stop ends the context because the host cancels the run.
 func (r *run) stop(cause error) {
 	_, end := r.made()
+	if errors.Is(cause, context.DeadlineExceeded) {
+		r.mu.Lock()
+		r.late = true
+		r.mu.Unlock()
+	}
 	end(cause)
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/plugins/internal/wire"
 )
 
@@ -43,7 +44,7 @@ func TestARunIsTheContextThatTheStandardLibraryMakes(t *testing.T) {
 				defer stop(nil)
 				if c.deadline {
 					at := time.Now().Add(timeout)
-					w.Deadline = at.UnixMicro()
+					w.TimeLeft = timeout.Microseconds()
 					var stopTimer context.CancelFunc
 					std, stopTimer = context.WithDeadline(std, at)
 					defer stopTimer()
@@ -88,7 +89,7 @@ func look(ctx context.Context) seen {
 // What a handler started and forgot must not outlive its run.
 func TestAFinishedRunEnds(t *testing.T) {
 	for _, lookBefore := range []bool{true, false} {
-		r := newRun(&wire.Run{Deadline: time.Now().Add(time.Hour).UnixMicro()}, nil, &session{ctx: context.Background()})
+		r := newRun(&wire.Run{TimeLeft: time.Hour.Microseconds()}, nil, &session{ctx: context.Background()})
 		if lookBefore {
 			r.Done()
 		}
@@ -101,9 +102,9 @@ func TestAFinishedRunEnds(t *testing.T) {
 
 func TestTheContextOfARunCostsNothingUnlessItIsUsed(t *testing.T) {
 	parent := &countingContext{Context: t.Context()}
-	r := newRun(&wire.Run{RunId: 1, Deadline: 1}, nil, &session{ctx: parent})
-	if at, ok := r.Deadline(); !ok || !at.Equal(time.UnixMicro(1)) {
-		t.Errorf("its deadline is %v, %t", at, ok)
+	r := newRun(&wire.Run{RunId: 1, TimeLeft: 1}, nil, &session{ctx: parent})
+	if _, ok := r.Deadline(); !ok {
+		t.Error("it has no deadline")
 	}
 	r.finish()
 	if parent.asked > 0 {
@@ -118,3 +119,33 @@ type countingContext struct {
 }
 
 func (c *countingContext) Done() <-chan struct{} { c.asked++; return c.Context.Done() }
+
+// An attempt that ends after its deadline may have been ended by it, and the host has not ended it yet.
+func TestAnErrorAfterTheDeadlineIsInDoubt(t *testing.T) {
+	for name, err := range map[string]error{
+		"an error":            errors.New("x"),
+		"a permanent one":     task.Permanent(errors.New("x")),
+		"one with a delay":    task.RetryIn(time.Minute, errors.New("x")),
+		"that of the context": context.DeadlineExceeded,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			inDoubt := func(before func(*run)) bool {
+				r := newRun(&wire.Run{TimeLeft: time.Second.Microseconds()}, nil, &session{ctx: t.Context(), terms: new(terms)})
+				before(r)
+				return finishOf(r, task.VerdictOf(nil, err), r.finish()).GetError().GetInDoubt()
+			}
+			if inDoubt(func(*run) {}) {
+				t.Errorf("%s in time is in doubt", name)
+			}
+			if !inDoubt(func(*run) { time.Sleep(time.Second) }) {
+				t.Errorf("%s after the deadline is not in doubt", name)
+			}
+			if !inDoubt(func(r *run) { r.stop(context.DeadlineExceeded) }) {
+				t.Errorf("%s after a cancel for the deadline is not in doubt", name)
+			}
+			if inDoubt(func(r *run) { r.stop(context.Canceled) }) {
+				t.Errorf("%s after another cancel is in doubt", name)
+			}
+		})
+	}
+}

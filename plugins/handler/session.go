@@ -269,7 +269,10 @@ func (s *session) send(to stream, done <-chan struct{}) {
 		}
 		for rest := batch; len(rest) > 0 || pong != 0 || credits != 0 || leaving; pong, credits, leaving = 0, 0, false {
 			n := fit(rest)
-			frame.Finishes, frame.Credits, frame.Pong, frame.Leaving = rest[:n], uint32(n)+credits, pong, leaving
+			frame.Finishes, frame.Credits, frame.Pong, frame.Leaving, frame.Clock = rest[:n], uint32(n)+credits, pong, leaving, 0
+			if pong != 0 && s.kept != nil {
+				frame.Clock = time.Now().UnixMicro()
+			}
 			if to.Send(frame) != nil {
 				return // receive gets the error too
 			}

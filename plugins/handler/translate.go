@@ -22,7 +22,8 @@ func fillIn(t *task.Task, run *wire.Run) {
 	copy(t.ID[:], run.GetTaskId())
 }
 
-// finishOf returns the answer to a run for its verdict and extras. x may be nil.
+// finishOf returns the answer to a run for its verdict and extras. x may be nil. An error after the deadline is in doubt,
+// whatever the handler says: the end of its context may have caused it, and the host has not given up the attempt yet.
 func finishOf(r *run, v task.Verdict, x *extras) *wire.Finish {
 	f := &wire.Finish{RunId: r.id}
 	maxResult := r.terms.maxResult
@@ -55,7 +56,7 @@ func finishOf(r *run, v task.Verdict, x *extras) *wire.Finish {
 	case v.Outcome == task.HandedBack:
 		f.Outcome = &wire.Finish_Refused{Refused: &wire.Refused{Message: text(v.Error)}}
 	default:
-		e := &wire.Error{Message: text(v.Error), Class: text(v.Class), Permanent: v.GiveUp, InDoubt: v.InDoubt}
+		e := &wire.Error{Message: text(v.Error), Class: text(v.Class), Permanent: v.GiveUp, InDoubt: v.InDoubt || r.isLate()}
 		if v.Delay >= 0 {
 			delay := ceilMicros(v.Delay)
 			e.RetryDelay, e.RetryDelayAtLeast = &delay, v.AtLeast

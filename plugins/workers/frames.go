@@ -1,6 +1,8 @@
 package workers
 
 import (
+	"time"
+
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/plugins/internal/calls"
 	"github.com/taskengine/taskengine/plugins/internal/programlog"
@@ -30,6 +32,9 @@ func (p *Pool) fill(w *worker, l *link, frame *wire.ToHandler) filled {
 		return finished
 	}
 	frame.Cancels, frame.Ping, w.cancels, w.ping = w.cancels, w.ping, nil, 0
+	if frame.Ping != 0 {
+		w.pinged = ping{frame.Ping, time.Now()}
+	}
 	switch {
 	case w.drain == toDrain:
 		frame.Drain, w.drain = &wire.Drain{}, drained
@@ -136,6 +141,9 @@ func (p *Pool) finish(w *worker, l *link, frame *wire.FromHandler) []*call {
 	defer p.mu.Unlock()
 	if w.link != l {
 		return nil
+	}
+	if n := frame.GetPong(); n != 0 && n == w.pinged.number {
+		w.hearClock(frame.GetClock(), w.pinged.at, time.Now())
 	}
 	ended := make([]*call, len(finishes))
 	p.forward.Add(frame, w.running)

@@ -27,6 +27,10 @@ type Worker struct {
 	Since   time.Time // when it connected first
 	SDK     string    // the library that it uses and its version
 	Version string    // that the worker has given itself; "" if it has none
+
+	// ClockAhead is how far the clock of the worker is ahead of that of this node, negative if it is behind: an estimate,
+	// off by half of what a message takes there and back. It is nil if the worker does not say. Nothing depends on it.
+	ClockAhead *time.Duration
 }
 
 // Workers returns the workers of the pool, in the order of their first connection.
@@ -76,6 +80,6 @@ func (w *worker) describe() Worker {
 	}
 	return Worker{
 		ID: w.id(), Name: w.name, Handler: w.handler, State: state, Slots: w.slots, Running: len(w.running),
-		Since: w.since, SDK: w.sdk, Version: w.version,
+		Since: w.since, SDK: w.sdk, Version: w.version, ClockAhead: w.ahead,
 	}
 }

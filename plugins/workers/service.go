@@ -72,7 +72,7 @@ func (s *Service) Work(stream grpc.BidiStreamingServer[wire.FromHandler, wire.To
 			return err
 		}
 	}
-	w, welcome, err := p.attach(l, greeting.GetOffer(), greeting.GetHello())
+	w, welcome, err := p.attach(l, greeting)
 	if err != nil {
 		return err
 	}

@@ -39,7 +39,15 @@ type worker struct {
 	finishes  uint64                  // that have arrived, of all connections
 	told      uint64                  // how many of them it was told of
 	ping      uint64                  // to be sent, if not 0
+	pinged    ping                    // the newest that was sent
+	ahead     *time.Duration          // how far its clock is ahead of that of this node; nil if it does not say
 	drain     drainState
+}
+
+// ping is a ping that was sent to a worker.
+type ping struct {
+	number uint64
+	at     time.Time
 }
 
 type drainState uint8
@@ -91,6 +99,16 @@ func (w *worker) release(c *call) {
 	c.Session = nil
 }
 
+// hearClock notes what the clock of the worker has shown between two times of this node, in microseconds of Unix time; 0
+// if the worker does not say. The pool's mutex must be held.
+func (w *worker) hearClock(clock int64, from, to time.Time) {
+	if clock == 0 {
+		return
+	}
+	ahead := time.UnixMicro(clock).Sub(from.Add(to.Sub(from) / 2).Round(0))
+	w.ahead = &ahead
+}
+
 // end has the connection end with a status.
 func (l *link) end(why error) {
 	select {
@@ -101,9 +119,10 @@ func (l *link) end(why error) {
 	}
 }
 
-// attach makes l the connection of the worker that made this offer, and returns the worker and the welcome. It returns
-// the status of an error for a worker that is not wanted.
-func (p *Pool) attach(l *link, offer *wire.Offer, hello *wire.Hello) (*worker, *wire.Welcome, error) {
+// attach makes l the connection of the worker that sent this first frame, and returns the worker and the welcome. It
+// returns the status of an error for a worker that is not wanted.
+func (p *Pool) attach(l *link, greeting *wire.FromHandler) (*worker, *wire.Welcome, error) {
+	offer, hello, now := greeting.GetOffer(), greeting.GetHello(), time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	w, resumed := p.sessionOf(offer), true
@@ -113,7 +132,7 @@ func (p *Pool) attach(l *link, offer *wire.Offer, hello *wire.Hello) (*worker, *
 		}
 		resumed = false
 		w = &worker{
-			session: string(offer.GetSession()), name: offer.GetName(), handler: p.cfg.Name, number: p.status.Starts + 1, since: time.Now(),
+			session: string(offer.GetSession()), name: offer.GetName(), handler: p.cfg.Name, number: p.status.Starts + 1, since: now,
 			running: make(map[uint64]*call), cancelled: make(map[uint64]*wire.Cancel),
 		}
 		p.workers = append(p.workers, w)
@@ -128,6 +147,7 @@ func (p *Pool) attach(l *link, offer *wire.Offer, hello *wire.Hello) (*worker, *
 	}
 	w.sdk, w.version = printable(strings.TrimSpace(hello.GetSdk()+" "+hello.GetSdkVersion())), printable(hello.GetVersion())
 	w.told = w.finishes
+	w.hearClock(greeting.GetClock(), now, now)
 	welcome := &wire.Welcome{
 		Protocol: wire.Protocol, Host: p.cfg.Host, Name: p.cfg.Name, Slots: uint32(w.slots),
 		MaxResultBytes: uint64(p.cfg.MaxResult), MaxPayloadBytes: uint64(p.cfg.MaxPayload), Features: calls.Features,

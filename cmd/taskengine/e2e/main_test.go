@@ -335,6 +335,13 @@ func servePlugin() {
 		for _, typ := range []string{"least", "later", "most"} {
 			handlers[typ] = handler.Func(func(_ context.Context, t *task.Task) ([]byte, error) { return nil, note(journal, t) })
 		}
+		handlers["late"] = handler.Func(func(ctx context.Context, t *task.Task) ([]byte, error) {
+			if err := note(journal, t); err != nil {
+				return nil, err
+			}
+			<-ctx.Done()
+			return nil, ctx.Err()
+		})
 		handlers["held"] = handler.Func(func(_ context.Context, t *task.Task) ([]byte, error) {
 			if err := note(journal, t); err != nil {
 				return nil, err

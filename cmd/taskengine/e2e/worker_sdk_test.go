@@ -13,13 +13,18 @@ const nodeWorker = `
 import { appendFileSync, existsSync } from "node:fs";
 import { serve } from %q;
 
+const late = async (task) => {
+  note(task);
+  while (task.timeLeft > 0) await new Promise((resolve) => setTimeout(resolve, 10));
+  throw new Error("out of time");
+};
 const note = (task) => appendFileSync(process.env.JOURNAL, task.type + " " + task.id + "\n");
 const held = async (task) => {
   note(task);
   while (!existsSync(task.text())) await new Promise((resolve) => setTimeout(resolve, 10));
   return "held";
 };
-await serve({ shout: (task) => task.text().toUpperCase(), least: note, later: note, most: note, held });
+await serve({ shout: (task) => task.text().toUpperCase(), least: note, later: note, most: note, held, late });
 `
 
 // startNodeJSWorker runs a worker that is a program of Node.js.
@@ -36,6 +41,7 @@ func startNodeJSWorker(t testing.TB, address string, env ...string) *worker {
 // pythonWorker is a program of the SDK for Python. Some of its handlers are coroutines.
 const pythonWorker = `
 import os
+import select
 import time
 
 from taskengine import handler, run
@@ -68,6 +74,14 @@ def held(task):
 @handler("most")
 async def most(task):
     note(task)
+
+
+@handler("late")
+def late(task):
+    note(task)
+    while True:
+        task.check()
+        select.select([], [], [], 0.01)  # under a faked clock time.sleep fails
 
 
 run()

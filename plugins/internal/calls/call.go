@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/taskengine/taskengine/engine/task"
@@ -22,6 +23,7 @@ type Call[S any] struct {
 	Size     int           // approximate size of Run in a frame
 	Done     chan Answer   // buffered: the one answer never blocks
 	Reporter task.Reporter // gets progress, checkpoints and log lines; nil for none
+	deadline time.Time     // of the attempt; zero if there is none. The call of Begin changes it
 
 	// The host's mutex guards the fields below.
 
@@ -47,36 +49,38 @@ func New[S any](ctx context.Context, t *task.Task) (*Call[S], error) {
 		Priority: uint32(t.Priority), Key: t.Key, OrderingKey: t.OrderingKey, Payload: t.Payload, Headers: t.Headers,
 		Checkpoint: t.Checkpoint(),
 	}
-	if deadline, ok := ctx.Deadline(); ok {
-		run.Deadline = deadline.UnixMicro()
-	}
+	deadline, _ := ctx.Deadline()
 	size := 96 + len(t.Type) + len(t.Key) + len(t.OrderingKey) + len(t.Payload) + len(run.Checkpoint)
 	for k, v := range t.Headers {
 		size += 8 + len(k) + len(v)
 	}
-	return &Call[S]{Run: run, Size: size, Done: make(chan Answer, 1), Reporter: task.ReporterOf(ctx)}, nil
+	return &Call[S]{Run: run, Size: size, Done: make(chan Answer, 1), Reporter: task.ReporterOf(ctx), deadline: deadline}, nil
 }
 
 // ID returns the id of the task.
 func (c *Call[S]) ID() task.ID { return task.ID(c.Run.TaskId) }
 
-// Begin tells the engine that the attempt begins now, and sets the deadline of the run. An error says why the attempt
-// must not begin; the call was answered then.
+// Begin tells the engine that the attempt begins now, and sets what is left of its time in the run, which is to be sent
+// at once. An error says why the attempt must not begin; the call was answered then.
 func (c *Call[S]) Begin() error {
-	b, ok := c.Reporter.(task.Beginner)
-	if !ok {
-		return nil
+	if b, ok := c.Reporter.(task.Beginner); ok {
+		deadline, err := b.Begin()
+		if err != nil {
+			c.Done <- Answer{Err: Unavailable(err)}
+			return err
+		}
+		c.deadline = deadline
 	}
-	deadline, err := b.Begin()
-	if err != nil {
-		c.Done <- Answer{Err: Unavailable(err)}
-		return err
-	}
-	c.Run.Deadline = 0
-	if !deadline.IsZero() {
-		c.Run.Deadline = deadline.UnixMicro()
-	}
+	c.Run.TimeLeft = timeLeft(time.Now(), c.deadline)
 	return nil
+}
+
+// timeLeft returns the microseconds from now to a deadline, at least 1; 0 if there is no deadline.
+func timeLeft(now, deadline time.Time) int64 {
+	if deadline.IsZero() {
+		return 0
+	}
+	return max(1, deadline.Sub(now).Microseconds())
 }
 
 // Unavailable returns the error of a task that was not sent to a process.

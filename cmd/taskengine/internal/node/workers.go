@@ -114,7 +114,7 @@ func workersOf(ws []workers.Worker) []server.Worker {
 	for i, w := range ws {
 		out[i] = server.Worker{
 			ID: w.ID, Name: w.Name, Handler: w.Handler, State: string(w.State), Slots: w.Slots, Running: w.Running,
-			ConnectedAt: w.Since, SDK: w.SDK, Version: w.Version,
+			ConnectedAt: w.Since, SDK: w.SDK, Version: w.Version, ClockAhead: w.ClockAhead,
 		}
 	}
 	return out

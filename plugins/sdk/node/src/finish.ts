@@ -112,7 +112,17 @@ function isAnswer(thrown: unknown): boolean {
   }
 }
 
+/**
+ * An error after the deadline is in doubt, whatever it says: its end may have caused it, and the host has not given the
+ * attempt up yet.
+ */
 function errorOf(run: Run, thrown: unknown): ErrorMessage {
+  const error = readError(run, thrown);
+  error.inDoubt ||= run.isLate;
+  return error;
+}
+
+function readError(run: Run, thrown: unknown): ErrorMessage {
   try {
     return tellError(run, thrown);
   } catch {

@@ -2,6 +2,7 @@
 
 import { create } from "@bufbuild/protobuf";
 import { type Finish, type FromHandler, FromHandlerSchema, type LogLine } from "./gen/handler_pb.js";
+import { micros } from "./time.js";
 
 const FRAME_BYTES = 1 << 20; // when to stop filling a frame
 const FRAME_MESSAGES = 512;
@@ -173,6 +174,7 @@ export class Outbox {
     }
     frame.credits = frame.finishes.length + this.#credits;
     frame.leaving = this.#leaving;
+    if (this.#kept && this.#pong !== 0n) frame.clock = micros(Date.now());
     this.#lines -= frame.logs.length;
     this.#pong = 0n;
     this.#credits = 0;

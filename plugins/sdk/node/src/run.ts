@@ -1,5 +1,6 @@
 // A run of a handler: its task, and what it sends while it runs.
 
+import { performance } from "node:perf_hooks";
 import { inspect } from "node:util";
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { type Cancelled, Permanent } from "./answers.js";
@@ -54,6 +55,8 @@ export class Run implements Task {
   readonly paced = new Paced();
 
   readonly #wire: WireRun;
+  readonly #due: number | undefined; // when its time is over, by the monotonic clock
+  readonly #deadline: number | undefined; // the same, by the clock of this machine
   #controller: AbortController | undefined;
   #log: TaskLog | undefined;
   #payload: Uint8Array | undefined;
@@ -64,6 +67,11 @@ export class Run implements Task {
   constructor(wire: WireRun, link: Link) {
     this.#wire = wire;
     this.link = link;
+    if (wire.timeLeft !== 0n) {
+      const left = Number(wire.timeLeft) / 1000;
+      this.#due = performance.now() + left;
+      this.#deadline = Date.now() + left;
+    }
   }
 
   get runId(): bigint {
@@ -112,7 +120,16 @@ export class Run implements Task {
   }
 
   get deadline(): number | undefined {
-    return this.#wire.deadline === 0n ? undefined : Number(this.#wire.deadline) / 1000;
+    return this.#deadline;
+  }
+
+  get timeLeft(): number | undefined {
+    return this.#due === undefined ? undefined : Math.max(0, this.#due - performance.now());
+  }
+
+  /** Whether the deadline is over, by the clock of this machine or that of the host. */
+  get isLate(): boolean {
+    return this.cancelled?.reason === "deadline" || this.timeLeft === 0;
   }
 
   get checkpoint(): Uint8Array {

@@ -26,8 +26,10 @@ export interface Task {
   readonly headers: Readonly<Record<string, string>>;
   /** The trace context of the submitter, from the headers. */
   readonly traceparent: string | undefined;
-  /** When the attempt will be cancelled: Unix time in milliseconds. */
+  /** When the attempt will be cancelled: Unix time in milliseconds, by the clock of this machine. */
   readonly deadline: number | undefined;
+  /** How many milliseconds are left until then, at least 0. Setting the clock does not change it. */
+  readonly timeLeft: number | undefined;
   /** What an earlier attempt kept with `saveCheckpoint`; empty if nothing. */
   readonly checkpoint: Uint8Array;
 

@@ -25,6 +25,7 @@ import {
 } from "./gen/handler_pb.js";
 import { helloOf, PROTOCOL, type Program } from "./program.js";
 import { Shift } from "./shift.js";
+import { micros } from "./time.js";
 import type { Pem, WorkOptions } from "./work.js";
 
 const GREETING = 10_000; // milliseconds for a connection until its welcome
@@ -225,7 +226,8 @@ export class Worker {
       runs: this.#shift.holds,
       name: `${hostname()}:${process.pid}`,
     });
-    return create(FromHandlerSchema, { hello: helloOf(this.#program, this.#program.slots), offer });
+    const hello = helloOf(this.#program, this.#program.slots);
+    return create(FromHandlerSchema, { hello, offer, clock: micros(Date.now()) });
   }
 }
 

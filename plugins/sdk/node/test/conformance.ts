@@ -44,7 +44,7 @@ function describe(task: Task): string {
     ordering_key: task.orderingKey,
     headers: task.headers,
     payload: base64(task.payload),
-    deadline_us: Math.round((task.deadline ?? 0) * 1000),
+    time_left_us: Math.round((task.timeLeft ?? 0) * 1000),
     checkpoint: base64(task.checkpoint),
   };
   return `{"version":${task.version},${JSON.stringify(seen).slice(1)}`; // JSON.stringify takes no bigint

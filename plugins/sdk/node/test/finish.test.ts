@@ -217,6 +217,18 @@ suite("the error of a cancelled task", () => {
   });
 });
 
+test("an error after the deadline is in doubt, whatever it says", () => {
+  for (const thrown of [new Error("x"), new Permanent("no"), new RetryIn(5, "later")]) {
+    assert.equal(errorOf(fail(newRun({ timeLeft: -1n }).run, thrown)).inDoubt, true, String(thrown));
+    const told = newRun().run;
+    told.cancel(new Cancelled("deadline", "too long"));
+    assert.equal(errorOf(fail(told, thrown)).inDoubt, true, String(thrown));
+  }
+  for (const thrown of [new Permanent("no"), new RetryIn(5, "later")]) {
+    assert.equal(errorOf(fail(newRun({ timeLeft: 3_600_000_000n }).run, thrown)).inDoubt, false, String(thrown));
+  }
+});
+
 test("an error of a whole batch gives up none of its tasks", () => {
   const error = errorOf(failInBatch(newRun().run, new Permanent("no", { class: "funds" })));
   assert.deepEqual([error.class, error.permanent], ["funds", false]);

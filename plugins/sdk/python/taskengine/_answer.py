@@ -30,11 +30,14 @@ def error(task: Task, e: BaseException, host: Host) -> bytes:
         return _error(task, e, host)
     except BaseException as unsayable:  # its class or text is none, or its result no JSON
         text = "the handler raised %s, which cannot be sent: %s" % (type(e).__name__, _line(unsayable))
-        return _wire.finish_error(task._run.run_id, text, type(unsayable).__name__)
+        return _wire.finish_error(task._run.run_id, text, type(unsayable).__name__, in_doubt=task._is_late())
 
 
 def _error(task: Task, e: BaseException, host: Host) -> bytes:
     run_id = task._run.run_id
+    # An error after the deadline is in doubt, whatever it says: its end may have caused it, and the host has not given
+    # the attempt up yet.
+    late = task._is_late()
     if isinstance(e, Again):
         return _again(task, e, host)
     if isinstance(e, Snooze):
@@ -42,14 +45,15 @@ def _error(task: Task, e: BaseException, host: Host) -> bytes:
     if isinstance(e, Ended):
         return _ended(run_id, host)
     if isinstance(e, Permanent):
-        return _wire.finish_error(run_id, _text(e), e.error_class, permanent=True)
+        return _wire.finish_error(run_id, _text(e), e.error_class, permanent=True, in_doubt=late)
     if isinstance(e, RetryIn):
-        return _wire.finish_error(run_id, _text(e), e.error_class, retry_delay=e.delay)
+        return _wire.finish_error(run_id, _text(e), e.error_class, retry_delay=e.delay, in_doubt=late)
     if isinstance(e, Cancelled):
-        return _wire.finish_error(run_id, "cancelled: %s" % e, "cancelled")
+        return _wire.finish_error(run_id, "cancelled: %s" % e, "cancelled", in_doubt=late)
     if isinstance(e, asyncio.CancelledError) and task._is_cancelled():
-        return _wire.finish_error(run_id, "cancelled: %s" % (task.cancel_reason or "cancelled"), "cancelled")
-    return _wire.finish_error(run_id, _text(e, stack=True), type(e).__name__)
+        text = "cancelled: %s" % (task.cancel_reason or "cancelled")
+        return _wire.finish_error(run_id, text, "cancelled", in_doubt=late)
+    return _wire.finish_error(run_id, _text(e, stack=True), type(e).__name__, in_doubt=late)
 
 
 def _again(task: Task, e: Again, host: Host) -> bytes:

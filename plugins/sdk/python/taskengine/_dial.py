@@ -141,7 +141,7 @@ class Dialer:
         """The first frame of a stream."""
         name = "%s:%d" % (socket.gethostname(), os.getpid())
         offer = _wire.encode_offer(self._to.handler, self._to.labels, self._id, self._session.holds(), name)
-        return _wire.encode_from_handler(hello=self._hello, offer=offer)
+        return _wire.encode_from_handler(hello=self._hello, offer=offer, clock=int(time.time() * 1e6))
 
     def patience(self) -> float:
         """Seconds in which the node must welcome the worker."""

@@ -181,8 +181,9 @@ class Outbox:
                 self._forget_lines(said)
             if finishes or pong or said or extra or leaving:
                 credits = len(finishes) + extra
+                clock = int(time.time() * 1e6) if pong and items is not None else 0
                 yield _wire.encode_from_handler(
-                    credits=credits, finishes=finishes, pong=pong, said=said, leaving=leaving
+                    credits=credits, finishes=finishes, pong=pong, said=said, leaving=leaving, clock=clock
                 )
             if item is None:
                 return

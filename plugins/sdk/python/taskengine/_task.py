@@ -29,11 +29,16 @@ class Task:
 
     __slots__ = (
         "_run", "_outbox", "_notes", "_call", "_children", "_signals", "_over", "_event", "_reason", "_log",
-        "_kept", "_stray", "cancel_reason",
+        "_kept", "_stray", "_due", "_deadline", "cancel_reason",
     )  # fmt: skip
 
     def __init__(self, run: _wire.Run, outbox: Outbox | None = None) -> None:
         self._run = run
+        self._due: float | None = None  # when its time is over, by the monotonic clock
+        self._deadline: float | None = None  # the same, by the clock of this machine
+        if run.time_left:
+            self._due = time.monotonic() + run.time_left / 1e6
+            self._deadline = time.time() + run.time_left / 1e6
         self._outbox = outbox
         self._notes: Notes | None = None  # the outbox's
         self._call: tuple[asyncio.Task[None], list[Task]] | None = None  # set and read on the event loop
@@ -98,12 +103,13 @@ class Task:
 
     @property
     def deadline(self) -> float | None:
-        """When the attempt will be cancelled, in Unix seconds, or None."""
-        return self._run.deadline / 1_000_000 if self._run.deadline else None
+        """When the attempt will be cancelled, in Unix seconds by the clock of this machine, or None.
+        Setting the clock does not change when that is: see time_left."""
+        return self._deadline
 
     def time_left(self) -> float | None:
         """Seconds until the deadline, at least 0; None without one."""
-        return None if self.deadline is None else max(0.0, self.deadline - time.time())
+        return None if self._due is None else max(0.0, self._due - time.monotonic())
 
     # --- the input
 
@@ -260,6 +266,10 @@ class Task:
         cancellation = self.cancellation
         if cancellation is not None:
             raise cancellation
+
+    def _is_late(self) -> bool:
+        """Whether the deadline is over, by the clock of this machine or that of the host."""
+        return self._reason == "deadline" or self.time_left() == 0
 
     def _is_cancelled(self) -> bool:
         return self._event is not None and self._event.is_set()

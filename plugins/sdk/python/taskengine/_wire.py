@@ -185,7 +185,7 @@ class Run:
 
     __slots__ = (
         "run_id", "task_id", "version", "type", "attempt", "crashes", "priority",
-        "key", "ordering_key", "payload", "headers", "deadline", "checkpoint",
+        "key", "ordering_key", "payload", "headers", "time_left", "checkpoint",
     )  # fmt: skip
 
     run_id: int
@@ -199,13 +199,13 @@ class Run:
     ordering_key: str
     payload: bytes
     headers: dict[str, str]
-    deadline: int
+    time_left: int
     checkpoint: bytes
 
 
 def decode_run(buf: bytes) -> Run:
     r = Run()
-    r.run_id = r.version = r.attempt = r.crashes = r.priority = r.deadline = 0
+    r.run_id = r.version = r.attempt = r.crashes = r.priority = r.time_left = 0
     r.task_id = r.payload = r.checkpoint = b""
     r.type = r.key = r.ordering_key = ""
     r.headers = {}
@@ -234,7 +234,7 @@ def decode_run(buf: bytes) -> Run:
             key, text = _entry(value)
             r.headers[key] = text
         elif number == 12:
-            r.deadline = _signed(value)
+            r.time_left = _signed(value)
         elif number == 13:
             r.checkpoint = value
     return r
@@ -309,6 +309,7 @@ def encode_from_handler(
     said: Iterable[tuple[int, bytes]] = (),
     offer: bytes | None = None,
     leaving: bool = False,
+    clock: int = 0,
 ) -> bytes:
     """Encodes a frame of encoded messages; said are pairs of a number, such as LOG, and a message."""
     parts = []
@@ -323,6 +324,7 @@ def encode_from_handler(
     if offer is not None:
         parts.append(_message(9, offer))
     parts.append(_int(10, int(leaving)))
+    parts.append(_int(11, clock))
     return b"".join(parts)
 
 
@@ -341,11 +343,17 @@ def finish_result(run_id: int, result: bytes) -> bytes:
 
 
 def finish_error(
-    run_id: int, message: str, error_class: str = "", permanent: bool = False, retry_delay: int | None = None
+    run_id: int,
+    message: str,
+    error_class: str = "",
+    permanent: bool = False,
+    retry_delay: int | None = None,
+    in_doubt: bool = False,
 ) -> bytes:
     error = _bytes(1, _utf8(message)) + _bytes(2, _utf8(error_class)) + _int(3, int(permanent))
     if retry_delay is not None:
         error += b"\x20" + _encode_varint(retry_delay)
+    error += _int(6, int(in_doubt))
     return _int(1, run_id) + _message(3, error)
 
 

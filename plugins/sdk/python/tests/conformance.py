@@ -39,7 +39,7 @@ def describe(task):
         "id": task.id, "version": task.version, "type": task.type, "attempt": task.attempt, "crashes": task.crashes,
         "priority": task.priority, "key": task.key, "ordering_key": task.ordering_key, "headers": task.headers,
         "payload": base64.b64encode(task.payload).decode(),
-        "deadline_us": round((task.deadline or 0) * 1_000_000),
+        "time_left_us": round((task.time_left() or 0) * 1_000_000),
         "checkpoint": base64.b64encode(task.checkpoint).decode(),
     }  # fmt: skip
 

@@ -28,10 +28,10 @@ def fields(message):
     return out
 
 
-def run(run_id, task_type, payload=b"", deadline=0):
+def run(run_id, task_type, payload=b"", time_left=0):
     text = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
     content = _wire._int(1, run_id) + _wire._bytes(2, bytes(range(16))) + _wire._text(4, task_type)
-    return _wire._message(2, content + _wire._bytes(10, text) + _wire._int(12, deadline))
+    return _wire._message(2, content + _wire._bytes(10, text) + _wire._int(12, time_left))
 
 
 def cancel(run_id, reason, message=""):

@@ -3,15 +3,22 @@ import time
 import unittest
 import uuid
 from datetime import datetime, timedelta, timezone
+from unittest import mock
 
 from taskengine import Again, Cancelled, Ended, Permanent, Program, RetryIn, Snooze, Task, _answer, _wire
 from taskengine._outbox import Host
 
 
-def task(payload=b"", deadline=0):
+def task(payload=b"", time_left=0):
     run = _wire.decode_run(b"")
-    run.task_id, run.payload, run.deadline, run.type = bytes(range(16)), payload, deadline, "t"
+    run.task_id, run.payload, run.time_left, run.type = bytes(range(16)), payload, time_left, "t"
     return Task(run)
+
+
+def in_doubt(finish):
+    """Whether a finish has an error in doubt."""
+    error = next(value for number, value in _wire._fields(finish) if number == 3)
+    return any(number == 6 for number, _ in _wire._fields(error))
 
 
 def thrower(e):
@@ -42,11 +49,29 @@ class Tasks(unittest.TestCase):
 
     def test_check_raises_after_the_deadline(self):
         self.assertIsNone(task().time_left())
-        later = task(deadline=int((time.time() + 60) * 1e6))
+        later = task(time_left=60_000_000)
         later.check()
         self.assertGreater(later.time_left(), 50)
         with self.assertRaises(Cancelled):
-            task(deadline=1).check()
+            task(time_left=-1).check()
+
+    def test_the_deadline_is_a_time_of_the_clock_of_this_machine_and_does_not_follow_it(self):
+        now = time.time()
+        with mock.patch("time.time", lambda: now + 3600):
+            t = task(time_left=60_000_000)
+            self.assertEqual(t.deadline, now + 3660)
+        with mock.patch("time.time", lambda: now + 7200):
+            t.check()
+            self.assertGreater(t.time_left(), 30)
+
+    def test_an_error_after_the_deadline_is_in_doubt_whatever_it_says(self):
+        told = task()
+        told._cancel("deadline", "too long")
+        for e in (ValueError("x"), Permanent("no"), RetryIn(5, "later"), Cancelled("x", "deadline")):
+            for t in (task(time_left=-1), told):
+                self.assertEqual(in_doubt(_answer.error(t, e, Host())), True, e)
+        for e in (Permanent("no"), RetryIn(5, "later")):
+            self.assertEqual(in_doubt(_answer.error(task(time_left=60_000_000), e, Host())), False, e)
 
     def test_why_it_shall_stop_is_told(self):
         t = task()
@@ -54,7 +79,7 @@ class Tasks(unittest.TestCase):
         t._cancel("deadline", "too long")
         self.assertEqual((str(t.cancellation), t.cancellation.reason), ("too long", "deadline"))
         self.assertTrue(t.cancelled.is_set())
-        self.assertEqual(task(deadline=1).cancellation.reason, "deadline")
+        self.assertEqual(task(time_left=-1).cancellation.reason, "deadline")
 
     def test_a_check_makes_json_what_the_handler_wants(self):
         self.assertEqual(task(b'{"days": 2}').json(lambda o: timedelta(**o)), timedelta(2))

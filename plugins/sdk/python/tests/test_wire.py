@@ -55,7 +55,7 @@ class Decoding(unittest.TestCase):
 
     def wanted_run(self, r):
         run = {"attempt": 0, "crashes": 0, "priority": 0, "type": "", "key": "", "ordering_key": "", "headers": {}, **r}
-        for name in ("run_id", "version", "deadline"):
+        for name in ("run_id", "version", "time_left"):
             run[name] = int(run.get(name, 0))
         for name in ("task_id", "payload", "checkpoint"):
             run[name] = base64.b64decode(run.get(name, ""))
@@ -100,6 +100,10 @@ class Encoding(unittest.TestCase):
             "from: offer": w.encode_from_handler(
                 hello=w.encode_hello("", "", "", ["a"], 2),
                 offer=w.encode_offer("mail", {"region": "eu", "disk": ""}, b"\x07" * 16, [3, 300], "host:1"),
+            ),
+            "from: pong of a worker": w.encode_from_handler(pong=7, clock=1_900_000_000_000_000),
+            "from: error in doubt": w.encode_from_handler(
+                finishes=[w.finish_error(2, "no answer", "timeout", in_doubt=True)]
             ),
             "from: leaving": w.encode_from_handler(credits=1, leaving=True),
             "from: earlier": w.encode_from_handler(credits=1, finishes=[w.earlier(w._int(1, 1 << 40), run)]),

@@ -3466,12 +3466,15 @@ type Worker struct {
 	Handler string                 `protobuf:"bytes,3,opt,name=handler,proto3" json:"handler,omitempty"`
 	// serving; draining: it ends after its running tasks; or lost: its connection broke, and it
 	// may connect again with its running tasks.
-	State         string                 `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`
-	Slots         uint32                 `protobuf:"varint,5,opt,name=slots,proto3" json:"slots,omitempty"`                               // tasks that it takes of this node at once
-	Running       uint32                 `protobuf:"varint,6,opt,name=running,proto3" json:"running,omitempty"`                           // tasks of this node that it runs
-	ConnectedAt   *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=connected_at,json=connectedAt,proto3" json:"connected_at,omitempty"` // the first time
-	Sdk           string                 `protobuf:"bytes,8,opt,name=sdk,proto3" json:"sdk,omitempty"`                                    // the library that it uses, and its version
-	Version       string                 `protobuf:"bytes,9,opt,name=version,proto3" json:"version,omitempty"`                            // that the program has given itself
+	State       string                 `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`
+	Slots       uint32                 `protobuf:"varint,5,opt,name=slots,proto3" json:"slots,omitempty"`                               // tasks that it takes of this node at once
+	Running     uint32                 `protobuf:"varint,6,opt,name=running,proto3" json:"running,omitempty"`                           // tasks of this node that it runs
+	ConnectedAt *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=connected_at,json=connectedAt,proto3" json:"connected_at,omitempty"` // the first time
+	Sdk         string                 `protobuf:"bytes,8,opt,name=sdk,proto3" json:"sdk,omitempty"`                                    // the library that it uses, and its version
+	Version     string                 `protobuf:"bytes,9,opt,name=version,proto3" json:"version,omitempty"`                            // that the program has given itself
+	// How far its clock is ahead of that of the node, about; negative if it is behind. Missing
+	// if the worker does not say. Nothing depends on it: the times of attempts are durations.
+	ClockAhead    *durationpb.Duration `protobuf:"bytes,10,opt,name=clock_ahead,json=clockAhead,proto3" json:"clock_ahead,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3567,6 +3570,13 @@ func (x *Worker) GetVersion() string {
 		return x.Version
 	}
 	return ""
+}
+
+func (x *Worker) GetClockAhead() *durationpb.Duration {
+	if x != nil {
+		return x.ClockAhead
+	}
+	return nil
 }
 
 type DrainWorkerRequest struct {
@@ -7442,7 +7452,7 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x12ResumeTypeResponse\"\x14\n" +
 	"\x12ListWorkersRequest\"F\n" +
 	"\x13ListWorkersResponse\x12/\n" +
-	"\aworkers\x18\x01 \x03(\v2\x15.taskengine.v1.WorkerR\aworkers\"\xf7\x01\n" +
+	"\aworkers\x18\x01 \x03(\v2\x15.taskengine.v1.WorkerR\aworkers\"\xb3\x02\n" +
 	"\x06Worker\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
@@ -7452,7 +7462,10 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\arunning\x18\x06 \x01(\rR\arunning\x12=\n" +
 	"\fconnected_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\vconnectedAt\x12\x10\n" +
 	"\x03sdk\x18\b \x01(\tR\x03sdk\x12\x18\n" +
-	"\aversion\x18\t \x01(\tR\aversion\",\n" +
+	"\aversion\x18\t \x01(\tR\aversion\x12:\n" +
+	"\vclock_ahead\x18\n" +
+	" \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"clockAhead\",\n" +
 	"\x12DrainWorkerRequest\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\"F\n" +
 	"\x13DrainWorkerResponse\x12/\n" +
@@ -7970,160 +7983,161 @@ var file_taskengine_v1_taskengine_proto_depIdxs = []int32{
 	46,  // 47: taskengine.v1.ListTypesResponse.types:type_name -> taskengine.v1.Type
 	53,  // 48: taskengine.v1.ListWorkersResponse.workers:type_name -> taskengine.v1.Worker
 	119, // 49: taskengine.v1.Worker.connected_at:type_name -> google.protobuf.Timestamp
-	53,  // 50: taskengine.v1.DrainWorkerResponse.workers:type_name -> taskengine.v1.Worker
-	120, // 51: taskengine.v1.Rate.per:type_name -> google.protobuf.Duration
-	58,  // 52: taskengine.v1.Limit.rate:type_name -> taskengine.v1.Rate
-	58,  // 53: taskengine.v1.Limit.configured_rate:type_name -> taskengine.v1.Rate
-	60,  // 54: taskengine.v1.Limit.setting:type_name -> taskengine.v1.LimitSetting
-	60,  // 55: taskengine.v1.Limit.inherited:type_name -> taskengine.v1.LimitSetting
-	58,  // 56: taskengine.v1.LimitSetting.rate:type_name -> taskengine.v1.Rate
-	119, // 57: taskengine.v1.LimitSetting.at:type_name -> google.protobuf.Timestamp
-	59,  // 58: taskengine.v1.ListLimitsResponse.limits:type_name -> taskengine.v1.Limit
-	59,  // 59: taskengine.v1.GetLimitResponse.limit:type_name -> taskengine.v1.Limit
-	58,  // 60: taskengine.v1.SetLimitRequest.rate:type_name -> taskengine.v1.Rate
-	59,  // 61: taskengine.v1.SetLimitResponse.limit:type_name -> taskengine.v1.Limit
-	59,  // 62: taskengine.v1.UnsetLimitResponse.limit:type_name -> taskengine.v1.Limit
-	120, // 63: taskengine.v1.WatchLimitsRequest.timeout:type_name -> google.protobuf.Duration
-	59,  // 64: taskengine.v1.WatchLimitsResponse.limits:type_name -> taskengine.v1.Limit
-	59,  // 65: taskengine.v1.WhyLimitResponse.limit:type_name -> taskengine.v1.Limit
-	73,  // 66: taskengine.v1.WhyLimitResponse.tasks:type_name -> taskengine.v1.LimitTask
-	75,  // 67: taskengine.v1.WhyLimitResponse.queued:type_name -> taskengine.v1.LimitQueue
-	119, // 68: taskengine.v1.WhyLimitResponse.next_start:type_name -> google.protobuf.Timestamp
-	74,  // 69: taskengine.v1.WhyLimitResponse.nodes:type_name -> taskengine.v1.LimitNode
-	119, // 70: taskengine.v1.LimitTask.started_at:type_name -> google.protobuf.Timestamp
-	119, // 71: taskengine.v1.LimitNode.since:type_name -> google.protobuf.Timestamp
-	115, // 72: taskengine.v1.Alert.labels:type_name -> taskengine.v1.Alert.LabelsEntry
-	119, // 73: taskengine.v1.Alert.since:type_name -> google.protobuf.Timestamp
-	119, // 74: taskengine.v1.Alert.fired_at:type_name -> google.protobuf.Timestamp
-	119, // 75: taskengine.v1.Alert.resolved_at:type_name -> google.protobuf.Timestamp
-	116, // 76: taskengine.v1.AlertSilence.labels:type_name -> taskengine.v1.AlertSilence.LabelsEntry
-	119, // 77: taskengine.v1.AlertSilence.until:type_name -> google.protobuf.Timestamp
-	119, // 78: taskengine.v1.AlertSilence.at:type_name -> google.protobuf.Timestamp
-	119, // 79: taskengine.v1.UnsentAlerts.at:type_name -> google.protobuf.Timestamp
-	76,  // 80: taskengine.v1.ListAlertsResponse.alerts:type_name -> taskengine.v1.Alert
-	77,  // 81: taskengine.v1.ListAlertsResponse.silences:type_name -> taskengine.v1.AlertSilence
-	78,  // 82: taskengine.v1.ListAlertsResponse.unsent:type_name -> taskengine.v1.UnsentAlerts
-	83,  // 83: taskengine.v1.TestAlertsResponse.tests:type_name -> taskengine.v1.AlertTest
-	120, // 84: taskengine.v1.AlertTest.took:type_name -> google.protobuf.Duration
-	117, // 85: taskengine.v1.SilenceAlertsRequest.labels:type_name -> taskengine.v1.SilenceAlertsRequest.LabelsEntry
-	120, // 86: taskengine.v1.SilenceAlertsRequest.for:type_name -> google.protobuf.Duration
-	77,  // 87: taskengine.v1.SilenceAlertsResponse.silence:type_name -> taskengine.v1.AlertSilence
-	120, // 88: taskengine.v1.ScheduleDefinition.every:type_name -> google.protobuf.Duration
-	119, // 89: taskengine.v1.ScheduleDefinition.anchor:type_name -> google.protobuf.Timestamp
-	119, // 90: taskengine.v1.ScheduleDefinition.start:type_name -> google.protobuf.Timestamp
-	119, // 91: taskengine.v1.ScheduleDefinition.end:type_name -> google.protobuf.Timestamp
-	120, // 92: taskengine.v1.ScheduleDefinition.jitter:type_name -> google.protobuf.Duration
-	89,  // 93: taskengine.v1.ScheduleDefinition.catch_up:type_name -> taskengine.v1.ScheduleCatchUp
-	90,  // 94: taskengine.v1.ScheduleDefinition.task:type_name -> taskengine.v1.ScheduleTask
-	120, // 95: taskengine.v1.ScheduleCatchUp.window:type_name -> google.protobuf.Duration
-	118, // 96: taskengine.v1.ScheduleTask.headers:type_name -> taskengine.v1.ScheduleTask.HeadersEntry
-	120, // 97: taskengine.v1.ScheduleTask.expires:type_name -> google.protobuf.Duration
-	88,  // 98: taskengine.v1.Schedule.definition:type_name -> taskengine.v1.ScheduleDefinition
-	119, // 99: taskengine.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	92,  // 100: taskengine.v1.Schedule.paused:type_name -> taskengine.v1.SchedulePause
-	93,  // 101: taskengine.v1.Schedule.last:type_name -> taskengine.v1.ScheduleFire
-	119, // 102: taskengine.v1.Schedule.waiting:type_name -> google.protobuf.Timestamp
-	93,  // 103: taskengine.v1.Schedule.running:type_name -> taskengine.v1.ScheduleFire
-	119, // 104: taskengine.v1.SchedulePause.since:type_name -> google.protobuf.Timestamp
-	119, // 105: taskengine.v1.ScheduleFire.time:type_name -> google.protobuf.Timestamp
-	91,  // 106: taskengine.v1.ListSchedulesResponse.schedules:type_name -> taskengine.v1.Schedule
-	91,  // 107: taskengine.v1.GetScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
-	88,  // 108: taskengine.v1.ApplyScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
-	88,  // 109: taskengine.v1.PreviewScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
-	119, // 110: taskengine.v1.PreviewScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	102, // 111: taskengine.v1.PreviewScheduleResponse.times:type_name -> taskengine.v1.ScheduleTime
-	119, // 112: taskengine.v1.ScheduleTime.time:type_name -> google.protobuf.Timestamp
-	91,  // 113: taskengine.v1.PauseScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
-	91,  // 114: taskengine.v1.ResumeScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
-	119, // 115: taskengine.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	119, // 116: taskengine.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
-	1,   // 117: taskengine.v1.TaskService.Submit:input_type -> taskengine.v1.SubmitRequest
-	3,   // 118: taskengine.v1.TaskService.SubmitStream:input_type -> taskengine.v1.SubmitStreamRequest
-	12,  // 119: taskengine.v1.TaskService.Get:input_type -> taskengine.v1.GetRequest
-	14,  // 120: taskengine.v1.TaskService.List:input_type -> taskengine.v1.ListRequest
-	16,  // 121: taskengine.v1.TaskService.Count:input_type -> taskengine.v1.CountRequest
-	19,  // 122: taskengine.v1.TaskService.Wait:input_type -> taskengine.v1.WaitRequest
-	21,  // 123: taskengine.v1.TaskService.Why:input_type -> taskengine.v1.WhyRequest
-	24,  // 124: taskengine.v1.TaskService.TaskLogs:input_type -> taskengine.v1.TaskLogsRequest
-	27,  // 125: taskengine.v1.TaskService.Cancel:input_type -> taskengine.v1.CancelRequest
-	29,  // 126: taskengine.v1.TaskService.Resume:input_type -> taskengine.v1.ResumeRequest
-	31,  // 127: taskengine.v1.TaskService.Fail:input_type -> taskengine.v1.FailRequest
-	33,  // 128: taskengine.v1.TaskService.Reschedule:input_type -> taskengine.v1.RescheduleRequest
-	35,  // 129: taskengine.v1.TaskService.ListKeys:input_type -> taskengine.v1.ListKeysRequest
-	38,  // 130: taskengine.v1.TaskService.GetKey:input_type -> taskengine.v1.GetKeyRequest
-	40,  // 131: taskengine.v1.TaskService.ResumeKey:input_type -> taskengine.v1.ResumeKeyRequest
-	42,  // 132: taskengine.v1.TaskService.SkipKey:input_type -> taskengine.v1.SkipKeyRequest
-	44,  // 133: taskengine.v1.TaskService.ListTypes:input_type -> taskengine.v1.ListTypesRequest
-	47,  // 134: taskengine.v1.TaskService.PauseType:input_type -> taskengine.v1.PauseTypeRequest
-	49,  // 135: taskengine.v1.TaskService.ResumeType:input_type -> taskengine.v1.ResumeTypeRequest
-	51,  // 136: taskengine.v1.TaskService.ListWorkers:input_type -> taskengine.v1.ListWorkersRequest
-	54,  // 137: taskengine.v1.TaskService.DrainWorker:input_type -> taskengine.v1.DrainWorkerRequest
-	61,  // 138: taskengine.v1.TaskService.ListLimits:input_type -> taskengine.v1.ListLimitsRequest
-	63,  // 139: taskengine.v1.TaskService.GetLimit:input_type -> taskengine.v1.GetLimitRequest
-	65,  // 140: taskengine.v1.TaskService.SetLimit:input_type -> taskengine.v1.SetLimitRequest
-	67,  // 141: taskengine.v1.TaskService.UnsetLimit:input_type -> taskengine.v1.UnsetLimitRequest
-	69,  // 142: taskengine.v1.TaskService.WatchLimits:input_type -> taskengine.v1.WatchLimitsRequest
-	71,  // 143: taskengine.v1.TaskService.WhyLimit:input_type -> taskengine.v1.WhyLimitRequest
-	79,  // 144: taskengine.v1.TaskService.ListAlerts:input_type -> taskengine.v1.ListAlertsRequest
-	81,  // 145: taskengine.v1.TaskService.TestAlerts:input_type -> taskengine.v1.TestAlertsRequest
-	84,  // 146: taskengine.v1.TaskService.SilenceAlerts:input_type -> taskengine.v1.SilenceAlertsRequest
-	86,  // 147: taskengine.v1.TaskService.UnsilenceAlerts:input_type -> taskengine.v1.UnsilenceAlertsRequest
-	94,  // 148: taskengine.v1.TaskService.ListSchedules:input_type -> taskengine.v1.ListSchedulesRequest
-	96,  // 149: taskengine.v1.TaskService.GetSchedule:input_type -> taskengine.v1.GetScheduleRequest
-	98,  // 150: taskengine.v1.TaskService.ApplySchedule:input_type -> taskengine.v1.ApplyScheduleRequest
-	100, // 151: taskengine.v1.TaskService.PreviewSchedule:input_type -> taskengine.v1.PreviewScheduleRequest
-	103, // 152: taskengine.v1.TaskService.DeleteSchedule:input_type -> taskengine.v1.DeleteScheduleRequest
-	105, // 153: taskengine.v1.TaskService.PauseSchedule:input_type -> taskengine.v1.PauseScheduleRequest
-	107, // 154: taskengine.v1.TaskService.ResumeSchedule:input_type -> taskengine.v1.ResumeScheduleRequest
-	109, // 155: taskengine.v1.TaskService.TriggerSchedule:input_type -> taskengine.v1.TriggerScheduleRequest
-	111, // 156: taskengine.v1.TaskService.BackfillSchedule:input_type -> taskengine.v1.BackfillScheduleRequest
-	56,  // 157: taskengine.v1.TaskService.Version:input_type -> taskengine.v1.VersionRequest
-	2,   // 158: taskengine.v1.TaskService.Submit:output_type -> taskengine.v1.SubmitResponse
-	5,   // 159: taskengine.v1.TaskService.SubmitStream:output_type -> taskengine.v1.SubmitStreamResponse
-	13,  // 160: taskengine.v1.TaskService.Get:output_type -> taskengine.v1.GetResponse
-	15,  // 161: taskengine.v1.TaskService.List:output_type -> taskengine.v1.ListResponse
-	17,  // 162: taskengine.v1.TaskService.Count:output_type -> taskengine.v1.CountResponse
-	20,  // 163: taskengine.v1.TaskService.Wait:output_type -> taskengine.v1.WaitResponse
-	22,  // 164: taskengine.v1.TaskService.Why:output_type -> taskengine.v1.WhyResponse
-	25,  // 165: taskengine.v1.TaskService.TaskLogs:output_type -> taskengine.v1.TaskLogsResponse
-	28,  // 166: taskengine.v1.TaskService.Cancel:output_type -> taskengine.v1.CancelResponse
-	30,  // 167: taskengine.v1.TaskService.Resume:output_type -> taskengine.v1.ResumeResponse
-	32,  // 168: taskengine.v1.TaskService.Fail:output_type -> taskengine.v1.FailResponse
-	34,  // 169: taskengine.v1.TaskService.Reschedule:output_type -> taskengine.v1.RescheduleResponse
-	36,  // 170: taskengine.v1.TaskService.ListKeys:output_type -> taskengine.v1.ListKeysResponse
-	39,  // 171: taskengine.v1.TaskService.GetKey:output_type -> taskengine.v1.GetKeyResponse
-	41,  // 172: taskengine.v1.TaskService.ResumeKey:output_type -> taskengine.v1.ResumeKeyResponse
-	43,  // 173: taskengine.v1.TaskService.SkipKey:output_type -> taskengine.v1.SkipKeyResponse
-	45,  // 174: taskengine.v1.TaskService.ListTypes:output_type -> taskengine.v1.ListTypesResponse
-	48,  // 175: taskengine.v1.TaskService.PauseType:output_type -> taskengine.v1.PauseTypeResponse
-	50,  // 176: taskengine.v1.TaskService.ResumeType:output_type -> taskengine.v1.ResumeTypeResponse
-	52,  // 177: taskengine.v1.TaskService.ListWorkers:output_type -> taskengine.v1.ListWorkersResponse
-	55,  // 178: taskengine.v1.TaskService.DrainWorker:output_type -> taskengine.v1.DrainWorkerResponse
-	62,  // 179: taskengine.v1.TaskService.ListLimits:output_type -> taskengine.v1.ListLimitsResponse
-	64,  // 180: taskengine.v1.TaskService.GetLimit:output_type -> taskengine.v1.GetLimitResponse
-	66,  // 181: taskengine.v1.TaskService.SetLimit:output_type -> taskengine.v1.SetLimitResponse
-	68,  // 182: taskengine.v1.TaskService.UnsetLimit:output_type -> taskengine.v1.UnsetLimitResponse
-	70,  // 183: taskengine.v1.TaskService.WatchLimits:output_type -> taskengine.v1.WatchLimitsResponse
-	72,  // 184: taskengine.v1.TaskService.WhyLimit:output_type -> taskengine.v1.WhyLimitResponse
-	80,  // 185: taskengine.v1.TaskService.ListAlerts:output_type -> taskengine.v1.ListAlertsResponse
-	82,  // 186: taskengine.v1.TaskService.TestAlerts:output_type -> taskengine.v1.TestAlertsResponse
-	85,  // 187: taskengine.v1.TaskService.SilenceAlerts:output_type -> taskengine.v1.SilenceAlertsResponse
-	87,  // 188: taskengine.v1.TaskService.UnsilenceAlerts:output_type -> taskengine.v1.UnsilenceAlertsResponse
-	95,  // 189: taskengine.v1.TaskService.ListSchedules:output_type -> taskengine.v1.ListSchedulesResponse
-	97,  // 190: taskengine.v1.TaskService.GetSchedule:output_type -> taskengine.v1.GetScheduleResponse
-	99,  // 191: taskengine.v1.TaskService.ApplySchedule:output_type -> taskengine.v1.ApplyScheduleResponse
-	101, // 192: taskengine.v1.TaskService.PreviewSchedule:output_type -> taskengine.v1.PreviewScheduleResponse
-	104, // 193: taskengine.v1.TaskService.DeleteSchedule:output_type -> taskengine.v1.DeleteScheduleResponse
-	106, // 194: taskengine.v1.TaskService.PauseSchedule:output_type -> taskengine.v1.PauseScheduleResponse
-	108, // 195: taskengine.v1.TaskService.ResumeSchedule:output_type -> taskengine.v1.ResumeScheduleResponse
-	110, // 196: taskengine.v1.TaskService.TriggerSchedule:output_type -> taskengine.v1.TriggerScheduleResponse
-	112, // 197: taskengine.v1.TaskService.BackfillSchedule:output_type -> taskengine.v1.BackfillScheduleResponse
-	57,  // 198: taskengine.v1.TaskService.Version:output_type -> taskengine.v1.VersionResponse
-	158, // [158:199] is the sub-list for method output_type
-	117, // [117:158] is the sub-list for method input_type
-	117, // [117:117] is the sub-list for extension type_name
-	117, // [117:117] is the sub-list for extension extendee
-	0,   // [0:117] is the sub-list for field type_name
+	120, // 50: taskengine.v1.Worker.clock_ahead:type_name -> google.protobuf.Duration
+	53,  // 51: taskengine.v1.DrainWorkerResponse.workers:type_name -> taskengine.v1.Worker
+	120, // 52: taskengine.v1.Rate.per:type_name -> google.protobuf.Duration
+	58,  // 53: taskengine.v1.Limit.rate:type_name -> taskengine.v1.Rate
+	58,  // 54: taskengine.v1.Limit.configured_rate:type_name -> taskengine.v1.Rate
+	60,  // 55: taskengine.v1.Limit.setting:type_name -> taskengine.v1.LimitSetting
+	60,  // 56: taskengine.v1.Limit.inherited:type_name -> taskengine.v1.LimitSetting
+	58,  // 57: taskengine.v1.LimitSetting.rate:type_name -> taskengine.v1.Rate
+	119, // 58: taskengine.v1.LimitSetting.at:type_name -> google.protobuf.Timestamp
+	59,  // 59: taskengine.v1.ListLimitsResponse.limits:type_name -> taskengine.v1.Limit
+	59,  // 60: taskengine.v1.GetLimitResponse.limit:type_name -> taskengine.v1.Limit
+	58,  // 61: taskengine.v1.SetLimitRequest.rate:type_name -> taskengine.v1.Rate
+	59,  // 62: taskengine.v1.SetLimitResponse.limit:type_name -> taskengine.v1.Limit
+	59,  // 63: taskengine.v1.UnsetLimitResponse.limit:type_name -> taskengine.v1.Limit
+	120, // 64: taskengine.v1.WatchLimitsRequest.timeout:type_name -> google.protobuf.Duration
+	59,  // 65: taskengine.v1.WatchLimitsResponse.limits:type_name -> taskengine.v1.Limit
+	59,  // 66: taskengine.v1.WhyLimitResponse.limit:type_name -> taskengine.v1.Limit
+	73,  // 67: taskengine.v1.WhyLimitResponse.tasks:type_name -> taskengine.v1.LimitTask
+	75,  // 68: taskengine.v1.WhyLimitResponse.queued:type_name -> taskengine.v1.LimitQueue
+	119, // 69: taskengine.v1.WhyLimitResponse.next_start:type_name -> google.protobuf.Timestamp
+	74,  // 70: taskengine.v1.WhyLimitResponse.nodes:type_name -> taskengine.v1.LimitNode
+	119, // 71: taskengine.v1.LimitTask.started_at:type_name -> google.protobuf.Timestamp
+	119, // 72: taskengine.v1.LimitNode.since:type_name -> google.protobuf.Timestamp
+	115, // 73: taskengine.v1.Alert.labels:type_name -> taskengine.v1.Alert.LabelsEntry
+	119, // 74: taskengine.v1.Alert.since:type_name -> google.protobuf.Timestamp
+	119, // 75: taskengine.v1.Alert.fired_at:type_name -> google.protobuf.Timestamp
+	119, // 76: taskengine.v1.Alert.resolved_at:type_name -> google.protobuf.Timestamp
+	116, // 77: taskengine.v1.AlertSilence.labels:type_name -> taskengine.v1.AlertSilence.LabelsEntry
+	119, // 78: taskengine.v1.AlertSilence.until:type_name -> google.protobuf.Timestamp
+	119, // 79: taskengine.v1.AlertSilence.at:type_name -> google.protobuf.Timestamp
+	119, // 80: taskengine.v1.UnsentAlerts.at:type_name -> google.protobuf.Timestamp
+	76,  // 81: taskengine.v1.ListAlertsResponse.alerts:type_name -> taskengine.v1.Alert
+	77,  // 82: taskengine.v1.ListAlertsResponse.silences:type_name -> taskengine.v1.AlertSilence
+	78,  // 83: taskengine.v1.ListAlertsResponse.unsent:type_name -> taskengine.v1.UnsentAlerts
+	83,  // 84: taskengine.v1.TestAlertsResponse.tests:type_name -> taskengine.v1.AlertTest
+	120, // 85: taskengine.v1.AlertTest.took:type_name -> google.protobuf.Duration
+	117, // 86: taskengine.v1.SilenceAlertsRequest.labels:type_name -> taskengine.v1.SilenceAlertsRequest.LabelsEntry
+	120, // 87: taskengine.v1.SilenceAlertsRequest.for:type_name -> google.protobuf.Duration
+	77,  // 88: taskengine.v1.SilenceAlertsResponse.silence:type_name -> taskengine.v1.AlertSilence
+	120, // 89: taskengine.v1.ScheduleDefinition.every:type_name -> google.protobuf.Duration
+	119, // 90: taskengine.v1.ScheduleDefinition.anchor:type_name -> google.protobuf.Timestamp
+	119, // 91: taskengine.v1.ScheduleDefinition.start:type_name -> google.protobuf.Timestamp
+	119, // 92: taskengine.v1.ScheduleDefinition.end:type_name -> google.protobuf.Timestamp
+	120, // 93: taskengine.v1.ScheduleDefinition.jitter:type_name -> google.protobuf.Duration
+	89,  // 94: taskengine.v1.ScheduleDefinition.catch_up:type_name -> taskengine.v1.ScheduleCatchUp
+	90,  // 95: taskengine.v1.ScheduleDefinition.task:type_name -> taskengine.v1.ScheduleTask
+	120, // 96: taskengine.v1.ScheduleCatchUp.window:type_name -> google.protobuf.Duration
+	118, // 97: taskengine.v1.ScheduleTask.headers:type_name -> taskengine.v1.ScheduleTask.HeadersEntry
+	120, // 98: taskengine.v1.ScheduleTask.expires:type_name -> google.protobuf.Duration
+	88,  // 99: taskengine.v1.Schedule.definition:type_name -> taskengine.v1.ScheduleDefinition
+	119, // 100: taskengine.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	92,  // 101: taskengine.v1.Schedule.paused:type_name -> taskengine.v1.SchedulePause
+	93,  // 102: taskengine.v1.Schedule.last:type_name -> taskengine.v1.ScheduleFire
+	119, // 103: taskengine.v1.Schedule.waiting:type_name -> google.protobuf.Timestamp
+	93,  // 104: taskengine.v1.Schedule.running:type_name -> taskengine.v1.ScheduleFire
+	119, // 105: taskengine.v1.SchedulePause.since:type_name -> google.protobuf.Timestamp
+	119, // 106: taskengine.v1.ScheduleFire.time:type_name -> google.protobuf.Timestamp
+	91,  // 107: taskengine.v1.ListSchedulesResponse.schedules:type_name -> taskengine.v1.Schedule
+	91,  // 108: taskengine.v1.GetScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
+	88,  // 109: taskengine.v1.ApplyScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
+	88,  // 110: taskengine.v1.PreviewScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
+	119, // 111: taskengine.v1.PreviewScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	102, // 112: taskengine.v1.PreviewScheduleResponse.times:type_name -> taskengine.v1.ScheduleTime
+	119, // 113: taskengine.v1.ScheduleTime.time:type_name -> google.protobuf.Timestamp
+	91,  // 114: taskengine.v1.PauseScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
+	91,  // 115: taskengine.v1.ResumeScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
+	119, // 116: taskengine.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	119, // 117: taskengine.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	1,   // 118: taskengine.v1.TaskService.Submit:input_type -> taskengine.v1.SubmitRequest
+	3,   // 119: taskengine.v1.TaskService.SubmitStream:input_type -> taskengine.v1.SubmitStreamRequest
+	12,  // 120: taskengine.v1.TaskService.Get:input_type -> taskengine.v1.GetRequest
+	14,  // 121: taskengine.v1.TaskService.List:input_type -> taskengine.v1.ListRequest
+	16,  // 122: taskengine.v1.TaskService.Count:input_type -> taskengine.v1.CountRequest
+	19,  // 123: taskengine.v1.TaskService.Wait:input_type -> taskengine.v1.WaitRequest
+	21,  // 124: taskengine.v1.TaskService.Why:input_type -> taskengine.v1.WhyRequest
+	24,  // 125: taskengine.v1.TaskService.TaskLogs:input_type -> taskengine.v1.TaskLogsRequest
+	27,  // 126: taskengine.v1.TaskService.Cancel:input_type -> taskengine.v1.CancelRequest
+	29,  // 127: taskengine.v1.TaskService.Resume:input_type -> taskengine.v1.ResumeRequest
+	31,  // 128: taskengine.v1.TaskService.Fail:input_type -> taskengine.v1.FailRequest
+	33,  // 129: taskengine.v1.TaskService.Reschedule:input_type -> taskengine.v1.RescheduleRequest
+	35,  // 130: taskengine.v1.TaskService.ListKeys:input_type -> taskengine.v1.ListKeysRequest
+	38,  // 131: taskengine.v1.TaskService.GetKey:input_type -> taskengine.v1.GetKeyRequest
+	40,  // 132: taskengine.v1.TaskService.ResumeKey:input_type -> taskengine.v1.ResumeKeyRequest
+	42,  // 133: taskengine.v1.TaskService.SkipKey:input_type -> taskengine.v1.SkipKeyRequest
+	44,  // 134: taskengine.v1.TaskService.ListTypes:input_type -> taskengine.v1.ListTypesRequest
+	47,  // 135: taskengine.v1.TaskService.PauseType:input_type -> taskengine.v1.PauseTypeRequest
+	49,  // 136: taskengine.v1.TaskService.ResumeType:input_type -> taskengine.v1.ResumeTypeRequest
+	51,  // 137: taskengine.v1.TaskService.ListWorkers:input_type -> taskengine.v1.ListWorkersRequest
+	54,  // 138: taskengine.v1.TaskService.DrainWorker:input_type -> taskengine.v1.DrainWorkerRequest
+	61,  // 139: taskengine.v1.TaskService.ListLimits:input_type -> taskengine.v1.ListLimitsRequest
+	63,  // 140: taskengine.v1.TaskService.GetLimit:input_type -> taskengine.v1.GetLimitRequest
+	65,  // 141: taskengine.v1.TaskService.SetLimit:input_type -> taskengine.v1.SetLimitRequest
+	67,  // 142: taskengine.v1.TaskService.UnsetLimit:input_type -> taskengine.v1.UnsetLimitRequest
+	69,  // 143: taskengine.v1.TaskService.WatchLimits:input_type -> taskengine.v1.WatchLimitsRequest
+	71,  // 144: taskengine.v1.TaskService.WhyLimit:input_type -> taskengine.v1.WhyLimitRequest
+	79,  // 145: taskengine.v1.TaskService.ListAlerts:input_type -> taskengine.v1.ListAlertsRequest
+	81,  // 146: taskengine.v1.TaskService.TestAlerts:input_type -> taskengine.v1.TestAlertsRequest
+	84,  // 147: taskengine.v1.TaskService.SilenceAlerts:input_type -> taskengine.v1.SilenceAlertsRequest
+	86,  // 148: taskengine.v1.TaskService.UnsilenceAlerts:input_type -> taskengine.v1.UnsilenceAlertsRequest
+	94,  // 149: taskengine.v1.TaskService.ListSchedules:input_type -> taskengine.v1.ListSchedulesRequest
+	96,  // 150: taskengine.v1.TaskService.GetSchedule:input_type -> taskengine.v1.GetScheduleRequest
+	98,  // 151: taskengine.v1.TaskService.ApplySchedule:input_type -> taskengine.v1.ApplyScheduleRequest
+	100, // 152: taskengine.v1.TaskService.PreviewSchedule:input_type -> taskengine.v1.PreviewScheduleRequest
+	103, // 153: taskengine.v1.TaskService.DeleteSchedule:input_type -> taskengine.v1.DeleteScheduleRequest
+	105, // 154: taskengine.v1.TaskService.PauseSchedule:input_type -> taskengine.v1.PauseScheduleRequest
+	107, // 155: taskengine.v1.TaskService.ResumeSchedule:input_type -> taskengine.v1.ResumeScheduleRequest
+	109, // 156: taskengine.v1.TaskService.TriggerSchedule:input_type -> taskengine.v1.TriggerScheduleRequest
+	111, // 157: taskengine.v1.TaskService.BackfillSchedule:input_type -> taskengine.v1.BackfillScheduleRequest
+	56,  // 158: taskengine.v1.TaskService.Version:input_type -> taskengine.v1.VersionRequest
+	2,   // 159: taskengine.v1.TaskService.Submit:output_type -> taskengine.v1.SubmitResponse
+	5,   // 160: taskengine.v1.TaskService.SubmitStream:output_type -> taskengine.v1.SubmitStreamResponse
+	13,  // 161: taskengine.v1.TaskService.Get:output_type -> taskengine.v1.GetResponse
+	15,  // 162: taskengine.v1.TaskService.List:output_type -> taskengine.v1.ListResponse
+	17,  // 163: taskengine.v1.TaskService.Count:output_type -> taskengine.v1.CountResponse
+	20,  // 164: taskengine.v1.TaskService.Wait:output_type -> taskengine.v1.WaitResponse
+	22,  // 165: taskengine.v1.TaskService.Why:output_type -> taskengine.v1.WhyResponse
+	25,  // 166: taskengine.v1.TaskService.TaskLogs:output_type -> taskengine.v1.TaskLogsResponse
+	28,  // 167: taskengine.v1.TaskService.Cancel:output_type -> taskengine.v1.CancelResponse
+	30,  // 168: taskengine.v1.TaskService.Resume:output_type -> taskengine.v1.ResumeResponse
+	32,  // 169: taskengine.v1.TaskService.Fail:output_type -> taskengine.v1.FailResponse
+	34,  // 170: taskengine.v1.TaskService.Reschedule:output_type -> taskengine.v1.RescheduleResponse
+	36,  // 171: taskengine.v1.TaskService.ListKeys:output_type -> taskengine.v1.ListKeysResponse
+	39,  // 172: taskengine.v1.TaskService.GetKey:output_type -> taskengine.v1.GetKeyResponse
+	41,  // 173: taskengine.v1.TaskService.ResumeKey:output_type -> taskengine.v1.ResumeKeyResponse
+	43,  // 174: taskengine.v1.TaskService.SkipKey:output_type -> taskengine.v1.SkipKeyResponse
+	45,  // 175: taskengine.v1.TaskService.ListTypes:output_type -> taskengine.v1.ListTypesResponse
+	48,  // 176: taskengine.v1.TaskService.PauseType:output_type -> taskengine.v1.PauseTypeResponse
+	50,  // 177: taskengine.v1.TaskService.ResumeType:output_type -> taskengine.v1.ResumeTypeResponse
+	52,  // 178: taskengine.v1.TaskService.ListWorkers:output_type -> taskengine.v1.ListWorkersResponse
+	55,  // 179: taskengine.v1.TaskService.DrainWorker:output_type -> taskengine.v1.DrainWorkerResponse
+	62,  // 180: taskengine.v1.TaskService.ListLimits:output_type -> taskengine.v1.ListLimitsResponse
+	64,  // 181: taskengine.v1.TaskService.GetLimit:output_type -> taskengine.v1.GetLimitResponse
+	66,  // 182: taskengine.v1.TaskService.SetLimit:output_type -> taskengine.v1.SetLimitResponse
+	68,  // 183: taskengine.v1.TaskService.UnsetLimit:output_type -> taskengine.v1.UnsetLimitResponse
+	70,  // 184: taskengine.v1.TaskService.WatchLimits:output_type -> taskengine.v1.WatchLimitsResponse
+	72,  // 185: taskengine.v1.TaskService.WhyLimit:output_type -> taskengine.v1.WhyLimitResponse
+	80,  // 186: taskengine.v1.TaskService.ListAlerts:output_type -> taskengine.v1.ListAlertsResponse
+	82,  // 187: taskengine.v1.TaskService.TestAlerts:output_type -> taskengine.v1.TestAlertsResponse
+	85,  // 188: taskengine.v1.TaskService.SilenceAlerts:output_type -> taskengine.v1.SilenceAlertsResponse
+	87,  // 189: taskengine.v1.TaskService.UnsilenceAlerts:output_type -> taskengine.v1.UnsilenceAlertsResponse
+	95,  // 190: taskengine.v1.TaskService.ListSchedules:output_type -> taskengine.v1.ListSchedulesResponse
+	97,  // 191: taskengine.v1.TaskService.GetSchedule:output_type -> taskengine.v1.GetScheduleResponse
+	99,  // 192: taskengine.v1.TaskService.ApplySchedule:output_type -> taskengine.v1.ApplyScheduleResponse
+	101, // 193: taskengine.v1.TaskService.PreviewSchedule:output_type -> taskengine.v1.PreviewScheduleResponse
+	104, // 194: taskengine.v1.TaskService.DeleteSchedule:output_type -> taskengine.v1.DeleteScheduleResponse
+	106, // 195: taskengine.v1.TaskService.PauseSchedule:output_type -> taskengine.v1.PauseScheduleResponse
+	108, // 196: taskengine.v1.TaskService.ResumeSchedule:output_type -> taskengine.v1.ResumeScheduleResponse
+	110, // 197: taskengine.v1.TaskService.TriggerSchedule:output_type -> taskengine.v1.TriggerScheduleResponse
+	112, // 198: taskengine.v1.TaskService.BackfillSchedule:output_type -> taskengine.v1.BackfillScheduleResponse
+	57,  // 199: taskengine.v1.TaskService.Version:output_type -> taskengine.v1.VersionResponse
+	159, // [159:200] is the sub-list for method output_type
+	118, // [118:159] is the sub-list for method input_type
+	118, // [118:118] is the sub-list for extension type_name
+	118, // [118:118] is the sub-list for extension extendee
+	0,   // [0:118] is the sub-list for field type_name
 }
 
 func init() { file_taskengine_v1_taskengine_proto_init() }

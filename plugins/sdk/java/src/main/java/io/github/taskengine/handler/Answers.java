@@ -135,6 +135,9 @@ final class Answers {
       String name = className(thrown.getClass());
       error = Wire.Error.newBuilder().setMessage(name + ", which cannot be read").setClass_(name);
     }
+    // An error after the deadline is in doubt, whatever it says: its end may have caused it, and
+    // the host has not given the attempt up yet.
+    error.setInDoubt(error.getInDoubt() || run.isLate());
     return Wire.Finish.newBuilder().setRunId(run.runId()).setError(error).build();
   }
 

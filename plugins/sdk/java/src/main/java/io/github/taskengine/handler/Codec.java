@@ -70,11 +70,6 @@ final class Codec {
     return at.getEpochSecond() * MICROS + at.getNano() / NANOS;
   }
 
-  static Instant instant(long micros) {
-    return Instant.ofEpochSecond(
-        Math.floorDiv(micros, MICROS), Math.floorMod(micros, MICROS) * NANOS);
-  }
-
   /** A text, if the protocol can represent it unchanged. */
   static String valid(String what, String text) {
     if (!StandardCharsets.UTF_8.newEncoder().canEncode(text)) {

@@ -8,6 +8,7 @@ import io.netty.channel.EventLoop;
 import java.net.InetAddress;
 import java.net.UnknownHostException;
 import java.security.SecureRandom;
+import java.time.Instant;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.Callable;
@@ -196,7 +197,11 @@ final class Dialer {
             .setSession(session)
             .addAllRuns(holds())
             .setName(hostName() + ":" + ProcessHandle.current().pid());
-    return Wire.FromHandler.newBuilder().setHello(program.hello(slots)).setOffer(offer).build();
+    return Wire.FromHandler.newBuilder()
+        .setHello(program.hello(slots))
+        .setOffer(offer)
+        .setClock(Codec.micros(Instant.now()))
+        .build();
   }
 
   private static String hostName() {

@@ -1,6 +1,7 @@
 package io.github.taskengine.handler;
 
 import io.github.taskengine.handler.internal.Wire;
+import java.time.Instant;
 
 /** A frame that is being filled. It belongs to the event loop. */
 final class Frame {
@@ -54,6 +55,12 @@ final class Frame {
 
   void pong(long number) {
     frame.setPong(number);
+    count(0);
+  }
+
+  /** Says what the clock of this machine shows. */
+  void clock() {
+    frame.setClock(Codec.micros(Instant.now()));
     count(0);
   }
 

@@ -3,7 +3,9 @@ package io.github.taskengine.handler;
 import com.google.protobuf.ByteString;
 import io.github.taskengine.handler.internal.Wire;
 import java.nio.ByteBuffer;
+import java.time.Duration;
 import java.time.Instant;
+import java.time.temporal.ChronoUnit;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -26,6 +28,8 @@ final class Run implements Task {
   private final Codec codec;
   private final Host host;
   private final Outbox outbox;
+  private final long due; // when its time is over, in System.nanoTime
+  private final @Nullable Instant deadline; // the same, by the clock of this machine; null if never
 
   private volatile @Nullable Cancellation cancellation; // written by the event loop
   private volatile boolean over; // what a handler sends from now on is too late
@@ -52,6 +56,10 @@ final class Run implements Task {
     this.codec = codec;
     this.host = host;
     this.outbox = outbox;
+    // No longer than nanoTime can tell apart.
+    long left = Math.min(run.getTimeLeft(), Long.MAX_VALUE / 4000);
+    due = System.nanoTime() + TimeUnit.MICROSECONDS.toNanos(left);
+    deadline = left == 0 ? null : Instant.now().plus(left, ChronoUnit.MICROS);
   }
 
   /** The answer, for a node that does not know the run. */
@@ -121,9 +129,21 @@ final class Run implements Task {
 
   @Override
   public Optional<Instant> deadline() {
-    return run.getDeadline() == 0
+    return Optional.ofNullable(deadline);
+  }
+
+  @Override
+  public Optional<Duration> timeLeft() {
+    return deadline == null
         ? Optional.empty()
-        : Optional.of(Codec.instant(run.getDeadline()));
+        : Optional.of(Duration.ofNanos(Math.max(0, due - System.nanoTime())));
+  }
+
+  /** Whether the deadline is over, by the clock of this machine or that of the host. */
+  boolean isLate() {
+    Cancellation told = cancellation;
+    return told != null && told.reason() == Cancellation.Reason.DEADLINE
+        || timeLeft().filter(Duration::isZero).isPresent();
   }
 
   @Override
@@ -298,7 +318,7 @@ final class Run implements Task {
   @Override
   public Optional<Cancellation> cancellation() {
     Cancellation told = cancellation;
-    if (told == null && deadline().filter(at -> !Instant.now().isBefore(at)).isPresent()) {
+    if (told == null && isLate()) {
       told = new Cancellation(Cancellation.Reason.DEADLINE, "");
     }
     return Optional.ofNullable(told);

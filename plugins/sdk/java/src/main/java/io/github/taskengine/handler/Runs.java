@@ -65,7 +65,13 @@ final class Runs {
     }
     long ping = frame.getPing();
     if (ping != 0) {
-      outbox.post(answer -> answer.pong(ping));
+      outbox.post(
+          answer -> {
+            answer.pong(ping);
+            if (kept != null) {
+              answer.clock();
+            }
+          });
     }
   }
 

@@ -1,5 +1,6 @@
 package io.github.taskengine.handler;
 
+import java.time.Duration;
 import java.time.Instant;
 import java.util.Map;
 import java.util.Optional;
@@ -88,9 +89,16 @@ public interface Task {
   /**
    * When the attempt will be cancelled.
    *
-   * @return the time, if there is one
+   * @return the time, by the clock of this machine, if there is one
    */
   Optional<Instant> deadline();
+
+  /**
+   * How much time is left until the attempt will be cancelled. Setting the clock does not change it.
+   *
+   * @return at least zero, if there is a deadline
+   */
+  Optional<Duration> timeLeft();
 
   /**
    * The input as bytes.

@@ -66,9 +66,7 @@ class CodecTest {
   void timesAreMicrosecondsSince1970() {
     Instant at = Instant.parse("2033-05-18T03:33:20.000001Z");
     assertEquals(2_000_000_000_000_001L, Codec.micros(at));
-    assertEquals(at, Codec.instant(2_000_000_000_000_001L));
-    assertEquals(Instant.EPOCH.minusNanos(1000), Codec.instant(-1));
-    assertEquals(-1, Codec.micros(Codec.instant(-1)));
+    assertEquals(-1, Codec.micros(Instant.EPOCH.minusNanos(1000)));
     assertEquals(Long.MAX_VALUE, Codec.micros(Instant.MAX));
     assertEquals(Long.MIN_VALUE, Codec.micros(Instant.MIN));
   }

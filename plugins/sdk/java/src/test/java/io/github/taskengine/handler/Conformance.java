@@ -69,7 +69,7 @@ final class Conformance {
     seen.put("ordering_key", task.orderingKey());
     seen.put("headers", task.headers());
     seen.put("payload", task.payload()); // Jackson writes base64
-    seen.put("deadline_us", task.deadline().map(Codec::micros).orElse(0L));
+    seen.put("time_left_us", task.timeLeft().map(Codec::micros).orElse(0L));
     seen.put("checkpoint", task.checkpoint());
     return seen;
   }

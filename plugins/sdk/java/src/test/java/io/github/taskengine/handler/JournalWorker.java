@@ -30,12 +30,21 @@ final class JournalWorker {
           }
           return "held";
         };
+    Handler late =
+        task -> {
+          note.handle(task);
+          while (true) {
+            task.throwIfCancelled();
+            Thread.sleep(10);
+          }
+        };
     new Handlers()
         .on("shout", task -> task.text().toUpperCase(Locale.ROOT))
         .on("least", note)
         .on("later", note)
         .on("most", note)
         .on("held", held)
+        .on("late", late)
         .run();
   }
 }

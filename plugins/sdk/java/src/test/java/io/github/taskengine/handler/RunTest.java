@@ -9,6 +9,7 @@ import com.google.protobuf.ByteString;
 import io.github.taskengine.handler.internal.Wire;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
+import java.time.Duration;
 import java.time.Instant;
 import java.util.List;
 import java.util.Map;
@@ -42,7 +43,7 @@ class RunTest {
                 .setKey("käy")
                 .setOrderingKey("order")
                 .putHeaders("traceparent", "00-1")
-                .setDeadline(2_000_000_000_000_000L)
+                .setTimeLeft(3_600_000_000L)
                 .setCheckpoint(ByteString.copyFromUtf8("so far")));
     assertEquals(UUID.fromString("00010203-0405-0607-0809-0a0b0c0d0e0f"), task.id());
     assertEquals("18446744073709551615", Long.toUnsignedString(task.version()));
@@ -51,7 +52,9 @@ class RunTest {
     assertEquals(List.of("käy", "order"), List.of(task.key(), task.orderingKey()));
     assertEquals(Map.of("traceparent", "00-1"), task.headers());
     assertEquals(Optional.of("00-1"), task.traceparent());
-    assertEquals(Optional.of(Instant.ofEpochSecond(2_000_000_000)), task.deadline());
+    Duration left = task.timeLeft().orElseThrow();
+    assertTrue(left.compareTo(Duration.ofHours(1)) <= 0 && !left.minusMinutes(59).isNegative());
+    assertTrue(task.deadline().orElseThrow().isAfter(Instant.now()));
     assertEquals("pöyload", task.text());
     assertEquals("so far", new String(task.checkpoint(), StandardCharsets.UTF_8));
   }
@@ -68,6 +71,7 @@ class RunTest {
   void whatIsNotThereIsEmpty() {
     Run task = task(FakeHost.run(1, "t", ""));
     assertEquals(Optional.empty(), task.deadline());
+    assertEquals(Optional.empty(), task.timeLeft());
     assertEquals(Optional.empty(), task.traceparent());
     assertEquals(0, task.payload().length + task.checkpoint().length);
   }
@@ -83,7 +87,7 @@ class RunTest {
         "cancelled: not needed",
         assertThrows(CancellationException.class, task::throwIfCancelled).getMessage());
 
-    Run late = task(FakeHost.run(1, "t", "").setDeadline(1));
+    Run late = task(FakeHost.run(1, "t", "").setTimeLeft(-1));
     assertEquals(
         Optional.of(new Cancellation(Cancellation.Reason.DEADLINE, "")), late.cancellation());
     assertFalse(late.isToldToStop(), "by the host");
