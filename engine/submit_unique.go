@@ -104,6 +104,9 @@ func (e *Engine) settle(ctx context.Context, rows []*task.Task, receipts []Recei
 	for tries := 0; len(open) > 0; {
 		left, err := e.settleRound(ctx, rows, receipts, open, tried)
 		if err != nil {
+			if len(rows) == 1 && errors.Is(err, storage.ErrRefused) {
+				return nil, fmt.Errorf("engine: submit: nothing was added: %w", err)
+			}
 			return nil, fmt.Errorf("engine: submit: the tasks may have been added: %w", err)
 		}
 		if tries++; len(left) < len(open) {

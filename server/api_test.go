@@ -409,6 +409,24 @@ func TestAStoreThatIsBrokenMakesTheNodeUnavailable(t *testing.T) {
 	<-n.engine.Failed()
 }
 
+func TestWhatAnotherTransactionKeepsFromBeingWrittenIsUnavailable(t *testing.T) {
+	n := newNode(t)
+	id := n.submit(t, &taskenginev1.NewTask{Type: "idle"})
+	n.store.busy.Store(true)
+	_, err := n.client(t).Submit(t.Context(), &taskenginev1.SubmitRequest{Tasks: []*taskenginev1.NewTask{{Type: "idle"}}})
+	if connect.CodeOf(err) != connect.CodeUnavailable || !strings.Contains(err.Error(), "nothing of this was written") {
+		t.Errorf("a submit gives %v", err)
+	}
+	_, err = n.client(t).Cancel(t.Context(), &taskenginev1.CancelRequest{Id: id, Version: 1})
+	if connect.CodeOf(err) != connect.CodeUnavailable || !strings.Contains(err.Error(), "nothing of this was written") {
+		t.Errorf("a cancel gives %v", err)
+	}
+	n.store.busy.Store(false)
+	if _, err := n.client(t).Cancel(t.Context(), &taskenginev1.CancelRequest{Id: id, Version: 1}); err != nil {
+		t.Errorf("when nothing is in its way: %v", err)
+	}
+}
+
 func TestAClientsDeadlineIsKept(t *testing.T) {
 	n := newNode(t)
 	id := n.submit(t, &taskenginev1.NewTask{Type: "idle"})

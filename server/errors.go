@@ -42,6 +42,7 @@ var codes = []struct {
 	{context.DeadlineExceeded, connect.CodeDeadlineExceeded},
 	{context.Canceled, connect.CodeCanceled},
 	{storage.ErrElsewhere, connect.CodeUnavailable}, // the task was moved again and again
+	{storage.ErrBusy, connect.CodeUnavailable},      // nothing was written
 	{storage.ErrUnavailable, connect.CodeUnavailable},
 }
 

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -36,12 +37,16 @@ var discard = slog.New(slog.DiscardHandler)
 type breakable struct {
 	*memory.Store
 	broken  atomic.Bool
+	busy    atomic.Bool  // another transaction keeps it from writing
 	inserts atomic.Int32 // batches with new tasks
 }
 
 func (b *breakable) Update(ctx context.Context, fn func(storage.Tx) error) error {
 	if b.broken.Load() {
 		return storage.ErrBroken
+	}
+	if b.busy.Load() {
+		return fmt.Errorf("a lock is held: %w", storage.ErrBusy)
 	}
 	return b.Store.Update(ctx, fn)
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// Errors that callers match with [errors.Is]. Only ErrRefused, ErrUndone and ErrElsewhere say that
+// Errors that callers match with [errors.Is]. Only ErrRefused, ErrBusy, ErrUndone and ErrElsewhere say that
 // nothing of the call was done; after any other error of a write that is unknown.
 var (
 	// ErrClosed says that the store was closed.
@@ -33,6 +33,9 @@ var (
 	ErrBroken = errors.New("the store has failed and must be reopened")
 	// ErrRefused says that the store works, and that it did nothing of the call.
 	ErrRefused = errors.New("the store refuses that")
+	// ErrBusy is an ErrRefused because of other transactions, for example one that keeps a row locked. The same call
+	// may succeed when it is repeated.
+	ErrBusy error = busy{}
 	// ErrUndone says that nothing of the call was done. It does not say whether the store works.
 	ErrUndone = errors.New("nothing was done")
 	// ErrUnavailable says that the store does not answer at present, which may pass.
@@ -41,6 +44,16 @@ var (
 	// not hold, see [ShardOwner]. Nothing of the call was done.
 	ErrElsewhere = errors.New("the tasks of this shard are kept in another database")
 )
+
+type busy struct{}
+
+// Error implements error.
+func (busy) Error() string {
+	return "another transaction is in the way, and nothing of this was written"
+}
+
+// Is reports whether target is [ErrRefused].
+func (busy) Is(target error) bool { return target == ErrRefused }
 
 // IsOutage reports whether an error says that the store cannot be written at all, at present or for
 // good. Any other error may be about one row of the call.

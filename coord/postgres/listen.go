@@ -12,6 +12,7 @@ import (
 
 	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/coord/internal/retry"
+	"github.com/taskengine/taskengine/internal/pgsession"
 	"github.com/taskengine/taskengine/internal/wakeup"
 )
 
@@ -27,6 +28,7 @@ func listenConfig(pool *pgxpool.Pool, where string) (*pgx.ConnConfig, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the connection for LISTEN: %w", err)
 	}
+	pgsession.Prepare(&config.Config)
 	return config, nil
 }
 

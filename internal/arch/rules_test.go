@@ -56,6 +56,11 @@ var rules = []rule{
 		Why: "a server for tests does not depend on the tests",
 	},
 	{
+		Of:  "internal/pgsession",
+		Out: []string{"github.com/jackc/pgx"},
+		Why: "a session is set up alike whatever it is used for",
+	},
+	{
 		Of:  "internal/wiretest",
 		Why: "a network passes on bytes, whatever they mean",
 	},
@@ -164,7 +169,7 @@ var rules = []rule{
 	},
 	{
 		Of:  "storage/postgres",
-		May: []string{"storage", "storage/internal/...", "storage/postgres/internal/...", "storage/postgres/schema", "engine/task"},
+		May: []string{"internal/pgsession", "storage", "storage/internal/...", "storage/postgres/internal/...", "storage/postgres/schema", "engine/task"},
 		Out: []string{"github.com/jackc/pgx"},
 		Why: "a backend implements its port and brings one dependency; it checks its tables, and does not know what examines or divides it",
 	},
@@ -174,7 +179,7 @@ var rules = []rule{
 	},
 	{
 		Of:  "storage/postgres/schema",
-		May: []string{"storage/postgres/internal/ended", "coord/postgres", "engine/task"},
+		May: []string{"internal/pgsession", "storage/postgres/internal/ended", "coord/postgres", "engine/task"},
 		Out: []string{"github.com/jackc/pgx"},
 		Why: "the tables are made without the store; the migrations make those of the coordination, too",
 	},
@@ -240,7 +245,7 @@ var rules = []rule{
 	},
 	{
 		Of:  "coord/postgres",
-		May: []string{"coord", "coord/internal/...", "coord/local", "engine/task", "internal/wakeup"},
+		May: []string{"internal/pgsession", "coord", "coord/internal/...", "coord/local", "engine/task", "internal/wakeup"},
 		Out: []string{"github.com/jackc/pgx"},
 		Why: "a backend implements its ports and brings one dependency; within one process callers agree by coord/local",
 	},
@@ -465,7 +470,7 @@ var rules = []rule{
 		May: []string{
 			"cmd/taskengine/internal/alerting", "cmd/taskengine/internal/coordinator", "cmd/taskengine/internal/database", "cmd/taskengine/internal/descriptors",
 			"cmd/taskengine/internal/stores", "cmd/taskengine/internal/systemd", "cmd/taskengine/internal/traces", "codec", "config", "coord/guid", "coord/postgres",
-			"engine", "engine/policy", "engine/task", "handlers", "internal/access", "internal/tlsfiles", "plugins", "plugins/workers", "schedule", "schedule/scheduler", "server", "storage", "tasklog",
+			"engine", "engine/policy", "engine/task", "handlers", "internal/access", "internal/pgsession", "internal/tlsfiles", "plugins", "plugins/workers", "schedule", "schedule/scheduler", "server", "storage", "tasklog",
 		},
 		Out: []string{"github.com/cockroachdb/pebble", "github.com/jackc/pgx", "google.golang.org/grpc"},
 		Why: "a node is put together here: the engine, its store, its handlers and its server",

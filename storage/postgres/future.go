@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/taskengine/taskengine/internal/pgsession"
 	"github.com/taskengine/taskengine/storage/postgres/internal/ended"
 )
 
@@ -63,6 +64,9 @@ func (s *Store) dropFutureOne(ctx context.Context, c *pgx.Conn, one *table) erro
 		ids[i] = e.id
 	}
 	return pgx.BeginTxFunc(ctx, c, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+		if err := pgsession.Begin(ctx, tx); err != nil {
+			return err
+		}
 		if _, err := tx.Exec(ctx, "set local lock_timeout = '1s'"); err != nil {
 			return err
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/pgsession"
 	"github.com/taskengine/taskengine/storage/postgres/internal/ended"
 	"github.com/taskengine/taskengine/storage/postgres/schema"
 )
@@ -81,7 +82,9 @@ func (s *partitions) need(ctx context.Context, ends []ending, since time.Time) (
 	for _, p := range missing {
 		var name string
 		if err := pgx.BeginFunc(ctx, c, func(tx pgx.Tx) (err error) {
-			name, err = s.make(ctx, tx, p)
+			if err = pgsession.Begin(ctx, tx); err == nil {
+				name, err = s.make(ctx, tx, p)
+			}
 			return err
 		}); err != nil {
 			return nil, fmt.Errorf("make the table %s: %w", p.Name(), err)

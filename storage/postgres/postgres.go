@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/taskengine/taskengine/internal/pgsession"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/postgres/internal/home"
 	"github.com/taskengine/taskengine/storage/postgres/schema"
@@ -24,6 +26,11 @@ import (
 type Options struct {
 	Schema string       // where the tables are; "" is [schema.Default]
 	Log    *slog.Logger // nil for none
+
+	// Idle is how long the server waits for the next statement of a transaction of the store before it ends the
+	// session, and with it the locks of a process that is lost or stopped; 0 is 5 s. Transactions of callers are not
+	// concerned. If the connection string sets idle_in_transaction_session_timeout, that holds.
+	Idle time.Duration
 }
 
 // pingAfter is how long a connection may have been idle to be used without a ping. A node uses one
@@ -68,6 +75,7 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("postgres: %w", err) // it names the url, without the password
 	}
+	pgsession.Prepare(&config.ConnConfig.Config)
 	config.AfterConnect = registerArrays
 	if config.ShouldPing == nil {
 		config.ShouldPing = func(_ context.Context, p pgxpool.ShouldPingParams) bool { return p.IdleDuration > pingAfter }
@@ -90,6 +98,9 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	s.partitions.early = at >= schema.EarlyEnds
 	s.rulesInherit = at >= schema.Inherits
 	s.sql = statementsIn(name, at)
+	if idle := pgsession.Transaction(&config.ConnConfig.Config, cmp.Or(o.Idle, pgsession.Idle)); idle != "" {
+		s.sql.first.settings += ", " + idle
+	}
 	return s, nil
 }
 
@@ -147,7 +158,11 @@ func (s *Store) failed(doing string, err error) error {
 		return fmt.Errorf("postgres: %s: %w: %w", doing, storage.ErrUnavailable, err)
 	}
 	if said := (*pgconn.PgError)(nil); errors.As(err, &said) && said.SeverityUnlocalized == "ERROR" { // the transaction was rolled back
-		return fmt.Errorf("postgres: %s: %w: %w", doing, storage.ErrRefused, err)
+		refused := storage.ErrRefused
+		if slices.Contains(busyCodes, said.Code) {
+			refused = storage.ErrBusy
+		}
+		return fmt.Errorf("postgres: %s: %w: %w", doing, refused, err)
 	}
 	return fmt.Errorf("postgres: %s: %w", doing, err)
 }
@@ -162,7 +177,7 @@ func IsUnavailable(err error) bool {
 	}
 	var said *pgconn.PgError
 	if errors.As(err, &said) {
-		return said.Code != pgQueryCanceled && slices.Contains([]string{"08", "53", "57"}, said.Code[:2])
+		return said.Code != pgQueryCanceled && slices.Contains([]string{"08", "53", "57"}, said.Code[:2]) || slices.Contains(endedCodes, said.Code)
 	}
 	var dial *pgconn.ConnectError
 	var network net.Error // deadlines, too
@@ -171,6 +186,15 @@ func IsUnavailable(err error) bool {
 }
 
 const pgQueryCanceled = "57014"
+
+// busyCodes are those of transactions that were rolled back because of others, or because they took too long: a lock
+// is held, a deadlock, a serialization failure, an object in use, and a statement that somebody or a timeout of the role
+// has cancelled.
+var busyCodes = []string{"55P03", "40P01", "40001", "55006", pgQueryCanceled}
+
+// endedCodes are those of sessions that the server has ended because their transaction was idle for too long, or took
+// too long. The transaction was rolled back.
+var endedCodes = []string{"25P03", "25P04"}
 
 // isLockTimeout reports whether a transaction was rolled back because it waited too long for a lock.
 func isLockTimeout(err error) bool {

@@ -6,6 +6,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/taskengine/taskengine/internal/pgsession"
 )
 
 // Applied returns the migrations that a database has, in their order; none if the schema has no
@@ -31,6 +33,7 @@ func look(ctx context.Context, url string, schema string, fn func(tx pgx.Tx, sch
 	if err != nil {
 		return err
 	}
+	pgsession.Prepare(&config.ConnConfig.Config)
 	c, err := pgx.ConnectConfig(ctx, config.ConnConfig)
 	if err != nil {
 		return advised(err, config.ConnConfig, toRead(schema))

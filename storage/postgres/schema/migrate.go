@@ -6,6 +6,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/taskengine/taskengine/internal/pgsession"
 )
 
 // If the schema exists, the role does not need the right to create one.
@@ -29,12 +31,16 @@ func Migrate(ctx context.Context, url string, schema string) (applied []Migratio
 	if err != nil {
 		return nil, fmt.Errorf("postgres: migrate: %w", err)
 	}
+	pgsession.Prepare(&config.ConnConfig.Config)
 	c, err := pgx.ConnectConfig(ctx, config.ConnConfig)
 	if err != nil {
 		return nil, fmt.Errorf("postgres: migrate: %w", advised(err, config.ConnConfig, toMigrate(schema)))
 	}
 	defer func() { _ = c.Close(context.WithoutCancel(ctx)) }()
 	err = pgx.BeginTxFunc(ctx, c, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+		if err := pgsession.Begin(ctx, tx); err != nil {
+			return err
+		}
 		if _, err := tx.Exec(ctx, "select pg_advisory_xact_lock($1)", Lock("migrate", schema)); err != nil {
 			return err
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/taskengine/taskengine/coord/guid"
 	pgcoord "github.com/taskengine/taskengine/coord/postgres"
 	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/internal/pgsession"
 )
 
 // conns is the number of connections that a node has for coordination. They are its own, so that
@@ -63,6 +64,7 @@ func (t *coordination) openDatabase(ctx context.Context, c *config.Config, log *
 	if err != nil {
 		return fmt.Errorf("storage.url: %w", err)
 	}
+	pgsession.Prepare(&conf.ConnConfig.Config)
 	conf.MaxConns, conf.MinConns = conns, 0
 	conf.ShouldPing = func(_ context.Context, p pgxpool.ShouldPingParams) bool {
 		return p.IdleDuration > 3*c.Coordination.Lease
