@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"time"
 
 	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/internal/wakeup"
@@ -40,7 +41,7 @@ func (n *Node) Swap(ctx context.Context, name, scope string, version uint64, val
 	if now.Version != version || version == 0 && value == nil {
 		return now.Clone(), now.Version == version, nil
 	}
-	c.changes++
+	c.changes = coord.NextVersion(c.changes, time.Now())
 	if value == nil {
 		now = coord.Setting{Scope: scope}
 		delete(c.settings[name], scope)

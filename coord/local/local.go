@@ -27,7 +27,7 @@ type cluster struct {
 	rates      buckets
 	members    map[task.ID]*member               // guarded by mu
 	settings   map[string]scopes                 // guarded by mu, by name
-	changes    uint64                            // guarded by mu: how often a setting was changed; the version of the newest
+	changes    uint64                            // guarded by mu: the version of the newest change of a setting
 	watches    map[string]map[wakeup.Signal]bool // guarded by mu: by the setting's name; set after every change of it
 
 	messages mailbox.Boxes

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/coord/coordtest"
@@ -185,6 +186,7 @@ func TestAWatchIsNotCalledIfNothingHasChanged(t *testing.T) {
 		node := local.New()
 		calls := 0 // read after Wait only
 		go func() { _ = node.Watch(t.Context(), "name", func([]coord.Setting) { calls++ }) }()
+		first := coord.NextVersion(0, time.Now())
 		for i, c := range []struct {
 			name    string
 			version uint64
@@ -195,9 +197,9 @@ func TestAWatchIsNotCalledIfNothingHasChanged(t *testing.T) {
 			{"other", 0, []byte("v"), 2},
 			{"name", 7, nil, 2},
 			{"nothing", 0, nil, 2},
-			{"name", 1, []byte("v"), 3},
-			{"name", 1, []byte("w"), 3},
-			{"name", 3, nil, 4},
+			{"name", first, []byte("v"), 3},
+			{"name", first, []byte("w"), 3},
+			{"name", first + 2, nil, 4},
 			{"name", 0, nil, 4},
 		} {
 			synctest.Wait()

@@ -219,6 +219,7 @@ func (c *Coord) lose(why error) {
 	}
 	c.session = session{}
 	c.peers = true // until a heartbeat says otherwise
+	c.settings = -1
 	for _, cand := range c.roles {
 		if cand.leads {
 			c.loseRole(cand, why)

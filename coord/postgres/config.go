@@ -94,6 +94,7 @@ func (c *Coord) Watch(ctx context.Context, name string, fn func([]coord.Setting)
 		again.Reset()
 		if first || !slices.EqualFunc(last, now, sameSetting) {
 			first, last = false, withoutValues(now)
+			c.noteSettings(name, last)
 			fn(now)
 		}
 		select {
@@ -103,6 +104,25 @@ func (c *Coord) Watch(ctx context.Context, name string, fn func([]coord.Setting)
 		}
 	}
 	return nil
+}
+
+// noteSettings notes what a watch is told.
+func (c *Coord) noteSettings(name string, all []coord.Setting) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	newest := uint64(0)
+	for _, s := range all {
+		newest = max(newest, s.Version)
+	}
+	c.told[name] = int64(newest)
+}
+
+// newestSetting returns the highest version of what watches were told: orders may depend on it. It is called with mu held.
+func (c *Coord) newestSetting() (newest int64) {
+	for _, version := range c.told {
+		newest = max(newest, version)
+	}
+	return newest
 }
 
 // sameSetting compares by scope and version, which is another one after every change.

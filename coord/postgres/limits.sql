@@ -1,6 +1,7 @@
--- Settings get versions, by which they are swapped. The newest version of all settings is in pulse.
+-- Settings get versions, by which they are swapped. The newest version of all settings is in pulse. After a failover that
+-- has lost a change, no other change gets its version: see coord_later.
 ALTER TABLE {schema}.setting ADD COLUMN version bigint NOT NULL DEFAULT 1;
-UPDATE {schema}.pulse SET settings = settings + 1;
+UPDATE {schema}.pulse SET settings = {schema}.coord_later(settings);
 
 -- coord_swap stores a setting, or removes it if p_value is NULL, if it has a version (0: there is none). It
 -- returns the setting after that, or as it is.
@@ -23,7 +24,7 @@ BEGIN
             ON CONFLICT DO NOTHING;
         EXIT WHEN FOUND;
     END LOOP;
-    UPDATE {schema}.pulse p SET settings = p.settings + 1 RETURNING p.settings INTO newest;
+    UPDATE {schema}.pulse p SET settings = {schema}.coord_later(p.settings) RETURNING p.settings INTO newest;
     IF p_value IS NULL THEN
         DELETE FROM {schema}.setting s WHERE s.name = p_name AND s.scope = p_scope;
         newest := 0;
@@ -46,7 +47,7 @@ BEGIN
         INSERT INTO {schema}.setting AS s (name, scope, value) VALUES (p_name, p_scope, p_value)
             ON CONFLICT (name, scope) DO UPDATE SET value = excluded.value;
     END IF;
-    UPDATE {schema}.pulse p SET settings = p.settings + 1 RETURNING p.settings INTO newest;
+    UPDATE {schema}.pulse p SET settings = {schema}.coord_later(p.settings) RETURNING p.settings INTO newest;
     UPDATE {schema}.setting SET version = newest WHERE name = p_name AND scope = p_scope;
     PERFORM pg_notify({channel}, 'c:setting');
 END $$;
@@ -170,12 +171,13 @@ END $$;
 -- coord_orders replaces orders of permits. The request:
 --   session, number  whose request it is, and its number: an older one is refused
 --   known            the number of the newest request that was answered
+--   settings         the highest version of a setting that the process knows
 --   channel          on which the process listens, if it does
 --   orders           those to replace: i (their order), holder, name, keep (how many of the permits held before are kept),
 --                    wanted, at_least, most, version
 --   ended            holders that give everything back
 --   all              whether to answer with all that the session has
--- The answer is {"alive": false}, also if the database has lost what it had answered, or alive and
+-- The answer is {"alive": false}, also if the database has lost what it had answered or a setting, or alive and
 --   holdings         what the session has and wants of the semaphores ordered, and of those of which there is news
 CREATE FUNCTION {schema}.coord_orders(q jsonb) RETURNS jsonb LANGUAGE plpgsql
     SET plan_cache_mode = force_generic_plan SET enable_nestloop = off SET enable_seqscan = off AS $$
@@ -187,7 +189,8 @@ DECLARE
 BEGIN
     PERFORM {schema}.coord_check();
     UPDATE {schema}.session SET orders = (q->>'number')::bigint, channel = q->>'channel'
-        WHERE id = me AND orders >= (q->>'known')::bigint AND orders < (q->>'number')::bigint AND expires_at > clock_timestamp();
+        WHERE id = me AND orders >= (q->>'known')::bigint AND orders < (q->>'number')::bigint AND expires_at > clock_timestamp()
+            AND EXISTS (SELECT FROM {schema}.pulse p WHERE p.settings >= coalesce((q->>'settings')::bigint, 0));
     IF NOT FOUND THEN
         RETURN '{"alive": false}';
     END IF;

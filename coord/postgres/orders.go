@@ -15,13 +15,14 @@ const maxOrders = 1000
 
 // ordersRequest and ordersAnswer are what coord_orders in limits.sql describes.
 type ordersRequest struct {
-	Session task.ID      `json:"session"`
-	Number  int64        `json:"number"`
-	Known   int64        `json:"known"`
-	Channel *string      `json:"channel"`
-	Orders  []orderEntry `json:"orders"`
-	Ended   []task.ID    `json:"ended,omitempty"`
-	All     bool         `json:"all"`
+	Session  task.ID      `json:"session"`
+	Number   int64        `json:"number"`
+	Known    int64        `json:"known"`
+	Settings int64        `json:"settings"`
+	Channel  *string      `json:"channel"`
+	Orders   []orderEntry `json:"orders"`
+	Ended    []task.ID    `json:"ended,omitempty"`
+	All      bool         `json:"all"`
 
 	sent []*standing // those of Orders
 }
@@ -122,7 +123,7 @@ func (c *Coord) nextOrders() (ordersRequest, bool) {
 		return ordersRequest{}, false
 	}
 	c.session.order++
-	q := ordersRequest{Session: c.session.id, Number: c.session.order, Known: c.session.answered, All: c.unsure, Orders: []orderEntry{}}
+	q := ordersRequest{Session: c.session.id, Number: c.session.order, Known: c.session.answered, Settings: c.newestSetting(), All: c.unsure, Orders: []orderEntry{}}
 	if c.listen != nil {
 		q.Channel = &c.own
 	}

@@ -91,8 +91,9 @@ type Coord struct {
 	roles     map[string]*candidate  // guarded by mu
 	members   map[task.ID]*member    // guarded by mu
 	list      []coord.Member         // guarded by mu: never changed in place
-	version   int64                  // guarded by mu: of list; -1 before the first one
-	settings  int64                  // guarded by mu: their version
+	version   int64                  // guarded by mu: of list, which no other list has; -1 before the first one
+	settings  int64                  // guarded by mu: their version; -1: not known
+	told      map[string]int64       // guarded by mu: the highest version of the settings of a name that a watch was told
 	watches   map[wakeup.Signal]bool // guarded by mu: set when settings may have changed
 	holders   map[task.ID]*holder    // guarded by mu
 	orders    []*standing            // guarded by mu: those whose orders must be sent, in their order
@@ -158,6 +159,8 @@ func New(pool *pgxpool.Pool, o Options) (*Coord, error) {
 		roles:        map[string]*candidate{},
 		members:      map[task.ID]*member{},
 		version:      -1,
+		settings:     -1,
+		told:         map[string]int64{},
 		watches:      map[wakeup.Signal]bool{},
 		holders:      map[task.ID]*holder{},
 		swept:        time.Now(),

@@ -52,13 +52,24 @@ CREATE TABLE {schema}.setting (
 );
 
 -- What changed last, so that a heartbeat can tell news from none. Of all rows it is
--- locked last.
+-- locked last. A failover to a replica that lacks the last commits takes both back, and
+-- other changes follow then: no version may ever stand for two states.
 CREATE TABLE {schema}.pulse (
     single   boolean PRIMARY KEY CHECK (single),
-    members  bigint NOT NULL,
-    settings bigint NOT NULL
+    members  bigint NOT NULL,             -- another random number after every change
+    settings bigint NOT NULL              -- it grows with every change, and is not below the time of the change
 ) WITH (fillfactor = 50);
 INSERT INTO {schema}.pulse VALUES (true, 0, 0);
+
+-- coord_stamp returns a random number from 1 to 2^48.
+CREATE FUNCTION {schema}.coord_stamp() RETURNS bigint LANGUAGE sql VOLATILE AS $$
+    SELECT 1 + ('x' || translate(substr(gen_random_uuid()::text, 1, 14), '-', ''))::bit(48)::bigint
+$$;
+
+-- coord_later returns the version that follows one: the time in microseconds since 1970, or one more.
+CREATE FUNCTION {schema}.coord_later(last bigint) RETURNS bigint LANGUAGE sql VOLATILE AS $$
+    SELECT greatest(last + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+$$;
 
 -- The functions read again what they have waited to lock, so each statement in them
 -- needs to see what is committed by then.
@@ -135,8 +146,8 @@ END $$;
 --   members         incarnations announced before
 --   leaving         incarnations to withdraw
 --   roles           all roles that the process has or waits for; others are given up
---   seen            the newest version of the list of members that it knows, if it
---                   wants the list
+--   seen            the version of the list of members that it knows, if it wants
+--                   the list
 -- The answer is {"alive": false} or
 --   alive     true
 --   held      the roles that the process has
@@ -144,7 +155,7 @@ END $$;
 --   peers     whether there are other sessions
 --   settings  the version of the settings
 --   version   the version of the list of members
---   list      the live members, if there is a newer version than seen
+--   list      the live members, if they have another version than seen
 CREATE FUNCTION {schema}.coord_beat(q jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
     me      uuid := (q->>'session')::uuid;
@@ -206,7 +217,7 @@ BEGIN
         added := ARRAY(SELECT (j->>'incarnation')::uuid FROM jsonb_array_elements(joining) j);
     END IF;
     IF changed THEN
-        UPDATE {schema}.pulse SET members = members + 1;
+        UPDATE {schema}.pulse SET members = {schema}.coord_stamp();
         PERFORM pg_notify({channel}, 'c:member');
     END IF;
 
@@ -237,7 +248,7 @@ BEGIN
     changed := FOUND;
     changed := {schema}.coord_reap() OR changed;
     IF changed THEN
-        UPDATE {schema}.pulse SET members = members + 1;
+        UPDATE {schema}.pulse SET members = {schema}.coord_stamp();
     END IF;
     PERFORM pg_notify({channel}, 'c:member');
 END $$;
@@ -302,6 +313,6 @@ BEGIN
         INSERT INTO {schema}.setting AS s (name, scope, value) VALUES (p_name, p_scope, p_value)
             ON CONFLICT (name, scope) DO UPDATE SET value = excluded.value;
     END IF;
-    UPDATE {schema}.pulse SET settings = settings + 1;
+    UPDATE {schema}.pulse SET settings = {schema}.coord_later(settings);
     PERFORM pg_notify({channel}, 'c:setting');
 END $$;

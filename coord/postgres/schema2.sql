@@ -13,8 +13,8 @@ ALTER TABLE {schema}.session ADD COLUMN lasts interval; -- the lease; NULL until
 --   members         incarnations announced before
 --   leaving         incarnations to withdraw
 --   roles           all roles that the process has or waits for; others are given up
---   seen            the newest version of the list of members that it knows, if it
---                   wants the list
+--   seen            the version of the list of members that it knows, if it wants
+--                   the list
 -- The answer is {"alive": false} or
 --   alive     true
 --   held      the roles that the process has
@@ -22,7 +22,7 @@ ALTER TABLE {schema}.session ADD COLUMN lasts interval; -- the lease; NULL until
 --   peers     whether there are other sessions
 --   settings  the version of the settings
 --   version   the version of the list of members
---   list      the live members, if there is a newer version than seen
+--   list      the live members, if they have another version than seen
 CREATE OR REPLACE FUNCTION {schema}.coord_beat(q jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
     me      uuid := (q->>'session')::uuid;
@@ -87,7 +87,7 @@ BEGIN
         added := ARRAY(SELECT (j->>'incarnation')::uuid FROM jsonb_array_elements(joining) j);
     END IF;
     IF changed THEN
-        UPDATE {schema}.pulse SET members = members + 1;
+        UPDATE {schema}.pulse SET members = {schema}.coord_stamp();
         PERFORM pg_notify({channel}, 'c:member');
     END IF;
 

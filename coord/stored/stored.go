@@ -57,7 +57,7 @@ func NewShared(store interface {
 
 // document is what the store keeps for a name, as JSON.
 type document struct {
-	Changes uint64           `json:"changes"` // how often a setting was changed; the version of the newest
+	Changes uint64           `json:"changes"` // the version of the newest change
 	Scopes  map[string]entry `json:"scopes"`
 }
 
@@ -85,9 +85,9 @@ func (d document) setting(scope string) coord.Setting {
 	return coord.Setting{Scope: scope, Value: append([]byte{}, e.Value...), Version: e.Version}
 }
 
-// change sets the setting of a scope, or removes it if value is nil.
-func (d *document) change(scope string, value []byte) {
-	d.Changes++
+// change sets the setting of a scope at a time, or removes it if value is nil.
+func (d *document) change(scope string, value []byte, now time.Time) {
+	d.Changes = coord.NextVersion(d.Changes, now)
 	if value == nil {
 		delete(d.Scopes, scope)
 		return
@@ -144,7 +144,7 @@ func (c *Config) Swap(ctx context.Context, name, scope string, version uint64, v
 		if now.Version != version || version == 0 && value == nil {
 			return now, now.Version == version, nil
 		}
-		d.change(scope, value)
+		d.change(scope, value, time.Now())
 		written, err := c.write(ctx, name, old, d)
 		if err != nil {
 			err = fmt.Errorf("write the settings %q to the store: %w", name, err)
@@ -180,17 +180,17 @@ func (c *Config) Watch(ctx context.Context, name string, fn func([]coord.Setting
 		defer ticker.Stop()
 		poll = ticker.C
 	}
-	last := uint64(0) // Changes when fn was called
+	var last []byte // what was stored when fn was called
 	for first := true; ; first = false {
-		d, _, err := c.read(ctx, name)
+		d, stored, err := c.read(ctx, name)
 		if ctx.Err() != nil {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		if first || d.Changes != last {
-			last = d.Changes
+		if first || !bytes.Equal(stored, last) {
+			last = stored
 			fn(d.settings())
 		}
 		select {

@@ -213,6 +213,37 @@ func (s *Server) Restart() error {
 	return nil
 }
 
+// Keep copies the data of the server, as an asynchronous standby has it that gets no further. The server is restarted
+// for that.
+func (s *Server) Keep() error {
+	err := s.Crash()
+	if err == nil {
+		err = s.group.Run("cp", "-a", s.data(), s.standby())
+	}
+	if err == nil {
+		err = s.Restart()
+	}
+	if err != nil {
+		return fmt.Errorf("pgtest: keeping a copy of the data: %w", err)
+	}
+	return nil
+}
+
+// FailOver replaces the server by the copy that Keep has made, at the same address: what was committed since is lost.
+func (s *Server) FailOver() error {
+	err := s.Crash()
+	if err == nil {
+		err = errors.Join(os.RemoveAll(s.data()), os.Rename(s.standby(), s.data()))
+	}
+	if err == nil {
+		err = s.Restart()
+	}
+	if err != nil {
+		return fmt.Errorf("pgtest: failing over to the copy of the data: %w", err)
+	}
+	return nil
+}
+
 // Version returns server_version_num, such as 150004.
 func (s *Server) Version() int { return s.version }
 
@@ -234,5 +265,7 @@ func (s *Server) Close() error {
 	}
 	return nil
 }
+
+func (s *Server) standby() string { return filepath.Join(s.group.Folder(), "standby") }
 
 func (s *Server) data() string { return filepath.Join(s.group.Folder(), "data") }
