@@ -107,6 +107,7 @@ func New(o Options) (*Coord, error) {
 	}
 	c := &Coord{client: client}
 	c.store = &store{client: client, prefix: strings.TrimSuffix(o.Prefix, "/") + "/", user: o.User, servers: servers}
+	c.store.sizes.reset()
 	c.name = strings.Join(o.Endpoints, ",") + "/" + c.store.prefix
 	c.Node = kv.New(c.store, kv.Options{
 		Driver: "etcd", Name: c.name, Lease: o.Lease, Store: o.Store, Now: o.Now, Log: o.Log,

@@ -23,6 +23,7 @@ type store struct {
 	prefix  string
 	user    string          // that etcd knows this node as; "" is none, or that of the certificate
 	servers *reason.Servers // why connections fail
+	sizes   sizes
 }
 
 // Open implements [kv.Store].
@@ -31,6 +32,7 @@ func (s *store) Open(ctx context.Context, lease time.Duration) (kv.Session, erro
 	if err != nil {
 		return nil, fmt.Errorf("get a lease: %w", s.explain(err))
 	}
+	s.sizes.reset()
 	n := &session{store: s, id: granted.ID, lease: time.Duration(granted.TTL) * time.Second}
 	n.key = s.prefix + fmt.Sprintf("session/%016x", int64(granted.ID))
 	if _, err := s.client.Put(ctx, n.key, " ", clientv3.WithLease(n.id)); err != nil {
@@ -80,28 +82,53 @@ func (s *store) Swap(ctx context.Context, changes ...kv.Change) ([]kv.Outcome, e
 func (s *store) swap(ctx context.Context, by *session, changes []kv.Change) ([]kv.Outcome, error) {
 	outcomes := make([]kv.Outcome, 0, len(changes))
 	for len(outcomes) < len(changes) {
-		some := changes[len(outcomes):min(len(outcomes)+maxOps, len(changes))]
-		ops := make([]clientv3.Op, len(some))
-		for i, c := range some {
-			ops[i] = s.op(by, c)
-		}
-		txn := s.client.Txn(ctx)
-		if by != nil {
-			txn = txn.If(clientv3.Compare(clientv3.CreateRevision(by.key), ">", 0))
-		}
-		answer, err := txn.Then(ops...).Commit()
-		if err != nil {
-			return nil, fmt.Errorf("change %d cells: %w", len(changes), s.explain(err))
-		}
-		if !answer.Succeeded {
-			return nil, kv.ErrOver
-		}
-		for i, c := range some {
-			outcomes = append(outcomes, outcomeOf(c, answer.Responses[i].GetResponseTxn(), answer.Header.Revision))
+		for some := range kv.Parts(changes[len(outcomes):], maxOps, int(s.sizes.request.Load()), len(s.prefix)) {
+			made, err := s.commit(ctx, by, some)
+			refused := err != nil && isTooLarge(err)
+			if refused {
+				err = s.sizes.refuse(some)
+			}
+			switch {
+			case errors.Is(err, kv.ErrOver):
+				return nil, err
+			case err != nil:
+				return nil, fmt.Errorf("change %d cells: %w", len(changes), s.explain(err))
+			}
+			if refused {
+				break // smaller parts of the rest follow
+			}
+			outcomes = append(outcomes, made...)
 		}
 	}
 	return outcomes, nil
 }
+
+// commit makes changes that are one transaction.
+func (s *store) commit(ctx context.Context, by *session, changes []kv.Change) ([]kv.Outcome, error) {
+	ops := make([]clientv3.Op, len(changes))
+	for i, c := range changes {
+		ops[i] = s.op(by, c)
+	}
+	txn := s.client.Txn(ctx)
+	if by != nil {
+		txn = txn.If(clientv3.Compare(clientv3.CreateRevision(by.key), ">", 0))
+	}
+	answer, err := txn.Then(ops...).Commit()
+	if err != nil {
+		return nil, err
+	}
+	if !answer.Succeeded {
+		return nil, kv.ErrOver
+	}
+	outcomes := make([]kv.Outcome, len(changes))
+	for i, c := range changes {
+		outcomes[i] = outcomeOf(c, answer.Responses[i].GetResponseTxn(), answer.Header.Revision)
+	}
+	return outcomes, nil
+}
+
+// MaxValue implements [kv.Store].
+func (s *store) MaxValue() int { return int(s.sizes.value.Load()) }
 
 // op returns the operation of a change.
 func (s *store) op(by *session, c kv.Change) clientv3.Op {

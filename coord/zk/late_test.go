@@ -109,7 +109,7 @@ func gated(t *testing.T, server, prefix string) (*store, *gate, *conn) {
 // create creates a node by a connection.
 func create(t *testing.T, s *store, by *conn) kv.Cell {
 	t.Helper()
-	outcomes, err := s.swap(by, nil, []kv.Change{{Was: kv.Cell{Key: key}, Value: []byte("value")}})
+	outcomes, err := s.swap(t.Context(), by, nil, []kv.Change{{Was: kv.Cell{Key: key}, Value: []byte("value")}})
 	if err != nil || !outcomes[0].Swapped {
 		t.Fatalf("creating the node: %v, %v", outcomes, err)
 	}
@@ -145,8 +145,9 @@ func TestALateAnswerHidesNoNewerNode(t *testing.T) {
 			outcomes, err := s.Swap(t.Context(), kv.Change{Was: was})
 			if err != nil || !outcomes[0].Swapped {
 				t.Errorf("removing the node: %v, %v", outcomes, err)
+				return kv.Cell{}
 			}
-			return first(outcomes).Now
+			return outcomes[0].Now
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -16,6 +16,7 @@ func (s *store) Open(ctx context.Context, _ time.Duration) (kv.Session, error) {
 	if _, err := s.conn(ctx); err != nil {
 		return nil, err
 	}
+	s.sizes.reset()
 	c, err := dial(s.options, s.servers, nil)
 	if err != nil {
 		return nil, err
@@ -80,9 +81,7 @@ func (n *session) Swap(ctx context.Context, changes ...kv.Change) ([]kv.Outcome,
 	if err := n.check(); err != nil {
 		return nil, err
 	}
-	outcomes, err := do(ctx, func() ([]kv.Outcome, error) {
-		return n.swap(n.conn, &zk.CheckVersionRequest{Path: n.path, Version: -1}, changes)
-	})
+	outcomes, err := n.swap(ctx, n.conn, &zk.CheckVersionRequest{Path: n.path, Version: -1}, changes)
 	if err != nil {
 		return nil, fmt.Errorf("change %d nodes: %w", len(changes), n.explain(err))
 	}

@@ -23,6 +23,7 @@ type store struct {
 	options Options
 	acl     []zk.ACL
 	servers *reason.Servers // why connections fail
+	sizes   sizes
 
 	mu     sync.Mutex
 	base   *conn              // guarded by mu: for what no session does; nil: not opened yet, or it was dropped
@@ -301,80 +302,154 @@ func (s *store) Swap(ctx context.Context, changes ...kv.Change) ([]kv.Outcome, e
 	if err != nil {
 		return nil, err
 	}
-	outcomes, err := do(ctx, func() ([]kv.Outcome, error) { return s.swap(c, nil, changes) })
+	outcomes, err := s.swap(ctx, c, nil, changes)
 	if err != nil {
 		return nil, s.noticed(c, fmt.Errorf("change %d nodes: %w", len(changes), err))
 	}
 	return outcomes, nil
 }
 
-// swap makes changes, after a check in the same transaction unless that is nil. If all of them can be made, they are
-// one transaction.
-func (s *store) swap(c *conn, check *zk.CheckVersionRequest, changes []kv.Change) ([]kv.Outcome, error) {
-	if len(changes) > 1 {
-		if outcomes, err := s.swapAll(c, check, changes); outcomes != nil || err != nil {
-			return outcomes, err
-		}
-	}
-	return each(changes, func(change kv.Change) (kv.Outcome, error) {
-		outcomes, err := s.swapAll(c, check, []kv.Change{change})
-		if outcomes != nil || err != nil {
-			return first(outcomes), err
-		}
-		now, err := s.get(c, change.Was.Key)
-		return kv.Outcome{Now: now}, err
-	})
-}
-
-func first(outcomes []kv.Outcome) (o kv.Outcome) {
-	if len(outcomes) > 0 {
-		o = outcomes[0]
-	}
-	return o
-}
-
-// swapAll makes all changes or none of them. It returns nil if one of them cannot be made, because the node has
-// changed.
-func (s *store) swapAll(c *conn, check *zk.CheckVersionRequest, changes []kv.Change) ([]kv.Outcome, error) {
-	var ops []any
-	if check != nil {
-		ops = append(ops, check)
-	}
-	last := make([]int, len(changes)) // which operation of each change is the last
-	for i, change := range changes {
-		more, ok := s.ops(change)
-		if !ok {
-			return nil, nil
-		}
-		ops = append(ops, more...)
-		last[i] = len(ops) - 1
-	}
-	answers, err := c.Multi(ops...)
-	switch {
-	case check != nil && len(answers) > 0 && errors.Is(answers[0].Error, zk.ErrNoNode):
-		return nil, kv.ErrOver
-	case errors.Is(err, zk.ErrSessionExpired) && check != nil:
-		return nil, kv.ErrOver
-	case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrNodeExists), errors.Is(err, zk.ErrBadVersion):
-		return nil, nil
-	case err != nil:
-		return nil, err
-	case len(answers) != len(ops):
-		return nil, fmt.Errorf("%d answers to %d operations", len(answers), len(ops))
-	}
-	outcomes := make([]kv.Outcome, len(changes))
-	for i, change := range changes {
-		outcomes[i].Swapped = true
-		switch {
-		case change.Value != nil:
-			outcomes[i].Now = s.see(change.Was.Key, change.Value, answers[last[i]].Stat)
-		case change.Was.Exists(): // the answer to a removal has no number
-			outcomes[i].Now = kv.Cell{Key: change.Was.Key, Version: change.Was.Version + 1}
-		default:
-			outcomes[i].Now = change.Was
+// swap makes changes, after a check in the same transaction unless that is nil.
+func (s *store) swap(ctx context.Context, c *conn, check *zk.CheckVersionRequest, changes []kv.Change) ([]kv.Outcome, error) {
+	outcomes := make([]kv.Outcome, 0, len(changes))
+	for len(outcomes) < len(changes) {
+		for some := range kv.Parts(changes[len(outcomes):], maxChanges, s.partSize(), s.more()) {
+			admitted, err := s.admit(ctx, some)
+			if err != nil {
+				return nil, err
+			}
+			if !admitted {
+				break // smaller parts of the rest follow
+			}
+			made, err := do(ctx, func() ([]kv.Outcome, error) { return s.swapPart(c, check, some) })
+			if isLost(err) && s.sizeOf(some) > smallRequest {
+				s.sizes.reset() // this server may take less than the one that was asked
+			}
+			if err != nil {
+				return nil, err
+			}
+			outcomes = append(outcomes, made...)
 		}
 	}
 	return outcomes, nil
+}
+
+// swapPart makes changes by as few transactions as possible: if a node has changed, it reads those of which that is not
+// certain, and tries again with the changes that can still be made.
+func (s *store) swapPart(c *conn, check *zk.CheckVersionRequest, changes []kv.Change) ([]kv.Outcome, error) {
+	outcomes := make([]kv.Outcome, len(changes))
+	var left, stale []int // indexes of changes
+	for i, change := range changes {
+		if _, ok := s.ops(change); ok {
+			left = append(left, i)
+		} else {
+			stale = append(stale, i)
+		}
+	}
+	for len(left) > 0 {
+		refused, err := s.transact(c, check, changes, left, outcomes)
+		if err != nil {
+			return nil, err
+		}
+		if refused < 0 {
+			break
+		}
+		stale = append(stale, left[refused])
+		rest := left[refused+1:]
+		left = left[:refused]
+		changed, err := each(rest, func(i int) (bool, error) { return s.hasChanged(c, changes[i].Was) })
+		if err != nil {
+			return nil, err
+		}
+		for j, i := range rest {
+			if changed[j] {
+				stale = append(stale, i)
+			} else {
+				left = append(left, i)
+			}
+		}
+	}
+	now, err := each(stale, func(i int) (kv.Cell, error) { return s.get(c, changes[i].Was.Key) })
+	for j, i := range stale {
+		outcomes[i] = kv.Outcome{Now: now[j]}
+	}
+	return outcomes, err
+}
+
+// hasChanged reports whether a node is not in the state of a cell any more.
+func (s *store) hasChanged(c *conn, was kv.Cell) (bool, error) {
+	data, stat, err := c.Get(s.path(was.Key))
+	if errors.Is(err, zk.ErrNoNode) {
+		return was.Exists(), nil
+	}
+	now, err := s.found(was.Key, data, stat, err)
+	return !was.Exists() || now.Version != was.Version, err
+}
+
+// transact makes the changes with some indexes by one transaction, and notes their outcomes. It returns the index among the
+// indexes of the change that cannot be made, because the node has changed; then it makes none. Otherwise it returns -1.
+func (s *store) transact(c *conn, check *zk.CheckVersionRequest, changes []kv.Change, indexes []int, outcomes []kv.Outcome) (refused int, err error) {
+	var ops []any
+	var of []int // which of the indexes each operation is for
+	if check != nil {
+		ops, of = append(ops, check), append(of, -1)
+	}
+	for j, i := range indexes {
+		more, ok := s.ops(changes[i])
+		if !ok { // what is known has changed meanwhile
+			return j, nil
+		}
+		for _, op := range more {
+			ops, of = append(ops, op), append(of, j)
+		}
+	}
+	answers, err := c.Multi(ops...)
+	switch {
+	case errors.Is(err, zk.ErrSessionExpired) && check != nil:
+		return 0, kv.ErrOver
+	case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrNodeExists), errors.Is(err, zk.ErrBadVersion):
+		return s.refusedOf(answers, of)
+	case err != nil:
+		return 0, err
+	case len(answers) != len(ops):
+		return 0, fmt.Errorf("%d answers to %d operations", len(answers), len(ops))
+	}
+	stats := make([]*zk.Stat, len(indexes))
+	for k, a := range answers {
+		if a.Stat != nil {
+			stats[of[k]] = a.Stat
+		}
+	}
+	for j, i := range indexes {
+		outcomes[i] = s.outcome(changes[i], stats[j])
+	}
+	return -1, nil
+}
+
+// refusedOf returns which change the first operation is for that the servers have refused. The error is [kv.ErrOver] if that
+// is the check of the session.
+func (s *store) refusedOf(answers []zk.MultiResponse, of []int) (int, error) {
+	for k, a := range answers {
+		switch {
+		case a.Error == nil:
+		case of[k] < 0:
+			return 0, kv.ErrOver
+		default:
+			return of[k], nil
+		}
+	}
+	return 0, errors.New("a transaction was refused, and none of its operations")
+}
+
+// outcome returns that of a change that was made. The stat is that of the node after a change of its data.
+func (s *store) outcome(change kv.Change, stat *zk.Stat) kv.Outcome {
+	switch {
+	case change.Value != nil:
+		return kv.Outcome{Swapped: true, Now: s.see(change.Was.Key, change.Value, stat)}
+	case change.Was.Exists(): // the answer to a removal has no number
+		return kv.Outcome{Swapped: true, Now: kv.Cell{Key: change.Was.Key, Version: change.Was.Version + 1}}
+	}
+	return kv.Outcome{Swapped: true, Now: change.Was}
 }
 
 // ops returns the operations of a change. It reports false if the state that it expects is not known to be that of the

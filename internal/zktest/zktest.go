@@ -36,6 +36,7 @@ type Ensemble struct {
 	lines   []string // of the configuration of all servers
 	secure  bool     // clients connect by TLS
 	jaas    string   // the users of SASL, as a file for Java; "": there is no SASL
+	java    []string // flags of Java
 	group   *servertest.Group
 	servers []*server
 }
@@ -79,6 +80,11 @@ func WithUsers(passwords map[string]string) Option {
 // WithLines adds lines to the configuration of each server.
 func WithLines(lines ...string) Option {
 	return func(e *Ensemble) { e.lines = append(e.lines, lines...) }
+}
+
+// WithJava passes further flags to the Java of each server.
+func WithJava(flags ...string) Option {
+	return func(e *Ensemble) { e.java = append(e.java, flags...) }
 }
 
 // Start starts an ensemble of a number of servers, and returns when it answers. The caller closes it. The class path is
@@ -193,6 +199,7 @@ func (e *Ensemble) launch(i int) error {
 	if e.jaas != "" {
 		flags = append(flags, "-Djava.security.auth.login.config="+e.jaasFile())
 	}
+	flags = append(flags, e.java...)
 	flags = append(flags, "-cp", e.jar, "org.apache.zookeeper.server.quorum.QuorumPeerMain", e.data(i)+".cfg")
 	p, err := e.group.Start(e.servers[i].name, "java", flags...)
 	if err != nil {

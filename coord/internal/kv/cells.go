@@ -103,7 +103,7 @@ func (n *Node) learn(c Cell) {
 	case holderKey:
 		n.learnHolder(rest, c)
 	case permitKey:
-		n.learnPermits(c)
+		n.learnPermits(was, c)
 	case settingKey:
 		n.wakeWatches()
 	}

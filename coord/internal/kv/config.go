@@ -90,6 +90,10 @@ func (n *Node) Swap(ctx context.Context, name, scope string, version uint64, val
 			now.Version, now.Value = s.Version, bytes.Clone(s.Scopes[scope].Value)
 		}
 		text, _ := json.Marshal(s) // text and numbers can be marshalled
+		if large := n.isTooLarge(c.Key, text); large != nil && len(text) > len(c.Value) {
+			err = large
+			break
+		}
 		var out []Outcome
 		if out, err = n.store.Swap(ctx, Change{Was: c, Value: text}); err != nil {
 			break

@@ -23,7 +23,7 @@ type holder struct {
 
 	sent   bool                // guarded by Node.mu: its cell may be there
 	live   bool                // guarded by Node.mu: its cell is there
-	orders map[string]*ordered // guarded by Node.mu: by the limit's name
+	orders map[string]*ordered // guarded by Node.mu: by the name of the limit in its cell
 	news   []*ordered          // guarded by Node.mu: those to tell of; each once
 }
 
@@ -31,6 +31,7 @@ type holder struct {
 type ordered struct {
 	of      *holder
 	key     string      // of the cell of the limit
+	name    string      // of the limit, as it is in the cell
 	order   coord.Order // the latest
 	keep    int         // the lowest Want since the request under way was made, and of the latest order
 	sent    int         // the lowest Want in the request under way or in doubt; maxKeep if there is none
@@ -38,6 +39,7 @@ type ordered struct {
 	turn    uint64      // the number of the latest order among those of the node
 	pending bool        // the latest order is not in the cell yet, as far as is known
 	telling bool        // whether it is in of.news
+	refused bool        // the cell has no room for it
 
 	told coord.Holding // what the holder was told last
 }
@@ -101,10 +103,11 @@ func (n *Node) Order(id task.ID, orders ...coord.Order) {
 			h.tell(&ordered{of: h, order: o, number: o.Number})
 			continue
 		}
-		or := h.orders[o.Name]
+		name := limits.Short(o.Name, longestName)
+		or := h.orders[name]
 		if or == nil {
-			or = &ordered{of: h, key: permitCell(o.Name), keep: o.Want, sent: maxKeep}
-			h.orders[o.Name] = or
+			or = &ordered{of: h, key: permitCell(o.Name), name: name, keep: o.Want, sent: maxKeep}
+			h.orders[name] = or
 			n.addOrdered(or)
 		}
 		n.turn++
@@ -124,7 +127,7 @@ func (n *Node) addOrdered(or *ordered) {
 
 // removeOrdered forgets an order of a holder. It is called with mu held.
 func (n *Node) removeOrdered(or *ordered) {
-	delete(or.of.orders, or.order.Name)
+	delete(or.of.orders, or.name)
 	delete(n.orders[or.key], or)
 	if len(n.orders[or.key]) == 0 {
 		delete(n.orders, or.key)

@@ -27,6 +27,7 @@ type member struct {
 	sent    bool          // guarded by Node.mu: its cell may be there
 	live    bool          // guarded by Node.mu: its cell is there
 	leaving bool          // guarded by Node.mu
+	refused bool          // guarded by Node.mu: what self is now is too large for its cell
 }
 
 // memberValue is the value of the cell of a member.
@@ -78,7 +79,7 @@ func (n *Node) Announce(self coord.Member) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if m := n.members[self.Incarnation]; m != nil && checkMember(self) == nil {
-		m.self = self.Clone()
+		m.self, m.refused = self.Clone(), false
 		n.syncSoon.Set()
 	}
 }
@@ -191,13 +192,23 @@ func (n *Node) listFor(m *member) []coord.Member {
 func (n *Node) planMembers(p *plan) {
 	for id, m := range n.members {
 		c := n.cellOf(memberKey + id.String())
-		switch value := n.valueOf(p.session.id, m.self); {
+		value := n.valueOf(p.session.id, m.self)
+		large := n.isTooLarge(c.Key, value)
+		switch {
 		case m.leaving && !c.Exists():
 			n.withdraw(m)
 		case m.leaving:
 			p.add(Change{Was: c}, func(bool, error) { n.syncSoon.Set() })
 		case c.Exists() && !m.sent:
 			n.expel(m, errNotNew(m.self))
+		case large != nil && !c.Exists():
+			n.expel(m, fmt.Errorf("join with %d handlers and %d labels: %w", len(m.self.Handlers), len(m.self.Labels), large))
+			continue
+		case large != nil:
+			if !m.refused {
+				m.refused = true
+				n.options.Log.Error("the other nodes do not learn how this one has changed", "handlers", len(m.self.Handlers), "labels", len(m.self.Labels), "error", large)
+			}
 		case !c.Exists():
 			m.sent = true
 			p.add(Change{Was: c, Value: value, Ephemeral: true}, func(bool, error) { n.syncSoon.Set() })

@@ -2,6 +2,7 @@ package kv_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -20,6 +21,9 @@ type memory struct {
 	version  uint64            // guarded by mu: of the newest change
 	cells    map[string]*entry // guarded by mu: removed ones, too
 	watchers map[*watcher]bool // guarded by mu
+	most     int               // guarded by mu: bytes that a value may have; a larger one ends the session
+	told     int               // guarded by mu: what MaxValue returns; 0: most
+	tooLarge int               // guarded by mu: how many values were too large
 }
 
 type entry struct {
@@ -34,7 +38,7 @@ type watcher struct {
 }
 
 func newMemory() *memory {
-	return &memory{cells: map[string]*entry{}, watchers: map[*watcher]bool{}}
+	return &memory{cells: map[string]*entry{}, watchers: map[*watcher]bool{}, most: 1 << 20}
 }
 
 // swap is called with mu held. owner is nil for a change by no session.
@@ -214,7 +218,31 @@ func (c *client) misbehaves(by *memorySession, changes []kv.Change) bool {
 	return late > 0 || lost
 }
 
+// MaxValue implements [kv.Store].
+func (c *client) MaxValue() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return cmp.Or(c.told, c.most)
+}
+
+// refuse returns the error for a value that is too large.
+func (c *client) refuse(changes []kv.Change) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, change := range changes {
+		if size := len(change.Value); size > c.most {
+			c.told = 0
+			c.tooLarge++
+			return &kv.TooLargeError{Key: change.Was.Key, Size: size, Most: c.most}
+		}
+	}
+	return nil
+}
+
 func (c *client) change(ctx context.Context, by *memorySession, changes []kv.Change) ([]kv.Outcome, error) {
+	if err := c.refuse(changes); err != nil {
+		return nil, err
+	}
 	if by != nil && c.misbehaves(by, changes) {
 		return nil, errFault
 	}
@@ -304,4 +332,11 @@ func (s *memorySession) Abandon() {}
 
 func (s *memorySession) End(ctx context.Context) error {
 	return s.call(ctx, true, func() { s.end.Stop(); s.expire(s) })
+}
+
+// requests returns how many requests there were so far.
+func (c *client) requests() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.calls
 }

@@ -64,6 +64,7 @@ type Node struct {
 	orders  map[string]map[*ordered]bool // guarded by mu: of the holders, by the key of the cell
 	turn    uint64                       // guarded by mu: of the newest order
 	dirty   map[string]bool              // guarded by mu: keys of permits that may have to be changed
+	full    map[string]bool              // guarded by mu: keys of permits that have no room for all orders
 	suspect map[task.ID]bool             // guarded by mu: holders that have or want permits, and may be gone
 	gone    map[task.ID]bool             // guarded by mu: holders that are gone, and had or wanted permits
 	watches map[wakeup.Signal]bool       // guarded by mu: set when settings may have changed
@@ -114,6 +115,7 @@ func New(store Store, o Options) *Node {
 		permits:     map[string]*permits{},
 		orders:      map[string]map[*ordered]bool{},
 		dirty:       map[string]bool{},
+		full:        map[string]bool{},
 		suspect:     map[task.ID]bool{},
 		gone:        map[task.ID]bool{},
 		watches:     map[wakeup.Signal]bool{},

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"hash/fnv"
 	"maps"
@@ -19,13 +18,6 @@ import (
 // fewer are changed by fewer requests. Every node of a cluster must have the same number.
 const permitCells = 1024
 
-// permits is the value of a cell that has the permits of some limits. It stays there when nothing is held or wanted
-// of them, so that fences never start again.
-type permits struct {
-	Fence  uint64                       `json:"fence"` // of the latest grant
-	Limits map[string]*limits.Semaphore `json:"limits"`
-}
-
 // permitCell returns the key of the cell that has the permits of a limit.
 func permitCell(limit string) string {
 	return fmt.Sprintf("%s%03x", permitKey, bucket(limit, permitCells))
@@ -38,51 +30,10 @@ func bucket(name string, of uint32) uint32 {
 	return h.Sum32() % of
 }
 
-// parsePermits returns the value of a cell.
-func parsePermits(c Cell) (*permits, error) {
-	p := &permits{Limits: map[string]*limits.Semaphore{}}
-	if !c.Exists() {
-		return p, nil
-	}
-	if err := json.Unmarshal(c.Value, p); err != nil {
-		return nil, fmt.Errorf("cell %s has no permits: %w", c.Key, err)
-	}
-	return p, nil
-}
-
-// clone returns a copy that shares no memory with p.
-func (p *permits) clone() *permits {
-	next := &permits{Fence: p.Fence, Limits: make(map[string]*limits.Semaphore, len(p.Limits))}
-	for name, s := range p.Limits {
-		c := *s
-		c.Standings = slices.Clone(s.Standings)
-		next.Limits[name] = &c
-	}
-	return next
-}
-
-// standing returns what a holder has and wants of a limit, and nil if that is nothing.
-func (p *permits) standing(limit string, holder task.ID) (*limits.Semaphore, *limits.Standing) {
-	if p == nil || p.Limits[limit] == nil {
-		return nil, nil
-	}
-	s := p.Limits[limit]
-	return s, s.Find(holder)
-}
-
 // hasStandings reports whether a holder has or wants permits, as far as is known. It is called with mu held.
 func (n *Node) hasStandings(id task.ID) bool {
 	for _, p := range n.permits {
 		if p.has(id) {
-			return true
-		}
-	}
-	return false
-}
-
-func (p *permits) has(id task.ID) bool {
-	for _, s := range p.Limits {
-		if s.Find(id) != nil {
 			return true
 		}
 	}
@@ -101,7 +52,7 @@ func (n *Node) depart(id task.ID) {
 }
 
 // learnPermits tells holders of what is new in a cell of permits. It is called with mu held.
-func (n *Node) learnPermits(c Cell) {
+func (n *Node) learnPermits(was, c Cell) {
 	now, err := parsePermits(c)
 	if err != nil {
 		n.options.Log.Error("permits of some limits cannot be granted", "error", err)
@@ -117,6 +68,9 @@ func (n *Node) learnPermits(c Cell) {
 	for or := range n.orders[c.Key] {
 		n.tellIfNew(or)
 	}
+	if n.full[c.Key] && len(c.Value) < len(was.Value) {
+		n.dirty[c.Key] = true
+	}
 }
 
 // checkStanding notices a standing of a holder that may be gone, and one of a holder of this node that has ordered
@@ -131,7 +85,7 @@ func (n *Node) checkStanding(key, limit string, st limits.Standing) {
 	}
 	or := h.orders[limit]
 	if or == nil {
-		or = &ordered{of: h, key: key, order: coord.Order{Name: limit}, sent: maxKeep}
+		or = &ordered{of: h, key: key, name: limit, order: coord.Order{Name: limit}, sent: maxKeep}
 		h.orders[limit] = or
 		n.addOrdered(or)
 	} else if or.order.Want == st.Want || or.sent < maxKeep {
@@ -164,7 +118,7 @@ func (n *Node) tellIfNew(or *ordered) {
 // holding returns what the holder of or is told of it. It is called with mu held.
 func (n *Node) holding(or *ordered) coord.Holding {
 	told := coord.Holding{Name: or.order.Name, Number: or.number}
-	s, st := n.permits[or.key].standing(or.order.Name, or.of.id)
+	s, st := n.permits[or.key].standing(or.name, or.of.id)
 	if st == nil || or.order.Want == 0 {
 		return told
 	}
@@ -179,7 +133,7 @@ func (n *Node) holding(or *ordered) coord.Holding {
 // that are gone. It is called with mu held.
 func (n *Node) planPermits(p *plan) {
 	for _, key := range slices.Sorted(maps.Keys(n.dirty)) {
-		if len(p.changes) >= maxCells {
+		if p.isFull() {
 			n.syncSoon.Set()
 			return
 		}
@@ -199,9 +153,6 @@ func (n *Node) planCell(p *plan, key string) {
 	case was == nil:
 		was = &permits{}
 	}
-	next := was.clone()
-	touched := map[string]bool{}
-	departed := n.takeBack(next, touched)
 	var sent []*ordered
 	for or := range n.orders[key] {
 		if or.pending && or.of.live {
@@ -209,9 +160,30 @@ func (n *Node) planCell(p *plan, key string) {
 		}
 	}
 	slices.SortFunc(sent, func(a, b *ordered) int { return cmp.Compare(a.turn, b.turn) })
+	next, departed := n.next(was, sent)
+	value := next.value()
+	if why := n.isTooLarge(key, value); why != nil {
+		var ok bool
+		if sent, ok = n.refuseSome(was, sent, why); !ok {
+			return
+		}
+		next, departed = n.next(was, sent)
+		value = next.value()
+	} else {
+		delete(n.full, key)
+	}
+	n.commit(p, c, value, sent, departed)
+}
+
+// next returns what a cell of permits will say with some orders, and the holders of which it takes everything back. It is
+// called with mu held.
+func (n *Node) next(was *permits, sent []*ordered) (next *permits, departed []task.ID) {
+	next = was.clone()
+	touched := map[string]bool{}
+	departed = n.takeBack(next, touched)
 	for _, or := range sent {
 		n.apply(next, or)
-		touched[or.order.Name] = true
+		touched[or.name] = true
 	}
 	now := n.options.Now()
 	for _, name := range slices.Sorted(maps.Keys(touched)) {
@@ -221,7 +193,7 @@ func (n *Node) planCell(p *plan, key string) {
 			delete(next.Limits, name)
 		}
 	}
-	n.commit(p, c, next, sent, departed)
+	return next, departed
 }
 
 // takeBack removes the standings of holders that are gone, and returns these.
@@ -240,10 +212,10 @@ func (n *Node) takeBack(next *permits, touched map[string]bool) (departed []task
 
 // apply applies the latest order of a holder to what a cell will be. It is called with mu held.
 func (n *Node) apply(next *permits, or *ordered) {
-	s := next.Limits[or.order.Name]
+	s := next.Limits[or.name]
 	if s == nil {
 		s = &limits.Semaphore{}
-		next.Limits[or.order.Name] = s
+		next.Limits[or.name] = s
 	}
 	now := n.options.Now()
 	if keep := min(or.keep, or.sent); keep < or.order.Want { // what was given back in between is granted to others first
@@ -258,9 +230,8 @@ func (n *Node) apply(next *permits, or *ordered) {
 }
 
 // commit adds the change of a cell to a plan, unless it is none. It is called with mu held.
-func (n *Node) commit(p *plan, c Cell, next *permits, sent []*ordered, departed []task.ID) {
-	value, _ := json.Marshal(next) // text, numbers and times can be marshalled
-	if bytes.Equal(value, c.Value) || !c.Exists() && len(next.Limits) == 0 {
+func (n *Node) commit(p *plan, c Cell, value []byte, sent []*ordered, departed []task.ID) {
+	if bytes.Equal(value, c.Value) || !c.Exists() && bytes.Equal(value, new(permits).value()) {
 		for _, or := range sent {
 			or.sent = maxKeep
 			n.answer(or, or.order)
@@ -271,7 +242,7 @@ func (n *Node) commit(p *plan, c Cell, next *permits, sent []*ordered, departed 
 	for i, or := range sent {
 		orders[i] = or.order
 		or.sent = min(or.sent, or.keep)
-		or.keep, or.pending = or.order.Want, false
+		or.keep, or.pending, or.refused = or.order.Want, false, false
 	}
 	p.add(Change{Was: c, Value: value}, func(swapped bool, err error) {
 		for i, or := range sent {
@@ -324,7 +295,7 @@ func (n *Node) Holders(ctx context.Context, name string) ([]coord.Holder, error)
 	if err != nil {
 		return nil, err
 	}
-	s := p.Limits[name]
+	s := p.Limits[limits.Short(name, longestName)]
 	if s == nil {
 		return nil, nil
 	}

@@ -119,6 +119,9 @@ func (n *Node) begin(s *session, start time.Time, suspended time.Duration) {
 	s.end = time.AfterFunc(n.lease, func() { n.expire(s) })
 	n.prolong(s, start, suspended)
 	n.suspectAll()
+	for key := range n.full { // the coordinator may take larger values now
+		n.dirty[key] = true
+	}
 	n.syncSoon.Set()
 }
 

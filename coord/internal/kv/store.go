@@ -14,6 +14,7 @@
 //	rates.go    tokens of rates
 //	identity.go the id of the cluster
 //	contents.go what is kept, for people
+//	size.go     how many bytes requests and values may have
 //
 // Nothing is decided by a leader. A node computes the next state of a cell, such as who holds the permits of a limit,
 // and stores it if the cell has not changed meanwhile.
@@ -68,8 +69,14 @@ type Store interface {
 	// before it.
 	Read(ctx context.Context, keys ...string) ([]Cell, error)
 
-	// Swap makes each of the changes of different cells, or none of it, independently of the others.
+	// Swap makes each of the changes of different cells, or none of it, independently of the others. It makes as many
+	// requests as their sizes demand. If one of the values is larger than the coordinator takes, the error is a
+	// [TooLargeError], and from then on MaxValue returns less than the size of that value. Others may have been changed.
 	Swap(ctx context.Context, changes ...Change) ([]Outcome, error)
+
+	// MaxValue returns how many bytes a value may have at most, as far as is known. It does not wait. It may return
+	// more after a session was opened: the coordinator may have been started again with other settings.
+	MaxValue() int
 
 	// Watch calls fn with all cells whose keys begin with a prefix, and then with changes of such cells, one call
 	// at a time, until ctx ends. It returns an error before that when it has missed changes.

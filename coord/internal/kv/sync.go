@@ -12,21 +12,27 @@ import (
 	"github.com/taskengine/taskengine/internal/wakeup"
 )
 
-// maxCells is how many cells one request changes at most, but for those of members, roles and holders.
+// maxCells is how many cells a request of the node changes at most, but for those of members, roles and holders. See
+// requestSize.
 const maxCells = 256
 
 // plan is a request that brings cells to what the node wants.
 type plan struct {
 	session *session
 	changes []Change
+	size    int                             // of the changes, in bytes
 	then    []func(swapped bool, err error) // called with mu held, after the cell was learned; after an error the change may have been made
 }
 
 // add adds a change to a plan.
 func (p *plan) add(c Change, then func(swapped bool, err error)) {
 	p.changes = append(p.changes, c)
+	p.size += c.Size()
 	p.then = append(p.then, then)
 }
+
+// isFull reports whether what is still to be changed is for the next request.
+func (p *plan) isFull() bool { return len(p.changes) >= maxCells || p.size >= requestSize }
 
 // syncLoop changes the cells of the node until they are as the node wants, whenever something has changed, until Close.
 // Only one request is under way at a time.
@@ -72,14 +78,22 @@ func (n *Node) sync() (busy bool, err error) {
 		n.lose(ErrLeaseOver)
 		return true, nil
 	}
+	var large *TooLargeError
+	isLarge := errors.As(err, &large)
 	for i, then := range p.then {
-		if err != nil {
+		switch {
+		case isLarge && p.changes[i].Was.Key == large.Key:
+			then(false, nil)
+		case err != nil:
 			n.doubted[p.changes[i].Was.Key] = true
 			then(false, err)
-			continue
+		default:
+			n.learn(outcomes[i].Now)
+			then(outcomes[i].Swapped, nil)
 		}
-		n.learn(outcomes[i].Now)
-		then(outcomes[i].Swapped, nil)
+	}
+	if isLarge && mayRefuse(large.Key) {
+		return true, nil // the next plan does without it
 	}
 	return true, err
 }

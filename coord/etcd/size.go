@@ -1,0 +1,58 @@
+package etcd
+
+import (
+	"errors"
+	"strings"
+	"sync/atomic"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/taskengine/taskengine/coord/internal/kv"
+)
+
+const (
+	// maxRequest is how many bytes of changes are in one transaction. etcd takes 1.5 MiB by default (--max-request-bytes).
+	maxRequest = 512 << 10
+	// maxValue is how many bytes a value may have: less than what etcd takes by default, by what surrounds it.
+	maxValue = 1500 << 10
+	// minSize is less than any etcd takes.
+	minSize = 4 << 10
+)
+
+// sizes is what etcd takes, as far as is known: a server may be configured to take less.
+type sizes struct {
+	request, value atomic.Int64
+}
+
+// reset expects that etcd is configured as it is by default.
+func (s *sizes) reset() {
+	s.request.Store(maxRequest)
+	s.value.Store(maxValue)
+}
+
+// refuse notes that etcd did not take a request with some changes. It returns an error if there is only one of them, and
+// otherwise nil: smaller requests are to be tried.
+func (s *sizes) refuse(changes []kv.Change) error {
+	size := 0
+	for i := range changes {
+		size += changes[i].Size()
+	}
+	if len(changes) > 1 {
+		s.request.Store(int64(max(size/2, minSize)))
+		return nil
+	}
+	value := len(changes[0].Value)
+	most := min(int64(value-value/8-1), s.value.Load())
+	s.value.Store(max(most, 0))
+	s.request.Store(min(s.request.Load(), max(most, minSize)))
+	return &kv.TooLargeError{Key: changes[0].Was.Key, Size: value, Most: int(most)}
+}
+
+// isTooLarge reports whether etcd, or gRPC here or there, has refused a request because of its size, so that nothing was
+// changed.
+func isTooLarge(err error) bool {
+	return errors.Is(err, rpctypes.ErrRequestTooLarge) ||
+		status.Code(err) == codes.ResourceExhausted && strings.Contains(err.Error(), "larger than max")
+}
