@@ -94,6 +94,8 @@ func (a *Alert) what() string {
 		return fmt.Sprintf("handler %s crashed %.0f times in ten minutes%s", a.Subject, a.Value, on)
 	case ScheduleOverdue:
 		return fmt.Sprintf("schedule %s has not run for %v although its time has come", a.Subject, (time.Duration(a.Value) * time.Second).String())
+	case KeyMissing:
+		return fmt.Sprintf("the key %q is missing%s: %s %s for it", a.Subject, on, a.number(), map[bool]string{true: "waits", false: "wait"}[a.Value == 1])
 	case DiskFull:
 		return fmt.Sprintf("the disk of %s is %.0f %% full%s", a.Subject, a.Value, on)
 	}

@@ -25,6 +25,7 @@ const (
 	CrashLoop                          // the processes of a handler crash on a node; the value is how often in ten minutes
 	DiskFull                           // a disk of a node fills up; the value is the percentage that is used
 	ScheduleOverdue                    // a schedule has not run although its time has come; the value is how late it is, in seconds
+	KeyMissing                         // a node lacks a key that tasks are encrypted with; the value is how many tasks wait for it, about
 )
 
 // kindInfo is what is said of a kind.
@@ -38,7 +39,7 @@ var kinds = [...]kindInfo{
 	LimitFull: {"limit_full", "limit"}, NodeDown: {"node_down", ""},
 	StoreFailing: {"store_failing", ""}, CoordinatorFailing: {"coordinator_failing", ""},
 	HandlerDown: {"handler_down", "handler"}, CrashLoop: {"crash_loop", "handler"}, DiskFull: {"disk_full", "path"},
-	ScheduleOverdue: {"schedule_overdue", "schedule"},
+	ScheduleOverdue: {"schedule_overdue", "schedule"}, KeyMissing: {"key_missing", "key"},
 }
 
 // Kinds returns all kinds.

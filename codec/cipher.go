@@ -3,12 +3,15 @@ package codec
 import (
 	"crypto/aes"
 	"crypto/cipher"
+	"crypto/sha256"
 	"crypto/subtle"
+	"sync/atomic"
 )
 
 const (
 	nonceSize = 24
 	tagSize   = 16
+	checkSize = 4
 )
 
 // cipherOf encrypts with one key, by XAES-256-GCM (https://c2sp.org/XAES-256-GCM): AES-256-GCM with a key that is
@@ -17,11 +20,16 @@ const (
 type cipherOf struct {
 	block cipher.Block
 	k1    [aes.BlockSize]byte // the first subkey of CMAC
+	check [checkSize]byte     // tells keys apart; 32 bits of a hash say nothing about 256 random bits
+
+	opened atomic.Uint64 // how often data was decrypted
 }
 
 func newCipher(key []byte) *cipherOf {
 	c := new(cipherOf)
 	c.block, _ = aes.NewCipher(key) // the length of the key was checked
+	sum := sha256.Sum256(append([]byte("taskengine key check\x00"), key...))
+	copy(c.check[:], sum[:])
 	c.block.Encrypt(c.k1[:], c.k1[:])
 	var msb byte
 	for i := len(c.k1) - 1; i >= 0; i-- {

@@ -11,6 +11,7 @@
 //	1 byte    flags: 1 compressed, 2 encrypted
 //	if it is encrypted:
 //	  1 byte    length of the name of the key, and the name
+//	  4 bytes   the beginning of a hash of the key, which tells apart two keys of the same name
 //	  24 bytes  nonce
 //	rest      the data: compressed, and then encrypted, with a tag of 16 bytes
 //
@@ -22,9 +23,11 @@ package codec
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -35,6 +38,7 @@ import (
 type Content struct {
 	Type string // of the task
 	Kind Kind
+	Max  int // when it is decoded: how many bytes it may have if it is compressed; 0 is [MaxDecoded]
 }
 
 // Kind is a kind of data that a task carries. It is authenticated with encrypted data, so the values must not change.
@@ -53,9 +57,25 @@ type Codec interface {
 	// Encode returns what is stored for data. An error refuses the data.
 	Encode(c Content, data []byte) ([]byte, error)
 
-	// Decode returns the data for which Encode returned stored, and stored itself if it was not encoded. An error means
-	// that it cannot be decoded now. It may be later, with another configuration.
+	// Decode returns the data for which Encode returned stored, and stored itself if it was not encoded. An error that
+	// wraps [ErrDamaged] or [ErrTooLarge] is for good. Any other error means that it cannot be decoded now, and may be
+	// later, with another configuration. It is a [*MissingKeyError] if a key is missing.
 	Decode(c Content, stored []byte) ([]byte, error)
+}
+
+// Keyed is a [Codec] whose keys change.
+type Keyed interface {
+	Codec
+
+	// IsCurrent reports whether Encode encrypts with the key that stored is encrypted with, if any. Stored data of
+	// which it is false has to be encoded again before the other key can be removed.
+	IsCurrent(stored []byte) bool
+
+	// HasKey reports whether data can be decoded that is encrypted with the key of this name.
+	HasKey(name string) bool
+
+	// Decrypted returns, for each key that the codec has, how often data was decrypted with it.
+	Decrypted() map[string]uint64
 }
 
 // KeySize is how many bytes a key has.
@@ -64,8 +84,8 @@ const KeySize = 32
 // MaxKeyName is how many bytes the name of a key may have.
 const MaxKeyName = 64
 
-// maxDecoded limits what compressed data may become, in bytes.
-const maxDecoded = 1 << 30
+// MaxDecoded limits what compressed data may become, in bytes, if [Content.Max] does not.
+const MaxDecoded = 1 << 30
 
 // Errors that callers match with [errors.Is].
 var (
@@ -73,7 +93,27 @@ var (
 	ErrNoKey = errors.New("it has no such key")
 	// ErrDamaged says that an envelope was changed, or is cut off.
 	ErrDamaged = errors.New("what is stored is damaged, or of another task")
+	// ErrTooLarge says that compressed data has more bytes than [Content.Max] allows.
+	ErrTooLarge = errors.New("it is compressed, and larger than its type allows")
 )
+
+// MissingKeyError says that data is encrypted with a key that the codec does not have. It wraps [ErrNoKey].
+type MissingKeyError struct {
+	Kind    Kind
+	Key     string // its name, of at most 255 bytes; anything that can write to the store can choose it
+	Differs bool   // the codec has another key of that name
+}
+
+// Error implements error.
+func (e *MissingKeyError) Error() string {
+	if e.Differs {
+		return fmt.Sprintf("codec: the %s is encrypted with another key %q than the one that is configured: %v", e.Kind, e.Key, ErrNoKey)
+	}
+	return fmt.Sprintf("codec: the %s is encrypted with the key %q: %v", e.Kind, e.Key, ErrNoKey)
+}
+
+// Unwrap returns [ErrNoKey].
+func (e *MissingKeyError) Unwrap() error { return ErrNoKey }
 
 // Config says how data is encoded. The zero value encodes nothing, and decodes what is compressed.
 type Config struct {
@@ -92,10 +132,10 @@ type Envelope struct {
 	keys    map[string]*cipherOf // read only
 	key     string
 	encoder *zstd.Encoder
-	decoder *zstd.Decoder
+	decoder *zstd.Decoder // decodes into what it is given, and no further
 }
 
-var _ Codec = (*Envelope)(nil)
+var _ Keyed = (*Envelope)(nil)
 
 // New returns the codec of a configuration, or an error if that cannot be. It keeps no reference to the keys.
 func New(c Config) (*Envelope, error) {
@@ -119,7 +159,7 @@ func New(c Config) (*Envelope, error) {
 	if e.encoder, err = zstd.NewWriter(nil, zstd.WithEncoderCRC(false), zstd.WithLowerEncoderMem(true)); err != nil {
 		return nil, fmt.Errorf("codec: %w", err)
 	}
-	if e.decoder, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecoderMaxMemory(maxDecoded)); err != nil {
+	if e.decoder, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecoderMaxMemory(MaxDecoded), zstd.WithDecodeAllCapLimit(true)); err != nil {
 		return nil, fmt.Errorf("codec: %w", err)
 	}
 	return e, nil
@@ -148,16 +188,17 @@ func (e *Envelope) Encode(c Content, data []byte) ([]byte, error) {
 	if flags == 0 && !bytes.HasPrefix(data, []byte(magic)) {
 		return data, nil
 	}
-	out := make([]byte, 0, len(magic)+2+len(e.key)+nonceSize+len(body)+tagSize)
+	out := make([]byte, 0, len(magic)+2+len(e.key)+checkSize+nonceSize+len(body)+tagSize)
 	out = append(append(out, magic...), flags)
 	if flags&flagEncrypted == 0 {
 		return append(out, body...), nil
 	}
-	out = append(append(out, byte(len(e.key))), e.key...)
+	k := e.keys[e.key]
+	out = append(append(append(out, byte(len(e.key))), e.key...), k.check[:]...)
 	nonce := out[len(out) : len(out)+nonceSize]
 	rand.Read(nonce) // it never fails
 	out = out[:len(out)+nonceSize]
-	return e.keys[e.key].seal(out, nonce, body, authenticated(out, c)), nil
+	return k.seal(out, nonce, body, authenticated(out, c)), nil
 }
 
 // Decode implements [Codec]. An error wraps [ErrNoKey] or [ErrDamaged].
@@ -172,22 +213,84 @@ func (e *Envelope) Decode(c Content, stored []byte) ([]byte, error) {
 	body := h.body
 	if h.flags&flagEncrypted != 0 {
 		k := e.keys[h.key]
-		if k == nil {
-			return nil, fmt.Errorf("codec: the %s is encrypted with the key %q: %w", c.Kind, h.key, ErrNoKey)
+		if k == nil || k.check != h.check {
+			return nil, &MissingKeyError{Kind: c.Kind, Key: h.key, Differs: k != nil}
 		}
 		var err error
 		if body, err = k.open(h.nonce, body, authenticated(h.head, c)); err != nil {
 			return nil, fmt.Errorf("codec: decrypt the %s with the key %q: %w", c.Kind, h.key, ErrDamaged)
 		}
+		k.opened.Add(1)
 	}
 	if h.flags&flagCompressed == 0 {
 		return body, nil
 	}
-	data, err := e.decoder.DecodeAll(body, nil)
-	if err != nil {
+	data, err := e.decompress(body, cmp.Or(c.Max, MaxDecoded))
+	switch {
+	case errors.Is(err, ErrTooLarge):
+		return nil, fmt.Errorf("codec: decompress the %s: %w (%d bytes)", c.Kind, ErrTooLarge, c.Max)
+	case err != nil:
 		return nil, fmt.Errorf("codec: decompress the %s: %w: %w", c.Kind, ErrDamaged, err)
 	}
 	return data, nil
+}
+
+// decompress returns what body is compressed from, of at most most bytes. It allocates no more than what body says that it
+// becomes, which Encode always writes. Another writer may not: then it allocates as it reads.
+func (e *Envelope) decompress(body []byte, most int) ([]byte, error) {
+	var head zstd.Header
+	if err := head.Decode(body); err != nil {
+		return nil, err
+	}
+	if !head.HasFCS {
+		return decompressStream(body, most)
+	}
+	if head.FrameContentSize > uint64(most) {
+		return nil, ErrTooLarge
+	}
+	data, err := e.decoder.DecodeAll(body, make([]byte, 0, head.FrameContentSize))
+	if errors.Is(err, zstd.ErrDecoderSizeExceeded) { // it has several frames, or lies
+		return decompressStream(body, most)
+	}
+	return data, err
+}
+
+// decompressStream is decompress for what does not say how large it is.
+func decompressStream(body []byte, most int) ([]byte, error) {
+	d, err := zstd.NewReader(bytes.NewReader(body), zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(MaxDecoded), zstd.WithDecoderMaxWindow(maxWindow))
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	data, err := io.ReadAll(io.LimitReader(d, int64(most)+1))
+	if err == nil && len(data) > most {
+		err = ErrTooLarge
+	}
+	return data, err
+}
+
+// maxWindow limits the memory that decompressStream needs besides the data, in bytes.
+const maxWindow = 8 << 20
+
+// IsCurrent implements [Keyed].
+func (e *Envelope) IsCurrent(stored []byte) bool { return len(stored) == 0 || KeyOf(stored) == e.key }
+
+// HasKey implements [Keyed].
+func (e *Envelope) HasKey(name string) bool { return e.keys[name] != nil }
+
+// Decrypted implements [Keyed].
+func (e *Envelope) Decrypted() map[string]uint64 {
+	all := make(map[string]uint64, len(e.keys))
+	for name, k := range e.keys {
+		all[name] = k.opened.Load()
+	}
+	return all
+}
+
+// KeyOf returns the name of the key that stored data is encrypted with; "" if it is not encrypted, or damaged.
+func KeyOf(stored []byte) string {
+	h, _ := parse(stored)
+	return h.key
 }
 
 // Describe says how stored data was encoded, such as "zstd, aes-256-gcm with the key 2026". It returns "" if it was not.
@@ -210,6 +313,7 @@ func Describe(stored []byte) string {
 type header struct {
 	flags byte
 	key   string
+	check [checkSize]byte
 	head  []byte // up to the body
 	nonce []byte
 	body  []byte
@@ -232,11 +336,12 @@ func parse(stored []byte) (h header, ok bool) {
 		h.err = fmt.Errorf("a later version has encoded it (flags %#x): %w", h.flags, ErrDamaged)
 		return h, true
 	case h.flags&flagEncrypted != 0:
-		if len(stored) < at+1 || len(stored) < at+1+int(stored[at])+nonceSize {
+		if len(stored) < at+1 || len(stored) < at+1+int(stored[at])+checkSize+nonceSize {
 			return header{err: ErrDamaged}, true
 		}
 		end := at + 1 + int(stored[at])
 		h.key = string(stored[at+1 : end])
+		end += copy(h.check[:], stored[end:])
 		h.nonce = stored[end : end+nonceSize]
 		at = end + nonceSize
 	}

@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"encoding/hex"
 	"errors"
+	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/klauspost/compress/zstd"
 )
 
-var payload = Content{"mail", Payload}
+var payload = Content{Type: "mail", Kind: Payload}
 
 func key(b byte) []byte { return bytes.Repeat([]byte{b}, KeySize) }
 
@@ -100,7 +103,7 @@ func TestWhatIsEncodedIsDecodedByEveryCodecThatHasTheKey(t *testing.T) {
 func TestWhatIsEncryptedIsDecodedOnlyAsWhatItIs(t *testing.T) {
 	e := open(t, Config{Keys: map[string][]byte{"k": key(1)}, Key: "k", CompressAbove: 1})
 	stored := encode(t, e, []byte("a secret that is a secret that is a secret"))
-	for _, c := range []Content{{"mail", Result}, {"mail", Checkpoint}, {"mai", Payload}, {"mail2", Payload}} {
+	for _, c := range []Content{{Type: "mail", Kind: Result}, {Type: "mail", Kind: Checkpoint}, {Type: "mai", Kind: Payload}, {Type: "mail2", Kind: Payload}} {
 		if got, err := e.Decode(c, stored); !errors.Is(err, ErrDamaged) {
 			t.Errorf("as %v it is %q, %v", c, got, err)
 		}
@@ -121,10 +124,91 @@ func TestWhatIsEncryptedIsDecodedOnlyAsWhatItIs(t *testing.T) {
 			t.Errorf("cut off after %d bytes it is %q, %v", n, got, err)
 		}
 	}
+}
+
+func TestAKeyThatIsMissingIsNotTakenForDamage(t *testing.T) {
+	stored := encode(t, open(t, Config{Keys: map[string][]byte{"k": key(1)}, Key: "k"}), []byte("a secret"))
 	for name, keys := range map[string]map[string][]byte{"no key": nil, "another key of the name": {"k": key(2)}} {
 		got, err := open(t, Config{Keys: keys}).Decode(payload, stored)
-		if want := map[string]error{"no key": ErrNoKey}[name]; want != nil && (!errors.Is(err, want) || !strings.Contains(err.Error(), `"k"`)) || err == nil {
+		var missing *MissingKeyError
+		if !errors.As(err, &missing) || !errors.Is(err, ErrNoKey) || errors.Is(err, ErrDamaged) || missing.Key != "k" || missing.Differs != (keys != nil) || missing.Kind != Payload {
 			t.Errorf("with %s it is %q, %v", name, got, err)
+		}
+	}
+}
+
+func TestACodecKnowsWhatIsNotUnderItsKey(t *testing.T) {
+	keys := map[string][]byte{"old": key(1), "new": key(2)}
+	old, current := open(t, Config{Keys: keys, Key: "old"}), open(t, Config{Keys: keys, Key: "new", CompressAbove: 1})
+	plain := open(t, Config{Keys: keys, CompressAbove: 1})
+	long := bytes.Repeat([]byte("long "), 100)
+	for _, c := range []struct {
+		by     *Envelope
+		stored []byte
+		key    string
+		want   bool
+	}{
+		{current, encode(t, current, long), "new", true},
+		{current, encode(t, old, long), "old", false},
+		{current, long, "", false},
+		{current, encode(t, plain, long), "", false},
+		{current, nil, "", true},
+		{plain, long, "", true},
+		{plain, encode(t, plain, long), "", true},
+		{plain, encode(t, old, long), "old", false},
+	} {
+		if got := c.by.IsCurrent(c.stored); got != c.want || KeyOf(c.stored) != c.key {
+			t.Errorf("%.20q: %v, key %q; want %v, %q", c.stored, got, KeyOf(c.stored), c.want, c.key)
+		}
+	}
+	if !plain.HasKey("old") || plain.HasKey("older") || plain.HasKey("") {
+		t.Error("HasKey is wrong")
+	}
+}
+
+func TestWhatIsCompressedIsNoLargerThanItsTypeAllows(t *testing.T) {
+	e := open(t, Config{CompressAbove: 1})
+	zeros := make([]byte, 64<<20)
+	packed := encode(t, e, zeros)
+	at := payload
+	at.Max = 1 << 20
+	var single, streamed bytes.Buffer
+	single.WriteString(magic + "\x01")
+	w, err := zstd.NewWriter(&single, zstd.WithSingleSegment(false)) // a stream does not say how large it is
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 64 {
+		if _, err := w.Write(zeros[:1<<20]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	streamed.WriteString(magic + "\x01")
+	for range 64 { // many frames, each of which is small enough
+		streamed.Write(encode(t, e, zeros[:1<<20])[len(magic)+1:])
+	}
+	for name, stored := range map[string][]byte{"one frame": packed, "a stream": single.Bytes(), "many frames": streamed.Bytes()} {
+		if len(stored) > 1<<20 {
+			t.Fatalf("%s: %d bytes", name, len(stored))
+		}
+		if _, err := e.Decode(at, stored); !errors.Is(err, ErrTooLarge) || errors.Is(err, ErrDamaged) {
+			t.Errorf("%s: %v", name, err)
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, _ = e.Decode(at, stored)
+		runtime.ReadMemStats(&after)
+		if n := after.TotalAlloc - before.TotalAlloc; n > 32<<20 {
+			t.Errorf("%s: decoding it took %d bytes", name, n)
+		}
+	}
+	at.Max = len(zeros)
+	for name, stored := range map[string][]byte{"one frame": packed, "a stream": single.Bytes(), "many frames": streamed.Bytes()} {
+		if got, err := e.Decode(at, stored); err != nil || !bytes.Equal(got, zeros) {
+			t.Errorf("%s: %d bytes, %v", name, len(got), err)
 		}
 	}
 }

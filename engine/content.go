@@ -1,23 +1,51 @@
 package engine
 
 import (
+	"bytes"
 	"fmt"
 
 	"github.com/taskengine/taskengine/codec"
+	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/task"
 )
 
 // contents encodes what tasks carry, and decodes it. Handlers, callers and the checks of sizes see it decoded, and the core,
 // the shell and the store do not.
-type contents struct{ codec codec.Codec }
+type contents struct {
+	codec codec.Codec
+	keyed codec.Keyed // codec, if its keys change; otherwise nil
+	types map[string]policy.Type
+}
 
 // contentsOf returns the contents of a configuration.
-func contentsOf(c codec.Codec) (contents, error) {
-	if c != nil {
-		return contents{c}, nil
+func contentsOf(c *Config) (contents, error) {
+	out := contents{codec: c.Codec, types: c.Policies.Types}
+	if out.codec == nil {
+		var err error
+		if out.codec, err = codec.New(codec.Config{}); err != nil {
+			return contents{}, err
+		}
 	}
-	c, err := codec.New(codec.Config{})
-	return contents{c}, err
+	out.keyed, _ = out.codec.(codec.Keyed)
+	return out, nil
+}
+
+// maxUnknown limits what compressed data of a type becomes that is not configured here, in bytes.
+const maxUnknown = policy.LargestResult
+
+// open returns what is stored as a kind of data of a type.
+func (c contents) open(typ string, kind codec.Kind, stored []byte) ([]byte, error) {
+	most := maxUnknown
+	switch p, isKnown := c.types[typ]; {
+	case kind == codec.Checkpoint:
+		most = task.MaxCheckpoint
+	case !isKnown:
+	case kind == codec.Payload:
+		most = p.MaxPayload
+	case kind == codec.Result:
+		most = p.ResultLimit()
+	}
+	return c.codec.Decode(codec.Content{Type: typ, Kind: kind, Max: most}, stored)
 }
 
 func (c contents) encode(typ string, kind codec.Kind, data []byte) ([]byte, error) {
@@ -63,18 +91,53 @@ func (c contents) encodeResult(typ string, v task.Verdict) task.Verdict {
 // decode replaces what t carries, as it is stored, by the data. If a part cannot be decoded, t lacks that part and the
 // error says why.
 func (c contents) decode(t *task.Task) error {
-	payload, failed := c.codec.Decode(codec.Content{Type: t.Type, Kind: codec.Payload}, t.Payload)
-	result, err := c.codec.Decode(codec.Content{Type: t.Type, Kind: codec.Result}, t.Result)
+	payload, failed := c.open(t.Type, codec.Payload, t.Payload)
+	result, err := c.open(t.Type, codec.Result, t.Result)
 	t.Payload, t.Result = payload, result
 	if failed == nil {
 		failed = err
 	}
 	if stored := t.Checkpoint(); stored != nil {
-		checkpoint, err := c.codec.Decode(codec.Content{Type: t.Type, Kind: codec.Checkpoint}, stored)
+		checkpoint, err := c.open(t.Type, codec.Checkpoint, stored)
 		t.Notes = task.NewNotes(t.Progress(), checkpoint)
 		if failed == nil {
 			failed = err
 		}
 	}
 	return failed
+}
+
+// begin decodes what t carries for its handler. again is what of it is to be stored anew, because another key encrypts now;
+// nil if nothing is.
+func (c contents) begin(t *task.Task) (again *task.Reencoded, err error) {
+	stored := *t
+	if err := c.decode(t); err != nil {
+		return nil, err
+	}
+	return c.reencode(&stored), nil
+}
+
+// reencode returns the payload and the checkpoint of a stored row as they are to be stored now, as far as they are encrypted
+// otherwise and can be decoded; nil if there is nothing to do.
+func (c contents) reencode(t *task.Task) *task.Reencoded {
+	if c.keyed == nil || c.keyed.IsCurrent(t.Payload) && c.keyed.IsCurrent(t.Checkpoint()) {
+		return nil
+	}
+	return &task.Reencoded{Payload: c.anew(t.Type, codec.Payload, t.Payload), Checkpoint: c.anew(t.Type, codec.Checkpoint, t.Checkpoint())}
+}
+
+// anew is reencode for a part of a row.
+func (c contents) anew(typ string, kind codec.Kind, stored []byte) *[]byte {
+	if c.keyed.IsCurrent(stored) {
+		return nil
+	}
+	data, err := c.open(typ, kind, stored)
+	if err != nil {
+		return nil // it stays as it is
+	}
+	again, err := c.encode(typ, kind, bytes.Clone(data))
+	if err != nil {
+		return nil
+	}
+	return &again
 }

@@ -42,13 +42,12 @@ func (e *Engine) handle(a *attempt) {
 		e.handled(a, task.Verdict{Outcome: task.HandedBack, Error: why.Error(), Delay: -1})
 		return
 	}
-	if err := e.contents.decode(a.Task); err != nil {
-		if e.undecoded.Allow() {
-			e.log.Error("what a task carries cannot be decoded; the task is tried again every second", "task_id", a.ID, "type", a.Type, "error", err)
-		}
-		e.handled(a, task.Verdict{Outcome: task.HandedBack, Error: err.Error(), Delay: -1})
+	again, err := e.contents.begin(a.Task)
+	if err != nil {
+		e.handled(a, e.undecoded(a.Task, err))
 		return
 	}
+	a.anew.Store(again)
 	if e.config.Observer.Started != nil {
 		e.config.Observer.Started(e.Now(), a.Task)
 	}
@@ -75,6 +74,7 @@ func (e *Engine) mayNotBegin(a *attempt) error {
 
 // handled puts the verdict of an attempt into the inbox.
 func (e *Engine) handled(a *attempt, v task.Verdict) {
+	v.Reencoded = a.anew.Load()
 	end := shell.Ending{Ref: a.ref, Type: a.Type, Verdict: v}
 	f := a.finishing.Load()
 	switch {

@@ -107,6 +107,7 @@ func (a *attempt) again(ctx context.Context, tx storage.Tx, v task.Verdict) erro
 	if v.Result, err = e.contents.encode(a.Type, codec.Result, v.Result); err != nil {
 		return err
 	}
+	v.Reencoded = a.anew.Load()
 	var change task.Change
 	var counts bool
 	e.tell(func(s *state, now time.Time) {

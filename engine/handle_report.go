@@ -47,6 +47,9 @@ func (a *attempt) Checkpoint(data []byte) error {
 	if err != nil {
 		return err
 	}
+	if again := a.anew.Load(); again != nil { // the old checkpoint does not replace this one
+		a.anew.Store(&task.Reencoded{Payload: again.Payload})
+	}
 	done, err := a.engine.store.Note(context.Background(), task.Note{Ref: a.ref, Checkpoint: data})
 	switch {
 	case err != nil:

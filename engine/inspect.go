@@ -14,8 +14,11 @@ import (
 // ErrUnsupported says that the store cannot do what was asked for.
 var ErrUnsupported = errors.New("the store does not support that")
 
+// ErrUnreadable is wrapped by the errors of tasks that [Config.Codec] cannot decode. They also wrap its error.
+var ErrUnreadable = errors.New("what the task carries cannot be decoded")
+
 // Get returns a task, with payload and result, or [task.ErrNotFound]. If [Config.Codec] cannot decode what the task carries,
-// the error wraps that of the codec.
+// Get returns the task without that, and an error that wraps [ErrUnreadable].
 func (e *Engine) Get(ctx context.Context, id task.ID) (*task.Task, error) {
 	t, err := e.store.Get(ctx, id)
 	if err != nil {
@@ -24,16 +27,16 @@ func (e *Engine) Get(ctx context.Context, id task.ID) (*task.Task, error) {
 	return e.decoded(t)
 }
 
-// decoded returns t with what it carries, or an error if that cannot be decoded.
+// decoded returns t with what it carries. If that cannot be decoded, t lacks it, and the error says why.
 func (e *Engine) decoded(t *task.Task) (*task.Task, error) {
 	if err := e.contents.decode(t); err != nil {
-		return nil, fmt.Errorf("engine: task %v: %w", t.ID, err)
+		return t, fmt.Errorf("engine: task %v: %w: %w", t.ID, ErrUnreadable, err)
 	}
 	return t, nil
 }
 
 // Find returns the task of a type that has a key, among those with an ordering key ("": among those without), with
-// payload and result, or [task.ErrNotFound].
+// payload and result, or [task.ErrNotFound]. A task that cannot be decoded is returned as by [Engine.Get].
 func (e *Engine) Find(ctx context.Context, typ, orderingKey, key string) (*task.Task, error) {
 	if typ == "" || key == "" {
 		return nil, fmt.Errorf("%w: a task is found by its type and its key", ErrInvalid)

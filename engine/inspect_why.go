@@ -60,6 +60,7 @@ const (
 	CodeNoProof   = "no_proof"   // the node cannot prove that it is alive, so it starts nothing
 	CodeHandler   = "handler"    // its handler is down
 	CodeDatabase  = "database"   // its database, one of several, does not answer
+	CodeKey       = "key"        // this node cannot decode what it carries, because it lacks the key
 	CodeUnwritten = "unwritten"  // a change of it is not in the store yet: it is being written, was not answered, or is refused
 )
 
@@ -99,6 +100,7 @@ func (e *Engine) why(ctx context.Context, id task.ID) (*task.Task, []Reason, err
 		return t, e.whyBehind(ctx, t), nil
 	}
 	var rs []Reason
+	isElsewhere := false
 	e.decide(func(c *core.Core, now time.Time) {
 		w := c.Why(now, t)
 		if r, ok := e.unwritten(t); ok {
@@ -106,7 +108,7 @@ func (e *Engine) why(ctx context.Context, id task.ID) (*task.Task, []Reason, err
 			return
 		}
 		r, ok := e.elsewhere(t)
-		if !ok {
+		if isElsewhere = ok; !ok {
 			rs = e.withPauses(e.withPool(t, w, reasons(now, t, w, e.attemptsOf(t))))
 			return
 		}
@@ -115,6 +117,9 @@ func (e *Engine) why(ctx context.Context, id task.ID) (*task.Task, []Reason, err
 		}
 		rs = append(rs, r)
 	})
+	if !isElsewhere {
+		rs = e.withKey(t, rs)
+	}
 	return t, e.withProof(t, e.withNodes(t, rs)), nil
 }
 

@@ -89,6 +89,7 @@ func (e *Engine) edit(ctx context.Context, ref task.Ref, verb string, fill func(
 		if !fill(t, &c) || !t.State.CanBecome(c.To) {
 			return e.shown(t), fmt.Errorf("%w: cannot %s a task that is %s", ErrNotAllowed, verb, t.State)
 		}
+		e.contents.reencode(t).Add(&c, false)
 		after, err := e.swap(ctx, t, c)
 		if err != nil {
 			return nil, fmt.Errorf("engine: %s %v: %w", verb, ref.ID, err)
@@ -105,7 +106,7 @@ func (e *Engine) edit(ctx context.Context, ref task.Ref, verb string, fill func(
 
 // shown returns t with what it carries, as far as that can be decoded: that somebody changes a task does not depend on it.
 func (e *Engine) shown(t *task.Task) *task.Task {
-	if err := e.contents.decode(t); err != nil && e.undecoded.Allow() {
+	if err := e.contents.decode(t); err != nil && e.logUndecoded.Allow() {
 		e.log.Error("what a task carries cannot be decoded", "task_id", t.ID, "type", t.Type, "error", err)
 	}
 	return t

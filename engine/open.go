@@ -119,8 +119,10 @@ type Config struct {
 	Decorate func(ctx context.Context, r *Request) error
 
 	// Codec encodes payloads, results and checkpoints for the store, and decodes them, see package codec. If it
-	// is nil, nothing is encoded, and what is compressed is decoded. A task whose payload cannot be decoded is not
-	// given to its handler: it is tried again every second.
+	// is nil, nothing is encoded, and what is compressed is decoded. A task that cannot be decoded is not given to its
+	// handler. If that is for good, it becomes an Error. Otherwise it waits, without delaying other tasks, see
+	// [Engine.MissingKeys], and runs when a node has what was missing. With a [codec.Keyed], what is under another key is
+	// encoded anew with each change of a task that has not ended.
 	Codec codec.Codec
 
 	// Await says, by type, for how long after Open the ends of attempts may arrive by [Engine.EndEarlier]
@@ -172,7 +174,8 @@ type Engine struct {
 	inbox        inbox                    // what the shell was not told yet
 	workers      *workpool.Pool[*attempt] // call the handlers
 	badRetries   ratelog.Limiter          // Config.Retry panics, or decides what cannot be
-	undecoded    ratelog.Limiter          // what a task carries cannot be decoded
+	logUndecoded ratelog.Limiter          // what a task carries cannot be decoded
+	missing      missingKeys              // keys that tasks wait for
 	progress     progressBuffer           // writes the progress that handlers report
 	replacements replacements
 	submissions  sync.Pool // of *shell.Submission, reused for their channels
@@ -267,6 +270,7 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	e.duties.Go(func() { e.tickLoop(background) })
 	e.duties.Go(func() { e.uncertainLoop(background) })
 	e.duties.Go(func() { e.reconcileLoop(background) })
+	e.duties.Go(func() { e.keyLoop(background) })
 	e.duties.Go(func() { e.cluster.Lead(background, "cleaner", e.clean) })
 	e.duties.Go(func() { e.cluster.Monitor(background) })
 	e.duties.Go(func() { e.recountLoop(background) })
@@ -337,7 +341,7 @@ func newEngine(ctx context.Context, c Config) (*Engine, error) {
 	if e.base, err = timebaseOf(&c); err != nil {
 		return nil, err
 	}
-	if e.contents, err = contentsOf(c.Codec); err != nil {
+	if e.contents, err = contentsOf(&c); err != nil {
 		return nil, err
 	}
 	if e.catalog, err = newCatalog(ctx, &c, e.contents, e.Now, e.cluster.IsShared()); err != nil {
@@ -364,6 +368,7 @@ func newEngine(ctx context.Context, c Config) (*Engine, error) {
 		e.divided, e.arrived = s, wakeup.New()
 	}
 	e.submissions.New = newSubmission
+	e.missing.found = wakeup.New()
 	e.workers = workpool.New(e.handle)
 	e.progress.store, e.progress.log = c.Store, c.Log
 	shellConfig.Core = core.New(core.Config{

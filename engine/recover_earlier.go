@@ -62,8 +62,10 @@ func (e *Engine) endOf(ctx context.Context, end *EarlierEnd) (change task.Change
 	case t.Ref() != end.Ref, t.State != task.Processing, t.Type != end.Type, e.cluster.IsOurs(t.Owner):
 		return change, false, nil
 	}
+	again := e.contents.reencode(t)
 	_ = e.contents.decode(t) // for Config.Retry; the change does not depend on it
 	v := e.contents.encodeResult(t.Type, e.decided(t, e.verdictOf(t, end)))
+	v.Reencoded = again
 	e.decide(func(c *core.Core, now time.Time) { change = c.Earlier(now, t, v) })
 	return change, true, nil
 }

@@ -129,17 +129,17 @@ func keyedBy(layout []string, limits []policy.Limit) []keyed {
 
 // regroup reports whether the group of t was packed when its type had fewer values, and returns
 // the group that t has with the values of today. missing says which value t lacks, if it lacks one:
-// it counts as empty.
+// it counts as empty. A task whose payload cannot be decoded keeps its group.
 func (c *catalog) regroup(t *task.Task) (group string, missing error, isOld bool) {
 	info, ok := c.types[t.Type]
 	if !ok || task.GroupLen(t.Group) >= info.values {
 		return "", nil, false
 	}
-	payload, missing := c.contents.codec.Decode(codec.Content{Type: t.Type, Kind: codec.Payload}, t.Payload)
-	if missing == nil {
-		group, missing = groupOf(info.keys, &Request{Payload: payload, Key: t.Key, OrderingKey: t.OrderingKey, Headers: t.Headers})
+	payload, err := c.contents.open(t.Type, codec.Payload, t.Payload)
+	if err != nil {
+		return "", nil, false // its handler does not get it either: what comes of it is decided there
 	}
-	if missing != nil {
+	if group, missing = groupOf(info.keys, &Request{Payload: payload, Key: t.Key, OrderingKey: t.OrderingKey, Headers: t.Headers}); missing != nil {
 		group = task.GroupOf(make([]string, len(info.keys))...)
 	}
 	return group, missing, true

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 
+	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/access"
 )
@@ -134,7 +135,7 @@ func (a *API) permitTasks(ctx context.Context, ids ...task.ID) error {
 		t, err := a.engine.Get(ctx, id)
 		switch {
 		case errors.Is(err, task.ErrNotFound):
-		case err != nil:
+		case err != nil && !errors.Is(err, engine.ErrUnreadable):
 			return err
 		default:
 			if err := a.permit(ctx, t.Type); err != nil {

@@ -1,6 +1,8 @@
 package server
 
 import (
+	"strings"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/taskengine/taskengine/engine"
@@ -70,6 +72,7 @@ func (g gatherer) Collect(out chan<- prometheus.Metric) {
 	g.unhandled(node, gauge)
 	g.depths(node, gauge)
 	g.schedules(gauge)
+	keys(node.engine, gauge, out)
 	roles(node.engine.Roles(), gauge)
 	limits(node.engine.LimitTotals(), gauge)
 	backlogs(node.engine.Backlogs(), out)
@@ -106,6 +109,18 @@ func (g gatherer) unhandled(node *nodeParts, gauge gaugeFunc) {
 	d := desc("tasks_unhandled", "Ready tasks of types that no live node runs. Of the nodes that share a store, one looks for them, every half minute; a store in files counts at most a hundred of each type.", "type")
 	for name, n := range tasks {
 		gauge(d, float64(n), name)
+	}
+}
+
+// keys adds the keys that are used and those that are missing.
+func keys(e *engine.Engine, gauge gaugeFunc, out chan<- prometheus.Metric) {
+	used := desc("key_decrypted_total", "Payloads, results and checkpoints that the node has decrypted with the key since it started. `taskengine doctor --keys` says whether any is left.", "key")
+	for name, n := range e.KeysUsed() {
+		out <- prometheus.MustNewConstMetric(used, prometheus.CounterValue, float64(n), name)
+	}
+	missing := desc("key_missing_tasks", "Tasks of this node that wait for a key that it does not have, about.", "key")
+	for _, k := range e.MissingKeys() {
+		gauge(missing, float64(k.Tasks), strings.ToValidUTF8(k.Name, "?"))
 	}
 }
 

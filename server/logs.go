@@ -51,7 +51,7 @@ func (a *API) taskLogs(ctx context.Context, req *taskenginev1.TaskLogsRequest, s
 	t, err := a.engine.Get(ctx, id)
 	gone := errors.Is(err, task.ErrNotFound)
 	switch {
-	case err == nil:
+	case err == nil, errors.Is(err, engine.ErrUnreadable):
 		since = t.CreatedAt
 		err = a.permit(ctx, t.Type)
 	case !gone:

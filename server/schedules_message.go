@@ -121,6 +121,7 @@ func (a *API) scheduleOf(s *scheduler.Schedule) *taskenginev1.Schedule {
 	}
 	if p := s.State.Paused; p != nil {
 		m.Paused = &taskenginev1.SchedulePause{Since: stamp(p.At), Reason: text(p.Reason)}
+	} else if s.Problem != nil { // nothing of it is known
 	} else if next, err := s.Definition.Preview(s.Name, a.engine.Now(), 1); err == nil && len(next) > 0 && s.Task.State.Live() {
 		m.Next = stamp(next[0].Time)
 	}
@@ -136,6 +137,9 @@ func (a *API) scheduleOf(s *scheduler.Schedule) *taskenginev1.Schedule {
 	}
 	if m.Attempt > 0 || !s.Task.State.Live() {
 		m.Error = text(s.Task.LastError)
+	}
+	if s.Problem != nil {
+		m.Error = text(s.Problem.Error())
 	}
 	return m
 }

@@ -185,7 +185,7 @@ func (c Change) Apply(t *Task) bool {
 
 // endAttempt ends the running attempt of t.
 func (c *Change) endAttempt(t *Task, at time.Time, reason string) {
-	if c.To != Done {
+	if c.To != Done && c.Outcome != HandedBack {
 		t.remember(c.Outcome, at, reason)
 	}
 	switch c.Outcome {

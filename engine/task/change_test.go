@@ -250,7 +250,7 @@ func checkApplied(t *rapid.T, before *task.Task, c task.Change, now *task.Task) 
 		}
 		want.LastError = kept
 	}
-	if before.State == task.Processing && c.To != task.Done {
+	if before.State == task.Processing && c.To != task.Done && c.Outcome != task.HandedBack {
 		reason := ""
 		if c.Error != "" {
 			reason = kept

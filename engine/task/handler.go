@@ -153,10 +153,36 @@ type Verdict struct {
 	Again   time.Time     // if Completed: when to run again; zero if not
 	Rerun   *Rerun        // if Completed: what the task has when it runs again, and what is added; nil if nothing
 
+	// Pause is for how long a task that was HandedBack is left alone, if that is longer than usual, but not
+	// after it expires. Reencoded is what the task carries, as it is stored from now on if it has not ended; nil
+	// if that stays as it is. The engine sets them. Handlers and plugins do not.
+	Pause     time.Duration
+	Reencoded *Reencoded
+
 	// Next is the state that a function of the program has chosen after an attempt that failed, whatever
 	// the policy of the type says of the number of attempts, delays and classes: Waiting for Delay,
 	// Error, Failed or Cancelled. Zero if none has. Handlers and plugins do not set it.
 	Next State
+}
+
+// Reencoded is the payload and the checkpoint of a task, encoded as they are to be stored. What is nil stays as it
+// is.
+type Reencoded struct {
+	Payload, Checkpoint *[]byte
+}
+
+// Add has c store what r has, unless c stores something else instead or the task has ended then. completes says
+// whether c ends an attempt that has done its work.
+func (r *Reencoded) Add(c *Change, completes bool) {
+	if r == nil || c.To != Waiting && c.To != Submitted && c.To != Error {
+		return
+	}
+	if c.Payload == nil {
+		c.Payload = r.Payload
+	}
+	if c.Checkpoint == nil && !completes {
+		c.Checkpoint = r.Checkpoint
+	}
 }
 
 // VerdictOf returns the verdict for what a handler returned.

@@ -61,11 +61,12 @@ type Task struct {
 	Payload   []byte            // the handler's input; a store may leave it out, see package storage
 	Result    []byte            // what the handler returned when it finished
 	LastError string            // why it is not done, at most MaxErrorText bytes
-	History   []Attempt         // attempts that did not finish the task, oldest first
+	History   []Attempt         // attempts that began and did not finish the task, oldest first
 	Notes     *Notes            // what attempts reported before they ended; nil if nothing
 }
 
-// Attempt is one past run of a task that did not finish it.
+// Attempt is one past run of a task that did not finish it. An attempt that was handed back has not begun, and
+// leaves none.
 type Attempt struct {
 	Number    uint32    // 1 for the first
 	StartedAt time.Time // when it was grabbed

@@ -68,7 +68,7 @@ func running(ctx context.Context, e *engine.Engine, fires []schedule.Fire) (live
 		t, err := e.Get(ctx, f.Task)
 		switch {
 		case errors.Is(err, task.ErrNotFound): // it has ended, and was removed
-		case err != nil:
+		case err != nil && !errors.Is(err, engine.ErrUnreadable):
 			return nil, err
 		case t.State.Live():
 			live = append(live, f)

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -24,6 +25,11 @@ var (
 	// ErrEnded says that the task of a schedule was cancelled or failed by hand. Apply revives it. It wraps
 	// [engine.ErrNotAllowed].
 	ErrEnded = fmt.Errorf("%w: the task of the schedule was ended by hand; resume it, or apply the schedule again", engine.ErrNotAllowed)
+	// ErrUnreadable says that a schedule cannot be read at present, for example because this node lacks the key that it is
+	// encrypted with.
+	ErrUnreadable = errors.New("the schedule cannot be read")
+	// ErrTaken says that a task that is no schedule has the id of the schedule.
+	ErrTaken = errors.New("a task that is no schedule has the id of this one")
 	// ErrBusy says that a schedule did not stand still for long enough to be changed.
 	ErrBusy = errors.New("the schedule is running")
 )
@@ -41,6 +47,7 @@ type Schedule struct {
 	State      schedule.State      // likewise
 	Next       time.Time           // when it runs next, which is usually its next fire; zero is never
 	Task       *task.Task          // without payload and checkpoint
+	Problem    error               // why it cannot be read, wraps ErrUnreadable; then only Name and Task are known
 
 	stored schedule.State
 }
@@ -54,6 +61,10 @@ func IDOf(name string) (id task.ID) {
 	id[8] = 0x80 | id[8]&0x3f
 	return id
 }
+
+// nameOf returns the name of the schedule of a row, which is without its payload: a header can be read though the definition
+// cannot. It is the id of the task if the name is not known.
+func nameOf(t *task.Task) string { return cmp.Or(t.Headers[schedule.HeaderName], t.ID.String()) }
 
 // afterSchedules is an id above those of all schedules.
 var afterSchedules = task.ID{5: 1}
@@ -81,7 +92,7 @@ func (s Schedules) Apply(ctx context.Context, name string, d schedule.Definition
 		return Unchanged, fmt.Errorf("%w: %s: %w", ErrInvalid, name, err)
 	}
 	id := IDOf(name)
-	receipts, err := s.engine.Submit(ctx, engine.Request{ID: id, Type: schedule.Type, Payload: schedule.Named{Name: name, Definition: d}.Encode()})
+	receipts, err := s.engine.Submit(ctx, engine.Request{ID: id, Type: schedule.Type, Headers: map[string]string{schedule.HeaderName: name}, Payload: schedule.Named{Name: name, Definition: d}.Encode()})
 	if err != nil {
 		return Unchanged, fmt.Errorf("apply schedule %s: %w", name, err)
 	}
@@ -156,19 +167,29 @@ func (s Schedules) get(ctx context.Context, name string) (*Schedule, error) {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	t, err := s.engine.Get(ctx, IDOf(name))
-	if errors.Is(err, task.ErrNotFound) {
+	switch {
+	case errors.Is(err, task.ErrNotFound):
 		return nil, fmt.Errorf("%w: %s", ErrUnknown, name)
-	}
-	if err != nil {
+	case err != nil && !errors.Is(err, engine.ErrUnreadable):
 		return nil, fmt.Errorf("read schedule %s: %w", name, err)
+	case t.Type != schedule.Type:
+		return nil, fmt.Errorf("schedule %s: %w: the task %v of the type %s; remove that task, or give the schedule another name", name, ErrTaken, t.ID, t.Type)
 	}
-	return scheduleOf(t)
+	one := scheduleOf(t, err)
+	one.Name = name
+	return one, nil
 }
 
-func scheduleOf(t *task.Task) (*Schedule, error) {
-	r, state, err := schedule.Decode(t.Payload, t.Checkpoint())
-	if err != nil {
-		return nil, fmt.Errorf("%w (task %v)", err, t.ID)
+// scheduleOf returns the schedule of a task, as [engine.Engine.Get] has returned it with the error unread.
+func scheduleOf(t *task.Task, unread error) *Schedule {
+	var r schedule.Named
+	var state schedule.State
+	if unread == nil {
+		r, state, unread = schedule.Decode(t.Payload, t.Checkpoint())
+	}
+	if unread != nil {
+		t.Payload, t.Notes = nil, nil
+		return &Schedule{Name: nameOf(t), Task: t, Problem: fmt.Errorf("%w: %w", ErrUnreadable, unread)}
 	}
 	s := &Schedule{Name: r.Name, Task: t}
 	s.Definition, s.State = state.Foresee(r.Definition)
@@ -177,12 +198,12 @@ func scheduleOf(t *task.Task) (*Schedule, error) {
 	}
 	s.stored = state
 	t.Payload, t.Notes = nil, nil
-	return s, nil
+	return s
 }
 
 // List returns at most limit schedules, in an order of their ids. They are those after the one with the id after; if it is
 // zero, List starts with the first. next is the value of after for the next page, zero at the end. A page may be short, or
-// empty, before the end.
+// empty, before the end. A schedule that cannot be read is listed with its Problem.
 func (s Schedules) List(ctx context.Context, after task.ID, limit int) (all []*Schedule, next task.ID, err error) {
 	rows, next, err := s.rows(ctx, after, limit)
 	if err != nil {
@@ -193,14 +214,10 @@ func (s Schedules) List(ctx context.Context, after task.ID, limit int) (all []*S
 		if errors.Is(err, task.ErrNotFound) {
 			continue
 		}
-		if err != nil {
+		if err != nil && !errors.Is(err, engine.ErrUnreadable) {
 			return nil, task.ID{}, fmt.Errorf("list the schedules: %w", err)
 		}
-		one, err := scheduleOf(t)
-		if err != nil {
-			return nil, task.ID{}, err
-		}
-		if !one.State.Deleted {
+		if one := scheduleOf(t, err); !one.State.Deleted {
 			all = append(all, one)
 		}
 	}
@@ -228,7 +245,7 @@ func (s Schedules) Resume(ctx context.Context, name string) error {
 	})
 }
 
-// Delete ends a schedule. Tasks that it has added are not affected.
+// Delete ends a schedule, also one that cannot be read. Tasks that it has added are not affected.
 func (s Schedules) Delete(ctx context.Context, name string) error {
 	return s.change(ctx, name, "delete", func(time.Time, *Schedule) *schedule.Order { return &schedule.Order{Delete: true} })
 }
@@ -267,6 +284,18 @@ func (s Schedules) change(ctx context.Context, name, verb string, give func(now 
 		if err != nil {
 			return err
 		}
+		if at.Problem != nil {
+			if err = fmt.Errorf("%s schedule %s: %w", verb, name, at.Problem); verb == "delete" && !endedByHand(at.Task) {
+				err = s.bury(ctx, at)
+			}
+			if !errors.Is(err, errChanged) {
+				return err
+			}
+			if err := pause(ctx, verb, name); err != nil {
+				return err
+			}
+			continue
+		}
 		if at.State.Deleted && verb != "apply" {
 			return fmt.Errorf("%w: %s", ErrUnknown, name)
 		}
@@ -291,13 +320,40 @@ func (s Schedules) change(ctx context.Context, name, verb string, give func(now 
 		if err == nil || !errors.Is(err, engine.ErrStale) && !errors.Is(err, engine.ErrNotAllowed) {
 			return err
 		}
-		select {
-		case <-time.After(changePause):
-		case <-ctx.Done():
-			return fmt.Errorf("%s schedule %s: %w", verb, name, context.Cause(ctx))
+		if err := pause(ctx, verb, name); err != nil {
+			return err
 		}
 	}
 	return fmt.Errorf("%s schedule %s: %w", verb, name, ErrBusy)
+}
+
+// pause waits before a change is tried again.
+func pause(ctx context.Context, verb, name string) error {
+	select {
+	case <-time.After(changePause):
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%s schedule %s: %w", verb, name, context.Cause(ctx))
+	}
+}
+
+// errChanged says that a schedule has changed while it was to be buried.
+var errChanged = errors.New("the schedule has changed meanwhile")
+
+// buried is the definition of a schedule that was deleted and could not be read. It must be valid, and never counts.
+var buried = schedule.Definition{Every: 24 * time.Hour, Task: schedule.Template{Type: "none"}}
+
+// bury deletes a schedule that cannot be read: what it was is lost.
+func (s Schedules) bury(ctx context.Context, at *Schedule) error {
+	payload, checkpoint, when := schedule.Named{Name: at.Name, Definition: buried}.Encode(), schedule.State{Deleted: true}.Encode(), never
+	_, err := s.engine.Edit(ctx, at.Task.Ref(), engine.Edit{At: &when, Payload: &payload, Checkpoint: &checkpoint})
+	switch {
+	case errors.Is(err, engine.ErrStale), errors.Is(err, engine.ErrNotAllowed):
+		return errChanged
+	case err != nil:
+		return fmt.Errorf("delete schedule %s: %w", at.Name, err)
+	}
+	return nil
 }
 
 // Late is a schedule that is late.
@@ -319,17 +375,14 @@ func (s Schedules) Late(ctx context.Context, now time.Time, after task.ID, limit
 			continue
 		}
 		one, err := s.engine.Get(ctx, t.ID)
-		if err != nil && !errors.Is(err, task.ErrNotFound) {
+		isUnreadable := errors.Is(err, engine.ErrUnreadable)
+		if err != nil && !isUnreadable && !errors.Is(err, task.ErrNotFound) {
 			return nil, task.ID{}, fmt.Errorf("look for late schedules: %w", err)
 		}
-		if err != nil || one.Version != t.Version {
+		if err != nil && !isUnreadable || one.Version != t.Version {
 			continue // it has run meanwhile
 		}
-		name := t.ID.String()
-		if n, _, err := schedule.Decode(one.Payload, one.Checkpoint()); err == nil {
-			name = n.Name
-		}
-		all = append(all, Late{Name: name, Since: t.ReadyAt, Task: t})
+		all = append(all, Late{Name: scheduleOf(one, err).Name, Since: t.ReadyAt, Task: t})
 	}
 	return all, next, nil
 }

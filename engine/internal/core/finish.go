@@ -85,7 +85,9 @@ func (c *Core) concluded(now time.Time, r *run, v task.Verdict) (change task.Cha
 	if change.To == task.Waiting && (v.Outcome == task.Snoozed || v.Outcome == task.Completed) && r.rearm(now, &change) {
 		c.stats.Slowed++
 	}
-	return change, settle(now, p, r.key, r.isKeyed, &change)
+	remove = settle(now, p, r.key, r.isKeyed, &change)
+	v.Reencoded.Add(&change, change.Completes(task.Processing))
+	return change, remove
 }
 
 // settle completes the change that ends an attempt of a task with this ordering key. isKeyed says whether the task has a
@@ -106,6 +108,7 @@ func (c *Core) Earlier(now time.Time, t *task.Task, v task.Verdict) task.Change 
 	p := c.Policy(t.Type)
 	change := decide(now, &p, attempt{t.Ref(), t.Attempt, t.Crashes, t.ExpiresAt}, v, c.config.Chance)
 	settle(now, &p, orderingKeyOf(t), t.Key != "", &change)
+	v.Reencoded.Add(&change, change.Completes(task.Processing))
 	return change
 }
 
@@ -179,6 +182,10 @@ func decide(now time.Time, p *policy.Type, a attempt, v task.Verdict, chance fun
 		return wait(v.Delay)
 	case task.HandedBack:
 		c.Count = task.Refund
+		if v.Pause > 0 { // until it expires, if that is earlier: Change.Apply sees to that
+			c.To, c.NextEventAt = task.Waiting, now.Add(v.Pause)
+			return c
+		}
 		return wait(handedBackDelay)
 	}
 	if p.Delivery == policy.AtMostOnce && (v.Outcome != task.Errored || v.InDoubt) {

@@ -129,8 +129,8 @@ func (l *look) readErrors(ctx context.Context, at time.Time) {
 // detailOf names a task and its last error.
 func detailOf(t *task.Task) string {
 	text := "the last one is " + t.ID.String()
-	if n := len(t.History); n > 0 && t.History[n-1].Error != "" {
-		text += ": " + t.History[n-1].Error
+	if t.LastError != "" {
+		text += ": " + t.LastError
 	}
 	return text
 }
@@ -176,7 +176,7 @@ func addLimit(seen *alert.Look, name, node string, used, most int) {
 func (l *look) node(ctx context.Context, _ duty.Overview, storeErr error) alert.Look {
 	e, name := l.config.Engine, l.config.Node
 	seen := alert.Look{At: e.Now(), Whole: []alert.Kind{
-		alert.StoreFailing, alert.CoordinatorFailing, alert.HandlerDown, alert.CrashLoop, alert.DiskFull, alert.LimitFull,
+		alert.StoreFailing, alert.CoordinatorFailing, alert.HandlerDown, alert.CrashLoop, alert.DiskFull, alert.LimitFull, alert.KeyMissing,
 	}}
 	add := func(kind alert.Kind, subject, detail string, value float64) {
 		seen.Facts = append(seen.Facts, alert.Fact{Kind: kind, Subject: subject, Node: name, Value: value, Detail: detail})
@@ -192,6 +192,9 @@ func (l *look) node(ctx context.Context, _ duty.Overview, storeErr error) alert.
 			add(alert.HandlerDown, h.Name, h.Detail, 1)
 		}
 		add(alert.CrashLoop, h.Name, h.Detail, float64(l.crashed(seen.At, h.Name, h.Crashes)))
+	}
+	for _, k := range e.MissingKeys() {
+		add(alert.KeyMissing, k.Name, fmt.Sprintf("task %v of type %s: %s", k.Task, k.Type, k.Error), float64(k.Tasks))
 	}
 	for _, path := range folders(l.config.Config) {
 		used, err := machine.DiskUsed(path)

@@ -15,6 +15,7 @@ import (
 
 func newDoctor(a *app) *cobra.Command {
 	var schema string
+	var options doctor.Options
 	cmd := &cobra.Command{
 		Use:   "doctor STORE",
 		Short: "Examine a store and explain what is wrong with it",
@@ -35,7 +36,7 @@ of others.`,
 				return err
 			}
 			return untilSignalled(cmd.Context(), func(ctx context.Context) error {
-				found, err := doctor.Examine(ctx, p, a.warnings())
+				found, err := doctor.Examine(ctx, p, options, a.warnings())
 				if err != nil {
 					return database.OneLine(err)
 				}
@@ -43,6 +44,7 @@ of others.`,
 			})
 		},
 	}
+	cmd.Flags().BoolVar(&options.Keys, "keys", false, "say which keys of encoding are in use: all tasks are read")
 	cmd.Flags().StringVar(&schema, "schema", "", "the schema, if the store is in PostgreSQL")
 	return cmd
 }

@@ -53,17 +53,22 @@ func (f *Findings) add(s Severity, check, what, why, do string) {
 	*f = append(*f, Finding{s, check, what, why, do})
 }
 
+// Options say what else is examined.
+type Options struct {
+	Keys bool // the keys that tasks are encrypted with: all tasks are read
+}
+
 // Examine examines the store at p, and each database if there are several. It changes nothing. An
 // error means that the store could not be examined.
-func Examine(ctx context.Context, p stores.Place, log *slog.Logger) (found Findings, err error) {
+func Examine(ctx context.Context, p stores.Place, o Options, log *slog.Logger) (found Findings, err error) {
 	p.Part = true
 	if len(p.Config.Databases) == 0 {
-		return examineOne(ctx, p, log)
+		return examineOne(ctx, p, o, log)
 	}
 	others := p.Config.Databases
 	p.Config.Databases = nil
 	look := func(name string, one stores.Place) error {
-		in, err := examineOne(ctx, one, log)
+		in, err := examineOne(ctx, one, o, log)
 		if ctx.Err() != nil {
 			return err
 		}
@@ -90,7 +95,7 @@ func Examine(ctx context.Context, p stores.Place, log *slog.Logger) (found Findi
 }
 
 // examineOne opens a store and examines it.
-func examineOne(ctx context.Context, p stores.Place, log *slog.Logger) (found Findings, err error) {
+func examineOne(ctx context.Context, p stores.Place, o Options, log *slog.Logger) (found Findings, err error) {
 	var manifest *backup.Manifest
 	if p.Driver != config.Postgres {
 		if manifest, err = examineBackup(ctx, &found, p.Path); err != nil {
@@ -116,6 +121,11 @@ func examineOne(ctx context.Context, p stores.Place, log *slog.Logger) (found Fi
 		found.add(Error, "copy", err.Error(), "no node starts on this store", "run the same copy again; or, if it is not wanted, empty the store")
 	} else if err != nil {
 		return nil, err
+	}
+	if o.Keys {
+		if err := examineKeys(ctx, &found, s); err != nil {
+			return nil, err
+		}
 	}
 	if db, ok := s.(*postgres.Store); ok {
 		h, err := health.Examine(ctx, db)

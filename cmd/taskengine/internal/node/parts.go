@@ -202,7 +202,11 @@ func (p *parts) applySchedules(ctx context.Context) error {
 	all := scheduler.Of(p.engine)
 	for _, name := range slices.Sorted(maps.Keys(p.node.Config.Schedules)) {
 		outcome, err := all.ApplyLater(ctx, name, p.node.Config.Schedules[name])
-		if err != nil {
+		switch {
+		case errors.Is(err, scheduler.ErrUnreadable), errors.Is(err, scheduler.ErrTaken): // no reason to run nothing else
+			p.node.Log.Error("cannot apply a schedule of the configuration", "schedule", name, "error", err)
+			continue
+		case err != nil:
 			return err
 		}
 		if outcome != scheduler.Unchanged {
