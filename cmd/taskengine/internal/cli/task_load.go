@@ -259,6 +259,9 @@ func (l *loader) read(ctx context.Context, input io.Reader, out chan<- batch) er
 	for n := 1; ; n++ {
 		text, size, readErr := readLine(r, l.longest)
 		b.bytes += size
+		if n == 1 {
+			text = bytes.TrimPrefix(text, []byte("\ufeff")) // a byte order mark, which some editors write
+		}
 		switch {
 		case readErr != nil && !errors.Is(readErr, io.EOF):
 		case size > int64(l.longest):

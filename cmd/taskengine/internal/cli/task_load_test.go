@@ -109,3 +109,19 @@ func TestAFileWaitsUntilThereIsRoomForItsTasks(t *testing.T) {
 		}
 	}
 }
+
+func TestAFileOfTasksMayBeginWithAByteOrderMark(t *testing.T) {
+	_, h := taskenginev1connect.NewTaskServiceHandler(&outcomeNode{outcomes: []string{"created"}})
+	s := httptest.NewServer(h)
+	defer s.Close()
+	for name, want := range map[string]string{
+		"\ufeff{\"type\":\"mail\"}\r\n{\"type\":\"mail\"}\r\n": "2 added, 0 there already, 0 bad",
+		"\ufeff": "0 added, 0 there already, 0 bad",
+		"{\"type\":\"mail\"}\n\ufeff{\"type\":\"mail\"}\n": "1 added, 0 there already, 1 bad", // two files in one
+	} {
+		got := cli(t, []string{"TASKENGINE_ADDRESS=" + s.Listener.Addr().String()}, name, "task", "add", "--file", "-")
+		if strings.TrimSpace(got.stdout) != want {
+			t.Errorf("%q gives %+v, want %q", name, got, want)
+		}
+	}
+}
