@@ -324,6 +324,21 @@ handlers:
 	if c.Node.Slots != 7 || web.Timeout != 3*time.Second || web.URL.Reveal() != vars["URL"] || c.Handlers["a"].Exec.Command[0] != "${PATH}" {
 		t.Errorf("got %+v %+v", c.Node, web)
 	}
+	if err := os.WriteFile(filepath.Join(folder, "token"), []byte("\ufeffchanged\r\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	env := c.Handlers["a"].Exec.Env
+	for name, want := range map[string]string{"A": "changed", "B": "s3cret", "E": "s3cret"} {
+		if now, err := env[name].Now(); now != want || err != nil {
+			t.Errorf("%s is now %q, %v, want %q", name, now, err, want)
+		}
+	}
+	if err := os.Remove(filepath.Join(folder, "token")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := env["A"].Now(); err == nil || !strings.Contains(err.Error(), "${file:token} cannot be read") {
+		t.Errorf("of a file that is gone: %v", err)
+	}
 	asJSON, err := json.Marshal(c)
 	if err != nil {
 		t.Fatal(err)

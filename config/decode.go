@@ -89,6 +89,7 @@ func (d *decoder) enter(part string, s shape, n *node, into any) {
 type text struct {
 	value string
 	ref   string // such as ${NAME}, if the value comes from a reference
+	file  string // the path of the file that the reference names; "" if it names none
 	node  *node
 }
 
@@ -117,11 +118,15 @@ func (d *decoder) resolve(n *node) (text, error) {
 		return text{value: strings.ReplaceAll(n.text, "$${", "${"), node: n}, nil
 	}
 	if path, isFile := strings.CutPrefix(inner, "file:"); isFile {
-		content, err := d.secret(path)
+		if path == "" {
+			return text{}, fmt.Errorf("%s names no file; write ${file:PATH}", n.text)
+		}
+		path = d.within(path)
+		content, err := readSecret(path)
 		if err != nil {
 			return text{}, fmt.Errorf("%s cannot be read: %w; correct the path or the rights of the file", n.text, err)
 		}
-		return text{value: content, ref: n.text, node: n}, nil
+		return text{value: content, ref: n.text, file: path, node: n}, nil
 	}
 	if !isVariable(inner) {
 		return text{}, fmt.Errorf("%.40q is no reference; write ${NAME} for an environment variable or ${file:PATH}", n.text)
@@ -133,12 +138,8 @@ func (d *decoder) resolve(n *node) (text, error) {
 	return text{value: value, ref: n.text, node: n}, nil
 }
 
-// secret reads the file of a reference, without a newline at its end.
-func (d *decoder) secret(path string) (string, error) {
-	if path == "" {
-		return "", errors.New("it names no file")
-	}
-	path = d.within(path)
+// readSecret reads the file of a reference, without a newline at its end.
+func readSecret(path string) (string, error) {
 	switch info, err := os.Stat(path); { // before opening it, because opening a pipe would wait
 	case err != nil:
 		return "", err
@@ -157,7 +158,7 @@ func (d *decoder) secret(path string) (string, error) {
 	case len(content) > maxSecret:
 		return "", fmt.Errorf("it is larger than %d bytes", maxSecret)
 	}
-	s, ended := strings.CutSuffix(string(content), "\n")
+	s, ended := strings.CutSuffix(strings.TrimPrefix(string(content), "\ufeff"), "\n") // some editors begin a file with this mark
 	if ended {
 		s = strings.TrimSuffix(s, "\r")
 	}

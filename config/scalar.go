@@ -92,7 +92,7 @@ func secret(want string, check func(string) error) value[Text] {
 	plain := words(want, check)
 	return value[Text]{want: want, json: plain.json, parse: func(t text) (Text, error) {
 		s, err := plain.parse(t)
-		return Text{value: s, shown: t.ref}, err
+		return Text{value: s, shown: t.ref, file: t.file}, err
 	}}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"time"
 
@@ -140,5 +141,13 @@ func (d *decoder) plain(n *node) (any, bool) {
 	case "!!null":
 		return nil, true
 	}
+	if isNumeral(t.value) {
+		d.fault(n.at, "%s is a number that no float64 holds; write text in quotes", t.value)
+		return nil, false
+	}
 	return t.value, true
 }
+
+// isNumeral reports whether a plain scalar is written like a number in decimals, however large that is: other readers of
+// YAML take it for a number, or for infinity.
+var isNumeral = regexp.MustCompile(`^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$`).MatchString

@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"fmt"
 	"log/slog"
 )
 
@@ -11,10 +12,23 @@ import (
 type Text struct {
 	value string
 	shown string // instead of it; "" for the text itself
+	file  string // the path of the file that has it; "" for none
 }
 
 // Reveal returns the text itself.
 func (t Text) Reveal() string { return t.value }
+
+// Now returns the text as it is now: a file is read again. A variable of the environment does not change.
+func (t Text) Now() (string, error) {
+	if t.file == "" {
+		return t.value, nil
+	}
+	text, err := readSecret(t.file)
+	if err != nil {
+		return "", fmt.Errorf("%s cannot be read: %w", t.shown, err)
+	}
+	return text, nil
+}
 
 // String returns the text, or the text to show instead.
 func (t Text) String() string { return cmp.Or(t.shown, t.value) }
