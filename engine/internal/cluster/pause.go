@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,8 +23,8 @@ const (
 	// hand: memory and the store keep each of them.
 	maxUnknownPauses = 1000
 
-	// pausesEvery is how often a node reads which types are paused if no hint tells it to.
-	pausesEvery = 30 * time.Second
+	// pausesEvery is how often a node reads which types are paused. A hint has it do so at once, but may be lost.
+	pausesEvery = time.Second
 )
 
 // ErrTooManyPauses is wrapped by the error of [Cluster.Pause] for one type too many that is not
@@ -36,6 +37,7 @@ var ErrTooManyPauses = errors.New("configure the types that are to be paused")
 func (k *Cluster) Pause(ctx context.Context, typ string, paused bool) error {
 	k.pausing.Lock()
 	defer k.pausing.Unlock()
+	k.pausesRead = nil
 	if settings, ok := k.store.(storage.Settings); ok {
 		if err := k.savePause(ctx, settings, typ, paused); err != nil {
 			return err
@@ -111,10 +113,11 @@ func (k *Cluster) LoadPauses(ctx context.Context) error {
 	}
 	k.pausing.Lock()
 	defer k.pausing.Unlock()
-	all, _, err := readPauses(ctx, settings)
-	if err != nil {
+	all, stored, err := readPauses(ctx, settings)
+	if err != nil || stored != nil && bytes.Equal(stored, k.pausesRead) {
 		return err
 	}
+	k.pausesRead = stored
 	k.engine.Decide(func(c *core.Core, now time.Time) {
 		for typ, paused := range all {
 			c.Pause(now, typ, paused)

@@ -21,7 +21,7 @@ func (n *node) isPaused(typ string) (is bool) {
 	return is
 }
 
-func TestAPauseReachesOtherNodesAtOnceByAHintAndElseWithinAWhile(t *testing.T) {
+func TestAPauseReachesOtherNodesAtOnceByAHintAndElseWithinASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, first := newStore(t), local.New()
 		a := join(t, store, first.Peer(), nil)
@@ -36,10 +36,31 @@ func TestAPauseReachesOtherNodesAtOnceByAHintAndElseWithinAWhile(t *testing.T) {
 			if a.isPaused("work") != paused || b.isPaused("work") != paused || c.isPaused("work") == paused {
 				t.Errorf("at once, it is paused on a: %t, b: %t, c: %t; want %t, but for c", a.isPaused("work"), b.isPaused("work"), c.isPaused("work"), paused)
 			}
-			time.Sleep(pausesEvery)
+			time.Sleep(time.Second)
 			synctest.Wait()
 			if c.isPaused("work") != paused {
-				t.Errorf("after %v, it is paused on c: %t", pausesEvery, !paused)
+				t.Errorf("after a second, it is paused on c: %t", !paused)
+			}
+		}
+	})
+}
+
+func TestAPauseOfAnotherNodeCountsThoughItRestoresTheSetting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, first := newStore(t), local.New()
+		a := join(t, store, first.Peer(), nil)
+		deaf := join(t, store, first.Peer(), func(c *Config) { c.Bus = nil })
+		for _, pause := range []struct {
+			by     *node
+			paused bool
+		}{{a, true}, {a, false}, {deaf, true}, {a, false}} {
+			if err := pause.by.Pause(t.Context(), "work", pause.paused); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+			synctest.Wait()
+			if deaf.isPaused("work") != pause.paused {
+				t.Errorf("it is paused: %t, want %t", deaf.isPaused("work"), pause.paused)
 			}
 		}
 	})
