@@ -54,8 +54,13 @@ func openCoordination(ctx context.Context, c *config.Config, log *slog.Logger) (
 	if err != nil {
 		return t, fmt.Errorf("coordination.roles: %w", err)
 	}
-	t.messages, err = guid.New(messages, guid.Options{Log: log})
+	t.messages, err = guid.New(messages, electionOf(c.Coordination, log))
 	return t, err
+}
+
+// electionOf returns how roles are elected by messages: another node takes over as soon as with the other ways.
+func electionOf(c config.Coordination, log *slog.Logger) guid.Options {
+	return guid.Options{Lease: c.Lease, Log: log}
 }
 
 // openDatabase opens the coordination in the database of the tasks.
