@@ -52,7 +52,7 @@ create table {schema}.ended (
 	ended_at bigint  not null,
 	keep     integer not null
 ) partition by list (keep);
-create index ended_id on {schema}.ended (id);
+alter table {schema}.ended add primary key (id, ended_at, keep);
 
 -- Who has a unique key.
 create table {schema}.key (

@@ -5,6 +5,7 @@
 -- changes the tables: the program of the version before, the function add, and people.
 
 create table {schema}.tally (
+	note   bigint   generated always as identity primary key, -- replication needs a key
 	type   bytea    not null,
 	state  smallint not null,
 	keep   integer,          -- of rows in ended: in which of the tables below it they are,

@@ -76,7 +76,7 @@ begin
 	if ordering_key <> '' then
 		return {schema}.id_in(id, {schema}.shard_of(convert_to(ordering_key, 'UTF8')));
 	elsif shards is null and key <> '' then
-		return {schema}.id_in(id, {schema}.shard_of(convert_to(type, 'UTF8') || '\x00' || convert_to(key, 'UTF8')));
+		return {schema}.id_in(id, {schema}.shard_of(convert_to(type, 'UTF8') || e'\\x00' || convert_to(key, 'UTF8')));
 	elsif shards is null or get_bit(shards, {schema}.shard_of(id)) = 1 then
 		return id;
 	end if;

@@ -18,7 +18,7 @@ alter type {schema}.receipt add attribute outcome text;
 -- Programs that know these keys set taskengine.keys to own.
 
 create function {schema}.entry_of(ordering_key bytea, key bytea) returns bytea language sql immutable as $$
-select case when ordering_key is null then key else ordering_key || '\xff'::bytea || key end
+select case when ordering_key is null then key else ordering_key || e'\\xff'::bytea || key end
 $$;
 
 create function {schema}.key_in_order() returns trigger language plpgsql as $$

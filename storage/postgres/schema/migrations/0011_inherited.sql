@@ -11,14 +11,14 @@ alter table {schema}.type_policy add inherits boolean not null default false;
 
 -- heir returns what the headers of a task of this priority begin with whose type inherits.
 create function {schema}.heir(priority smallint) returns bytea language sql immutable as $$
-select '\x0000000000000001'::bytea || set_byte('\x00', 0, priority::integer) || '\x0000000000000000'::bytea
+select e'\\x0000000000000001'::bytea || set_byte(e'\\x00', 0, priority::integer) || e'\\x0000000000000000'::bytea
 $$;
 
 -- What is behind, ready and lends its priority. A task that waits for its time has the due_state 1. The index has no
 -- column that a grab changes.
 create index task_lends on {schema}.task (ordering_key, priority)
 	where shard >> 16 = 1 and due_state is distinct from 1
-		and substr(headers, 1, 8) = '\x0000000000000001' and substr(headers, 10, 8) = '\x0000000000000000';
+		and substr(headers, 1, 8) = e'\\x0000000000000001' and substr(headers, 10, 8) = e'\\x0000000000000000';
 
 -- A row of a request is behind, and is not queued, if it has an ordering key.
 create or replace function {schema}.row_of(id uuid, type text, payload bytea, key text, ordering_key text, priority integer,
