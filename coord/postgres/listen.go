@@ -16,20 +16,29 @@ import (
 	"github.com/taskengine/taskengine/internal/wakeup"
 )
 
-// listenConfig returns the configuration of the connection for LISTEN, or nil for none.
-func listenConfig(pool *pgxpool.Pool, where string) (*pgx.ConnConfig, error) {
-	switch where {
+// listening is how the connection for LISTEN is made.
+type listening struct {
+	config *pgx.ConnConfig
+	before func(context.Context, *pgx.ConnConfig) error // completes a copy of config; nil for nothing
+}
+
+// listenConfig returns how to make the connection for LISTEN, or nil for none.
+func listenConfig(pool *pgxpool.Pool, o Options) (*listening, error) {
+	switch o.Listen {
 	case "":
-		return pool.Config().ConnConfig, nil
+		return &listening{pool.Config().ConnConfig, pool.Config().BeforeConnect}, nil
 	case ListenOff:
 		return nil, nil
 	}
-	config, err := pgx.ParseConfig(where)
+	config, err := pgx.ParseConfig(o.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("the connection for LISTEN: %w", err)
 	}
 	pgsession.Prepare(&config.Config)
-	return config, nil
+	if o.ListenAgain == nil {
+		o.ListenAgain = func() (string, error) { return o.Listen, nil }
+	}
+	return &listening{config, pgsession.Renew(o.ListenAgain)}, nil
 }
 
 // listenLoop handles notifications until ctx ends, which Close cancels.
@@ -88,9 +97,9 @@ func (c *Coord) listenOnce(ctx context.Context) (ok bool, err error) {
 }
 
 func (c *Coord) connect(ctx context.Context) (conn *pgx.Conn, err error) {
-	config := c.listen.Copy()
-	if prepare := c.pool.Config().BeforeConnect; prepare != nil { // it may bring a new password
-		if err := prepare(ctx, config); err != nil {
+	config := c.listen.config.Copy()
+	if c.listen.before != nil {
+		if err := c.listen.before(ctx, config); err != nil {
 			return nil, err
 		}
 	}

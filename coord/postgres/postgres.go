@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/taskengine/taskengine/coord"
@@ -53,6 +52,10 @@ type Options struct {
 	// does not support; "" is the configuration of the pool, [ListenOff] is not to listen.
 	Listen string
 
+	// ListenAgain returns the connection string of Listen as it is now, before each connection: see Again of
+	// package storage/postgres; nil: it does not change. Without Listen, the BeforeConnect of the pool counts.
+	ListenAgain func() (string, error)
+
 	// Log gets a line when the database cannot be used and when it can be used again; nil is
 	// not to log.
 	Log *slog.Logger
@@ -64,9 +67,9 @@ type Coord struct {
 	lease         time.Duration
 	maxPause      time.Duration // between two attempts while the database cannot be used
 	schema        string
-	self          string          // the sender of its payloads on the bus, which it ignores itself
-	own           string          // the channel for what concerns this process alone
-	listen        *pgx.ConnConfig // nil: do not
+	self          string     // the sender of its payloads on the bus, which it ignores itself
+	own           string     // the channel for what concerns this process alone
+	listen        *listening // nil: do not
 	stopListening func()
 	log           *slog.Logger
 	outage        *retry.Outage
@@ -134,7 +137,7 @@ func New(pool *pgxpool.Pool, o Options) (*Coord, error) {
 	if o.Lease < minLease {
 		return nil, fmt.Errorf("a lease of %v: want %v or more", o.Lease, minLease)
 	}
-	listen, err := listenConfig(pool, o.Listen)
+	listen, err := listenConfig(pool, o)
 	if err != nil {
 		return nil, err
 	}

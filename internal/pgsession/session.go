@@ -41,13 +41,21 @@ var parameters = [...]struct{ name, value string }{
 // idleParameter is the setting of which [Idle] is the value.
 const idleParameter = "idle_in_transaction_session_timeout"
 
-// Prepare completes the configuration of a connection: both ends detect that the other one is lost. A
-// setting that the connection string has is left as it is. The settings are made by a statement when the
-// connection is open, since a pooler such as PgBouncer refuses them at the start.
+// isolation makes the default isolation of the session the one that the statements of the engine need, if
+// the database or the role sets another one.
+const isolation = `case when current_setting('default_transaction_isolation') <> 'read committed'
+	then set_config('default_transaction_isolation', 'read committed', false) end`
+
+// Prepare completes the configuration of a connection. Texts are read and written as the statements of the
+// engine need it, whatever the database and the role set, and both ends detect that the other one is lost: for
+// that, a setting that the connection string has is left as it is. Settings that a pooler such as PgBouncer
+// refuses at the start are made by a statement when the connection is open.
 func Prepare(c *pgconn.Config) {
+	c.RuntimeParams["client_encoding"] = "UTF8"
+	c.RuntimeParams["standard_conforming_strings"] = "on"
 	dialer := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: probeAfter, Interval: probeEvery, Count: probes}}
 	c.DialFunc = dialer.DialContext
-	var settings []string
+	settings := []string{isolation}
 	for _, p := range parameters {
 		if !isGiven(c, p.name) {
 			settings = append(settings, fmt.Sprintf("set_config('%s', '%s', false)", p.name, p.value))
@@ -60,15 +68,18 @@ func Prepare(c *pgconn.Config) {
 				return err
 			}
 		}
-		if len(settings) == 0 {
-			return nil
-		}
-		_, err := conn.Exec(ctx, "select "+strings.Join(settings, ", ")).ReadAll()
+		err := set(ctx, conn, settings)
 		if refused := (*pgconn.PgError)(nil); errors.As(err, &refused) && refused.SeverityUnlocalized == "ERROR" {
-			return nil // a server or a pooler that does not know them works without them
+			return set(ctx, conn, settings[:1]) // a server or a pooler that does not know the others works without them
 		}
 		return err
 	}
+}
+
+// set makes settings of a session.
+func set(ctx context.Context, conn *pgconn.PgConn, settings []string) error {
+	_, err := conn.Exec(ctx, "select "+strings.Join(settings, ", ")).ReadAll()
+	return err
 }
 
 // isGiven reports whether the connection string has a setting.

@@ -27,6 +27,10 @@ type Options struct {
 	Schema string       // where the tables are; "" is [schema.Default]
 	Log    *slog.Logger // nil for none
 
+	// Again returns the connection string as it is now. It is called before each connection, whose user, password and
+	// certificates are those of the string and of the files that it names; nil: the string does not change.
+	Again func() (string, error)
+
 	// Idle is how long the server waits for the next statement of a transaction of the store before it ends the
 	// session, and with it the locks of a process that is lost or stopped; 0 is 5 s. Transactions of callers are not
 	// concerned. If the connection string sets idle_in_transaction_session_timeout, that holds.
@@ -76,7 +80,10 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 		return nil, fmt.Errorf("postgres: %w", err) // it names the url, without the password
 	}
 	pgsession.Prepare(&config.ConnConfig.Config)
-	config.AfterConnect = registerArrays
+	if o.Again == nil {
+		o.Again = func() (string, error) { return url, nil }
+	}
+	config.BeforeConnect, config.AfterConnect = pgsession.Renew(o.Again), registerArrays
 	if config.ShouldPing == nil {
 		config.ShouldPing = func(_ context.Context, p pgxpool.ShouldPingParams) bool { return p.IdleDuration > pingAfter }
 	}
@@ -87,7 +94,13 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	s.partitions.connect = func(ctx context.Context) (*pgx.Conn, error) { return pgx.ConnectConfig(ctx, config.ConnConfig.Copy()) }
+	s.partitions.connect = func(ctx context.Context) (*pgx.Conn, error) {
+		own := config.ConnConfig.Copy()
+		if err := config.BeforeConnect(ctx, own); err != nil {
+			return nil, err
+		}
+		return pgx.ConnectConfig(ctx, own)
+	}
 	s.partitions.schema = name
 	s.verbs = verbs{store: s}
 	at, err := schema.Check(ctx, s.pool, name)
@@ -154,7 +167,8 @@ func (s *Store) failed(doing string, err error) error {
 	if home.IsRefused(err) {
 		err = storage.ErrElsewhere
 	}
-	if IsUnavailable(err) {
+	// A store that is open has connected before: a password that is refused now is being changed.
+	if refused := (*pgconn.ConnectError)(nil); IsUnavailable(err) || errors.As(err, &refused) {
 		return fmt.Errorf("postgres: %s: %w: %w", doing, storage.ErrUnavailable, err)
 	}
 	if said := (*pgconn.PgError)(nil); errors.As(err, &said) && said.SeverityUnlocalized == "ERROR" { // the transaction was rolled back

@@ -41,6 +41,9 @@ func Migrate(ctx context.Context, url string, schema string) (applied []Migratio
 		if err := pgsession.Begin(ctx, tx); err != nil {
 			return err
 		}
+		if err := checkEncoding(ctx, tx); err != nil {
+			return err
+		}
 		if _, err := tx.Exec(ctx, "select pg_advisory_xact_lock($1)", Lock("migrate", schema)); err != nil {
 			return err
 		}

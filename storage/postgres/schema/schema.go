@@ -110,9 +110,24 @@ func readVersion(ctx context.Context, q Querier, name string) (version int, err 
 	return version, err
 }
 
+// checkEncoding returns an error if the database cannot hold every text: its encoding is not UTF8.
+func checkEncoding(ctx context.Context, q Querier) error {
+	var encoding string
+	if err := q.QueryRow(ctx, "select current_setting('server_encoding')").Scan(&encoding); err != nil {
+		return err
+	}
+	if encoding != "UTF8" {
+		return fmt.Errorf("the database has the encoding %s and needs UTF8: make another one with `create database NAME encoding 'UTF8' template template0`", encoding)
+	}
+	return nil
+}
+
 // Check returns the version of the tables. The error wraps [ErrMismatch] if this program does
 // not work with them.
 func Check(ctx context.Context, q Querier, name string) (int, error) {
+	if err := checkEncoding(ctx, q); err != nil {
+		return 0, fmt.Errorf("postgres: %w", advised(err, configOf(q), toRead(name)))
+	}
 	at, err := Version(ctx, q, name)
 	if err != nil {
 		return 0, fmt.Errorf("postgres: look at the schema %s: %w", name, err)

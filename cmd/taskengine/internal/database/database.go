@@ -144,7 +144,7 @@ func keys(c config.Storage) []string {
 // tryOnce opens the store in the database of c.URL, which is at key in the configuration, if the
 // database answers now.
 func tryOnce(ctx context.Context, c config.Storage, key string, log *slog.Logger) (*postgres.Store, error) {
-	store, err := postgres.Open(ctx, c.URL.Reveal(), postgres.Options{Schema: c.Schema, Log: log})
+	store, err := postgres.Open(ctx, c.URL.Reveal(), postgres.Options{Schema: c.Schema, Log: log, Again: c.URL.Now})
 	if err != nil {
 		return nil, OneLine(err)
 	}

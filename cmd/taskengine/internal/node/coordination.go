@@ -70,6 +70,7 @@ func (t *coordination) openDatabase(ctx context.Context, c *config.Config, log *
 		return fmt.Errorf("storage.url: %w", err)
 	}
 	pgsession.Prepare(&conf.ConnConfig.Config)
+	conf.BeforeConnect = pgsession.Renew(c.Storage.URL.Now)
 	conf.MaxConns, conf.MinConns = conns, 0
 	conf.ShouldPing = func(_ context.Context, p pgxpool.ShouldPingParams) bool {
 		return p.IdleDuration > 3*c.Coordination.Lease
@@ -82,7 +83,7 @@ func (t *coordination) openDatabase(ctx context.Context, c *config.Config, log *
 		listen = pgcoord.ListenOff
 	}
 	t.database, err = pgcoord.New(t.pool, pgcoord.Options{
-		Schema: c.Storage.Schema, Lease: c.Coordination.Lease, Listen: listen, Log: log,
+		Schema: c.Storage.Schema, Lease: c.Coordination.Lease, Listen: listen, ListenAgain: c.Bus.Listen.Now, Log: log,
 	})
 	if err != nil {
 		return fmt.Errorf("join the other nodes: %w", err)
