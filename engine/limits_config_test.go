@@ -174,8 +174,9 @@ func TestThereAreAtMostTenThousandSettings(t *testing.T) {
 	n.config.Store = n.store
 	n.open()
 	t.Cleanup(n.close)
+	most := 7
 	set := func(value string) error {
-		_, err := n.SetLimit(t.Context(), engine.LimitSetting{Limit: "partner", Value: value, Paused: true}, nil)
+		_, err := n.SetLimit(t.Context(), engine.LimitSetting{Limit: "partner", Value: value, Max: &most}, nil)
 		return err
 	}
 	if err := set("last"); err != nil {
@@ -187,8 +188,13 @@ func TestThereAreAtMostTenThousandSettings(t *testing.T) {
 	if err := errors.Join(set("last"), n.UnsetLimit(t.Context(), "partner", "p7", nil), set("one more")); err != nil {
 		t.Error(err)
 	}
+	for _, value := range []string{"paused", strings.Repeat("ü/%", 250)} { // this is never refused because there are many
+		if _, err := n.SetLimit(t.Context(), engine.LimitSetting{Limit: "partner", Value: value, Paused: true}, nil); err != nil {
+			t.Error(err)
+		}
+	}
 	limits, err := n.Limits(t.Context())
-	if err != nil || len(limits) != engine.MaxLimitSettings+2 || !slices.IsSortedFunc(limits, func(a, b engine.LimitStatus) int {
+	if err != nil || len(limits) != engine.MaxLimitSettings+4 || !slices.IsSortedFunc(limits, func(a, b engine.LimitStatus) int {
 		return strings.Compare(a.Name+"/"+a.Value, b.Name+"/"+b.Value)
 	}) {
 		t.Errorf("%d limits, %v", len(limits), err)

@@ -19,7 +19,7 @@ var (
 	ErrNotSet = errors.New("the limit is as it is configured")
 )
 
-// MaxLimitSettings is how many limits and values of limits can be changed at a time.
+// MaxLimitSettings is how many limits and values of limits can be changed at a time. More of them can be paused.
 const MaxLimitSettings = 10_000
 
 // maxBy is how many bytes [LimitSetting].By may have.
@@ -109,8 +109,9 @@ func (e *Engine) changeLimit(ctx context.Context, s LimitSetting, onlyIf *uint64
 		if err := mayChange(was, isSet, &s, onlyIf); err != nil {
 			return LimitSetting{}, err
 		}
-		if !isSet && len(view.settings) >= MaxLimitSettings {
-			return LimitSetting{}, fmt.Errorf("%w: %d limits and values of limits are changed already; unset some, or change the configuration", ErrInvalid, len(view.settings))
+		if !isSet && !s.Paused && len(view.settings) >= MaxLimitSettings {
+			return LimitSetting{}, fmt.Errorf("%w: %d limits and values of limits are changed already, and at most %d can be, unless they are paused; unset some, or change the configuration",
+				ErrInvalid, len(view.settings), MaxLimitSettings)
 		}
 		now, swapped, err := e.cluster.SwapLimit(ctx, was.Scope, was.Version, value)
 		if err != nil {

@@ -202,12 +202,14 @@ func decodeLimit(at coord.Setting) (s LimitSetting, isSet bool, err error) {
 	return s, true, nil
 }
 
-// limitScope returns the scope in which the setting of a limit, or of one of its values, is kept.
+// limitScope returns the scope in which the setting of a limit, or of one of its values, is kept. It escapes no more than
+// it must, because a coordinator may take only short scopes.
 func limitScope(limit, value string) string {
+	escape := strings.NewReplacer("%", "%25", "/", "%2F").Replace
 	if value == "" {
-		return url.PathEscape(limit)
+		return escape(limit)
 	}
-	return url.PathEscape(limit) + "/" + url.PathEscape(value)
+	return escape(limit) + "/" + escape(value)
 }
 
 // limitOf is the inverse of limitScope. A part that is not escaped correctly stands for itself.

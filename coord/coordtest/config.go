@@ -26,6 +26,7 @@ func RunConfig(t *testing.T, b Backend[coord.Config]) {
 	b.run(t, "a value is its owner's to change", configOwnValue)
 	b.run(t, "a value may have any bytes and many of them", configBytes)
 	b.run(t, "a watch sees many scopes, in their order", configMany)
+	b.run(t, "scopes may be long", configLong)
 	b.run(t, "after rapid edits a watch knows the last one, and went only forward", configRapid)
 	b.run(t, "all watches agree after edits from several nodes", configAgree)
 	b.run(t, "fn is called one at a time", configOneCall)
@@ -280,6 +281,23 @@ func configIndependent(e *env[coord.Config]) {
 	watch(e, node, "a:b").knows(e, "=4")
 	watch(e, node, "").knows(e, "=9", "a=8")
 	watch(e, node, "b").knows(e)
+}
+
+// configLong uses scopes of the size of the longest value of a limit, which cannot be compressed much.
+func configLong(e *env[coord.Config]) {
+	node := e.connect()
+	text := make([]rune, 500)
+	for i := range text {
+		text[i] = rune(0x4e00 + (i*i*7919+i*104729)%20000)
+	}
+	long := string(text)
+	w := watch(e, e.connect(), "name")
+	one := set(e, node, "name", long+"a", []byte("1"))
+	set(e, node, "name", long+"b", []byte("2"))
+	w.knows(e, long+"a=1", long+"b=2")
+	swap(e, node, "name", one, nil)
+	w.knows(e, long+"b=2")
+	is(e, node, "name", long+"b=2")
 }
 
 func configEmpty(e *env[coord.Config]) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -59,6 +60,23 @@ func (s *store) Read(ctx context.Context, keys ...string) ([]kv.Cell, error) {
 		}
 	}
 	return cells, nil
+}
+
+// List implements [kv.Store].
+func (s *store) List(ctx context.Context, prefix string) ([]kv.Cell, error) {
+	answer, err := s.client.Get(ctx, s.prefix+prefix, clientv3.WithPrefix())
+	if err != nil {
+		return nil, fmt.Errorf("read the cells that begin with %s: %w", prefix, s.explain(err))
+	}
+	return s.cellsOf(answer.Kvs), nil
+}
+
+func (s *store) cellsOf(found []*mvccpb.KeyValue) []kv.Cell {
+	cells := make([]kv.Cell, len(found))
+	for i, f := range found {
+		cells[i] = kv.Cell{Key: string(f.Key[len(s.prefix):]), Value: f.Value, Version: uint64(f.ModRevision)}
+	}
+	return cells
 }
 
 // cellOf returns a cell as it was read at a revision.
@@ -166,10 +184,7 @@ func (s *store) Watch(ctx context.Context, prefix string, fn func(kv.Update)) er
 	if err != nil {
 		return ended(ctx, fmt.Errorf("read what is watched: %w", s.explain(err)))
 	}
-	u := kv.Update{Whole: true, At: uint64(whole.Header.Revision)}
-	for _, found := range whole.Kvs {
-		u.Cells = append(u.Cells, kv.Cell{Key: string(found.Key[len(s.prefix):]), Value: found.Value, Version: uint64(found.ModRevision)})
-	}
+	u := kv.Update{Whole: true, At: uint64(whole.Header.Revision), Cells: s.cellsOf(whole.Kvs)}
 	changes := s.client.Watch(ctx, s.prefix+prefix, clientv3.WithPrefix(), clientv3.WithRev(whole.Header.Revision+1), clientv3.WithFragment())
 	fn(u)
 	for answer := range changes {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 
@@ -253,6 +254,46 @@ func (s *store) read(ctx context.Context, keys []string) ([]kv.Cell, error) {
 		return nil, s.noticed(c, fmt.Errorf("read %d nodes: %w", len(keys), err))
 	}
 	return cells, nil
+}
+
+// List implements [kv.Store].
+func (s *store) List(ctx context.Context, prefix string) ([]kv.Cell, error) {
+	for {
+		cells, err := s.list(ctx, path.Dir(prefix), prefix)
+		if !isLost(err) || ctx.Err() != nil {
+			return cells, err
+		}
+	}
+}
+
+// list is one attempt of List.
+func (s *store) list(ctx context.Context, folder, prefix string) ([]kv.Cell, error) {
+	c, err := s.conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	cells, err := do(ctx, func() ([]kv.Cell, error) {
+		if _, err := c.Sync(s.options.Prefix); err != nil {
+			return nil, err
+		}
+		children, _, err := c.Children(s.path(folder))
+		if err != nil {
+			return nil, err
+		}
+		children = slices.DeleteFunc(children, func(child string) bool { return !strings.HasPrefix(folder+"/"+child, prefix) })
+		return each(children, func(child string) (kv.Cell, error) {
+			key := folder + "/" + child
+			data, stat, err := c.Get(s.path(key))
+			if errors.Is(err, zk.ErrNoNode) {
+				return kv.Cell{}, nil
+			}
+			return s.found(key, data, stat, err)
+		})
+	})
+	if err != nil {
+		return nil, s.noticed(c, fmt.Errorf("list the nodes that begin with %s: %w", prefix, err))
+	}
+	return slices.DeleteFunc(cells, func(c kv.Cell) bool { return !c.Exists() }), nil
 }
 
 // get reads a node. The answer that there is none has no number, and may be older than what another connection has

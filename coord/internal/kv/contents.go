@@ -137,7 +137,7 @@ func contentsOf(cells []Cell, now time.Time) coord.Contents {
 		}})
 	}
 	for _, c := range cells {
-		switch rest, _ := strings.CutPrefix(c.Key, live); {
+		switch {
 		case c.Key == identity:
 			all.Cluster = string(c.Value)
 		case isOf(c, roleKey):
@@ -147,8 +147,9 @@ func contentsOf(cells []Cell, now time.Time) coord.Contents {
 			}
 			all.Leaders = append(all.Leaders, l)
 		case isOf(c, settingKey):
-			if s, err := parseSettings(c); err == nil && len(s.Scopes) > 0 {
-				all.Settings[unescape(strings.TrimPrefix(rest, "setting/"))] = s.list()
+			name, hasSettings := settingName(c.Key)
+			if s, err := parseSettings(c); hasSettings && err == nil && len(s.Scopes) > 0 {
+				all.Settings[name] = append(all.Settings[name], s.list()...)
 			}
 		case isOf(c, permitKey):
 			all.Limits = append(all.Limits, limitsOf(c)...)
@@ -160,6 +161,9 @@ func contentsOf(cells []Cell, now time.Time) coord.Contents {
 	slices.SortFunc(all.Leaders, func(a, b coord.Leader) int {
 		return cmp.Or(cmp.Compare(a.Role, b.Role), cmp.Compare(a.Store, b.Store))
 	})
+	for _, settings := range all.Settings {
+		slices.SortFunc(settings, func(a, b coord.Setting) int { return cmp.Compare(a.Scope, b.Scope) })
+	}
 	slices.SortFunc(all.Limits, func(a, b coord.LimitContents) int { return cmp.Compare(a.Name, b.Name) })
 	slices.SortFunc(all.Rates, func(a, b coord.RateContents) int { return cmp.Compare(a.Name, b.Name) })
 	return all

@@ -23,7 +23,7 @@ type memory struct {
 	watchers map[*watcher]bool // guarded by mu
 	most     int               // guarded by mu: bytes that a value may have; a larger one ends the session
 	told     int               // guarded by mu: what MaxValue returns; 0: most
-	tooLarge int               // guarded by mu: how many values were too large
+	written  int               // guarded by mu: bytes of all values that were stored
 }
 
 type entry struct {
@@ -66,6 +66,7 @@ func (m *memory) swap(owner *memorySession, c kv.Change) kv.Outcome {
 // set is called with mu held.
 func (m *memory) set(e *entry, value []byte) {
 	m.version++
+	m.written += len(value)
 	e.Cell = kv.Cell{Key: e.Key, Value: bytes.Clone(value), Version: m.version}
 	for w := range m.watchers {
 		if strings.HasPrefix(e.Key, w.prefix) {
@@ -232,7 +233,6 @@ func (c *client) refuse(changes []kv.Change) error {
 	for _, change := range changes {
 		if size := len(change.Value); size > c.most {
 			c.told = 0
-			c.tooLarge++
 			return &kv.TooLargeError{Key: change.Was.Key, Size: size, Most: c.most}
 		}
 	}
@@ -265,6 +265,17 @@ func (c *client) change(ctx context.Context, by *memorySession, changes []kv.Cha
 		return nil, kv.ErrOver
 	}
 	return outcomes, nil
+}
+
+func (c *client) List(ctx context.Context, prefix string) (cells []kv.Cell, err error) {
+	err = c.call(ctx, false, func() {
+		for key, e := range c.cells {
+			if strings.HasPrefix(key, prefix) && e.Exists() {
+				cells = append(cells, e.Cell)
+			}
+		}
+	})
+	return cells, err
 }
 
 func (c *client) Watch(ctx context.Context, prefix string, fn func(kv.Update)) error {
@@ -339,4 +350,11 @@ func (c *client) requests() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.calls
+}
+
+// bytes returns how many bytes of values were stored so far.
+func (m *memory) bytes() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.written
 }

@@ -69,6 +69,10 @@ type Store interface {
 	// before it.
 	Read(ctx context.Context, keys ...string) ([]Cell, error)
 
+	// List returns the cells that are there, and whose keys begin with a prefix that has one of the [Folders] and more. All
+	// are as they are after all changes that were made before it.
+	List(ctx context.Context, prefix string) ([]Cell, error)
+
 	// Swap makes each of the changes of different cells, or none of it, independently of the others. It makes as many
 	// requests as their sizes demand. If one of the values is larger than the coordinator takes, the error is a
 	// [TooLargeError], and from then on MaxValue returns less than the size of that value. Others may have been changed.
