@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Union
 
+from ._access import addresses_of, token_of
+
 Pem = Union[bytes, Callable[[], bytes], None]
 """Text in PEM, or a function that returns it, which is called for each connection."""
 
@@ -33,6 +35,10 @@ class Connection:
 
     def problem(self) -> str | None:
         """What is wrong with it, for a person to read."""
+        try:
+            token_of(self.token)
+        except ValueError as e:
+            return str(e)
         if isinstance(self.addresses, str) or not self.addresses:
             return "give the addresses of nodes as a list: host:port, https://host:port, or unix: and a path"
         for address in self.addresses:
@@ -53,7 +59,7 @@ def from_environment(environment: Mapping[str, str]) -> Connection:
         return (lambda: _read(name, path)) if path else None  # again for each connection: it may be replaced
 
     return Connection(
-        addresses=[a.strip() for a in environment.get("TASKENGINE_ADDRESS", "").split(",")],
+        addresses=addresses_of(environment),
         handler=environment.get("TASKENGINE_WORKER_HANDLER", ""),
         labels=_labels(environment.get("TASKENGINE_WORKER_LABELS", "")),
         token=environment.get("TASKENGINE_TOKEN"),

@@ -15,6 +15,7 @@ from typing import Any
 import grpc
 
 from . import _wire
+from ._access import token_of
 from ._connection import Connection, pem
 from ._runs import FEATURES
 from ._session import Session
@@ -129,7 +130,8 @@ class Dialer:
 
     def open(self, channel: Any, requests: Iterator[bytes]) -> Any:
         """Opens the stream of a connection."""
-        metadata = (("authorization", "Bearer " + self._to.token),) if self._to.token else ()
+        token = token_of(self._to.token)
+        metadata = (("authorization", "Bearer " + token),) if token else ()
         call = channel.stream_stream("/taskengine.handler.v1.Workers/Work")(requests, metadata=metadata)
         with self._lock:
             self._call, stopped = call, self._stopped

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import multiprocessing
 import os
 import signal
 import sys
@@ -91,6 +92,9 @@ class Program:
         TASKENGINE_TOKEN, TASKENGINE_CA, TASKENGINE_CLIENT_CERT and TASKENGINE_CLIENT_KEY are the
         other fields of its Connection.
 
+        In a process of multiprocessing that imports the program to know its functions, it returns
+        and does nothing: a pool that starts by spawn or forkserver imports it in each process.
+
         version is the program's own, for people. slots is how many tasks to run at once unless
         the host says so: 16, or as many as the largest batch. After it has returned the process
         has about a second to close what is open.
@@ -99,6 +103,8 @@ class Program:
 
     async def serve(self, *, version: str = "", slots: int | None = None) -> None:
         """Does what run does, on the running event loop: for programs that open things on it."""
+        if _is_preparing():
+            return
         is_hosted = os.environ.get(_wire.COOKIE_KEY) == _wire.COOKIE_VALUE
         problem = self._problem(slots) or (_problem_of_host() if is_hosted else _problem_alone())
         if problem:
@@ -134,6 +140,8 @@ class Program:
         """Runs tasks of nodes in this process, as a worker of theirs, until ending is set and the tasks
         that have begun by then are answered, or until every node has drained the worker. It
         connects again when a connection breaks. Raises ValueError for what cannot be."""
+        if _is_preparing():
+            return
         problem = self._problem(slots) or connection.problem()
         if problem:
             raise ValueError(problem)
@@ -198,6 +206,11 @@ def _problem_of_library() -> str | None:
 def _is_async(function: Callable[..., Any]) -> bool:
     call = getattr(function, "__call__", None)  # noqa: B004 - of objects that are no functions
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
+
+
+def _is_preparing() -> bool:
+    """Whether this process imports the program for multiprocessing, and is not the program."""
+    return getattr(multiprocessing.current_process(), "_inheriting", False)
 
 
 def _give_up(problem: str) -> None:

@@ -106,6 +106,8 @@ class Lossy:
         self.target = (host, int(port))
         self.limits = iter(limits)  # bytes of answers, of one connection after the other; then none is cut
         self.lost = 0
+        self.gate = threading.Event()  # unset: nothing is passed on
+        self.gate.set()
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.address = "127.0.0.1:%d" % self.listener.getsockname()[1]
         self.sockets = []
@@ -114,9 +116,14 @@ class Lossy:
 
     def stop(self):
         """Ends all connections, and takes no more."""
+        self.gate.set()
         for s in (self.listener, *self.sockets):
             cut(s)
             s.close()
+
+    def stall(self):
+        """Has nothing arrive any more. Connections stay open."""
+        self.gate.clear()
 
     def serve(self):
         while True:
@@ -133,6 +140,7 @@ class Lossy:
         try:
             while True:
                 data = source.recv(65536)
+                self.gate.wait()
                 if limit is not None and len(data) > limit:
                     self.lost += 1
                     target.sendall(data[:limit])

@@ -1,14 +1,18 @@
 """The clients against a real node."""
 
 import asyncio
+import os
 import pathlib
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+import traceback
 import unittest
+import unittest.mock
 import uuid
 from concurrent import futures
 from dataclasses import replace
@@ -327,7 +331,7 @@ class Together(NodeTest):
 class Access(unittest.TestCase):
     """What a node is shown, by a server that only records it."""
 
-    def serve(self, refusal=grpc.StatusCode.UNAUTHENTICATED, **tls):
+    def serve(self, refusal=grpc.StatusCode.UNAUTHENTICATED, authority=None, **tls):
         self.seen = []
 
         def answer(_, context):
@@ -363,7 +367,8 @@ class Access(unittest.TestCase):
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("taskengine.v1.TaskService", methods),))
         if tls:
             port = server.add_secure_port(
-                "localhost:0", grpc.ssl_server_credentials([(tls["key"], tls["certificate"])])
+                "localhost:0",
+                grpc.ssl_server_credentials([(tls["key"], tls["certificate"])], authority, authority is not None),
             )
         else:
             port = server.add_insecure_port("localhost:0")
@@ -413,20 +418,78 @@ class Access(unittest.TestCase):
 
         asyncio.run(main(AsyncClient(self.serve(), timeout=10 * PATIENCE)))
 
+    def test_white_space_around_a_token_is_not_sent(self):
+        with Client(self.serve(), token=" secret\r\n") as c:
+            c.get("x")
+        self.assertEqual(set(self.seen), {"Bearer secret"})
+
+    def test_a_token_that_cannot_be_sent_is_refused_and_not_shown(self):
+        for bad in (" \n", "te_secr\net", "te_secr et", "te_secr\u00e9t", "te_secr\x00et", b"te_secret", 7):
+            for kind in (Client, AsyncClient):
+                with self.subTest(bad), self.assertRaisesRegex(client.Invalid, "token") as raised:
+                    kind("127.0.0.1:1", token=bad)
+                self.assertNotIn("secr", "".join(traceback.format_exception(raised.exception)).replace("white", ""))
+
+    def test_the_environment_has_addresses_and_the_token(self):
+        variables = {"TASKENGINE_ADDRESS": "127.0.0.1:1, " + self.serve(), "TASKENGINE_TOKEN": "secret\n"}
+        with unittest.mock.patch.dict(os.environ, variables), Client() as c:
+            c.get("x")
+        self.assertEqual(set(self.seen), {"Bearer secret"})
+        with unittest.mock.patch.dict(os.environ), self.assertRaisesRegex(client.Invalid, "TASKENGINE_ADDRESS"):
+            os.environ.pop("TASKENGINE_ADDRESS", None)
+            Client()
+
     def test_https_trusts_the_certificates_that_are_given_and_no_other(self):
         key, certificate = self_signed(self)
         address = self.serve(key=key, certificate=certificate)
-        with Client("https://" + address, ca=certificate) as c:
+        for at in ("https://" + address, address):
+            with self.subTest(at), Client(at, ca=certificate) as c:
+                self.assertEqual(c.get("x"), client.Task())
+        with Client("https://" + address) as c, self.assertRaisesRegex(client.Unavailable, "(?i)certificate.verify.failed"):
+            c.get("x", timeout=2)
+
+    def test_the_reason_why_a_certificate_is_not_good_is_in_the_error(self):
+        key, certificate = self_signed(self, "elsewhere")
+        with Client(self.serve(key=key, certificate=certificate), ca=certificate) as c:
+            with self.assertRaisesRegex(client.Unavailable, "(?i)localhost|peer name|hostname"):
+                c.get("x", timeout=2)
+
+    def test_a_client_shows_its_certificate(self):
+        key, certificate = self_signed(self)
+        address = self.serve(key=key, certificate=certificate, authority=certificate)
+        with Client(address, ca=certificate, cert=certificate, key=key) as c:
             self.assertEqual(c.get("x"), client.Task())
-        with Client("https://" + address) as c, self.assertRaises(client.Unavailable):
-            c.get("x", timeout=0.5)
+        with Client(address, ca=certificate) as c, self.assertRaises(client.Unavailable):
+            c.get("x", timeout=1)
+
+    def test_with_options_of_tls_nothing_is_sent_in_clear(self):
+        _, certificate = self_signed(self)
+        with socket.create_server(("127.0.0.1", 0)) as listener, futures.ThreadPoolExecutor(1) as pool:
+
+            def first():
+                with listener.accept()[0] as taken:
+                    return taken.recv(100)
+
+            seen = pool.submit(first)
+            with Client("127.0.0.1:%d" % listener.getsockname()[1], token="secret", ca=certificate) as c:
+                with self.assertRaises(client.Unavailable):
+                    c.get("x", timeout=0.5)
+                self.assertEqual(seen.result(PATIENCE)[:1], b"\x16")  # the first byte of a handshake
+        for bad in (
+            {"ca": certificate, "addresses": "http://a:1"},
+            {"ca": b"no PEM", "addresses": "a:1"},
+            {"ca": "a text", "addresses": "a:1"},
+            {"cert": certificate, "addresses": "a:1"},
+        ):
+            with self.subTest(bad), self.assertRaises(client.Invalid):
+                Client(**bad)
 
 
-def self_signed(test):
+def self_signed(test, host="localhost"):
     if shutil.which("openssl") is None:
         test.skipTest("openssl makes the certificate, and is not installed")
     with tempfile.TemporaryDirectory() as directory:
-        arguments = "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost"
+        arguments = "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=%s -addext subjectAltName=DNS:%s" % (host, host)
         files = ["-keyout", "key.pem", "-out", "certificate.pem"]
         subprocess.run(["openssl", *arguments.split(), *files], cwd=directory, check=True, capture_output=True)
         return tuple(pathlib.Path(directory, name).read_bytes() for name in files[1::2])
@@ -452,7 +515,7 @@ class Addresses(unittest.TestCase):
                 lambda: c.submit("idle"),
                 lambda: c.wait("x", timeout=0.3),
             ):
-                with self.assertRaisesRegex(client.Unavailable, "no node answers at 127.0.0.1:1, unix:/nowhere"):
+                with self.assertRaisesRegex(client.Unavailable, r"no node answers at 127.0.0.1:1 \(.*refused.*\), unix:/nowhere \(.*No such file.*\)"):
                     call()
         self.assertGreaterEqual(time.monotonic() - begin, 0.3)
 

@@ -1,5 +1,7 @@
 """The life of real handler processes."""
 
+import json
+import os
 import unittest
 
 from taskengine import _wire
@@ -83,6 +85,26 @@ class Process(h.ProcessTest):
         self.wait_for_log(b"holding")
         host.channel.close()
         self.assertEqual(process.wait(timeout=h.PATIENCE), 0)
+
+    def test_a_pool_of_processes_that_import_the_program_runs_none_of_them(self):
+        path = os.path.join(self.directory.name, "program.py")
+        with open(path, "w", encoding="utf-8") as f:
+            f.write("""
+import multiprocessing
+from concurrent import futures
+import taskengine
+def square(n):
+    return n * n
+@taskengine.handler("squares")
+def squares(task):
+    with futures.ProcessPoolExecutor(2, mp_context=multiprocessing.get_context(task.json())) as pool:
+        return list(pool.map(square, [1, 2, 3]))
+taskengine.run()
+""")
+        _, host = self.connected(path)
+        for number, method in enumerate(("spawn", "forkserver"), 1):
+            host.say(h.run(number, "squares", method))
+            self.assertEqual(json.loads(host.result(number)), [1, 4, 9])
 
     def test_it_exits_though_a_handler_has_closed_the_standard_error(self):
         process, host = self.connected("-c", """if True:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any, Callable, TypeVar, overload
 
 from . import _calls
-from ._base import Base, is_final, outcomes, receipt_of, result_of, still_runs, together
+from ._base import Base, Decorate, is_final, outcomes, receipt_of, result_of, still_runs, together
 from ._calls import POLL, Call, Page
 from ._errors import Closed, DeadlineExceeded, Error, Unavailable
 from ._flow import Submission
 from ._messages import Limit, Rate, Reason, Schedule, ScheduleDefinition, ScheduleTime, StateCount, Task
-from ._nodes import CONNECT, SERVICE, Node
+from ._nodes import Node
 from ._requests import Id, Instant, NewTask, Receipt, Seconds
-from ._waiting import PROBE, TRY_ERRORS, Deadline, is_answer, pauses
+from ._silent import Patience, Silence, answer_of, is_answer, probe
+from ._waiting import TRY_ERRORS, Deadline, has_answered, pauses
 
 T = TypeVar("T")
 
@@ -62,11 +64,22 @@ class _Caller:
 class AsyncClient(Base):
     """Adds tasks to nodes, waits for them and manages them, for coroutines of one event loop.
 
-    A process that forks must not use a client that was used before, but make another one.
+    A process that was forked cannot use a client that was used before the fork: calls raise Closed, and say so.
     """
 
-    def __init__(self, addresses: str | Sequence[str], **options: Any) -> None:
-        super().__init__(addresses, **options)
+    def __init__(
+        self,
+        addresses: str | Sequence[str] | None = None,
+        *,
+        timeout: float = 30.0,
+        decorate: Decorate | None = None,
+        token: str | None = None,
+        ca: bytes | None = None,
+        cert: bytes | None = None,
+        key: bytes | None = None,
+    ) -> None:
+        """The arguments are those of Client."""
+        super().__init__(addresses, timeout=timeout, decorate=decorate, token=token, ca=ca, cert=cert, key=key)
         self._landing: _Landing | None = None  # of the event loop that has called submit last
 
     def _here(self) -> _Landing:
@@ -89,15 +102,17 @@ class AsyncClient(Base):
     async def _call(self, call: Call[T], timeout: float | None = None) -> T:
         """Makes a call. If no node answers, it makes it again until the timeout is over: always if it
         is repeatable, and otherwise while no node can have received it."""
+        self._check_process()
         deadline = Deadline(self._timeout if timeout is None else timeout)
         for pause in pauses():
             if self._closed.is_set():
                 raise Closed("the client is closed")
-            node = await self._pick(deadline, is_sure=not call.is_repeatable)
+            patience = self._patience(call, deadline)
+            node = await self._pick(deadline, patience, is_sure=not call.is_repeatable)
             error: Error = self._nodes.absent()
             if node is not None:
                 try:
-                    return call.read(await self._try(node, call.method, call.request, deadline.left()))
+                    return call.read(await self._try(node, call, deadline.left(), patience))
                 except TRY_ERRORS as e:
                     error = self._failed(node, call, e)
             if is_final(error, call, node is not None, deadline, pause):
@@ -105,37 +120,54 @@ class AsyncClient(Base):
             await asyncio.sleep(pause)
         raise AssertionError  # there is always another pause
 
-    async def _pick(self, deadline: Deadline, is_sure: bool) -> Node | None:
+    async def _pick(self, deadline: Deadline, patience: Patience, is_sure: bool) -> Node | None:
         """Does what pick does."""
         node = None if is_sure else self._nodes.connected()
         if node is not None:
             return node
         for node in self._nodes.in_turn():
-            try:
-                await self._try(node, PROBE, b"", deadline.within(CONNECT))
-            except TRY_ERRORS as e:
-                if not is_answer(e):
-                    node.discard()
-                    if deadline.is_over():
-                        break
-                    continue
-            self._nodes.use(node)
-            return node
+            asked = probe(node)
+            await self._over(asked, deadline.within(patience.probe))
+            if has_answered(node, asked):
+                self._nodes.use(node)
+                return node
+            if deadline.is_over():
+                break
         return None
 
-    async def _try(self, node: Node, method: str, request: bytes, timeout: float | None) -> bytes:
+    async def _over(self, call: Any, wait: float | None) -> bool:
+        """Waits for the end of a call for so many seconds, and returns whether it has ended."""
         landing = self._here()
-        answered: asyncio.Future[None] = landing.loop.create_future()
-        channel = node.channel
-        answer = channel.unary_unary(SERVICE + method).future(request, timeout=timeout, metadata=node.metadata)
-        answer.add_done_callback(lambda _: landing.add(answered))
+        ended: asyncio.Future[None] = landing.loop.create_future()
+        call.add_done_callback(lambda _: landing.add(ended))
+        await asyncio.wait([ended], timeout=wait)
+        return bool(call.done())
+
+    async def _try(self, node: Node, call: Call[Any], timeout: float | None, patience: Patience) -> bytes:
+        """Does what attempt does."""
+        begin = time.monotonic()
+        asked = node.begin(call.method, call.request, timeout)
         try:
-            await answered
-        except asyncio.CancelledError:
-            answer.cancel()
-            raise
-        found: bytes = answer.result()
-        return found
+            while not await self._over(asked, patience.rest(begin, node)):
+                tried = time.monotonic()
+                probed = probe(node)
+                await self._either(asked, probed, patience.probe)
+                if asked.done():
+                    break
+                if node.heard < tried and not (probed.done() and is_answer(probed)):
+                    raise Silence()
+        finally:
+            if not asked.done():
+                asked.cancel()
+        return answer_of(node, asked, begin)
+
+    async def _either(self, one: Any, other: Any, wait: float) -> None:
+        """Waits for the end of one of two calls, for at most so many seconds."""
+        landing = self._here()
+        ended: asyncio.Future[None] = landing.loop.create_future()
+        for call in (one, other):
+            call.add_done_callback(lambda _: landing.add(ended))
+        await asyncio.wait([ended], timeout=wait)
 
     # --- adding tasks
 
@@ -171,8 +203,8 @@ class AsyncClient(Base):
         submissions = [s for s in prepared if isinstance(s, Submission)]
         caller.left = len(submissions)
         if submissions:
-            self._submit(submissions)
             seconds = self._timeout if timeout is None else timeout
+            self._submit(submissions, seconds)
             timer = caller.landed.get_loop().call_later(seconds, self._flow.abandon, submissions)
             try:
                 await caller.landed
@@ -232,7 +264,7 @@ class AsyncClient(Base):
         while True:
             try:
                 if await self._call(_calls.wait(id, deadline.within(POLL)), deadline.within(POLL + self._timeout)):
-                    return await self.get(id)
+                    return await self.get(id, timeout=deadline.within(self._timeout))
             except (Unavailable, DeadlineExceeded) as e:
                 if deadline.is_over():
                     raise (still_runs(id) if isinstance(e, DeadlineExceeded) else e) from None

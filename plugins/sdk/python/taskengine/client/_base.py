@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 import threading
 from collections.abc import Iterable, Sequence
 from typing import Any, Callable
 
 import grpc
 
+from .._connection import from_environment, pem
 from . import _errors
 from ._calls import Call
 from ._errors import Closed, DeadlineExceeded, Error, Internal, Invalid, NotDone, Unavailable, may_repeat
@@ -18,6 +21,7 @@ from ._messages import Task
 from ._nodes import Access, Node, Nodes
 from ._requests import Id, NewTask, Receipt, encode_task, first_of_two, refusal
 from ._sender import Sender
+from ._silent import Patience, Silence, patience_of, suspect
 from ._waiting import Deadline
 
 Decorate = Callable[[NewTask], NewTask]
@@ -28,24 +32,37 @@ class Base:
 
     def __init__(
         self,
-        addresses: str | Sequence[str],
+        addresses: str | Sequence[str] | None = None,
         *,
         timeout: float = 30.0,
         decorate: Decorate | None = None,
         token: str | None = None,
         ca: bytes | None = None,
+        cert: bytes | None = None,
+        key: bytes | None = None,
     ) -> None:
         """
         addresses are those of nodes that share their tasks: host:port, unix:PATH, or a URL of http
-        or https. The client uses one of them, and another one when that does not answer or stops.
+        or https. A text may have several, separated by commas; None is what TASKENGINE_ADDRESS has,
+        and then TASKENGINE_CA, TASKENGINE_CLIENT_CERT and TASKENGINE_CLIENT_KEY name files with
+        what is not given of ca, cert and key.
+        The client uses one of them, and another one when that does not answer or stops.
 
         timeout is how many seconds a call may take, with its repetitions, if it is given no other
         one. decorate returns what is to be added in place of each task that is submitted, for
         instance the task with one more header; if it raises an exception the task is Invalid. It is
-        called in the thread of the caller. token is sent with every request. ca has certificates in
-        PEM that https trusts instead of those of the system.
+        called in the thread of the caller. token is sent with every request; None is what
+        TASKENGINE_TOKEN has, and "" is none. ca, cert and key are for connections with TLS, in PEM:
+        the authorities to trust instead of those of the system, and the certificate of the client
+        with its key. With one of them, connections to host:port are encrypted, too.
         """
-        self._nodes = Nodes(addresses, Access(token, ca))
+        _adapt()
+        if addresses is None:
+            addresses, ca, cert, key = _from_environment(ca, cert, key)
+        if token is None:
+            token = os.environ.get("TASKENGINE_TOKEN")
+        self._nodes = Nodes(addresses, Access(token, ca, cert, key))
+        self._process = 0  # that has used the client; 0 is none. Set by the first call
         self._timeout = timeout
         self._decorate = decorate
         self._ids = Ids()
@@ -53,7 +70,19 @@ class Base:
         self._sender = Sender(self._flow, self._nodes, timeout)
         self._closed = threading.Event()
 
+    def _check_process(self) -> None:
+        """Raises Closed in a process that was forked from one that has used the client: the connections and threads are
+        there, and not here."""
+        here = os.getpid()
+        if self._process == 0:
+            self._process = here
+        if self._process != here:
+            why = "the client was used before this process was forked; make a client in each process, after the fork"
+            raise Closed(why)
+
     def _close(self) -> None:
+        if self._process not in (0, os.getpid()):
+            return
         self._closed.set()
         self._sender.close()
         self._nodes.close()  # ends the calls that the thread waits for
@@ -61,6 +90,7 @@ class Base:
 
     def _prepare(self, tasks: Iterable[NewTask], caller: Caller) -> list[Submission | Error]:
         """The submissions of tasks, to be given to _submit. Those that cannot be sent have an error instead."""
+        self._check_process()
         prepared: list[Submission | Error] = []
         for task in tasks:
             try:
@@ -69,9 +99,15 @@ class Base:
                 prepared.append(e)
         return prepared
 
-    def _submit(self, submissions: Sequence[Submission]) -> None:
+    def _submit(self, submissions: Sequence[Submission], wait: float) -> None:
+        """Has submissions sent whose caller waits for so many seconds."""
+        for s in submissions:
+            s.wait = wait
         self._flow.add(submissions)
         self._sender.start()
+
+    def _patience(self, call: Call[Any], deadline: Deadline) -> Patience:
+        return patience_of(deadline.left(), len(call.request), self._nodes.has_others)
 
     def _messages(self, tasks: Iterable[NewTask]) -> list[tuple[bytes, str, bool]]:
         """The messages of tasks that are added together, with their ids."""
@@ -90,12 +126,41 @@ class Base:
         """The error of a try of a call, after which another node may be used."""
         if self._closed.is_set():
             return Closed("the client is closed: what was asked for may have been carried out")
+        if isinstance(e, Silence):
+            suspect(node)
+            self._nodes.leave(node)
+            return Unavailable(str(e), "unavailable", node.address)
         if isinstance(e, grpc.RpcError):
             error = _errors.of_rpc(node.address, e)
             if isinstance(error, Unavailable):
                 self._nodes.leave(node)
             return error
         return Internal("the answer of %s is not valid: %s" % (call.method, e), "internal", node.address)
+
+
+def _adapt() -> None:
+    """Has the library for gRPC wait as gevent does, if gevent has replaced the threads of the program."""
+    monkey = sys.modules.get("gevent.monkey")
+    if monkey is not None and monkey.is_module_patched("threading"):
+        from grpc.experimental import gevent
+
+        gevent.init_gevent()
+
+
+def _from_environment(
+    ca: bytes | None, cert: bytes | None, key: bytes | None
+) -> tuple[Sequence[str], bytes | None, bytes | None, bytes | None]:
+    """The addresses of the environment, and what is not given of certificates."""
+    try:
+        found = from_environment(os.environ)
+        if not found.addresses:
+            raise ValueError("no address of a node is given, and TASKENGINE_ADDRESS is not set")
+        ca = pem(found.ca) if ca is None else ca
+        if cert is None and key is None:
+            cert, key = pem(found.cert), pem(found.key)
+    except ValueError as e:
+        raise Invalid(str(e)) from None
+    return found.addresses, ca, cert, key
 
 
 def outcomes(started: Sequence[Submission | Error]) -> list[Outcome]:

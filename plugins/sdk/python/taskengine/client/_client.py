@@ -13,6 +13,7 @@ from ._errors import Closed, DeadlineExceeded, Error, Unavailable
 from ._flow import Submission
 from ._messages import Limit, Rate, Reason, Schedule, ScheduleDefinition, ScheduleTime, StateCount, Task
 from ._requests import Id, Instant, NewTask, Receipt, Seconds
+from ._silent import attempt
 from ._waiting import TRY_ERRORS, Deadline, pauses, pick
 
 T = TypeVar("T")
@@ -38,7 +39,7 @@ class _Latch:
 class Client(Base):
     """Adds tasks to nodes, waits for them and manages them. Any thread may call it.
 
-    A process that forks must not use a client that was used before, but make another one.
+    A process that was forked cannot use a client that was used before the fork: calls raise Closed, and say so.
     """
 
     def __enter__(self) -> Client:
@@ -54,15 +55,17 @@ class Client(Base):
     def _call(self, call: Call[T], timeout: float | None = None) -> T:
         """Makes a call. If no node answers, it makes it again until the timeout is over: always if it
         is repeatable, and otherwise while no node can have received it."""
+        self._check_process()
         deadline = Deadline(self._timeout if timeout is None else timeout)
         for pause in pauses():
             if self._closed.is_set():
                 raise Closed("the client is closed")
-            node = pick(self._nodes, deadline, is_sure=not call.is_repeatable)
+            patience = self._patience(call, deadline)
+            node = pick(self._nodes, deadline, patience, is_sure=not call.is_repeatable)
             error: Error = self._nodes.absent()
             if node is not None:
                 try:
-                    return call.read(node.call(call.method, call.request, deadline.left()))
+                    return call.read(attempt(node, call.method, call.request, deadline.left(), patience))
                 except TRY_ERRORS as e:
                     error = self._failed(node, call, e)
             if is_final(error, call, node is not None, deadline, pause):
@@ -104,9 +107,10 @@ class Client(Base):
         submissions = [s for s in prepared if isinstance(s, Submission)]
         latch.left = len(submissions)
         if submissions:
-            self._submit(submissions)
+            wait = self._timeout if timeout is None else timeout
+            self._submit(submissions, wait)
             try:
-                is_over = not latch.wait(self._timeout if timeout is None else timeout)
+                is_over = not latch.wait(wait)
             except BaseException:  # such as KeyboardInterrupt
                 self._flow.abandon(submissions)
                 raise
@@ -162,7 +166,7 @@ class Client(Base):
         while True:
             try:
                 if self._call(_calls.wait(id, deadline.within(POLL)), deadline.within(POLL + self._timeout)):
-                    return self.get(id)
+                    return self.get(id, timeout=deadline.within(self._timeout))
             except (Unavailable, DeadlineExceeded) as e:
                 if deadline.is_over():
                     raise (still_runs(id) if isinstance(e, DeadlineExceeded) else e) from None

@@ -29,13 +29,14 @@ class Caller(Protocol):
 class Submission:
     """A task that a caller waits for."""
 
-    __slots__ = ("message", "id", "is_own", "caller", "sequence", "outcome")
+    __slots__ = ("message", "id", "is_own", "caller", "wait", "sequence", "outcome")
 
     def __init__(self, message: bytes, id: str, is_own: bool, caller: Caller) -> None:
         self.message = message
         self.id = id
         self.is_own = is_own  # the client has made its id
         self.caller = caller
+        self.wait = 0.0  # seconds for which its caller waits. Set before it is added; 0 is not known
         self.sequence = 0  # guarded by the lock of the flow: when it was sent last
         self.outcome: Outcome | None = None  # guarded by the lock of the flow
 
@@ -52,6 +53,8 @@ class Flow:
         self._answered = 0  # guarded by _lock: how many outcomes there were
         self._trouble: Error | None = None  # guarded by _lock: why the last stream has ended; None after an outcome
         self._is_closed = False  # guarded by _lock
+        self._unanswered = threading.Condition(self._lock)  # what await_sent waits for may have come
+        self._is_watched = False  # guarded by _lock: a thread waits for _unanswered
         self._is_awaited = False  # guarded by _lock: the sender waits for _changed
 
     @property
@@ -144,6 +147,8 @@ class Flow:
             self._sent[s.sequence] = s
             size += len(s.message)
             taken.append(s)
+        if taken and self._is_watched:
+            self._unanswered.notify_all()
         return taken
 
     def _streamed(self, s: Submission) -> bytes:
@@ -151,6 +156,23 @@ class Flow:
         body = b"\x12" + _encode_varint(len(s.message)) + s.message
         head = b"\x08" + _encode_varint(s.sequence)
         return b"\x0a" + _encode_varint(len(head) + len(body)) + head + body
+
+    # --- for the thread that watches
+
+    def await_sent(self, stream: Stream) -> bool:
+        """Waits until something that was sent has no outcome. Returns False when the stream has ended."""
+        with self._lock:
+            while not self._sent and not stream.has_ended and not self._is_closed:
+                self._is_watched = True
+                self._unanswered.wait()
+                self._is_watched = False
+            return not stream.has_ended and not self._is_closed
+
+    def impatience(self) -> tuple[float | None, int]:
+        """The shortest time for which a caller waits for what was sent, and how many bytes that is."""
+        with self._lock:
+            waits = [s.wait for s in self._sent.values() if s.wait > 0]
+            return min(waits, default=None), sum(len(s.message) for s in self._sent.values())
 
     # --- for the thread that receives
 
@@ -195,7 +217,8 @@ class Flow:
     def end_stream(self, stream: Stream) -> None:
         """Ends the messages of a stream. What has no outcome is sent again, first and in its order."""
         with self._lock:
-            stream.is_over = True
+            stream.is_over = stream.has_ended = True
+            self._unanswered.notify_all()
             again = sorted(self._sent.values(), key=lambda s: s.sequence)
             self._sent.clear()
             self._queue.extendleft(reversed(again))
@@ -229,6 +252,7 @@ class Flow:
             self._queue.clear()
             self._is_awaited = False
             self._changed.notify_all()
+            self._unanswered.notify_all()
 
 
 class Stream:
@@ -236,6 +260,7 @@ class Stream:
 
     def __init__(self) -> None:
         self.is_over = False  # guarded by the lock of the flow: nothing more is sent
+        self.has_ended = False  # guarded by the lock of the flow: nothing more is received
 
 
 def _outcome(address: str, buf: bytes) -> tuple[int, Outcome]:

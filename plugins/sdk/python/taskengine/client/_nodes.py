@@ -3,39 +3,65 @@
 from __future__ import annotations
 
 import threading
+import time
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Callable
 from urllib.parse import urlsplit
 
 import grpc
 
+from .._access import token_of
 from ._errors import Invalid, Unavailable
 
 SERVICE = "/taskengine.v1.TaskService/"
 
-CONNECT = 5.0
-"""Seconds for a connection to one node, before another one is tried."""
+PROBE = "Version"
+"""A method that changes nothing, and that shows whether a node answers."""
+
+DIAL = 10.0
+"""Seconds for a connection. Other nodes are tried meanwhile."""
 
 _OPTIONS = (
     ("grpc.max_receive_message_length", 256 << 20),
     ("grpc.max_send_message_length", -1),
-    ("grpc.min_reconnect_backoff_ms", int(CONNECT * 1000)),  # how long an attempt to connect may take
+    ("grpc.min_reconnect_backoff_ms", int(DIAL * 1000)),  # how long an attempt to connect may take
     ("grpc.use_local_subchannel_pool", 1),  # a new channel shares no connection, and no pause, with an earlier one
-    ("grpc.keepalive_time_ms", 30_000),  # a node whose machine is gone is noticed
-    ("grpc.keepalive_timeout_ms", 10_000),
-    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.enable_http_proxy", 0),
     ("grpc.primary_user_agent", "taskengine-client"),
 )
 
 
 @dataclass(frozen=True)
 class Access:
-    """How a client shows who it is, and how it knows a node."""
+    """How a client shows who it is, and how it knows a node. What is in PEM may be None."""
 
     token: str | None = None
-    ca: bytes | None = None  # PEM; None is what the system trusts
+    ca: bytes | None = None  # None is what the system trusts
+    cert: bytes | None = None
+    key: bytes | None = None
+
+    def checked(self) -> Access:
+        """The access as it is used. Raises Invalid if it cannot be."""
+        try:
+            token = token_of(self.token)
+        except ValueError as e:
+            raise Invalid(str(e)) from None
+        if (self.cert is None) != (self.key is None):
+            raise Invalid("a certificate needs its key, and a key its certificate: give both")
+        for name in ("ca", "cert", "key"):
+            text = getattr(self, name)
+            if text is not None and not isinstance(text, bytes):
+                raise Invalid("%s is of the type %s; give the bytes of a file in PEM" % (name, type(text).__name__))
+            if text is not None and b"-----BEGIN " not in text:
+                raise Invalid("%s is not in PEM; give what a file with a line -----BEGIN has" % name)
+        return Access(token, self.ca, self.cert, self.key)
+
+    @property
+    def needs_tls(self) -> bool:
+        """Whether connections to host:port are encrypted, too."""
+        return self.ca is not None or self.cert is not None
 
     @property
     def metadata(self) -> tuple[tuple[str, str], ...]:
@@ -48,10 +74,15 @@ class Node:
     def __init__(self, address: str, access: Access) -> None:
         self.address = address
         self.metadata = access.metadata
-        self._target, self._is_secure = _target(address)
-        self._ca = access.ca
+        self.heard = 0.0  # by time.monotonic, when it has answered last. Set by any thread
+        self.is_suspect = False  # it has to answer a probe before it is used. Set by any thread
+        self.reason = ""  # why there was no connection last. Set by any thread
+        self._target, self._is_secure = _target(address, access.needs_tls)
+        self._access = access
         self._lock = threading.Lock()
         self._channel: Any = None  # guarded by _lock: made when it is used first
+        self._has_answered = False  # guarded by _lock: over this channel
+        self._probe: Any = None  # guarded by _lock: the last call for the version
         self._made: weakref.WeakSet[Any] = weakref.WeakSet()  # guarded by _lock: channels that calls may use
         self._is_closed = False  # guarded by _lock
 
@@ -62,20 +93,47 @@ class Node:
             if self._is_closed:
                 raise ValueError("the client is closed")
             if self._channel is None:
-                self._channel = self._open()
+                self._channel, self._has_answered = self._open(), False
                 self._made.add(self._channel)
             return self._channel
 
     def _open(self) -> Any:
         if self._is_secure:
-            return grpc.secure_channel(self._target, grpc.ssl_channel_credentials(self._ca), _OPTIONS)
+            to = self._access
+            return grpc.secure_channel(
+                self._target, grpc.ssl_channel_credentials(to.ca, to.key, to.cert), _OPTIONS
+            )
         return grpc.insecure_channel(self._target, _OPTIONS)
 
-    def call(self, method: str, request: bytes, timeout: float | None) -> bytes:
-        """Makes a call, and returns its answer."""
+    def begin(self, method: str, request: bytes, timeout: float | None) -> Any:
+        """Makes a call, and returns the future of its answer."""
         channel = self.channel
-        answer: bytes = channel.unary_unary(SERVICE + method)(request, timeout=timeout, metadata=self.metadata)
-        return answer
+        call = channel.unary_unary(SERVICE + method).future(request, timeout=timeout, metadata=self.metadata)
+        call.add_done_callback(lambda _, kept=channel: None)  # the channel is needed until then
+        return call
+
+    def probe(self, timeout: float, over: Callable[[Any], None]) -> Any:
+        """Asks for the version, unless that is being asked for. Returns the future of the answer, with which over is called."""
+        with self._lock:
+            asked = self._probe
+        if asked is not None and not asked.done():
+            return asked
+        asked = self.begin(PROBE, b"", timeout)
+        with self._lock:
+            self._probe = asked
+        asked.add_done_callback(over)
+        return asked
+
+    def hear(self) -> None:
+        """Notes that the node has answered."""
+        self.heard = time.monotonic()
+        self._has_answered = True
+
+    def cut(self, reason: str) -> None:
+        """Has the next call made over a new connection, if this one was good. One that is being made goes on."""
+        self.reason = reason
+        if self._has_answered:
+            self.discard()
 
     def discard(self) -> None:
         """Has the next call made over a new connection, without the pause that a library makes after a
@@ -95,10 +153,11 @@ class Nodes:
     """The nodes of a client. Any thread may call them."""
 
     def __init__(self, addresses: str | Sequence[str], access: Access) -> None:
-        given = [addresses] if isinstance(addresses, str) else list(addresses)
+        given = addresses.split(",") if isinstance(addresses, str) else list(addresses)
         if not given:
             raise Invalid("no address of a node is given; give host:port, unix:PATH or a URL")
-        self.all = [Node(address, access) for address in given]
+        checked = access.checked()
+        self.all = [Node(a.strip() if isinstance(a, str) else a, checked) for a in given]
         self._lock = threading.Lock()
         self._current = 0  # guarded by _lock: the node that is used
         self._connected: Node | None = None  # guarded by _lock: the node that has answered last
@@ -109,9 +168,15 @@ class Nodes:
             return self.all[self._current :] + self.all[: self._current]
 
     def connected(self) -> Node | None:
-        """The node that has answered, if it has not failed since."""
+        """The node that has answered, if it has not failed since, and is not suspect."""
         with self._lock:
-            return self._connected
+            node = self._connected
+        return None if node is None or node.is_suspect else node
+
+    @property
+    def has_others(self) -> bool:
+        """Whether there is more than one node."""
+        return len(self.all) > 1
 
     def use(self, node: Node) -> None:
         """Has a node used that has a connection."""
@@ -129,7 +194,7 @@ class Nodes:
 
     def absent(self) -> Unavailable:
         """The error of a client that no node answers."""
-        addresses = ", ".join(node.address for node in self.all)
+        addresses = ", ".join(n.address + (" (%s)" % n.reason if n.reason else "") for n in self.all)
         return Unavailable("no node answers at %s; is it running?" % addresses, "unavailable")
 
     def close(self) -> None:
@@ -137,15 +202,15 @@ class Nodes:
             node.close()
 
 
-def _target(address: str) -> tuple[str, bool]:
-    """The address as gRPC writes it, and whether it needs TLS."""
+def _target(address: str, needs_tls: bool) -> tuple[str, bool]:
+    """The address as gRPC writes it, and whether it needs TLS, which host:port does if needs_tls says so."""
     if not isinstance(address, str):
         raise Invalid("an address is a text and not %r" % (address,))
     if address.startswith("unix:"):
         if address == "unix:":
             raise Invalid("the address unix: has no path")
         return address, False
-    host, is_secure = address, False
+    host, is_secure = address, needs_tls
     if "://" in address:
         wrong = Invalid("%.80r is no URL of http or https without a path and a user" % address)
         try:
@@ -156,6 +221,8 @@ def _target(address: str) -> tuple[str, bool]:
         if url.scheme not in ("http", "https") or url.path.strip("/") or url.query or "@" in url.netloc:
             raise wrong
         is_secure = url.scheme == "https"
+        if needs_tls and not is_secure:
+            raise Invalid("%.80r is a URL of http, and there are options of TLS; write https" % address)
         host = url.netloc if port is not None else url.netloc + (":443" if is_secure else ":80")
     if not host or host.startswith(":") or any(c in host for c in " /@"):
         raise Invalid("%.80r is no address; give host:port, unix:PATH or a URL" % address)

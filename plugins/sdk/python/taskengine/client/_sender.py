@@ -13,6 +13,7 @@ from . import _calls
 from ._errors import BacklogFull, Error, Internal, Invalid, TooLarge, Unavailable, code_of, of_rpc
 from ._flow import Flow, Stream, Submission
 from ._nodes import SERVICE, Node, Nodes
+from ._silent import MOST_QUIET, Patience, Silence, attempt, patience_of, suspect, watch
 from ._waiting import FIRST_PAUSE, MOST_PAUSE, Deadline, jittered, pick
 
 _END = 5.0  # seconds for the outcomes of a node that stops
@@ -69,7 +70,7 @@ class Sender:
     def _serve(self) -> None:
         """Sends submissions to one node until it cannot."""
         try:
-            node = pick(self._nodes, Deadline(None))
+            node = pick(self._nodes, Deadline(None), Patience())
             if node is None:
                 self._flow.failed(self._nodes.absent())
             elif node in self._unary:
@@ -83,6 +84,11 @@ class Sender:
 
     def _serve_stream(self, node: Node) -> None:
         e = self._stream(node)
+        if isinstance(e, Silence):
+            suspect(node)
+            self._nodes.leave(node)
+            self._flow.failed(Unavailable(str(e), "unavailable", node.address))
+            return
         code = code_of(e) if e is not None else "unavailable"
         if code == "unimplemented":
             self._unary.add(node)
@@ -106,16 +112,29 @@ class Sender:
         if self._closed.is_set():
             call.cancel()
         timer: threading.Timer | None = None
+        over = threading.Event()
+        silent: list[bool] = []
+
+        def watch_node() -> None:
+            if watch(node, lambda: self._flow.await_sent(stream), over, self._patience):
+                silent.append(True)
+                call.cancel()
+
+        threading.Thread(target=watch_node, name="taskengine watch", daemon=True).start()
         try:
             for response in call:
+                node.hear()
                 if self._flow.resolve(node.address, response) and timer is None:
                     self._flow.stop_sending(stream)
                     timer = threading.Timer(_END, call.cancel)
                     timer.daemon = True
                     timer.start()
         except grpc.RpcError as e:
+            if silent:
+                return Silence()
             return None if timer is not None and code_of(e) == "canceled" else e
         finally:
+            over.set()
             self._flow.end_stream(stream)
             if timer is not None:
                 timer.cancel()
@@ -123,6 +142,11 @@ class Sender:
             with self._lock:
                 self._call = None
         return None
+
+    def _patience(self) -> Patience:
+        """The patience with a node that has said nothing about what was sent."""
+        wait, size = self._flow.impatience()
+        return patience_of(wait, size, self._nodes.has_others, quiet=MOST_QUIET / 3)
 
     def _messages(self, stream: Stream) -> Iterator[bytes]:
         while True:
@@ -145,11 +169,15 @@ class Sender:
         """Sends submissions by one request, or by several if one of them is refused. Returns False
         if the node does not answer."""
         call = _calls.submit([s.message for s in taken])
+        patience = patience_of(self._timeout, len(call.request), self._nodes.has_others)
         try:
-            self._flow.settle(taken, call.read(node.call(call.method, call.request, self._timeout)))
+            self._flow.settle(taken, call.read(attempt(node, call.method, call.request, self._timeout, patience)))
             return True
         except grpc.RpcError as e:
             error: Error = of_rpc(node.address, e)
+        except Silence as e:
+            suspect(node)
+            error = Unavailable(str(e), "unavailable", node.address)
         except DecodeError as e:
             error = Internal("the answer of the node is not valid: %s" % e, "internal", node.address)
         half = len(taken) // 2

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import grpc
 
-from ._nodes import CONNECT, Node, Nodes
+from ._nodes import Node, Nodes
+from ._silent import Patience, Silence, is_answer, probe
 
 FIRST_PAUSE = 0.02  # seconds before the first repetition of a call
 MOST_PAUSE = 1.0
 
-PROBE = "Version"
-"""A method that changes nothing, and that shows whether a node answers."""
-
-TRY_ERRORS = (grpc.RpcError, grpc.FutureCancelledError, ValueError)
+TRY_ERRORS = (grpc.RpcError, grpc.FutureCancelledError, Silence, ValueError)
 """What a try of a call raises: ValueError if its answer is not valid, or its channel is closed."""
 
 
@@ -53,27 +53,32 @@ class Deadline:
         return self._end is not None and time.monotonic() >= self._end
 
 
-def pick(nodes: Nodes, deadline: Deadline, is_sure: bool = True) -> Node | None:
+def pick(nodes: Nodes, deadline: Deadline, patience: Patience, is_sure: bool = True) -> Node | None:
     """A node that answers; None if none does. Unless is_sure, a node is taken that has answered
     before, and may have stopped since."""
     node = None if is_sure else nodes.connected()
     if node is not None:
         return node
     for node in nodes.in_turn():
-        try:
-            node.call(PROBE, b"", deadline.within(CONNECT))
-        except TRY_ERRORS as e:
-            if not is_answer(e):
-                node.discard()
-                if deadline.is_over():
-                    break
-                continue
-        nodes.use(node)
-        return node
+        awake = threading.Event()
+        asked = probe(node)
+        asked.add_done_callback(lambda _, awake=awake: awake.set())
+        awake.wait(deadline.within(patience.probe))
+        if has_answered(node, asked):
+            nodes.use(node)
+            return node
+        if deadline.is_over():
+            break
     return None
 
 
-def is_answer(e: Exception) -> bool:
-    """Whether a node has answered with an error."""
-    no_answer = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED)
-    return isinstance(e, grpc.RpcError) and e.code() not in no_answer
+def has_answered(node: Node, asked: Any) -> bool:
+    """Whether a node has answered a probe. If there is no connection to it, the next probe makes another one."""
+    if not asked.done():
+        return False
+    if is_answer(asked):
+        return True
+    if not asked.cancelled() and asked.code() is grpc.StatusCode.UNAVAILABLE:
+        node.reason = (asked.details() or "").rpartition("last error: ")[2].removeprefix("UNKNOWN: ")
+        node.discard()
+    return False
