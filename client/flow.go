@@ -209,7 +209,7 @@ func (f *flow) stream(ctx context.Context, n *node) error {
 	w := n.watched(ctx, func() (patience, bool) { return f.patience(), f.isAwaiting() })
 	err := f.exchange(n, w)
 	if w.stop() {
-		n.suspect()
+		n.silenced()
 		return status.Error(codes.Unavailable, errSilent.Error())
 	}
 	return err

@@ -102,11 +102,16 @@ func (n *node) dial(ctx context.Context, address string) (net.Conn, error) {
 
 // ear is when a node has answered last, or has sent a part of an answer.
 type ear struct {
-	begin time.Time    // of the client
-	last  atomic.Int64 // nanoseconds from begin
+	begin    time.Time    // of the client
+	last     atomic.Int64 // nanoseconds from begin
+	isSilent atomic.Bool  // a probe had no answer, and the node has not answered since
 }
 
-func (e *ear) hear()                         { e.last.Store(int64(time.Since(e.begin))) }
+func (e *ear) hear() {
+	e.last.Store(int64(time.Since(e.begin)))
+	e.isSilent.Store(false)
+}
+
 func (e *ear) at() time.Time                 { return e.begin.Add(time.Duration(e.last.Load())) }
 func (e *ear) isFresh() bool                 { return e.last.Load() > 0 && time.Since(e.at()) < freshness }
 func (e *ear) hasHeard(since time.Time) bool { return e.at().After(since) }
@@ -182,6 +187,12 @@ func (n *node) isAlive(ctx context.Context, wait time.Duration) bool {
 	return p.answered || n.hasHeard(begin)
 }
 
+// silenced has a node left that a probe had no answer from.
+func (n *node) silenced() {
+	n.isSilent.Store(true)
+	n.suspect()
+}
+
 // suspect has the node probed before it is used again, because a call has ended at its deadline and nothing had come.
 func (n *node) suspect() {
 	n.mu.Lock()
@@ -216,7 +227,10 @@ func (w *watch) arm() {
 	if w.isArmed.Load() {
 		return
 	}
-	if p, ok := w.isAwaited(); ok {
+	switch p, ok := w.isAwaited(); {
+	case ok && w.node.isSilent.Load(): // another try has found that
+		w.cancel(errSilent)
+	case ok:
 		w.rearm(p.quiet)
 	}
 }
@@ -271,7 +285,7 @@ func (n *node) invoke(ctx context.Context, p patience, procedure string, req, re
 	case err == nil:
 		return nil
 	case isSilent:
-		n.suspect()
+		n.silenced()
 		return newError(n.address, codes.Unavailable, errSilent.Error(), "")
 	case ctx.Err() != nil && !n.hasHeard(begin):
 		n.suspect()

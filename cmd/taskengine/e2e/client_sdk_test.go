@@ -31,7 +31,7 @@ func TestTheNodeJSClientsOwnTestsHold(t *testing.T) {
 	t.Parallel()
 	const sdk = "../../../plugins/sdk/node"
 	notWithout(t, filepath.Join(sdk, "build/client.test.js"))
-	testClient(t, sdk, "node", "--test", "build/client.test.js", "build/client-flow.test.js", "build/client-lost.test.js")
+	testClient(t, sdk, "node", "--test", "build/client.test.js", "build/client-flow.test.js", "build/client-lost.test.js", "build/client-silent.test.js")
 }
 
 // It runs those of the test kit, too.

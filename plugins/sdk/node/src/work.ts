@@ -1,6 +1,7 @@
 // Programs that connect to nodes by themselves, as workers.
 
 import { readFileSync } from "node:fs";
+import { addressesIn } from "./access.js";
 import { type Program, problemOf, programOf, type ServeOptions } from "./program.js";
 import type { Handlers } from "./task.js";
 import { Worker } from "./worker.js";
@@ -81,7 +82,7 @@ export async function workFromEnvironment(
 /** The options that are in environment variables. */
 export function optionsFrom(env: Readonly<Record<string, string | undefined>>): WorkOptions {
   const options: WorkOptions = {
-    addresses: (env["TASKENGINE_ADDRESS"] ?? "").split(",").map((address) => address.trim()),
+    addresses: addressesIn(env["TASKENGINE_ADDRESS"] ?? ""),
     labels: labelsOf(env["TASKENGINE_WORKER_LABELS"] ?? ""),
   };
   if (env["TASKENGINE_WORKER_HANDLER"]) options.handler = env["TASKENGINE_WORKER_HANDLER"];

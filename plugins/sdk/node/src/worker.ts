@@ -14,6 +14,7 @@ import {
   type StatusObject,
   status,
 } from "@grpc/grpc-js";
+import { tokenOf } from "./access.js";
 import { targetOf } from "./client/nodes.js";
 import {
   type FromHandler,
@@ -55,6 +56,7 @@ export class Worker {
   readonly #program: Program;
   readonly #address: string;
   readonly #options: WorkOptions;
+  readonly #token: string | undefined;
   readonly #log: (message: string) => void;
   readonly #shift: Shift;
   #session: Uint8Array = randomBytes(16);
@@ -63,13 +65,14 @@ export class Worker {
   #said: string | undefined; // the newest error that was logged
   #stream: Stream | undefined; // with a welcome
 
-  /** Throws a RangeError for an address that is none. */
+  /** Throws a RangeError for an address that is none, and a TypeError for a token that cannot be sent. */
   constructor(program: Program, address: string, options: WorkOptions) {
     try {
       targetOf(address);
     } catch (error) {
       throw new RangeError(error instanceof Error ? error.message : String(error));
     }
+    this.#token = tokenOf(options.token);
     this.#program = program;
     this.#address = address;
     this.#options = options;
@@ -155,7 +158,7 @@ export class Worker {
   #serve(connection: Connection): Promise<End> {
     return new Promise((resolve) => {
       const metadata = new Metadata();
-      if (this.#options.token) metadata.set("authorization", `Bearer ${this.#options.token}`);
+      if (this.#token) metadata.set("authorization", `Bearer ${this.#token}`);
       const stream: Stream = connection.makeBidiStreamRequest(
         "/taskengine.handler.v1.Workers/Work",
         (frame: FromHandler) => Buffer.from(toBinary(FromHandlerSchema, frame)),

@@ -3,7 +3,9 @@
 import assert from "node:assert/strict";
 import { execFile, execFileSync } from "node:child_process";
 import { randomUUID } from "node:crypto";
+import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { type AddressInfo, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, type TestContext, test } from "node:test";
@@ -73,7 +75,7 @@ describe("with a node", { skip }, () => {
     assert.deepEqual((await c.reschedule(id, { at })).nextEventAt, at);
     const sooner = (await c.reschedule(id, { delay: 60_000 })).nextEventAt;
     assert.ok(sooner && sooner < at);
-    await assert.rejects(c.cancel(id, "", { version: 1n }), client.Conflict);
+    await assert.rejects(c.cancel(id, "", { version: 1 }), client.Conflict);
     assert.equal((await c.resume(id)).state, "submitted");
     assert.equal((await c.cancel(id, "no need")).error, "no need");
     await assert.rejects(c.cancel(id), client.NotAllowed);
@@ -107,7 +109,7 @@ describe("with a node", { skip }, () => {
     const rate = { count: 20, per: 1000, burst: 0 };
     const changed = await c.setLimit("partner", { value, max: 0, rate, paused: true, by: "eve" });
     assert.deepEqual([changed.setting?.max, changed.setting?.rate, changed.setting?.by], [0, rate, "eve"]);
-    const ifVersion = (changed.setting?.version ?? 0n) + 1n;
+    const ifVersion = (changed.setting?.version ?? 0) + 1;
     await assert.rejects(c.setLimit("partner", { value, max: 5, ifVersion }), client.Conflict);
     assert.ok((await c.limit("partner", value)).paused);
     assert.equal((await c.unsetLimit("partner", { value })).setting, undefined);
@@ -317,7 +319,7 @@ describe("with a node", { skip }, () => {
 });
 
 /** A server that only records what a node is shown. */
-async function record(t: TestContext, keys?: { key: Buffer; certificate: Buffer }) {
+async function record(t: TestContext, keys?: { key: Buffer; certificate: Buffer; authority?: Buffer }) {
   const seen: unknown[] = [];
   const note = (metadata: Metadata) => seen.push(metadata.get("authorization")[0]);
   let waits = () => {};
@@ -353,7 +355,11 @@ async function record(t: TestContext, keys?: { key: Buffer; certificate: Buffer 
     SubmitStream: refuse as unknown as UntypedHandleCall,
   });
   const credentials = keys
-    ? ServerCredentials.createSsl(null, [{ private_key: keys.key, cert_chain: keys.certificate }])
+    ? ServerCredentials.createSsl(
+        keys.authority ?? null,
+        [{ private_key: keys.key, cert_chain: keys.certificate }],
+        keys.authority !== undefined,
+      )
     : ServerCredentials.createInsecure();
   const port = await new Promise<number>((resolve, reject) => {
     server.bindAsync("localhost:0", credentials, (e, bound) => (e ? reject(e) : resolve(bound)));
@@ -402,18 +408,113 @@ test("close ends the calls under way", async (t) => {
   await wait;
 });
 
-test("https trusts the certificates that are given and no other", async (t) => {
+function selfSigned(t: TestContext, host = "localhost"): { key: Buffer; certificate: Buffer } {
   const directory = mkdtempSync(join(tmpdir(), "te-"));
   t.after(() => rmSync(directory, { recursive: true }));
-  const arguments_ =
-    "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost";
+  const arguments_ = `req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=${host} -addext subjectAltName=DNS:${host}`;
   const files = ["-keyout", "key.pem", "-out", "certificate.pem"];
   execFileSync("openssl", [...arguments_.split(" "), ...files], { cwd: directory, stdio: "ignore" });
-  const [key, certificate] = ["key.pem", "certificate.pem"].map((name) => readFileSync(join(directory, name)));
-  assert.ok(key && certificate);
+  return {
+    key: readFileSync(join(directory, "key.pem")),
+    certificate: readFileSync(join(directory, "certificate.pem")),
+  };
+}
+
+test("https trusts the certificates that are given and no other", async (t) => {
+  const { key, certificate } = selfSigned(t);
   const { address } = await record(t, { key, certificate });
-  assert.equal((await open(t, `https://${address}`, { ca: certificate }).get("x")).id, "");
-  await assert.rejects(open(t, `https://${address}`).get("x", { timeout: 500 }), client.Unavailable);
+  for (const at of [`https://${address}`, address]) {
+    assert.equal((await open(t, at, { ca: certificate }).get("x")).id, "");
+  }
+  await assert.rejects(open(t, `https://${address}`).get("x", { timeout: 2000 }), /self-signed certificate/);
+});
+
+test("the reason why a certificate is not good is in the error", async (t) => {
+  const { key, certificate } = selfSigned(t, "elsewhere");
+  const { address } = await record(t, { key, certificate });
+  await assert.rejects(open(t, address, { ca: certificate }).get("x", { timeout: 2000 }), (e: ClientError) => {
+    assert.match(e.message, /does not match certificate's altnames/);
+    return e instanceof client.Unavailable;
+  });
+});
+
+test("a client shows its certificate", async (t) => {
+  const { key, certificate } = selfSigned(t);
+  const { address } = await record(t, { key, certificate, authority: certificate });
+  const c = open(t, address, { ca: certificate.toString(), cert: certificate, key: key.toString() });
+  assert.equal((await c.get("x")).id, "");
+  await assert.rejects(open(t, address, { ca: certificate }).get("x", { timeout: 1000 }), client.Unavailable);
+});
+
+test("with options of TLS nothing is sent in clear", async (t) => {
+  const { certificate } = selfSigned(t);
+  let take = (_: Buffer) => {};
+  const seen = new Promise<Buffer>((resolve) => {
+    take = resolve;
+  });
+  const server = createServer((socket) => {
+    socket
+      .on("error", () => {})
+      .once("data", (bytes) => {
+        take(bytes);
+        socket.destroy();
+      });
+  }).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  t.after(() => server.close());
+  const address = `127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const c = open(t, address, { ca: certificate, token: "secret" });
+  await assert.rejects(c.get("x", { timeout: 500 }), ClientError);
+  assert.equal((await seen)[0], 0x16); // the first byte of a handshake
+  for (const bad of [{ ca: "no PEM" }, { cert: certificate }, { key: certificate }]) {
+    assert.throws(() => new Client(address, bad), client.Invalid);
+  }
+  assert.throws(() => new Client("http://a:1", { ca: certificate }), client.Invalid);
+});
+
+test("white space around a token is not sent", async (t) => {
+  const { address, seen } = await record(t);
+  await open(t, address, { token: " secret\r\n" }).get("x");
+  assert.deepEqual(new Set(seen), new Set(["Bearer secret"]));
+});
+
+test("a token that cannot be sent is refused and not shown", () => {
+  for (const bad of [
+    " \n",
+    "te_secr\net",
+    "te_secr et",
+    "te_secr\u00e9t",
+    "te_secr\u0000et",
+    Buffer.from("te_secret"),
+  ]) {
+    assert.throws(
+      () => new Client("127.0.0.1:1", { token: bad as string }),
+      (e: ClientError) => e instanceof client.Invalid && e.message.includes("token") && !e.stack?.includes("secr"),
+    );
+  }
+});
+
+test("the environment has addresses and the token", async (t) => {
+  const { address, seen } = await record(t);
+  const before = { ...process.env };
+  t.after(() => {
+    process.env = before;
+  });
+  Object.assign(process.env, { TASKENGINE_ADDRESS: `127.0.0.1:1, ${address}`, TASKENGINE_TOKEN: "secret\n" });
+  Object.assign(process.env, { http_proxy: "http://127.0.0.1:1", grpc_proxy: "http://127.0.0.1:1" });
+  const c = new Client();
+  t.after(() => c.close());
+  const task = await c.get("x");
+  assert.deepEqual(new Set(seen), new Set(["Bearer secret"]));
+  assert.equal(JSON.parse(JSON.stringify(task)).version, 0);
+  delete process.env["TASKENGINE_ADDRESS"];
+  assert.throws(() => new Client(), /TASKENGINE_ADDRESS/);
+});
+
+test("a filter that is a text is refused", async (t) => {
+  const c = open(t, "127.0.0.1:1");
+  await assert.rejects(c.count({ types: "idle" as unknown as string[] }), client.Invalid);
+  await assert.rejects(c.tasks({ states: "error" as unknown as string[] }).next(), client.Invalid);
 });
 
 test("an address that is none is invalid", () => {
@@ -443,7 +544,7 @@ test("without a node a call says so when its time is over", async (t) => {
     () => c.wait("x", { timeout: 300 }),
   ]) {
     await assert.rejects(call(), (e: ClientError) => {
-      assert.match(e.message, /no node answers at 127.0.0.1:1, unix:\/nowhere/);
+      assert.match(e.message, /no node answers at 127.0.0.1:1 \(.*ECONNREFUSED.*\), unix:\/nowhere \(.*ENOENT.*\)/);
       return e instanceof client.Unavailable;
     });
   }

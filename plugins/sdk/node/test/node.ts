@@ -105,6 +105,7 @@ export class Lossy {
   address = "";
   readonly #server: Server;
   readonly #sockets = new Set<Socket>();
+  #isStalled = false;
 
   private constructor(target: string, limits: number[]) {
     this.#server = createServer((near) => {
@@ -118,8 +119,11 @@ export class Lossy {
         this.#sockets.add(socket);
         socket.on("error", () => {}).on("close", () => other.destroy());
       }
-      near.pipe(far);
+      near.on("data", (bytes) => {
+        if (!this.#isStalled) far.write(bytes);
+      });
       far.on("data", (bytes) => {
+        if (this.#isStalled) return;
         near.write(bytes.subarray(0, left));
         left -= bytes.length;
         if (left >= 0) return;
@@ -136,6 +140,11 @@ export class Lossy {
     wire.address = `127.0.0.1:${(wire.#server.address() as AddressInfo).port}`;
     t.after(() => wire.stop());
     return wire;
+  }
+
+  /** Has nothing arrive any more. Connections stay open. */
+  stall(): void {
+    this.#isStalled = true;
   }
 
   /** Ends all connections, and takes no more. */

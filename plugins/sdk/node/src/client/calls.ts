@@ -13,6 +13,7 @@ import { LimitSchema, ScheduleSchema, TaskSchema } from "../gen/taskengine_pb.js
 import { Internal, Invalid } from "./errors.js";
 import type { Limit, Schedule, Task } from "./messages.js";
 import { toNative } from "./native.js";
+import type { TaskFilter } from "./options.js";
 
 /** The message of a request. Throws Invalid for what cannot be sent. */
 export function encoded<I extends DescMessage>(
@@ -52,4 +53,15 @@ export function limitOf({ limit }: { limit?: MessageShape<typeof LimitSchema> | 
 /** The schedule of an answer. */
 export function scheduleOf({ schedule }: { schedule?: MessageShape<typeof ScheduleSchema> | undefined }): Schedule {
   return toNative(ScheduleSchema, schedule ?? create(ScheduleSchema));
+}
+
+/** A filter that is one. Throws Invalid for a text in place of a list, whose characters would be taken for names. */
+export function checkedFilter<F extends TaskFilter>(filter: F): F {
+  for (const name of ["states", "types"] as const) {
+    const list: unknown = filter[name];
+    if (list !== undefined && !(Array.isArray(list) && list.every((one) => typeof one === "string"))) {
+      throw new Invalid(`${name} is a list of texts, such as ["mail"]`, "invalid_argument");
+    }
+  }
+  return filter;
 }

@@ -19,13 +19,14 @@ import {
   TaskSchema,
   TaskService,
 } from "../gen/taskengine_pb.js";
-import { decoded, encoded, limitOf, scheduleOf, taskOf } from "./calls.js";
+import { checkedFilter, decoded, encoded, limitOf, scheduleOf, taskOf } from "./calls.js";
+import { nodesOf } from "./environment.js";
 import { ClientError, Closed, DeadlineExceeded, Internal, Invalid, mayRepeat, NotDone, Unavailable } from "./errors.js";
 import { Flow, type Submission } from "./flow.js";
 import { Ids } from "./ids.js";
 import type { Limit, Reason, Schedule, ScheduleDefinition, ScheduleTime, Task, TaskCount } from "./messages.js";
 import { duration, fromNative, timestamp, toNative } from "./native.js";
-import { Deadline, Nodes } from "./nodes.js";
+import { Deadline, type Nodes } from "./nodes.js";
 import type { CallOptions, ChangeOptions, ClientOptions, LimitChange, SchedulePreview, TaskFilter } from "./options.js";
 import {
   type Encoded,
@@ -38,6 +39,7 @@ import {
   type TaskOptions,
 } from "./request.js";
 import { FIRST_PAUSE, jittered, MOST_PAUSE, Sender } from "./sender.js";
+import { patienceOf } from "./silent.js";
 
 const POLL = 20_000; // milliseconds that a node waits before it answers that tasks have not ended
 const MAX_TIMER = 2 ** 31 - 1;
@@ -54,10 +56,12 @@ export class Client {
 
   /**
    * A client of nodes that share their tasks, at host:port, unix:PATH, or a URL of http or https. It uses one of them,
-   * and another one when that does not answer or stops. A program ends only after `close`.
+   * and another one when that does not answer or stops. A text may have several addresses, separated by commas; undefined
+   * is what TASKENGINE_ADDRESS has, and then TASKENGINE_CA, TASKENGINE_CLIENT_CERT and TASKENGINE_CLIENT_KEY name files
+   * with certificates that are not in the options. A program ends only after `close`.
    */
-  constructor(addresses: string | readonly string[], options: ClientOptions = {}) {
-    this.#nodes = new Nodes(addresses, options);
+  constructor(addresses?: string | readonly string[], options: ClientOptions = {}) {
+    this.#nodes = nodesOf(addresses, options);
     this.#timeout = options.timeout ?? 30_000;
     this.#decorate = options.decorate;
     this.#sender = new Sender(this.#flow, this.#nodes, this.#timeout);
@@ -86,11 +90,12 @@ export class Client {
     const signal = AbortSignal.any(options.signal ? [options.signal, this.#closing.signal] : [this.#closing.signal]);
     for (let pause = FIRST_PAUSE; ; pause = Math.min(2 * pause, MOST_PAUSE)) {
       signal.throwIfAborted();
-      const node = await this.#nodes.pick(deadline, !isRepeatable, signal);
+      const patience = patienceOf(deadline.left, bytes.length, this.#nodes.hasOthers);
+      const node = await this.#nodes.pick(deadline, patience, !isRepeatable, signal);
       let error: ClientError = this.#nodes.absent();
       if (node) {
         try {
-          return decoded(method, await node.call(method.name, bytes, deadline.left, signal), node.address);
+          return decoded(method, await node.attempt(method.name, bytes, deadline.left, patience, signal), node.address);
         } catch (thrown) {
           if (!(thrown instanceof ClientError)) throw thrown; // the reason of the signal
           if (thrown instanceof Unavailable) this.#nodes.leave(node);
@@ -148,7 +153,7 @@ export class Client {
             outcomes[i] = outcome;
             landed();
           };
-          submissions.push({ ...encodeTask(task, this.#ids, this.#decorate), land });
+          submissions.push({ ...encodeTask(task, this.#ids, this.#decorate), land, wait: timeout });
           left++;
         } catch (error) {
           outcomes[i] = error as ClientError;
@@ -208,7 +213,7 @@ export class Client {
     filter: TaskFilter & { key?: string } = {},
     options?: CallOptions,
   ): AsyncGenerator<Task, void, undefined> {
-    const { states = [], types = [], key = "" } = filter;
+    const { states = [], types = [], key = "" } = checkedFilter(filter);
     let pageToken = "";
     do {
       const page = await this.#call(TaskService.method.list, () => ({ states, types, key, pageToken }), options);
@@ -219,7 +224,7 @@ export class Client {
 
   /** How many tasks there are, by state and type; those of zero are left out. */
   async count(filter: TaskFilter = {}, options?: CallOptions): Promise<TaskCount[]> {
-    const { states = [], types = [] } = filter;
+    const { states = [], types = [] } = checkedFilter(filter);
     const { counts } = await this.#call(TaskService.method.count, () => ({ states, types }), options);
     return counts.map(({ state, type, count }) => ({ state, type, count: Number(count) }));
   }
@@ -240,7 +245,10 @@ export class Client {
       );
       try {
         const answer = await this.#call(TaskService.method.wait, () => ({ ids: [id], timeout: duration(poll) }), limit);
-        if (answer.settled) return await this.get(id, signal && { signal });
+        if (answer.settled) {
+          const rest = Math.max(1, Math.min(deadline.left, this.#timeout));
+          return await this.get(id, { timeout: rest, ...(signal && { signal }) });
+        }
       } catch (thrown) {
         if (!(thrown instanceof Unavailable || thrown instanceof DeadlineExceeded)) throw thrown;
         if (thrown instanceof Unavailable) error = thrown;
@@ -270,29 +278,39 @@ export class Client {
   // --- changing tasks: each returns the task after the change
 
   /** Ends a task as cancelled. If it is running, its handler is stopped. */
-  async cancel(id: string, reason = "", { version = 0n, ...options }: ChangeOptions = {}): Promise<Task> {
-    return taskOf(await this.#call(TaskService.method.cancel, () => ({ id, reason, version }), options, false));
+  async cancel(id: string, reason = "", { version = 0, ...options }: ChangeOptions = {}): Promise<Task> {
+    return taskOf(
+      await this.#call(TaskService.method.cancel, () => ({ id, reason, version: BigInt(version) }), options, false),
+    );
   }
 
   /** Ends a task as failed. For a task in the state error it acknowledges the error. */
-  async fail(id: string, reason = "", { version = 0n, ...options }: ChangeOptions = {}): Promise<Task> {
-    return taskOf(await this.#call(TaskService.method.fail, () => ({ id, reason, version }), options, false));
+  async fail(id: string, reason = "", { version = 0, ...options }: ChangeOptions = {}): Promise<Task> {
+    return taskOf(
+      await this.#call(TaskService.method.fail, () => ({ id, reason, version: BigInt(version) }), options, false),
+    );
   }
 
   /** Makes a task ready now that waits, or that ended without being done. */
-  async resume(id: string, { version = 0n, ...options }: ChangeOptions = {}): Promise<Task> {
-    return taskOf(await this.#call(TaskService.method.resume, () => ({ id, version }), options, false));
+  async resume(id: string, { version = 0, ...options }: ChangeOptions = {}): Promise<Task> {
+    return taskOf(
+      await this.#call(TaskService.method.resume, () => ({ id, version: BigInt(version) }), options, false),
+    );
   }
 
   /** Sets the time at which a task is due that is not running: at a time, or after a delay in milliseconds. */
   async reschedule(
     id: string,
     when: { at: Date | number } | { delay: number },
-    { version = 0n, ...options }: ChangeOptions = {},
+    { version = 0, ...options }: ChangeOptions = {},
   ): Promise<Task> {
     const request = () => {
       const at = { case: "at" as const, value: timestamp("at" in when ? when.at : 0) };
-      return { id, version, time: "delay" in when ? { case: "in" as const, value: duration(when.delay) } : at };
+      return {
+        id,
+        version: BigInt(version),
+        time: "delay" in when ? { case: "in" as const, value: duration(when.delay) } : at,
+      };
     };
     return taskOf(await this.#call(TaskService.method.reschedule, request, options, false));
   }
@@ -322,7 +340,7 @@ export class Client {
         ...(max !== undefined && { max }),
         ...(rate !== undefined && { rate: fromNative(RateSchema, rate) }),
         ...(paused !== undefined && { paused }),
-        ...(ifVersion !== undefined && { ifVersion }),
+        ...(ifVersion !== undefined && { ifVersion: BigInt(ifVersion) }),
       };
     };
     return limitOf(await this.#call(TaskService.method.setLimit, request, options, change.ifVersion === undefined));
@@ -333,7 +351,7 @@ export class Client {
     name: string,
     { value = "", by = "", ifVersion, ...options }: CallOptions & Pick<LimitChange, "value" | "by" | "ifVersion"> = {},
   ): Promise<Limit> {
-    const request = () => ({ name, value, by, ...(ifVersion !== undefined && { ifVersion }) });
+    const request = () => ({ name, value, by, ...(ifVersion !== undefined && { ifVersion: BigInt(ifVersion) }) });
     return limitOf(await this.#call(TaskService.method.unsetLimit, request, options, false));
   }
 

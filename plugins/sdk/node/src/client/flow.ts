@@ -3,6 +3,7 @@
 import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
 import { ClientError, Closed, DeadlineExceeded, mayRepeat, Unavailable } from "./errors.js";
 import { decodeOutcomes, type Encoded, firstOfTwo, type Receipt, refusal } from "./request.js";
+import { MOST_QUIET, type Patience, patienceOf } from "./silent.js";
 
 const MESSAGE_TASKS = 1000; // in one message
 export const MESSAGE_BYTES = 1 << 20; // likewise, of a message with several tasks
@@ -10,6 +11,8 @@ export const MOST_SENT = 4000; // requests without an outcome, as the node allow
 
 /** A task that a caller waits for. */
 export interface Submission extends Encoded {
+  /** Milliseconds for which its caller waits. */
+  wait?: number;
   /** Is called once, with the outcome. */
   land(outcome: Receipt | ClientError): void;
   /** It has its outcome. Set by the flow. */
@@ -34,6 +37,18 @@ export class Flow {
   /** Whether a message can be sent now. */
   get canSend(): boolean {
     return this.#queue.length > 0 && this.#sent.size < MOST_SENT;
+  }
+
+  /** The patience with a node that has said nothing about what was sent; undefined if everything has its outcome. */
+  patience(hasOthers: boolean): Patience | undefined {
+    if (this.#sent.size === 0) return undefined;
+    let wait = Number.POSITIVE_INFINITY;
+    let size = 0;
+    for (const s of this.#sent.values()) {
+      wait = Math.min(wait, s.wait ?? wait);
+      size += s.message.length;
+    }
+    return patienceOf(wait, size, hasOthers, MOST_QUIET / 3);
   }
 
   /** Has submissions sent. */

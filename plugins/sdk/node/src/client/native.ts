@@ -1,6 +1,14 @@
-// Messages as plain objects: a time is a Date, a duration is a number of milliseconds.
+// Messages as plain objects: a time is a Date, a duration is a number of milliseconds, and a count or version is a number,
+// of which JSON has no BigInt.
 
-import { create, type DescField, type DescMessage, type Message, type MessageShape } from "@bufbuild/protobuf";
+import {
+  create,
+  type DescField,
+  type DescMessage,
+  type Message,
+  type MessageShape,
+  ScalarType,
+} from "@bufbuild/protobuf";
 import { type Duration, DurationSchema, type Timestamp, TimestampSchema } from "@bufbuild/protobuf/wkt";
 
 /** What a message is for the user of a client. */
@@ -12,18 +20,22 @@ export type Native<T> = T extends Timestamp
       ? Uint8Array
       : T extends readonly (infer U)[]
         ? Native<U>[]
-        : T extends Message
-          ? { [K in keyof T as Exclude<K, "$typeName" | "$unknown">]: Native<T[K]> }
-          : T;
+        : T extends bigint
+          ? number
+          : T extends Message
+            ? { [K in keyof T as Exclude<K, "$typeName" | "$unknown">]: Native<T[K]> }
+            : T;
 
 /** What the user of a client gives for a message: what is left out is absent. */
 export type Given<T> = T extends Timestamp
   ? Date
   : T extends Duration
     ? number
-    : T extends Message
-      ? { [K in keyof T as Exclude<K, "$typeName" | "$unknown">]?: Given<T[K]> | undefined }
-      : T;
+    : T extends bigint
+      ? number
+      : T extends Message
+        ? { [K in keyof T as Exclude<K, "$typeName" | "$unknown">]?: Given<T[K]> | undefined }
+        : T;
 
 /** Makes a plain object of a message. */
 export function toNative<Desc extends DescMessage>(
@@ -35,7 +47,8 @@ export function toNative<Desc extends DescMessage>(
   for (const field of desc.fields) {
     const value = from[field.localName];
     const sub = messageOf(field);
-    if (value === undefined || sub === undefined) to[field.localName] = value;
+    if (typeof value === "bigint") to[field.localName] = Number(value);
+    else if (value === undefined || sub === undefined) to[field.localName] = value;
     else if (Array.isArray(value)) to[field.localName] = value.map((one) => nativeOf(sub, one));
     else to[field.localName] = nativeOf(sub, value);
   }
@@ -62,7 +75,8 @@ export function fromNative<Desc extends DescMessage>(desc: Desc, given: object):
     if (!field) throw new TypeError(`${desc.name} has no field ${name}`);
     if (value === undefined) continue;
     const sub = messageOf(field);
-    init[name] = sub ? messageFrom(sub, value) : value;
+    if (sub) init[name] = messageFrom(sub, value);
+    else init[name] = isLong(field) && typeof value === "number" ? BigInt(value) : value;
   }
   return create(desc, init as never) as MessageShape<Desc>;
 }
@@ -88,6 +102,18 @@ export function duration(ms: number): Duration {
   if (typeof ms !== "number" || !Number.isFinite(ms)) throw new TypeError(`${String(ms)} is no number of milliseconds`);
   const seconds = Math.trunc(ms / 1000);
   return create(DurationSchema, { seconds: BigInt(seconds), nanos: Math.round((ms - seconds * 1000) * 1e6) });
+}
+
+/** Whether a field is a bigint in a message. */
+function isLong(field: DescField): boolean {
+  const long: (ScalarType | undefined)[] = [
+    ScalarType.INT64,
+    ScalarType.UINT64,
+    ScalarType.SINT64,
+    ScalarType.FIXED64,
+    ScalarType.SFIXED64,
+  ];
+  return field.fieldKind === "scalar" && long.includes(field.scalar);
 }
 
 /** The message that a field has, alone or in a list. */

@@ -12,10 +12,13 @@ export interface ClientOptions {
    * it throws, the task is Invalid.
    */
   decorate?: (task: NewTask) => NewTask;
-  /** Is sent with every request, as a bearer token. */
+  /** Is sent with every request. Left out, it is what TASKENGINE_TOKEN has; "" is none. */
   token?: string;
-  /** Certificates in PEM that https trusts instead of those of the system. */
+  /** Certificates in PEM that are trusted instead of those of the system. With it or cert, host:port is encrypted, too. */
   ca?: Uint8Array | string;
+  /** The certificate of the client, and its key, in PEM. */
+  cert?: Uint8Array | string;
+  key?: Uint8Array | string;
 }
 
 /** The options of a call. */
@@ -29,7 +32,7 @@ export interface CallOptions {
 /** The options of a call that changes a task. */
 export interface ChangeOptions extends CallOptions {
   /** Only if the task is at this version. */
-  version?: bigint;
+  version?: number | bigint;
 }
 
 /** Which tasks are listed or counted. What is left out is any. */
@@ -47,7 +50,7 @@ export interface LimitChange {
   /** How many tasks may start in so many milliseconds. A count of 0 is no limit. */
   rate?: { count: number; per?: number; burst?: number };
   paused?: boolean;
-  ifVersion?: bigint;
+  ifVersion?: number | bigint;
   /** Who asks; kept with the setting. */
   by?: string;
 }

@@ -16,6 +16,9 @@ import {
 } from "./errors.js";
 import type { Flow, Submission } from "./flow.js";
 import { Deadline, errorOfStream, isCancelled, type Node, type Nodes } from "./nodes.js";
+import { patienceOf, Watch } from "./silent.js";
+
+const PATIENCE = patienceOf(Number.POSITIVE_INFINITY, 0, true);
 
 /** Milliseconds before the first repetition of a call, and at most. */
 export const FIRST_PAUSE = 20;
@@ -79,7 +82,7 @@ export class Sender {
 
   /** Sends submissions to one node until it cannot. */
   async #serve(): Promise<void> {
-    const node = await this.#nodes.pick(new Deadline(Number.POSITIVE_INFINITY), false);
+    const node = await this.#nodes.pick(new Deadline(Number.POSITIVE_INFINITY), PATIENCE, false);
     if (this.#closing.signal.aborted) return;
     if (!node) this.#flow.failed(this.#nodes.absent());
     else if (this.#unary.has(node)) await this.#sendUnary(node);
@@ -109,8 +112,17 @@ export class Sender {
       let timer: NodeJS.Timeout | undefined;
       let isBlocked = false;
       let broken: Error | undefined;
+      const watch = new Watch(
+        node,
+        () => this.#flow.patience(this.#nodes.hasOthers),
+        () => {
+          broken = node.silent();
+          call.cancel();
+        },
+      );
       const done = (error: End) => {
         clearTimeout(timer);
+        watch.stop();
         this.#pump = this.#cancel = undefined;
         resolve(broken ?? (timer && isCancelled(error) ? undefined : error));
       };
@@ -120,12 +132,14 @@ export class Sender {
           const message = this.#flow.nextMessage();
           if (message) isBlocked = !call.write(message);
         }
+        watch.arm();
       };
       call.on("drain", () => {
         isBlocked = false;
         this.#pump?.();
       });
       call.on("data", (bytes: Uint8Array) => {
+        node.hear();
         try {
           if (this.#flow.resolve(node.address, bytes) && !timer) {
             timer = setTimeout(() => call.cancel(), END);
@@ -160,7 +174,9 @@ export class Sender {
     try {
       const tasks = taken.map(([, s]) => fromBinary(NewTaskSchema, s.message));
       const request = toBinary(SubmitRequestSchema, create(SubmitRequestSchema, { tasks }));
-      const answer = fromBinary(SubmitResponseSchema, await node.call("Submit", request, this.#timeout));
+      const patience = patienceOf(this.#timeout, request.length, this.#nodes.hasOthers);
+      const bytes = await node.attempt("Submit", request, this.#timeout, patience);
+      const answer = fromBinary(SubmitResponseSchema, bytes);
       if (answer.receipts.length !== taken.length)
         throw new Error(`${taken.length} tasks have ${answer.receipts.length} receipts`);
       for (const [i, receipt] of answer.receipts.entries()) {

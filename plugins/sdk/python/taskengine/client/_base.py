@@ -127,6 +127,7 @@ class Base:
         if self._closed.is_set():
             return Closed("the client is closed: what was asked for may have been carried out")
         if isinstance(e, Silence):
+            node.is_silent = True
             suspect(node)
             self._nodes.leave(node)
             return Unavailable(str(e), "unavailable", node.address)

@@ -75,6 +75,7 @@ class Node:
         self.address = address
         self.metadata = access.metadata
         self.heard = 0.0  # by time.monotonic, when it has answered last. Set by any thread
+        self.is_silent = False  # a probe had no answer, and it has not answered since. Set by any thread
         self.is_suspect = False  # it has to answer a probe before it is used. Set by any thread
         self.reason = ""  # why there was no connection last. Set by any thread
         self._target, self._is_secure = _target(address, access.needs_tls)
@@ -127,6 +128,7 @@ class Node:
     def hear(self) -> None:
         """Notes that the node has answered."""
         self.heard = time.monotonic()
+        self.is_silent = False
         self._has_answered = True
 
     def cut(self, reason: str) -> None:

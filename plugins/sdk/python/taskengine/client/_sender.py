@@ -85,6 +85,7 @@ class Sender:
     def _serve_stream(self, node: Node) -> None:
         e = self._stream(node)
         if isinstance(e, Silence):
+            node.is_silent = True
             suspect(node)
             self._nodes.leave(node)
             self._flow.failed(Unavailable(str(e), "unavailable", node.address))
@@ -176,6 +177,7 @@ class Sender:
         except grpc.RpcError as e:
             error: Error = of_rpc(node.address, e)
         except Silence as e:
+            node.is_silent = True
             suspect(node)
             error = Unavailable(str(e), "unavailable", node.address)
         except DecodeError as e:
