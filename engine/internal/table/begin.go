@@ -66,7 +66,7 @@ func (t *Table) Begin(now int64, s *Slot) (at int64, err error) {
 		}
 		at = max(at, n.begins.next())
 		if n.isStale(now, *s) && n.permits.left == 0 {
-			t.lack(now, n, 0)
+			t.draw(now, n)
 			at = max(at, n.permits.wait(now))
 		}
 	}

@@ -218,7 +218,7 @@ func (t *Table) park(now int64, q *queue, n *node) {
 		stand.children.insert(t.freeChildren, offer)
 		t.raise(n, stand)
 	}
-	t.lack(now, n, offer.need)
+	t.lack(now, n, offer)
 }
 
 // unpark puts q back into the tree. n may have room for the queues that are parked behind it.
@@ -264,7 +264,7 @@ func (t *Table) markRoomy(now int64, n *node) {
 		n.roomy = true
 		t.roomy = append(t.roomy, n)
 	default:
-		t.lack(now, n, first.need)
+		t.lack(now, n, first)
 	}
 }
 
@@ -280,7 +280,7 @@ func (t *Table) wakeParked(now int64) {
 				break
 			}
 			if !t.room(now, n, first.need) {
-				t.lack(now, n, first.need)
+				t.lack(now, n, first)
 				break
 			}
 			q := first.node.leaf()

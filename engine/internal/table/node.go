@@ -37,7 +37,8 @@ type node struct {
 	children offers // empty for queues
 	parked   offers // queues that wait for room in this limit, which cuts across them, or stands of them
 	roomy    bool   // it is in Table.roomy
-	users    int    // number of children, offered or not, and of queues that it cuts across
+	passage
+	users int // number of children, offered or not, and of queues that it cuts across
 
 	fair *fair // of a value of a fair limit, of a group of values, and of their stands; else nil
 
@@ -120,10 +121,9 @@ func (t *Table) reposition(now int64, n *node) {
 		offer.node = n
 		if ok && !t.room(now, n, offer.need) {
 			ok = false
-			t.lack(now, n, offer.need)
-		} else if p := n.permits; p != nil && p.least > 0 && n.parked.Len() == 0 {
-			p.least = 0
-			t.changePermits(n)
+			t.lack(now, n, offer)
+		} else if n.permits != nil && n.parked.Len() == 0 {
+			t.lacksNone(n)
 		}
 		if !ok && !n.offered {
 			continue
@@ -219,6 +219,8 @@ func (t *Table) retire(now int64, n *node) {
 		}
 		if n.permits != nil {
 			delete(t.permits, n.permits.name)
+			n.permits.leaveLine()
+			t.leaveAhead(n.permits)
 		}
 		if n.fair != nil && n.fair.isGroup {
 			delete(t.groups, groupKey{n.parent, n.key})

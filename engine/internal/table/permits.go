@@ -11,7 +11,8 @@ import (
 // booking a task needs no message. The table asks for permits by an Order when a task waits for one,
 // and gives them back by another:
 //
-//   - those that were not used for idleTime,
+//   - those that were not used for idleTime, and that no task waits for; of those that were never used, this time
+//     grows each time,
 //   - those that are not used, if other nodes wait for some, and
 //   - those of tasks that have ended, if other nodes have less than their share. A node that uses
 //     permits keeps them for quantum, so that they do not move with each task.
@@ -39,6 +40,7 @@ type permits struct {
 	scarceUntil int64 // until then no more permits are ordered than are needed at once
 	reviewAt    int64 // its time in Table.reviews; 0 if it has none
 
+	line
 	tokens
 }
 
@@ -58,47 +60,12 @@ const (
 	quantum     = int64(200e6) // how long a node uses permits before it gives them to others that have less than their share
 	grace       = int64(20e6)  // see permits.grace
 	maxUnused   = 8            // see permits.unused
+	maxIdle     = 3            // how often idleTime is doubled
 	scarceTime  = int64(1e9)   // how long permits are scarce for a node after it got fewer than it wanted
 	drawAhead   = int64(100e6) // the time at the full rate for which tokens are drawn at once
 	tokenTime   = int64(1e9)   // how long tokens are kept, or for an interval if that is longer
 	maxDrawWait = int64(60e9)  // after this time a Draw is made again that got no token: the rate may have been changed
 )
-
-// Order asks the coordinator for permits of a limit, or gives some back.
-type Order struct {
-	Limit   string // its name for the coordinator
-	Number  uint64 // of the Order: it grows with each of them
-	Want    int    // how many the node wants to have in all
-	Least   int    // with how many it can start a task; not more than it has if none waits
-	Max     int    // how many there are for all nodes
-	Version uint64 // of Max
-}
-
-// Holding is what the coordinator says of the permits of this node. It answers an Order, or tells of
-// a change.
-type Holding struct {
-	Limit   string
-	Number  uint64 // of the latest Order for the limit that the coordinator knew
-	Held    int    // permits of this node
-	Share   int    // what each node has if all that use the limit have the same
-	Waiting int    // how many permits other nodes wait for
-	Needed  int    // how many of those they need to have their share, and how many all nodes have above the limit's maximum
-}
-
-// Draw asks the coordinator for tokens of a rate. It is answered by exactly one Drawn.
-type Draw struct {
-	Limit    string
-	Interval int64 // nanoseconds between two tokens at the full rate
-	Burst    int
-	Tokens   int
-}
-
-// Drawn answers a Draw.
-type Drawn struct {
-	Limit  string
-	Tokens int
-	Next   int64 // nanoseconds until there is another token, if fewer were granted than asked for
-}
 
 // addPermits makes n a limit of the cluster. values are its own value and those above it.
 func (t *Table) addPermits(n *node, values []string) {
@@ -129,24 +96,44 @@ func (n *node) capacity() int {
 	return n.max
 }
 
-// lack records that a task waits which needs some slots of n, and that n has no room for it.
-func (t *Table) lack(now int64, n *node, need int) {
+// lack records that a task waits, the best of those that wait for n, and that n has no room for it. A limit that has
+// ordered permits, or that is one for all, orders what it lacks. That of one of several values has to stand in line.
+func (t *Table) lack(now int64, n *node, offer child) {
 	p := n.permits
 	if p == nil || n.paused {
 		return
 	}
 	if n.max > 0 {
-		switch after := n.used + need; {
+		switch after := n.used + offer.need; {
 		case after > n.max:
 			return
 		case after > p.held:
-			if p.least != after {
+			if p.least == 0 && n.keyed {
+				t.enterLine(n, offer)
+			} else if p.least != after {
 				p.least = after
 				t.changePermits(n)
 			}
 			return
 		}
 	}
+	t.draw(now, n)
+}
+
+// lacksNone records that no task waits for a permit of n.
+func (t *Table) lacksNone(n *node) {
+	p := n.permits
+	p.leaveLine()
+	if p.least > 0 {
+		p.least = 0
+		t.leaveAhead(p)
+		t.changePermits(n)
+	}
+}
+
+// draw asks for tokens of n, if it has a rate and none are left.
+func (t *Table) draw(now int64, n *node) {
+	p := n.permits
 	if k := &p.tokens; k.interval > 0 && k.left == 0 && !k.drawing && now >= k.drawAt {
 		k.drawing = true
 		t.draws = append(t.draws, Draw{Limit: p.name, Interval: k.interval, Burst: k.burst, Tokens: k.chunk})
@@ -157,13 +144,15 @@ func (t *Table) lack(now int64, n *node, need int) {
 func (t *Table) takePermit(now int64, n *node) {
 	p := n.permits
 	p.usedAt, p.fresh, p.unused = now, false, 0
+	p.leaveLine()
+	t.useAhead(p)
 	if p.interval > 0 {
 		if p.left--; p.left == 0 {
 			p.chunk = min(2*p.chunk, p.burst, int(max(1, drawAhead/p.interval)))
 		}
 	}
 	if first, ok := n.parked.Min(); ok && !t.room(now, n, first.need) {
-		t.lack(now, n, first.need)
+		t.lack(now, n, first)
 	}
 }
 
@@ -193,12 +182,18 @@ func (t *Table) changePermits(n *node) {
 
 // TakeOrders appends the Orders and Draws that are to be made now, and returns both.
 func (t *Table) TakeOrders(orders []Order, draws []Draw) ([]Order, []Draw) {
-	for len(t.changed) > 0 {
+	for {
+		if t.lookAhead(); len(t.changed) == 0 {
+			break
+		}
 		n := t.changed[len(t.changed)-1]
 		t.changed = t.changed[:len(t.changed)-1]
 		p := n.permits
 		p.dirty = false
 		o := t.orderFor(n)
+		if o.Want == p.ordered.Want && o.Want <= p.held {
+			o.Least = p.ordered.Least // it has what it wants
+		}
 		if o != p.ordered {
 			t.ordered++
 			o.Number = t.ordered
@@ -247,6 +242,9 @@ func (t *Table) orderFor(n *node) Order {
 func (t *Table) excess(n *node, idle int) int {
 	p := n.permits
 	at, give := p.usedAt+idleTime, idle
+	if p.fresh {
+		at = p.usedAt + idleTime<<min(p.unused, maxIdle)
+	}
 	switch {
 	case t.draining:
 		return idle
@@ -256,6 +254,11 @@ func (t *Table) excess(n *node, idle int) int {
 		}
 	case p.waiting > 0:
 		at, give = t.now, min(idle, p.waiting)
+	case at > t.now:
+	case n.hasOffer():
+		at = t.now + idleTime
+	case p.fresh:
+		p.unused = min(p.unused+1, maxUnused)
 	}
 	if at <= t.now {
 		return give
@@ -299,6 +302,7 @@ func (t *Table) review(now int64) {
 		} else if p.left > 0 {
 			t.reviewAt(a.node, p.until)
 		}
+		t.reviewAhead(now, a.node)
 		t.changePermits(a.node)
 	}
 }
@@ -324,6 +328,9 @@ func (t *Table) Hold(now int64, h Holding) {
 	}
 	if p.held = held; held >= p.least {
 		p.least = 0
+		p.setReady(true)
+	} else if h.Number >= p.ordered.Number {
+		t.leaveAhead(p) // other nodes have them
 	}
 	t.changePermits(n)
 	t.capacityChanged(now, n)
@@ -364,6 +371,7 @@ func (t *Table) LosePermits(now int64) {
 		p := n.permits
 		p.held, p.ordered, p.holding, p.lowered = 0, Order{Limit: p.name}, false, t.ordered+1
 		p.share, p.waiting, p.needed = 0, 0, 0
+		t.leaveAhead(p)
 		t.changePermits(n)
 		t.capacityChanged(now, n)
 	}

@@ -208,6 +208,7 @@ func livePermits(t *testing.T, seed uint64) {
 	var parties []*party
 	for i := range 1 + rng.IntN(4) {
 		p := &party{number: i, table: New(Config{Capacity: 1 << 20, QueueCapacity: 1 << 20, Policies: set, Permits: true}), slots: map[int]Slot{}, lost: map[int]bool{}}
+		p.table.ahead = rng.IntN(4)
 		finishScan(p.table)
 		parties = append(parties, p)
 	}

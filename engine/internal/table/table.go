@@ -59,7 +59,9 @@ type Table struct {
 	version  uint64 // of live
 	draining bool
 
-	overrides uint64 // how often Override was called
+	behind    []*kind // those whose limits may order more, see line.go
+	ahead     int     // replaces minAhead, if it is not 0: for tests
+	overrides uint64  // how often Override was called
 
 	order  []*kind // all kinds, sorted by name
 	hand   int     // position in order of the search for a kind that has more than its share
@@ -104,6 +106,8 @@ type kind struct {
 	closed bool             // it is paused or has no handler
 	fair   bool             // a limit above its queues in the tree is fair
 	ageing int64            // what a level of priority is worth, in microseconds; 0 is strict
+
+	lines
 
 	queues []*queue // its queues in the table, in no particular order
 	hand   int      // position in queues of the searches among them
