@@ -18,10 +18,12 @@ type lane struct {
 	isLocal bool          // this process does the work of its commits: large batches do not overlap
 	turn    chan struct{} // has a token, which a writer takes before it locks Engine.mu, see writer.commit
 	wake    wakeup.Signal // wakes a writer
+	aside   wakeup.Signal // wakes the writer of pieces of batches that failed
+	alone   wakeup.Signal // wakes a writer of items that may wait for locks
 }
 
 func newLane(number int, isLocal bool) *lane {
-	l := &lane{number: number, isLocal: isLocal, turn: make(chan struct{}, 1), wake: wakeup.New()}
+	l := &lane{number: number, isLocal: isLocal, turn: make(chan struct{}, 1), wake: wakeup.New(), aside: wakeup.New(), alone: wakeup.New()}
 	l.pass()
 	return l
 }
@@ -35,6 +37,12 @@ func (e *Engine) wakeWriters() {
 		if e.state.HasWork(l.number) {
 			l.wake.Set()
 		}
+		if e.state.HasAside(l.number, false) {
+			l.aside.Set()
+		}
+		if e.state.HasAside(l.number, true) {
+			l.alone.Set()
+		}
 	}
 }
 
@@ -42,19 +50,39 @@ func (e *Engine) wakeWriters() {
 // next is prepared, see writer.commit.
 const writers = 2
 
+// aloneWriters is how many items of a lane are tried at once that may wait for locks, in a store that has locks.
+const aloneWriters = 3
+
 // writer commits batches. It belongs to its goroutine.
 type writer struct {
 	*Engine
 	lane    *lane
+	wake    wakeup.Signal // of the lane
+	isAside bool          // it commits what others do not wait for: see shell.Shell.NextAside
+	isAlone bool          // of that, items that may wait for locks
 	effects shell.Effects // buffer
 	spare   *shell.Batch  // a batch for reuse; nil if there is none
+}
+
+// writersOf returns the writers of a lane.
+func (e *Engine) writersOf(l *lane) (all []*writer) {
+	for range writers {
+		all = append(all, &writer{Engine: e, lane: l, wake: l.wake})
+	}
+	if e.hasLocks {
+		all = append(all, &writer{Engine: e, lane: l, wake: l.aside, isAside: true})
+		for range aloneWriters {
+			all = append(all, &writer{Engine: e, lane: l, wake: l.alone, isAside: true, isAlone: true})
+		}
+	}
+	return all
 }
 
 // run commits batches until background ends and nothing is left.
 func (w *writer) run(background context.Context) {
 	for {
 		select {
-		case <-w.lane.wake.C():
+		case <-w.wake.C():
 		case <-background.Done():
 			for w.commit() {
 			}
@@ -69,6 +97,14 @@ func (w *writer) run(background context.Context) {
 // large batch in a local store it is decided when the other writer has passed on the answers, so that
 // it also has what follows from them: one commit of all tasks costs less than two of one half each.
 func (w *writer) commit() bool {
+	if w.isAside {
+		b := w.next()
+		if b == nil {
+			return false
+		}
+		w.finish(b, w.begin(b))
+		return true
+	}
 	<-w.lane.turn
 	workpool.Gather(w.inbox.count)
 	b := w.next()
@@ -76,13 +112,19 @@ func (w *writer) commit() bool {
 		w.lane.pass()
 		return false
 	}
-	begin := time.Now()
 	c := w.begin(b)
 	if w.lane.isLocal && b.IsLarge() {
 		defer w.lane.pass()
 	} else {
 		w.lane.pass()
 	}
+	w.finish(b, c)
+	return true
+}
+
+// finish waits for a commit, and passes on its outcome.
+func (w *writer) finish(b *shell.Batch, c storage.Commit) {
+	begin := time.Now()
 	out, err := c.Wait()
 	if told := w.config.Observer.Committed; told != nil {
 		told(time.Since(begin), err)
@@ -91,7 +133,6 @@ func (w *writer) commit() bool {
 		w.log.Warn("the last progress of tasks was not written", "tasks", len(b.Do.Notes), "error", out.Lost)
 	}
 	w.answer(b, out, err)
-	return true
 }
 
 // next returns the next batch, or nil.
@@ -99,7 +140,12 @@ func (w *writer) next() *shell.Batch {
 	w.mu.Lock()
 	now := w.drain()
 	n := w.perform(&w.effects)
-	b := w.state.Next(now, w.lane.number, w.spare)
+	var b *shell.Batch
+	if w.isAside {
+		b = w.state.NextAside(now, w.lane.number, w.isAlone)
+	} else {
+		b = w.state.Next(now, w.lane.number, w.spare)
+	}
 	w.wakeWriters()
 	w.mu.Unlock()
 	w.deliver(n)

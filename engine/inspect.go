@@ -84,18 +84,19 @@ func (e *Engine) Count(ctx context.Context, f storage.Filter) (map[storage.State
 // Stats holds the counters of an engine since it was opened, and its current state.
 type Stats struct {
 	core.Stats
-	Running int    // tasks with a slot
-	Waiting int    // triggers in memory
-	Timers  int    // tasks in memory that have a time: delayed tasks, retries, queue timeouts
-	Stuck   int    // changes that the store refuses even alone, and that are tried again: verdicts of attempts, usually
-	Refused uint64 // writes that the store refused even alone
+	Running   int    // tasks with a slot
+	Waiting   int    // triggers in memory
+	Timers    int    // tasks in memory that have a time: delayed tasks, retries, queue timeouts
+	Stuck     int    // changes that the store refuses even alone, and that are tried again: verdicts of attempts, usually
+	Refused   uint64 // writes that the store refused even alone
+	LockWaits int    // changes and submits that are tried apart because another transaction may keep locked what they need
 }
 
 // Stats returns the counters and the current state.
 func (e *Engine) Stats() (s Stats) {
 	e.tell(func(st *state, _ time.Time) {
 		c := st.Core()
-		s = Stats{c.Stats(), c.Busy(), c.Waiting(), c.Timers(), st.Stuck(), st.Refused()}
+		s = Stats{c.Stats(), c.Busy(), c.Waiting(), c.Timers(), st.Stuck(), st.Refused(), st.LockWaits()}
 	})
 	return s
 }

@@ -168,6 +168,7 @@ type Engine struct {
 	limits   liveLimits              // how people have changed limits
 	capped   []string                // types with a maximum of their backlog, sorted; read only
 	droppers map[string]*dropper     // by type, of those whose oldest tasks are dropped; read only
+	hasLocks bool                    // the store is a storage.Locker; read only
 	noSyncer storage.NoSyncer        // makes relaxed grabs; nil if no type is relaxed, or the store cannot; read only
 	base     timebase                // the clock by which the tasks go
 
@@ -257,8 +258,7 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 		return nil, fmt.Errorf("engine: %w", err)
 	}
 	for _, l := range e.lanes {
-		for range writers {
-			w := &writer{Engine: e, lane: l}
+		for _, w := range e.writersOf(l) {
 			e.duties.Go(func() { w.run(background) })
 		}
 	}
@@ -358,6 +358,8 @@ func newEngine(ctx context.Context, c Config) (*Engine, error) {
 	}
 	shellConfig := shell.Config{NoSync: e.noSyncer != nil, Backlogs: backlogs}
 	_, isElsewhere := c.Store.(storage.Shared)
+	_, shellConfig.Aside = c.Store.(storage.Locker)
+	e.hasLocks = shellConfig.Aside
 	e.lanes = []*lane{newLane(0, !isElsewhere)}
 	e.arrived = e.lanes[0].wake
 	if s, ok := c.Store.(storage.Divided); ok {

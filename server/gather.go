@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -61,6 +62,10 @@ func (g gatherer) Collect(out chan<- prometheus.Metric) {
 	gauge(desc("timers_waiting", "Tasks in memory that have a time: delayed tasks, retries, queue timeouts."), float64(s.Timers))
 	gauge(desc("store_failed", "1 if the node has stopped all work because its store failed for good."), truth(isClosed(node.engine.Failed())))
 	gauge(desc("writes_stuck", "Changes that the store refuses by themselves, which are tried again: what came of attempts, usually."), float64(s.Stuck))
+	gauge(desc("lock_waits", "Changes and submits that are tried apart because another transaction may keep locked what they need."), float64(s.LockWaits))
+	if blockers := blockersOf(node.engine); blockers >= 0 {
+		gauge(desc("blocking_sessions", "Sessions of the database that have kept rows or tables of tasks locked for two seconds or more."), float64(blockers))
+	}
 	if o, ok := node.engine.ClockOffset(); ok {
 		gauge(desc("clock_offset_seconds", "How far the wall clock of the machine is ahead of the clock of the cluster, by which tasks go."), o.Ahead.Seconds())
 	}
@@ -79,6 +84,17 @@ func (g gatherer) Collect(out chan<- prometheus.Metric) {
 	if node.handlers != nil {
 		handlers(node.handlers(), out)
 	}
+}
+
+// blockersOf returns how many sessions of the database may keep tasks waiting, -1 if that is not known.
+func blockersOf(e *engine.Engine) int {
+	ctx, cancel := context.WithTimeout(context.Background(), locksPatience)
+	defer cancel()
+	blockers, err := e.Blockers(ctx)
+	if err != nil {
+		return -1
+	}
+	return len(blockers)
 }
 
 func (g gatherer) perType(node *nodeParts, gauge gaugeFunc) {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -96,6 +97,29 @@ func (h *Health) isReady() bool {
 
 // checkClock reports how far the wall clock is off the clock of the cluster. Tasks go by the latter, so a node whose wall
 // clock is off is ready.
+// locksPatience is how long the look at the sessions may take that keep others waiting.
+const locksPatience = time.Second
+
+// checkLocks says which sessions of the database may keep tasks waiting.
+func checkLocks(ctx context.Context, e *engine.Engine) []check {
+	ctx, cancel := context.WithTimeout(ctx, locksPatience)
+	defer cancel()
+	blockers, err := e.Blockers(ctx)
+	switch {
+	case errors.Is(err, engine.ErrUnsupported):
+		return nil
+	case err != nil:
+		return []check{{name: "locks", err: err}}
+	case len(blockers) == 0:
+		return []check{{name: "locks"}}
+	}
+	var all []check
+	for _, b := range blockers {
+		all = append(all, check{name: "locks", err: fmt.Errorf("%s keeps rows or tables of tasks locked", terminal.Line(b.String()))})
+	}
+	return all
+}
+
 func checkClock(o engine.ClockOffset) check {
 	relation := "ahead of"
 	if o.Ahead < 0 {
@@ -115,7 +139,11 @@ func checkClock(o engine.ClockOffset) check {
 func (h *Health) ready(w http.ResponseWriter, r *http.Request) {
 	code, verbose := http.StatusOK, r.URL.Query().Has("verbose")
 	var lines []string
-	for _, c := range h.checks() {
+	all := h.checks()
+	if node := h.node.Load(); node != nil && verbose {
+		all = append(all, checkLocks(r.Context(), node.engine)...)
+	}
+	for _, c := range all {
 		if c.err != nil && c.fatal {
 			code = http.StatusServiceUnavailable
 		}

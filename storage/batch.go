@@ -23,10 +23,27 @@ type Batch struct {
 
 	Keys []string // further ordering keys to be given their heads
 
+	// Wait says how long the batch may wait for locks of other transactions, and which batches wait meanwhile.
+	Wait Wait
+
 	// Heads are grabs of rows that become heads by the batch. A store may make none of them: then those
 	// rows are heads that are not grabbed.
 	Heads []HeadGrab
 }
+
+// Wait is how a store in which transactions wait for each other's locks, a [Locker], commits a [Batch].
+type Wait uint8
+
+const (
+	// WaitLittle is for batches behind which others wait. One that needs what is locked fails soon, with an
+	// [ErrBusy]; if the store knows which rows need that, it is a [Blocked].
+	WaitLittle Wait = iota
+	// WaitLeast is for parts of batches that have failed so: others that may succeed wait behind them. They do not
+	// keep batches of WaitLittle waiting.
+	WaitLeast
+	// WaitLong is for a single row that has failed in both. It does not keep others waiting.
+	WaitLong
+)
 
 // HeadGrab grabs the row that becomes the head of an ordering key because of a change, in the transaction
 // of that. It is made if the row is of the queue and the priority, and [task.Change.Apply] makes it.

@@ -2,7 +2,9 @@ package storage
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/taskengine/taskengine/engine/task"
@@ -314,6 +316,59 @@ type Shared interface {
 	// SwapSetting does what [Settings.SetSetting] does if the stored value equals old (nil: none
 	// is stored), and reports whether it did. After an error it may have been done.
 	SwapSetting(ctx context.Context, name string, old, value []byte) (bool, error)
+}
+
+// Locker is a [Store] in which a transaction waits for the locks of others, also of other programs.
+type Locker interface {
+	// Blockers returns the sessions that may keep others waiting: they have been in a transaction for more than a
+	// moment that has changed or locked rows or tables of the store. The oldest is the first.
+	Blockers(ctx context.Context) ([]Blocker, error)
+}
+
+// Blocker is a session of a database in a transaction.
+type Blocker struct {
+	Database    string // its name in the configuration; "" if there is one database
+	PID         int
+	User        string
+	Application string
+	State       string    // such as "idle in transaction"; "" if the role may not see it
+	Since       time.Time // when its transaction began; zero if the role may not see it
+}
+
+// String describes the session for people.
+func (b Blocker) String() string {
+	text := fmt.Sprintf("session %d", b.PID)
+	if b.Database != "" {
+		text += " of " + b.Database
+	}
+	var about []string
+	for _, s := range []string{b.Application, b.User, b.State} {
+		if s != "" {
+			about = append(about, s)
+		}
+	}
+	if !b.Since.IsZero() {
+		about = append(about, "in its transaction since "+b.Since.UTC().Format(time.RFC3339))
+	}
+	if len(about) > 0 {
+		text += " (" + strings.Join(about, ", ") + ")"
+	}
+	return text
+}
+
+// Identified is a [Shared] store whose sessions are known to be those of a node. So the sessions of a node that is gone can
+// be ended, and with them the locks that they keep.
+type Identified interface {
+	// Identify says that a node uses this store from now on, until it calls release. If several do, the sessions of
+	// the store are known to be those of none.
+	Identify(node task.ID) (release func())
+
+	// Silent returns the nodes of which a session has been in a transaction, and has done nothing, for at least some
+	// time.
+	Silent(ctx context.Context, least time.Duration) ([]task.ID, error)
+
+	// End ends these sessions of some nodes, and returns how many it has ended.
+	End(ctx context.Context, least time.Duration, nodes ...task.ID) (int, error)
 }
 
 // Finder finds rows of a [Shared] store of which a node may know nothing.

@@ -45,6 +45,18 @@ var (
 	ErrElsewhere = errors.New("the tasks of this shard are kept in another database")
 )
 
+// Blocked is an [ErrBusy] of a batch some of whose rows need what others keep locked. The rest can be committed.
+type Blocked struct {
+	Rows []int // by index into Insert or, from len(Insert) on, into Swap, in ascending order
+	Err  error // an ErrBusy
+}
+
+// Error implements error.
+func (b *Blocked) Error() string { return b.Err.Error() }
+
+// Unwrap returns the wrapped error.
+func (b *Blocked) Unwrap() error { return b.Err }
+
 type busy struct{}
 
 // Error implements error.

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -14,8 +15,22 @@ import (
 // Commit implements [storage.Store]. A commit runs while its caller waits for it, and beside others.
 func (s *Store) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
 	return storage.Later(func() (storage.Outcome, error) {
-		lost := storage.NoteFirst(ctx, s, b)
-		out, err := s.commit(ctx, b)
+		v := &verbs{store: s, way: ways[b.Wait]}
+		if err := s.locks.refuse(b); err != nil {
+			return storage.Outcome{}, fmt.Errorf("postgres: do a batch: %w", err)
+		}
+		lost := storage.NoteFirst(ctx, &verbs{store: s, way: least}, b)
+		if b.Wait == storage.WaitLong && s.locks.isWaiting(b) {
+			v.way = again
+		}
+		out, err := v.commit(ctx, b)
+		if b.Wait == storage.WaitLittle && isLockTimeout(err) {
+			if _, locked := s.holders(ctx); locked { // whatever would be tried meanwhile waits, too
+				v.way = whole
+				out, err = v.commit(ctx, b)
+			}
+		}
+		err = s.learn(ctx, b, err)
 		out.Lost = lost
 		return out, err
 	})
@@ -23,14 +38,14 @@ func (s *Store) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
 
 // commit does a batch without its notes. A batch of what tasks usually go through is one round trip:
 // they are added, grabbed and completed.
-func (s *Store) commit(ctx context.Context, b *storage.Batch) (out storage.Outcome, err error) {
-	w := classify(b.Swap)
+func (v *verbs) commit(ctx context.Context, b *storage.Batch) (out storage.Outcome, err error) {
+	s, w := v.store, classify(b.Swap)
 	w.remove = b.Remove
 	if !oneTrip(b, w) {
 		var left []string
-		err = s.atomically(ctx, "do a batch", func(v *verbs) (err error) {
+		err = v.atomically(ctx, "do a batch", func(v *verbs) (err error) {
 			x := someKeys{verbs: v}
-			out, err = storage.Do(ctx, &x, &storage.Batch{Insert: b.Insert, Swap: b.Swap, Remove: b.Remove, Follow: b.Follow, Keys: b.Keys})
+			out, err = storage.Do(ctx, &x, &storage.Batch{Insert: b.Insert, Swap: b.Swap, Remove: b.Remove, Follow: b.Follow, Keys: s.locks.free(b)})
 			left = x.left
 			return err
 		})
@@ -40,17 +55,17 @@ func (s *Store) commit(ctx context.Context, b *storage.Batch) (out storage.Outco
 		return out, err
 	}
 	careful := s.careful()
-	err = s.again(ctx, "do a batch", func() error {
-		out, err = s.doAtOnce(ctx, b, w, careful)
+	err = v.again(ctx, "do a batch", func() error {
+		out, err = v.doAtOnce(ctx, b, w, careful)
 		if isTaken(err) {
 			careful = true
 			s.wary.Store(waryFor)
-			out, err = s.doAtOnce(ctx, b, w, careful)
+			out, err = v.doAtOnce(ctx, b, w, careful)
 		}
 		return err
 	})
 	if err == nil {
-		s.promoteLeft(ctx, b, &out, leftBy(b, w))
+		s.promoteLeft(ctx, b, &out, s.leftBy(b, w))
 	}
 	return out, err
 }
@@ -91,19 +106,19 @@ func oneTrip(b *storage.Batch, w *swaps) bool {
 }
 
 // doAtOnce does a batch in one round trip.
-func (s *Store) doAtOnce(ctx context.Context, b *storage.Batch, w *swaps, careful bool) (out storage.Outcome, err error) {
+func (v *verbs) doAtOnce(ctx context.Context, b *storage.Batch, w *swaps, careful bool) (out storage.Outcome, err error) {
 	var p pipe
 	w.rows = make([]*task.Task, len(b.Swap))
 	var in *insertion
 	if len(b.Insert) > 0 {
-		in = s.insertion(&p, b.Insert, careful)
+		in = v.insertion(&p, b.Insert, careful)
 	}
-	if err := s.queue(ctx, &p, w); err != nil {
+	if err := v.queue(ctx, &p, w); err != nil {
 		return out, err
 	}
-	keys, _ := keysOf(b, w)
-	s.promote(&p, keys, &out.Heads)
-	if err := s.do(ctx, &p); err != nil {
+	keys, _ := v.store.keysOf(b, w)
+	v.promote(&p, keys, &out.Heads)
+	if err := v.do(ctx, &p); err != nil {
 		return out, err
 	}
 	if in != nil {
@@ -115,8 +130,8 @@ func (s *Store) doAtOnce(ctx context.Context, b *storage.Batch, w *swaps, carefu
 
 // keysOf returns the ordering keys that are known to have rows in a batch before it is done: those that the
 // transaction of the batch promotes, and those that follow it. A grab leaves no key without a head.
-func keysOf(b *storage.Batch, w *swaps) (now, later []string) {
-	keys := slices.Clone(b.Keys)
+func (s *Store) keysOf(b *storage.Batch, w *swaps) (now, later []string) {
+	keys := s.locks.free(b)
 	for _, t := range b.Insert {
 		if t.OrderingKey != "" {
 			keys = append(keys, t.OrderingKey)
@@ -133,8 +148,8 @@ func keysOf(b *storage.Batch, w *swaps) (now, later []string) {
 }
 
 // leftBy returns the ordering keys that a batch that was done in one round trip has not promoted.
-func leftBy(b *storage.Batch, w *swaps) []string {
-	now, left := keysOf(b, w)
+func (s *Store) leftBy(b *storage.Batch, w *swaps) []string {
+	now, left := s.keysOf(b, w)
 	for _, t := range w.rows {
 		if t == nil || t.OrderingKey == "" || t.Turn == task.Head && !(t.Inherits && t.State == task.Submitted) {
 			continue
@@ -163,7 +178,7 @@ func (x *someKeys) Promote(ctx context.Context, keys ...string) ([]task.Hint, er
 // stay without a head until [storage.Tasks.Headless] finds them.
 func (s *Store) promoteLeft(ctx context.Context, b *storage.Batch, out *storage.Outcome, left []string) {
 	if len(left) > 0 {
-		heads, err := s.Promote(ctx, left...)
+		heads, err := (&verbs{store: s, way: least}).Promote(ctx, left...)
 		out.Heads = append(out.Heads, heads...)
 		if err != nil {
 			s.log.Warn("the next tasks of some ordering keys start later", "error", err)

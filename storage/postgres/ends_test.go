@@ -309,14 +309,24 @@ func TestOfATransactionFromSQLAndAnotherChangeOneCounts(t *testing.T) {
 	}
 }
 
-// A transaction of the caller may be the first that needs a table for what ends now. A node that needs it, too, waits.
-func TestATransactionFromSQLMakesTheTableThatItNeeds(t *testing.T) {
+// freeze has the database refuse to make or change tables, until the function that it returns is called.
+func freeze(t *testing.T, url string) (thaw func()) {
+	t.Helper()
+	c := pgtest.Connect(t, url)
+	pgtest.Exec(t, c, "create function no_ddl() returns event_trigger language plpgsql as $$ begin raise exception 'no changes of tables now'; end $$",
+		"create event trigger frozen on ddl_command_start when tag in ('ALTER TABLE') execute function no_ddl()")
+	return func() { pgtest.Exec(t, c, "drop event trigger frozen") }
+}
+
+// A transaction of the caller makes no table for what it ends: nobody waits for it.
+func TestATransactionFromSQLMakesNoTable(t *testing.T) {
 	for _, level := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable} {
 		for _, commits := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, which commits: %v", level, commits), func(t *testing.T) {
 				url := server.Database(t)
-				set := types("pay", "wait")
-				n := alone(t, url, set, map[string]work{"wait": nothing, "pay": func(ctx context.Context, n *node, tk *task.Task) ([]byte, error) {
+				postgrestest.Open(t, url)
+				thaw := freeze(t, url)
+				n := alone(t, url, types("pay", "wait"), map[string]work{"wait": nothing, "pay": func(ctx context.Context, n *node, tk *task.Task) ([]byte, error) {
 					tx, err := n.store.Pool().BeginTx(ctx, pgx.TxOptions{IsoLevel: level})
 					if err != nil {
 						return nil, err
@@ -328,30 +338,87 @@ func TestATransactionFromSQLMakesTheTableThatItNeeds(t *testing.T) {
 					if err := finishBySQL(ctx, tx, tk, "paid"); err != nil {
 						return nil, task.Permanent(err)
 					}
-					waits := n.submit(engine.Request{Type: "wait"})
-					for one[int](t, n.store.Pool(), "select count(*) from pg_locks where locktype = 'advisory' and not granted and database = (select oid from pg_database where datname = current_database())") == 0 {
-						time.Sleep(time.Millisecond)
-					}
+					n.end(n.submit(engine.Request{Type: "wait"}), task.Done)
 					if !commits {
-						err = tx.Rollback(ctx)
-					} else {
-						err = tx.Commit(ctx)
+						return []byte("returned"), tx.Rollback(ctx)
 					}
-					n.end(waits, task.Done)
-					return []byte("returned"), err
+					return []byte("returned"), tx.Commit(ctx)
 				}})
 				want := `returned`
 				if commits {
 					want = `"paid"`
 				}
-				if got := n.end(n.submit(engine.Request{Type: "pay"}), task.Done); string(got.Result) != want {
+				id := n.submit(engine.Request{Type: "pay", Key: "k"})
+				if got := n.end(id, task.Done); string(got.Result) != want {
 					t.Errorf("got %q", got.Result)
 				}
-				if got := one[int](t, n.store.Pool(), "select count(*) from pg_class where relname ~ '^ended_604800_' and relkind = 'r'"); got != 1 {
-					t.Errorf("there are %d tables", got)
+				thaw()
+				if _, _, err := n.store.Expire(t.Context(), time.Now()); err != nil {
+					t.Fatal(err)
 				}
+				isMoved(t, n, id)
 			})
 		}
+	}
+}
+
+// isMoved fails the test unless the tasks that have ended are in their own tables, and are found there, with their
+// keys and counts.
+func isMoved(t *testing.T, n *node, ids ...task.ID) {
+	t.Helper()
+	if got := one[int](t, n.store.Pool(), "select count(*) from taskengine.ended_2147483646_0"); got != 0 {
+		t.Errorf("%d rows are still in the spare table", got)
+	}
+	for _, id := range ids {
+		got, err := n.Get(t.Context(), id)
+		if err != nil || got.State != task.Done {
+			t.Errorf("task %v is %+v, %v", id, got, err)
+			continue
+		}
+		if again, err := n.Submit(t.Context(), engine.Request{Type: got.Type, Key: got.Key}); err != nil || again[0].ID != id {
+			t.Errorf("its key is taken by %+v, %v", again, err)
+		}
+	}
+	if wrong := one[int](t, n.store.Pool(), "select taskengine.recount()"); wrong != 0 {
+		t.Errorf("%d counts are wrong", wrong)
+	}
+}
+
+// Tasks end while the database refuses to make tables, and while another transaction has a lock that this needs.
+func TestTasksEndWhileNoTableCanBeMade(t *testing.T) {
+	for what, freeze := range map[string]func(url string) (thaw func()){
+		"an event trigger": func(url string) func() { return freeze(t, url) },
+		"a lock": func(url string) func() {
+			c := pgtest.Connect(t, url)
+			pgtest.Exec(t, c, "begin", "lock table taskengine.ended in share update exclusive mode")
+			return func() { pgtest.Exec(t, c, "rollback") }
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			url := server.Database(t)
+			postgrestest.Open(t, url)
+			thaw := freeze(url)
+			set := types("pay", "wait")
+			short := set.Types["wait"]
+			short.Retention.Done = 3 * time.Hour
+			set.Types["wait"] = short
+			n := alone(t, url, set, map[string]work{"wait": nothing, "pay": func(ctx context.Context, n *node, tk *task.Task) ([]byte, error) {
+				return nil, n.store.Within(ctx, n.store.Pool(), func(_ pgx.Tx, x *postgres.Tx) error { return engine.FinishTx(ctx, x, nil) })
+			}})
+			var ids []task.ID
+			for i := range 10 {
+				ids = append(ids, n.submit(engine.Request{Type: []string{"pay", "wait"}[i%2], Key: fmt.Sprint(i)}))
+				n.end(ids[i], task.Done)
+			}
+			if one[int](t, n.store.Pool(), "select count(*) from taskengine.ended_2147483646_0") == 0 {
+				t.Error("the tables could be made")
+			}
+			thaw()
+			if _, _, err := n.store.Expire(t.Context(), time.Now()); err != nil {
+				t.Fatal(err)
+			}
+			isMoved(t, n, ids...)
+		})
 	}
 }
 
@@ -434,12 +501,12 @@ func TestARoleMayEndAttemptsOnlyIfItIsLetTo(t *testing.T) {
 		return err
 	}
 	call := func(f string) string { return fmt.Sprintf("select taskengine.%s('%v', 1)", f, row.ID) }
-	for _, f := range []string{call("finish"), call("finish_bytes"), call("attempt_of"), "select taskengine.again(gen_random_uuid(), 1, now())", "select taskengine.again_bytes(gen_random_uuid(), 1, now())", "select taskengine.make_room(3600, 0)"} {
+	for _, f := range []string{call("finish"), call("finish_bytes"), call("attempt_of"), "select taskengine.again(gen_random_uuid(), 1, now())", "select taskengine.again_bytes(gen_random_uuid(), 1, now())"} {
 		if err := as(adds, f); codeOf(err) != "42501" {
 			t.Errorf("%s, by a role that may add: %v", f, err)
 		}
 	}
-	for _, f := range []string{call("finish_bytes"), "select taskengine.add('mail')", "select taskengine.make_room(3600, 0)", "select * from taskengine.task", "delete from taskengine.task"} {
+	for _, f := range []string{call("finish_bytes"), "select taskengine.add('mail')", "select * from taskengine.task", "delete from taskengine.task"} {
 		if err := as(ends, f); codeOf(err) != "42501" {
 			t.Errorf("%s, by a role that may end attempts: %v", f, err)
 		}

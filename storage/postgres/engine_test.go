@@ -39,7 +39,16 @@ func join(t *testing.T, url string, set policy.Set, do map[string]work) *node {
 	return start(t, url, set, do, true)
 }
 
+// joinWith is join with a lease.
+func joinWith(t *testing.T, url string, set policy.Set, do map[string]work, lease time.Duration) *node {
+	return startWith(t, url, set, do, true, lease)
+}
+
 func start(t *testing.T, url string, set policy.Set, do map[string]work, clustered bool) *node {
+	return startWith(t, url, set, do, clustered, 0)
+}
+
+func startWith(t *testing.T, url string, set policy.Set, do map[string]work, clustered bool, lease time.Duration) *node {
 	t.Helper()
 	n := &node{t: t, store: postgrestest.Open(t, url), ran: make(map[task.ID]int)}
 	config := engine.Config{Store: n.store, Policies: set, Handlers: make(map[string]task.Handler)}
@@ -52,7 +61,7 @@ func start(t *testing.T, url string, set policy.Set, do map[string]work, cluster
 		})
 	}
 	if clustered {
-		c, err := coordination.New(n.store.Pool(), coordination.Options{})
+		c, err := coordination.New(n.store.Pool(), coordination.Options{Lease: lease})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/pgsession"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/postgres/internal/ended"
 	"github.com/taskengine/taskengine/storage/postgres/schema"
@@ -37,10 +38,15 @@ func (s *Store) Expire(ctx context.Context, now time.Time) (removed int64, next 
 		return 0, next, s.failed("connect to expire", err)
 	}
 	defer func() { _ = c.Close(context.WithoutCancel(ctx)) }()
+	spared, err := s.emptySpare(ctx)
+	if err != nil {
+		return 0, next, s.failed("move rows to the tables where they belong", err)
+	}
 	all, err := s.listPartitions(ctx, c, now)
 	if err != nil {
 		return 0, next, s.failed("expire", err)
 	}
+	s.makeAhead(all, now)
 	isRemembering := false // there may be other tables now
 	for _, old := range all {
 		over := old.Over()
@@ -74,10 +80,64 @@ func (s *Store) Expire(ctx context.Context, now time.Time) (removed int64, next 
 	if err != nil {
 		return removed, next, s.failed("drop tables of a time to come", err)
 	}
-	if soon := now.Add(time.Minute); (left || isRemembering) && (next.IsZero() || soon.Before(next)) {
+	if soon := now.Add(time.Minute); (left || spared || isRemembering) && (next.IsZero() || soon.Before(next)) {
 		next = soon
 	}
 	return removed, next, nil
+}
+
+// sparePage is how many rows move from ended.Spare in one transaction.
+const sparePage = 500
+
+const (
+	selectSpare = `select id, updated_at, next_event_at from %s where id > $1 or $2 order by id limit $3`
+	updateSpare = `
+update {ended} e set ended_at = c.ended_at, keep = c.keep
+from unnest($1::uuid[], $2::bigint[], $3::integer[]) as c (id, ended_at, keep) where e.keep = %d and e.id = c.id`
+)
+
+// emptySpare moves the rows of ended.Spare to their own partitions, and reports whether there were any.
+func (s *Store) emptySpare(ctx context.Context) (moved bool, err error) {
+	v := &verbs{store: s}
+	var after task.ID
+	for ; ; moved = true {
+		var ends []ending
+		err := v.query(ctx, "read rows in the spare table", v.read, func() { ends = nil }, func(r *reader) {
+			id := task.ID(r.sized(16))
+			ends = append(ends, s.partitions.endingOf(id, r.moment(), r.moment()))
+		}, fmt.Sprintf(selectSpare, s.partitions.quoted(ended.Spare.Name())), after, !moved, sparePage)
+		if err != nil || len(ends) == 0 {
+			return moved, err
+		}
+		if _, err := s.partitions.need(ctx, ends, time.Time{}); err != nil {
+			return true, err
+		}
+		err = v.again(ctx, "move rows from the spare table", func() error {
+			var p pipe
+			ids, at, keep := columns(ends)
+			p.add(nil, s.fill(fmt.Sprintf(updateSpare, ended.Spare.Number())), ids, at, keep)
+			return v.do(ctx, &p)
+		})
+		if err != nil {
+			return true, err
+		}
+		after = ends[len(ends)-1].id
+	}
+}
+
+// makeAhead has the partitions made that follow those of now, when it is time.
+func (s *Store) makeAhead(all []table, now time.Time) {
+	s.partitions.mu.Lock()
+	defer s.partitions.mu.Unlock()
+	for _, t := range all {
+		if at := now.UnixMicro(); t.From <= at && at < t.To() {
+			known, ok := s.partitions.known[t.Partition]
+			if !ok {
+				known = knownTable{name: t.name, since: now}
+			}
+			s.partitions.ahead(t.Partition, known, at)
+		}
+	}
 }
 
 // sweepEvery is how often sweepKeys does something.
@@ -122,6 +182,11 @@ func (s *Store) lockExpiry(ctx context.Context) (release func(), err error) {
 		_ = c.Close(ctx)
 	}
 	if _, err := c.Exec(ctx, "begin isolation level read committed", pgx.QueryExecModeSimpleProtocol); err != nil {
+		over()
+		return nil, err
+	}
+	// The transaction has nothing to do while this process removes rows.
+	if _, err := c.Exec(ctx, "set local idle_in_transaction_session_timeout = 0", pgx.QueryExecModeSimpleProtocol); err != nil {
 		over()
 		return nil, err
 	}
@@ -268,7 +333,17 @@ func (s *Store) freeKeys(ctx context.Context, c *pgx.Conn, partition string) err
 	var after task.ID
 	for first := true; ; first = false {
 		var last *task.ID
-		if err := c.QueryRow(ctx, sql, after, first, keysPage).Scan(&last); err != nil {
+		err := pgx.BeginTxFunc(ctx, c, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+			if err := pgsession.Begin(ctx, tx); err != nil {
+				return err
+			}
+			// Requests for these keys wait until it ends, so it does not wait for long itself.
+			if _, err := tx.Exec(ctx, "set local lock_timeout = '1s'"); err != nil {
+				return err
+			}
+			return tx.QueryRow(ctx, sql, after, first, keysPage).Scan(&last)
+		})
+		if err != nil {
 			if isGone(err) {
 				return nil
 			}

@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -66,6 +67,67 @@ func TestALostHostKeepsItsLocksForSecondsOnly(t *testing.T) {
 			t.Fatalf("the row is still locked: %v", err)
 		}
 	}
+}
+
+// The sessions of a node that is gone are ended, and none of another.
+func TestSessionsOfANodeThatIsGoneAreEnded(t *testing.T) {
+	url := server.Database(t)
+	s := postgrestest.Open(t, url)
+	wire := wiretest.New(t, url)
+	lost, err := postgres.Open(t.Context(), wire.URL()+"&application_name=a%20name%20of%20a%20program%20that%20is%20much%20too%20long", postgres.Options{Idle: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { wire.Heal(); _ = lost.Close() })
+	alive, gone, other := task.ID{1}, task.ID{2}, task.ID{3}
+	defer s.Identify(alive)()
+	lost.Identify(other)()
+	defer lost.Identify(gone)()
+	row := loseHost(t, url, wire, lost)
+	quiet := pgtest.Connect(t, url+"&application_name="+one[string](t, s.Pool(), "select replace(current_setting('application_name'), ' ', '%20')"))
+	pgtest.Exec(t, quiet, "begin", "select 1")
+	for _, id := range []task.ID{alive, gone} {
+		for nodes, err := s.Silent(t.Context(), 0); err != nil || !slices.Contains(nodes, id); nodes, err = s.Silent(t.Context(), 0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if nodes, err := s.Silent(t.Context(), time.Hour); err != nil || len(nodes) > 0 {
+		t.Errorf("silent for an hour: %v, %v", nodes, err)
+	}
+	if n, err := s.End(t.Context(), time.Hour, gone, other); n != 0 || err != nil {
+		t.Errorf("%d sessions were ended, %v", n, err)
+	}
+	if n, err := s.End(t.Context(), 0, gone, other); n != 1 || err != nil {
+		t.Errorf("%d sessions were ended, %v", n, err)
+	}
+	for begin := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		_, err := s.Swap(t.Context(), task.Change{Ref: row.Ref(), To: task.Cancelled, At: moment})
+		if err == nil {
+			break
+		}
+		if time.Since(begin) > time.Minute {
+			t.Fatalf("the row is still locked: %v", err)
+		}
+	}
+	pgtest.Exec(t, quiet, "commit") // it lives
+}
+
+// A node that is lost in a transaction keeps nothing locked when the others know that it is gone.
+func TestANodeThatIsLostInATransactionDelaysNoOther(t *testing.T) {
+	url := server.Database(t)
+	postgrestest.Open(t, url)
+	wire := wiretest.New(t, url)
+	lost, err := postgres.Open(t.Context(), wire.URL(), postgres.Options{Idle: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { wire.Heal(); _ = lost.Close() })
+	defer lost.Identify(task.ID{2})() // it was a member, and is none any more
+	row := loseHost(t, url, wire, lost)
+	n := joinWith(t, url, types("mail"), map[string]work{"mail": nothing}, time.Second)
+	n.end(row.ID, task.Done)
 }
 
 // The server probes connections of a store that are silent, unless the connection string says otherwise. PgBouncer

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -16,6 +17,38 @@ import (
 
 // Insert implements [storage.Tasks].
 func (v *verbs) Insert(ctx context.Context, ts ...*task.Task) ([]storage.Inserted, error) {
+	if v.way == directly && (v.tx == nil || !v.tx.foreign) {
+		return v.insertDirectly(ctx, ts)
+	}
+	return v.insertAll(ctx, ts)
+}
+
+// insertDirectly is Insert for a caller that waits for locks itself: not for long if a lock was not free a moment ago.
+func (v *verbs) insertDirectly(ctx context.Context, ts []*task.Task) ([]storage.Inserted, error) {
+	b := &storage.Batch{Insert: ts}
+	known := v.store.locks.isWaiting(b)
+	switch {
+	case known && v.tx == nil:
+		v = &verbs{store: v.store, way: again}
+	case known:
+		var p pipe
+		p.add(nil, fmt.Sprintf("select set_config('lock_timeout', '%d', true)", lockPatience[again]))
+		if err := v.do(ctx, &p); err != nil {
+			return nil, v.store.failed("insert", err)
+		}
+	}
+	out, err := v.insertAll(ctx, ts)
+	switch {
+	case isLockTimeout(err):
+		v.store.locks.note(b, v.store.kindOf(err), "")
+	case err == nil && known:
+		v.store.locks.forget(b)
+	}
+	return out, err
+}
+
+// insertAll is Insert without what is known of locks.
+func (v *verbs) insertAll(ctx context.Context, ts []*task.Task) ([]storage.Inserted, error) {
 	out := make([]storage.Inserted, 0, len(ts))
 	var behind []*task.Task // given as heads of keys that have others
 	insert := func(v *verbs) error {

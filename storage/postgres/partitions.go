@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -52,16 +53,164 @@ func (s *partitions) endingOf(id task.ID, at, until time.Time) ending {
 type partitions struct {
 	schema  string
 	early   bool // the table has classes for rows that ended early
+	log     *slog.Logger
 	connect func(context.Context) (*pgx.Conn, error)
 
-	mu    sync.Mutex
-	known map[ended.Partition]knownTable // guarded by mu
+	lives   context.Context // ends when the store is closed
+	end     context.CancelFunc
+	makings sync.WaitGroup
+
+	mu     sync.Mutex
+	known  map[ended.Partition]knownTable // guarded by mu
+	making map[ended.Partition]*making    // guarded by mu: those under way
+	pause  time.Duration                  // guarded by mu: after the last failure; 0 if the last table was made
+	failed time.Time                      // guarded by mu: when it could not be made
 }
 
 // knownTable is the table of a partition.
 type knownTable struct {
 	name  string
 	since time.Time // when this process learned of it
+	next  bool      // the one after it was asked for
+}
+
+// making is a partition that is being made.
+type making struct {
+	done chan struct{} // closed at the end
+	err  error         // set before done is closed
+}
+
+const (
+	// roomPatience is how long a batch waits for a partition that is missing, and makePatience how long making one
+	// may take.
+	roomPatience = 2 * time.Second
+	makePatience = 10 * time.Second
+	// makeLockPatience is how long making a table waits for a lock, in milliseconds.
+	makeLockPatience = 500
+	// After a failure no batch waits, and nothing is tried, for firstMakePause at first and mostMakePause at most.
+	firstMakePause = 5 * time.Second
+	mostMakePause  = time.Minute
+)
+
+// start prepares the partitions of a store that is being opened.
+func (s *partitions) start() {
+	s.lives, s.end = context.WithCancel(context.Background())
+	s.known, s.making = make(map[ended.Partition]knownTable), make(map[ended.Partition]*making)
+}
+
+// close waits until no partition is being made.
+func (s *partitions) close() {
+	s.mu.Lock()
+	s.end()
+	s.mu.Unlock()
+	s.makings.Wait()
+}
+
+// room returns the names of the tables for ends that this process learned of at since or later. It has missing
+// partitions made beside the transaction, and gives rows whose partition cannot be made now a place in [ended.Spare].
+func (s *partitions) room(ctx context.Context, ends []ending, since time.Time) (fresh []string) {
+	fresh, missing := s.lookUp(ends, since)
+	if len(missing) == 0 {
+		return fresh
+	}
+	ctx, cancel := context.WithTimeout(ctx, roomPatience)
+	defer cancel()
+	lacks := make(map[ended.Partition]bool)
+	for _, p := range missing {
+		m := s.ask(p)
+		if m == nil {
+			lacks[p] = true
+			continue
+		}
+		select {
+		case <-m.done:
+			lacks[p] = m.err != nil
+		case <-ctx.Done():
+			s.slow()
+			lacks[p] = true
+		}
+	}
+	for i := range ends {
+		if lacks[ends[i].partition()] {
+			ends[i].class, ends[i].at = ended.Spare.Class, max(ends[i].at, madeAt(ends[i].id))
+		}
+	}
+	fresh, _ = s.lookUp(ends, since)
+	return fresh
+}
+
+// ask has a partition made, and returns the making; nil if it is not tried now.
+func (s *partitions) ask(p ended.Partition) *making {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if m := s.making[p]; m != nil {
+		if s.pause > 0 {
+			return nil
+		}
+		return m
+	}
+	if s.lives.Err() != nil || time.Since(s.failed) < s.pause {
+		return nil
+	}
+	m := &making{done: make(chan struct{})}
+	s.making[p] = m
+	s.makings.Go(func() {
+		ctx, cancel := context.WithTimeout(s.lives, makePatience)
+		defer cancel()
+		_, err := s.need(ctx, []ending{{at: p.From, class: p.Class}}, time.Time{})
+		s.made(p, m, err)
+	})
+	return m
+}
+
+// knows reports whether this process knows the table of a partition.
+func (s *partitions) knows(p ended.Partition) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.known[p]
+	return ok
+}
+
+// made notes whether a partition was made.
+func (s *partitions) made(p ended.Partition, m *making, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.making, p)
+	if err == nil {
+		s.pause = 0
+	} else {
+		s.wait()
+		if s.lives.Err() == nil {
+			s.log.Warn("a table for ended tasks cannot be made; such tasks have a place in the table "+ended.Spare.Name()+" until it can", "table", p.Name(), "tried_again", s.pause, "error", err)
+		}
+	}
+	m.err = err
+	close(m.done)
+}
+
+// slow notes that a partition is not made in time.
+func (s *partitions) slow() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wait()
+}
+
+// wait has no partition made for a time that grows. It is called with mu held.
+func (s *partitions) wait() {
+	s.failed, s.pause = time.Now(), min(max(firstMakePause, 2*s.pause), mostMakePause)
+}
+
+// ahead has the partition made that follows the one of now when three quarters of that have passed, before it is needed. It
+// is called with mu held.
+func (s *partitions) ahead(p ended.Partition, known knownTable, now int64) {
+	if known.next || p == ended.Spare || s.lives.Err() != nil || now < p.From+(p.To()-p.From)/4*3 || now >= p.To() {
+		return
+	}
+	known.next = true
+	s.known[p] = known
+	if next := p.Class.Partition(p.To()); s.known[next].name == "" {
+		s.makings.Go(func() { s.ask(next) })
+	}
 }
 
 // need makes the partitions that ends belong to, if they are missing. It uses a connection of its
@@ -72,7 +221,7 @@ func (s *partitions) need(ctx context.Context, ends []ending, since time.Time) (
 	if len(missing) == 0 {
 		return fresh, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, makePatience)
 	defer cancel()
 	c, err := s.connect(ctx)
 	if err != nil {
@@ -82,15 +231,19 @@ func (s *partitions) need(ctx context.Context, ends []ending, since time.Time) (
 	for _, p := range missing {
 		var name string
 		if err := pgx.BeginFunc(ctx, c, func(tx pgx.Tx) (err error) {
-			if err = pgsession.Begin(ctx, tx); err == nil {
-				name, err = s.make(ctx, tx, p)
+			if err = pgsession.Begin(ctx, tx); err != nil {
+				return err
 			}
+			if _, err = tx.Exec(ctx, fmt.Sprintf("set local lock_timeout = %d", makeLockPatience)); err != nil {
+				return err
+			}
+			name, err = s.make(ctx, tx, p)
 			return err
 		}); err != nil {
 			return nil, fmt.Errorf("make the table %s: %w", p.Name(), err)
 		}
 		s.mu.Lock()
-		s.known[p] = knownTable{name, time.Now()}
+		s.known[p] = knownTable{name: name, since: time.Now()}
 		s.mu.Unlock()
 		fresh = append(fresh, name)
 	}
@@ -102,12 +255,17 @@ func (s *partitions) need(ctx context.Context, ends []ending, since time.Time) (
 func (s *partitions) lookUp(ends []ending, since time.Time) (fresh []string, missing []ended.Partition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.known == nil {
-		s.known = make(map[ended.Partition]knownTable)
-	}
+	now := time.Now().UnixMicro()
 	for _, e := range ends {
 		p := e.partition()
-		switch known, ok := s.known[p]; {
+		if p == ended.Spare {
+			continue
+		}
+		known, ok := s.known[p]
+		if ok {
+			s.ahead(p, known, now)
+		}
+		switch {
 		case !ok && !slices.Contains(missing, p):
 			missing = append(missing, p)
 		case ok && !known.since.Before(since) && !slices.Contains(fresh, known.name):
@@ -222,31 +380,28 @@ func (v *verbs) end(ctx context.Context, ends []ending) error {
 		return nil
 	}
 	var p pipe
-	if err := v.makeRoom(ctx, &p, ends); err != nil {
-		return err
-	}
+	v.makeRoom(ctx, &p, ends)
 	ids, at, keep := columns(ends)
 	p.add(nil, v.store.sql.end, ids, at, keep)
 	return v.do(ctx, &p)
 }
 
-// makeRoom makes the partitions that ends belong to, if they are missing. A transaction that is
+// makeRoom has the partitions made that ends belong to, if they are missing, or gives ends another place. A transaction that is
 // under way does not see new partitions of the table ended until it names them: makeRoom queues
 // statements in p that do.
-func (v *verbs) makeRoom(ctx context.Context, p *pipe, ends []ending) error {
+func (v *verbs) makeRoom(ctx context.Context, p *pipe, ends []ending) {
 	if len(ends) == 0 {
-		return nil
+		return
 	}
 	since := time.Now()
 	if v.tx != nil {
 		since = v.tx.since
 	}
-	fresh, err := v.store.partitions.need(ctx, ends, since)
+	fresh := v.store.partitions.room(ctx, ends, since)
 	if v.tx == nil {
-		return err
+		return
 	}
 	for _, f := range fresh {
 		p.add(nil, "lock table only "+v.store.partitions.quoted(f)+" in access share mode")
 	}
-	return err
 }

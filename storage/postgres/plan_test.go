@@ -165,11 +165,11 @@ func TestAMillionRowsAreNotReadForOne(t *testing.T) {
 		if browsed[name] {
 			check(name, v.Field(i).String())
 		} else {
-			check(name, v.Field(i).String(), sql.first.settings)
+			check(name, v.Field(i).String(), sql.first.settings[directly])
 		}
 	}
 	for kind, text := range sql.inserts {
-		check(fmt.Sprintf("insert %+v", kind), text, sql.first.settings)
+		check(fmt.Sprintf("insert %+v", kind), text, sql.first.settings[directly])
 	}
 }
 
@@ -182,7 +182,7 @@ func TestPlansOfEmptyTablesFindWhatTheyNeedByIndex(t *testing.T) {
 		"remove": sql.remove, "removeEnded": sql.removeEnded, "lockTask": sql.lockTask, "queues": sql.queues,
 		"outdated": sql.outdated, "demote": sql.demote, "promote": sql.promote, "heads": sql.heads, "headless": sql.headless, "takeHead": sql.takeHead,
 	} {
-		if got := plan(t, c, text, sql.first.settings); reads.MatchString(got) {
+		if got := plan(t, c, text, sql.first.settings[directly]); reads.MatchString(got) {
 			t.Errorf("%s:\n%s", name, got)
 		}
 	}

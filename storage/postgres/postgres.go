@@ -46,11 +46,14 @@ const pingAfter = 5 * time.Second
 // [storage.ShardOwner] too. Make one with [Open].
 type Store struct {
 	pool         *pgxpool.Pool // for reads, and for callers of Pool
-	writer       *pgxpool.Pool // for writes; pool itself if there is one connection in all
+	writer       *pgxpool.Pool // for batches of an engine; pool itself if there is one connection in all
+	aside        *pgxpool.Pool // for writes that may wait; pool itself if there is one connection in all
 	lent         chan struct{} // holds a token while a read uses a connection of writer
 	sql          *statements
 	log          *slog.Logger
 	partitions   partitions
+	locks        lockMemory
+	identity     identity
 	rulesInherit bool         // the rules of types say whether their tasks inherit priorities
 	swept        atomic.Int64 // when sweepKeys was called last; in Unix seconds
 	wary         atomic.Int64 // how many batches are careful from now on
@@ -66,10 +69,10 @@ var (
 )
 
 // Open opens the store in the database that url names: a connection string of libpq with the options
-// of pgxpool. Its pool_max_conns is the number of connections in all. Two of them are for writes
-// (one if there are 2 or 3), the others for reads and for [Store.Pool]. If [schema.Migrate] has not
-// made the tables or brought them up to date, the error wraps [schema.ErrMismatch]. When Open fails
-// it leaves no connection open.
+// of pgxpool. Its pool_max_conns is the number of connections in all. Two of them are for batches of an engine
+// (one if there are 2 or 3), the others for reads and for [Store.Pool]. Unless it is 1, up to four more are open for a
+// time for what may wait for locks. If [schema.Migrate] has not made the tables or brought them up to date, the error
+// wraps [schema.ErrMismatch]. When Open fails it leaves no connection open.
 func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	name, err := schema.Name(o.Schema)
 	if err != nil {
@@ -83,11 +86,16 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	if o.Again == nil {
 		o.Again = func() (string, error) { return url, nil }
 	}
-	config.BeforeConnect, config.AfterConnect = pgsession.Renew(o.Again), registerArrays
+	config.AfterConnect = registerArrays
 	if config.ShouldPing == nil {
 		config.ShouldPing = func(_ context.Context, p pgxpool.ShouldPingParams) bool { return p.IdleDuration > pingAfter }
 	}
-	s := &Store{log: o.Log, lent: make(chan struct{}, 1)}
+	s := &Store{log: o.Log, lent: make(chan struct{}, 1), identity: identity{schema: name}}
+	renew := pgsession.Renew(o.Again)
+	config.BeforeConnect = func(ctx context.Context, c *pgx.ConnConfig) error {
+		s.identity.name(c)
+		return renew(ctx, c)
+	}
 	if err := s.connect(ctx, config); err != nil {
 		return nil, fmt.Errorf("postgres: %w", err)
 	}
@@ -101,7 +109,8 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 		}
 		return pgx.ConnectConfig(ctx, own)
 	}
-	s.partitions.schema = name
+	s.partitions.schema, s.partitions.log = name, s.log
+	s.partitions.start()
 	s.verbs = verbs{store: s}
 	at, err := schema.Check(ctx, s.pool, name)
 	if err != nil {
@@ -112,7 +121,9 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	s.rulesInherit = at >= schema.Inherits
 	s.sql = statementsIn(name, at)
 	if idle := pgsession.Transaction(&config.ConnConfig.Config, cmp.Or(o.Idle, pgsession.Idle)); idle != "" {
-		s.sql.first.settings += ", " + idle
+		for i := range s.sql.first.settings {
+			s.sql.first.settings[i] += ", " + idle
+		}
 	}
 	return s, nil
 }
@@ -120,9 +131,27 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 // writers is how many connections are for writes: the engine has two writers.
 const writers = 2
 
+// asideConns is how many connections are for what may wait for locks, and asideIdle how long an unused one stays.
+const (
+	asideConns = 4
+	asideIdle  = time.Minute
+)
+
 // connect makes the pools. They have no connections yet but those that config asks for.
 func (s *Store) connect(ctx context.Context, config *pgxpool.Config) (err error) {
 	all, writing := config.MaxConns, config.Copy()
+	defer func() {
+		if err != nil {
+			s.closePools()
+		}
+	}()
+	if all > 1 {
+		waiting := config.Copy()
+		waiting.MaxConns, waiting.MinConns, waiting.MinIdleConns, waiting.MaxConnIdleTime = asideConns, 0, 0, asideIdle
+		if s.aside, err = pgxpool.NewWithConfig(ctx, waiting); err != nil {
+			return err
+		}
+	}
 	writing.MaxConns, writing.MinConns, writing.MinIdleConns = min(writers, all/2), 0, 0
 	if writing.MaxConns > 0 {
 		if s.writer, err = pgxpool.NewWithConfig(ctx, writing); err != nil {
@@ -132,22 +161,28 @@ func (s *Store) connect(ctx context.Context, config *pgxpool.Config) (err error)
 		config.MinConns, config.MinIdleConns = min(config.MinConns, config.MaxConns), min(config.MinIdleConns, config.MaxConns)
 	}
 	if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
-		if s.writer != nil {
-			s.writer.Close()
-		}
 		return err
 	}
 	if s.writer == nil {
-		s.writer = s.pool
+		s.writer, s.aside = s.pool, s.pool
 	}
 	return nil
+}
+
+// closePools closes the pools that there are.
+func (s *Store) closePools() {
+	for _, pool := range []*pgxpool.Pool{s.pool, s.writer, s.aside} {
+		if pool != nil {
+			pool.Close()
+		}
+	}
 }
 
 // Close implements [storage.Store].
 func (s *Store) Close() error {
 	s.closed.Store(true)
-	s.pool.Close()
-	s.writer.Close()
+	s.partitions.close()
+	s.closePools()
 	return nil
 }
 

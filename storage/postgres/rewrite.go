@@ -110,9 +110,7 @@ func (v *verbs) writeBack(ctx context.Context, rows map[task.ID]*rewritten) erro
 	if len(changed) == 0 {
 		return nil
 	}
-	if err := v.makeRoom(ctx, &p, ends); err != nil {
-		return err
-	}
+	v.makeRoom(ctx, &p, ends)
 	if len(back) > 0 {
 		p.add(nil, v.store.sql.comeBack, uuids(back, itself))
 	}

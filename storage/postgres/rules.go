@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/storage/postgres/internal/ended"
 )
 
 var _ storage.Ruled = (*Store)(nil)
@@ -38,6 +39,7 @@ func (s *Store) SetRules(ctx context.Context, rules ...storage.TypeRules) error 
 		bigints(rules, func(r storage.TypeRules) int64 { return roundedUp(r.Remember) }),
 	}
 	heirs := slices.DeleteFunc(slices.Clone(rules), func(r storage.TypeRules) bool { return !r.Inherits })
+	defer s.makeFirst(rules)
 	return s.again(ctx, "set the rules of types", func() error {
 		_, err := s.pool.Exec(ctx, s.sql.setRules, args...)
 		if err == nil {
@@ -48,6 +50,19 @@ func (s *Store) SetRules(ctx context.Context, rules ...storage.TypeRules) error 
 		}
 		return err
 	})
+}
+
+// makeFirst has the tables made for tasks of types that are done from now on.
+func (s *Store) makeFirst(rules []storage.TypeRules) {
+	for _, r := range rules {
+		class := ended.Class{}
+		if r.KeepDone > 0 {
+			class.Keep = ended.Keep(r.KeepDone)
+		}
+		if p := class.Partition(time.Now().UnixMicro()); r.KeepDone != 0 && !s.partitions.knows(p) {
+			s.partitions.ask(p)
+		}
+	}
 }
 
 // keepOf returns a retention time as the table type_policy has it: in microseconds, -1 for ever.

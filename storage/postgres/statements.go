@@ -35,8 +35,12 @@ type statements struct {
 	keys, keysBehind, key, findKey, freeKeys                 string
 }
 
-// firsts are what goes before the statements of a transaction: plans in one of the caller, settings in one of the store.
-type firsts struct{ plans, settings string }
+// firsts are what goes before the statements of a transaction: plans in one of the caller, settings in one of the store,
+// by how it waits.
+type firsts struct {
+	plans    string
+	settings [len(lockPatience)]string
+}
 
 // plans goes before the statements that every task goes through, for the time of their transaction.
 // Their plans are made once, perhaps when the tables are still empty, and must be right later: by
@@ -49,9 +53,17 @@ select set_config('plan_cache_mode', 'force_generic_plan', true), set_config('ji
 // them.
 const ownKeys = `, set_config('taskengine.keys', 'own', true)`
 
-// lockPatience is a part of plans for transactions of the store. It limits the time that they wait for a lock. The limit is
-// longer than the default of deadlock_timeout, so that deadlocks are reported as such.
-const lockPatience = `, set_config('lock_timeout', '2s', true)`
+// lockPatience is how long a transaction of the store waits for a lock, in milliseconds, by how it waits. The longest is
+// longer than the default of deadlock_timeout, so that deadlocks are reported as such there.
+var lockPatience = [...]int{directly: 2000, little: 250, least: 100, long: 2000, again: 20, whole: 2000}
+
+// settingsFor returns what goes before the statements of a transaction of the store.
+func settingsFor(before string) (all [len(lockPatience)]string) {
+	for i, patience := range lockPatience {
+		all[i] = fmt.Sprintf("%s, set_config('lock_timeout', '%d', true)", before, patience)
+	}
+	return all
+}
 
 // keepSettings goes before plans, and restoreSettings after the statements, in a transaction of the
 // caller.
@@ -243,7 +255,7 @@ func statementsIn(name string, version int) *statements {
 	}
 	queues := func(after string) string { return fill(strings.ReplaceAll(selectQueues, "{after}", after)) }
 	return &statements{
-		first: firsts{plans: before, settings: before + lockPatience},
+		first: firsts{plans: before, settings: settingsFor(before)},
 		get:   fill(selectGet), lockTask: fill(selectLockTask), lockEnded: fill(selectLockEnded),
 		inserts: insertsIn(fill), claimKeys: fill(insertKeys), releaseKeys: fill(deleteKeys), holders: fill(selectHolders),
 		removeEnded: fill(deleteAddedAgain), remove: fill(deleteRefs),

@@ -133,9 +133,7 @@ func (v *verbs) finish(ctx context.Context, p *pipe, w *swaps, some []int) error
 	for j, i := range some {
 		ends[j] = v.store.partitions.endingOf(change(i).ID, change(i).At, change(i).NextEventAt)
 	}
-	if err := v.makeRoom(ctx, p, ends); err != nil {
-		return err
-	}
+	v.makeRoom(ctx, p, ends)
 	ids, at, keep := columns(ends)
 	p.add(w.answers(some), v.store.sql.finish, ids,
 		bigints(some, func(i int) int64 { return int64(change(i).Version) }), bytesOrNull(some, func(i int) []byte { return change(i).Result }),

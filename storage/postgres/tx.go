@@ -48,7 +48,7 @@ func (x *Tx) usable(ctx context.Context) error {
 func (s *Store) Update(ctx context.Context, fn func(storage.Tx) error) error {
 	var own, verb error
 	var hooks []func()
-	err := s.transact(ctx, func(x *Tx) error {
+	err := s.transact(ctx, directly, func(x *Tx) error {
 		own = fn(x)
 		verb, hooks = x.err, x.hooks
 		return errors.Join(own, verb)
@@ -67,25 +67,25 @@ func (s *Store) Update(ctx context.Context, fn func(storage.Tx) error) error {
 	return nil
 }
 
-func (s *Store) acquire(ctx context.Context) (*pgxpool.Conn, error) {
+func (v *verbs) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	return s.writer.Acquire(ctx)
+	return v.pool().Acquire(ctx)
 }
 
 // rollbackTimeout is how long a rollback may take.
 const rollbackTimeout = 5 * time.Second
 
 // transact calls fn within a transaction, and commits unless fn fails.
-func (s *Store) transact(ctx context.Context, fn func(x *Tx) error) error {
-	c, err := s.acquire(ctx)
+func (s *Store) transact(ctx context.Context, by way, fn func(x *Tx) error) error {
+	x := &Tx{since: time.Now()}
+	x.verbs = verbs{store: s, tx: x, way: by}
+	c, err := x.acquire(ctx)
 	if err != nil {
 		return err
 	}
 	defer c.Release()
-	x := &Tx{since: time.Now()}
 	x.send = func(ctx context.Context, b *pgx.Batch) error { return c.SendBatch(ctx, b).Close() }
-	x.verbs = verbs{store: s, tx: x}
 	committed := false
 	defer func() {
 		x.done = true
@@ -128,5 +128,5 @@ func (x *Tx) do(ctx context.Context, p *pipe) error {
 		return x.send(ctx, &p.batch)
 	}
 	x.begun = true
-	return x.send(ctx, after(p, "begin isolation level read committed", x.store.sql.first.settings))
+	return x.send(ctx, after(p, "begin isolation level read committed", x.settings()))
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
@@ -16,7 +17,34 @@ import (
 type verbs struct {
 	store *Store
 	tx    *Tx // nil: each round trip is a transaction of its own
+	way   way
 }
+
+// way is on which connections a transaction of the store is done, and how long it waits for locks.
+type way uint8
+
+const (
+	directly way = iota // a verb of the store, aside
+	little              // a batch behind which others wait, by a writer
+	least               // a part of such a batch, aside
+	long                // a single row of one, aside
+	again               // a single row that needs a lock that was not free a moment ago, aside
+	whole               // a batch behind which others wait while a whole table is locked, by a writer
+)
+
+// ways has the way of a batch.
+var ways = [...]way{storage.WaitLittle: little, storage.WaitLeast: least, storage.WaitLong: long}
+
+// pool returns the connections for writes.
+func (v *verbs) pool() *pgxpool.Pool {
+	if v.way == little || v.way == whole {
+		return v.store.writer
+	}
+	return v.store.aside
+}
+
+// settings returns what goes before the statements of a transaction.
+func (v *verbs) settings() string { return v.store.sql.first.settings[v.way] }
 
 // pipe is the statements of one round trip. All of them are done, or none.
 type pipe struct {
@@ -34,9 +62,21 @@ func (p *pipe) add(row func(pgx.Rows) error, sql string, args ...any) {
 				return err
 			}
 		}
-		return rows.Err()
+		if err := rows.Err(); err != nil {
+			return &statementError{sql, err}
+		}
+		return nil
 	})
 }
+
+// statementError is the error of a statement.
+type statementError struct {
+	sql string
+	error
+}
+
+// Unwrap returns the error of the driver.
+func (e *statementError) Unwrap() error { return e.error }
 
 // How long a round trip may take before its connection is closed: of statements that find their
 // rows by index, and of those that may read whole tables. Nothing else detects a network that
@@ -53,7 +93,7 @@ func (v *verbs) do(ctx context.Context, p *pipe) error {
 	if v.tx != nil {
 		return v.tx.do(ctx, p)
 	}
-	return v.store.writer.SendBatch(ctx, after(p, v.store.sql.first.settings)).Close()
+	return v.pool().SendBatch(ctx, after(p, v.settings())).Close()
 }
 
 // lendAfter is how long a read waits for a connection before it may use one of those for writes.
@@ -83,7 +123,7 @@ func (v *verbs) read(ctx context.Context, p *pipe) error {
 		return err
 	}
 	defer c.Release()
-	return c.SendBatch(ctx, after(p, v.store.sql.first.settings)).Close()
+	return c.SendBatch(ctx, after(p, v.settings())).Close()
 }
 
 // browse sends p, whose statements may read whole tables.
@@ -113,7 +153,7 @@ func (v *verbs) atomically(ctx context.Context, doing string, fn func(v *verbs) 
 		if v.tx != nil {
 			return fn(v)
 		}
-		return v.store.transact(ctx, func(x *Tx) error { return fn(&x.verbs) })
+		return v.store.transact(ctx, v.way, func(x *Tx) error { return fn(&x.verbs) })
 	})
 }
 

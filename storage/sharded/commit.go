@@ -133,7 +133,7 @@ func (s *Store) commitHeld(ctx context.Context, place int, b *storage.Batch) (st
 	if err != nil {
 		return storage.Outcome{}, storage.Undone(err)
 	}
-	out, held := leftOut(b), &storage.Batch{Keys: b.Keys}
+	out, held := leftOut(b), &storage.Batch{Keys: b.Keys, Wait: b.Wait}
 	out.Elsewhere = nil
 	for _, n := range b.Notes {
 		if home.Owned.Has(n.ID.Shard()) {
@@ -161,7 +161,7 @@ func (s *Store) commitHeld(ctx context.Context, place int, b *storage.Batch) (st
 	}
 	done, err := s.places[place].Store.Commit(ctx, held).Wait()
 	if err != nil {
-		return storage.Outcome{}, err
+		return storage.Outcome{}, blockedAmong(err, at)
 	}
 	number(place, held.Insert, done.Inserted)
 	outwardAll(place, done.Swapped)
@@ -186,6 +186,19 @@ func (s *Store) commitHeld(ctx context.Context, place int, b *storage.Batch) (st
 	outwardHints(place, done.Heads)
 	out.Lost, out.Heads = done.Lost, done.Heads
 	return out, nil
+}
+
+// blockedAmong returns an error about rows as one about the places in at that they have.
+func blockedAmong(err error, at []int) error {
+	var blocked *storage.Blocked
+	if !errors.As(err, &blocked) {
+		return err
+	}
+	rows := make([]int, len(blocked.Rows))
+	for i, row := range blocked.Rows {
+		rows[i] = at[row]
+	}
+	return &storage.Blocked{Rows: rows, Err: err}
 }
 
 // lookPatience is how long a commit waits for other places to say which shards they hold.

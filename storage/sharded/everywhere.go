@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
 )
 
@@ -129,3 +131,72 @@ func (s *Store) setting(ctx context.Context, name string) (first int, value []by
 	}
 	return 0, nil, nil
 }
+
+// Blockers implements [storage.Locker].
+func (s *Store) Blockers(ctx context.Context) ([]storage.Blocker, error) {
+	found, err := ask(ctx, &s.verbs, "look for sessions that hold locks", func(place int, _ storage.Tasks) ([]storage.Blocker, error) {
+		in, ok := s.places[place].Store.(storage.Locker)
+		if !ok {
+			return nil, nil
+		}
+		all, err := in.Blockers(ctx)
+		for i := range all {
+			all[i].Database = s.places[place].Name
+		}
+		return all, err
+	})
+	return slices.Concat(found...), err
+}
+
+var _ storage.Locker = (*Store)(nil)
+
+// Identify implements [storage.Identified].
+func (s *Store) Identify(node task.ID) (release func()) {
+	var all []func()
+	for _, p := range s.places {
+		if in, ok := p.Store.(storage.Identified); ok {
+			all = append(all, in.Identify(node))
+		}
+	}
+	return func() {
+		for _, release := range all {
+			release()
+		}
+	}
+}
+
+// Silent implements [storage.Identified]. Of a place that does not answer it returns no nodes.
+func (s *Store) Silent(ctx context.Context, least time.Duration) (nodes []task.ID, err error) {
+	found, err := ask(ctx, &s.verbs, "look for sessions of nodes that are gone", func(place int, _ storage.Tasks) ([]task.ID, error) {
+		in, ok := s.places[place].Store.(storage.Identified)
+		if !ok {
+			return nil, nil
+		}
+		return in.Silent(ctx, least)
+	})
+	for _, some := range found {
+		for _, id := range some {
+			if !slices.Contains(nodes, id) {
+				nodes = append(nodes, id)
+			}
+		}
+	}
+	return nodes, err
+}
+
+// End implements [storage.Identified].
+func (s *Store) End(ctx context.Context, least time.Duration, nodes ...task.ID) (ended int, err error) {
+	all, err := ask(ctx, &s.verbs, "end sessions of nodes that are gone", func(place int, _ storage.Tasks) (int, error) {
+		in, ok := s.places[place].Store.(storage.Identified)
+		if !ok {
+			return 0, nil
+		}
+		return in.End(ctx, least, nodes...)
+	})
+	for _, n := range all {
+		ended += n
+	}
+	return ended, err
+}
+
+var _ storage.Identified = (*Store)(nil)

@@ -160,17 +160,19 @@ type healer struct {
 	missing map[task.ID]time.Time // owners of tasks that are not among the members, and from when on they are gone
 	seen    map[task.ID]bool      // owners of which the present round has found tasks
 	early   []*task.Task          // found in the present round when it was too early to decide
+	silent  map[task.ID]time.Time // nodes whose sessions are silent and that are not among the members, and from when on they are gone
 	cost    wakeup.Cost           // of a round
 }
 
 func newHealer(k *Cluster) *healer {
-	return &healer{k: k, missing: make(map[task.ID]time.Time), changed: time.Now()}
+	return &healer{k: k, missing: make(map[task.ID]time.Time), silent: make(map[task.ID]time.Time), changed: time.Now()}
 }
 
 // run does one round after another until ctx ends or the store cannot be read or written.
 func (h *healer) run(ctx context.Context) error {
 	for {
 		begin := time.Now()
+		h.endSessions(ctx) // first: their locks may be those that the round needs
 		if err := h.round(ctx); err != nil {
 			return err
 		}
@@ -192,8 +194,11 @@ func (h *healer) run(ctx context.Context) error {
 func (h *healer) rest(begin time.Time) time.Duration {
 	lease := h.k.Lease()
 	rest := healEvery
+	if len(h.silent) > 0 {
+		rest = lease / 4
+	}
 	if begin.Sub(h.changed) < healLeases*lease {
-		rest = lease
+		rest = min(rest, lease)
 	}
 	rest = max(rest, healShare*h.cost.After(time.Since(begin), true))
 	for owner := range h.missing {

@@ -7,6 +7,7 @@ import (
 	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/engine/internal/core"
 	"github.com/taskengine/taskengine/internal/wakeup"
+	"github.com/taskengine/taskengine/storage"
 )
 
 // rejoinAfter is how long a node rests before it joins anew.
@@ -15,6 +16,8 @@ const rejoinAfter = time.Second
 // memberLoop keeps the node among the members. When it cannot, the node starts nothing and what
 // it runs is cancelled; then it joins anew, as another incarnation.
 func (k *Cluster) memberLoop(ctx context.Context) {
+	release := k.identify()
+	defer func() { release() }()
 	for {
 		err := k.membership.Join(ctx, k.self(), k.see)
 		if ctx.Err() != nil {
@@ -22,10 +25,20 @@ func (k *Cluster) memberLoop(ctx context.Context) {
 		}
 		k.log.Error("the node cannot prove that it is alive; it starts nothing, and joins anew", "error", err)
 		k.expelled()
+		release()
+		release = k.identify()
 		if wakeup.Sleep(ctx, rejoinAfter) != nil {
 			return
 		}
 	}
+}
+
+// identify has the sessions of a shared store known as those of this node, until release is called.
+func (k *Cluster) identify() (release func()) {
+	if in, ok := k.shared.(storage.Identified); ok {
+		return in.Identify(k.Incarnation())
+	}
+	return func() {}
 }
 
 // self returns this node as the others see it.

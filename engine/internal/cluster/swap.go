@@ -20,7 +20,7 @@ func (k *Cluster) swap(ctx context.Context, changes []task.Change) (out []*task.
 	type piece struct{ from, to int }
 	for todo := []piece{{0, len(changes)}}; len(todo) > 0; todo = todo[1:] {
 		p := todo[0]
-		done, err := k.store.Commit(ctx, &storage.Batch{Swap: changes[p.from:p.to]}).Wait()
+		done, err := k.store.Commit(ctx, &storage.Batch{Swap: changes[p.from:p.to], Wait: storage.WaitLeast}).Wait()
 		if err == nil {
 			copy(out[p.from:], done.Swapped)
 			heads = append(heads, done.Heads...)

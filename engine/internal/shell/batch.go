@@ -35,6 +35,7 @@ type Batch struct {
 	finishes map[int]*Finish // by the places of saves, see finishesOf; nil if there are none
 	isTried  bool            // it failed before in a store that works
 	undone   bool            // it failed, and nothing of it was written
+	isAlone  bool            // it is one item that may wait long for a lock
 	yielded  bool            // its grabs have no slots any more
 	probe    *failure        // the batch is empty: whether it is written says what this failure means; nil if it is no probe
 }
@@ -125,7 +126,7 @@ func (b *Batch) Reset() {
 
 // piece returns a batch of the items of b from one index to another. It shares them with b.
 func (b *Batch) piece(from, to int) *Batch {
-	p := &Batch{Lane: b.Lane, isTried: b.isTried, undone: b.undone, yielded: b.yielded}
+	p := &Batch{Lane: b.Lane, isTried: b.isTried, undone: b.undone, isAlone: b.isAlone, yielded: b.yielded}
 	p.parts, from, to = within(b.parts, from, to)
 	p.saves, from, to = within(b.saves, from, to)
 	p.grabs, from, to = within(b.grabs, from, to)

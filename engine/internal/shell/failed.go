@@ -2,9 +2,11 @@ package shell
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/taskengine/taskengine/engine/internal/core"
+	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
 )
 
@@ -36,7 +38,7 @@ func (s *Shell) failed(now time.Time, b *Batch, err error) {
 	l.answered(b)
 	s.grabbedHeads(now, b, nil) // a head that was grabbed all the same is found by the comparison of the store with the core
 	b.Do.Heads = nil
-	refused := errors.Is(err, storage.ErrRefused)
+	refused, blocked := errors.Is(err, storage.ErrRefused), (*storage.Blocked)(nil)
 	b.undone = refused || errors.Is(err, storage.ErrUndone)
 	l.pending.keys, b.keys = append(l.pending.keys, b.keys...), nil
 	switch {
@@ -48,6 +50,8 @@ func (s *Shell) failed(now time.Time, b *Batch, err error) {
 		l.pending.grabs = append(l.pending.grabs, b.grabs...)
 	case storage.IsOutage(err):
 		s.outage(now, l, b, err)
+	case s.config.Aside && errors.As(err, &blocked):
+		s.setApart(now, l, b, blocked)
 	case len(b.Do.Notes) > 0 && b.undone: // perhaps because of the notes, which only people read
 		b.Do.Notes = nil
 		l.again = append(l.again, b)
@@ -74,10 +78,10 @@ func (s *Shell) outage(now time.Time, l *lane, b *Batch, err error) {
 		s.log(level, text, "error", err)
 	}
 	failed := append([]failure{{b, err}}, l.doubts...)
-	for _, b := range l.again {
+	for _, b := range slices.Concat(l.again, l.alone) {
 		failed = append(failed, failure{b, err})
 	}
-	l.doubts, l.again = nil, nil
+	l.doubts, l.again, l.alone = nil, nil, nil
 	var saves []core.Save
 	for _, f := range failed {
 		s.postpone(now, f)
@@ -142,12 +146,81 @@ func (s *Shell) divide(now time.Time, l *lane, b *Batch, err error) {
 			b = b.piece(n, b.size())
 		}
 	}
+	if s.config.Aside && b.undone && errors.Is(err, storage.ErrBusy) {
+		s.freeSlots(now, b)
+	}
 	switch n := b.size(); n {
 	case 0:
 	case 1:
-		s.refuse(now, b, err)
+		if b.isAlone || !s.config.Aside || !errors.Is(err, storage.ErrBusy) {
+			s.refuse(now, b, err)
+		} else {
+			s.setAlone(now, l, b, err)
+		}
 	default:
 		l.again = append(l.again, b.piece(0, n/2), b.piece(n/2, n))
+	}
+}
+
+// maxAlone is how many items may wait to be tried alone. Others are refused without a try.
+const maxAlone = 1000
+
+// setAlone has one item tried that may have to wait for a lock: alone, and beside what others wait for.
+func (s *Shell) setAlone(now time.Time, l *lane, b *Batch, err error) {
+	s.freeSlots(now, b)
+	if b.isAlone = true; len(l.alone) >= maxAlone {
+		s.refuse(now, b, err)
+		return
+	}
+	l.alone = append(l.alone, b)
+}
+
+// freeSlots gives back the slots of a batch that was not done and that may have to wait for locks.
+func (s *Shell) freeSlots(now time.Time, b *Batch) {
+	if b.yielded {
+		return
+	}
+	for i := range b.parts {
+		for _, t := range b.parts[i].rows {
+			if t.State == task.Processing {
+				s.core.Unclaim(now, t)
+			}
+		}
+	}
+	s.yield(now, b)
+}
+
+// setApart has each item of a batch tried alone that needs what others keep locked, and the rest at once. Nothing of the
+// batch was done.
+func (s *Shell) setApart(now time.Time, l *lane, b *Batch, blocked *storage.Blocked) {
+	isLeft := make([]bool, len(b.Do.Insert)+len(b.Do.Swap))
+	for _, row := range blocked.Rows {
+		isLeft[row] = true
+	}
+	all := make([]bool, len(b.saves))
+	for i := range all {
+		all[i] = true
+	}
+	s.keepNotes(b, all)
+	rest, at := &Batch{Lane: b.Lane}, 0
+	for i := range b.size() {
+		one, n := b.piece(i, i+1), 1
+		if len(one.parts) > 0 {
+			n = len(one.parts[0].rows)
+		}
+		if slices.Contains(isLeft[at:at+n], true) {
+			s.setAlone(now, l, one, blocked.Err)
+		} else {
+			rest.parts, rest.saves = append(rest.parts, one.parts...), append(rest.saves, one.saves...)
+			rest.grabs, rest.edits = append(rest.grabs, one.grabs...), append(rest.edits, one.edits...)
+		}
+		at += n
+	}
+	p := l.pending
+	p.parts, p.saves = append(rest.parts, p.parts...), append(rest.saves, p.saves...)
+	p.grabs, p.edits = append(rest.grabs, p.grabs...), append(rest.edits, p.edits...)
+	if b.yielded {
+		s.giveBack(now, p) // their slots belong to others
 	}
 }
 
@@ -176,7 +249,7 @@ func (s *Shell) probe(now time.Time, l *lane) {
 	l.probeAt = s.steady(now).Add(probeEvery)
 	if len(s.lanes) == 1 {
 		s.core.LimitGrabs(now, probeGrabs)
-	} else if len(l.again)+len(l.doubts)+len(l.underWay) == 0 && l.pending.empty() {
+	} else if l.left()+len(l.underWay) == 0 && l.pending.empty() {
 		l.again = append(l.again, &Batch{Lane: l.pending.Lane})
 	}
 }

@@ -19,6 +19,7 @@ type lane struct {
 	again    []*Batch  // pieces of batches that failed, and single items: each is committed as it is
 	isAgain  bool      // of again and the others, the last batch was from again
 	isNoSync bool      // of relaxed grabs and the rest of pending, the last batch was of relaxed grabs
+	alone    []*Batch  // single items that need what another transaction may keep locked
 	doubts   []failure // batches that failed although the store may work: an empty batch finds out
 	underWay []*Batch  // given out by Next, and not answered
 
@@ -28,6 +29,9 @@ type lane struct {
 	awaySince  time.Time // steady
 	probeAt    time.Time // steady: when it is tried whether the outage is over; zero if it is not away
 }
+
+// left returns how many batches are to be tried that have failed.
+func (l *lane) left() int { return len(l.again) + len(l.alone) + len(l.doubts) }
 
 // laneOf returns the lane of a task.
 func (s *Shell) laneOf(id task.ID) *lane { return &s.lanes[s.laneNumber(id)] }
@@ -133,14 +137,14 @@ func (s *Shell) IsHeld(shard uint16) bool { return s.held.Has(shard) }
 // are held. The caller calls it if another call of the store is slow.
 func (s *Shell) Probe() {
 	for i := range s.lanes {
-		if l := &s.lanes[i]; len(s.lanes) > 1 && len(l.again)+len(l.doubts)+len(l.underWay) == 0 {
+		if l := &s.lanes[i]; len(s.lanes) > 1 && l.left()+len(l.underWay) == 0 {
 			l.again = append(l.again, &Batch{Lane: i})
 		}
 	}
 }
 
 func (s *Shell) isHeld(now time.Time, l *lane) bool {
-	return l.isAway || slices.ContainsFunc(l.underWay, func(b *Batch) bool { return s.steady(now).Sub(b.since) >= slowCommit })
+	return l.isAway || slices.ContainsFunc(l.underWay, func(b *Batch) bool { return !b.isAlone && s.steady(now).Sub(b.since) >= slowCommit })
 }
 
 // giveBack ends the grabs of a pending batch.
@@ -162,7 +166,7 @@ func (s *Shell) giveBack(now time.Time, b *Batch) {
 
 // given returns the batches that were given out and are not written.
 func (l *lane) given() []*Batch {
-	all := slices.Concat(l.again, l.underWay)
+	all := slices.Concat(l.again, l.alone, l.underWay)
 	for _, b := range l.underWay {
 		if b.probe != nil {
 			all = append(all, b.probe.b)
@@ -203,7 +207,7 @@ func (s *Shell) holdAt(ticked time.Time) (at time.Time) {
 	}
 	for i := range s.lanes {
 		for _, b := range s.lanes[i].underWay {
-			if slow := b.since.Add(slowCommit); slow.After(ticked) {
+			if slow := b.since.Add(slowCommit); !b.isAlone && slow.After(ticked) {
 				at = earlier(at, slow)
 			}
 		}

@@ -7,12 +7,51 @@ import (
 
 	"github.com/taskengine/taskengine/engine/internal/core"
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
 )
 
 // HasWork reports whether Next has a batch for a lane.
 func (s *Shell) HasWork(lane int) bool {
 	l := &s.lanes[lane]
-	return l.restsUntil.IsZero() && (len(l.again)+len(l.doubts) > 0 || !l.pending.empty())
+	return l.restsUntil.IsZero() && (!s.config.Aside && l.left() > 0 || !l.pending.empty())
+}
+
+// HasAside reports whether NextAside has a batch for a lane.
+func (s *Shell) HasAside(lane int, alone bool) bool {
+	l := &s.lanes[lane]
+	return s.config.Aside && l.restsUntil.IsZero() && (alone && len(l.alone) > 0 || !alone && len(l.again)+len(l.doubts) > 0)
+}
+
+// NextAside is Next for what Config.Aside keeps from Next: pieces of batches that failed or, if alone is set, single
+// items that may wait long for a lock. Such batches and those of Next are committed beside each other.
+func (s *Shell) NextAside(now time.Time, lane int, alone bool) (b *Batch) {
+	if !s.HasAside(lane, alone) {
+		return nil
+	}
+	l := &s.lanes[lane]
+	switch {
+	case alone:
+		b, l.alone = l.alone[0], l.alone[1:]
+		b.Do.Wait = storage.WaitLong
+	case len(l.doubts) > 0:
+		doubt := l.doubts[0]
+		b, l.doubts = &Batch{Lane: lane, probe: &doubt}, l.doubts[1:]
+		b.Do.Wait = storage.WaitLeast
+	default:
+		b, l.again = l.again[0], l.again[1:]
+		b.Do.Wait = storage.WaitLeast
+	}
+	b.finishes = s.finishesOf(b.saves)
+	s.give(now, l, b)
+	return b
+}
+
+// give gives out a batch.
+func (s *Shell) give(now time.Time, l *lane, b *Batch) {
+	b.since = s.steady(now)
+	s.batches++
+	b.number = s.batches
+	l.underWay = append(l.underWay, b)
 }
 
 // Next returns the next batch of a lane, or nil if there is nothing to commit. The caller has called
@@ -30,10 +69,10 @@ func (s *Shell) Next(now time.Time, lane int, spare *Batch) *Batch {
 	}
 	b.Lane = lane
 	switch p := l.pending; {
-	case len(l.doubts) > 0:
+	case !s.config.Aside && len(l.doubts) > 0:
 		doubt := l.doubts[0]
 		b.probe, l.doubts = &doubt, l.doubts[1:]
-	case len(l.again) > 0 && (!l.isAgain || p.empty()):
+	case !s.config.Aside && len(l.again) > 0 && (!l.isAgain || p.empty()):
 		b, l.again, l.isAgain = l.again[0], l.again[1:], true
 		b.finishes = s.finishesOf(b.saves)
 	case len(p.relaxed) > 0 && (!l.isNoSync || p.size() == len(p.relaxed)):
@@ -45,10 +84,7 @@ func (s *Shell) Next(now time.Time, lane int, spare *Batch) *Batch {
 			return s.Next(now, lane, b) // all of it is committed alone
 		}
 	}
-	b.since = s.steady(now)
-	s.batches++
-	b.number = s.batches
-	l.underWay = append(l.underWay, b)
+	s.give(now, l, b)
 	return b
 }
 
@@ -82,7 +118,7 @@ func (s *Shell) separate(l *lane, b *Batch) {
 		if s.refusals[g.ID] == nil {
 			return false
 		}
-		l.again = append(l.again, (&Batch{Lane: b.Lane, grabs: []task.Change{g}}).piece(0, 1))
+		s.retry(l, (&Batch{Lane: b.Lane, grabs: []task.Change{g}}).piece(0, 1))
 		return true
 	})
 }

@@ -53,6 +53,7 @@ type Config struct {
 	Backlogs map[string]policy.Backlog // by type; types without a maximum may be left out
 
 	NoSync bool // grabs of relaxed types are in batches of their own, see Batch.NoSync
+	Aside  bool // pieces of batches that failed are given out by NextAside, not by Next
 }
 
 // Shell is the state machine. Only one goroutine may use it at a time.
@@ -204,7 +205,7 @@ func (s *Shell) IsDrained() bool {
 		return false
 	}
 	for i := range s.lanes {
-		if l := &s.lanes[i]; l.pending.size() > 0 || len(l.again)+len(l.doubts) > 0 {
+		if l := &s.lanes[i]; l.pending.size() > 0 || l.left() > 0 {
 			return false
 		}
 	}
@@ -217,7 +218,7 @@ func (s *Shell) IsSettled(running int) bool {
 		return false
 	}
 	for i := range s.lanes {
-		if l := &s.lanes[i]; l.pending.size()+len(l.underWay)+len(l.again)+len(l.doubts) > 0 {
+		if l := &s.lanes[i]; l.pending.size()+len(l.underWay)+l.left() > 0 {
 			return false
 		}
 	}

@@ -49,6 +49,19 @@ type stuck struct {
 // Stuck returns how many saves are stuck.
 func (s *Shell) Stuck() int { return len(s.stuck) }
 
+// LockWaits returns how many items are tried alone, or are to be, because another transaction may keep locked what they need.
+func (s *Shell) LockWaits() (n int) {
+	for i := range s.lanes {
+		n += len(s.lanes[i].alone)
+		for _, b := range s.lanes[i].underWay {
+			if b.isAlone {
+				n++
+			}
+		}
+	}
+	return n
+}
+
 // Refused returns how many items the store has refused that were committed alone.
 func (s *Shell) Refused() uint64 { return s.refused }
 
@@ -138,10 +151,20 @@ func (s *Shell) retryStuck(steady time.Time) {
 		case isDue(k.next, steady):
 			k.tried = true
 			l := s.laneOf(ref.ID)
-			l.again = append(l.again, (&Batch{Lane: l.pending.Lane, saves: []core.Save{k.save}}).piece(0, 1))
+			s.retry(l, (&Batch{Lane: l.pending.Lane, saves: []core.Save{k.save}}).piece(0, 1))
 		default:
 			s.stuckAt = earlier(s.stuckAt, k.next)
 		}
+	}
+}
+
+// retry has a single item tried that the store has refused.
+func (s *Shell) retry(l *lane, b *Batch) {
+	if s.config.Aside {
+		b.isAlone = true
+		l.alone = append(l.alone, b)
+	} else {
+		l.again = append(l.again, b)
 	}
 }
 

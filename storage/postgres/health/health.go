@@ -40,6 +40,8 @@ type Report struct {
 	Apart   []string  // detached partitions of ended tasks
 	Holders []Holder  // what keeps vacuum from removing dead rows, the oldest first, at most 10
 	Idle    []Session // sessions that are idle in a transaction, the oldest first, at most 10
+
+	Blockers []storage.Blocker // sessions that may keep tasks waiting by their locks, the oldest first
 }
 
 // Late is how long after its time a row is late, and how long after the death of a node its
@@ -70,6 +72,10 @@ func Examine(ctx context.Context, s *postgres.Store) (*Report, error) {
 		{"the tables of tasks that have ended", e.readPartitions},
 		{"what holds back vacuum", e.readHolders},
 		{"the sessions", e.readIdle},
+		{"the locks", func(ctx context.Context, h *Report) (err error) {
+			h.Blockers, err = s.Blockers(ctx)
+			return err
+		}},
 	} {
 		if err := part.read(ctx, h); err != nil {
 			return nil, failed("look at "+part.name, err)

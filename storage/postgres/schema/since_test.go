@@ -1,6 +1,7 @@
 package schema_test
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -58,12 +59,6 @@ func TestSQLKeepsEndedTasksAndLocksTheirTablesAsGoDoes(t *testing.T) {
 	for _, name := range []string{schema.Default, "Other schema é"} {
 		pgtest.Exec(t, c, schema.Script(name, schema.Migrations(name)))
 		fill := schema.Fill(name)
-		for _, operation := range []string{"ended", "", "home"} {
-			var got int64
-			if err := c.QueryRow(t.Context(), fill("select {schema}.lock_of($1)"), operation).Scan(&got); err != nil || got != schema.Lock(operation, name) {
-				t.Errorf("the lock %q of %s is %d, want %d: %v", operation, name, got, schema.Lock(operation, name), err)
-			}
-		}
 		for hours := range 12000 {
 			for _, d := range []time.Duration{-time.Microsecond, 0, time.Microsecond} {
 				d += time.Duration(hours) * time.Hour
@@ -81,11 +76,24 @@ func TestSQLKeepsEndedTasksAndLocksTheirTablesAsGoDoes(t *testing.T) {
 			t.Errorf("what is to be kept for ever, nearly, is kept for %d s: %v", got, err)
 		}
 		// The names of tables are made of it.
-		pgtest.Exec(t, c, fill("select {schema}.make_room(-3600, 1), {schema}.make_room(0, 1), {schema}.make_room(0, -1), {schema}.make_room(-10368001, 1), {schema}.make_room(-3600, 2)"))
-		rows, _ := c.Query(t.Context(), fill("select c.relname::text from pg_class c where c.relnamespace = to_regnamespace({schema_literal}) and relname ~ '^ended_' and relkind = 'r' order by 1"))
-		tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		if want := []string{"ended_0_-2592000", "ended_0_0", "ended_early_0_0", "ended_early_3600_0"}; err != nil || !slices.Equal(tables, want) {
-			t.Errorf("the tables are %q, want %q: %v", tables, want, err)
+		for _, class := range []ended.Class{{Keep: 3600, Early: true}, {}, {Early: true}, {Keep: 86400}} {
+			for _, at := range []int64{1, -1, 1 << 50} {
+				p := class.Partition(at)
+				has := func() (yes bool) {
+					if err := c.QueryRow(t.Context(), fill("select {schema}.has_room($1, $2)"), class.Number(), at).Scan(&yes); err != nil {
+						t.Fatal(err)
+					}
+					return yes
+				}
+				if has() {
+					t.Errorf("there is room for %v before there is the table %s", class, p.Name())
+				}
+				pgtest.Exec(t, c, fill(fmt.Sprintf("create table if not exists {schema}.%s partition of {schema}.ended for values in (%d) partition by range (ended_at)", class.Name(), class.Number())),
+					fill(fmt.Sprintf("create table {schema}.%[2]q partition of {schema}.%[1]s for values from (%[3]d) to (%[4]d)", class.Name(), p.Name(), p.From, p.To())))
+				if !has() {
+					t.Errorf("there is no room for %v, and there is the table %s", class, p.Name())
+				}
+			}
 		}
 	}
 }

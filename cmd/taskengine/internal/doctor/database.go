@@ -46,6 +46,7 @@ func judgeDatabase(found *Findings, h *health.Report) {
 	judgeEnded(found, h)
 	judgeHolders(found, h)
 	judgeIdle(found, h)
+	judgeBlockers(found, h)
 }
 
 func judgeSchema(found *Findings, h *health.Report) {
@@ -314,6 +315,19 @@ func judgeHolders(found *Findings, h *health.Report) {
 			what += " and " + units.Span(held)
 		}
 		found.add(s, "vacuum", what, "every grab reads past the dead rows that pile up meanwhile, and the tables grow", do)
+	}
+}
+
+// shortLock is how long the transactions of programs may keep locks.
+const shortLock = 2 * time.Second
+
+func judgeBlockers(found *Findings, h *health.Report) {
+	for _, b := range h.Blockers {
+		if !b.Since.IsZero() && h.Now.Sub(b.Since) < shortLock {
+			continue
+		}
+		found.add(Warning, "locks", fmt.Sprintf("the %s keeps rows or tables of tasks locked", b),
+			"tasks and requests that need them wait", fmt.Sprintf("have its program end the transaction, or select pg_terminate_backend(%d)", b.PID))
 	}
 }
 

@@ -36,6 +36,10 @@ func Keep(d time.Duration) int32 {
 	return int32(min(years*365*day, math.MaxInt32))
 }
 
+// Spare is the partition for rows whose own partition is missing. It is there as long as the table ended, and has no
+// other partitions of its class. Its rows move to their own partitions when these are made.
+var Spare = Partition{Class: Class{Keep: 2147483646}}
+
 // Class is a table that is attached to the table ended. It has partitions, and no rows itself.
 type Class struct {
 	Keep  int32 // how long rows are kept, in seconds; 0 is for ever
@@ -78,6 +82,9 @@ func (c Class) span() int64 {
 // Partition returns the partition for rows of the class that ended at a time, in microseconds since
 // 1970.
 func (c Class) Partition(ended int64) Partition {
+	if c == Spare.Class {
+		return Spare
+	}
 	n := ended / c.span()
 	if ended%c.span() < 0 {
 		n--
@@ -96,7 +103,7 @@ func (s Partition) To() int64 { return s.From + s.span() }
 
 // Over returns when no row of the partition is to be kept any longer; the zero time is never.
 func (s Partition) Over() time.Time {
-	if s.Keep == 0 {
+	if s.Keep == 0 || s == Spare {
 		return time.Time{}
 	}
 	return time.UnixMicro(s.To() + int64(s.Keep)*1e6).UTC()

@@ -40,6 +40,7 @@ having sum(n) <> 0 and (keep is null or exists (
 -- since_of knows the classes of what ended early: their number is less than zero.
 create or replace function {schema}.since_of(keep integer, ended_at bigint) returns bigint language sql immutable as $$
 select case
+	when keep = 2147483646 then 0 -- see ended_2147483646_0
 	when ended_at >= 0 then ended_at / 1000000 - ended_at / 1000000 % (case keep when 0 then 10368000 else abs(keep) end / 4)
 	else (ended_at - (ended_at % (case keep when 0 then 10368000 else abs(keep) end / 4 * 1000000::bigint)
 		+ case keep when 0 then 10368000 else abs(keep) end / 4 * 1000000::bigint)

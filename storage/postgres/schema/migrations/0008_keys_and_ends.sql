@@ -361,19 +361,6 @@ select coalesce(
 	least((kept / 31536000000000 + 1) * 31536000, 2147483647)::integer)
 $$;
 
--- lock_of returns the key of the advisory lock of an operation, as the program has it: FNV-1a of 64
--- bits.
-create function {schema}.lock_of(operation text) returns bigint language plpgsql stable as $$
-declare
-	name bytea   := convert_to('taskengine ' || operation || ' ' || (select n.nspname from pg_catalog.pg_namespace n where n.oid = to_regnamespace({schema_literal})), 'UTF8');
-	h    numeric := 14695981039346656037;
-begin
-	for i in 0 .. length(name) - 1 loop
-		h := (h - h % 256 + ((h % 256)::integer # get_byte(name, i))) * 1099511628211 % 18446744073709551616;
-	end loop;
-	return case when h >= 9223372036854775808 then h - 18446744073709551616 else h end;
-end $$;
-
 -- part_of returns the name of the partition of parent that is called name, perhaps with an x and a
 -- number, or else a name that is free for it. A transaction may not see in the catalog what others have
 -- made since it began; to_regclass does.
@@ -394,36 +381,30 @@ begin
 	end loop;
 end $$;
 
--- make_room makes the partition of ended for tasks of a class that end at a time, unless it exists, and
--- has the transaction see it. If it makes it, nodes that need the partition wait until the transaction
--- has ended.
-create function {schema}.make_room(class integer, ended_at bigint) returns void language plpgsql volatile as $$
-#variable_conflict use_variable
+-- Tasks that have ended and whose own partition of ended is missing: nothing that ends a task makes tables, so that nobody
+-- waits for them, and a task can end while nobody may make tables. The program makes those that it needs, usually before,
+-- and moves these rows to them.
+create table {schema}.ended_2147483646_0 (like {schema}.ended including defaults including storage);
+alter table {schema}.ended attach partition {schema}.ended_2147483646_0 for values in (2147483646);
+
+-- has_room reports whether there is the partition of ended for tasks of a class that end at a time, and has the
+-- transaction see it.
+create function {schema}.has_room(class integer, ended_at bigint) returns boolean language plpgsql volatile as $$
 declare
-	name   constant text   := 'ended_' || case when class < 0 then 'early_' else '' end || case class when -10368001 then 0 else abs(class) end;
+	name   constant text   := 'ended_' || case when class < 0 then 'early_' else '' end || case when class = -10368001 then 0 else abs(class) end;
 	since  constant bigint := {schema}.since_of(class, ended_at);
-	until  constant bigint := since + case class when 0 then 10368000 else abs(class) end / 4;
 	parent record;
 	part   record;
 begin
-	for locked in 0 .. 1 loop
-		parent := {schema}.part_of('ended', name);
-		part := {schema}.part_of(parent.part, name || '_' || since);
-		exit when parent.attached and part.attached;
-		if locked = 0 then
-			perform pg_advisory_xact_lock({schema}.lock_of('ended'));
-			continue;
-		end if;
-		if not parent.attached then
-			execute format('create table %1$s.%2$I (like %1$s.ended including defaults including storage) partition by range (ended_at)', {schema_literal}, parent.part);
-			execute format('alter table %1$s.ended attach partition %1$s.%2$I for values in (%3$s)', {schema_literal}, parent.part, class);
-		end if;
-		execute format('create table %1$s.%2$I (like %1$s.ended including defaults including storage)', {schema_literal}, part.part);
-		execute format('alter table %1$s.%2$I attach partition %1$s.%3$I for values from (%4$s) to (%5$s)',
-			{schema_literal}, parent.part, part.part, since * 1000000, until * 1000000);
-		delete from {schema}.tally t where t.keep = class and t.since = since;
-	end loop;
-	execute format('lock table only %s.%I in access share mode', {schema_literal}, part.part);
+	parent := {schema}.part_of('ended', name);
+	if not parent.attached then
+		return false;
+	end if;
+	part := {schema}.part_of(parent.part, name || '_' || since);
+	if part.attached then
+		execute format('lock table only %s.%I in access share mode', {schema_literal}, part.part);
+	end if;
+	return part.attached;
 end $$;
 
 -- finish_bytes ends an attempt: its task is done, if and only if the transaction commits.
@@ -441,7 +422,7 @@ declare
 	until    constant bigint      := case when p.keep_done < 0 then {none} else now_us + p.keep_done end;
 	made     constant bigint      := {schema}.made_at(id);
 	early    constant boolean     := made - 3600000000 > now_us;
-	ended_at constant bigint      := case when early then now_us else greatest(now_us, made) end;
+	ended_at bigint               := case when early then now_us else greatest(now_us, made) end;
 	class    integer              := case when p.keep_done < 0 then 0 else {schema}.class_of(until - ended_at) end;
 	keys     constant text        := coalesce(current_setting('taskengine.keys', true), '');
 begin
@@ -454,7 +435,10 @@ begin
 		if early then
 			class := case class when 0 then -10368001 else -class end;
 		end if;
-		perform {schema}.make_room(class, ended_at);
+		if not {schema}.has_room(class, ended_at) then
+			class := 2147483646;
+			ended_at := greatest(now_us, made);
+		end if;
 		delete from {schema}.task t where t.id = id;
 		insert into {schema}.ended (id, owner, version, seq, created_at, ready_at, next_event_at, expires_at, started_at, updated_at, due_at,
 			shard, attempt, crashes, state, priority, due_state, queued,

@@ -137,7 +137,7 @@ declare
 	until    constant bigint      := case when forgets then now_us + p.remember when p.keep_done < 0 then {none} else now_us + p.keep_done end;
 	made     constant bigint      := {schema}.made_at(id);
 	early    constant boolean     := made - 3600000000 > now_us;
-	ended_at constant bigint      := case when early then now_us else greatest(now_us, made) end;
+	ended_at bigint               := case when early then now_us else greatest(now_us, made) end;
 	class    integer              := case when p.keep_done < 0 then 0 else {schema}.class_of(until - ended_at) end;
 	keys     constant text        := coalesce(current_setting('taskengine.keys', true), '');
 begin
@@ -157,7 +157,10 @@ begin
 		if early then
 			class := case class when 0 then -10368001 else -class end;
 		end if;
-		perform {schema}.make_room(class, ended_at);
+		if not {schema}.has_room(class, ended_at) then
+			class := 2147483646;
+			ended_at := greatest(now_us, made);
+		end if;
 		delete from {schema}.task t where t.id = id;
 		insert into {schema}.ended (id, owner, version, seq, created_at, ready_at, next_event_at, expires_at, started_at, updated_at, due_at,
 			shard, attempt, crashes, state, priority, due_state, queued,

@@ -1,0 +1,283 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// lockMemory remembers for what transactions have waited in vain, so that batches that need it are not tried together
+// with others: those would wait each time.
+type lockMemory struct {
+	mu     sync.Mutex
+	failed map[lockName]time.Time // guarded by mu: when the last transaction failed that waited for it
+	holder string                 // guarded by mu: the sessions that may have held the locks when that was looked up last
+}
+
+// lockName is what a transaction waits for: a row, a unique key of a type, or an ordering key.
+type lockName struct {
+	kind lockKind
+	typ  string // of a unique key
+	text string
+}
+
+type lockKind uint8
+
+const (
+	rowLock lockKind = iota
+	keyLock
+	orderLock
+)
+
+const (
+	// lockKnown is how long a lock is remembered for which no transaction has waited again.
+	lockKnown = time.Minute
+	// maxLocks is how many locks are remembered. Others are found out again each time.
+	maxLocks = 10_000
+)
+
+func rowName(id task.ID) lockName { return lockName{rowLock, "", string(id[:])} }
+
+// insertNames returns what the insert of a row may wait for.
+func insertNames(t *task.Task) (names []lockName) {
+	if t.Key != "" {
+		names = append(names, lockName{keyLock, t.Type, entryOf(t)})
+	}
+	if t.OrderingKey != "" {
+		names = append(names, lockName{orderLock, "", t.OrderingKey})
+	}
+	return names
+}
+
+// changeNames returns what a change may wait for. A grab does not change which row is the head of its key.
+func changeNames(c *task.Change) []lockName {
+	names := []lockName{rowName(c.ID)}
+	if c.OrderingKey != "" && c.To != task.Processing {
+		names = append(names, lockName{orderLock, "", c.OrderingKey})
+	}
+	return names
+}
+
+// locksOf returns what the i-th row of a batch may wait for: first of Insert, then of Swap.
+func locksOf(b *storage.Batch, i int) []lockName {
+	if i < len(b.Insert) {
+		return insertNames(b.Insert[i])
+	}
+	k := i - len(b.Insert)
+	names := changeNames(&b.Swap[k])
+	for _, t := range b.Follows(k) {
+		names = append(names, insertNames(t)...)
+	}
+	return names
+}
+
+// isKnown reports whether a transaction has waited for a lock in vain not long ago. It is called with mu held.
+func (m *lockMemory) isKnown(n lockName) bool {
+	at, ok := m.failed[n]
+	return ok && time.Since(at) < lockKnown
+}
+
+// refuse returns an error for a batch behind which others wait, if it would wait for a lock that is known. The error says
+// for which rows.
+func (m *lockMemory) refuse(b *storage.Batch) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.failed) == 0 || b.Wait != storage.WaitLittle {
+		return nil
+	}
+	var rows []int
+	for i := range len(b.Insert) + len(b.Swap) {
+		if slices.ContainsFunc(locksOf(b, i), m.isKnown) {
+			rows = append(rows, i)
+		}
+	}
+	if rows == nil {
+		return nil
+	}
+	return &storage.Blocked{Rows: rows, Err: fmt.Errorf("%w: a lock was not free a moment ago%s", storage.ErrBusy, m.holder)}
+}
+
+// isWaiting reports whether a single row needs a lock that is known.
+func (m *lockMemory) isWaiting(b *storage.Batch) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i := 0; len(m.failed) > 0 && i < len(b.Insert)+len(b.Swap); i++ {
+		if slices.ContainsFunc(locksOf(b, i), m.isKnown) {
+			return true
+		}
+	}
+	return false
+}
+
+// free returns the further ordering keys of a batch that can be given their heads. Others wait until
+// [storage.Tasks.Headless] finds them.
+func (m *lockMemory) free(b *storage.Batch) []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(b.Keys), func(key string) bool { return m.isKnown(lockName{orderLock, "", key}) })
+}
+
+// forget forgets the locks that the rows of a batch have got.
+func (m *lockMemory) forget(b *storage.Batch) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.failed) == 0 {
+		return
+	}
+	for i := range len(b.Insert) + len(b.Swap) {
+		for _, n := range locksOf(b, i) {
+			delete(m.failed, n)
+		}
+	}
+	for _, key := range b.Keys {
+		delete(m.failed, lockName{orderLock, "", key})
+	}
+}
+
+// note remembers the lock for which a batch has waited in vain, if only one of its kind can be that.
+func (m *lockMemory) note(b *storage.Batch, kind lockKind, holder string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if holder != "" {
+		m.holder = holder
+	}
+	var names []lockName
+	for i := range len(b.Insert) + len(b.Swap) {
+		names = append(names, locksOf(b, i)...)
+	}
+	for _, key := range b.Keys {
+		names = append(names, lockName{orderLock, "", key})
+	}
+	names = slices.DeleteFunc(names, func(n lockName) bool { return n.kind != kind })
+	if len(names) == 0 || slices.ContainsFunc(names, func(n lockName) bool { return n != names[0] }) {
+		return
+	}
+	now := time.Now()
+	for n, at := range m.failed {
+		if now.Sub(at) >= lockKnown {
+			delete(m.failed, n)
+		}
+	}
+	if m.failed == nil {
+		m.failed = make(map[lockName]time.Time)
+	}
+	if _, known := m.failed[names[0]]; known || len(m.failed) < maxLocks {
+		m.failed[names[0]] = now
+	}
+}
+
+// learn remembers for which lock a batch has waited in vain, and forgets those that it got. It returns the error of the
+// batch: an outage if a whole table is locked, otherwise with the sessions that may hold the lock.
+func (s *Store) learn(ctx context.Context, b *storage.Batch, err error) error {
+	switch {
+	case err == nil:
+		if b.Wait != storage.WaitLittle {
+			s.locks.forget(b)
+		}
+		return nil
+	case !isLockTimeout(err):
+		return err
+	}
+	holders, locked := s.holders(ctx)
+	if locked {
+		return storage.Undone(fmt.Errorf("postgres: a table is locked%s: %w: %v", holders, storage.ErrUnavailable, err))
+	}
+	s.locks.note(b, s.kindOf(err), holders)
+	return fmt.Errorf("%w%s", err, holders)
+}
+
+// kindOf returns the kind of lock for which a statement has waited.
+func (s *Store) kindOf(err error) lockKind {
+	var of *statementError
+	if !errors.As(err, &of) {
+		return rowLock
+	}
+	switch of.sql {
+	case s.sql.claimKeys, s.sql.releaseKeys:
+		return keyLock
+	case s.sql.lockKeys, s.sql.demote, s.sql.promote, s.sql.heads, s.sql.takeHead:
+		return orderLock
+	}
+	return rowLock
+}
+
+// holdersPatience is how long the look at the sessions may take that hold locks.
+const holdersPatience = time.Second
+
+// holders returns which sessions may hold the locks, as the end of a text, and whether one of them has locked a whole
+// table, or waits for that: then others wait behind it.
+func (s *Store) holders(ctx context.Context) (text string, locked bool) {
+	ctx, cancel := context.WithTimeout(ctx, holdersPatience)
+	defer cancel()
+	all, locked, err := s.blockers(ctx)
+	switch {
+	case err != nil || len(all) == 0:
+		return "", locked
+	case len(all) == 1:
+		return "; it may be held by " + all[0].String(), locked
+	}
+	return fmt.Sprintf("; it may be held by %s, or one of %d other sessions", all[0], len(all)-1), locked
+}
+
+// blockerAge is for how long a transaction has lasted that may keep others waiting, in seconds.
+const blockerAge = 0.2
+
+// Sessions that wait for a lock themselves are not the cause, unless they wait for a whole table.
+const selectBlockers = `
+select a.pid, coalesce(a.usename, ''), coalesce(a.application_name, ''), coalesce(a.state, ''), a.xact_start,
+	bool_or(l.mode in ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')) as tables
+from pg_catalog.pg_locks l join pg_catalog.pg_stat_activity a on a.pid = l.pid
+where l.locktype = 'relation' and l.database = (select oid from pg_catalog.pg_database where datname = current_database())
+	and l.relation in (to_regclass({task_literal}), to_regclass({key_literal}), to_regclass({ended_literal})) and a.pid <> pg_backend_pid()
+	and (l.granted and l.mode in ('RowShareLock', 'RowExclusiveLock') and coalesce(a.wait_event_type, '') <> 'Lock'
+		and coalesce(a.xact_start < clock_timestamp() - make_interval(secs => $1), true)
+		or l.mode in ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock'))
+group by 1, 2, 3, 4, 5 order by a.xact_start nulls last, a.pid`
+
+// blockers is Blockers. locked says whether one of them has locked a whole table, or waits for that.
+func (s *Store) blockers(ctx context.Context) (all []storage.Blocker, locked bool, err error) {
+	sql := selectBlockers
+	for _, table := range []string{"task", "key", "ended"} {
+		sql = strings.ReplaceAll(sql, "{"+table+"_literal}", "'"+strings.ReplaceAll(s.partitions.quoted(table), "'", "''")+"'")
+	}
+	c, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	defer c.Release()
+	rows, err := c.Query(ctx, sql, blockerAge)
+	if err != nil {
+		return nil, false, err
+	}
+	var one storage.Blocker
+	var since *time.Time
+	var tables bool
+	_, err = pgx.ForEachRow(rows, []any{&one.PID, &one.User, &one.Application, &one.State, &since, &tables}, func() error {
+		if one.Since = (time.Time{}); since != nil {
+			one.Since = *since
+		}
+		all, locked = append(all, one), locked || tables
+		return nil
+	})
+	return all, locked, err
+}
+
+// Blockers implements [storage.Locker].
+func (s *Store) Blockers(ctx context.Context) ([]storage.Blocker, error) {
+	all, _, err := s.blockers(ctx)
+	if err != nil {
+		return nil, s.failed("look for sessions that hold locks", err)
+	}
+	return all, nil
+}
+
+var _ storage.Locker = (*Store)(nil)

@@ -1,0 +1,139 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/pgtest"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// blocked is a node whose database has a transaction that keeps locks, while clients ask for what needs them.
+type blocked struct {
+	*node
+	holder *pgx.Conn
+}
+
+// hold begins a transaction that does something, and returns a node, which has prepared its statements.
+func hold(t *testing.T, prepare func(n *node), statements func(n *node) []string) *blocked {
+	t.Helper()
+	url := server.Database(t)
+	p := types("work")
+	few := policy.DefaultType()
+	few.Limits = []string{"one"}
+	p.Types["few"], p.Limits["one"] = few, policy.Limit{Name: "one", Max: 1}
+	capped := policy.DefaultType()
+	capped.MaxBacklog = policy.Backlog{Max: 1000, WhenFull: policy.Reject}
+	p.Types["capped"] = capped
+	n := alone(t, url, p, map[string]work{"work": nothing, "few": nothing, "capped": nothing})
+	n.end(n.submit(engine.Request{Type: "work", Key: "before"}), task.Done)
+	if prepare != nil {
+		prepare(n)
+	}
+	c := pgtest.Connect(t, url+"&application_name=shop")
+	pgtest.Exec(t, c, append([]string{"begin"}, statements(n)...)...)
+	return &blocked{n, c}
+}
+
+// ask has clients repeat what needs the locks until the test ends, and fails if they get another answer than that it is
+// blocked.
+func (b *blocked) ask(clients int, do func(client int) error) (stop func()) {
+	ctx, cancel := context.WithCancel(b.t.Context())
+	var all sync.WaitGroup
+	for client := range clients {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				if err := do(client); err != nil && !errors.Is(err, storage.ErrBusy) {
+					b.t.Errorf("client %d: %v", client, err)
+					return
+				}
+			}
+		})
+	}
+	return func() { cancel(); all.Wait() }
+}
+
+// Tasks that need no lock go on while clients ask again and again for what is locked. Before, each such request kept a
+// writer waiting for two seconds, and so all other tasks of the node.
+func TestWhatWaitsForALockKeepsNothingElseWaiting(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	for _, c := range []struct {
+		what       string
+		prepare    func(n *node)
+		statements func(n *node) []string
+		clients    int
+		do         func(n *node, client int) error
+	}{
+		{"a unique key that an application adds", nil, func(*node) []string {
+			return []string{"select taskengine.add('work', key => 'x')"}
+		}, 6, func(n *node, _ int) error {
+			_, err := n.Submit(ctx, engine.Request{Type: "work", Key: "x"})
+			return err
+		}},
+		{"a key of a type with a backlog", nil, func(*node) []string {
+			return []string{"select taskengine.add('capped', key => 'x')"}
+		}, 12, func(n *node, _ int) error {
+			_, err := n.Submit(ctx, engine.Request{Type: "capped", Key: "x"})
+			return err
+		}},
+		{"31 unique keys", nil, func(*node) []string {
+			return []string{"select taskengine.add('work', key => 'x' || n) from generate_series(0, 30) n"}
+		}, 31, func(n *node, client int) error {
+			_, err := n.Submit(ctx, engine.Request{Type: "work", Key: fmt.Sprint("x", client)}, engine.Request{Type: "work"})
+			return err
+		}},
+		{"a key of a type with one slot", nil, func(*node) []string {
+			return []string{"select taskengine.add('few', key => 'x')"}
+		}, 6, func(n *node, _ int) error {
+			_, err := n.Submit(ctx, engine.Request{Type: "few", Key: "x"})
+			return err
+		}},
+		{"a row that verbs change", func(n *node) {
+			n.submit(engine.Request{Type: "work", ID: task.ID{7}, At: time.Now().Add(time.Hour)})
+		}, func(*node) []string {
+			return []string{"select from taskengine.task where id = '07000000-0000-0000-0000-000000000000' for update"}
+		}, 4, func(n *node, _ int) error {
+			_, err := n.Cancel(ctx, task.Ref{ID: task.ID{7}, Version: 1}, "not needed")
+			return err
+		}},
+		{"an ordering key that gets its head", func(n *node) {
+			n.submit(engine.Request{Type: "work", OrderingKey: "o", At: time.Now().Add(time.Hour)})
+		}, func(n *node) []string {
+			return []string{"select from taskengine.task where ordering_key = 'o' for update"}
+		}, 4, func(n *node, _ int) error {
+			_, err := n.Submit(ctx, engine.Request{Type: "work", OrderingKey: "o"})
+			return err
+		}},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			t.Parallel()
+			b := hold(t, c.prepare, c.statements)
+			defer b.ask(c.clients, func(client int) error { return c.do(b.node, client) })()
+			begin := time.Now()
+			enough, cancel := context.WithTimeout(ctx, 2*time.Minute) // if each waited behind a request: much longer
+			defer cancel()
+			for i := range 70 {
+				for _, r := range []engine.Request{{Type: "work"}, {Type: "few"}, {Type: "capped", Key: fmt.Sprint(i)}} {
+					receipts, err := b.Submit(enough, r)
+					if err == nil {
+						err = b.WaitTasks(enough, receipts[0].ID)
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			t.Logf("210 tasks took %v", time.Since(begin))
+		})
+	}
+}
