@@ -318,7 +318,7 @@ var rules = []rule{
 	{
 		Of:  "plugins/handler",
 		May: []string{"engine/task", "plugins/internal/wire", "internal/workpool", "internal/wakeup"},
-		Out: []string{"github.com/hashicorp/go-plugin", "google.golang.org/grpc", "google.golang.org/protobuf"},
+		Out: []string{"golang.org/x/sys", "github.com/hashicorp/go-plugin", "google.golang.org/grpc", "google.golang.org/protobuf"},
 		Why: "the SDK speaks the protocol and knows no host",
 	},
 	{

@@ -75,8 +75,12 @@ type member struct {
 	ctx    context.Context
 	task   *task.Task
 	answer func(Outcome) // called once
-	call   *call         // set by add
-	unhook func() bool   // set by add: stops calling end when ctx ends
+
+	// mayBegin returns why the function must not be called with the task any more, or nil. It may be nil.
+	mayBegin func() error
+
+	call   *call       // set by add
+	unhook func() bool // set by add: stops calling end when ctx ends
 }
 
 // Handle implements [task.Handler].
@@ -164,12 +168,38 @@ func (c *call) run() {
 		}
 		c.answer(outcomes, err)
 	}()
+	if c.members = c.admitted(); len(c.members) == 0 {
+		returned = true
+		return
+	}
 	tasks := make([]*task.Task, len(c.members))
 	for i, m := range c.members {
 		tasks[i] = m.task
 	}
 	outcomes, err = c.batch.f(c.ctx, tasks)
 	returned = true
+}
+
+// admitted returns the members with which the function may be called, and answers the others.
+func (c *call) admitted() []*member {
+	members := make([]*member, 0, len(c.members))
+	for _, m := range c.members {
+		why := error(nil)
+		if m.mayBegin != nil {
+			why = m.mayBegin()
+		}
+		if why == nil {
+			members = append(members, m)
+			continue
+		}
+		if m.unhook() { // else its end counts it
+			c.batch.mu.Lock()
+			c.live--
+			c.batch.mu.Unlock()
+		}
+		m.answer(Outcome{Err: why})
+	}
+	return members
 }
 
 func (c *call) answer(outcomes []Outcome, err error) {

@@ -122,6 +122,7 @@ func (d *dialer) connect(ctx context.Context) (welcomed bool, err error) {
 	}
 	late := time.AfterFunc(wait, func() { cancel(errNoWelcome) })
 	defer late.Stop()
+	offered := sinceBoot()
 	s, welcome, err := d.greet(life, conn)
 	if err == nil && !late.Stop() {
 		err = errNoWelcome
@@ -131,7 +132,7 @@ func (d *dialer) connect(ctx context.Context) (welcomed bool, err error) {
 	}
 	d.patient, d.cutOff = time.Duration(welcome.GetReconnect())*time.Microsecond, time.Time{}
 	d.log.Info("connected to the node", "address", d.address, "node", welcome.GetHost(), "handler", welcome.GetName(), "slots", welcome.GetSlots(), "resumed", welcome.GetResumed())
-	d.session.resume(welcome)
+	d.session.resume(welcome, offered)
 	if ctx.Err() != nil {
 		d.session.leave()
 	}

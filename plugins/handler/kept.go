@@ -2,6 +2,7 @@ package handler
 
 import (
 	"errors"
+	"time"
 
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/plugins/internal/wire"
@@ -66,13 +67,6 @@ func (k *kept) answered(r *run) {
 }
 
 // acknowledge notes that n answers of the session have arrived in all.
-func (s *session) acknowledge(n uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.kept.acknowledge(n)
-}
-
-// acknowledge is described at the method of session of this name.
 func (k *kept) acknowledge(n uint64) {
 	for ; k.arrived < n && len(k.sent) > 0; k.arrived++ {
 		delete(k.reported, k.sent[0].GetRunId())
@@ -111,10 +105,12 @@ func (s *session) hasAnswers() bool {
 	return len(s.out)+len(s.kept.sent)+len(s.kept.earlier) > 0
 }
 
-// resume makes the session go on with a connection that began with this welcome: it has everything sent again that may
+// resume makes the session go on with a connection that began with this welcome, whose offer was sent at a time
+// of the lease's clock: it has everything sent again that may
 // not have arrived, and gives credits for the free slots. Runs that the node does not keep are cut off.
-func (s *session) resume(w *wire.Welcome) {
+func (s *session) resume(w *wire.Welcome, offered time.Duration) {
 	s.mu.Lock()
+	s.lease.renew(w, offered)
 	s.terms = termsOf(w)
 	s.slots = int(w.GetSlots())
 	s.pong = 0

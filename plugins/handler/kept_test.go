@@ -14,7 +14,7 @@ func answered(t *testing.T, slots int, sent, running []uint64) *session {
 	s := newSession(echo, slots)
 	t.Cleanup(s.close)
 	s.kept = newKept()
-	s.resume(&wire.Welcome{Slots: uint32(slots)})
+	s.resume(&wire.Welcome{Slots: uint32(slots)}, 0)
 	for _, id := range sent {
 		s.kept.sent = append(s.kept.sent, &wire.Finish{RunId: id})
 	}
@@ -41,7 +41,7 @@ func TestAnswersAreKeptUntilTheyHaveArrived(t *testing.T) {
 		{3, []uint64{4, 9}},
 		{99, []uint64{9}}, // more than there were
 	} {
-		s.acknowledge(c.arrived)
+		s.kept.acknowledge(c.arrived)
 		if got := s.held(); !slices.Equal(got, c.held) {
 			t.Errorf("after %d have arrived, it holds %v, want %v", c.arrived, got, c.held)
 		}
@@ -75,7 +75,7 @@ func TestASessionHearsThatAnswersHaveArrived(t *testing.T) {
 func TestASessionThatIsResumedSendsWhatHasNotArrivedAndHasCreditsForTheRest(t *testing.T) {
 	s := answered(t, 10, []uint64{1, 2, 3, 4}, []uint64{7, 8})
 	lost := s.running[8]
-	s.resume(&wire.Welcome{Slots: 10, Resumed: true, Received: 3, Runs: []uint64{4, 7}})
+	s.resume(&wire.Welcome{Slots: 10, Resumed: true, Received: 3, Runs: []uint64{4, 7}}, 0)
 	if len(s.out) != 1 || s.out[0].GetRunId() != 4 || !slices.Equal(s.held(), []uint64{4, 7}) {
 		t.Errorf("it sends %v and holds %v", s.out, s.held())
 	}
@@ -96,7 +96,7 @@ func TestASessionThatIsNotResumedSendsNothingOfBefore(t *testing.T) {
 	s := answered(t, 10, []uint64{1, 2}, []uint64{7})
 	lost := s.running[7]
 	s.out = []*wire.Finish{{RunId: 3}}
-	s.resume(&wire.Welcome{Slots: 10, Received: 2})
+	s.resume(&wire.Welcome{Slots: 10, Received: 2}, 0)
 	if len(s.out) != 0 || len(s.held()) != 0 || lost.Err() == nil || s.credits != 9 {
 		t.Errorf("it sends %v, holds %v, and gives %d credits; the run ended with %v", s.out, s.held(), s.credits, lost.Err())
 	}

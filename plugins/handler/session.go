@@ -58,12 +58,14 @@ type session struct {
 	credits   uint32         // to be sent, besides those of the answers
 	leaving   bool           // to be sent
 	kept      *kept          // of a worker; nil in a program that a host has started
+	lease     lease          // of a worker
 }
 
 // newSession returns a session without a stream. The caller sets its terms and closes it.
 func newSession(handlers Handlers, slots int) *session {
 	s := &session{
 		handlers: handlers, batches: batchesOf(handlers), slots: slots, wake: wakeup.New(), running: make(map[uint64]*run, slots),
+		lease: newLease(),
 	}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.workers = workpool.New(s.work)
@@ -84,8 +86,8 @@ func (s *session) receive(from stream) error {
 			return err
 		}
 		s.heard.Store(true)
-		if n := frame.GetReceived(); n != 0 && s.kept != nil {
-			s.acknowledge(n)
+		if s.kept != nil {
+			s.hear(frame)
 		}
 		s.begin(frame.GetRuns())
 		for _, c := range frame.GetCancels() {
@@ -146,7 +148,7 @@ func (s *session) gather(runs []*run, last bool) {
 		var members []*member
 		for _, r := range runs {
 			if r.handler == task.Handler(b) {
-				members = append(members, &member{ctx: r, task: &r.task, answer: func(o Outcome) {
+				members = append(members, &member{ctx: r, task: &r.task, mayBegin: func() error { return s.mayBegin(r) }, answer: func(o Outcome) {
 					s.conclude(r, func() ([]byte, error) { return o.Result, o.Err })
 				}})
 			}
@@ -197,7 +199,32 @@ func (s *session) stop(c *wire.Cancel) {
 
 // work calls the handler of r and answers.
 func (s *session) work(r *run) {
-	s.conclude(r, func() ([]byte, error) { return r.handler.Handle(r, &r.task) })
+	s.conclude(r, func() ([]byte, error) {
+		if why := s.mayBegin(r); why != nil {
+			return nil, why
+		}
+		return r.handler.Handle(r, &r.task)
+	})
+}
+
+// hear takes what a frame says of the answers and pongs that have arrived, before its runs begin.
+func (s *session) hear(frame *wire.ToHandler) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := frame.GetReceived(); n != 0 {
+		s.kept.acknowledge(n)
+	}
+	s.lease.hear(frame)
+}
+
+// mayBegin returns why the handler of r must not be called any more, or nil.
+func (s *session) mayBegin(r *run) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r.stray {
+		return fmt.Errorf("%w: %w", task.ErrUnavailable, errElsewhere)
+	}
+	return s.lease.over()
 }
 
 // conclude answers r with the result of do, also if do panics or ends its goroutine.
@@ -235,7 +262,7 @@ func (s *session) answer(r *run, f *wire.Finish) {
 	default:
 		delete(s.running, r.id)
 		s.out = append(s.out, f)
-		if s.kept != nil {
+		if s.kept != nil && f.GetRefused() == nil {
 			s.kept.answered(r)
 		}
 	}

@@ -52,9 +52,26 @@ const (
 )
 
 const (
-	maxSlots     = 1 << 16
-	pingsPerLife = 4 // pings in one Liveness
+	maxSlots      = 1 << 16
+	pingsPerLease = 4 // pings in the time that a lease is made from
+	shortestLease = time.Second
 )
+
+// Lease returns for how long after a frame of a worker has arrived no run of the worker is given to others, whatever
+// happens to its connection: a worker begins no run later than that after it knows to have been heard. A node that is
+// started again gives no run to others before.
+func (p *Pool) Lease() time.Duration {
+	whole := p.wholeLease()
+	return whole - whole/8 // the clocks of two machines do not run at the same speed
+}
+
+func (p *Pool) wholeLease() time.Duration {
+	return min(p.cfg.Liveness, max(p.cfg.Reconnect, shortestLease))
+}
+
+// pingInterval returns the time between two pings. The answer to one of them is known to have arrived with the next, long
+// before the lease ends that follows from the one before.
+func (p *Pool) pingInterval() time.Duration { return p.wholeLease() / pingsPerLease }
 
 // ErrClosed wraps the errors of a closed [Pool], next to [task.ErrUnavailable].
 var ErrClosed = errors.New("the node takes no more workers")

@@ -27,7 +27,7 @@ func (p *Pool) fill(w *worker, l *link, frame *wire.ToHandler) filled {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	clear(frame.Runs) // so that answered runs are freed
-	frame.Runs, frame.Cancels, frame.Ping, frame.Drain, frame.Received = frame.Runs[:0], nil, 0, nil, 0
+	frame.Runs, frame.Cancels, frame.Ping, frame.Drain, frame.Received, frame.Heard = frame.Runs[:0], nil, 0, nil, 0, 0
 	if w.link != l {
 		return finished
 	}
@@ -48,6 +48,7 @@ func (p *Pool) fill(w *worker, l *link, frame *wire.ToHandler) filled {
 	}
 	switch {
 	case !empty:
+		frame.Heard = w.heard
 		return something
 	case w.drain == drained && len(w.running) == 0:
 		how := error(nil)
@@ -142,8 +143,13 @@ func (p *Pool) finish(w *worker, l *link, frame *wire.FromHandler) []*call {
 	if w.link != l {
 		return nil
 	}
-	if n := frame.GetPong(); n != 0 && n == w.pinged.number {
-		w.hearClock(frame.GetClock(), w.pinged.at, time.Now())
+	now := time.Now()
+	w.heardAt = now
+	if n := frame.GetPong(); n > w.heard && n <= w.pinged.number {
+		w.heard = n
+		if n == w.pinged.number {
+			w.hearClock(frame.GetClock(), w.pinged.at, now)
+		}
 	}
 	ended := make([]*call, len(finishes))
 	p.forward.Add(frame, w.running)

@@ -135,7 +135,9 @@ func (r *reader) run() {
 // watch returns when the connection of w ends, with the status for the worker. It pings the worker, and cuts it off if it
 // is silent.
 func (p *Pool) watch(w *worker, l *link, r *reader) error {
-	ticker := time.NewTicker(max(1, p.cfg.Liveness/pingsPerLife))
+	interval := max(1, p.pingInterval())
+	most := int((p.cfg.Liveness + interval - 1) / interval)
+	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	missed := 0
 	for {
@@ -147,13 +149,14 @@ func (p *Pool) watch(w *worker, l *link, r *reader) error {
 			return r.err
 		case <-ticker.C:
 			p.mu.Lock()
-			w.ping++
+			w.lastPing++
+			w.ping = w.lastPing
 			p.mu.Unlock()
 			l.wake.Set()
 			if missed++; l.heard.Swap(false) {
 				missed = 0
 			}
-			if missed > pingsPerLife {
+			if missed > most {
 				p.silent(w, l)
 			}
 		}

@@ -29,6 +29,7 @@ type worker struct {
 
 	link      *link // the connection; nil while there is none
 	broken    *link // the connection before, while there is none
+	isOver    bool  // the runs will be given to others: the worker gets another session when it connects again
 	running   map[uint64]*call
 	cancelled map[uint64]*wire.Cancel // of running runs that were asked to end
 	cancels   []*wire.Cancel          // to be sent
@@ -39,7 +40,10 @@ type worker struct {
 	finishes  uint64                  // that have arrived, of all connections
 	told      uint64                  // how many of them it was told of
 	ping      uint64                  // to be sent, if not 0
+	lastPing  uint64                  // the newest that was to be sent, of all connections
 	pinged    ping                    // the newest that was sent
+	heard     uint64                  // the newest pong that has arrived
+	heardAt   time.Time               // when the newest frame arrived
 	ahead     *time.Duration          // how far its clock is ahead of that of this node; nil if it does not say
 	drain     drainState
 }
@@ -140,7 +144,7 @@ func (p *Pool) attach(l *link, greeting *wire.FromHandler) (*worker, *wire.Welco
 	} else if w.link != nil {
 		w.link.end(errTaken)
 	}
-	w.link, w.broken, w.credits, w.ping = l, nil, 0, 0
+	w.link, w.broken, w.credits, w.heard, w.heardAt = l, nil, 0, 0, now
 	w.slots = int(min(hello.GetSlots(), maxSlots))
 	if most := p.cfg.Slots; most > 0 {
 		w.slots = min(w.slots, most)
@@ -152,7 +156,7 @@ func (p *Pool) attach(l *link, greeting *wire.FromHandler) (*worker, *wire.Welco
 		Protocol: wire.Protocol, Host: p.cfg.Host, Name: p.cfg.Name, Slots: uint32(w.slots),
 		MaxResultBytes: uint64(p.cfg.MaxResult), MaxPayloadBytes: uint64(p.cfg.MaxPayload), Features: calls.Features,
 		Resumed: resumed, Received: w.finishes, Runs: p.resume(w, offer.GetRuns()),
-		Liveness: p.cfg.Liveness.Microseconds(), Reconnect: p.cfg.Reconnect.Microseconds(),
+		Liveness: p.cfg.Liveness.Microseconds(), Reconnect: p.cfg.Reconnect.Microseconds(), Lease: p.Lease().Microseconds(),
 	}
 	p.notifyUses()
 	p.log.Info("a worker is connected", "worker", w.name, "sdk", w.sdk, "version", w.version,
@@ -162,7 +166,7 @@ func (p *Pool) attach(l *link, greeting *wire.FromHandler) (*worker, *wire.Welco
 
 // sessionOf returns the worker that made an offer, nil if it is not known. mu must be held.
 func (p *Pool) sessionOf(offer *wire.Offer) *worker {
-	i := slices.IndexFunc(p.workers, func(w *worker) bool { return w.session == string(offer.GetSession()) })
+	i := slices.IndexFunc(p.workers, func(w *worker) bool { return w.session == string(offer.GetSession()) && !w.isOver })
 	if i < 0 {
 		return nil
 	}
@@ -197,7 +201,7 @@ func (p *Pool) resume(w *worker, has []uint64) (open []uint64) {
 }
 
 // broke notes that the connection l of w is broken. The runs of w are kept for a while, unless the worker broke the
-// protocol.
+// protocol, and in any case for as long as the worker may begin them.
 func (p *Pool) broke(w *worker, l *link, why error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -206,17 +210,21 @@ func (p *Pool) broke(w *worker, l *link, why error) {
 	}
 	w.link, w.broken = nil, l
 	p.log.Info("a worker has lost its connection", "worker", w.name, "running", len(w.running), "because", why)
-	breach := status.Code(why) == codes.ResourceExhausted
-	if len(w.running) == 0 || p.cfg.Reconnect == 0 || breach {
-		p.lose(w, fmt.Sprintf("its connection broke: %v", why))
+	keep, text := p.cfg.Reconnect, fmt.Sprintf("it did not connect again within %v", p.cfg.Reconnect)
+	if keep == 0 || status.Code(why) == codes.ResourceExhausted {
+		keep, text, w.isOver = 0, fmt.Sprintf("its connection broke: %v", why), true
+	}
+	if keep = max(keep, p.Lease()-time.Since(w.heardAt)); len(w.running) == 0 || keep <= 0 {
+		p.lose(w, text)
 		return
 	}
+	p.refuseIfHopeless()
 	p.notifyUses()
-	time.AfterFunc(p.cfg.Reconnect, func() {
+	time.AfterFunc(keep, func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if w.broken == l {
-			p.lose(w, fmt.Sprintf("it did not connect again within %v", p.cfg.Reconnect))
+			p.lose(w, text)
 		}
 	})
 }

@@ -4,8 +4,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/taskengine/taskengine/client"
+	"github.com/taskengine/taskengine/internal/wiretest"
 )
 
 // lateConfig makes a node with a task that its worker ends by itself when its time is over, and one that is done at once.
@@ -68,5 +74,99 @@ func TestTheClockOfAWorkerDoesNotMatter(t *testing.T) {
 				t.Errorf("the clock of the worker is shown as %v ms ahead, want about %v", shown, ahead)
 			}
 		})
+	}
+}
+
+// frozenConfig makes a node that gives the tasks of a silent worker to another soon.
+const frozenConfig = `
+storage: {driver: memory}
+handlers: {note: {remote: {reconnect: 2s, liveness: %s, slots: 16}}}
+types:
+  least: {handler: note, retry: {max: 100, backoff: none}}
+  most: {handler: note, delivery: at_most_once}
+`
+
+// A worker that stands still for longer than its node waits begins nothing of what it finds in its connection when it goes
+// on: the node has given those tasks to others, and a person may have resumed them.
+func TestAWorkerThatWasFrozenBeginsNothing(t *testing.T) {
+	t.Parallel()
+	for name, launch := range map[string]launcher{"go": startWorker, "python": startPythonWorker, "node": startNodeJSWorker, "java": startJavaWorker} {
+		t.Run(name+", silent", func(t *testing.T) {
+			t.Parallel()
+			testFrozen(t, launch, "5s", false)
+		})
+		t.Run(name+", cut off", func(t *testing.T) {
+			t.Parallel()
+			testFrozen(t, launch, "1h", true)
+		})
+	}
+}
+
+// testFrozen freezes a worker that has been given tasks, until its node has given them away: because it was silent for its
+// liveness, or because the connection broke.
+func testFrozen(t *testing.T, launch launcher, liveness string, cut bool) {
+	t.Helper()
+	folder := t.TempDir()
+	first, second := filepath.Join(folder, "first"), filepath.Join(folder, "second")
+	n := start(t, nil, "run", "-c", write(t, "taskengine.yaml", fmt.Sprintf(frozenConfig, liveness)))
+	c, err := client.Open([]string{n.api}, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	network := wiretest.New(t, "tcp://"+n.api)
+	frozen := launch(t, strings.TrimPrefix(network.URL(), "tcp://"), "JOURNAL="+first)
+	frozen.awaitConnected(t)
+	warm := fmt.Sprint(n.objects(t, "task", "add", "least")[0]["id"])
+	n.until(t, warm, "done")
+	frozen.signal(t, syscall.SIGSTOP)
+	var requests []client.Request
+	for _, typ := range []string{"least", "least", "least", "most", "most", "most"} {
+		r, err := client.New(typ, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		requests = append(requests, r)
+	}
+	added, err := c.SubmitAll(t.Context(), requests...) // all at once: the worker is soon given up
+	if err != nil {
+		t.Fatal(err)
+	}
+	var least, most []string
+	for i, a := range added {
+		if i < 3 {
+			least = append(least, a.ID.String())
+		} else {
+			most = append(most, a.ID.String())
+		}
+	}
+	if cut {
+		for _, id := range slices.Concat(least, most) {
+			n.until(t, id, "processing")
+		}
+		network.Cut()
+	}
+	for _, id := range most {
+		n.until(t, id, "error")
+	}
+	launch(t, n.api, "JOURNAL="+second).awaitConnected(t)
+	for _, id := range most {
+		n.ok(t, "task", "resume", id)
+	}
+	for _, id := range slices.Concat(least, most) {
+		n.until(t, id, "done")
+	}
+	if cut {
+		network.Heal()
+	}
+	frozen.signal(t, syscall.SIGCONT)
+	frozen.saysOften(t, "connected to the node", 2) // after it has read what lay in its connection
+	if text, err := os.ReadFile(first); err != nil || string(text) != "least "+warm+"\n" {
+		t.Errorf("the worker that was frozen ran %q, %v", text, err)
+	}
+	for id, runs := range readJournal(t, second) {
+		if runs != 1 {
+			t.Errorf("%s ran %d times", id, runs)
+		}
 	}
 }

@@ -72,9 +72,15 @@ func (w *worker) awaitConnected(t testing.TB) {
 // says waits until the worker's log has a text.
 func (w *worker) says(t testing.TB, text string) {
 	t.Helper()
-	for begin := time.Now(); !strings.Contains(w.log.String(), text); time.Sleep(time.Millisecond) {
+	w.saysOften(t, text, 1)
+}
+
+// saysOften waits until the worker's log has a text so many times.
+func (w *worker) saysOften(t testing.TB, text string, times int) {
+	t.Helper()
+	for begin := time.Now(); strings.Count(w.log.String(), text) < times; time.Sleep(time.Millisecond) {
 		if time.Since(begin) > limit {
-			t.Fatalf("the worker does not say %q:\n%s", text, w.log)
+			t.Fatalf("the worker does not say %q %d times:\n%s", text, times, w.log)
 		}
 	}
 }

@@ -92,6 +92,7 @@ type ToHandler struct {
 	Drain         *Drain                 `protobuf:"bytes,4,opt,name=drain,proto3" json:"drain,omitempty"`        // at most once
 	Ping          uint64                 `protobuf:"varint,5,opt,name=ping,proto3" json:"ping,omitempty"`         // if not 0, answer soon with the same pong
 	Received      uint64                 `protobuf:"varint,6,opt,name=received,proto3" json:"received,omitempty"` // only to workers: how many finishes of the session have arrived in all; 0 says nothing
+	Heard         uint64                 `protobuf:"varint,7,opt,name=heard,proto3" json:"heard,omitempty"`       // only to workers: the newest pong that has arrived; 0 says nothing
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -164,6 +165,13 @@ func (x *ToHandler) GetPing() uint64 {
 func (x *ToHandler) GetReceived() uint64 {
 	if x != nil {
 		return x.Received
+	}
+	return 0
+}
+
+func (x *ToHandler) GetHeard() uint64 {
+	if x != nil {
+		return x.Heard
 	}
 	return 0
 }
@@ -385,6 +393,7 @@ type Welcome struct {
 	Runs            []uint64               `protobuf:"varint,10,rep,packed,name=runs,proto3" json:"runs,omitempty"`                                        // of the offer that are still open: the worker cancels the others, and what they answer counts for nothing
 	Liveness        int64                  `protobuf:"varint,11,opt,name=liveness,proto3" json:"liveness,omitempty"`                                       // either side ends the connection after a silence of this duration
 	Reconnect       int64                  `protobuf:"varint,12,opt,name=reconnect,proto3" json:"reconnect,omitempty"`                                     // how long the node keeps the runs of a session without a connection
+	Lease           int64                  `protobuf:"varint,13,opt,name=lease,proto3" json:"lease,omitempty"`                                             // for how long after the node has heard the worker no run that it has sent runs elsewhere: the worker begins none later; 0 is no bound
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -499,6 +508,13 @@ func (x *Welcome) GetLiveness() int64 {
 func (x *Welcome) GetReconnect() int64 {
 	if x != nil {
 		return x.Reconnect
+	}
+	return 0
+}
+
+func (x *Welcome) GetLease() int64 {
+	if x != nil {
+		return x.Lease
 	}
 	return 0
 }
@@ -1763,14 +1779,15 @@ var File_handler_proto protoreflect.FileDescriptor
 
 const file_handler_proto_rawDesc = "" +
 	"\n" +
-	"\rhandler.proto\x12\x15taskengine.handler.v1\"\x92\x02\n" +
+	"\rhandler.proto\x12\x15taskengine.handler.v1\"\xa8\x02\n" +
 	"\tToHandler\x128\n" +
 	"\awelcome\x18\x01 \x01(\v2\x1e.taskengine.handler.v1.WelcomeR\awelcome\x12.\n" +
 	"\x04runs\x18\x02 \x03(\v2\x1a.taskengine.handler.v1.RunR\x04runs\x127\n" +
 	"\acancels\x18\x03 \x03(\v2\x1d.taskengine.handler.v1.CancelR\acancels\x122\n" +
 	"\x05drain\x18\x04 \x01(\v2\x1c.taskengine.handler.v1.DrainR\x05drain\x12\x12\n" +
 	"\x04ping\x18\x05 \x01(\x04R\x04ping\x12\x1a\n" +
-	"\breceived\x18\x06 \x01(\x04R\breceived\"\x86\x04\n" +
+	"\breceived\x18\x06 \x01(\x04R\breceived\x12\x14\n" +
+	"\x05heard\x18\a \x01(\x04R\x05heard\"\x86\x04\n" +
 	"\vFromHandler\x122\n" +
 	"\x05hello\x18\x01 \x01(\v2\x1c.taskengine.handler.v1.HelloR\x05hello\x12\x18\n" +
 	"\acredits\x18\x02 \x01(\rR\acredits\x129\n" +
@@ -1794,7 +1811,7 @@ const file_handler_proto_rawDesc = "" +
 	"\x04name\x18\x05 \x01(\tR\x04name\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd9\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xef\x02\n" +
 	"\aWelcome\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x12\n" +
 	"\x04host\x18\x02 \x01(\tR\x04host\x12\x12\n" +
@@ -1808,7 +1825,8 @@ const file_handler_proto_rawDesc = "" +
 	"\x04runs\x18\n" +
 	" \x03(\x04R\x04runs\x12\x1a\n" +
 	"\bliveness\x18\v \x01(\x03R\bliveness\x12\x1c\n" +
-	"\treconnect\x18\f \x01(\x03R\treconnect\"\xb8\x01\n" +
+	"\treconnect\x18\f \x01(\x03R\treconnect\x12\x14\n" +
+	"\x05lease\x18\r \x01(\x03R\x05lease\"\xb8\x01\n" +
 	"\x05Hello\x12\x1a\n" +
 	"\bprotocol\x18\x01 \x01(\rR\bprotocol\x12\x10\n" +
 	"\x03sdk\x18\x02 \x01(\tR\x03sdk\x12\x1f\n" +

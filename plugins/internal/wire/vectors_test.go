@@ -36,9 +36,9 @@ func vectors() map[string]proto.Message {
 		"to: welcome":                          &ToHandler{Welcome: &Welcome{Protocol: 1, Host: "taskengine 1", Name: "mail", Slots: 512, MaxResultBytes: 16 << 20, Features: []string{"a", "b"}}},
 		"to: welcome with the largest payload": &ToHandler{Welcome: &Welcome{Protocol: 1, Features: []string{"rerun"}, MaxPayloadBytes: 1 << 30}},
 		"to: welcome of a worker": &ToHandler{Welcome: &Welcome{
-			Protocol: 1, Slots: 2, Resumed: true, Received: 300, Runs: []uint64{1, 1 << 40}, Liveness: 10_000_000, Reconnect: 5_000_000,
+			Protocol: 1, Slots: 2, Resumed: true, Received: 300, Runs: []uint64{1, 1 << 40}, Liveness: 10_000_000, Reconnect: 5_000_000, Lease: 4_375_000,
 		}},
-		"to: received": &ToHandler{Received: 64},
+		"to: received": &ToHandler{Received: 64, Heard: 300},
 		"to: runs": &ToHandler{Runs: []*Run{
 			{
 				RunId: 1, TaskId: bytes.Repeat([]byte{0xfe}, 16), Version: math.MaxUint64, Type: "upper", Attempt: 1, Crashes: 300,

@@ -42,12 +42,13 @@ func (s *handlerSet) openPools(c *config.Config, log *slog.Logger) error {
 	return nil
 }
 
-// await returns for how long after a start the answers of workers are awaited that had tasks of the process before, by type.
+// await returns for how long after a start the answers of workers are awaited that had tasks of the process before, by type:
+// at least for as long as these workers may begin such tasks.
 func (s *handlerSet) await(c *config.Config) map[string]time.Duration {
 	times := make(map[string]time.Duration)
 	for name := range s.pools {
 		for _, typ := range typesOf(c, name) {
-			times[typ] = max(times[typ], c.Handlers[name].Remote.Reconnect)
+			times[typ] = max(times[typ], c.Handlers[name].Remote.Reconnect, s.pools[name].Lease())
 		}
 	}
 	return times

@@ -12,6 +12,7 @@ import {
   type Welcome,
   type Run as WireRun,
 } from "./gen/handler_pb.js";
+import { Lease, type Moment } from "./lease.js";
 import { type Entry, Outbox, type Send } from "./outbox.js";
 import { Pace } from "./pace.js";
 import { type Link, Run } from "./run.js";
@@ -32,6 +33,7 @@ export class Shift {
   readonly #answered = new Map<bigint, Run>(); // runs of a worker, whose finishes may not have arrived
   #earlier: Entry[] = []; // finishes of sessions that are over, for the next node that welcomes the worker
   readonly #isWorker: boolean;
+  readonly #lease = new Lease(); // of a worker
   readonly #begin = new Map<string, Begin>(); // by task type
   readonly #gatherings: Gathering<Run>[] = [];
   readonly #running = new Map<bigint, Run>();
@@ -71,10 +73,11 @@ export class Shift {
 
   /**
    * Goes on with a stream that began with this welcome: what may not have arrived is sent again, and the free slots give
-   * credits. Runs that the node does not keep are cut off.
+   * credits. Runs that the node does not keep are cut off. The offer was sent at the moment `offered`.
    */
-  resume(welcome: Welcome, send: Send): void {
+  resume(welcome: Welcome, offered: Moment, send: Send): void {
     const { outbox } = this.#link;
+    this.#lease.renew(welcome, offered);
     this.agree(welcome, welcome.slots);
     this.#arrived(Number(welcome.received));
     const open = new Set(welcome.runs);
@@ -144,6 +147,7 @@ export class Shift {
   /** Processes a frame of the host. */
   take(frame: ToHandler): void {
     if (frame.received !== 0n) this.#arrived(Number(frame.received));
+    this.#lease.hear(frame);
     for (const run of frame.runs) this.#admit(run);
     for (const cancel of frame.cancels) this.#cancel(cancel);
     // No more runs arrive if no slot is free or the host drains: then no batch waits for others.
@@ -227,7 +231,7 @@ export class Shift {
   };
 
   #call(handler: Handler, run: Run): void {
-    if (run.over) return;
+    if (run.over || !this.#mayBegin(run)) return;
     run.begun = true;
     try {
       const value = handler(run);
@@ -245,7 +249,7 @@ export class Shift {
   }
 
   async #callBatch(handler: BatchHandler, all: Run[]): Promise<void> {
-    const runs = all.filter((run) => !run.over);
+    const runs = all.filter((run) => !run.over && this.#mayBegin(run));
     if (runs.length === 0) return;
     for (const run of runs) run.begun = true;
     try {
@@ -259,6 +263,13 @@ export class Shift {
     }
   }
 
+  /** Whether the handler of a run may be called. Otherwise the run is handed back. */
+  #mayBegin(run: Run): boolean {
+    const why = this.#lease.over;
+    if (why !== undefined) this.#answer(run, refuse(run.runId, why));
+    return why === undefined;
+  }
+
   #answerOf(run: Run, value: unknown): Answer {
     return isError(value) ? fail(run, value) : succeed(run, value);
   }
@@ -270,7 +281,8 @@ export class Shift {
     if (run.stray) {
       this.#strays--;
       // An error is that of a task that was cancelled.
-      if (this.#link.features.has(EARLIER) && finish.outcome.case !== "error") {
+      const { case: outcome } = finish.outcome;
+      if (this.#link.features.has(EARLIER) && outcome !== "error" && outcome !== "refused") {
         this.#link.outbox.add("finishes", makeEarlier(finish, run), bytes);
       } else {
         this.#link.outbox.credit();
@@ -279,7 +291,7 @@ export class Shift {
       this.#running.delete(run.runId);
       this.#link.pace.finish(run.paced);
       this.#link.outbox.add("finishes", finish, bytes);
-      if (this.#isWorker) this.#answered.set(run.runId, run);
+      if (this.#isWorker && finish.outcome.case !== "refused") this.#answered.set(run.runId, run);
     }
     if (this.#occupied === 0) this.#idle?.();
   }

@@ -24,6 +24,7 @@ import {
   ToHandlerSchema,
   type Welcome,
 } from "./gen/handler_pb.js";
+import { now } from "./lease.js";
 import { helloOf, PROTOCOL, type Program } from "./program.js";
 import { Shift } from "./shift.js";
 import { micros } from "./time.js";
@@ -63,6 +64,7 @@ export class Worker {
   #reconnect = 0; // milliseconds for which the node keeps the runs of the session without a connection
   #cutOff = Number.POSITIVE_INFINITY; // when the node gives the runs to others, unless there is a connection
   #said: string | undefined; // the newest error that was logged
+  #offered = now(); // when the newest offer was made
   #stream: Stream | undefined; // with a welcome
 
   /** Throws a RangeError for an address that is none, and a TypeError for a token that cannot be sent. */
@@ -216,12 +218,13 @@ export class Worker {
       `connected to the node ${welcome.host} at ${this.#address} as handler ${welcome.name} with ${welcome.slots} slots` +
         (welcome.resumed ? ", with the runs of before" : ""),
     );
-    this.#shift.resume(welcome, (frame, sent) => void stream.write(frame, sent));
+    this.#shift.resume(welcome, this.#offered, (frame, sent) => void stream.write(frame, sent));
     if (this.#options.signal?.aborted) this.#shift.leave();
   }
 
   /** The first frame of a stream. */
   #offer(): FromHandler {
+    this.#offered = now();
     const offer = create(OfferSchema, {
       handler: this.#options.handler ?? "",
       labels: { ...this.#options.labels },

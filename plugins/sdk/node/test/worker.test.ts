@@ -6,8 +6,9 @@ import { suite, type TestContext, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { create, fromBinary, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
 import { Server, ServerCredentials, type ServerDuplexStream, status } from "@grpc/grpc-js";
-import { type Handlers, type Task, type WorkOptions, work } from "taskengine-handler";
+import { batch, type Handlers, type Task, type WorkOptions, work } from "taskengine-handler";
 import { type FromHandler, FromHandlerSchema, ToHandlerSchema } from "../dist/gen/handler_pb.js";
+import { clocks } from "../dist/lease.js";
 import { optionsFrom } from "../dist/work.js";
 
 type Frame = MessageInitShape<typeof ToHandlerSchema>;
@@ -329,6 +330,40 @@ suite("a worker", () => {
     (await node.line(2)).welcome({ liveness: 200_000n });
     await node.line(3);
     assert.match(said.join("\n"), /version 9 of the protocol[\s\S]*no slot[\s\S]*silent for 0.2 s/);
+  });
+
+  test("that was not heard begins nothing", async (t) => {
+    let awake = 1_000_000;
+    t.mock.method(clocks, "awake", () => awake);
+    for (const isBatch of [false, true]) {
+      const node = await FakeNode.start(t);
+      let begun = 0;
+      const count = (tasks: number) => {
+        begun += tasks;
+      };
+      const many = batch({ size: 2, wait: 1 }, (tasks) => {
+        count(tasks.length);
+        return tasks.map(() => undefined);
+      });
+      start(node, { x: isBatch ? many : () => count(1) });
+      const line = await node.line(0);
+      line.welcome({ lease: 3_600_000_000n });
+      line.send({ ping: 1n });
+      line.send({ ping: 2n, heard: 1n });
+      line.run(1);
+      await until(() => begun === 1 && line.finishes.length === 1);
+      awake += 3_601_000; // it stood still
+      line.send({ ping: 3n });
+      line.run(2, 3);
+      line.send({ ping: 4n });
+      await until(() => line.finishes.length === 3);
+      assert.equal(begun, 1);
+      const [, refused] = line.frames.flatMap(({ finishes }) => finishes).map(({ outcome }) => outcome);
+      assert.match(refused?.case === "refused" ? refused.value.message : "", /may not have heard this worker/);
+      line.send({ ping: 5n, heard: 4n });
+      line.run(4);
+      await until(() => begun === 2);
+    }
   });
 
   test("answers pings, and ends when the node drains it", async (t) => {

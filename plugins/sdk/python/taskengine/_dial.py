@@ -14,7 +14,7 @@ from typing import Any
 
 import grpc
 
-from . import _wire
+from . import _lease, _wire
 from ._access import token_of
 from ._connection import Connection, pem
 from ._runs import FEATURES
@@ -47,6 +47,7 @@ class Dialer:
         self._reconnect = 0.0  # seconds for which the node keeps the runs without a connection
         self._cut_off: float | None = None  # when the node gives the runs to others; None while there is a connection
         self._said = ""  # the newest error that was logged
+        self._offered = 0.0  # when the newest offer was made
         self._leaving = threading.Event()
         self._lock = threading.Lock()  # guards what follows
         self._stopped = False
@@ -141,6 +142,7 @@ class Dialer:
 
     def first(self) -> bytes:
         """The first frame of a stream."""
+        self._offered = _lease.since_boot()
         name = "%s:%d" % (socket.gethostname(), os.getpid())
         offer = _wire.encode_offer(self._to.handler, self._to.labels, self._id, self._session.holds(), name)
         return _wire.encode_from_handler(hello=self._hello, offer=offer, clock=int(time.time() * 1e6))
@@ -157,7 +159,7 @@ class Dialer:
         resumed = ", with the runs of before" if welcome["resumed"] else ""
         words = "connected to the node %s at %s as handler %s with %d slots%s"
         _log(words % (welcome["host"], self._address, welcome["name"], welcome["slots"], resumed))
-        items = self._session.resume(welcome)
+        items = self._session.resume(welcome, self._offered)
         with self._lock:
             self._welcomed = True
             if self._leaving.is_set():

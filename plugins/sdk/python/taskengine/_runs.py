@@ -157,11 +157,30 @@ class Runs:
     def _answer(self, task: Task, finish: bytes) -> None:
         raise NotImplementedError
 
+    def _why_not(self, task: Task) -> str | None:
+        """Why the handler of a task must not be called any more, or None."""
+        return None
+
+    def _admitted(self, tasks: list[Task]) -> list[Task]:
+        """The tasks with which a handler may be called. The others are handed back."""
+        admitted = []
+        for task in tasks:
+            why = self._why_not(task)
+            if why is None:
+                admitted.append(task)
+            else:
+                task._end()
+                self._answer(task, _wire.finish_refused(task._run.run_id, why))
+        return admitted
+
     # --- calls of handlers: whatever these do, every task gets its answer
 
     def _do(self, job: Job) -> None:
         """Calls a function, on a thread of the pool."""
         served, tasks = job
+        tasks = self._admitted(tasks)
+        if not tasks:
+            return
         if served.batch:
             try:
                 answers = served.function(list(tasks))
@@ -179,6 +198,9 @@ class Runs:
 
     async def _do_async(self, served: Served, tasks: list[Task]) -> None:
         """Calls a coroutine function, on the event loop."""
+        tasks = self._admitted(tasks)
+        if not tasks:
+            return
         call = asyncio.current_task()
         assert call is not None
         for task in tasks:

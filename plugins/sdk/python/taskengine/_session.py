@@ -8,6 +8,7 @@ from typing import Any
 
 from . import _answer, _wire
 from ._batch import Served
+from ._lease import Lease
 from ._line import Line, Stream
 from ._outbox import Extra, Item, Outbox
 from ._runs import Runs
@@ -32,6 +33,7 @@ class Session(Runs):
         self._answered: dict[int, Task] = {}  # guarded by the lock: their finishes may not have arrived
         self._earlier: list[_wire.Earlier] = []  # guarded by the lock: for the next node that welcomes the worker
         self._over = False  # guarded by the lock
+        self._lease = Lease()  # guarded by the lock
 
     @property
     def outbox(self) -> Outbox:
@@ -42,10 +44,12 @@ class Session(Runs):
         with self._lock:
             return [*self._running, *self._line.runs()]
 
-    def resume(self, welcome: dict[str, Any]) -> Stream:
+    def resume(self, welcome: dict[str, Any], offered: float) -> Stream:
         """Goes on with a stream that began with this welcome: what may not have arrived is sent
-        again, and the free slots give credits. Runs that the node does not keep are cut off."""
+        again, and the free slots give credits. Runs that the node does not keep are cut off. The
+        offer was sent at a time of the lease's clock."""
         with self._lock:
+            self._lease.renew(welcome["lease"] / 1e6, offered)
             self._agree(welcome)
             self._arrived(welcome["received"])
             kept = set(welcome["runs"]) if welcome["resumed"] else set()
@@ -98,9 +102,10 @@ class Session(Runs):
             self._on_loop(self.rest.set)
 
     def take(self, frame: dict[str, Any]) -> None:
-        if frame["received"]:
-            with self._lock:
+        with self._lock:
+            if frame["received"]:
                 self._arrived(frame["received"])
+            self._lease.hear(frame)
         self._take(frame)
 
     def _arrived(self, finishes: int) -> None:
@@ -135,6 +140,10 @@ class Session(Runs):
         for task in waits:
             self._answer(task, _answer.error(task, asyncio.CancelledError(), self._host))
 
+    def _why_not(self, task: Task) -> str | None:
+        with self._lock:
+            return _CUT_OFF if task._stray else self._lease.over()
+
     def _occupied(self) -> int:
         return len(self._running) + self._strays
 
@@ -148,7 +157,8 @@ class Session(Runs):
                     self._outbox.say(Extra(credits=1))
             else:
                 self._running.pop(task._run.run_id, None)
-                self._answered[task._run.run_id] = task
+                if not _wire.is_refused(finish):
+                    self._answered[task._run.run_id] = task
                 self._outbox.finish(task, finish)
             rest = self._over and self._occupied() == 0
         if rest:

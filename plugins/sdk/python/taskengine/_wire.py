@@ -99,8 +99,9 @@ def _entry(buf: bytes) -> tuple[str, str]:
 
 
 def decode_to_handler(buf: bytes) -> dict[str, Any]:
-    """Returns a frame as a dict with welcome, runs, cancels, drain, ping and received."""
-    frame: dict[str, Any] = {"welcome": None, "runs": [], "cancels": [], "drain": False, "ping": 0, "received": 0}
+    """Returns a frame as a dict with welcome, runs, cancels, drain, ping, received and heard."""
+    frame: dict[str, Any] = {"welcome": None, "runs": [], "cancels": [], "drain": False}
+    frame.update({"ping": 0, "received": 0, "heard": 0})
     for number, value in _fields(buf):
         if number == 2:
             frame["runs"].append(decode_run(value))
@@ -112,6 +113,8 @@ def decode_to_handler(buf: bytes) -> dict[str, Any]:
             frame["drain"] = True
         elif number == 6:
             frame["received"] = value
+        elif number == 7:
+            frame["heard"] = value
         elif number == 1:
             frame["welcome"] = _decode_welcome(value)
     return frame
@@ -120,7 +123,7 @@ def decode_to_handler(buf: bytes) -> dict[str, Any]:
 def _decode_welcome(buf: bytes) -> dict[str, Any]:
     w: dict[str, Any] = {"protocol": 0, "host": "", "name": "", "slots": 0, "max_result_bytes": 0, "features": []}
     w["max_payload_bytes"] = 0
-    w.update({"resumed": False, "received": 0, "runs": [], "liveness": 0, "reconnect": 0})
+    w.update({"resumed": False, "received": 0, "runs": [], "liveness": 0, "reconnect": 0, "lease": 0})
     for number, value in _fields(buf):
         if number == 1:
             w["protocol"] = value
@@ -146,6 +149,8 @@ def _decode_welcome(buf: bytes) -> dict[str, Any]:
             w["liveness"] = _signed(value)
         elif number == 12:
             w["reconnect"] = _signed(value)
+        elif number == 13:
+            w["lease"] = _signed(value)
     return w
 
 
@@ -388,8 +393,13 @@ def earlier(finish: bytes, run: Run) -> Earlier:
 
 
 def is_error(finish: bytes) -> bool:
-    """Whether a finish says that the attempt has failed."""
-    return any(number == 3 for number, _ in _fields(finish))
+    """Whether a finish says that the attempt has failed, or has not begun."""
+    return any(number in (3, 6) for number, _ in _fields(finish))
+
+
+def is_refused(finish: bytes) -> bool:
+    """Whether a finish says that the attempt has not begun."""
+    return any(number == 6 for number, _ in _fields(finish))
 
 
 def finish_refused(run_id: int, message: str) -> bytes:

@@ -34,7 +34,7 @@ class Decoding(unittest.TestCase):
         welcome = content.get("welcome")
         if welcome is not None:
             welcome = {"host": "", "name": "", "slots": 0, "features": [], "resumed": False, **welcome}
-            for name in ("max_result_bytes", "max_payload_bytes", "received", "liveness", "reconnect"):
+            for name in ("max_result_bytes", "max_payload_bytes", "received", "liveness", "reconnect", "lease"):
                 welcome[name] = int(welcome.get(name, 0))
             welcome["runs"] = [int(run_id) for run_id in welcome.get("runs", [])]
         return {
@@ -51,6 +51,7 @@ class Decoding(unittest.TestCase):
             "drain": "drain" in content,
             "ping": int(content.get("ping", 0)),
             "received": int(content.get("received", 0)),
+            "heard": int(content.get("heard", 0)),
         }
 
     def wanted_run(self, r):

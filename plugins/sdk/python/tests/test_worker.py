@@ -12,7 +12,7 @@ from unittest import mock
 
 import grpc
 
-from taskengine import Connection, Program, _dial, _wire
+from taskengine import Connection, Program, _dial, _lease, _wire
 from taskengine._connection import from_environment
 
 from .host import fields
@@ -42,6 +42,7 @@ class Line:
         self.order = []  # "checkpoint" and "finish", with run ids
         self.credits = 0
         self.pongs = []
+        self.refused = []  # why runs were handed back
         self.earlier = []  # answers to attempts of sessions before
         self.said = []  # the numbers of the fields of notes
         self.is_leaving = False
@@ -54,6 +55,8 @@ class Line:
                 for checkpoint in map(fields, frame[_wire.CHECKPOINT]):
                     self.order.append(("checkpoint", checkpoint[1][0]))
                 for finish in map(fields, frame[3]):
+                    if finish[6]:
+                        self.refused.append(fields(finish[6][0])[1][0].decode())
                     if finish[10]:
                         attempt = fields(finish[10][0])
                         of = attempt[1][0], attempt[2][0], attempt[3][0]
@@ -79,17 +82,22 @@ class Line:
         return _wire._numbers(self.offer[4][0]) if self.offer[4] else []
 
     def welcome(
-        self, protocol=1, slots=2, features=(), resumed=0, received=0, runs=(), liveness=0, reconnect=60_000_000
+        self, protocol=1, slots=2, features=(), resumed=0, received=0, runs=(), liveness=0, reconnect=60_000_000,
+        lease=0,
     ):
         w = _wire._int(1, protocol) + _wire._text(2, "node 1") + _wire._text(3, "h") + _wire._int(4, slots)
         w += b"".join(_wire._text(6, f) for f in features) + _wire._int(8, resumed) + _wire._int(9, received)
         w += b"".join(_wire._int(10, run_id) for run_id in runs) + _wire._int(11, liveness) + _wire._int(12, reconnect)
+        w += _wire._int(13, lease)
         self.out.put(_wire._message(1, w))
 
     def run(self, *run_ids):
         for run_id in run_ids:
             run = _wire._int(1, run_id) + _wire._bytes(2, bytes(16)) + _wire._int(3, 10 + run_id) + _wire._text(4, "x")
             self.out.put(_wire._message(2, run))
+
+    def ping(self, number, heard=0):
+        self.out.put(_wire._int(5, number) + _wire._int(7, heard))
 
     def received(self, finishes):
         self.out.put(_wire._int(6, finishes))
@@ -157,10 +165,10 @@ class Gate:
 class Worker:
     """A worker of nodes, on a loop of its own until the test ends."""
 
-    def __init__(self, case, node, function, slots=2, **options):
+    def __init__(self, case, node, function, slots=2, batch=None, **options):
         self.said = []
         program = Program()
-        program.handler("x")(function)
+        program.handler("x", batch=batch)(function)
         connection = Connection(**{"addresses": [node.address], **options})
         patch = mock.patch.object(_dial, "_log", self.said.append)
         patch.start()
@@ -356,6 +364,63 @@ class Workers(unittest.TestCase):
         node.line(2).welcome(liveness=200_000)
         node.line(3)
         self.assertRegex("\n".join(worker.said), "(?s)version 9 of the protocol.*no slot.*silent for 0.2 s")
+
+    def test_one_that_was_not_heard_begins_nothing(self):
+        begun = []
+
+        def one(task):
+            begun.append(task)
+
+        async def coroutine(task):
+            begun.append(task)
+
+        def many(tasks):
+            begun.extend(tasks)
+
+        async def many_as_coroutine(tasks):
+            begun.extend(tasks)
+
+        for function, batch in ((one, {}), (coroutine, {}), (many, {"batch": 2}), (many_as_coroutine, {"batch": 2})):
+            with self.subTest(function.__name__):
+                begun.clear()
+                now = _lease.since_boot()
+                with mock.patch.object(_lease, "since_boot", lambda: now):
+                    node = Node(self)
+                    worker = Worker(self, node, function, **batch)
+                    line = node.line(0)
+                    line.welcome(lease=4_000_000)
+                    line.ping(1)
+                    line.ping(2, heard=1)
+                    line.run(1)
+                    until(lambda: len(begun) == 1 and len(line.finishes) == 1)
+                    now += 4.001  # it stood still
+                    line.ping(3)
+                    line.run(2, 3)
+                    line.ping(4)
+                    until(lambda: len(line.refused) == 2)
+                    self.assertIn("may not have heard this worker for 4.001 s", line.refused[0])
+                    self.assertEqual(len(begun), 1)
+                    line.ping(5, heard=4)
+                    line.run(4)
+                    until(lambda: len(begun) == 2)
+                    worker.leave()
+
+    def test_what_is_heard_and_not_answered_proves_nothing(self):
+        begun = []
+        now = _lease.since_boot()
+        with mock.patch.object(_lease, "since_boot", lambda: now):
+            node = Node(self)
+            worker = Worker(self, node, begun.append)
+            line = node.line(0)
+            line.welcome(lease=4_000_000)
+            for n in range(1, 6):
+                line.ping(n)
+                until(lambda n=n: n in line.pongs)
+                now += 1
+            line.run(1)
+            until(lambda: len(line.refused) == 1)
+            self.assertEqual(begun, [])
+            worker.leave()
 
     def test_it_answers_pings_and_ends_when_the_node_drains_it(self):
         node = Node(self)

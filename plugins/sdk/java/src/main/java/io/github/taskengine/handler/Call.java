@@ -9,8 +9,8 @@ import org.jspecify.annotations.Nullable;
 final class Call implements Runnable {
   private final Runs all;
   private final BatchHandler handler;
-  private final List<Run> runs;
 
+  private volatile List<Run> runs; // those that do not begin are removed
   private @Nullable Thread thread; // guarded by this: that is in the handler
 
   Call(Runs all, BatchHandler handler, List<Run> runs) {
@@ -21,9 +21,14 @@ final class Call implements Runnable {
 
   @Override
   public void run() {
+    List<Run> admitted = all.admitted(runs);
+    runs = admitted;
+    if (admitted.isEmpty()) {
+      return;
+    }
     List<? extends @Nullable Object> outcomes = outcomes();
-    for (int i = 0; i < runs.size(); i++) {
-      all.answer(runs.get(i), outcomes.get(i));
+    for (int i = 0; i < admitted.size(); i++) {
+      all.answer(admitted.get(i), outcomes.get(i));
     }
   }
 

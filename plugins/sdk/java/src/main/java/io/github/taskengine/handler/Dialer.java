@@ -55,6 +55,7 @@ final class Dialer {
   private boolean mayLose; // the node gives the runs to others at cutOff
   private long cutOff; // in System.nanoTime
   private String said = "";
+  private Lease.@Nullable Moment offered; // owned by the event loop: when the newest offer was made
 
   Dialer(Program program, Connection to, String address, int slots) {
     this.program = program;
@@ -190,6 +191,7 @@ final class Dialer {
 
   /** The first frame of a stream. */
   Wire.FromHandler offer() {
+    offered = runs.lease().now();
     Wire.Offer.Builder offer =
         Wire.Offer.newBuilder()
             .setHandler(to.handler())
@@ -230,6 +232,7 @@ final class Dialer {
     reconnect = TimeUnit.MICROSECONDS.toNanos(welcome.getReconnect());
     mayLose = false;
     runs.agree(welcome, welcome.getSlots());
+    runs.lease().renew(welcome, offered);
     kept.acknowledge(welcome.getReceived());
     if (welcome.getResumed()) {
       List<Run> cut = new ArrayList<>(runs.running());

@@ -23,6 +23,7 @@ final class Runs {
   private final Map<Long, Run> running = new HashMap<>(); // those whose answer was not sent
   private final Map<String, Batch> batches = new HashMap<>();
 
+  private final Lease lease = new Lease(Lease.clock);
   private final AtomicInteger unsent = new AtomicInteger(); // answers
 
   // Set by the welcome of the host.
@@ -52,8 +53,14 @@ final class Runs {
     this.slots = slots;
   }
 
+  /** What says until when runs may begin. */
+  Lease lease() {
+    return lease;
+  }
+
   /** Processes a frame of the host. */
   void take(Wire.ToHandler frame) {
+    lease.hear(frame);
     for (Wire.Run run : frame.getRunsList()) {
       begin(run);
     }
@@ -179,9 +186,31 @@ final class Runs {
     return host.serves(Host.EARLIER);
   }
 
+  /**
+   * The runs of a call whose handler may be called. The others are handed back. Any thread may call
+   * it.
+   */
+  List<Run> admitted(List<Run> some) {
+    String over = lease.over();
+    List<Run> admitted = new ArrayList<>(some.size());
+    for (Run run : some) {
+      if (over == null && !run.isStray()) {
+        admitted.add(run);
+      } else {
+        run.end();
+        String why = over == null ? "the node has given the task to another worker" : over;
+        send(run, Answers.refused(run.runId(), why));
+      }
+    }
+    return admitted;
+  }
+
   /** Answers a run with what its handler returned or threw. Any thread may call it. */
   void answer(Run run, @Nullable Object outcome) {
-    Wire.Finish finish = answers.of(run, outcome);
+    send(run, answers.of(run, outcome));
+  }
+
+  private void send(Run run, Wire.Finish finish) {
     boolean wasCutOff = run.isStray();
     unsent.incrementAndGet();
     outbox.post(
@@ -189,7 +218,7 @@ final class Runs {
           unsent.decrementAndGet();
           if (run.isStray()) {
             kept.returned();
-            if (takesEarlier() && !(wasCutOff && finish.hasError())) {
+            if (takesEarlier() && !finish.hasRefused() && !(wasCutOff && finish.hasError())) {
               Wire.Finish earlier = run.earlier(finish);
               frame.finish(earlier);
               kept.sent(earlier);
@@ -202,7 +231,9 @@ final class Runs {
           run.answer(frame, finish);
           if (kept != null) {
             kept.sent(finish);
-            kept.answered(run);
+            if (!finish.hasRefused()) {
+              kept.answered(run);
+            }
           }
         });
   }

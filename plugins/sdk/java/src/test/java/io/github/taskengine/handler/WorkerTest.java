@@ -14,6 +14,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicLong;
 import org.jspecify.annotations.Nullable;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
@@ -134,6 +135,41 @@ class WorkerTest {
     gate.open(2);
     FakeNode.until(() -> second.finishes().equals(List.of(3L, 2L)));
     assertFalse(gate.of(2).isCancelled());
+  }
+
+  @Test
+  void oneThatWasNotHeardBeginsNothing() throws Exception {
+    Lease.Clock real = Lease.clock;
+    AtomicLong still = new AtomicLong(); // for which it stood still, by the clock since the start
+    Lease.clock =
+        withBoot -> {
+          Lease.Moment now = real.now(false);
+          return new Lease.Moment(0, now.wall() + still.get(), 0L + still.get());
+        };
+    try {
+      FakeNode.Line line = connect(gate);
+      line.welcome(welcome -> welcome.setLease(TimeUnit.HOURS.toMicros(1)));
+      line.say(frame -> frame.setPing(1));
+      line.say(frame -> frame.setPing(2).setHeard(1));
+      line.run(1);
+      FakeNode.until(() -> gate.tasks.size() == 1);
+      gate.open(1);
+      FakeNode.until(() -> line.finishes().size() == 1);
+      still.set(TimeUnit.HOURS.toNanos(1) + TimeUnit.SECONDS.toNanos(1));
+      line.say(frame -> frame.setPing(3));
+      line.run(2, 3);
+      line.say(frame -> frame.setPing(4));
+      FakeNode.until(() -> line.finishes().size() == 3);
+      assertEquals(1, gate.tasks.size());
+      String why = line.all().getFinishes(1).getRefused().getMessage();
+      assertTrue(why.contains("may not have heard this worker"), why);
+      line.say(frame -> frame.setPing(5).setHeard(4));
+      line.run(4);
+      FakeNode.until(() -> gate.tasks.size() == 2);
+      gate.open(4);
+    } finally {
+      Lease.clock = real;
+    }
   }
 
   @Test

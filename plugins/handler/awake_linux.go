@@ -1,0 +1,16 @@
+package handler
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// sinceBoot returns the time since the start of the machine, also that in which it was suspended.
+func sinceBoot() time.Duration {
+	var at unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &at) != nil {
+		return time.Duration(time.Now().UnixNano())
+	}
+	return time.Duration(at.Nano())
+}
