@@ -375,19 +375,25 @@ func (s *store) swap(ctx context.Context, c *conn, check *zk.CheckVersionRequest
 	return outcomes, nil
 }
 
-// swapPart makes changes by as few transactions as possible: if a node has changed, it reads those of which that is not
-// certain, and tries again with the changes that can still be made.
+// maxTransactions is how many transactions are tried for some changes. Nodes that change the same nodes of ZooKeeper all the
+// time would otherwise keep each other from it until their time is over.
+const maxTransactions = 2
+
+// swapPart makes changes by one transaction: if a node has changed, it reads those of which that is not certain, and tries
+// again with the changes that can still be made. Those that could not be made then are not made, though their nodes may not
+// have changed.
 func (s *store) swapPart(c *conn, check *zk.CheckVersionRequest, changes []kv.Change) ([]kv.Outcome, error) {
 	outcomes := make([]kv.Outcome, len(changes))
 	var left, stale []int // indexes of changes
 	for i, change := range changes {
+		outcomes[i].Now = change.Was
 		if _, ok := s.ops(change); ok {
 			left = append(left, i)
 		} else {
 			stale = append(stale, i)
 		}
 	}
-	for len(left) > 0 {
+	for tried := 0; len(left) > 0 && tried < maxTransactions; tried++ {
 		refused, err := s.transact(c, check, changes, left, outcomes)
 		if err != nil {
 			return nil, err
@@ -397,7 +403,7 @@ func (s *store) swapPart(c *conn, check *zk.CheckVersionRequest, changes []kv.Ch
 		}
 		stale = append(stale, left[refused])
 		rest := left[refused+1:]
-		left = left[:refused]
+		left = slices.Clone(left[:refused])
 		changed, err := each(rest, func(i int) (bool, error) { return s.hasChanged(c, changes[i].Was) })
 		if err != nil {
 			return nil, err

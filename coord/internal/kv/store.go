@@ -49,7 +49,7 @@ type Change struct {
 // Outcome is what came of a change.
 type Outcome struct {
 	Swapped bool
-	Now     Cell // after the change; if it was not made, the cell as it is
+	Now     Cell // after the change; if it was not made, the cell as it is, which may be as it was: others were in the way
 }
 
 // Update is what a watch reports.

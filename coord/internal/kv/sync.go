@@ -3,6 +3,7 @@ package kv
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -41,13 +42,19 @@ func (n *Node) syncLoop() {
 		return
 	}
 	pause := retry.Backoff{Most: n.maxPause}
+	var conflicts conflicts
 	for !n.isClosed() {
-		busy, err := n.sync()
+		start := time.Now()
+		busy, lost, err := n.sync()
 		switch {
 		case err != nil:
 			n.outage.Failed("changing cells", err)
 			n.sleep(pause.Next(), wakeup.Signal{})
+		case lost:
+			pause.Reset()
+			n.sleep(conflicts.pause(time.Since(start), n.maxPause/8), wakeup.Signal{})
 		case busy:
+			conflicts = 0
 			pause.Reset()
 			n.outage.Worked("changing cells")
 		default:
@@ -57,26 +64,36 @@ func (n *Node) syncLoop() {
 	}
 }
 
-// sync makes one request, and reports whether there was one to make.
-func (n *Node) sync() (busy bool, err error) {
+// conflicts is how many requests in a row found that other nodes had changed a cell.
+type conflicts int
+
+// pause returns how long to wait after a request that took some time, and found that: a random time, which is longer the
+// more conflicts there were, so that one of the nodes is alone.
+func (c *conflicts) pause(took, most time.Duration) time.Duration {
+	*c = min(*c+1, 5)
+	return rand.N(min(took<<*c, most) + 1)
+}
+
+// sync makes one request, and reports whether there was one to make, and whether other nodes had changed a cell before.
+func (n *Node) sync() (busy, lost bool, err error) {
 	ctx, cancel := n.call()
 	defer cancel()
 	if read, err := n.readDoubted(ctx); read || err != nil {
-		return read, err
+		return read, false, err
 	}
 	p := n.plan()
 	if p == nil {
-		return false, nil
+		return false, false, nil
 	}
 	outcomes, err := p.session.Swap(ctx, p.changes...)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.session != p.session { // it was lost meanwhile, and what it did is over
-		return true, nil
+		return true, false, nil
 	}
 	if errors.Is(err, ErrOver) {
 		n.lose(ErrLeaseOver)
-		return true, nil
+		return true, false, nil
 	}
 	var large *TooLargeError
 	isLarge := errors.As(err, &large)
@@ -89,13 +106,14 @@ func (n *Node) sync() (busy bool, err error) {
 			then(false, err)
 		default:
 			n.learn(outcomes[i].Now)
+			lost = lost || !outcomes[i].Swapped
 			then(outcomes[i].Swapped, nil)
 		}
 	}
 	if isLarge && mayRefuse(large.Key) {
-		return true, nil // the next plan does without it
+		return true, lost, nil // the next plan does without it
 	}
-	return true, err
+	return true, lost, err
 }
 
 // readDoubted reads the cells of which it is not known how they are, and reports whether there were any.
@@ -143,11 +161,14 @@ func (n *Node) plan() *plan {
 	n.planRoles(p)
 	n.planHolders(p)
 	n.planStrays(p)
-	n.planPermits(p)
-	if len(p.changes) == 0 {
-		return nil
+	if len(p.changes) > 0 { // permits are contended, and follow when these few are changed
+		n.syncSoon.Set()
+		return p
 	}
-	return p
+	if n.planPermits(p); len(p.changes) > 0 {
+		return p
+	}
+	return nil
 }
 
 // learnStray notes a cell of the session. A request that is late may make one when its member or holder has ended. It is
