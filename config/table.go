@@ -154,7 +154,7 @@ var rateTable = &object{what: "a rate", fields: []field{
 }}
 
 var typesTable = table[Type]{
-	of: "types", keys: isName, likely: "TYPE", is: typeTable,
+	of: "types", keys: isType, likely: "TYPE", is: typeTable,
 	fresh: func(d *decoder, key string) Type {
 		t := Type{Handler: key, Type: policy.DefaultType()}
 		t.Retention = d.cfg.Retention
@@ -245,6 +245,14 @@ func notEmpty(s string) error {
 		return errNotEmpty
 	}
 	return nil
+}
+
+// isType accepts the name of a type of the user.
+func isType(s string) error {
+	if task.IsReservedType(s) {
+		return fmt.Errorf("is reserved: types that begin with %s belong to the engine", task.ReservedTypes)
+	}
+	return isName(s)
 }
 
 // isName accepts what can stand in a path, a label and a command without quotes.

@@ -10,6 +10,7 @@ import (
 	"github.com/taskengine/taskengine/engine/internal/core"
 	"github.com/taskengine/taskengine/engine/internal/shell"
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/reserved"
 	"github.com/taskengine/taskengine/storage"
 )
 
@@ -49,7 +50,29 @@ func (e *Engine) Submit(ctx context.Context, reqs ...Request) ([]Receipt, error)
 	if err != nil {
 		return nil, err
 	}
-	var receipts []Receipt
+	return e.submit(ctx, reqs, rows)
+}
+
+// SubmitReserved is Submit for a part of the engine that owns the type and the id of the request. Requests of others that
+// name these are invalid, see [task.IsReservedType] and [task.IsReservedID].
+func (e *Engine) SubmitReserved(ctx context.Context, _ reserved.Owner, req Request) (Receipt, error) {
+	reqs, err := e.decorated(ctx, []Request{req})
+	if err != nil {
+		return Receipt{}, err
+	}
+	rows, err := e.catalog.ownRows(reqs, nil)
+	if err != nil {
+		return Receipt{}, err
+	}
+	receipts, err := e.submit(ctx, reqs, rows)
+	if err != nil {
+		return Receipt{}, err
+	}
+	return receipts[0], nil
+}
+
+// submit adds the rows of requests, or does what their types say of requests that are late or whose keys are taken.
+func (e *Engine) submit(ctx context.Context, reqs []Request, rows []*task.Task) (receipts []Receipt, err error) {
 	if late := e.catalog.late(rows); late != nil {
 		receipts, err = e.submitLate(ctx, reqs, rows, late)
 	} else {

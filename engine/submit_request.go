@@ -32,6 +32,27 @@ type Request = task.Request
 // rows returns the rows of reqs, or an error if a request is invalid. Generated ids belong to
 // shards; nil stands for all shards.
 func (c *catalog) rows(reqs []Request, shards *task.Shards) ([]*task.Task, error) {
+	for i := range reqs {
+		if err := checkReserved(&reqs[i]); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+		}
+	}
+	return c.ownRows(reqs, shards)
+}
+
+// checkReserved returns an error if only a part of the engine may make a request.
+func checkReserved(r *Request) error {
+	switch {
+	case task.IsReservedType(r.Type):
+		return fmt.Errorf("type %.80q is reserved: types that begin with %s belong to the engine; schedules are added by taskengine schedule apply, or by the schedules of a configuration", r.Type, task.ReservedTypes)
+	case task.IsReservedID(r.ID):
+		return fmt.Errorf("id %v is reserved: ids that begin with 00000000-0000 belong to the engine; leave it out for a generated one", r.ID)
+	}
+	return nil
+}
+
+// ownRows is rows for parts of the engine, which may use what is reserved.
+func (c *catalog) ownRows(reqs []Request, shards *task.Shards) ([]*task.Task, error) {
 	if len(reqs) == 1 { // the usual case, in one allocation
 		only := new(struct {
 			row  task.Task

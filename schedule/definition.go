@@ -173,8 +173,8 @@ func (t *Template) check() error {
 	switch {
 	case t.Type == "":
 		return errors.New("the type of the tasks is missing")
-	case t.Type == Type:
-		return errors.New("a schedule cannot add schedules")
+	case task.IsReservedType(t.Type):
+		return fmt.Errorf("a schedule cannot add tasks of the type %.80q: types that begin with %s belong to the engine", t.Type, task.ReservedTypes)
 	case strings.ContainsFunc(t.Type, func(r rune) bool { return r < ' ' || r == 0x7f }):
 		return errors.New("type has characters that cannot be printed")
 	case len(t.Type) > MaxType || !utf8.ValidString(t.Type):

@@ -106,6 +106,9 @@ func (a *API) permit(ctx context.Context, types ...string) error {
 		if !t.IsFor(typ) {
 			return connect.NewError(connect.CodePermissionDenied, fmt.Errorf("the token %s is for tasks of the types %s, and not for %.80q", t.Name, strings.Join(t.Types, ", "), typ))
 		}
+		if c.right.role == access.Operate && task.IsReservedType(typ) && !(t.May(access.Admin) && t.IsForAll()) {
+			return connect.NewError(connect.CodePermissionDenied, fmt.Errorf("%s of the type %.80q, which belongs to the engine, needs the role %s for all types, which the token %s does not have", c.method, typ, access.Admin, t.Name))
+		}
 	}
 	return nil
 }
@@ -128,7 +131,7 @@ func (a *API) permitTasks(ctx context.Context, ids ...task.ID) error {
 	if c == nil {
 		return nil
 	}
-	if t, err := a.tokenOf(c); err != nil || t.IsForAll() {
+	if t, err := a.tokenOf(c); err != nil || t.IsForAll() && (t.May(access.Admin) || c.right.role != access.Operate) {
 		return err
 	}
 	for _, id := range ids {

@@ -109,7 +109,7 @@ func TestADefinitionThatIsWrongIsRefusedWithTheReason(t *testing.T) {
 		"end: ":                    func(d *taskenginev1.ScheduleDefinition) { d.End = wrong },
 		"end is before start":      func(d *taskenginev1.ScheduleDefinition) { d.End = timestamppb.New(time.Unix(1, 0)) },
 		"the type of the tasks":    func(d *taskenginev1.ScheduleDefinition) { d.Task = nil },
-		"cannot add schedules":     func(d *taskenginev1.ScheduleDefinition) { d.Task.Type = schedule.Type },
+		"cannot add tasks of":      func(d *taskenginev1.ScheduleDefinition) { d.Task.Type = schedule.Type },
 		"task.priority is 10":      func(d *taskenginev1.ScheduleDefinition) { d.Task.Priority = ptr(uint32(10)) },
 		"task.expires must not":    func(d *taskenginev1.ScheduleDefinition) { d.Task.Expires = negative },
 		"{{dta}}":                  func(d *taskenginev1.ScheduleDefinition) { d.Task.Payload = "{{dta}}" },

@@ -2,7 +2,8 @@ package task
 
 import "time"
 
-// Request describes a task to add. Only Type is required. Package engine has the limits.
+// Request describes a task to add. Only Type is required. Package engine has the limits. Reserved types and ids are refused,
+// see [IsReservedType] and [IsReservedID].
 type Request struct {
 	ID          ID                // chosen by the caller to make the request repeatable; zero for a generated one
 	Type        string            // at most engine.MaxType bytes

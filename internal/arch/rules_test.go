@@ -78,6 +78,10 @@ var rules = []rule{
 		Why: "certificates for tests do not depend on the tests",
 	},
 	{
+		Of:  "internal/reserved",
+		Why: "who owns what is reserved depends on nothing",
+	},
+	{
 		Of:  "internal/access",
 		Why: "who may do what is decided without a server, and tokens are changed without a node",
 	},
@@ -121,7 +125,7 @@ var rules = []rule{
 	},
 	{
 		Of:  "engine",
-		May: []string{"engine/...", "codec", "storage", "coord", "coord/record", "internal/workpool", "internal/ratelog", "internal/suggest", "internal/wakeup"},
+		May: []string{"engine/...", "codec", "storage", "coord", "coord/record", "internal/workpool", "internal/ratelog", "internal/reserved", "internal/suggest", "internal/wakeup"},
 		Why: "the engine knows ports; cmd/taskengine chooses the backends",
 	},
 	{
@@ -379,7 +383,7 @@ var rules = []rule{
 	},
 	{
 		Of:  "schedule/scheduler",
-		May: []string{"engine", "engine/policy", "engine/task", "schedule", "storage"},
+		May: []string{"engine", "engine/policy", "engine/task", "internal/reserved", "schedule", "storage"},
 		Why: "a schedule is a task like any other: the scheduler is a handler, and uses what every program can",
 	},
 	{

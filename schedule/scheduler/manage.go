@@ -12,6 +12,7 @@ import (
 
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/reserved"
 	"github.com/taskengine/taskengine/schedule"
 	"github.com/taskengine/taskengine/storage"
 )
@@ -92,11 +93,11 @@ func (s Schedules) Apply(ctx context.Context, name string, d schedule.Definition
 		return Unchanged, fmt.Errorf("%w: %s: %w", ErrInvalid, name, err)
 	}
 	id := IDOf(name)
-	receipts, err := s.engine.Submit(ctx, engine.Request{ID: id, Type: schedule.Type, Headers: map[string]string{schedule.HeaderName: name}, Payload: schedule.Named{Name: name, Definition: d}.Encode()})
+	receipt, err := s.engine.SubmitReserved(ctx, reserved.Owner{}, engine.Request{ID: id, Type: schedule.Type, Headers: map[string]string{schedule.HeaderName: name}, Payload: schedule.Named{Name: name, Definition: d}.Encode()})
 	if err != nil {
 		return Unchanged, fmt.Errorf("apply schedule %s: %w", name, err)
 	}
-	if receipts[0].Created {
+	if receipt.Created {
 		return Created, nil
 	}
 	revived, err := s.revive(ctx, name)
@@ -263,7 +264,7 @@ func (s Schedules) Trigger(ctx context.Context, name string) (id task.ID, err er
 // Backfill has a schedule add tasks for its times between two times, both included, also if it has added some for them
 // before, and whatever its Overlap is.
 func (s Schedules) Backfill(ctx context.Context, name string, b schedule.Backfill) error {
-	if b.To.Before(b.From) || b.From.IsZero() || b.From.Unix() < 0 || b.To.UTC().Year() > 9999 {
+	if b.To.Before(b.From) || b.From.IsZero() || b.From.UnixMilli() < 1 || b.To.UTC().Year() > 9999 {
 		return fmt.Errorf("%w: the times of a backfill are from the earlier to the later one, between the years 1970 and 9999", ErrInvalid)
 	}
 	return s.change(ctx, name, "backfill", func(time.Time, *Schedule) *schedule.Order { return &schedule.Order{Backfill: &b} })

@@ -128,3 +128,28 @@ func TestAScheduleThatCannotBeReadHidesNoOther(t *testing.T) {
 		}
 	})
 }
+
+func TestATaskThatIsNoScheduleIsNotTakenForOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, store := t.Context(), memory.New()
+		e, s := openWith(t, store, "k")
+		defer shut(t, e)
+		r := task.Task{ID: scheduler.IDOf("beat"), Type: "report"}
+		r.Create(task.Submitted, e.Now(), time.Time{})
+		r.Shard = r.ID.Shard()
+		if in, err := store.Insert(ctx, &r); err != nil || !in[0].Created() {
+			t.Fatal(in, err)
+		}
+		if _, err := s.Apply(ctx, "beat", each(time.Hour)); !errors.Is(err, scheduler.ErrTaken) || !strings.Contains(err.Error(), "type report") {
+			t.Errorf("applied: %v", err)
+		}
+		for verb, err := range map[string]error{"pause": s.Pause(ctx, "beat", ""), "delete": s.Delete(ctx, "beat")} {
+			if !errors.Is(err, scheduler.ErrTaken) {
+				t.Errorf("%s: %v", verb, err)
+			}
+		}
+		if all, _, err := s.List(ctx, task.ID{}, 10); err != nil || len(all) != 0 {
+			t.Errorf("listed %+v, %v", all, err)
+		}
+	})
+}

@@ -129,6 +129,12 @@ select string_agg(int4send(length(name)) || name || int4send(length(value)) || v
 from (select convert_to(h.key, 'UTF8') as name, convert_to(h.value, 'UTF8') as value from jsonb_each_text(headers) h) h
 $$;
 
+-- What the store has for data: nodes take what begins with these four bytes for encoded data (package codec), so data
+-- that begins so itself is put into an envelope.
+create function {schema}.stored(b bytea) returns bytea language sql immutable as $$
+	select case when substring(b from 1 for 4) = '\x00746501' then '\x0074650100'::bytea || b else nullif(b, '') end
+$$;
+
 -- What is wrong with a request, in the words of the engine; null if nothing is.
 create function {schema}.problem_of(type text, payload bytea, key text, ordering_key text, priority integer,
 	at timestamptz, expires_at timestamptz, headers jsonb, max_payload bigint) returns text language plpgsql stable as $$
@@ -150,6 +156,7 @@ begin
 		when coalesce(type, '') = '' then 'type is missing'
 		when type_bytes > 200 then format('type has %s bytes, of 200 allowed', type_bytes)
 		when type ~ e'[\\x01-\\x1f\\x7f]' then 'type has characters that cannot be printed'
+		when starts_with(type, 'taskengine.') then format('type %s is reserved: types that begin with taskengine. belong to the engine', left(type, 80))
 		when key = '' then 'key is empty: leave it out if there is none'
 		when key_bytes > 500 then format('key has %s bytes, of 500 allowed', key_bytes)
 		when ordering_key = '' then 'ordering key is empty: leave it out if there is none'
@@ -284,7 +291,7 @@ begin
 	r.ordering_key := convert_to(nullif(ordering_key, ''), 'UTF8');
 	r.shard := case when r.ordering_key is null then {schema}.shard_of(id) else {schema}.shard_of(r.ordering_key) end;
 	r.headers := {schema}.headers_as_bytes(headers);
-	r.payload := nullif(payload, '');
+	r.payload := {schema}.stored(payload);
 	return r;
 end $$;
 
@@ -317,6 +324,8 @@ begin
 	problem := {schema}.problem_of(type, payload, key, ordering_key, priority, at, expires_at, headers, p.max_payload);
 	if id = '00000000-0000-0000-0000-000000000000' then
 		problem := 'id is zero: leave it out for a new one';
+	elsif id < '00000000-0001-0000-0000-000000000000' then
+		problem := format('id %s is reserved: ids that begin with 00000000-0000 belong to the engine', id);
 	end if;
 	if problem is not null then
 		raise exception using errcode = '22023', message = problem;

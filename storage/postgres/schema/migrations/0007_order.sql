@@ -62,7 +62,7 @@ begin
 	end if;
 	r.queued := r.state = 2 and r.shard >> 16 = 0;
 	r.headers := {schema}.headers_as_bytes(headers);
-	r.payload := nullif(payload, '');
+	r.payload := {schema}.stored(payload);
 	return r;
 end $$;
 
@@ -129,6 +129,8 @@ begin
 	problem := {schema}.problem_of(type, payload, key, ordering_key, priority, at, expires_at, headers, p.max_payload);
 	if id = '00000000-0000-0000-0000-000000000000' then
 		problem := 'id is zero: leave it out for a new one';
+	elsif id < '00000000-0001-0000-0000-000000000000' then
+		problem := format('id %s is reserved: ids that begin with 00000000-0000 belong to the engine', id);
 	end if;
 	if problem is not null then
 		raise exception using errcode = '22023', message = problem;

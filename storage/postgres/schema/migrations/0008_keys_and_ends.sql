@@ -230,6 +230,8 @@ begin
 	problem := {schema}.problem_of(type, payload, key, ordering_key, priority, at, expires_at, headers, p.max_payload);
 	if id = '00000000-0000-0000-0000-000000000000' then
 		problem := 'id is zero: leave it out for a new one';
+	elsif id < '00000000-0001-0000-0000-000000000000' then
+		problem := format('id %s is reserved: ids that begin with 00000000-0000 belong to the engine', id);
 	end if;
 	if problem is not null then
 		raise exception using errcode = '22023', message = problem;
@@ -302,6 +304,9 @@ begin
 	lock table {schema}.task in row exclusive mode; -- from now on this database holds what it holds
 	select * into r from {schema}.task t where t.id = id and t.version = version and t.state = 3 for no key update;
 	if found then
+		if substring(r.type from 1 for 11) = convert_to('taskengine.', 'UTF8') then
+			raise exception 'the task % belongs to the engine, which ends its attempts itself', id using errcode = '22023';
+		end if;
 		return r;
 	end if;
 	select h.here into shards from {schema}.home h;
@@ -445,7 +450,7 @@ begin
 			type, grp, key, ordering_key, headers, progress, error, history, checkpoint, payload, result, ended_at, keep)
 		values (id, null, version + 1, r.seq, r.created_at, r.ready_at, until, r.expires_at, r.started_at, now_us, null,
 			r.shard & 65535, r.attempt, 0, 4, r.priority, null, false,
-			r.type, r.grp, r.key, r.ordering_key, r.headers, r.progress, null, r.history, null, r.payload, nullif(result, ''), ended_at, class);
+			r.type, r.grp, r.key, r.ordering_key, r.headers, r.progress, null, r.history, null, r.payload, {schema}.stored(result), ended_at, class);
 	end if;
 	perform set_config('taskengine.keys', keys, true);
 	if wake then
@@ -626,8 +631,8 @@ begin
 		ready_at = case when r.shard >> 16 = 0 then {schema}.microseconds(at) else due end, -- one that holds back others is ready when it is due
 		next_event_at = due, due_at = due, due_state = 1, expires_at = {none}, updated_at = now_us,
 		shard = case when r.shard >> 16 = 0 then r.shard else 65536 + (r.shard & 65535) end,
-		history = {schema}.with_attempt(r, now_us), checkpoint = nullif(checkpoint, ''), result = nullif(result, ''),
-		payload = case when payload is null then t.payload else nullif(payload, '') end,
+		history = {schema}.with_attempt(r, now_us), checkpoint = {schema}.stored(checkpoint), result = {schema}.stored(result),
+		payload = case when payload is null then t.payload else {schema}.stored(payload) end,
 		grp = case when payload is null then t.grp else {schema}.group_with(r, payload, p.keyed) end
 	where t.id = id;
 	if wake then

@@ -87,6 +87,8 @@ begin
 	problem := {schema}.problem_of(type, payload, key, ordering_key, priority, at, expires_at, headers, p.max_payload);
 	if id = '00000000-0000-0000-0000-000000000000' then
 		problem := 'id is zero: leave it out for a new one';
+	elsif id < '00000000-0001-0000-0000-000000000000' then
+		problem := format('id %s is reserved: ids that begin with 00000000-0000 belong to the engine', id);
 	end if;
 	if problem is not null then
 		raise exception using errcode = '22023', message = problem;
@@ -167,7 +169,7 @@ begin
 			type, grp, key, ordering_key, headers, progress, error, history, checkpoint, payload, result, ended_at, keep)
 		values (id, null, version + 1, r.seq, r.created_at, r.ready_at, until, r.expires_at, r.started_at, now_us, null,
 			r.shard & 65535, r.attempt, 0, 4, r.priority, null, false,
-			r.type, r.grp, r.key, r.ordering_key, r.headers, r.progress, null, r.history, null, r.payload, nullif(result, ''), ended_at, class);
+			r.type, r.grp, r.key, r.ordering_key, r.headers, r.progress, null, r.history, null, r.payload, {schema}.stored(result), ended_at, class);
 	end if;
 	perform set_config('taskengine.keys', keys, true);
 	if wake then

@@ -57,6 +57,6 @@ begin
 	if p.inherits and r.shard >> 16 = 1 then
 		r.headers := {schema}.heir(r.priority) || coalesce(r.headers, '');
 	end if;
-	r.payload := nullif(payload, '');
+	r.payload := {schema}.stored(payload);
 	return r;
 end $$;
