@@ -22,9 +22,10 @@ type Inspector interface {
 	// If f.States names only states of tasks that have not ended ([task.Waiting],
 	// [task.Submitted], [task.Processing] and [task.Error]), List should not read rows that
 	// have. The stores of this module that keep tasks on disk then use an index: a page costs
-	// the rows that are read for it, and one index entry for every row in a state of f that is
-	// Submitted or has a NextEventAt. After scan such entries they stop, and read rows of all
-	// states as for any other filter.
+	// the rows that are read for it, and the first page of a list also one index entry for every row
+	// in a state of f that is Submitted or has a NextEventAt. After scan such entries they stop, and
+	// read rows of all states as for any other filter. A row that comes into a state of f between
+	// two pages may be missing.
 	List(ctx context.Context, f Filter, before task.ID, limit, scan int) (ts []*task.Task, next task.ID, err error)
 
 	// Count returns the number of rows by state and type. It has no element for a number of

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
@@ -165,11 +166,11 @@ func (v *View) countRecords(c Cursor, ids []task.ID, f storage.Filter, n map[sto
 }
 
 // listIndexed reads only the records of rows that have an entry for a state of f. Entries that
-// are not in the order of ids are collected first. If there are more than scan of them, done is
-// false and the result means nothing.
+// are not in the order of ids are collected first, once for all pages of a list. If there are more
+// than scan of them, done is false and the result means nothing.
 func (v *View) listIndexed(ctx context.Context, f storage.Filter, before task.ID, limit, scan int) (out []*task.Task, next task.ID, done bool, err error) {
 	from := newest{}
-	if from.ids, err = v.collect(ctx, f, before, scan); err != nil {
+	if from.ids, from.remembered, err = v.idsBelow(ctx, f, before, scan); err != nil {
 		if errors.Is(err, errTooMany) {
 			err = nil
 		}
@@ -182,11 +183,15 @@ func (v *View) listIndexed(ctx context.Context, f storage.Filter, before task.ID
 		}
 	}
 	for {
+		rest := from.ids
 		id, ok, err := from.next()
 		if err != nil || !ok {
 			return out, task.ID{}, true, err
 		}
 		if len(out) >= limit || scan <= 0 {
+			if !next.IsZero() {
+				v.keepPage(nextPage{filter: f, before: next, ids: rest})
+			}
 			return out, next, true, nil
 		}
 		if err := ctx.Err(); err != nil {
@@ -195,16 +200,35 @@ func (v *View) listIndexed(ctx context.Context, f storage.Filter, before task.ID
 		scan--
 		next = id
 		t, err := v.find(f, id)
-		if err != nil {
+		switch {
+		case from.remembered && errors.Is(err, errNoRecord): // the row was deleted since
+		case err != nil:
 			return nil, task.ID{}, false, err
-		}
-		if t != nil {
+		case t != nil:
 			out = append(out, t)
 		}
 	}
 }
 
-// find reads the row of an index entry. It returns nil if f does not select the row.
+// idsBelow returns what collect does, as it was for the page before if that is remembered.
+func (v *View) idsBelow(ctx context.Context, f storage.Filter, before task.ID, limit int) (ids []task.ID, remembered bool, err error) {
+	if v.rows == nil && !before.IsZero() {
+		switch known, ok := v.db.pages.take(f, before, time.Now()); {
+		case ok && known.many:
+			return nil, false, errTooMany
+		case ok:
+			return known.ids, true, nil
+		}
+	}
+	ids, err = v.collect(ctx, f, before, limit)
+	return ids, false, err
+}
+
+// errNoRecord says that an index entry has no record.
+var errNoRecord = fmt.Errorf("an index entry has no record: %w", ErrDamaged)
+
+// find reads the row of an index entry. It returns nil if f does not select the row, and an error that wraps errNoRecord
+// if it is not there.
 func (v *View) find(f storage.Filter, id task.ID) (*task.Task, error) {
 	var buf [idKeySize]byte
 	record, found, err := v.r.Get(appendIDKey(buf[:0], prefixRecord, id))
@@ -212,7 +236,7 @@ func (v *View) find(f storage.Filter, id task.ID) (*task.Task, error) {
 		return nil, err
 	}
 	if !found {
-		return nil, fmt.Errorf("task %v has an index entry and no record: %w", id, ErrDamaged)
+		return nil, fmt.Errorf("task %v: %w", id, errNoRecord)
 	}
 	return v.listed(f, id, record)
 }
@@ -305,12 +329,13 @@ func idOfReady(c Cursor) (task.ID, error) {
 	return task.ID(value[:16]), nil
 }
 
-// newest merges several sequences of ids, each with the newest first. No id is in two of them:
-// a row has one entry for its state.
+// newest merges several sequences of ids, each with the newest first. An id is in two of them only if the ids are
+// remembered and the row has got another entry since.
 type newest struct {
-	ids     []task.ID
-	cursors []Cursor // over rows without a time, each on the id under the same index of heads
-	heads   []task.ID
+	ids        []task.ID
+	remembered bool     // the ids are those of an earlier moment
+	cursors    []Cursor // over rows without a time, each on the id under the same index of heads
+	heads      []task.ID
 }
 
 // add has n yield the rows without a time that are in this state and below before.
@@ -339,22 +364,26 @@ func (n *newest) stand(i int, ok bool) (err error) {
 
 // next removes and returns the newest remaining id, and reports whether there is one.
 func (n *newest) next() (id task.ID, ok bool, err error) {
-	from := -1 // the cursor that id is from
 	if len(n.ids) > 0 {
 		id, ok = n.ids[0], true
 	}
-	for i, head := range n.heads {
+	for _, head := range n.heads {
 		if !head.IsZero() && (!ok || head.Compare(id) > 0) {
-			from, id, ok = i, head, true
+			id, ok = head, true
 		}
 	}
-	switch {
-	case from >= 0:
-		err = n.stand(from, n.cursors[from].Prev())
-	case ok:
+	if !ok {
+		return id, false, nil
+	}
+	if len(n.ids) > 0 && n.ids[0] == id {
 		n.ids = n.ids[1:]
 	}
-	return id, ok, err
+	for i, head := range n.heads {
+		if head == id {
+			err = errors.Join(err, n.stand(i, n.cursors[i].Prev()))
+		}
+	}
+	return id, true, err
 }
 
 // close closes the cursors and returns their errors.

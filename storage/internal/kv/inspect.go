@@ -3,6 +3,7 @@ package kv
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
@@ -18,13 +19,26 @@ func (v *View) List(ctx context.Context, f storage.Filter, before task.ID, limit
 }
 
 func (v *View) list(ctx context.Context, f storage.Filter, before task.ID, limit, scan int) ([]*task.Task, task.ID, error) {
-	if indexed(f) {
-		out, next, done, err := v.listIndexed(ctx, f, before, limit, scan)
-		if done || err != nil {
-			return out, next, err
-		}
+	if !indexed(f) {
+		return v.listAll(ctx, f, before, limit, scan)
 	}
-	return v.listAll(ctx, f, before, limit, scan)
+	out, next, done, err := v.listIndexed(ctx, f, before, limit, scan)
+	if done || err != nil {
+		return out, next, err
+	}
+	out, next, err = v.listAll(ctx, f, before, limit, scan)
+	if err == nil && !next.IsZero() {
+		v.keepPage(nextPage{filter: f, before: next, many: true})
+	}
+	return out, next, err
+}
+
+// keepPage remembers the next page of a list. A transaction sees rows of its own, of which other readers know nothing.
+func (v *View) keepPage(n nextPage) {
+	if v.rows == nil {
+		n.at = time.Now()
+		v.db.pages.keep(n)
+	}
 }
 
 // listAll walks over the records.

@@ -105,6 +105,7 @@ const seqBlock = 1 << 16
 type DB struct {
 	name   string
 	intern interner
+	pages  pages
 
 	// Owned by the transaction in progress.
 	recent   recent

@@ -1,0 +1,84 @@
+package kv
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// pagesOf reads a list page by page, calls between after each page, and returns its ids and how many keys were read.
+func pagesOf(t *testing.T, s *sorted, db *DB, f storage.Filter, limit, scan int, between func(page int)) (ids []task.ID, read int) {
+	t.Helper()
+	begin := s.gets + s.seen
+	var before task.ID
+	for page := 0; ; page++ {
+		v := db.Read(s)
+		ts, next, err := v.List(t.Context(), f, before, limit, scan)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, one := range ts {
+			ids = append(ids, one.ID)
+		}
+		if next.IsZero() {
+			return ids, (s.gets + s.seen) - begin
+		}
+		before = next
+		if between != nil {
+			between(page)
+		}
+	}
+}
+
+func TestAListReadsEachIndexEntryOnce(t *testing.T) {
+	s, db := history(t, 1_000, 500)
+	f := storage.Filter{States: []task.State{task.Waiting, task.Submitted}}
+	all, once := pagesOf(t, s, db, f, 10_000, 1<<20, nil)
+	paged, read := pagesOf(t, s, db, f, 50, 1<<20, nil)
+	if !slices.Equal(all, paged) || len(all) != 1_000 {
+		t.Errorf("in pages there are %d rows, of %d", len(paged), len(all))
+	}
+	if read > 2*once {
+		t.Errorf("20 pages read %d keys, one page reads %d", read, once)
+	}
+	few, read := pagesOf(t, s, db, f, 50, 300, nil) // there are more entries than may be read for a page
+	if !slices.Equal(all, few) || read > 4*once {
+		t.Errorf("with a small scan there are %d rows, of %d, and %d keys were read", len(few), len(all), read)
+	}
+}
+
+func TestAListGoesOnWithoutRowsThatWereDeletedOrHaveChanged(t *testing.T) {
+	s, db := history(t, 400, 100)
+	f := storage.Filter{States: []task.State{task.Waiting, task.Submitted}}
+	all, _ := pagesOf(t, s, db, f, 1_000, 1<<20, nil)
+	gone := make(map[task.ID]bool)
+	got, _ := pagesOf(t, s, db, f, 10, 1<<20, func(page int) {
+		if page > 0 {
+			return
+		}
+		tx := db.Begin(s)
+		for i, id := range all[20:40] {
+			ref := task.Ref{ID: id, Version: 1}
+			var done []bool
+			var err error
+			if i%2 == 0 {
+				done, err = tx.Delete(t.Context(), ref)
+			} else {
+				var rows []*task.Task
+				rows, err = tx.Swap(t.Context(), task.Change{Ref: ref, To: task.Cancelled, At: moment})
+				done = []bool{rows[0] != nil}
+			}
+			if err != nil || !done[0] {
+				t.Fatal(id, done, err)
+			}
+			gone[id] = true
+		}
+		tx.Committed()
+	})
+	want := slices.DeleteFunc(slices.Clone(all), func(id task.ID) bool { return gone[id] })
+	if !slices.Equal(got, want) {
+		t.Errorf("there are %d rows, want %d", len(got), len(want))
+	}
+}
