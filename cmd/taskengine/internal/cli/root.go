@@ -97,8 +97,9 @@ const exitCodesHelp = `Exit codes:
   3  the configuration is invalid
   4  there is no such task, ordering key, limit, schedule, silence or target of alerts
   5  conflict: the task, the limit or the schedule has changed meanwhile
-  6  the task's state does not allow that
+  6  not allowed: by the state of the task, or by the token
   7  the node cannot be reached or is stopping, or the time is over
   8  the backlog of a type is full, also after waiting for room: nothing was added
+  9  the task is later than max_lateness of its type allows: it was not added
   130, 143  a node was interrupted or terminated twice: it did not wait for its tasks;
      or another command was, once`

@@ -48,7 +48,7 @@ node that restarts meanwhile is waited for.`,
 				}
 				err := t.run(cmd.Context())
 				if err == nil && shown == 0 {
-					a.note("nothing was logged, or it is not kept any more")
+					a.note("this node has no lines of the task: nothing was logged, they are not kept any more, or its attempts ran on another node")
 				}
 				return aboutTask(args[0], err)
 			})
