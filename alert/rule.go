@@ -119,16 +119,16 @@ func (r *Rule) matches(subject, node string) bool {
 		subject = node
 	}
 	for _, pattern := range r.Match {
-		if matches(pattern, subject) {
+		if Matches(pattern, subject) {
 			return true
 		}
 	}
 	return false
 }
 
-// matches reports whether a text is what a pattern says: the same, or with * at the end, a text that
-// begins so.
-func matches(pattern, text string) bool {
+// Matches reports whether a text is the one that a pattern names or, if the pattern ends with *, begins
+// like it.
+func Matches(pattern, text string) bool {
 	if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
 		return strings.HasPrefix(text, prefix)
 	}
@@ -202,7 +202,7 @@ func (s *Silence) Covers(a *Alert, at time.Time) bool {
 	labels := a.Labels()
 	for name, pattern := range s.Labels {
 		value, ok := labels[name]
-		if !ok || !matches(pattern, value) {
+		if !ok || !Matches(pattern, value) {
 			return false
 		}
 	}

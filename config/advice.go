@@ -5,13 +5,16 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/taskengine/taskengine/alert"
 	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/internal/suggest"
 )
 
 // Advice returns what is allowed but probably a mistake, with its place: handlers that no type
 // uses, types that start tasks before the start is durable although their handler passes on a
 // fencing token, types that try a task again without end and without a delay, and limits of the
-// cluster that limit nothing; and tokens that are sent without encryption.
+// cluster that limit nothing; settings without an effect; rules of alerts about what does not exist; and
+// tokens that are sent without encryption.
 func (c *Config) Advice() []Problem {
 	a := adviser{config: c, tree: c.written()}
 	a.idleHandlers()
@@ -19,6 +22,7 @@ func (c *Config) Advice() []Problem {
 	a.fencing()
 	a.restless()
 	a.scopes()
+	a.matches()
 	return a.found.problems()
 }
 
@@ -71,11 +75,15 @@ func (a *adviser) plainTokens() {
 	}
 }
 
-// fencing reports relaxed types that are handled by HTTP: the server gets a version that may be
-// the same for two runs.
+// fencing reports relaxed types that are handled by HTTP, where the server gets a version that may be
+// the same for two runs, and those in stores that know no relaxed starts.
 func (a *adviser) fencing() {
 	for _, name := range slices.Sorted(maps.Keys(a.config.Types)) {
 		t := a.config.Types[name]
+		if driver := a.config.Storage.Driver; t.Relaxed && (driver == Bolt || driver == Postgres) {
+			a.add("has no effect with this storage, where every start is durable before the task runs; remove it, or use pebble", "types", name, "relaxed")
+			continue
+		}
 		if !t.Relaxed || !a.sends(t.Handler) {
 			continue
 		}
@@ -114,4 +122,47 @@ func (a *adviser) scopes() {
 			a.add("has neither max nor rate, so it limits nothing, on a node or in the cluster; add one of them, or remove scope", "limits", name, "scope")
 		}
 	}
+}
+
+// matches reports rules of alerts about types, limits and handlers that do not exist, and about limits that are not
+// looked at.
+func (a *adviser) matches() {
+	for _, name := range slices.Sorted(maps.Keys(a.config.Alerts.Rules)) {
+		r := a.config.Alerts.Rules[name]
+		var names []string
+		switch r.When.Label() {
+		case "type":
+			names = slices.Sorted(maps.Keys(a.config.Types))
+		case "handler":
+			names = slices.Sorted(maps.Keys(a.config.Handlers))
+		case "limit":
+			for _, limit := range slices.Sorted(maps.Keys(a.config.Limits)) {
+				if l := a.config.Limits[limit]; l.Per == "" && l.Max > 0 {
+					names = append(names, limit)
+				}
+			}
+		default:
+			continue
+		}
+		for _, pattern := range r.Match {
+			if !slices.ContainsFunc(names, func(n string) bool { return alert.Matches(pattern, n) }) {
+				a.add(a.unmatched(r.When.Label(), pattern, names), "alerts", "rules", name, "match")
+			}
+		}
+	}
+}
+
+// unmatched says why a pattern matches nothing with a label.
+func (a *adviser) unmatched(label, pattern string, names []string) string {
+	if l, ok := a.config.Limits[pattern]; label == "limit" && ok {
+		if l.Per != "" {
+			return fmt.Sprintf("the limit %q has per, and the rule never fires for such limits; remove it", pattern)
+		}
+		return fmt.Sprintf("the limit %q has no max, so it is never full; remove it", pattern)
+	}
+	text := fmt.Sprintf("there is no %s %q here", label, pattern)
+	if len(names) > 0 {
+		text += "; " + suggest.Advice(pattern, names)
+	}
+	return text
 }

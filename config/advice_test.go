@@ -20,7 +20,18 @@ func TestAdviceIsGivenAboutWhatIsAllowedAndNotMeant(t *testing.T) {
 		"a type of an HTTP handler, as usual": {handlers + "types: {half: {}, web: {}}", nil},
 		"a limit of the cluster that is none": {"limits:\n  a: {max: 1, scope: cluster}\n  b: {rate: 1/s, scope: cluster}\n  c: {scope: cluster}\n  d: {per: key, overrides: {x: 1}, scope: cluster}\n  e: {scope: node}", []string{":4:7: limits.c.scope: has neither max nor rate"}},
 		"retries without end and pause":       {handlers + "types:\n  half: {retry: {max: forever, backoff: none}}\n  cat: {retry: {max: forever}}\n  web: {retry: {backoff: none}}", []string{":6:32: types.half.retry.backoff: a task that always fails"}},
-		"nothing":                             {"", nil},
+		"a relaxed type elsewhere":            {handlers + "storage: {driver: bolt}\ntypes: {half: {}, cat: {relaxed: true}}", []string{":6:25: types.cat.relaxed: has no effect with this storage"}},
+		"alerts about what does not exist": {
+			handlers + "limits: {pay: {max: 1}, each: {max: 1, per: key}, rate: {rate: 1/s}}\ntypes: {half: {}}\nalerts:\n  targets: {ops: {log: true}}\n  rules:\n" +
+				"    a: {when: errors, match: hal}\n    b: {when: errors, match: [half, 'ha*']}\n    c: {when: limit_full, match: [pay, each]}\n    d: {when: handler_down, match: webb}\n" +
+				"    e: {when: limit_full, match: rate}\n    f: {when: node_down, match: n1}\n    g: {when: queue_age, match: 'x*'}",
+			[]string{
+				`:10:23: alerts.rules.a.match: there is no type "hal" here; did you mean half?`, `:12:27: alerts.rules.c.match: the limit "each" has per`,
+				`:13:29: alerts.rules.d.match: there is no handler "webb" here; did you mean web?`, `:14:27: alerts.rules.e.match: the limit "rate" has no max`,
+				`:16:26: alerts.rules.g.match: there is no type "x*" here`,
+			},
+		},
+		"nothing": {"", nil},
 	} {
 		advice := mustLoad(t, c.text).Advice()
 		if len(advice) != len(c.want) {
