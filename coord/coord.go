@@ -81,8 +81,12 @@ type Membership interface {
 // Prover is implemented by a [Membership] that depends on a lease.
 type Prover interface {
 	// Proves reports whether the member with this incarnation, which has joined by this
-	// connection, is certainly alive now, so that no other node can take it for dead. Time
-	// during which the process or the machine was stopped counts. Proves does not wait.
+	// connection, is certainly alive now, so that no other node can take it for dead. It also
+	// proves that the list of members is current: each member that had joined one lease ago,
+	// and has not left, was in a list with which the function that was passed to Join has been
+	// called and has returned, the first call excepted. A server of the coordinator that may be
+	// cut off from the others proves neither. Time during which the process or the machine was
+	// stopped counts. Proves does not wait.
 	Proves(incarnation task.ID) bool
 }
 

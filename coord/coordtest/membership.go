@@ -28,6 +28,7 @@ func RunMembership(t *testing.T, b Backend[coord.Membership]) {
 	b.run(t, "a severed node can join again under a new incarnation", membersAgain)
 	b.run(t, "all nodes of a cluster have its identity", membersIdentity)
 	b.run(t, "a member that must prove that it is alive knows its lease", membersLease)
+	b.run(t, "a member that was not told of another one does not prove for long that it is alive", membersUntold)
 }
 
 // joined is one call of Join.
@@ -292,4 +293,33 @@ func membersLease(e *env[coord.Membership]) {
 	if lease := receive(e, "the list of members", known); isLeased != (lease > 0) {
 		e.Errorf("a member has a lease of %v", lease)
 	}
+}
+
+// membersUntold has a function that does not return when it is told of another member.
+func membersUntold(e *env[coord.Membership]) {
+	node := e.connect()
+	p, ok := node.(coord.Prover)
+	if !ok {
+		return
+	}
+	told, goOn := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	e.start(func(ctx context.Context) {
+		err := node.Join(ctx, member(1), func(list []coord.Member) {
+			if len(list) > 1 {
+				once.Do(func() { close(told); <-goOn })
+			}
+		})
+		if err != nil {
+			e.lapsed.Store(true)
+		}
+	})
+	self := member(1).Incarnation
+	e.eventually("a member that proves that it is alive", func() bool { return p.Proves(self) })
+	two := join(e, e.connect(), member(2))
+	receive(e, "the first member to be told of the second", told)
+	e.eventually("an end of the proof", func() bool { return !p.Proves(self) })
+	close(goOn)
+	e.eventually("a proof when it was told of all", func() bool { return p.Proves(self) })
+	two.leaves(e)
 }

@@ -220,17 +220,40 @@ type session struct {
 	id    clientv3.LeaseID
 	lease time.Duration
 	key   string
+	read  int64 // of the goroutine that renews: the revision at which it has last read the members; 0: not yet
 }
 
 // Lease implements [kv.Session].
 func (n *session) Lease() time.Duration { return n.lease }
 
-// Renew implements [kv.Session].
-func (n *session) Renew(ctx context.Context) error {
-	if _, err := n.client.KeepAliveOnce(ctx, n.id); err != nil {
-		return fmt.Errorf("renew the lease: %w", n.explain(overIfGone(err)))
+// Lag implements [kv.Session]. The server that renews a lease ends it: the leader.
+func (n *session) Lag() time.Duration { return 0 }
+
+// errBehind says that the member of etcd that has renewed a lease did not know the newest term.
+var errBehind = errors.New("the server that renewed the lease is behind the others")
+
+// Renew implements [kv.Session]. The leader of etcd renews a lease without asking the other members, and a leader that hung
+// does not know at first that another one was elected meanwhile. So Renew reads the members first, which a majority
+// confirms in the term of the real leader, and does not accept a renewal of an older term. If another leader is elected
+// later, it begins all leases anew.
+func (n *session) Renew(ctx context.Context) (kv.Renewal, error) {
+	read, err := n.client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(n.key), ">", 0)).
+		Then(clientv3.OpGet(n.prefix+kv.Members, clientv3.WithPrefix(), clientv3.WithMinModRev(n.read+1))).Commit()
+	if err != nil {
+		return kv.Renewal{}, fmt.Errorf("read the members: %w", n.explain(err))
 	}
-	return nil
+	if !read.Succeeded {
+		return kv.Renewal{}, kv.ErrOver
+	}
+	renewed, err := n.client.KeepAliveOnce(ctx, n.id)
+	if err != nil {
+		return kv.Renewal{}, fmt.Errorf("renew the lease: %w", n.explain(overIfGone(err)))
+	}
+	if renewed.RaftTerm < read.Header.RaftTerm {
+		return kv.Renewal{}, errBehind
+	}
+	n.read = read.Header.Revision
+	return kv.Renewal{At: uint64(n.read), Members: n.cellsOf(read.Responses[0].GetResponseRange().Kvs)}, nil
 }
 
 // overIfGone returns [kv.ErrOver] for the error that a lease has ended.

@@ -19,14 +19,13 @@ const minPause = 5 * time.Millisecond
 // session is the lease by which the process holds roles, permits and members. It holds none
 // before it is open.
 type session struct {
-	id        task.ID
-	open      bool          // the database has confirmed it
-	beat      int64         // number of the newest heartbeat: see nextBeat
-	order     int64         // number of the newest request of orders
-	answered  int64         // number of the newest request of orders that was answered
-	until     time.Time     // when it ends unless it is renewed
-	suspended time.Duration // how long the machine had been suspended when the last successful heartbeat began
-	end       *time.Timer   // takes everything away at until
+	id       task.ID
+	open     bool        // the database has confirmed it
+	beat     int64       // number of the newest heartbeat: see nextBeat
+	order    int64       // number of the newest request of orders
+	answered int64       // number of the newest request of orders that was answered
+	proof    lease.Proof // of the newest heartbeat
+	end      *time.Timer // takes everything away when proof ends
 }
 
 // beatRequest and beatAnswer are what coord_beat in schema.sql and coord_renew in limits.sql describe.
@@ -159,10 +158,9 @@ func (c *Coord) applyBeat(q beatRequest, a beatAnswer, start time.Time, suspende
 		c.lose(ErrLeaseOver)
 		return
 	}
-	if !c.renew(start) {
+	if !c.renew(start, suspended) {
 		return
 	}
-	c.session.suspended = suspended
 	c.abandoned = c.abandoned[len(q.Former):] // newer ones were appended
 	c.peers = a.Peers
 	if a.Settings != c.settings {
@@ -175,13 +173,16 @@ func (c *Coord) applyBeat(q beatRequest, a beatAnswer, start time.Time, suspende
 	}
 	c.applyRoles(q, a.Held)
 	c.applyMembers(q, a)
+	for _, m := range c.members {
+		m.list.Renew(c.session.proof)
+	}
 }
 
 // renew moves the session's end, unless that has passed. It is called with mu held.
-func (c *Coord) renew(start time.Time) bool {
+func (c *Coord) renew(start time.Time, suspended time.Duration) bool {
 	s := &c.session
-	s.until = start.Add(c.lease - c.lease/6)
-	rest := time.Until(s.until)
+	s.proof = lease.Proof{Until: start.Add(c.lease - c.lease/6), Suspended: suspended}
+	rest := time.Until(s.proof.Until)
 	if rest <= 0 {
 		c.lose(ErrLeaseOver)
 		return false
@@ -203,7 +204,7 @@ func (c *Coord) renew(start time.Time) bool {
 func (c *Coord) expire(id task.ID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.session.id == id && !time.Now().Before(c.session.until) {
+	if c.session.id == id && !time.Now().Before(c.session.proof.Until) {
 		c.lose(ErrLeaseOver)
 	}
 }
@@ -264,7 +265,7 @@ func (c *Coord) applyMembers(q beatRequest, a beatAnswer) {
 	for _, e := range q.Joining {
 		if m := c.members[e.Incarnation]; m != nil && !slices.Contains(a.Strangers, e.Incarnation) {
 			m.live = reflect.DeepEqual(e, entryOf(m.self)) // otherwise it was announced anew during the heartbeat
-			m.changed.Set()
+			m.tell()
 		}
 	}
 	for _, id := range a.Strangers {
@@ -276,6 +277,7 @@ func (c *Coord) applyMembers(q beatRequest, a beatAnswer) {
 	}
 	if news {
 		for _, m := range c.members {
+			m.list.Change() // one that is announced anew is told when the database has confirmed that
 			if m.live {
 				m.changed.Set()
 			}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/coord"
+	"github.com/taskengine/taskengine/coord/internal/lease"
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/wakeup"
 )
@@ -19,6 +20,7 @@ type member struct {
 	sent    bool          // guarded by Coord.mu: the database may have it
 	live    bool          // guarded by Coord.mu: the database has it as it is in self
 	leaving bool          // guarded by Coord.mu
+	list    lease.List    // guarded by Coord.mu
 }
 
 // memberEntry is a member in the JSON of schema.sql's functions.
@@ -61,8 +63,9 @@ func (c *Coord) Join(ctx context.Context, self coord.Member, fn func([]coord.Mem
 		case why := <-m.lost:
 			return why
 		case <-m.changed.C():
-			if list := c.listFor(m); list != nil && ctx.Err() == nil {
+			if list, by := c.listFor(m); list != nil && ctx.Err() == nil {
 				fn(list)
+				c.toldOf(m, by)
 			}
 		}
 	}
@@ -136,18 +139,37 @@ func (c *Coord) leave(m *member) {
 	}
 }
 
-// listFor returns a copy of the list for m, or nil if m was expelled.
-func (c *Coord) listFor(m *member) []coord.Member {
+// listFor returns a copy of the list for m, and the proof that there are no other members. The list is nil if m was
+// expelled.
+func (c *Coord) listFor(m *member) ([]coord.Member, lease.Proof) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.members[m.self.Incarnation] != m {
-		return nil
+		return nil, lease.Proof{}
 	}
+	m.list.Tell(c.session.proof)
 	list := make([]coord.Member, 0, len(c.list))
 	for _, o := range c.list {
 		list = append(list, o.Clone())
 	}
-	return list
+	return list, c.session.proof
+}
+
+// toldOf notes that m was told of the members that a proof has confirmed.
+func (c *Coord) toldOf(m *member, by lease.Proof) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := by
+	if c.members[m.self.Incarnation] == m {
+		now = c.session.proof
+	}
+	m.list.Told(by, now)
+}
+
+// tell has Join tell m of the members. It is called with Coord.mu held.
+func (m *member) tell() {
+	m.list.Change()
+	m.changed.Set()
 }
 
 // loseMembers expels all members but those that the database cannot have yet; after Close those,

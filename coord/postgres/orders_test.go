@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/coord"
+	"github.com/taskengine/taskengine/coord/internal/lease"
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/wakeup"
 )
@@ -13,7 +14,7 @@ import (
 func ordering() (*Coord, *holder) {
 	h := &holder{id: task.ID{1}, live: true, changed: wakeup.New(), orders: map[string]*standing{}}
 	c := &Coord{holders: map[task.ID]*holder{h.id: h}, ordersSoon: wakeup.New()}
-	c.session = session{id: task.ID{2}, open: true, until: time.Now().Add(time.Hour)}
+	c.session = session{id: task.ID{2}, open: true, proof: lease.Proof{Until: time.Now().Add(time.Hour)}}
 	return c, h
 }
 

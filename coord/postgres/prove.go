@@ -13,15 +13,14 @@ func (c *Coord) Proves(incarnation task.ID) bool {
 	_, most := lease.Suspended()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.members[incarnation] != nil && c.session.holds(now, most)
+	m := c.members[incarnation]
+	return m != nil && m.list.By().Holds(now, most)
 }
 
 // Lease implements [coord.Leased]. It is that of the [Options].
 func (c *Coord) Lease() time.Duration { return c.lease }
 
-// holds reports whether the session has not ended at a time of the monotonic clock. That clock
-// stops while the machine is suspended, and the database's clock does not: suspended is for how
-// long the machine was suspended since it was started.
+// holds reports whether the session lasts: see [lease.Proof].
 func (s *session) holds(now time.Time, suspended time.Duration) bool {
-	return s.open && now.Add(suspended-s.suspended).Before(s.until)
+	return s.open && s.proof.Holds(now, suspended)
 }

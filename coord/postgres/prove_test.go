@@ -9,7 +9,7 @@ import (
 
 func TestALeaseIsOverAfterTheMachineHasSlept(t *testing.T) {
 	now := time.Now()
-	s := session{open: true, until: now.Add(4 * time.Second), suspended: time.Hour}
+	s := session{open: true, proof: lease.Proof{Until: now.Add(4 * time.Second), Suspended: time.Hour}}
 	for _, c := range []struct {
 		after, slept time.Duration
 		holds        bool

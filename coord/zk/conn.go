@@ -135,6 +135,15 @@ func (c *conn) disconnected() {
 	}
 }
 
+// reconnect leaves the server. The library connects to the next one.
+func (c *conn) reconnect() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.wire != nil {
+		_ = c.wire.Close()
+	}
+}
+
 // hangUp ends the connection to the server, so that the session ends by its timeout.
 func (c *conn) hangUp() {
 	c.mu.Lock()

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -46,6 +48,7 @@ type session struct {
 	id    int64
 	lease time.Duration
 	path  string
+	last  renewed // of the goroutine that renews: what the last renewal has found
 }
 
 // check returns [kv.ErrOver] if the library has opened another session.
@@ -59,21 +62,75 @@ func (n *session) check() error {
 // Lease implements [kv.Session].
 func (n *session) Lease() time.Duration { return n.lease }
 
-// Renew implements [kv.Session]. Any request renews a session.
-func (n *session) Renew(ctx context.Context) error {
-	exists, err := do(ctx, func() (bool, error) {
-		exists, _, err := n.conn.Exists(n.path)
-		return exists, err
+// Lag implements [kv.Session]. A server tells the leader, which ends sessions, of the requests of their clients every half
+// tick. A session lasts for two ticks or more, so that is a quarter of the lease at most; the rest is for what delays it.
+func (n *session) Lag() time.Duration { return n.lease/4 + n.lease/30 }
+
+// Renew implements [kv.Session]. Each server answers requests that only read, also when it hears nothing of the leader, for
+// as long as syncLimit allows. So Renew changes the node of the session: that is ordered by a majority, and is refused when
+// the session has ended. The server that answers has all changes before it, so its list of members is not older. A server
+// that does not answer may be cut off from the others, and is left.
+func (n *session) Renew(ctx context.Context) (kv.Renewal, error) {
+	last := n.last
+	r, err := do(ctx, func() (r renewed, err error) {
+		now, err := n.conn.Set(n.path, nil, -1)
+		if err != nil {
+			return r, err
+		}
+		r, err = n.joined(last)
+		r.mark = &mark{n.path, now.Mzxid}
+		return r, err
 	})
 	switch {
-	case n.check() != nil, errors.Is(err, zk.ErrSessionExpired):
-		return kv.ErrOver
+	case n.check() != nil, errors.Is(err, zk.ErrSessionExpired), errors.Is(err, zk.ErrNoNode):
+		return kv.Renewal{}, kv.ErrOver
 	case err != nil:
-		return fmt.Errorf("renew the session: %w", n.explain(err))
-	case !exists:
-		return kv.ErrOver
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			n.conn.reconnect()
+		}
+		return kv.Renewal{}, fmt.Errorf("renew the session: %w", n.explain(err))
 	}
-	return nil
+	n.last = r
+	n.mark.Store(r.mark)
+	return kv.Renewal{At: uint64(r.mark.mzxid), Members: r.fresh}, nil
+}
+
+// renewed is what a renewal has found.
+type renewed struct {
+	mark    *mark
+	pzxid   int64           // of the folder of members
+	members map[string]bool // keys of all members
+	fresh   []kv.Cell       // of those that were not found before
+}
+
+// joined reads the members that were not found before.
+func (n *session) joined(last renewed) (renewed, error) {
+	folder := n.store.path(strings.TrimSuffix(kv.Members, "/"))
+	_, stat, err := n.conn.Exists(folder)
+	if err != nil || last.members != nil && stat.Pzxid == last.pzxid {
+		return renewed{pzxid: last.pzxid, members: last.members}, err
+	}
+	children, stat, err := n.conn.Children(folder)
+	if err != nil {
+		return renewed{}, err
+	}
+	now := renewed{pzxid: stat.Pzxid, members: make(map[string]bool, len(children))}
+	var unknown []string
+	for _, child := range children {
+		key := kv.Members + child
+		if now.members[key] = true; !last.members[key] {
+			unknown = append(unknown, key)
+		}
+	}
+	now.fresh, err = each(unknown, func(key string) (kv.Cell, error) {
+		data, stat, err := n.conn.Get(n.store.path(key))
+		if errors.Is(err, zk.ErrNoNode) { // it has left meanwhile
+			return kv.Cell{Key: key}, nil
+		}
+		return n.found(key, data, stat, err)
+	})
+	now.fresh = slices.DeleteFunc(now.fresh, func(c kv.Cell) bool { return !c.Exists() })
+	return now, err
 }
 
 // Swap implements [kv.Session].

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/go-zookeeper/zk"
 
@@ -25,6 +26,7 @@ type store struct {
 	acl     []zk.ACL
 	servers *reason.Servers // why connections fail
 	sizes   sizes
+	mark    atomic.Pointer[mark] // of the newest renewal of a session; nil: there was none
 
 	mu     sync.Mutex
 	base   *conn              // guarded by mu: for what no session does; nil: not opened yet, or it was dropped
@@ -37,6 +39,12 @@ type store struct {
 type version struct {
 	mzxid int64
 	data  int32 // how often the node was changed since it was created
+}
+
+// mark is a change of the node of a session, which a server has that is not older.
+type mark struct {
+	path  string
+	mzxid int64
 }
 
 func newStore(o Options) *store {
@@ -118,6 +126,16 @@ func (s *store) close() {
 
 // clockNode is changed to learn the number of the latest transaction.
 const clockNode = "clock"
+
+// catchUp returns the number of a transaction that begins now. The server of the connection has all transactions before
+// it. A Sync would not do: a leader that does not know yet that another one was elected answers it on its own.
+func (s *store) catchUp(c *conn) (int64, error) {
+	now, err := c.Set(s.path(clockNode), nil, -1)
+	if err != nil {
+		return 0, fmt.Errorf("read the latest transaction: %w", err)
+	}
+	return now.Mzxid, nil
+}
 
 // sessionFolder has a node for each session.
 const sessionFolder = "session"
@@ -241,7 +259,7 @@ func (s *store) read(ctx context.Context, keys []string) ([]kv.Cell, error) {
 		return nil, err
 	}
 	cells, err := do(ctx, func() ([]kv.Cell, error) {
-		if _, err := c.Sync(s.options.Prefix); err != nil {
+		if _, err := s.catchUp(c); err != nil {
 			return nil, err
 		}
 		after, err := s.latest(c, keys)
@@ -273,7 +291,7 @@ func (s *store) list(ctx context.Context, folder, prefix string) ([]kv.Cell, err
 		return nil, err
 	}
 	cells, err := do(ctx, func() ([]kv.Cell, error) {
-		if _, err := c.Sync(s.options.Prefix); err != nil {
+		if _, err := s.catchUp(c); err != nil {
 			return nil, err
 		}
 		children, _, err := c.Children(s.path(folder))

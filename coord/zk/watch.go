@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/go-zookeeper/zk"
 
@@ -28,6 +29,7 @@ func (s *store) Watch(ctx context.Context, prefix string, fn func(kv.Update)) er
 	if err != nil {
 		return ended(ctx, s.noticed(c, err))
 	}
+	w.wg.Go(w.probe)
 	fn(whole)
 	for {
 		select {
@@ -71,14 +73,11 @@ type folder struct {
 
 // begin starts to watch all nodes, and returns their cells.
 func (w *watch) begin(prefix string) (kv.Update, error) {
-	now, err := do(w.ctx, func() (*zk.Stat, error) { return w.conn.Set(w.path(clockNode), nil, -1) })
+	now, err := do(w.ctx, func() (int64, error) { return w.catchUp(w.conn) })
 	if err != nil {
-		return kv.Update{}, fmt.Errorf("read the latest transaction: %w", err)
-	}
-	u := kv.Update{Whole: true, At: uint64(now.Mzxid)}
-	if _, err := do(w.ctx, func() (string, error) { return w.conn.Sync(w.options.Prefix) }); err != nil {
 		return kv.Update{}, err
 	}
+	u := kv.Update{Whole: true, At: uint64(now)}
 	for _, key := range kv.Folders {
 		if len(key) < len(prefix) || key[:len(prefix)] != prefix {
 			continue
@@ -92,6 +91,37 @@ func (w *watch) begin(prefix string) (kv.Update, error) {
 		w.wg.Go(func() { w.follow(f, changed) })
 	}
 	return u, nil
+}
+
+// errBehind says that the server of a watch does not have the changes of the others.
+var errBehind = errors.New("the server is cut off from the others")
+
+// minPatience is how long a server has at least to show that it has the changes of the others.
+const minPatience = time.Second
+
+// probe ends the watch when its server is cut off from the others. Such a server reports no changes, and goes on for as
+// long as syncLimit allows. So it is asked in each third of a lease for what the leader has.
+func (w *watch) probe() {
+	for wakeup.Sleep(w.ctx, w.options.Lease/3) == nil {
+		ctx, cancel := context.WithTimeoutCause(w.ctx, max(w.options.Lease/2, minPatience), errBehind)
+		newest := w.mark.Load()
+		stat, err := do(ctx, func() (*zk.Stat, error) {
+			if _, err := w.conn.Sync(w.options.Prefix); err != nil || newest == nil {
+				return nil, err
+			}
+			_, stat, err := w.conn.Exists(newest.path)
+			return stat, err
+		})
+		cancel()
+		isThere := err == nil && stat != nil && stat.Mzxid != 0 // its session may be over
+		if isThere && stat.Mzxid < newest.mzxid {
+			err = errBehind
+		}
+		if err != nil && w.ctx.Err() == nil {
+			w.fail(err)
+			w.drop(w.conn)
+		}
+	}
 }
 
 // answer is the answer to a request for the children of a node, or for a node.

@@ -21,6 +21,9 @@ const (
 	identity   = "identity"
 )
 
+// Members begins the keys of the cells of members.
+const Members = memberKey
+
 // Folders are what the keys of cells begin with, without the slash that follows: for stores that have folders.
 var Folders = []string{
 	strings.TrimSuffix(memberKey, "/"), strings.TrimSuffix(roleKey, "/"), strings.TrimSuffix(holderKey, "/"),

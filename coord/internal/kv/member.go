@@ -28,6 +28,7 @@ type member struct {
 	live    bool          // guarded by Node.mu: its cell is there
 	leaving bool          // guarded by Node.mu
 	refused bool          // guarded by Node.mu: what self is now is too large for its cell
+	list    lease.List    // guarded by Node.mu
 }
 
 // memberValue is the value of the cell of a member.
@@ -67,8 +68,9 @@ func (n *Node) Join(ctx context.Context, self coord.Member, fn func([]coord.Memb
 		case why := <-m.lost:
 			return why
 		case <-m.changed.C():
-			if list := n.listFor(m); list != nil && ctx.Err() == nil {
+			if list, by := n.listFor(m); list != nil && ctx.Err() == nil {
 				fn(list)
+				n.told(m, by)
 			}
 		}
 	}
@@ -90,7 +92,8 @@ func (n *Node) Proves(incarnation task.ID) bool {
 	_, most := lease.Suspended()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.members[incarnation] != nil && n.session.holds(now, most)
+	m := n.members[incarnation]
+	return m != nil && m.list.By().Holds(now, most)
 }
 
 // Lease implements [coord.Leased].
@@ -160,13 +163,15 @@ func (n *Node) leave(m *member) {
 	}
 }
 
-// listFor returns the members for m, or nil if m is not one of them, or the others are not known yet.
-func (n *Node) listFor(m *member) []coord.Member {
+// listFor returns the members for m, and the proof that there are no others. The list is nil if m is not one of them, or
+// the others are not known yet.
+func (n *Node) listFor(m *member) ([]coord.Member, lease.Proof) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.members[m.self.Incarnation] != m || !m.live || !n.seen {
-		return nil
+	if n.members[m.self.Incarnation] != m || !m.live || !n.seen || n.session == nil {
+		return nil, lease.Proof{}
 	}
+	m.list.Tell(n.session.proof)
 	list := []coord.Member{}
 	for _, key := range slices.Sorted(maps.Keys(n.cells)) {
 		c := n.cells[key]
@@ -185,7 +190,24 @@ func (n *Node) listFor(m *member) []coord.Member {
 		}
 		list = append(list, coord.Member{Incarnation: id, Name: v.Name, Handlers: v.Handlers, Labels: v.Labels, Draining: v.Draining})
 	}
-	return list
+	return list, n.session.proof
+}
+
+// told notes that m was told of the members that a proof has confirmed.
+func (n *Node) told(m *member, by lease.Proof) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	now := by
+	if n.session != nil && n.members[m.self.Incarnation] == m {
+		now = n.session.proof
+	}
+	m.list.Told(by, now)
+}
+
+// tell has Join tell m of the members. It is called with Node.mu held.
+func (m *member) tell() {
+	m.list.Change()
+	m.changed.Set()
 }
 
 // planMembers is called with mu held.
@@ -217,7 +239,7 @@ func (n *Node) planMembers(p *plan) {
 		}
 		if m.sent && c.Exists() && !m.live && !m.leaving {
 			m.live = true
-			m.changed.Set()
+			m.tell()
 		}
 	}
 }
@@ -246,7 +268,7 @@ func (n *Node) learnMember(part string, was, now Cell) {
 func (n *Node) wakeMembers() {
 	for _, m := range n.members {
 		if m.live {
-			m.changed.Set()
+			m.tell()
 		}
 	}
 }

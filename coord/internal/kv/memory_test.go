@@ -317,23 +317,38 @@ type memorySession struct {
 	*client
 	lease time.Duration
 	end   *time.Timer
-	over  bool // guarded by memory.mu
+	over  bool   // guarded by memory.mu
+	told  uint64 // of the goroutine that renews: it knows the members that were made up to this version
 }
 
 func (s *memorySession) Lease() time.Duration { return s.lease }
 
-func (s *memorySession) Renew(ctx context.Context) error {
+func (s *memorySession) Renew(ctx context.Context) (kv.Renewal, error) {
 	over := false
+	var r kv.Renewal
 	err := s.call(ctx, true, func() {
-		if over = s.over; !over {
-			s.end.Reset(s.lease)
+		if over = s.over; over {
+			return
+		}
+		s.end.Reset(s.lease)
+		r.At = s.version
+		for key, e := range s.cells {
+			if strings.HasPrefix(key, kv.Members) && e.Exists() && e.Version > s.told {
+				r.Members = append(r.Members, e.Cell)
+			}
 		}
 	})
-	if err == nil && over {
-		return kv.ErrOver
+	if err != nil {
+		return kv.Renewal{}, err // what is late may still add to it
 	}
-	return err
+	if over {
+		return kv.Renewal{}, kv.ErrOver
+	}
+	s.told = r.At
+	return r, nil
 }
+
+func (s *memorySession) Lag() time.Duration { return 0 }
 
 func (s *memorySession) Swap(ctx context.Context, changes ...kv.Change) ([]kv.Outcome, error) {
 	return s.change(ctx, s, changes)

@@ -3,6 +3,7 @@ package kv
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/taskengine/taskengine/coord/internal/lease"
@@ -18,16 +19,47 @@ type session struct {
 	roles  map[string]bool // guarded by Node.mu: those whose cells have its id
 	strays map[string]bool // guarded by Node.mu: keys of its cells of members and holders, which may be gone
 
-	until     time.Time     // guarded by Node.mu: when it ends unless it is renewed
-	suspended time.Duration // guarded by Node.mu: how long the machine had been suspended when the last successful renewal began
-	end       *time.Timer   // takes everything away at until
+	renewals []renewal   // guarded by Node.mu: by age, the newest that has counted and those since; none if its Lag is 0
+	proof    lease.Proof // guarded by Node.mu: of the newest renewal that counts
+	until    time.Time   // guarded by Node.mu: when everything is taken away, unless a renewal counts before
+	end      *time.Timer // takes everything away at until
 }
 
-// holds reports whether the session has not ended at a time of the monotonic clock. That clock stops while the machine
-// is suspended, and that of the store does not: suspended is for how long the machine was suspended since it was
-// started. It is called with Node.mu held.
+// renewal is a renewal of a session that was answered.
+type renewal struct {
+	begun, answered time.Time
+	suspended       time.Duration // how long the machine had been suspended when it began
+}
+
+// holds reports whether the session lasts: see [lease.Proof]. It is called with Node.mu held.
 func (s *session) holds(now time.Time, suspended time.Duration) bool {
-	return s != nil && now.Add(suspended-s.suspended).Before(s.until)
+	return s != nil && s.proof.Holds(now, suspended)
+}
+
+// count returns the newest renewal that has certainly reached the server that ends sessions, if r is the newest that was
+// answered. It reports false if there is none. It is called with Node.mu held.
+func (s *session) count(r renewal) (renewal, bool) {
+	lag := s.Lag()
+	if lag == 0 {
+		return r, true
+	}
+	s.renewals = append(s.renewals, r)
+	for i, earlier := range slices.Backward(s.renewals) {
+		if !earlier.answered.Add(lag).After(r.begun) {
+			s.renewals = s.renewals[i:]
+			return earlier, true
+		}
+	}
+	return renewal{}, false
+}
+
+// every returns how long after the beginning of a renewal the next one begins. With a Lag a renewal counts only when
+// another one has followed, so they are more frequent.
+func (s *session) every() time.Duration {
+	if s.Lag() > 0 {
+		return s.Lease() / 6
+	}
+	return s.Lease() / 3
 }
 
 // openWithin is how long opening a session may take.
@@ -48,8 +80,17 @@ func (n *Node) sessionLoop() {
 		}
 		n.outage.Worked("renewing the lease")
 		pause.Reset()
-		n.sleep(n.realLease()/3-time.Since(start), n.sessionSoon)
+		n.sleep(n.renewEvery()-time.Since(start), n.sessionSoon)
 	}
+}
+
+func (n *Node) renewEvery() time.Duration {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.session == nil {
+		return 0
+	}
+	return n.session.every()
 }
 
 // realLease returns the lease of the session, or of the one before, and before the first one what is asked for.
@@ -67,10 +108,11 @@ func (n *Node) renew(start time.Time) error {
 	if s == nil {
 		return n.open()
 	}
-	least, _ := lease.Suspended()
-	ctx, cancel := n.call()
+	r := renewal{begun: start}
+	r.suspended, _ = lease.Suspended()
+	ctx, cancel := context.WithTimeout(n.ctx, s.every())
 	defer cancel()
-	err := s.Renew(ctx)
+	answer, err := s.Renew(ctx)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	isOver := errors.Is(err, ErrOver)
@@ -81,7 +123,7 @@ func (n *Node) renew(start time.Time) error {
 	case isOver:
 		n.lose(ErrLeaseOver)
 	default:
-		n.prolong(s, start, least)
+		n.renewed(s, r, answer)
 	}
 	return nil
 }
@@ -90,25 +132,32 @@ func (n *Node) renew(start time.Time) error {
 func (n *Node) open() error {
 	opening, cancel := context.WithTimeout(n.ctx, openWithin)
 	defer cancel()
+	asked := renewal{begun: time.Now()}
+	asked.suspended, _ = lease.Suspended()
 	opened, err := n.store.Open(opening, n.options.Lease)
 	if err != nil {
 		return err
 	}
-	least, _ := lease.Suspended()
-	start := time.Now()
+	first := renewal{begun: time.Now()}
+	first.suspended, _ = lease.Suspended()
 	ctx, cancel := n.call()
 	defer cancel()
 	s := &session{Session: opened, id: newID(), roles: map[string]bool{}, strays: map[string]bool{}}
-	if err := s.Renew(ctx); err != nil {
+	answer, err := s.Renew(ctx)
+	if err != nil {
 		n.endSession(s)
 		return err
 	}
-	n.begin(s, start, least)
+	if lag := s.Lag(); lag > 0 { // that it was opened is known to the server that ends it
+		asked.answered = first.begun.Add(-lag)
+		s.renewals = append(s.renewals, asked)
+	}
+	n.begin(s, first, answer)
 	return nil
 }
 
-// begin makes s the session, unless it is too late for that or the node is closed.
-func (n *Node) begin(s *session, start time.Time, suspended time.Duration) {
+// begin makes s the session, unless the node is closed.
+func (n *Node) begin(s *session, first renewal, answer Renewal) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.isClosed() {
@@ -116,8 +165,9 @@ func (n *Node) begin(s *session, start time.Time, suspended time.Duration) {
 		return
 	}
 	n.session, n.lease = s, s.Lease()
-	s.end = time.AfterFunc(n.lease, func() { n.expire(s) })
-	n.prolong(s, start, suspended)
+	s.until = n.heldUntil(first)
+	s.end = time.AfterFunc(time.Until(s.until), func() { n.expire(s) })
+	n.renewed(s, first, answer)
 	n.suspectAll()
 	for key := range n.full { // the coordinator may take larger values now
 		n.dirty[key] = true
@@ -125,17 +175,30 @@ func (n *Node) begin(s *session, start time.Time, suspended time.Duration) {
 	n.syncSoon.Set()
 }
 
-// prolong moves the end of the session, unless that has passed. What a node holds is lost a sixth of the lease before
-// others can get it: what uses it needs time to stop. It is called with mu held.
-func (n *Node) prolong(s *session, start time.Time, suspended time.Duration) {
-	s.until = start.Add(n.lease - n.lease/6)
-	s.suspended = suspended
-	rest := time.Until(s.until)
-	if rest <= 0 {
-		n.lose(ErrLeaseOver)
+// heldUntil returns when what a node holds is lost after a renewal. That is a sixth of the lease before others can get
+// it: what uses it needs time to stop. It is called with mu held.
+func (n *Node) heldUntil(r renewal) time.Time { return r.begun.Add(n.lease - n.lease/6) }
+
+// renewed learns what the answer to a renewal says, and moves the end of the session, unless that has passed. It is
+// called with mu held.
+func (n *Node) renewed(s *session, r renewal, answer Renewal) {
+	for _, c := range answer.Members {
+		n.learn(c)
+	}
+	r.answered = time.Now()
+	counts, ok := s.count(r)
+	if n.session != s || !ok {
 		return
 	}
-	s.end.Reset(rest)
+	until := n.heldUntil(counts)
+	if rest := time.Until(until); rest > 0 && until.After(s.proof.Until) {
+		s.proof, s.until = lease.Proof{Until: until, Suspended: counts.suspended}, until
+		s.end.Reset(rest)
+		for _, m := range n.members {
+			m.list.Renew(s.proof)
+		}
+	}
+	n.syncSoon.Set()
 }
 
 // expire takes away what a session holds that was not renewed in time.

@@ -42,9 +42,9 @@ type muteSession struct {
 	of *mute
 }
 
-func (s muteSession) Renew(ctx context.Context) error {
+func (s muteSession) Renew(ctx context.Context) (kv.Renewal, error) {
 	if err := s.of.wait(ctx); err != nil {
-		return err
+		return kv.Renewal{}, err
 	}
 	return s.Session.Renew(ctx)
 }

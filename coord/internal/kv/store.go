@@ -87,13 +87,25 @@ type Store interface {
 	Watch(ctx context.Context, prefix string, fn func(Update)) error
 }
 
+// Renewal is what the answer to a renewal proves.
+type Renewal struct {
+	At      uint64 // every change that was made before the renewal began has a Version up to this
+	Members []Cell // the cells with the prefix [Members] that were made since the one before, or changed; at first all. It may lack removals
+}
+
 // Session is a session of a [Store].
 type Session interface {
 	// Lease returns how long the session really lasts after the beginning of a renewal.
 	Lease() time.Duration
 
-	// Renew begins the lease anew. The error wraps [ErrOver] if the session has ended.
-	Renew(ctx context.Context) error
+	// Renew begins the lease anew, and tells which members there are. The store orders it after the beginning of the
+	// call: a server that may be cut off from the others does not answer it alone. One goroutine at a time calls it.
+	// The error wraps [ErrOver] if the session has ended.
+	Renew(ctx context.Context) (Renewal, error)
+
+	// Lag returns how long it may take until a renewal that was answered has reached the server that ends sessions. A
+	// later renewal that begins after that time, and is answered, proves that it has. If Lag is 0, its own answer does.
+	Lag() time.Duration
 
 	// Swap does what that of the store does while the session lasts. The error wraps [ErrOver] if it has ended;
 	// then nothing was changed.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/taskengine/taskengine/coord/internal/lease"
 	"github.com/taskengine/taskengine/coord/internal/retry"
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/wakeup"
@@ -153,7 +154,7 @@ func (n *Node) readDoubted(ctx context.Context) (bool, error) {
 func (n *Node) plan() *plan {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.session == nil || n.isClosed() {
+	if n.session == nil || n.session.proof == (lease.Proof{}) || n.isClosed() {
 		return nil
 	}
 	p := &plan{session: n.session}

@@ -224,6 +224,7 @@ func (h *healer) round(ctx context.Context) error {
 			stop, wrapped = after, false
 		default:
 		}
+		asked := time.Now()
 		alive := h.k.Alive()
 		if alive == nil {
 			return nil // this node does not know which nodes are alive
@@ -232,7 +233,7 @@ func (h *healer) round(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := h.decide(ctx, rows); err != nil {
+		if err := h.decide(ctx, rows, asked); err != nil {
 			return err
 		}
 		switch after = next; {
@@ -259,7 +260,8 @@ func (h *healer) orphans(ctx context.Context, alive []task.ID, after task.ID) (r
 
 // goneAt returns from when on a node is gone that is not among the members. One that has left them is gone after half
 // a lease: after an outage of the coordinator all nodes come back. One that this node has not seen may have just joined.
-// If it has not, this node has renewed its own lease after it saw the task, when a lease has passed, and so knows that.
+// When a lease has passed and this node still proves that it is alive, it has renewed its own lease after it saw the task,
+// and the answer to that has told of all that had joined before: see [coord.Prover].
 func (h *healer) goneAt(v *view, owner task.ID, now time.Time) time.Time {
 	if left, ok := v.left[owner]; ok {
 		return left.Add(h.k.Lease() / 2)
@@ -267,8 +269,9 @@ func (h *healer) goneAt(v *view, owner task.ID, now time.Time) time.Time {
 	return now.Add(h.k.Lease())
 }
 
-// decide decides about those rows whose nodes have been missing for long enough.
-func (h *healer) decide(ctx context.Context, rows []*task.Task) error {
+// decide decides about those rows whose nodes had been missing for long enough when this node asked which nodes are alive:
+// to read the rows may have taken long.
+func (h *healer) decide(ctx context.Context, rows []*task.Task, asked time.Time) error {
 	now := time.Now()
 	v := h.k.view.Load()
 	var changes []task.Change
@@ -280,7 +283,7 @@ func (h *healer) decide(ctx context.Context, rows []*task.Task) error {
 			h.missing[t.Owner] = gone
 		}
 		switch {
-		case !now.Before(gone):
+		case !asked.Before(gone):
 			changes = append(changes, h.k.engine.Orphaned(t))
 		case len(h.early) < healScan:
 			h.early = append(h.early, t)

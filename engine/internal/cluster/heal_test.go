@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -132,5 +133,38 @@ func TestANodeThatCannotProveThatItIsAliveHealsNothing(t *testing.T) {
 		p.proves.Store(true)
 		time.Sleep(healEvery + n.config.Lease)
 		has(t, store, row.ID, task.Submitted)
+	})
+}
+
+// informed is a prover that is told of one more member while it proves that it is alive.
+type informed struct {
+	*local.Node
+	see   func()
+	armed atomic.Bool
+	more  coord.Member
+}
+
+func (m *informed) Join(ctx context.Context, self coord.Member, fn func([]coord.Member)) error {
+	return m.Node.Join(ctx, self, func(all []coord.Member) {
+		m.see = func() { fn(append(all, m.more)) }
+		fn(all)
+	})
+}
+
+func (m *informed) Proves(task.ID) bool {
+	if m.armed.CompareAndSwap(true, false) {
+		m.see()
+	}
+	return true
+}
+
+func TestThoseWhoAreAliveAreNotThoseFromBeforeTheProof(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &informed{Node: local.New(), more: coord.Member{Incarnation: task.ID{9}}}
+		n := open(t, newStore(t), func(c *Config) { c.Membership = m })
+		m.armed.Store(true)
+		if alive := n.Alive(); !slices.Contains(alive, m.more.Incarnation) {
+			t.Errorf("%v are alive, without a node that joined before it was proved that they are all", alive)
+		}
 	})
 }

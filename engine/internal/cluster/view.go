@@ -104,10 +104,15 @@ func (k *Cluster) Lease() time.Duration {
 }
 
 // Alive returns the incarnations that are alive. It returns nil if this node cannot prove that it
-// is alive itself: then its view of the others may be out of date.
+// is alive itself: then its view of the others may be out of date. If it can, the view that it has
+// then is as new as the proof: see [coord.Prover].
 func (k *Cluster) Alive() []task.ID {
-	v := k.view.Load()
-	if !k.Proves(v.incarnation) {
+	incarnation := k.Incarnation()
+	if !k.Proves(incarnation) {
+		return nil
+	}
+	v := k.view.Load() // after the proof: a view from before may lack a member
+	if v.incarnation != incarnation {
 		return nil
 	}
 	var ids []task.ID

@@ -1,0 +1,52 @@
+package lease
+
+import "time"
+
+// Proof says until when a session lasts at least. The zero Proof says nothing.
+type Proof struct {
+	Until     time.Time     // of the monotonic clock
+	Suspended time.Duration // how long the machine had been suspended when the renewal began: see [Suspended]
+}
+
+// Holds reports whether the session lasts at a time of the monotonic clock. That clock stops while the machine is
+// suspended, and that of the coordinator does not: suspended is for how long the machine was suspended since it was
+// started.
+func (p Proof) Holds(now time.Time, suspended time.Duration) bool {
+	return now.Add(suspended - p.Suspended).Before(p.Until)
+}
+
+// List is what a member was told of the list of members, and by which proof that is up to date. The answer to a renewal
+// proves that the member lives, and says who else does; the member must not count on the first before it was told of the
+// second. The methods are called under one lock, that of the owner.
+type List struct {
+	changed bool  // since the list that the member was told last, or is being told
+	telling bool  // the member is being told
+	by      Proof // of the newest renewal whose list the member was told
+}
+
+// Change notes that the list has changed.
+func (l *List) Change() { l.changed = true }
+
+// Tell notes that the member is being told the list that a proof has confirmed. Told follows.
+func (l *List) Tell(by Proof) {
+	l.changed, l.telling = false, true
+	if l.by == (Proof{}) { // while it is told of the others for the first time, it takes none of them for dead
+		l.by = by
+	}
+}
+
+// Told notes that the member was told the list that a proof has confirmed. now is the newest proof.
+func (l *List) Told(by, now Proof) {
+	l.telling, l.by = false, by
+	l.Renew(now)
+}
+
+// Renew notes a new proof. It counts if the member was told of all changes until then.
+func (l *List) Renew(now Proof) {
+	if l.by != (Proof{}) && !l.changed && !l.telling {
+		l.by = now
+	}
+}
+
+// By returns the newest proof that counts.
+func (l *List) By() Proof { return l.by }

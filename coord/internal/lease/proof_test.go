@@ -1,0 +1,57 @@
+package lease
+
+import (
+	"testing"
+	"time"
+)
+
+func TestAProofCountsWhenTheMemberWasToldOfAllChangesBeforeIt(t *testing.T) {
+	begin := time.Now()
+	proof := func(n int) Proof { return Proof{Until: begin.Add(time.Duration(n) * time.Second)} }
+	var l List
+	by := func(what string, n int) {
+		t.Helper()
+		if l.By() != proof(n) {
+			t.Errorf("%s: the proof is %v, want %v", what, l.By(), proof(n))
+		}
+	}
+	l.Renew(proof(1))
+	l.Change()
+	l.Renew(proof(1))
+	if l.By() != (Proof{}) {
+		t.Errorf("before it was told of anybody the proof is %v", l.By())
+	}
+	l.Tell(proof(1))
+	by("while it is told for the first time", 1)
+	l.Renew(proof(2))
+	by("while it is told for the first time, after a renewal", 1)
+	l.Told(proof(1), proof(2))
+	by("when it was told, and nothing has changed since", 2)
+	l.Renew(proof(3))
+	by("after another renewal", 3)
+	l.Change()
+	l.Renew(proof(4))
+	by("after a renewal with a change", 3)
+	l.Tell(proof(4))
+	by("while it is told of that", 3)
+	l.Change()
+	l.Renew(proof(5))
+	l.Told(proof(4), proof(5))
+	by("when it was told of that, and there is another change", 4)
+	l.Tell(proof(5))
+	l.Told(proof(5), proof(5))
+	by("when it was told of all", 5)
+}
+
+func TestAProofDoesNotHoldWhileTheMachineIsSuspended(t *testing.T) {
+	now := time.Now()
+	p := Proof{Until: now.Add(time.Second), Suspended: time.Hour}
+	for suspended, want := range map[time.Duration]bool{time.Hour: true, time.Hour + 900*time.Millisecond: true, time.Hour + time.Second: false} {
+		if p.Holds(now, suspended) != want {
+			t.Errorf("suspended for %v in all: it holds: %v", suspended, !want)
+		}
+	}
+	if (Proof{}).Holds(now, 0) {
+		t.Error("the zero proof holds")
+	}
+}
