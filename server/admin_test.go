@@ -7,9 +7,11 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/taskengine/taskengine/server"
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
+	"github.com/taskengine/taskengine/storage"
 )
 
 // admin serves the admin listener of a node.
@@ -74,6 +76,28 @@ func TestANodeIsReadyFromItsStartUntilItDrainsOrFails(t *testing.T) {
 	<-broken.engine.Failed()
 	if code, body := get(t, l, "/readyz", ""); code != 503 || !strings.HasPrefix(body, "[-] engine: ") {
 		t.Errorf("after a failure, the answer is %d: %s", code, body)
+	}
+}
+
+func TestSessionsThatKeepLocksAreNamed(t *testing.T) {
+	n := newNode(t)
+	l := admin(t, n.health, n.metrics)
+	if code, body := get(t, l, "/readyz?verbose", ""); code != 200 || !strings.Contains(body, "[+] locks: ok\n") {
+		t.Errorf("while no session keeps locks: %d %s", code, body)
+	}
+	n.store.blocker.Store(&storage.Blocker{PID: 7, Application: "shop", State: "idle in transaction", Since: time.Now().Add(-time.Minute)})
+	if code, body := get(t, l, "/readyz?verbose", ""); code != 200 || !strings.Contains(body, "[-] locks: session 7 (shop, idle in transaction, in its transaction since ") {
+		t.Errorf("while a session keeps locks: %d %s", code, body)
+	}
+	if code, body := get(t, l, "/readyz", ""); code != 200 || strings.Contains(body, "session 7") {
+		t.Errorf("without verbose: %d %s", code, body)
+	}
+	if _, body := get(t, l, "/metrics", ""); !strings.Contains(body, "\ntaskengine_blocking_sessions 1\n") || !strings.Contains(body, "\ntaskengine_lock_waits 0\n") {
+		t.Error("the metrics do not count it")
+	}
+	n.store.blocker.Store(&storage.Blocker{PID: 7, Since: time.Now()}) // transactions of programs take a moment
+	if _, body := get(t, l, "/readyz?verbose", ""); !strings.Contains(body, "[+] locks: ok\n") {
+		t.Errorf("while a transaction has just begun: %s", body)
 	}
 }
 

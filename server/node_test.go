@@ -37,7 +37,8 @@ var discard = slog.New(slog.DiscardHandler)
 type breakable struct {
 	*memory.Store
 	broken  atomic.Bool
-	busy    atomic.Bool  // another transaction keeps it from writing
+	busy    atomic.Bool // another transaction keeps it from writing
+	blocker atomic.Pointer[storage.Blocker]
 	inserts atomic.Int32 // batches with new tasks
 }
 
@@ -49,6 +50,13 @@ func (b *breakable) Update(ctx context.Context, fn func(storage.Tx) error) error
 		return fmt.Errorf("a lock is held: %w", storage.ErrBusy)
 	}
 	return b.Store.Update(ctx, fn)
+}
+
+func (b *breakable) Blockers(context.Context) ([]storage.Blocker, error) {
+	if by := b.blocker.Load(); by != nil {
+		return []storage.Blocker{*by}, nil
+	}
+	return nil, nil
 }
 
 func (b *breakable) Commit(ctx context.Context, batch *storage.Batch) storage.Commit {

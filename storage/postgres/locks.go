@@ -231,16 +231,21 @@ func (s *Store) holders(ctx context.Context) (text string, locked bool) {
 // blockerAge is for how long a transaction has lasted that may keep others waiting, in seconds.
 const blockerAge = 0.2
 
-// Sessions that wait for a lock themselves are not the cause, unless they wait for a whole table.
+// Sessions that wait for a lock themselves are not the cause, unless they wait for a whole table. One that keeps readers from
+// a partition of ended keeps all statements waiting that look for an id there.
 const selectBlockers = `
+with recursive tables as (select to_regclass(t)::oid as id from unnest(array[{task_literal}, {key_literal}, {ended_literal}]) t),
+parts as (
+	select to_regclass({ended_literal})::oid as id
+	union
+	select i.inhrelid from parts p join pg_catalog.pg_inherits i on i.inhparent = p.id)
 select a.pid, coalesce(a.usename, ''), coalesce(a.application_name, ''), coalesce(a.state, ''), a.xact_start,
 	bool_or(l.mode in ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')) as tables
 from pg_catalog.pg_locks l join pg_catalog.pg_stat_activity a on a.pid = l.pid
 where l.locktype = 'relation' and l.database = (select oid from pg_catalog.pg_database where datname = current_database())
-	and l.relation in (to_regclass({task_literal}), to_regclass({key_literal}), to_regclass({ended_literal})) and a.pid <> pg_backend_pid()
-	and (l.granted and l.mode in ('RowShareLock', 'RowExclusiveLock') and coalesce(a.wait_event_type, '') <> 'Lock'
+	and a.pid <> pg_backend_pid() and (l.relation in (select id from parts) and l.mode = 'AccessExclusiveLock' or l.relation in (select id from tables) and (l.granted and l.mode in ('RowShareLock', 'RowExclusiveLock') and coalesce(a.wait_event_type, '') <> 'Lock'
 		and coalesce(a.xact_start < clock_timestamp() - make_interval(secs => $1), true)
-		or l.mode in ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock'))
+		or l.mode in ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')))
 group by 1, 2, 3, 4, 5 order by a.xact_start nulls last, a.pid`
 
 // blockers is Blockers. locked says whether one of them has locked a whole table, or waits for that.

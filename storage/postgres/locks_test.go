@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -136,4 +137,82 @@ func TestWhatWaitsForALockKeepsNothingElseWaiting(t *testing.T) {
 			t.Logf("210 tasks took %v", time.Since(begin))
 		})
 	}
+}
+
+// A lock of a whole table is an outage: requests are answered soon, what ran is kept, and all of it goes on afterwards.
+func TestALockOfAWholeTableIsAnOutage(t *testing.T) {
+	t.Parallel()
+	for _, table := range []string{"task", "key", "ended", "part"} {
+		t.Run(table, func(t *testing.T) {
+			t.Parallel()
+			release := make(chan struct{})
+			url := server.Database(t)
+			n := alone(t, url, types("work", "slow"), map[string]work{"work": nothing, "slow": func(context.Context, *node, *task.Task) ([]byte, error) {
+				<-release
+				return nil, nil
+			}})
+			n.end(n.submit(engine.Request{Type: "work", Key: "before"}), task.Done)
+			slow := n.submit(engine.Request{Type: "slow"})
+			for n.runs(slow) == 0 {
+				time.Sleep(time.Millisecond)
+			}
+			c, name := pgtest.Connect(t, url), "taskengine."+table
+			if table == "part" {
+				name = one[string](t, c, "select tableoid::regclass::text from taskengine.ended limit 1")
+			}
+			pgtest.Exec(t, c, "begin", "lock table "+name+" in access exclusive mode")
+			close(release)
+			if _, err := n.Submit(t.Context(), engine.Request{Type: "work", Key: "x"}); !errors.Is(err, storage.ErrUnavailable) || !strings.Contains(err.Error(), "a table is locked; it may be held by session") {
+				t.Errorf("a submit is answered by %v", err)
+			}
+			pgtest.Exec(t, c, "rollback")
+			n.end(slow, task.Done)
+			for {
+				if receipts, err := n.Submit(t.Context(), engine.Request{Type: "work", Key: "x"}); err == nil {
+					n.end(receipts[0].ID, task.Done)
+					return
+				} else if !errors.Is(err, storage.ErrUnavailable) {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// The session that keeps a task from starting is named by why, and by the node.
+func TestWhyNamesTheSessionThatKeepsATaskWaiting(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	url := server.Database(t)
+	p := types("slow")
+	one := policy.DefaultType()
+	one.Limits = []string{"one"}
+	p.Types["slow"], p.Limits["one"] = one, policy.Limit{Name: "one", Max: 1}
+	n := alone(t, url, p, map[string]work{"slow": func(context.Context, *node, *task.Task) ([]byte, error) {
+		<-release
+		return nil, nil
+	}})
+	first, second := n.submit(engine.Request{Type: "slow"}), n.submit(engine.Request{Type: "slow"})
+	c := pgtest.Connect(t, url+"&application_name=shop")
+	pgtest.Exec(t, c, "begin", fmt.Sprintf("select from taskengine.task where id = '%v' for update", second))
+	close(release)
+	n.end(first, task.Done)
+	for begin, named := time.Now(), fmt.Sprintf("session %d (shop", c.PgConn().PID()); ; time.Sleep(10 * time.Millisecond) {
+		_, why, err := n.Why(t.Context(), second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		blockers, err := n.Blockers(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(fmt.Sprint(why), named) && len(blockers) == 1 && blockers[0].Application == "shop" && blockers[0].State == "idle in transaction" {
+			break
+		}
+		if time.Since(begin) > time.Minute {
+			t.Fatalf("why says %+v, and sessions that hold locks are %v", why, blockers)
+		}
+	}
+	pgtest.Exec(t, c, "rollback")
+	n.end(second, task.Done)
 }

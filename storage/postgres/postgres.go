@@ -137,6 +137,17 @@ const (
 	asideIdle  = time.Minute
 )
 
+// limitLocks limits how long a connection for writes waits for a lock while it prepares a statement, which is before the
+// transaction with its own limit. A session that a pooler lends, whose process is not the one that it says, stays as it is.
+func limitLocks(ctx context.Context, c *pgx.Conn) error {
+	_, err := c.Exec(ctx, fmt.Sprintf("select set_config('lock_timeout', '%d', false) where pg_backend_pid() = %d", lockPatience[whole], c.PgConn().PID()),
+		pgx.QueryExecModeSimpleProtocol)
+	if err != nil {
+		return err
+	}
+	return registerArrays(ctx, c)
+}
+
 // connect makes the pools. They have no connections yet but those that config asks for.
 func (s *Store) connect(ctx context.Context, config *pgxpool.Config) (err error) {
 	all, writing := config.MaxConns, config.Copy()
@@ -145,8 +156,9 @@ func (s *Store) connect(ctx context.Context, config *pgxpool.Config) (err error)
 			s.closePools()
 		}
 	}()
+	writing.AfterConnect = limitLocks
 	if all > 1 {
-		waiting := config.Copy()
+		waiting := writing.Copy()
 		waiting.MaxConns, waiting.MinConns, waiting.MinIdleConns, waiting.MaxConnIdleTime = asideConns, 0, 0, asideIdle
 		if s.aside, err = pgxpool.NewWithConfig(ctx, waiting); err != nil {
 			return err

@@ -1,12 +1,14 @@
 package shell
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/taskengine/taskengine/engine/internal/core"
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
 )
 
 // Limits of what is stuck. Beyond them nothing is grabbed.
@@ -15,11 +17,21 @@ const (
 	maxStuckBytes = 64 << 20 // of results, payloads and checkpoints
 )
 
-// The pause before a refused item is tried again. It doubles after each try.
+// The pause before a refused item is tried again. It doubles after each try. What another transaction keeps locked may be
+// free at any moment.
 const (
 	firstPause = saveRetry
 	mostPause  = time.Minute
+	busyPause  = 5 * time.Second
 )
+
+// nextPause returns the pause after one, and after the last error.
+func nextPause(pause time.Duration, err error) time.Duration {
+	if errors.Is(err, storage.ErrBusy) {
+		return min(2*pause, busyPause)
+	}
+	return min(2*pause, mostPause)
+}
 
 // maxRefusals is how many refused grabs the shell keeps.
 const maxRefusals = 10_000
@@ -97,7 +109,7 @@ func (s *Shell) keepStuck(now time.Time, save core.Save, err error, isOutage boo
 	case isOutage: // it may end at any moment
 		k.pause = min(2*k.pause, 2*firstPause)
 	default:
-		k.pause = min(2*k.pause, mostPause)
+		k.pause = nextPause(k.pause, err)
 	}
 	k.Tries++
 	k.Err, k.next, k.tried = err, s.steady(now).Add(k.pause), false
@@ -184,6 +196,6 @@ func (s *Shell) refusedGrab(now time.Time, id task.ID, err error) time.Duration 
 		s.refusals[id] = r
 	}
 	r.Tries++
-	r.pause, r.Err = min(2*r.pause, mostPause), err
+	r.pause, r.Err = nextPause(r.pause, err), err
 	return r.pause
 }
