@@ -36,6 +36,20 @@ func callerOf(ctx context.Context) *caller {
 	return c
 }
 
+// byOf returns who makes a change: the name of the caller's token, which the node knows, and then who the client says that
+// it is, in parentheses. It has at most maxBy bytes unless said has more.
+func byOf(ctx context.Context, said string) string {
+	c := callerOf(ctx)
+	switch {
+	case c == nil, len(said) > maxBy:
+		return said
+	case said == "" || said == c.name:
+		return c.name
+	}
+	const open, end = " (", ")"
+	return c.name + open + strings.ToValidUTF8(said[:min(len(said), max(0, maxBy-len(c.name)-len(open)-len(end)))], "") + end
+}
+
 // admit returns the context of a request, or why it is refused. Callers on a socket need no token.
 func (a *API) admit(ctx context.Context, path, authorization string, from origin) (context.Context, error) {
 	method, isOwn := strings.CutPrefix(path, procedures)

@@ -128,7 +128,7 @@ func (a *API) SilenceAlerts(ctx context.Context, req *taskenginev1.SilenceAlerts
 	if err != nil {
 		return nil, a.answer(err)
 	}
-	s, err := a.alerts.Silence(ctx, alert.Silence{Rule: req.GetRule(), Labels: req.GetLabels(), Comment: req.GetComment(), By: req.GetBy()}, length)
+	s, err := a.alerts.Silence(ctx, alert.Silence{Rule: req.GetRule(), Labels: req.GetLabels(), Comment: req.GetComment(), By: byOf(ctx, req.GetBy())}, length)
 	if err != nil {
 		return nil, a.answer(err)
 	}

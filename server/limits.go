@@ -42,7 +42,7 @@ func (a *API) SetLimit(ctx context.Context, req *taskenginev1.SetLimitRequest) (
 	if err != nil {
 		return nil, err
 	}
-	a.log.Info("a limit was set", "limit", req.GetName(), "value", req.GetValue(), "by", req.GetBy(), "version", l.GetSetting().GetVersion())
+	a.log.Info("a limit was set", "limit", req.GetName(), "value", req.GetValue(), "by", byOf(ctx, req.GetBy()), "version", l.GetSetting().GetVersion())
 	return &taskenginev1.SetLimitResponse{Limit: l}, nil
 }
 
@@ -55,6 +55,7 @@ func (a *API) setLimit(ctx context.Context, req *taskenginev1.SetLimitRequest) e
 	if err != nil {
 		return err
 	}
+	change.By = byOf(ctx, change.By)
 	var stale error
 	for range limitTries {
 		next, version, err := a.change(ctx, change, req.Paused != nil)
@@ -125,7 +126,7 @@ func (a *API) UnsetLimit(ctx context.Context, req *taskenginev1.UnsetLimitReques
 	if err := a.engine.UnsetLimit(ctx, req.GetName(), req.GetValue(), req.IfVersion); err != nil {
 		return nil, a.answer(err)
 	}
-	a.log.Info("a limit was unset", "limit", req.GetName(), "value", req.GetValue(), "by", req.GetBy())
+	a.log.Info("a limit was unset", "limit", req.GetName(), "value", req.GetValue(), "by", byOf(ctx, req.GetBy()))
 	l, err := a.engine.Limit(ctx, req.GetName(), req.GetValue())
 	if errors.Is(err, engine.ErrInvalid) { // it is not configured
 		l, err = engine.LimitStatus{Name: req.GetName(), Value: req.GetValue()}, nil

@@ -4017,7 +4017,7 @@ type LimitSetting struct {
 	Paused bool                   `protobuf:"varint,3,opt,name=paused,proto3" json:"paused,omitempty"`
 	// Grows with every change of any limit, also over UnsetLimit.
 	Version uint64                 `protobuf:"varint,4,opt,name=version,proto3" json:"version,omitempty"`
-	By      string                 `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`     // who set it, as the client said
+	By      string                 `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`     // who set it: the name of the token, if there are tokens, and who the client said
 	Node    string                 `protobuf:"bytes,6,opt,name=node,proto3" json:"node,omitempty"` // the node that took the request
 	At      *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=at,proto3" json:"at,omitempty"`
 	Value   string                 `protobuf:"bytes,8,opt,name=value,proto3" json:"value,omitempty"` // the value, or pattern, for which it is set; empty: the limit as a whole
@@ -5113,7 +5113,7 @@ type AlertSilence struct {
 	Labels        map[string]string      `protobuf:"bytes,3,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Until         *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=until,proto3" json:"until,omitempty"`
 	Comment       string                 `protobuf:"bytes,5,opt,name=comment,proto3" json:"comment,omitempty"`
-	By            string                 `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"` // who made it, as the request said
+	By            string                 `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"` // who made it, likewise
 	At            *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=at,proto3" json:"at,omitempty"` // when it was made
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
