@@ -209,6 +209,10 @@ func TestErrorsAreToldOfAStoreThatDoesNotCount(t *testing.T) {
 		tells("when one has failed", errors+`"[mail: 1 (1 more)]"`)
 		e.submit(engine.Request{Type: "mail"})
 		tells("when another one has", errors+`"[mail: 2 (1 more)]"`)
+		for range 1_500 {
+			e.submit(engine.Request{Type: "mail"})
+		}
+		tells("when more have than are counted", errors+`"[mail: 1000 or more]"`)
 	})
 }
 

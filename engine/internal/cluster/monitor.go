@@ -70,14 +70,15 @@ func (k *Cluster) look(ctx context.Context, counter storage.LiveCounter, w *watc
 		}
 		k.lookForDepths(ctx, nil)
 		if d := k.depths.Load(); d != nil {
-			k.logErrors(w, d.errors())
+			counts := d.errors()
+			k.logErrors(w, counts, total(counts) >= mostErrors)
 		}
 	} else {
 		counts, err := counter.Count(ctx, storage.Filter{States: []task.State{task.Waiting, task.Submitted, task.Error}})
 		if err != nil {
 			return err
 		}
-		k.logErrors(w, counts)
+		k.logErrors(w, counts, false)
 		found = unhandledOf(counts, v.isRun)
 		k.lookForDepths(ctx, counts)
 	}
@@ -94,9 +95,17 @@ func (k *Cluster) look(ctx context.Context, counter storage.LiveCounter, w *watc
 	return nil
 }
 
-// logErrors logs which types have more tasks in error than before.
-func (k *Cluster) logErrors(w *watch, counts map[storage.StateType]int64) {
-	if more := w.moreErrors(counts); len(more) > 0 {
+// total returns the sum of counts.
+func total(counts map[storage.StateType]int64) (n int64) {
+	for _, tasks := range counts {
+		n += tasks
+	}
+	return n
+}
+
+// logErrors logs which types have more tasks in error than before. If isCut, there may be more of them than counted.
+func (k *Cluster) logErrors(w *watch, counts map[storage.StateType]int64, isCut bool) {
+	if more := w.moreErrors(counts, isCut); len(more) > 0 {
 		k.log.Warn("tasks have become errors and wait for a person; see why, then resume or fail them", "types", more)
 	}
 }
@@ -135,14 +144,17 @@ type watch struct {
 }
 
 // moreErrors returns the types of which more tasks are in error than before, and how many, sorted.
-func (w *watch) moreErrors(counts map[storage.StateType]int64) (more []string) {
+func (w *watch) moreErrors(counts map[storage.StateType]int64, isCut bool) (more []string) {
 	failed := make(map[string]int64)
 	for of, tasks := range counts {
 		if of.State != task.Error {
 			continue
 		}
 		failed[of.Type] = tasks
-		if added := tasks - w.errors[of.Type]; added > 0 {
+		switch added := tasks - w.errors[of.Type]; {
+		case added > 0 && isCut:
+			more = append(more, fmt.Sprintf("%s: %d or more", of.Type, tasks))
+		case added > 0:
 			more = append(more, fmt.Sprintf("%s: %d (%d more)", of.Type, tasks, added))
 		}
 	}
