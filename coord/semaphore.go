@@ -103,5 +103,5 @@ type Draw struct {
 // Drawn is the answer to a [Draw].
 type Drawn struct {
 	Tokens int           // how many were granted
-	Next   time.Duration // until the next token is there; 0 if all were granted
+	Next   time.Duration // until the next token is there, or until it can be drawn ahead; 0 if all were granted
 }

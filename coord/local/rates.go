@@ -50,7 +50,7 @@ func (b *buckets) draw(now int64, d coord.Draw, tokens int) coord.Drawn {
 		return coord.Drawn{Next: limits.Never}
 	}
 	step, slack := limits.Bucket(d.Interval, d.Burst)
-	granted, due, next := limits.Draw(now, b.due[d.Name], step, slack, int64(tokens))
+	granted, due, next := limits.Draw(now, b.due[d.Name], step, slack, 0, int64(tokens))
 	b.due[d.Name] = due
 	if granted == int64(tokens) {
 		next = 0

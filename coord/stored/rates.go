@@ -79,7 +79,7 @@ func (r *Rates) Draw(ctx context.Context, draws ...coord.Draw) ([]coord.Drawn, e
 			r.parts[part][d.Name] = b
 		}
 		step, slack := limits.Bucket(latest[d.Name].Interval, latest[d.Name].Burst)
-		granted, due, next := limits.Draw(now, b.due, step, slack, int64(d.Tokens))
+		granted, due, next := limits.Draw(now, b.due, step, slack, 0, int64(d.Tokens))
 		if granted == int64(d.Tokens) {
 			next = 0
 		}

@@ -189,8 +189,8 @@ func ratesOf(c Cell, now time.Time) (all []coord.RateContents) {
 	if err != nil {
 		return nil
 	}
-	for name, full := range b.Full {
-		if left := time.Duration(full - max(b.Time, now.UnixNano())); left > 0 {
+	for name, r := range b.Rates {
+		if left := time.Duration(r[0] - max(b.Time, now.UnixNano())); left > 0 {
 			all = append(all, coord.RateContents{Name: name, Full: now.Add(left).Round(0)})
 		}
 	}

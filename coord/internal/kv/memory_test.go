@@ -24,6 +24,7 @@ type memory struct {
 	most     int               // guarded by mu: bytes that a value may have; a larger one ends the session
 	told     int               // guarded by mu: what MaxValue returns; 0: most
 	written  int               // guarded by mu: bytes of all values that were stored
+	writes   int               // guarded by mu: requests that change cells if these are as expected
 }
 
 type entry struct {
@@ -243,6 +244,9 @@ func (c *client) change(ctx context.Context, by *memorySession, changes []kv.Cha
 	if err := c.refuse(changes); err != nil {
 		return nil, err
 	}
+	c.mu.Lock()
+	c.writes++
+	c.mu.Unlock()
 	if by != nil && c.misbehaves(by, changes) {
 		return nil, errFault
 	}

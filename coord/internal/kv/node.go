@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/coord"
+	"github.com/taskengine/taskengine/coord/internal/limits"
 	"github.com/taskengine/taskengine/coord/internal/retry"
 	"github.com/taskengine/taskengine/coord/local"
 	"github.com/taskengine/taskengine/engine/task"
@@ -68,8 +69,11 @@ type Node struct {
 	suspect map[task.ID]bool             // guarded by mu: holders that have or want permits, and may be gone
 	gone    map[task.ID]bool             // guarded by mu: holders that are gone, and had or wanted permits
 	watches map[wakeup.Signal]bool       // guarded by mu: set when settings may have changed
-	rates   map[string]Cell              // guarded by mu: as they were last, by key
+	rates   map[string]rateCell          // guarded by mu: as they were last, by key
 	ahead   int64                        // guarded by mu: by how many nanoseconds the time of rates is ahead of options.Now; it never shrinks
+
+	drawnAhead map[string]limits.Ahead // guarded by mu: tokens that were drawn before they are used, by the name of the rate
+	drawsAgain map[string]bool         // guarded by mu: names of rates of which the latest draw got nothing, also not ahead
 }
 
 // grave is a cell that is not there any more.
@@ -119,7 +123,9 @@ func New(store Store, o Options) *Node {
 		suspect:     map[task.ID]bool{},
 		gone:        map[task.ID]bool{},
 		watches:     map[wakeup.Signal]bool{},
-		rates:       map[string]Cell{},
+		rates:       map[string]rateCell{},
+		drawnAhead:  map[string]limits.Ahead{},
+		drawsAgain:  map[string]bool{},
 	}
 	n.loops.Go(n.sessionLoop)
 	n.loops.Go(n.watchLoop)

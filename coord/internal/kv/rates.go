@@ -10,6 +10,7 @@ import (
 
 	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/coord/internal/limits"
+	"github.com/taskengine/taskengine/internal/wakeup"
 )
 
 // rateCells is how many cells have the rates: see permitCells.
@@ -17,9 +18,13 @@ const rateCells = 1024
 
 // buckets is the value of a cell that has some rates. Times are in nanoseconds since 1970.
 type buckets struct {
-	Time int64            `json:"time"` // of the latest draw
-	Full map[string]int64 `json:"full"` // when the bucket of each rate is full again; a rate that is missing has all of its burst
+	Time  int64                  `json:"time"`  // of the latest draw
+	Rates map[string]bucketValue `json:"rates"` // by what stands for the name; a rate that is missing has all of its burst
 }
+
+// bucketValue is when the bucket of a rate is full again, and the numbers of the rate that [limits.Bucket] returns. Tokens
+// that were drawn ahead are a debt, but not when the rate was changed.
+type bucketValue [3]int64
 
 func parseBuckets(c Cell) (*buckets, error) {
 	b := &buckets{}
@@ -28,15 +33,26 @@ func parseBuckets(c Cell) (*buckets, error) {
 			return nil, fmt.Errorf("cell %s has no rates: %w", c.Key, err)
 		}
 	}
-	if b.Full == nil {
-		b.Full = map[string]int64{}
+	if b.Rates == nil {
+		b.Rates = map[string]bucketValue{}
 	}
 	return b, nil
 }
 
+// draws is one call of Draw.
+type draws struct {
+	all    []coord.Draw
+	latest map[string]coord.Draw // by name
+	wanted map[string][]int      // indexes of draws that are not answered, by the key of the cell
+	again  map[string]bool       // names of rates of which the node was told to draw again
+	had    []int64               // tokens that were drawn ahead
+	drawn  []coord.Drawn
+}
+
 // Draw implements [coord.Rates]. All draws of a call are one request, unless other nodes draw from the same rates at
-// that moment. It waits for an answer for at most a lease.
-func (n *Node) Draw(ctx context.Context, draws ...coord.Draw) ([]coord.Drawn, error) {
+// that moment. A node that gets no token draws one ahead, if that is there soon, and needs no request when it is. Draw
+// waits for an answer for at most a lease.
+func (n *Node) Draw(ctx context.Context, all ...coord.Draw) ([]coord.Drawn, error) {
 	if n.isClosed() {
 		return nil, coord.ErrClosed
 	}
@@ -45,80 +61,218 @@ func (n *Node) Draw(ctx context.Context, draws ...coord.Draw) ([]coord.Drawn, er
 	}
 	ctx, cancel := context.WithTimeout(ctx, n.realLease())
 	defer cancel()
-	drawn := make([]coord.Drawn, len(draws))
-	latest := make(map[string]coord.Draw, len(draws))
-	wanted := map[string][]int{} // indexes of draws by the key of the cell
-	for i, d := range draws {
+	d := &draws{
+		all: all, latest: make(map[string]coord.Draw, len(all)), wanted: map[string][]int{},
+		again: map[string]bool{}, had: make([]int64, len(all)), drawn: make([]coord.Drawn, len(all)),
+	}
+	for _, one := range all {
+		d.latest[one.Name] = one
+	}
+	for i, one := range all {
 		switch {
-		case d.Tokens <= 0:
-			continue
-		case !limits.IsName(d.Name):
-			drawn[i].Next = limits.Never
-			continue
-		}
-		latest[d.Name] = d
-		key := fmt.Sprintf("%s%03x", rateKey, bucket(d.Name, rateCells))
-		wanted[key] = append(wanted[key], i)
-	}
-	for len(wanted) > 0 {
-		if err := n.draw(ctx, draws, latest, wanted, drawn); err != nil {
-			return nil, fmt.Errorf("draw from %d rates: %w", len(latest), err)
+		case one.Tokens <= 0:
+		case !limits.IsName(one.Name):
+			d.drawn[i].Next = limits.Never
+		case n.takeAhead(d, i):
+		default:
+			key := fmt.Sprintf("%s%03x", rateKey, bucket(one.Name, rateCells))
+			d.wanted[key] = append(d.wanted[key], i)
 		}
 	}
-	return drawn, nil
+	var lost conflicts
+	for {
+		start := time.Now()
+		if err := n.draw(ctx, d); err != nil {
+			return nil, fmt.Errorf("draw from %d rates: %w", len(d.latest), err)
+		}
+		if len(d.wanted) == 0 {
+			return d.drawn, nil
+		}
+		pause := lost.pause(time.Since(start), n.maxPause/8)
+		if lost == manyConflicts {
+			n.giveUp(d, pause)
+			return d.drawn, nil
+		}
+		_ = wakeup.Sleep(ctx, pause) // the next attempt returns the error
+	}
+}
+
+// giveUp answers the draws that are not answered by those that are to be made again after a pause.
+func (n *Node) giveUp(d *draws, pause time.Duration) {
+	for _, all := range d.wanted {
+		for _, at := range all {
+			d.drawn[at] = coord.Drawn{Tokens: int(d.had[at]), Next: pause + 1}
+		}
+	}
+}
+
+// takeAhead answers a draw by tokens that were drawn ahead, and reports whether that is all of the answer.
+func (n *Node) takeAhead(d *draws, i int) bool {
+	one := d.all[i]
+	now := n.timeSince(0)
+	step, slack := limits.Bucket(d.latest[one.Name].Interval, d.latest[one.Name].Burst)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	d.again[one.Name] = n.drawsAgain[one.Name]
+	a, ok := n.drawnAhead[one.Name]
+	if !ok {
+		return false
+	}
+	delete(n.drawsAgain, one.Name)
+	granted, early := a.Take(now, step, slack, int64(one.Tokens))
+	n.keepAhead(one.Name, a)
+	d.had[i] = granted
+	d.drawn[i].Tokens = int(granted)
+	if early {
+		d.drawn[i].Next = time.Duration(a.Wait(now))
+	}
+	return early || granted == int64(one.Tokens)
+}
+
+// keepAhead notes what is drawn ahead of a rate. It is called with mu held.
+func (n *Node) keepAhead(name string, a limits.Ahead) {
+	if a == (limits.Ahead{}) {
+		delete(n.drawnAhead, name)
+	} else {
+		n.drawnAhead[name] = a
+	}
 }
 
 // draw makes one attempt at the draws, and removes those from wanted that are answered.
-func (n *Node) draw(ctx context.Context, draws []coord.Draw, latest map[string]coord.Draw, wanted map[string][]int, drawn []coord.Drawn) error {
-	keys := slices.Sorted(maps.Keys(wanted))
+func (n *Node) draw(ctx context.Context, d *draws) error {
+	if len(d.wanted) == 0 {
+		return nil
+	}
+	keys := slices.Sorted(maps.Keys(d.wanted))
 	cells, err := n.rateCells(ctx, keys)
 	if err != nil {
 		return err
 	}
-	changes := make([]Change, len(keys))
+	var changes []Change
+	ahead := map[string]map[string]limits.Ahead{} // drawn ahead if the cell of a key is changed, by name
 	for i, key := range keys {
-		b, err := parseBuckets(cells[i])
+		b, err := parseBuckets(cells[i].Cell)
 		if err != nil {
 			return err
 		}
 		b.Time = n.timeSince(b.Time)
-		for _, at := range wanted[key] {
-			drawn[at] = b.draw(latest[draws[at].Name], draws[at].Tokens)
+		ahead[key] = map[string]limits.Ahead{}
+		changed := false
+		for _, at := range d.wanted[key] {
+			changed = b.draw(d, at, cells[i].shared > 0, ahead[key]) || changed
 		}
-		maps.DeleteFunc(b.Full, func(_ string, due int64) bool { return due <= b.Time }) // a full bucket is as one that was never used
-		value, _ := json.Marshal(b)                                                      // text and numbers can be marshalled
-		changes[i] = Change{Was: cells[i], Value: value}
+		if !changed { // no other node need know
+			n.drew(d, key, ahead[key])
+			continue
+		}
+		maps.DeleteFunc(b.Rates, func(_ string, r bucketValue) bool { return r[0] <= b.Time }) // a full bucket is as one that was never used
+		value, _ := json.Marshal(b)                                                            // text and numbers can be marshalled
+		if large := n.isTooLarge(key, value); large != nil && len(value) > len(cells[i].Value) {
+			n.refuseDraws(d, key, large)
+			continue
+		}
+		changes = append(changes, Change{Was: cells[i].Cell, Value: value})
+	}
+	if len(changes) == 0 {
+		return nil
 	}
 	outcomes, err := n.store.Swap(ctx, changes...)
 	if err != nil {
 		n.forgetRates(keys)
 		return err
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for i, o := range outcomes {
-		n.rates[keys[i]] = o.Now
+	for _, o := range outcomes {
+		n.mu.Lock()
+		shared := n.rates[o.Now.Key].shared
+		if !o.Swapped {
+			shared = sharedFor
+		}
+		n.rates[o.Now.Key] = rateCell{o.Now, shared}
+		n.mu.Unlock()
 		if o.Swapped {
-			delete(wanted, keys[i])
+			n.drew(d, o.Now.Key, ahead[o.Now.Key])
 		}
 	}
 	return nil
 }
 
-// rateCells returns cells as they were last, and reads those that are not known.
-func (n *Node) rateCells(ctx context.Context, keys []string) ([]Cell, error) {
+// manyRates is of how many rates a node notes what it has drawn ahead, unless all of that can still be used.
+const manyRates = 10_000
+
+// drew notes that the draws from a cell are answered, and what was drawn ahead.
+func (n *Node) drew(d *draws, key string, ahead map[string]limits.Ahead) {
+	now := n.timeSince(0)
 	n.mu.Lock()
-	cells := make([]Cell, len(keys))
+	defer n.mu.Unlock()
+	if len(n.drawnAhead)+len(n.drawsAgain) > manyRates {
+		maps.DeleteFunc(n.drawnAhead, func(_ string, a limits.Ahead) bool { return a.IsOver(now) })
+		clear(n.drawsAgain)
+	}
+	for _, at := range d.wanted[key] {
+		name := d.all[at].Name
+		if a, ok := ahead[name]; ok {
+			n.keepAhead(name, a)
+		}
+		if d.drawn[at].Tokens == 0 && ahead[name] == (limits.Ahead{}) {
+			n.drawsAgain[name] = true
+		} else {
+			delete(n.drawsAgain, name)
+		}
+	}
+	delete(d.wanted, key)
+}
+
+// refusedFor is how long a rate gets no tokens whose cell has no room for it.
+const refusedFor = time.Minute
+
+// refuseDraws answers the draws from a cell that has no room for them.
+func (n *Node) refuseDraws(d *draws, key string, why *TooLargeError) {
+	for _, at := range d.wanted[key] {
+		d.drawn[at] = coord.Drawn{Tokens: int(d.had[at]), Next: refusedFor}
+	}
+	n.options.Log.Error("no tokens are granted of some rates until others of the same cell are not used any more, or "+
+		n.options.Driver+" is configured to take larger requests", "rate", d.all[d.wanted[key][0]].Name, "error", why)
+	delete(d.wanted, key)
+}
+
+// rateCell is a cell of rates as it was last.
+type rateCell struct {
+	Cell
+	shared int // how often it is still to be read before it is changed, because other nodes have changed it
+}
+
+// sharedFor is how often a cell is read, after another node has changed it, until that is no reason any more to read it.
+const sharedFor = 8
+
+// rateCells returns cells as they were last, and reads those that are not known, or that others change: a request that
+// changes a cell that has changed is a write for nothing.
+func (n *Node) rateCells(ctx context.Context, keys []string) ([]rateCell, error) {
+	n.mu.Lock()
+	cells := make([]rateCell, len(keys))
 	known := true
 	for i, key := range keys {
 		c, ok := n.rates[key]
-		cells[i], known = c, known && ok
+		cells[i], known = c, known && ok && c.shared == 0
 	}
 	n.mu.Unlock()
 	if known {
 		return cells, nil
 	}
-	return n.store.Read(ctx, keys...)
+	read, err := n.store.Read(ctx, keys...)
+	if err != nil {
+		return nil, err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for i, c := range read {
+		shared := max(0, cells[i].shared-1)
+		if cells[i].Exists() && cells[i].Version != c.Version {
+			shared = sharedFor
+		}
+		cells[i] = rateCell{c, shared}
+		n.rates[c.Key] = cells[i]
+	}
+	return cells, nil
 }
 
 func (n *Node) forgetRates(keys []string) {
@@ -141,12 +295,44 @@ func (n *Node) timeSince(latest int64) int64 {
 	return own + n.ahead
 }
 
-func (b *buckets) draw(d coord.Draw, tokens int) coord.Drawn {
-	step, slack := limits.Bucket(d.Interval, d.Burst)
-	granted, due, next := limits.Draw(b.Time, b.Full[d.Name], step, slack, int64(tokens))
-	b.Full[d.Name] = due
-	if granted == int64(tokens) {
-		next = 0
+// draw draws for one of the draws, and reports whether that changes b. A cell that is shared gives more tokens at once of a
+// fast rate. ahead is what was drawn ahead in the same call; draw adds to it.
+func (b *buckets) draw(d *draws, at int, shared bool, ahead map[string]limits.Ahead) (changed bool) {
+	one := d.all[at]
+	name := limits.Short(one.Name, longestName)
+	step, slack := limits.Bucket(d.latest[one.Name].Interval, d.latest[one.Name].Burst)
+	tokens := int64(one.Tokens) - d.had[at]
+	want := tokens
+	if shared {
+		want = max(want, limits.Several(step, slack, want))
 	}
-	return coord.Drawn{Tokens: int(granted), Next: time.Duration(next)}
+	was, lead := b.Rates[name], int64(0)
+	if was[1] == step && was[2] == slack {
+		lead = limits.Lead(step)
+	}
+	granted, due, next := limits.Draw(b.Time, was[0], step, slack, lead, want)
+	b.Rates[name] = bucketValue{due, step, slack}
+	d.drawn[at] = coord.Drawn{Tokens: int(d.had[at] + min(granted, tokens))}
+	if granted >= tokens {
+		if granted > tokens {
+			ahead[one.Name] = limits.Rest(b.Time, step, slack, granted, granted-tokens)
+		}
+		return true
+	}
+	earlier, ok := ahead[one.Name]
+	switch {
+	case d.drawn[at].Tokens > 0:
+	case ok:
+		next = earlier.Wait(b.Time)
+	default:
+		a, after, ok := limits.DrawAhead(b.Time, due, step, slack, tokens, d.again[one.Name])
+		if ok {
+			ahead[one.Name], b.Rates[name] = a, bucketValue{after, step, slack}
+			next, changed = a.Wait(b.Time), true
+		} else {
+			next = limits.Again(next, step)
+		}
+	}
+	d.drawn[at].Next = time.Duration(max(1, next))
+	return changed || granted > 0 || due < was[0]
 }

@@ -1,7 +1,10 @@
 package kv_test
 
 import (
+	"context"
+	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -55,4 +58,67 @@ func TestRatesOfNodesWhoseClocksDiffer(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Eight nodes wait for one rate. Requests take a while, and the nodes draw again when they are told to.
+func TestNodesThatWaitForARateTakeTurnsAndWriteLittle(t *testing.T) {
+	for _, c := range []struct {
+		interval time.Duration
+		burst    int
+	}{{time.Millisecond, 100}, {10 * time.Millisecond, 1}, {100 * time.Millisecond, 1}, {100 * time.Millisecond, 10}, {time.Second, 1}, {5 * time.Second, 1}, {time.Minute, 1}} {
+		t.Run(fmt.Sprint(c.interval, " burst ", c.burst), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const nodes = 8
+				m := newMemory()
+				var got [nodes]int
+				duration := max(time.Minute, 1000*c.interval)
+				end, done := time.Now().Add(duration), make(chan bool)
+				for i := range nodes {
+					n := node(t, &slowClient{m.connect(nil)})
+					go func() {
+						for time.Now().Before(end) {
+							drawn, err := n.Draw(t.Context(), coord.Draw{Name: "rate", Interval: c.interval, Burst: c.burst, Tokens: 1})
+							if err != nil {
+								t.Error(err)
+								break
+							}
+							got[i] += drawn[0].Tokens
+							time.Sleep(min(drawn[0].Next, time.Minute))
+						}
+						done <- true
+					}()
+				}
+				for range nodes {
+					<-done
+				}
+				total, least := 0, got[0]
+				for _, n := range got {
+					total, least = total+n, min(least, n)
+				}
+				allowed := int(duration/c.interval) + c.burst
+				if total > allowed+1 || total < allowed*95/100 || least < total/nodes/2 {
+					t.Errorf("the nodes got %v tokens, %d in all, want %d and a share of that for each", got, total, allowed)
+				}
+				m.mu.Lock()
+				defer m.mu.Unlock()
+				if m.writes > total*3/2 {
+					t.Errorf("%d writes for %d tokens", m.writes, total)
+				}
+				t.Logf("%v: %d of %d, %.2f writes", got, total, allowed, float64(m.writes)/float64(total))
+			})
+		})
+	}
+}
+
+// slowClient is a client whose requests for rates take a while.
+type slowClient struct{ *client }
+
+func (c *slowClient) Read(ctx context.Context, keys ...string) ([]kv.Cell, error) {
+	time.Sleep(time.Millisecond + rand.N(time.Millisecond))
+	return c.client.Read(ctx, keys...)
+}
+
+func (c *slowClient) Swap(ctx context.Context, changes ...kv.Change) ([]kv.Outcome, error) {
+	time.Sleep(time.Millisecond + rand.N(2*time.Millisecond))
+	return c.client.Swap(ctx, changes...)
 }

@@ -68,10 +68,13 @@ func (n *Node) syncLoop() {
 // conflicts is how many requests in a row found that other nodes had changed a cell.
 type conflicts int
 
+// manyConflicts is the number from which on more conflicts make no difference.
+const manyConflicts conflicts = 5
+
 // pause returns how long to wait after a request that took some time, and found that: a random time, which is longer the
 // more conflicts there were, so that one of the nodes is alone.
 func (c *conflicts) pause(took, most time.Duration) time.Duration {
-	*c = min(*c+1, 5)
+	*c = min(*c+1, manyConflicts)
 	return rand.N(min(took<<*c, most) + 1)
 }
 

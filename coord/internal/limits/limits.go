@@ -35,11 +35,12 @@ func Bucket(interval time.Duration, burst int) (step, slack int64) {
 const Never = time.Duration(math.MaxInt64)
 
 // Draw takes up to tokens tokens of a bucket at a time in nanoseconds. It returns how many it got, when
-// the bucket is full again, and how long it takes from now until there is another token.
-func Draw(now, due, step, slack, tokens int64) (granted, after, next int64) {
+// the bucket is full again, and how long it takes from now until there is another token. Tokens were drawn ahead for at
+// most the time lead: see [Lead].
+func Draw(now, due, step, slack, lead, tokens int64) (granted, after, next int64) {
 	// If a rate was changed, due may be later than the rate allows by now.
-	due = min(max(due, now), now+slack+step)
-	granted = min(tokens, (now+slack+step-due)/step)
+	due = min(max(due, now), now+slack+step+lead)
+	granted = max(0, min(tokens, (now+slack+step-due)/step))
 	after = due + granted*step
 	return granted, after, max(0, after-slack-now)
 }
