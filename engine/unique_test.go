@@ -267,3 +267,49 @@ func TestAKeyIsMadeOfThePlacesThatATypeNames(t *testing.T) {
 		}
 	})
 }
+
+// A head that is debounced takes the seat of the request, so an error before that seat stops its key.
+func TestADebouncedHeadWaitsForAnErrorBeforeItsNewSeat(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		set := unique(policy.DebounceExisting, func(p *policy.Type) { p.Timeout.Queue = 0 })
+		set.Types["y"] = set.Types["x"]
+		y := set.Types["y"]
+		y.Timeout.Queue = time.Minute
+		set.Types["y"] = y
+		var j journal
+		n := start(t, set, map[string]task.Handler{"x": task.HandlerFunc(j.work(time.Second)), "y": task.HandlerFunc(j.work(time.Second))})
+		for _, typ := range []string{"x", "y"} {
+			if err := n.Pause(t.Context(), typ); err != nil {
+				t.Fatal(err)
+			}
+		}
+		head := n.submit(engine.Request{Type: "x", Key: "k", OrderingKey: "o", Payload: []byte("first")})
+		expired := n.submit(engine.Request{Type: "y", OrderingKey: "o", Payload: []byte("expired")})
+		later := n.submit(engine.Request{Type: "x", OrderingKey: "o", Payload: []byte("later")})
+		time.Sleep(2 * time.Minute)
+		n.expect(expired, task.Error)
+		n.submitsAgain(engine.Request{Type: "x", Key: "k", OrderingKey: "o", Payload: []byte("debounced")}, engine.OutcomeReplaced)
+		if err := n.Unpause(t.Context(), "x"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		n.expect(head, task.Submitted)
+		n.expect(later, task.Submitted)
+		if _, err := n.Fail(t.Context(), task.Ref{ID: expired}, ""); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if got := strings.Join(j.payloads(), " "); got != "later debounced" {
+			t.Errorf("they ran as %q", got)
+		}
+	})
+}
+
+// submitsAgain submits a request whose key is taken.
+func (n *node) submitsAgain(r engine.Request, want engine.SubmitOutcome) {
+	n.t.Helper()
+	receipts, err := n.Submit(n.t.Context(), r)
+	if err != nil || receipts[0].Outcome != want {
+		n.t.Fatalf("got %+v, %v, want the outcome %v", receipts, err, want)
+	}
+}

@@ -57,7 +57,7 @@ func Candidates(rows iter.Seq[*Task], key string) (head, first *Task) {
 // reports whether head becomes Behind, and whether first becomes the head. No version changes with that.
 //
 // A head that has begun stays, whatever comes. One that has not is overtaken by a task with an earlier
-// seat. A first task that waits for its time holds back those behind it, because it is due when they
+// seat, also by one in [Error]. A first task that waits for its time holds back those behind it, because it is due when they
 // are. One in [Error] becomes the head, and its key stops until a person has decided about it.
 func NextHead(head, first *Task) (demote, promote bool) {
 	switch {
@@ -65,7 +65,7 @@ func NextHead(head, first *Task) (demote, promote bool) {
 		return false, false
 	case head == nil:
 		return false, true
-	case head.State == Submitted && !head.HasBegun() && first.State == Submitted && first.Seat().Compare(head.Seat()) < 0:
+	case head.State == Submitted && !head.HasBegun() && (first.State == Submitted || first.State == Error) && first.Seat().Compare(head.Seat()) < 0:
 		return true, true
 	}
 	return false, false
@@ -107,7 +107,7 @@ func (c *Change) turn(t *Task) Turn {
 		return Unordered
 	case t.Turn == Unordered: // it takes part again
 		return Behind
-	case c.To == Waiting && !c.ReadyAt.IsZero(): // it takes another seat
+	case (c.To == Waiting || c.To == Submitted) && !c.ReadyAt.IsZero(): // it takes another seat
 		return Behind
 	}
 	return t.Turn

@@ -12,7 +12,7 @@ import (
 func turnAfter(before *task.Task, c task.Change) task.Turn {
 	isOut := map[task.State]bool{task.Done: true, task.Failed: true, task.Cancelled: true, task.Error: c.Leaves}
 	wasOut := before.Turn == task.Unordered
-	movesSeat := c.To == task.Waiting && !c.ReadyAt.IsZero()
+	movesSeat := (c.To == task.Waiting || c.To == task.Submitted) && !c.ReadyAt.IsZero()
 	switch {
 	case isOut[c.To]:
 		return task.Unordered
@@ -45,7 +45,10 @@ func TestTheHeadOfAKeyIsTheTaskWithTheFirstSeat(t *testing.T) {
 		"the same time, added before":          {row(task.Submitted, 5, 5, false), row(task.Submitted, 5, 4, false), true, true},
 		"the same time, added after":           {row(task.Submitted, 5, 5, false), row(task.Submitted, 5, 6, false), false, false},
 		"an earlier one that waits":            {row(task.Submitted, 5, 5, false), row(task.Waiting, 4, 4, false), false, false},
-		"an earlier error":                     {row(task.Submitted, 5, 5, false), row(task.Error, 4, 4, true), false, false},
+		"an earlier error":                     {row(task.Submitted, 5, 5, false), row(task.Error, 4, 4, true), true, true},
+		"an earlier error that never began":    {row(task.Submitted, 5, 5, false), row(task.Error, 4, 4, false), true, true},
+		"a later error":                        {row(task.Submitted, 5, 5, false), row(task.Error, 6, 4, true), false, false},
+		"an earlier error, and a head begun":   {row(task.Submitted, 5, 5, true), row(task.Error, 4, 4, true), false, false},
 		"a head that runs":                     {row(task.Processing, 5, 5, true), row(task.Submitted, 4, 4, false), false, false},
 		"a head that waits for its next try":   {row(task.Waiting, 5, 5, true), row(task.Submitted, 4, 4, false), false, false},
 		"a head that was handed back":          {row(task.Submitted, 5, 5, true), row(task.Submitted, 4, 4, false), false, false},

@@ -19,7 +19,7 @@ from (
 		select b.id, b.version, b.state, b.ready_at, b.seq from {task} b where b.ordering_key = k.key and {behind:b}
 		order by b.ready_at, b.seq limit 1) c
 	join {task} f on f.id = c.id and f.version = c.version
-	where h.state = 2 and h.started_at = {none} and c.state = 2 and (c.ready_at, c.seq) < (h.ready_at, h.seq) and not {leaving:f}
+	where h.state = 2 and h.started_at = {none} and c.state in (2, 5) and (c.ready_at, c.seq) < (h.ready_at, h.seq) and not {leaving:f}
 	for no key update of h, f skip locked) o
 where t.id = o.id`
 
@@ -66,7 +66,7 @@ with recursive first as (
 		where {behind:b} and b.ordering_key > first.ordering_key order by b.ordering_key, b.ready_at, b.seq limit 1) f
 	where first.n < $2)
 select first.n, first.ordering_key, first.state <> 1 and (h.id is null
-	or h.state = 2 and h.started_at = {none} and first.state = 2 and (first.ready_at, first.seq) < (h.ready_at, h.seq))
+	or h.state = 2 and h.started_at = {none} and first.state in (2, 5) and (first.ready_at, first.seq) < (h.ready_at, h.seq))
 	or coalesce(case when h.state = 2 and {heir:h} then h.priority <> {inherited} end, false)
 from first left join {task} h on h.ordering_key = first.ordering_key and {head:h}
 order by first.n`

@@ -168,6 +168,40 @@ var orderCases = []testCase{
 		equal(f, "turn of the error", f.get(expired.ID).Turn, task.Head)
 		equal(f, "heads", idsOfHints(q.change(expired, task.Change{To: task.Failed}).Heads), []task.ID{last.ID})
 	}},
+	{"a ready head that takes another seat goes behind those before that seat, also behind an error", func(f *fixture) {
+		q := f.queue()
+		head, expired, next := q.row(task.Submitted, 1), q.row(task.Submitted, 2), q.row(task.Submitted, 3)
+		f.do(&storage.Batch{Insert: []*task.Task{head, expired, next}})
+		q.change(expired, task.Change{To: task.Error, Error: "too late"})
+		moves := func(second int) task.Change {
+			return task.Change{To: task.Submitted, ReadyAt: at(second), Replace: &task.Replace{Priority: head.Priority}}
+		}
+		out := q.change(head, moves(9))
+		equal(f, "heads that are ready", len(out.Heads)+len(f.readyIDs()), 0)
+		equal(f, "turns", turns(f.get(head.ID), f.get(expired.ID), f.get(next.ID)), []task.Turn{task.Behind, task.Head, task.Behind})
+		equal(f, "headless", len(f.headless(10)), 0)
+		equal(f, "heads", idsOfHints(q.change(expired, task.Change{To: task.Failed}).Heads), []task.ID{next.ID})
+		*head = *f.get(head.ID)
+		q.grab(next)
+		q.change(next, task.Change{To: task.Done, Outcome: task.Completed})
+		*head = *f.get(head.ID)
+		equal(f, "heads of one that stays the first", idsOfHints(q.change(head, moves(10)).Heads), []task.ID{head.ID})
+		q.runs(head)
+	}},
+	{"an error with an earlier seat overtakes a head that is resumed and has not begun", func(f *fixture) {
+		q := f.queue()
+		head, early := q.row(task.Submitted, 5), q.row(task.Submitted, 1)
+		f.do(&storage.Batch{Insert: []*task.Task{head}})
+		q.change(head, task.Change{To: task.Error, Error: "too late"})
+		f.do(&storage.Batch{Insert: []*task.Task{early}})
+		q.change(early, task.Change{To: task.Error, Error: "too late"})
+		*head = *f.get(head.ID)
+		out := q.change(head, task.Change{To: task.Submitted, Count: task.Reset})
+		equal(f, "heads that are ready", len(out.Heads)+len(f.readyIDs()), 0)
+		equal(f, "turns", turns(f.get(head.ID), f.get(early.ID)), []task.Turn{task.Behind, task.Head})
+		equal(f, "heads", idsOfHints(q.change(f.get(early.ID), task.Change{To: task.Failed}).Heads), []task.ID{head.ID})
+		q.runs(f.get(head.ID))
+	}},
 	{"a row that ended takes its seat again when it is resumed", func(f *fixture) {
 		q := f.queue()
 		head, next := q.row(task.Submitted, 1), q.row(task.Submitted, 2)

@@ -192,7 +192,7 @@ begin
 		t.state := r.state;
 		t.ready_at := r.ready_at;
 		t.due_at := r.due_at;
-		if t.state = 1 and t.shard >> 16 = 2 then
+		if t.shard >> 16 = 2 then
 			t.shard := (t.shard & 65535) + 65536; -- it takes another seat
 		end if;
 	elsif t.state = 2 then
