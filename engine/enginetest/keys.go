@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/engine/policy"
@@ -43,6 +44,30 @@ var keyScenarios = []scenario{
 		}
 	}},
 	{"the head of an ordering key starts with the priority of an urgent task behind it", inheritance},
+	{"the next task of an ordering key begins when the handler of the one that was cancelled has returned", func(n *node) {
+		g, stopped, began := newGauge(n.Errorf, map[string]int{"k": 1}), make(chan struct{}), make(chan task.ID, 10)
+		set := types(10, func(p *policy.Type) { p.Timeout.Grace = time.Hour }, "mail", "sms", "plain")
+		stops := g.keyed(func(ctx context.Context, t *task.Task) ([]byte, error) {
+			began <- t.ID
+			if string(t.Payload) == "slow" {
+				<-ctx.Done()
+				<-stopped // it takes its time to stop
+			}
+			return nil, nil
+		})
+		n.start(set, map[string]handle{"mail": stops, "sms": stops, "plain": done})
+		first := n.submit(engine.Request{Type: "mail", OrderingKey: "k", Payload: []byte("slow")})[0]
+		receive(n, "the first has begun", began)
+		next := n.submit(engine.Request{Type: "mail", OrderingKey: "k"}, engine.Request{Type: "sms", OrderingKey: "k"})
+		if _, err := n.Cancel(n.ctx, task.Ref{ID: first}, ""); err != nil {
+			n.Fatal(err)
+		}
+		n.eventually("the next one is grabbed", func() bool { return n.get(next[0]).State == task.Processing })
+		n.ranOnce(n.submit(engine.Request{Type: "plain"})...) // all that was to be done until then is done
+		close(stopped)
+		n.ranOnce(next...)
+		n.expect(first, task.Cancelled)
+	}},
 	{"a task of an ordering key that is tried again keeps those behind it waiting", func(n *node) {
 		g := newGauge(n.Errorf, map[string]int{"k": 1})
 		n.start(types(10, func(p *policy.Type) { p.Retry.Max = 3 }, "mail"), map[string]handle{"mail": g.keyed(func(_ context.Context, t *task.Task) ([]byte, error) {

@@ -102,6 +102,9 @@ func (c *Core) begin(now time.Time, r *run, t *task.Task) {
 			}
 			break
 		}
+		if until := c.lingering(now, t); until.After(now) && c.delayFor(now, r, t, until) {
+			return
+		}
 		at, err := c.table.Begin(c.steady(now), &r.slot)
 		switch {
 		case err != nil:
@@ -150,6 +153,7 @@ func (c *Core) handle(now time.Time, r *run, t *task.Task) {
 	r.phase, r.row, r.key, r.isKeyed = running, nil, orderingKeyOf(t), t.Key != ""
 	r.attempt, r.crashes, r.expires = t.Attempt, t.Crashes, t.ExpiresAt
 	r.lag, r.rearms = lagOf(t), rearmsOf(t)
+	c.called(r)
 	if limit := r.kind.policy.Timeout.Run; limit > 0 {
 		r.runsUntil = now.Add(limit)
 	}

@@ -53,6 +53,7 @@ type Core struct {
 	table     *table.Table
 	kinds     map[string]*kind
 	runs      map[task.ID]*run
+	handling  map[string][]*run // by ordering key: the runs whose handlers were called and have not returned
 	pools     map[string]*pool
 	poolNames []string // of pools, sorted
 	spare     []*run   // ended runs, for reuse
@@ -111,6 +112,7 @@ type run struct {
 	changed     uint64       // a version made by a user before the reply to the grab; 0 if none
 	row         *task.Task   // while it is delayed
 	delayedTo   int64        // the time of the table until which it may be delayed
+	lingersTo   time.Time    // until when its handler holds back the next task of its key, see linger.go; zero: not known yet
 	key         string       // the ordering key of a task that runs; "" if it takes part in no order
 	isKeyed     bool         // the task has a unique key
 	attempt     uint32
@@ -143,9 +145,11 @@ func New(c Config) *Core {
 		table:  table.New(table.Config{Capacity: c.Capacity, QueueCapacity: c.QueueCapacity, Policies: c.Policies, Pools: c.Pools, Layouts: c.Layouts, Permits: c.Permits}),
 		kinds:  make(map[string]*kind),
 		runs:   make(map[task.ID]*run),
-		pools:  make(map[string]*pool),
-		held:   holding{aside: make(map[task.ID]aside)},
-		grabs:  unlimited,
+
+		handling: make(map[string][]*run),
+		pools:    make(map[string]*pool),
+		held:     holding{aside: make(map[task.ID]aside)},
+		grabs:    unlimited,
 	}
 	for _, name := range c.Pools {
 		core.pools[name] = new(pool)
@@ -307,6 +311,7 @@ func (c *Core) end(now time.Time, r *run, begun bool) {
 		c.table.Return(c.steady(now), r.slot)
 	}
 	delete(c.runs, r.ref.ID)
+	c.returned(r)
 	r.kind.running--
 	next := r.next
 	if len(c.spare) < maxSpare {
@@ -380,7 +385,7 @@ func (c *Core) overrule(now time.Time, h task.Hint) {
 		r.changed = h.Version
 		c.beginDelayed(now)
 	case running:
-		r.phase = disowned
+		r.phase, r.lingersTo = disowned, now.Add(r.kind.policy.Timeout.Grace)
 		c.ready.Stops = append(c.ready.Stops, Stop{h.ID, ErrOverruled})
 	}
 }

@@ -11,6 +11,16 @@ import (
 // is handed back.
 const maxDelay = int64(time.Second)
 
+// delayFor is delay for a cause that lasts until a time at most, however long that is.
+func (c *Core) delayFor(now time.Time, r *run, t *task.Task, until time.Time) bool {
+	at := c.steady(until)
+	if r.phase != delayed {
+		r.phase, r.row = delayed, t
+	}
+	r.delayedTo = max(r.delayedTo, at+maxDelay)
+	return c.delay(now, r, t, at)
+}
+
 // delay has the task that r has grabbed wait until at, a time of the table, when the rates of its limits may
 // allow it to begin. It reports whether the task waits: it does not if that would take too long.
 func (c *Core) delay(now time.Time, r *run, t *task.Task, at int64) bool {

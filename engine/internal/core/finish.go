@@ -25,15 +25,18 @@ const handedBackDelay = time.Second
 // Handled answers a run with its verdict. It frees the slot.
 func (c *Core) Handled(now time.Time, id task.ID, v task.Verdict) {
 	r := c.expect(id, "verdict", running, disowned, finished)
-	phase := r.phase
+	phase, key := r.phase, r.key
 	switch phase {
 	case running:
 		c.conclude(now, r, v)
 	case disowned:
 		c.stats.Stale++
 	}
-	if phase != running || r.key == "" || !c.handOver(now, r) {
+	if phase != running || key == "" || !c.handOver(now, r) {
 		c.end(now, r, true)
+	}
+	if key != "" {
+		c.beginDelayed(now)
 	}
 	c.book(now)
 }
@@ -268,7 +271,7 @@ func (c *Core) enforceTimeouts(now time.Time) {
 			}
 			continue
 		}
-		r.phase = disowned
+		r.phase, r.lingersTo = disowned, now
 		c.stats.Abandoned++
 		c.conclude(now, r, task.Verdict{Outcome: task.TimedOut, Error: errOverdue, Delay: -1})
 	}

@@ -11,6 +11,9 @@ func (c *Core) Step(d time.Duration) {
 		c.nextTimeUp = time.Time{}
 	}
 	for _, r := range c.runs {
+		if !r.lingersTo.IsZero() {
+			r.lingersTo = r.lingersTo.Add(d)
+		}
 		switch {
 		case r.stopped:
 			r.deadline = r.deadline.Add(d)

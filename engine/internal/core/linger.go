@@ -1,0 +1,52 @@
+package core
+
+import (
+	"slices"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+// A person may end a task while its handler runs, and the store then makes another task the head of its ordering key.
+// The handler is told to stop, and may take its grace period for that. So a node that has grabbed the next head begins it
+// when the handler of the task before it has returned, or its grace period is over: until then the head keeps its slot.
+// A handler that has ended its task itself, in a transaction, holds nothing back.
+
+// called records that the handler of a run is called.
+func (c *Core) called(r *run) {
+	if r.key != "" {
+		c.handling[r.key] = append(c.handling[r.key], r)
+	}
+}
+
+// returned records that a run has ended.
+func (c *Core) returned(r *run) {
+	runs, ok := c.handling[r.key]
+	if !ok {
+		return
+	}
+	if runs = slices.DeleteFunc(runs, func(o *run) bool { return o == r }); len(runs) == 0 {
+		delete(c.handling, r.key)
+	} else {
+		c.handling[r.key] = runs
+	}
+}
+
+// lingering returns until when the handlers of other tasks with the ordering key of t hold it back; zero if none does.
+func (c *Core) lingering(now time.Time, t *task.Task) (until time.Time) {
+	if len(c.handling) == 0 || t.Turn == task.Unordered {
+		return until
+	}
+	for _, r := range c.handling[t.OrderingKey] {
+		if r.phase == finished {
+			continue
+		}
+		if r.lingersTo.IsZero() { // this node does not know yet that its task was ended
+			r.lingersTo = now.Add(r.kind.policy.Timeout.Grace)
+		}
+		if r.lingersTo.After(until) {
+			until = r.lingersTo
+		}
+	}
+	return until
+}
