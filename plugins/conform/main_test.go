@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"strconv"
 	"strings"
@@ -49,6 +50,13 @@ func conformance() handler.Handlers {
 		"describe": handler.Func(describe),
 		"error":    handler.Func(failAsAsked),
 		"throw":    handler.Func(func(_ context.Context, t *task.Task) ([]byte, error) { panic(string(t.Payload)) }),
+		"doubt": handler.Func(func(_ context.Context, t *task.Task) ([]byte, error) {
+			return nil, task.InDoubt(errors.New(string(t.Payload)))
+		}),
+		"unencodable": handler.Func(func(ctx context.Context, t *task.Task) ([]byte, error) {
+			nan := handler.JSON(func(context.Context, *task.Task, any) (float64, error) { return math.NaN(), nil })
+			return nan.Handle(ctx, &task.Task{Type: t.Type, Payload: []byte("null")})
+		}),
 		"snooze": handler.JSON(func(_ context.Context, _ *task.Task, in struct {
 			DelayMS int `json:"delay_ms"`
 		},

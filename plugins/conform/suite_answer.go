@@ -19,6 +19,9 @@ func answerChecks() []check {
 			if e.GetClass() != "funds" {
 				return fmt.Errorf("the class is %q, wanted is %q", e.GetClass(), "funds")
 			}
+			if e.GetInDoubt() {
+				return fmt.Errorf("the error is {%.300v}, and in doubt", e)
+			}
 			return retryable(e, "no möney")
 		}),
 		in(wide, "error", "a permanent error is not retried", asks, func(s *session) error {
@@ -46,8 +49,32 @@ func answerChecks() []check {
 			if err != nil {
 				return err
 			}
+			if !e.GetInDoubt() {
+				return fmt.Errorf("the error is {%.300v}, and not in doubt: the handler did not say how far it came", e)
+			}
 			return retryable(e, "thrown as asked")
 		}),
+		in(wide, "doubt", "a handler may say that its work may be done", "doubt: an error in doubt", func(s *session) error {
+			e, err := s.failure("doubt", "no answer")
+			if err != nil {
+				return err
+			}
+			if !e.GetInDoubt() {
+				return fmt.Errorf("the error is {%.300v}, and not in doubt", e)
+			}
+			return retryable(e, "no answer")
+		}),
+		in(wide, "unencodable", "a result that cannot be encoded is a permanent error of the class bad_result",
+			"a result that the SDK cannot encode is a permanent error of class bad_result, because the work was done", func(s *session) error {
+				e, err := s.failure("unencodable", "")
+				if err != nil {
+					return err
+				}
+				if !e.GetPermanent() || e.GetClass() != "bad_result" {
+					return fmt.Errorf("the error is {%.300v}", e)
+				}
+				return nil
+			}),
 		in(wide, "throw", "an error with a long message is cut", "error texts beyond 8 KiB are not worth sending", seeLongError),
 		in(wide, "snooze", "a task may be snoozed", "snooze: called again after the delay", seeSnooze),
 		in(wide, "again", "a task may be due again", "again: the result, and when it is due again", seeAgain),

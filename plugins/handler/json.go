@@ -9,7 +9,8 @@ import (
 )
 
 // JSON makes a handler of a function whose argument and result are encoded as JSON. A payload that cannot be decoded is a
-// permanent error of class "bad_payload". The result is used if the error is nil or that of [task.Again].
+// permanent error of class "bad_payload". The result is used if the error is nil or that of [task.Again]. One that cannot
+// be encoded, such as NaN, is a permanent error of class "bad_result": another attempt would do the work once more.
 func JSON[In, Out any](f func(ctx context.Context, t *task.Task, in In) (Out, error)) task.Handler {
 	return Func(func(ctx context.Context, t *task.Task) ([]byte, error) {
 		var in In
@@ -20,10 +21,20 @@ func JSON[In, Out any](f func(ctx context.Context, t *task.Task, in In) (Out, er
 		if task.VerdictOf(nil, err).Outcome != task.Completed {
 			return nil, err
 		}
-		result, encodeErr := json.Marshal(out)
+		result, encodeErr := marshal(out)
 		if encodeErr != nil {
-			return nil, fmt.Errorf("the result of %s: %w", t.Type, encodeErr)
+			return nil, task.Permanent(task.WithClass("bad_result", fmt.Errorf("the result of %s cannot be encoded: %w", t.Type, encodeErr)))
 		}
 		return result, err
 	})
+}
+
+// marshal encodes a value. A panic of one of its methods is an error.
+func marshal(v any) (encoded []byte, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("panic: %v", r)
+		}
+	}()
+	return json.Marshal(v)
 }

@@ -19,7 +19,36 @@ export class Permanent extends Error {
   }
 }
 
-/** The attempt failed, and the next one shall come after a delay of its own choice. Throw it. */
+/**
+ * The attempt failed, and has certainly not done its work: it is tried again as the type's retry policy says, also with
+ * `at_most_once`. Throw it.
+ */
+export class Retry extends Error {
+  override readonly name: string = "Retry";
+  readonly class: string;
+
+  constructor(message: string, options: FailureOptions = {}) {
+    super(message, options);
+    this.class = options.class ?? "";
+  }
+}
+
+/**
+ * The attempt failed, and may have done its work all the same, such as one that got no answer from a payment service. With
+ * `at_most_once` it is not tried again, and a person decides; otherwise the type's retry policy does. Throw it. An error
+ * that is none of this package is in doubt, too.
+ */
+export class InDoubt extends Error {
+  override readonly name: string = "InDoubt";
+  readonly class: string;
+
+  constructor(message: string, options: FailureOptions = {}) {
+    super(message, options);
+    this.class = options.class ?? "";
+  }
+}
+
+/** The attempt failed and has certainly not done its work, and the next one shall come after a delay of its own choice. Throw it. */
 export class RetryIn extends Error {
   override readonly name: string = "RetryIn";
   readonly class: string;

@@ -1,10 +1,10 @@
 // The answer to a run, made from the outcome of its handler.
 
 import { create } from "@bufbuild/protobuf";
-import { Again, Ended, Permanent, RetryIn, Snooze } from "./answers.js";
+import { Again, Ended, InDoubt, Permanent, Retry, RetryIn, Snooze } from "./answers.js";
 import { AgainSchema, type Error as ErrorMessage, ErrorSchema, type Finish, FinishSchema } from "./gen/handler_pb.js";
 import { MAX_CHECKPOINT, type Run } from "./run.js";
-import { classOf, clip, describe, encode, headline, isError } from "./text.js";
+import { classOf, clip, describe, encodeOrFail, headline, isError } from "./text.js";
 import { micros } from "./time.js";
 
 type Outcome = Finish["outcome"];
@@ -20,7 +20,7 @@ export function succeed(run: Run, value: unknown): Answer {
   try {
     if (value instanceof Snooze) return answer(run, snooze(value));
     if (value instanceof Ended) return answer(run, ended(run));
-    const result = encode(value instanceof Again ? value.result : value);
+    const result = encodeOrFail(value instanceof Again ? value.result : value, "the result");
     const bytes = result.length + sizeOfMessages(run);
     refuseUnsupported(run);
     if (bytes > run.link.maxBytes) throw tooLarge(run, result, run.link.maxBytes);
@@ -63,8 +63,9 @@ function answer(run: Run, outcome: Outcome, bytes = 0, withMessages = false): An
 /** What a task that runs again answers, and how many bytes its payload and its checkpoint have. */
 function again({ link }: Run, value: Again, result: Uint8Array): { outcome: Outcome; more: number } {
   const message = create(AgainSchema, { at: micros(value.at), result });
-  if (value.payload !== undefined) message.payload = encode(value.payload);
-  if (value.checkpoint !== undefined) message.checkpoint = encode(value.checkpoint);
+  if (value.payload !== undefined) message.payload = encodeOrFail(value.payload, "the payload to run again with");
+  if (value.checkpoint !== undefined)
+    message.checkpoint = encodeOrFail(value.checkpoint, "the checkpoint to run again with");
   const { payload, checkpoint } = message;
   if ((payload || checkpoint) && !link.features.has("rerun")) {
     throw new Permanent("the host takes no payload and no checkpoint of a task that runs again", {
@@ -126,22 +127,29 @@ function readError(run: Run, thrown: unknown): ErrorMessage {
   try {
     return tellError(run, thrown);
   } catch {
-    return create(ErrorSchema, { message: "an error was thrown that cannot be read" });
+    return create(ErrorSchema, { message: "an error was thrown that cannot be read", inDoubt: true });
   }
 }
 
 function tellError(run: Run, thrown: unknown): ErrorMessage {
   if (run.cancelled && isCancellation(thrown, run.cancelled)) {
-    return create(ErrorSchema, { message: clip(`cancelled: ${run.cancelled.message}`), class: "cancelled" });
+    const message = clip(`cancelled: ${run.cancelled.message}`);
+    return create(ErrorSchema, { message, class: "cancelled", inDoubt: true });
   }
-  if (!(thrown instanceof Permanent || thrown instanceof RetryIn)) {
-    return create(ErrorSchema, { message: clip(describe(thrown)), class: clip(classOf(thrown)) });
+  if (!isOfPackage(thrown)) {
+    // How far the handler came is unknown: it may have thrown this by mistake, or have got no answer from a service.
+    return create(ErrorSchema, { message: clip(describe(thrown)), class: clip(classOf(thrown)), inDoubt: true });
   }
   const message = clip(String(thrown.message || headline(thrown)));
   const error = create(ErrorSchema, { message, class: clip(String(thrown.class)) });
   if (thrown instanceof RetryIn) error.retryDelay = delay(thrown.delay);
-  else error.permanent = true;
+  else if (thrown instanceof InDoubt) error.inDoubt = true;
+  else if (thrown instanceof Permanent) error.permanent = true;
   return error;
+}
+
+function isOfPackage(thrown: unknown): thrown is Permanent | Retry | RetryIn | InDoubt {
+  return [Permanent, Retry, RetryIn, InDoubt].some((kind) => thrown instanceof kind);
 }
 
 /** Reports whether an error is what a task's signal makes of its reason. */

@@ -18,7 +18,9 @@ export {
   Cancelled,
   Ended,
   type FailureOptions,
+  InDoubt,
   Permanent,
+  Retry,
   RetryIn,
   Snooze,
 } from "./answers.js";

@@ -20,7 +20,7 @@ import {
 import type { Entry, Outbox } from "./outbox.js";
 import { type Pace, Paced } from "./pace.js";
 import type { Child, Task, TaskLog } from "./task.js";
-import { clip, decode, describe, encode, isError } from "./text.js";
+import { clip, decode, describe, encode, encodeOrFail, isError } from "./text.js";
 import { micros } from "./time.js";
 
 /** What runs know of their stream. A worker that connects again changes the terms of the host. */
@@ -213,7 +213,7 @@ export class Run implements Task {
   }
 
   saveCheckpoint(data: unknown): void {
-    const bytes = copy(encode(data));
+    const bytes = copy(encodeOrFail(data, "the checkpoint"));
     if (bytes.length > MAX_CHECKPOINT) {
       throw new RangeError(`the checkpoint has ${bytes.length} bytes, of ${MAX_CHECKPOINT} allowed`);
     }
@@ -235,7 +235,7 @@ export class Run implements Task {
       type: string(child.type, "a child's type"),
       key: string(child.key ?? "", "a child's key"),
       orderingKey: string(child.orderingKey ?? "", "a child's ordering key"),
-      payload: copy(encode(child.payload)),
+      payload: copy(encodeOrFail(child.payload, "the payload of a child")),
       headers: {},
     };
     if (message.type === "") throw new TypeError("a child needs a type");

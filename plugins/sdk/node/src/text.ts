@@ -2,6 +2,7 @@
 
 import { isUtf8 } from "node:buffer";
 import { inspect, types } from "node:util";
+import { Permanent } from "./answers.js";
 
 /** How much of one text is worth sending, in bytes. */
 export const MAX_TEXT = 8 << 10;
@@ -23,17 +24,40 @@ export function decode(bytes: Uint8Array): string | undefined {
 
 /**
  * The bytes of a value: bytes as they are, a text as UTF-8, nothing as nothing, and
- * everything else as JSON. Throws a TypeError for what is no JSON.
+ * everything else as JSON. Throws for what is no JSON, and for what JSON.stringify would replace without a word.
  */
 export function encode(value: unknown): Uint8Array {
   if (value === undefined) return new Uint8Array();
-  if (typeof value === "string") return Buffer.from(value);
+  if (typeof value === "string") {
+    // Half of a pair of surrogates would become another text without a word.
+    if (/\p{Surrogate}/u.test(value)) throw new TypeError("the text has half of a pair of surrogates");
+    return Buffer.from(value);
+  }
   if (value instanceof Uint8Array) return value;
   if (ArrayBuffer.isView(value)) return new Uint8Array(value.buffer, value.byteOffset, value.byteLength);
   if (value instanceof ArrayBuffer) return new Uint8Array(value);
-  const json: string | undefined = JSON.stringify(value);
+  const json: string | undefined = JSON.stringify(value, refuseWhatJSONLoses);
   if (json === undefined) throw new TypeError(`a ${typeof value} is neither bytes nor text nor JSON`);
   return Buffer.from(json);
+}
+
+/** JSON.stringify makes null of NaN and of infinite numbers, and an empty object of maps and sets. */
+function refuseWhatJSONLoses(_key: string, value: unknown): unknown {
+  if (typeof value === "number" && !Number.isFinite(value)) throw new TypeError(`${value} is no JSON`);
+  if (value instanceof Map || value instanceof Set) throw new TypeError("a Map or a Set is no JSON");
+  return value;
+}
+
+/**
+ * The bytes of what a handler returns. What cannot be encoded is a permanent error of class "bad_result": another attempt
+ * would do the work once more, and end in the same way.
+ */
+export function encodeOrFail(value: unknown, what: string): Uint8Array {
+  try {
+    return encode(value);
+  } catch (cause) {
+    throw new Permanent(`${what} cannot be encoded: ${headline(cause)}`, { class: "bad_result", cause });
+  }
 }
 
 const STACK_LINES = 8;

@@ -7,7 +7,9 @@ import {
   type AgainOptions,
   batch,
   Ended,
+  InDoubt,
   Permanent,
+  Retry,
   RetryIn,
   Snooze,
   serve,
@@ -54,7 +56,7 @@ function failAsAsked(task: Task): never {
   const { message, class: errorClass = "", permanent, retry_delay_ms: delay } = task.json<Failure>();
   if (permanent) throw new Permanent(message, { class: errorClass });
   if (delay !== undefined) throw new RetryIn(delay, message, { class: errorClass });
-  throw Object.assign(new Error(message), { name: errorClass });
+  throw new Retry(message, { class: errorClass });
 }
 
 await serve(
@@ -70,6 +72,10 @@ await serve(
     throw: (task) => {
       throw new Error(task.text());
     },
+    doubt: (task) => {
+      throw new InDoubt(task.text());
+    },
+    unencodable: () => Number.NaN,
     snooze: (task) => new Snooze(task.json<{ delay_ms: number }>().delay_ms),
     again: (task) => {
       const { at_ms, result } = task.json<{ at_ms: number; result: string }>();

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { suite, test } from "node:test";
 import { toBinary } from "@bufbuild/protobuf";
-import { Again, Cancelled, Ended, Permanent, RetryIn, Snooze } from "../dist/answers.js";
+import { Again, Cancelled, Ended, InDoubt, Permanent, Retry, RetryIn, Snooze } from "../dist/answers.js";
 import { type Answer, fail, failInBatch, succeed } from "../dist/finish.js";
 import { type Error as ErrorMessage, FinishSchema } from "../dist/gen/handler_pb.js";
 import type { Run } from "../dist/run.js";
@@ -43,15 +43,6 @@ suite("a result", () => {
       [null, "null"],
     ]) {
       assert.equal(resultOf(succeed(run, value)), want);
-    }
-  });
-
-  test("that no JSON can say is an error", () => {
-    const circle: Record<string, unknown> = {};
-    circle["self"] = circle;
-    for (const value of [() => 1, Symbol("s"), 1n, circle, new Again(1, 1n)]) {
-      const error = errorOf(succeed(newRun().run, value));
-      assert.deepEqual([error.class, error.permanent], ["TypeError", false]);
     }
   });
 
@@ -215,6 +206,46 @@ suite("the error of a cancelled task", () => {
     assert.equal(errorOf(fail(run, new TypeError("x"))).class, "TypeError");
     assert.equal(errorOf(fail(newRun().run, abort)).class, "AbortError");
   });
+});
+
+test("what cannot be encoded is a permanent error, for the work is done", () => {
+  const cyclic: unknown[] = [];
+  cyclic.push(cyclic);
+  let deep: unknown[] = [];
+  for (let n = 0; n < 100_000; n++) deep = [deep];
+  const nasty = {
+    toJSON() {
+      throw new Error("not this");
+    },
+  };
+  const values = [1n, { a: 1n }, Number.NaN, { a: Number.POSITIVE_INFINITY }, new Set([1]), { a: new Map() }];
+  for (const value of [...values, cyclic, deep, nasty, () => 1, Symbol("x"), "\ud800"]) {
+    for (const said of [
+      value,
+      new Again(1, value),
+      new Again(1, 0, { payload: value }),
+      new Again(1, 0, { checkpoint: value }),
+    ]) {
+      const { class: errorClass, permanent, message } = errorOf(succeed(newRun({}, ["rerun"]).run, said));
+      assert.deepEqual([errorClass, permanent], ["bad_result", true], message);
+    }
+    assert.throws(() => newRun().run.spawn({ type: "a", payload: value }), { class: "bad_result" });
+    assert.throws(() => newRun().run.saveCheckpoint(value), { class: "bad_result" });
+  }
+});
+
+test("an error that is none of the package is in doubt", () => {
+  const doubt = new InDoubt("no answer from the bank", { class: "timeout" });
+  for (const thrown of [new Error("x"), new DOMException("late", "TimeoutError"), "a text", undefined, doubt]) {
+    assert.equal(errorOf(fail(newRun().run, thrown)).inDoubt, true, String(thrown));
+  }
+  assert.deepEqual(
+    [errorOf(fail(newRun().run, doubt)).message, errorOf(fail(newRun().run, doubt)).class],
+    [doubt.message, "timeout"],
+  );
+  for (const thrown of [new Retry("refused", { class: "busy" }), new RetryIn(5, "refused"), new Permanent("refused")]) {
+    assert.equal(errorOf(fail(newRun().run, thrown)).inDoubt, false, String(thrown));
+  }
 });
 
 test("an error after the deadline is in doubt, whatever it says", () => {

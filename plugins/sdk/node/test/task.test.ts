@@ -186,7 +186,7 @@ suite("children and signals", () => {
     assert.throws(() => run.spawn({ type: "" }), TypeError);
     assert.throws(() => run.spawn({ type: "a", ...wrong }), TypeError);
     assert.throws(() => run.spawn({ type: "a", headers: wrong }), TypeError);
-    assert.throws(() => run.spawn({ type: "a", payload: () => 1 }), TypeError);
+    assert.throws(() => run.spawn({ type: "a", payload: () => 1 }), Permanent);
     assert.throws(() => run.spawn({ type: "a", priority: 10 }), RangeError);
     assert.throws(() => run.spawn({ type: "a", runAt: new Date("never") }), RangeError);
     assert.throws(() => run.sendSignal("no id", "paid"), TypeError);

@@ -20,15 +20,15 @@ from ._connection import Connection
 from ._log import LogHandler
 from ._program import Program
 from ._task import Task
-from ._verdicts import Again, Cancelled, Ended, Permanent, RetryIn, Snooze
+from ._verdicts import Again, Cancelled, Ended, InDoubt, Permanent, Retry, RetryIn, Snooze
 from ._version import VERSION as __version__
 
 if TYPE_CHECKING:
     from .client import AsyncClient, Client
 
 __all__ = [
-    "Again", "AsyncClient", "Cancelled", "Client", "Connection", "Ended", "LogHandler", "Permanent", "Program",
-    "RetryIn", "Snooze", "Task", "__version__", "around", "handler", "run", "serve", "work",
+    "Again", "AsyncClient", "Cancelled", "Client", "Connection", "Ended", "InDoubt", "LogHandler", "Permanent",
+    "Program", "Retry", "RetryIn", "Snooze", "Task", "__version__", "around", "handler", "run", "serve", "work",
 ]  # fmt: skip
 
 _program = Program()

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from . import _wire
 from ._outbox import Host
 from ._task import MAX_CHECKPOINT, Task, to_bytes
-from ._verdicts import Again, Cancelled, Ended, Permanent, RetryIn, Snooze
+from ._verdicts import Again, Cancelled, Ended, InDoubt, Permanent, Retry, RetryIn, Snooze
 
 
 def result(task: Task, value: object, host: Host) -> bytes:
@@ -17,9 +17,9 @@ def result(task: Task, value: object, host: Host) -> bytes:
     run_id = task._run.run_id
     task._end()
     try:
-        encoded = to_bytes(value)
+        encoded = to_bytes(value, "the result")
         return _success(task, _wire.finish_result(run_id, encoded), encoded, host)
-    except BaseException as e:  # what no JSON can say
+    except Permanent as e:  # it cannot be encoded
         return error(task, e, host)
 
 
@@ -28,9 +28,11 @@ def error(task: Task, e: BaseException, host: Host) -> bytes:
     task._end()
     try:
         return _error(task, e, host)
-    except BaseException as unsayable:  # its class or text is none, or its result no JSON
+    except Permanent as unencodable:
+        return error(task, unencodable, host)
+    except BaseException as unsayable:  # its class or text is none
         text = "the handler raised %s, which cannot be sent: %s" % (type(e).__name__, _line(unsayable))
-        return _wire.finish_error(task._run.run_id, text, type(unsayable).__name__, in_doubt=task._is_late())
+        return _wire.finish_error(task._run.run_id, text, type(unsayable).__name__, in_doubt=True)
 
 
 def _error(task: Task, e: BaseException, host: Host) -> bytes:
@@ -46,21 +48,24 @@ def _error(task: Task, e: BaseException, host: Host) -> bytes:
         return _ended(run_id, host)
     if isinstance(e, Permanent):
         return _wire.finish_error(run_id, _text(e), e.error_class, permanent=True, in_doubt=late)
+    if isinstance(e, (Retry, InDoubt)):
+        return _wire.finish_error(run_id, _text(e), e.error_class, in_doubt=late or isinstance(e, InDoubt))
     if isinstance(e, RetryIn):
         return _wire.finish_error(run_id, _text(e), e.error_class, retry_delay=e.delay, in_doubt=late)
     if isinstance(e, Cancelled):
-        return _wire.finish_error(run_id, "cancelled: %s" % e, "cancelled", in_doubt=late)
+        return _wire.finish_error(run_id, "cancelled: %s" % e, "cancelled", in_doubt=True)
     if isinstance(e, asyncio.CancelledError) and task._is_cancelled():
         text = "cancelled: %s" % (task.cancel_reason or "cancelled")
-        return _wire.finish_error(run_id, text, "cancelled", in_doubt=late)
-    return _wire.finish_error(run_id, _text(e, stack=True), type(e).__name__, in_doubt=late)
+        return _wire.finish_error(run_id, text, "cancelled", in_doubt=True)
+    # How far the handler came is unknown: it may have raised this by mistake, or have got no answer from a service.
+    return _wire.finish_error(run_id, _text(e, stack=True), type(e).__name__, in_doubt=True)
 
 
 def _again(task: Task, e: Again, host: Host) -> bytes:
     run_id = task._run.run_id
-    encoded = to_bytes(e.result)
-    payload = None if e.payload is None else to_bytes(e.payload)
-    checkpoint = None if e.checkpoint is None else to_bytes(e.checkpoint)
+    encoded = to_bytes(e.result, "the result")
+    payload = None if e.payload is None else to_bytes(e.payload, "the payload to run again with")
+    checkpoint = None if e.checkpoint is None else to_bytes(e.checkpoint, "the checkpoint to run again with")
     text = error_class = ""
     if (payload is not None or checkpoint is not None) and "rerun" not in host.features:
         text = "the host does not support another payload or a checkpoint of a task that runs again"

@@ -24,6 +24,13 @@ MAX_CHECKPOINT = 1 << 20
 """How many bytes an attempt may leave for the next one."""
 
 
+class Flag(threading.Event):
+    """An event that is true when it is set."""
+
+    def __bool__(self) -> bool:
+        return self.is_set()
+
+
 class Task:
     """One attempt of one task. It belongs to the handler that gets it."""
 
@@ -45,7 +52,7 @@ class Task:
         self._children: list[bytes] | None = None
         self._signals: list[bytes] | None = None
         self._over = False  # it has its answer: what is said from now on comes too late
-        self._event: threading.Event | None = None
+        self._event: Flag | None = None
         self._reason = ""
         self._log: TaskLog | None = None
         self._kept: bytes | None = None  # the outbox's: the newest checkpoint
@@ -177,7 +184,7 @@ class Task:
         data is bytes, or whatever a handler may return; at most 1 MiB. Nothing happens with a
         host that keeps no checkpoints.
         """
-        encoded = to_bytes(data)
+        encoded = to_bytes(data, "the checkpoint")
         if len(encoded) > MAX_CHECKPOINT:
             raise ValueError("the checkpoint has %d bytes, of %d allowed" % (len(encoded), MAX_CHECKPOINT))
         if self._outbox is not None and not self._over:
@@ -211,8 +218,9 @@ class Task:
             raise ValueError("a child needs a type")
         if priority is not None and not 0 <= priority <= 9:
             raise ValueError("the priority is %r: give 0 to 9" % (priority,))
+        encoded = to_bytes(payload, "the payload of a child")
         at = 0 if run_at is None else unix_micros(run_at)
-        child = _wire.child(task_type, key, ordering_key, to_bytes(payload), headers or {}, at, priority)
+        child = _wire.child(task_type, key, ordering_key, encoded, headers or {}, at, priority)
         with _state_lock:
             self._must_run("spawn a task")
             if self._children is None:
@@ -244,12 +252,12 @@ class Task:
     # --- cancellation
 
     @property
-    def cancelled(self) -> threading.Event:
-        """Is set when the task shall stop."""
+    def cancelled(self) -> Flag:
+        """True when the task shall stop. It is a threading.Event, too, which is set then."""
         if self._event is None:
             with _state_lock:
                 if self._event is None:
-                    self._event = threading.Event()
+                    self._event = Flag()
         return self._event
 
     @property
@@ -286,8 +294,18 @@ class Task:
 _state_lock = threading.Lock()  # guards _over, _children, _signals and the making of _event, of all tasks
 
 
-def to_bytes(value: object) -> bytes:
-    """The bytes of what a handler returns."""
+def to_bytes(value: object, what: str = "the value") -> bytes:
+    """The bytes of what a handler returns. What cannot be encoded is a permanent error of class
+    "bad_result": another attempt would do the work once more, and end in the same way."""
+    try:
+        return encode(value)
+    except BaseException as e:  # a value may do anything while it is encoded
+        text = "%s cannot be encoded: %s: %s" % (what, type(e).__name__, _words(e))
+        raise Permanent(text, error_class="bad_result") from e
+
+
+def encode(value: object) -> bytes:
+    """The bytes of what a handler returns, or a client submits. Raises whatever encoding it raises."""
     if value is None:
         return b""
     if isinstance(value, bytes):
@@ -296,4 +314,11 @@ def to_bytes(value: object) -> bytes:
         return value.encode()
     if isinstance(value, (bytearray, memoryview)):
         return bytes(value)
-    return json.dumps(value).encode()
+    return json.dumps(value, allow_nan=False).encode()
+
+
+def _words(e: BaseException) -> str:
+    try:
+        return str(e)
+    except BaseException:
+        return "(its text raised an exception too)"

@@ -21,8 +21,27 @@ class Permanent(Exception):
         self.error_class = error_class
 
 
+class Retry(Exception):
+    """The attempt failed, and has certainly not done its work: it is tried again as the type's retry
+    policy says, also with at_most_once."""
+
+    def __init__(self, message: str = "", *, error_class: str = "") -> None:
+        super().__init__(message)
+        self.error_class = error_class
+
+
+class InDoubt(Exception):
+    """The attempt failed, and may have done its work all the same, such as one that got no answer from a
+    payment service. With at_most_once it is not tried again, and a person decides; otherwise the type's
+    retry policy does. An exception that is none of this package is in doubt, too."""
+
+    def __init__(self, message: str = "", *, error_class: str = "") -> None:
+        super().__init__(message)
+        self.error_class = error_class
+
+
 class RetryIn(Exception):
-    """The attempt failed; the next one shall come after delay (seconds or timedelta)."""
+    """The attempt failed, and has certainly not done its work; the next one shall come after delay (seconds or timedelta)."""
 
     def __init__(self, delay: Seconds, message: str = "", *, error_class: str = "") -> None:
         super().__init__(message)

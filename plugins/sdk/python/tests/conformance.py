@@ -9,7 +9,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 
-from taskengine import Again, Ended, Permanent, RetryIn, Snooze, handler, run  # noqa: E402
+from taskengine import Again, Ended, InDoubt, Permanent, Retry, RetryIn, Snooze, handler, run  # noqa: E402
 
 
 @handler("noop")
@@ -52,12 +52,22 @@ def error(task):
         raise Permanent(message, error_class=error_class)
     if asked.get("retry_delay_ms") is not None:
         raise RetryIn(asked["retry_delay_ms"] / 1000, message, error_class=error_class)
-    raise type(error_class or "Error", (Exception,), {})(message)
+    raise Retry(message, error_class=error_class)
 
 
 @handler("throw")
 def throw(task):
     raise ValueError(task.text())
+
+
+@handler("doubt")
+def doubt(task):
+    raise InDoubt(task.text())
+
+
+@handler("unencodable")
+def unencodable(task):
+    return float("nan")
 
 
 @handler("snooze")

@@ -1,11 +1,12 @@
 import functools
+import sys
 import time
 import unittest
 import uuid
 from datetime import datetime, timedelta, timezone
 from unittest import mock
 
-from taskengine import Again, Cancelled, Ended, Permanent, Program, RetryIn, Snooze, Task, _answer, _wire
+from taskengine import Again, Cancelled, Ended, InDoubt, Permanent, Program, Retry, RetryIn, Snooze, Task, _answer, _wire
 from taskengine._outbox import Host
 
 
@@ -19,6 +20,13 @@ def in_doubt(finish):
     """Whether a finish has an error in doubt."""
     error = next(value for number, value in _wire._fields(finish) if number == 3)
     return any(number == 6 for number, _ in _wire._fields(error))
+
+
+class Unencodable(dict):
+    """A value that ends the process that encodes it."""
+
+    def items(self):
+        sys.exit("not this")
 
 
 def thrower(e):
@@ -98,7 +106,7 @@ class Tasks(unittest.TestCase):
         for ask, error in (
             (lambda: t.spawn(""), ValueError),
             (lambda: t.spawn("a", priority=10), ValueError),
-            (lambda: t.spawn("a", {1}), TypeError),
+            (lambda: t.spawn("a", {1}), Permanent),
             (lambda: t.spawn("a", key="\udcff"), ValueError),
             (lambda: t.spawn("a", run_at=datetime(2030, 1, 1)), ValueError),
             (lambda: t.signal("7", "paid"), ValueError),
@@ -176,8 +184,47 @@ class Verdicts(unittest.TestCase):
             with self.subTest(type(e)):
                 self.assertTrue(self.answer(thrower(e)).startswith(b"\x08\x01\x1a"))
 
-    def test_results_that_no_json_can_say_are_errors(self):
-        self.assertIn(b"TypeError", self.answer(lambda task: {1, 2}))
+    def test_what_cannot_be_encoded_is_a_permanent_error_for_the_work_is_done(self):
+        cyclic, deep = [], []
+        cyclic.append(cyclic)
+        for _ in range(100_000):
+            deep = [deep]
+        values = ({1, 2}, float("nan"), {"a": float("inf")}, cyclic, deep, "\udcff", {(1, 2): 3}, Unencodable(a=1))
+        for value in values:
+            for say in (
+                lambda task, v=value: v,
+                thrower(Again(1, value)),
+                thrower(Again(1, payload=value)),
+                thrower(Again(1, checkpoint=value)),
+                lambda task, v=value: task.spawn("a", v),
+                lambda task, v=value: task.save_checkpoint(v),
+            ):
+                with self.subTest(type(value)):
+                    answer = self.answer(say, ("rerun", "children", "checkpoint"))
+                    self.assertTrue(answer.endswith(_wire._bytes(2, b"bad_result") + b"\x18\x01"), answer[:300])
+
+    def test_an_exception_that_is_none_of_the_package_is_in_doubt(self):
+        for e, want in (
+            (ValueError("x"), True),
+            (TimeoutError("no answer from the bank"), True),
+            (SystemExit(1), True),
+            (Cancelled(), True),
+            (InDoubt("no answer from the bank", error_class="timeout"), True),
+            (Retry("refused", error_class="busy"), False),
+            (RetryIn(5, "refused"), False),
+            (Permanent("refused"), False),
+        ):
+            self.assertEqual(in_doubt(_answer.error(task(), e, Host())), want, repr(e))
+        answer = self.answer(thrower(InDoubt("no answer", error_class="timeout")))
+        self.assertEqual(answer, _wire.finish_error(1, "no answer", "timeout", in_doubt=True))
+
+    def test_whether_it_is_cancelled_is_a_truth_and_an_event(self):
+        t = task()
+        self.assertFalse(t.cancelled)
+        self.assertFalse(t.cancelled.is_set())
+        t._cancel("cancelled", "not needed")
+        self.assertTrue(t.cancelled)
+        self.assertTrue(t.cancelled.wait(0))
 
     def test_results_that_are_too_large_are_permanent_errors(self):
         self.assertIn(b"result_too_large", self.answer(lambda task: b"x" * 201))
@@ -205,7 +252,6 @@ class Verdicts(unittest.TestCase):
             with self.subTest(error_class):
                 answer = self.answer(thrower(e), features)
                 self.assertTrue(answer.endswith(_wire._bytes(2, error_class) + b"\x18\x01"), answer[:200])
-        self.assertIn(b"TypeError", self.answer(thrower(Again(1, payload={1})), ("rerun",)))
 
     def test_a_handler_that_has_ended_its_attempt_says_so(self):
         self.assertEqual(self.answer(thrower(Ended()), ("ended",)), _wire.finish_ended(1))

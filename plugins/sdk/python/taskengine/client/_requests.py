@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, Union
 
-from .._task import to_bytes
+from .._task import encode
 from .._wire import DecodeError, _encode_varint, _fields
 from ._codec import give_duration, give_time, mapping, sized
 from ._errors import AlreadyExists, Error, Invalid, Late, of_code
@@ -66,8 +66,8 @@ class Receipt(NamedTuple):
 def payload_of(value: object) -> bytes:
     """The bytes of a payload."""
     if isinstance(value, (bytes, str, bytearray, memoryview)):
-        return to_bytes(value)
-    return json.dumps(value, default=_plain, separators=(",", ":")).encode()
+        return encode(value)
+    return json.dumps(value, default=_plain, separators=(",", ":"), allow_nan=False).encode()
 
 
 def _plain(value: Any) -> Any:

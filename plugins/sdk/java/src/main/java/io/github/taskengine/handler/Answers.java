@@ -42,9 +42,9 @@ final class Answers {
         Wire.Again.Builder message = rerun(again);
         return success(run, finish.setAgain(message), message.getResult().size());
       }
-      ByteString result = codec.bytes(outcome);
+      ByteString result = codec.bytes(outcome, "the result");
       return success(run, finish.setResult(result), result.size());
-    } catch (Throwable thrown) { // for example a value that JSON cannot represent
+    } catch (Throwable thrown) { // for example a value that cannot be encoded
       return failure(run, thrown);
     }
   }
@@ -72,12 +72,12 @@ final class Answers {
     Wire.Again.Builder message =
         Wire.Again.newBuilder()
             .setAt(Codec.micros(again.at()))
-            .setResult(codec.bytes(again.result()));
+            .setResult(codec.bytes(again.result(), "the result"));
     if (again.payload() != null) {
-      message.setPayload(codec.bytes(again.payload()));
+      message.setPayload(codec.bytes(again.payload(), "the payload to run again with"));
     }
     if (again.checkpoint() != null) {
-      message.setCheckpoint(codec.bytes(again.checkpoint()));
+      message.setCheckpoint(codec.bytes(again.checkpoint(), "the checkpoint to run again with"));
     }
     if ((message.hasPayload() || message.hasCheckpoint()) && !host.serves(Host.RERUN)) {
       throw unsupported("gave a task that runs again a payload or a checkpoint");
@@ -134,6 +134,7 @@ final class Answers {
     } catch (Throwable unreadable) { // the exception's own methods throw, or never return
       String name = className(thrown.getClass());
       error = Wire.Error.newBuilder().setMessage(name + ", which cannot be read").setClass_(name);
+      error.setInDoubt(true);
     }
     // An error after the deadline is in doubt, whatever it says: its end may have caused it, and
     // the host has not given the attempt up yet.
@@ -145,15 +146,19 @@ final class Answers {
     Wire.Error.Builder error = Wire.Error.newBuilder();
     Cancellation why = run.cancellation().orElse(null);
     if (why != null && endedByCancellation(thrown)) {
-      error.setMessage(text(why.describe())).setClass_("cancelled");
+      error.setMessage(text(why.describe())).setClass_("cancelled").setInDoubt(true);
     } else if (thrown instanceof HandlerException e) {
       error.setMessage(text(describe(e))).setClass_(text(e.errorClass()));
       error.setPermanent(e instanceof PermanentException);
+      error.setInDoubt(e instanceof InDoubtException);
       if (e instanceof RetryInException later) {
         error.setRetryDelay(Codec.micros(later.delay()));
       }
     } else {
+      // How far the handler came is unknown: it may have thrown this by mistake, or have got no
+      // answer from a service.
       error.setMessage(text(stackOf(thrown))).setClass_(className(thrown.getClass()));
+      error.setInDoubt(true);
     }
     return error;
   }

@@ -1,11 +1,15 @@
 package io.github.taskengine.handler;
 
 import com.google.protobuf.ByteString;
+import java.nio.CharBuffer;
+import java.nio.charset.CharacterCodingException;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.time.Instant;
 import org.jspecify.annotations.Nullable;
 import tools.jackson.core.JacksonException;
+import tools.jackson.core.JsonGenerator;
+import tools.jackson.core.util.JsonGeneratorDelegate;
 import tools.jackson.databind.json.JsonMapper;
 
 /** Converts between values of Java and of the protocol. */
@@ -19,8 +23,20 @@ final class Codec {
     this.mapper = mapper;
   }
 
-  /** The bytes of a result or payload. */
-  ByteString bytes(@Nullable Object value) {
+  /**
+   * The bytes of what a handler returns. What cannot be encoded is a permanent error of class {@code
+   * bad_result}: another attempt would do the work once more, and end in the same way.
+   */
+  ByteString bytes(@Nullable Object value, String what) {
+    try {
+      return bytes(value);
+    } catch (Exception | StackOverflowError e) { // a value may throw anything while it is encoded
+      String text = what + " cannot be encoded: " + e;
+      throw new PermanentException(text, "bad_result", e instanceof Exception ? e : null);
+    }
+  }
+
+  private ByteString bytes(@Nullable Object value) throws CharacterCodingException {
     if (value == null) {
       return ByteString.EMPTY;
     }
@@ -28,9 +44,15 @@ final class Codec {
       return ByteString.copyFrom(bytes);
     }
     if (value instanceof CharSequence text) {
-      return ByteString.copyFrom(text.toString().getBytes(StandardCharsets.UTF_8));
+      // Half of a pair of surrogates would become another text without a word.
+      return ByteString.copyFrom(
+          StandardCharsets.UTF_8.newEncoder().encode(CharBuffer.wrap(text.toString())));
     }
-    return ByteString.copyFrom(mapper.writeValueAsBytes(value));
+    ByteString.Output out = ByteString.newOutput();
+    try (JsonGenerator json = new FiniteGenerator(mapper.createGenerator(out))) {
+      mapper.writeValue(json, value);
+    }
+    return out.toByteString();
   }
 
   <T> T value(ByteString payload, Class<T> type) {
@@ -86,5 +108,37 @@ final class Codec {
       end--; // to the start of a character
     }
     return new String(bytes, 0, end, StandardCharsets.UTF_8);
+  }
+
+  /** Refuses what is no number in JSON. Jackson would write it as a text. */
+  private static final class FiniteGenerator extends JsonGeneratorDelegate {
+    FiniteGenerator(JsonGenerator to) {
+      super(to, false);
+    }
+
+    @Override
+    public JsonGenerator writeNumber(double number) {
+      if (!Double.isFinite(number)) {
+        throw new IllegalArgumentException(number + " is no JSON");
+      }
+      return super.writeNumber(number);
+    }
+
+    @Override
+    public JsonGenerator writeNumber(float number) {
+      if (!Float.isFinite(number)) {
+        throw new IllegalArgumentException(number + " is no JSON");
+      }
+      return super.writeNumber(number);
+    }
+
+    @Override
+    public JsonGenerator writeArray(double[] numbers, int from, int count) {
+      writeStartArray(numbers, count);
+      for (int i = from; i < from + count; i++) {
+        writeNumber(numbers[i]);
+      }
+      return writeEndArray();
+    }
   }
 }

@@ -4,8 +4,8 @@ import java.util.Objects;
 import org.jspecify.annotations.Nullable;
 
 /**
- * An attempt failed. It is repeated as the retry policy of the task's type says, which may have
- * rules for the error's class.
+ * An attempt failed, and has certainly not done its work. It is repeated as the retry policy of the
+ * task's type says, which may have rules for the error's class, also with {@code at_most_once}.
  */
 public class HandlerException extends RuntimeException {
   private static final long serialVersionUID = 1L;

@@ -261,7 +261,7 @@ final class Run implements Task {
             .setType(Codec.valid("type", child.type()))
             .setKey(Codec.valid("key", child.key()))
             .setOrderingKey(Codec.valid("ordering key", child.orderingKey()))
-            .setPayload(codec.bytes(child.payload()));
+            .setPayload(codec.bytes(child.payload(), "the payload of a child"));
     child
         .headers()
         .forEach(
@@ -291,7 +291,7 @@ final class Run implements Task {
         Wire.Signal.newBuilder()
             .setTaskId(ByteString.copyFrom(id))
             .setName(Codec.valid("signal's name", name))
-            .setPayload(codec.bytes(payload))
+            .setPayload(codec.bytes(payload, "the payload of a signal"))
             .build();
     synchronized (this) {
       requireRunning("signal a task");

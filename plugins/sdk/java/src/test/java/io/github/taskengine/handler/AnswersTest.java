@@ -2,6 +2,7 @@ package io.github.taskengine.handler;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.google.protobuf.ByteString;
@@ -10,6 +11,8 @@ import java.io.IOException;
 import java.io.InterruptedIOException;
 import java.time.Duration;
 import java.time.Instant;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.UUID;
@@ -144,16 +147,65 @@ class AnswersTest {
   }
 
   @Test
-  void resultsThatNoJsonCanSayAreErrors() {
-    Object itself =
+  void whatCannotBeEncodedIsAPermanentErrorForTheWorkIsDone() {
+    Object nasty =
         new Object() {
           @SuppressWarnings("unused")
           public Object getSelf() {
             throw new IllegalStateException("not now");
           }
         };
-    assertTrue(error(itself).getMessage().contains("not now"));
-    assertTrue(error(new Again(Instant.EPOCH, itself)).getMessage().contains("not now"));
+    List<Object> cyclic = new ArrayList<>();
+    cyclic.add(cyclic);
+    for (Object value :
+        List.of(
+            nasty,
+            cyclic,
+            Double.NaN,
+            Map.of("a", Float.POSITIVE_INFINITY),
+            new double[] {1, Double.NaN},
+            new float[] {Float.NaN},
+            new JsonMapper().createObjectNode().put("a", Double.NaN),
+            "\ud800")) {
+      for (Object outcome :
+          List.of(
+              value,
+              new Again(Instant.EPOCH, value),
+              new Again(Instant.EPOCH).withPayload(value),
+              new Again(Instant.EPOCH).withCheckpoint(value))) {
+        Wire.Error error = error(outcome);
+        assertEquals("bad_result", error.getClass_(), error.getMessage());
+        assertTrue(error.getPermanent());
+      }
+      PermanentException thrown =
+          assertThrows(
+              PermanentException.class, () -> task().spawn(Child.of("a").payload(value)));
+      assertEquals("bad_result", thrown.errorClass());
+    }
+    assertEquals("[1.5,2.0]", answer(task(), new double[] {1.5, 2}).getResult().toStringUtf8());
+  }
+
+  @Test
+  void anExceptionThatIsNoneOfThePackageIsInDoubt() {
+    for (Throwable thrown :
+        List.of(
+            new IOException("no answer"),
+            new StackOverflowError(),
+            new InDoubtException("no answer"))) {
+      assertTrue(error(thrown).getInDoubt(), thrown.toString());
+    }
+    for (Throwable thrown :
+        List.of(
+            new HandlerException("no", "funds"),
+            new PermanentException("no"),
+            new RetryInException(Duration.ofSeconds(5), "no"))) {
+      assertFalse(error(thrown).getInDoubt(), thrown.toString());
+    }
+    Wire.Error late =
+        answer(task(FakeHost.run(1, "t", "").setTimeLeft(-1)), new PermanentException("no"))
+            .getError();
+    assertTrue(late.getInDoubt());
+    assertEquals("timeout", error(new InDoubtException("no answer", "timeout")).getClass_());
   }
 
   @Test

@@ -33,7 +33,7 @@ class CodecTest {
   }
 
   private String bytes(Object value) {
-    return codec.bytes(value).toStringUtf8();
+    return codec.bytes(value, "it").toStringUtf8();
   }
 
   @Test

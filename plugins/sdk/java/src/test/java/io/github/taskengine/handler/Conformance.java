@@ -29,6 +29,8 @@ final class Conformance {
         .on("describe", Conformance::describe)
         .on("error", Conformance::error)
         .on("throw", Conformance::fail)
+        .on("doubt", Conformance::doubt)
+        .on("unencodable", task -> Double.NaN)
         .on("snooze", task -> new Snooze(task.json(Delay.class).duration()))
         .on("again", task -> task.json(Time.class).again())
         .on("ended", task -> new Ended())
@@ -79,6 +81,10 @@ final class Conformance {
       @JsonProperty("class") @Nullable String errorClass,
       @Nullable Boolean permanent,
       @JsonProperty("retry_delay_ms") @Nullable Long retryDelayMs) {}
+
+  private static Object doubt(Task task) {
+    throw new InDoubtException(task.text());
+  }
 
   private static Object error(Task task) {
     Failure failure = task.json(Failure.class);
