@@ -14,11 +14,12 @@ import (
 // uses, types that start tasks before the start is durable although their handler passes on a
 // fencing token, types that try a task again without end and without a delay, and limits of the
 // cluster that limit nothing; settings without an effect; rules of alerts about what does not exist; and
-// tokens that are sent without encryption.
+// tokens that are sent without encryption; and private paths that admit nobody.
 func (c *Config) Advice() []Problem {
 	a := adviser{config: c, tree: c.written()}
 	a.idleHandlers()
 	a.plainTokens()
+	a.noBackups()
 	a.fencing()
 	a.restless()
 	a.scopes()
@@ -73,6 +74,30 @@ func (a *adviser) plainTokens() {
 	if api := a.config.API; api.Tokens != "" && api.TLS.Cert == "" && api.Listen != "" && !isOwnHost(api.Listen) && !api.Insecure {
 		a.add("clients on other machines send their tokens without encryption, and who reads one can use it; add api.tls, or write api.insecure: true if something else encrypts", "api", "tokens")
 	}
+}
+
+// Distrusts reports whether a handler runs as a user of its own, and so is not to get what the node gives other users of its
+// machine.
+func (c *Config) Distrusts() bool { return c.distrusted() != "" }
+
+// distrusted returns the name of a handler that runs as a user of its own; "" if none does.
+func (c *Config) distrusted() string {
+	for _, name := range slices.Sorted(maps.Keys(c.Handlers)) {
+		h := c.Handlers[name]
+		if h.Exec != nil && h.Exec.User != "" || h.Plugin != nil && h.Plugin.User != "" {
+			return name
+		}
+	}
+	return ""
+}
+
+// noBackups reports that nothing can get a backup of a node while it runs.
+func (a *adviser) noBackups() {
+	name := a.config.distrusted()
+	if name == "" || a.config.API.Tokens != "" || a.config.Admin.Token.Reveal() != "" {
+		return
+	}
+	a.add("it has a user of its own, so other users of this machine are not trusted, and /backup and /debug/ of the admin listener answer nobody: set admin.token, or api.tokens, whose tokens with the role admin they accept", "handlers", name)
 }
 
 // fencing reports relaxed types that are handled by HTTP, where the server gets a version that may be

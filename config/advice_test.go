@@ -31,7 +31,10 @@ func TestAdviceIsGivenAboutWhatIsAllowedAndNotMeant(t *testing.T) {
 				`:16:26: alerts.rules.g.match: there is no type "x*" here`,
 			},
 		},
-		"nothing": {"", nil},
+		"a user, and no way to a backup": {"handlers: {cat: {exec: [cat], user: nobody}}\ntypes: {cat: {}}", []string{":1:12: handlers.cat: it has a user of its own"}},
+		"a user and a token for backups": {"admin: {token: 0123456789abcdef}\nhandlers: {cat: {exec: [cat], user: nobody}}\ntypes: {cat: {}}", nil},
+		"a user and tokens":              {"api: {tokens: t.json}\nhandlers: {cat: {exec: [cat], user: nobody}}\ntypes: {cat: {}}", nil},
+		"nothing":                        {"", nil},
 	} {
 		advice := mustLoad(t, c.text).Advice()
 		if len(advice) != len(c.want) {

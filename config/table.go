@@ -87,7 +87,7 @@ var apiTable = &object{fields: []field{
 
 var adminTable = &object{fields: []field{
 	listen("127.0.0.1:7421"),
-	{name: "token", doc: "The token that callers of `/backup` and `/debug/` must send as `Authorization: Bearer TOKEN`, at least 16 characters. Write a reference. Without a token, these paths answer only callers on this machine. The other paths, such as `/readyz` and `/metrics`, need no token.", otherwise: "none", is: guarded{secret("a text of 16 or more characters", isToken), masked}, at: in(func(l *Listener) *Text { return &l.Token })},
+	{name: "token", doc: "The token that callers of `/backup` and `/debug/` must send as `Authorization: Bearer TOKEN`, at least 16 characters. Write a reference. With `api.tokens`, a token with the role `admin` for all types will do, too. Without either, these paths answer callers on this machine, or nobody if a handler has a `user`. The other paths, such as `/readyz` and `/metrics`, need no token.", otherwise: "none", is: guarded{secret("a text of 16 or more characters", isToken), masked}, at: in(func(l *Listener) *Text { return &l.Token })},
 	encrypted,
 }}
 

@@ -4,8 +4,11 @@ import (
 	"encoding/json"
 	"expvar"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/pprof"
+
+	"github.com/taskengine/taskengine/internal/access"
 )
 
 // AdminConfig configures the admin listener.
@@ -14,11 +17,23 @@ type AdminConfig struct {
 	Metrics *Metrics
 	Build   Build
 	Backups *Backups // nil for none
-	Token   string   // that requests to private paths must carry; "" for none: then they must come from this machine
+
+	// Backups and profiles contain tasks, so their paths are private. A request to them is admitted if it carries Token, or a
+	// token of Tokens with the role admin for all types. If Token is "" and Tokens is nil, it is admitted if it comes from this
+	// machine, unless Distrusts says that other users of the machine must not get tasks.
+	Token     string
+	Tokens    func() *access.Tokens // those of the API
+	Distrusts bool
+	Audit     *slog.Logger // gets a line for each request to a private path; nil for none
 }
 
-// NewAdmin returns the handler of the admin listener. Backups and profiles contain tasks, so their paths are private: see
-// [AdminConfig.Token].
+// The verbs of private paths in audit lines.
+const (
+	verbBackup = "Backup"
+	verbDebug  = "Debug"
+)
+
+// NewAdmin returns the handler of the admin listener.
 func NewAdmin(c AdminConfig) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
@@ -32,7 +47,7 @@ func NewAdmin(c AdminConfig) http.Handler {
 		json.NewEncoder(w).Encode(c.Build) // an error means that the client has gone
 	})
 	if c.Backups != nil {
-		mux.Handle("POST /backup", private(c.Token, http.HandlerFunc(c.Backups.serve)))
+		mux.Handle("POST /backup", c.private(verbBackup, http.HandlerFunc(c.Backups.serve)))
 	}
 	debug := http.NewServeMux()
 	debug.Handle("GET /debug/vars", expvar.Handler())
@@ -41,6 +56,6 @@ func NewAdmin(c AdminConfig) http.Handler {
 	debug.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	debug.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	debug.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	mux.Handle("/debug/", private(c.Token, debug))
+	mux.Handle("/debug/", c.private(verbDebug, debug))
 	return mux
 }

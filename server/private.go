@@ -1,28 +1,77 @@
 package server
 
 import (
+	"context"
 	"crypto/sha256"
 	"crypto/subtle"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
 	"strings"
+
+	"github.com/taskengine/taskengine/internal/access"
 )
 
-// private restricts access to h, whose responses contain tasks. Requests must carry the token or, if token is empty, come
-// from this machine.
-func private(token string, h http.Handler) http.Handler {
+// private restricts access to h, whose responses contain tasks, see [AdminConfig.Token]. It writes an audit line for each
+// request with this verb.
+func (c *AdminConfig) private(verb string, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch {
-		case token != "" && !sends(r, token):
-			w.Header().Set("WWW-Authenticate", `Bearer realm="taskengine"`)
-			http.Error(w, "this path needs the token of the configuration's admin.token: send Authorization: Bearer TOKEN", http.StatusUnauthorized)
-		case token == "" && !isLocal(r):
-			http.Error(w, "this path hands out tasks, and answers callers on this machine alone; for others set admin.token in the configuration of the node", http.StatusForbidden)
-		default:
+		who, code, problem := c.admits(r)
+		c.note(r, verb, who, problem)
+		if problem == "" {
 			h.ServeHTTP(w, r)
+			return
 		}
+		if code == http.StatusUnauthorized {
+			w.Header().Set("WWW-Authenticate", `Bearer realm="taskengine"`)
+		}
+		http.Error(w, problem, code)
 	})
+}
+
+// byAdminToken is who makes a request with admin.token, in audit lines.
+const byAdminToken = "admin.token"
+
+// admits returns who makes a request to a private path, and why it is refused; "" if it is not.
+func (c *AdminConfig) admits(r *http.Request) (who string, code int, problem string) {
+	if c.Token != "" && sends(r, c.Token) {
+		return byAdminToken, 0, ""
+	}
+	if c.Tokens != nil {
+		if t := c.Tokens().Find(access.HashOf(access.Bearer(r.Header.Get("Authorization")))); t != nil {
+			if t.May(access.Admin) && t.IsForAll() {
+				return t.Name, 0, ""
+			}
+			return t.Name, http.StatusForbidden, "this path hands out tasks of all types, and needs a token with the role admin for all types, or that of admin.token"
+		}
+	}
+	switch {
+	case c.Tokens != nil:
+		return access.Unknown, http.StatusUnauthorized, "this path hands out tasks: send Authorization: Bearer TOKEN, with a token of the role admin for all types, or that of admin.token in the configuration of the node"
+	case c.Token != "":
+		return access.Unknown, http.StatusUnauthorized, "this path needs the token of the configuration's admin.token: send Authorization: Bearer TOKEN"
+	case c.Distrusts:
+		return access.Unknown, http.StatusForbidden, "this path hands out tasks, and a handler of the node has a user of its own, which must not get them: set admin.token in the configuration of the node, and send it"
+	case !isLocal(r):
+		return access.Unknown, http.StatusForbidden, "this path hands out tasks, and answers callers on this machine alone; for others set admin.token in the configuration of the node"
+	}
+	return access.Local, 0, ""
+}
+
+// note writes the audit line of a request, before it is answered.
+func (c *AdminConfig) note(r *http.Request, verb, who, problem string) {
+	if c.Audit == nil {
+		return
+	}
+	attributes := []slog.Attr{slog.String("who", who), slog.String("from", r.RemoteAddr), slog.String("verb", verb), slog.String("outcome", "ok")}
+	if problem != "" {
+		attributes[3] = slog.String("outcome", "permission_denied")
+		attributes = append(attributes, slog.String("error", problem))
+	} else if verb != verbBackup {
+		attributes = append(attributes, slog.Any("what", map[string]any{"path": cutText(r.URL.Path)}))
+	}
+	c.Audit.LogAttrs(context.WithoutCancel(r.Context()), slog.LevelInfo, "audit", attributes...)
 }
 
 // sends reports whether a request carries the token. It takes the same time whatever was sent.

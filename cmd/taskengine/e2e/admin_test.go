@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -31,5 +32,46 @@ func TestABackupSendsTheTokenThatItsNodeWants(t *testing.T) {
 	}
 	if _, body := n.readiness(t); !strings.Contains(body, "ok") {
 		t.Errorf("readiness needs a token: %s", body)
+	}
+}
+
+// A handler, like every program on the machine, reaches the admin listener.
+func TestABackupNeedsTheRoleAdminWhereClientsNeedTokens(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	data, tokens, audit := filepath.Join(folder, "data"), filepath.Join(folder, "tokens.json"), filepath.Join(folder, "audit.log")
+	file := write(t, "taskengine.yaml", fmt.Sprintf("storage: {path: %q}\napi: {tokens: %q, audit: %q}\n", data, tokens, audit))
+	create := func(name, role string) string {
+		r := cli(t, nil, "", "token", "create", name, "--role", role, "-c", file)
+		if r.code != exitOK {
+			t.Fatalf("create: %+v", r)
+		}
+		return write(t, name, r.stdout)
+	}
+	admin, operate := create("adm", "admin"), create("ops", "operate")
+	n := start(t, nil, "run", "-c", file)
+	for name, c := range map[string]struct {
+		args []string
+		code int
+		says string
+	}{
+		"no token":       {nil, exitNotAllowed, "the role admin"},
+		"role operate":   {[]string{"--token-file", operate}, exitNotAllowed, "the role admin for all types"},
+		"the role admin": {[]string{"--token-file", admin}, exitOK, ""},
+	} {
+		args := append([]string{"backup", filepath.Join(folder, "copy of "+name), "--admin", n.admin, "--from", file}, c.args...)
+		if r := cli(t, nil, "", args...); r.code != c.code || !strings.Contains(r.stderr, c.says) {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+	text, err := os.ReadFile(audit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := string(text)
+	for _, want := range []string{`"who":"adm"`, `"who":"ops"`, `"who":"unknown"`} {
+		if !strings.Contains(lines, want) || !strings.Contains(lines, `"verb":"Backup"`) {
+			t.Errorf("the audit lines lack %s: %s", want, lines)
+		}
 	}
 }

@@ -85,10 +85,13 @@ func askNode(ctx context.Context, p stores.Place, file fileFunc) error {
 	}
 	defer res.Body.Close()
 	if res.StatusCode == http.StatusUnauthorized {
-		return exit.Errorf(exit.NotAllowed, "the node at %s wants its admin.token: name its configuration by --from, or set TASKENGINE_ADMIN_TOKEN", p.Admin)
+		return exit.Errorf(exit.NotAllowed, "the node at %s wants its admin.token, or a token with the role admin: name its configuration by --from, set TASKENGINE_ADMIN_TOKEN, or name the file of the token by --token-file", p.Admin)
 	}
 	if res.StatusCode != http.StatusOK {
 		said, _ := io.ReadAll(io.LimitReader(res.Body, 1000)) // as much as there is
+		if res.StatusCode == http.StatusForbidden {
+			return exit.Errorf(exit.NotAllowed, "the node at %s refuses: %s", p.Admin, strings.TrimSpace(string(said)))
+		}
 		return exit.Errorf(exit.Unavailable, "another process uses the store, and what answers at %s does not hand it out: %s: %s; say by --admin where the admin listener of its node is",
 			p.Admin, res.Status, strings.TrimSpace(string(said)))
 	}

@@ -30,7 +30,8 @@ func newBackup(a *app) *cobra.Command {
 		Long: `Write a store in files, as it is at one moment, to a new folder, and check it there: every
 index is held against the tasks. If a node uses the store, it hands out the files through
 its admin listener and goes on with its work. The admin.token that it may ask for is that of
-the configuration, or of the environment variable TASKENGINE_ADMIN_TOKEN.
+the configuration, or of the environment variable TASKENGINE_ADMIN_TOKEN. Without one, the
+token of --token-file or TASKENGINE_TOKEN is sent, which needs the role admin.
 
 ` + placeHelp + `
 
@@ -50,7 +51,11 @@ which.`,
 				return exit.Errorf(exit.Usage, backupDatabase, p.Name, p.Schema)
 			}
 			p.Admin = cmp.Or(admin, p.Admin, defaultAdmin)
-			p.Token = a.getenv("TASKENGINE_ADMIN_TOKEN", p.Token)
+			if p.Token = a.getenv("TASKENGINE_ADMIN_TOKEN", p.Token); p.Token == "" {
+				if p.Token, err = a.token(); err != nil {
+					return err
+				}
+			}
 			if p.TLS, err = a.encryption.config(); err != nil {
 				return err
 			}

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync"
@@ -38,7 +39,9 @@ type parts struct {
 	taskLog  taskLog
 	handlers *handlerSet
 	failures *server.FailureLog
-	spans    *traces.Sender // nil without tracing
+	spans    *traces.Sender        // nil without tracing
+	tokens   func() *access.Tokens // of clients; nil if they need none
+	audit    *slog.Logger          // nil for none
 	engine   *engine.Engine
 	alerts   *alerting.Alerting
 	service  *server.API
@@ -64,6 +67,9 @@ func (p *parts) open(ctx context.Context) error {
 	files := descriptors.Limit()
 	share := descriptors.Divide(files, n.Config.Node.Slots)
 	share.WarnOfFew(n.Log, files)
+	if err := p.openAccess(); err != nil {
+		return err
+	}
 	if err := p.openAdmin(ctx, share.Admin); err != nil {
 		return err
 	}
@@ -100,6 +106,15 @@ func (p *parts) close() {
 	}
 }
 
+// openAccess opens what both listeners need to know who may do what, and to say who did.
+func (p *parts) openAccess() (err error) {
+	if p.tokens, err = p.openTokens(); err != nil {
+		return err
+	}
+	p.audit, err = p.openAudit()
+	return err
+}
+
 // openAdmin opens the admin listener first, so that it tells while the node opens that it is not
 // ready.
 func (p *parts) openAdmin(ctx context.Context, connections int) (err error) {
@@ -110,7 +125,7 @@ func (p *parts) openAdmin(ctx context.Context, connections int) (err error) {
 	}
 	p.admin, err = n.listen(ctx, n.Config.Admin.Listen, n.Config.Admin.AsksClients(), server.ListenConfig{Strict: true, MaxConnections: connections, TLS: encryption, Handler: server.NewAdmin(server.AdminConfig{
 		Health: &n.health, Metrics: n.metrics, Build: n.Build, Backups: &n.backups,
-		Token: n.Config.Admin.Token.Reveal(),
+		Token: n.Config.Admin.Token.Reveal(), Tokens: p.tokens, Distrusts: n.Config.Distrusts(), Audit: p.audit,
 	})})
 	if err == nil {
 		p.add("the admin listener", p.admin.close)
@@ -239,16 +254,8 @@ func (p *parts) openAPI(ctx context.Context, connections int) (err error) {
 	if err != nil {
 		return err
 	}
-	tokens, err := p.openTokens()
-	if err != nil {
-		return err
-	}
-	audit, err := p.openAudit()
-	if err != nil {
-		return err
-	}
 	conf := server.APIConfig{
-		Tokens: tokens, Audit: audit, Engine: p.engine, Build: n.Build, Node: n.Name, Log: n.Log, Metrics: n.metrics, MaxRequest: max(n.maxRequest(), p.handlers.maxFrame()),
+		Tokens: p.tokens, Audit: p.audit, Engine: p.engine, Build: n.Build, Node: n.Name, Log: n.Log, Metrics: n.metrics, MaxRequest: max(n.maxRequest(), p.handlers.maxFrame()),
 		TaskLog: p.taskLog.Log, Alerts: p.alerts.Managed(), Workers: p.handlers,
 		Register: func(r grpc.ServiceRegistrar, permit func(ctx context.Context, types ...string) error) {
 			p.handlers.registerWorkers(r, permit, p.engine)
