@@ -157,9 +157,22 @@ func (b *progressBuffer) write(all map[*attempt]task.Progress) {
 	} else {
 		_, err = b.store.Note(ctx, notes...)
 	}
+	if errors.Is(err, storage.ErrBusy) && len(notes) > 1 { // because of one of the rows
+		notes, err = b.writeEach(ctx, notes)
+	}
 	if err != nil {
 		b.log.Warn("cannot write the progress of tasks", "tasks", len(notes), "error", err)
 	}
+}
+
+// writeEach writes notes one by one. It returns those that are not written, and the error of one of them.
+func (b *progressBuffer) writeEach(ctx context.Context, notes []task.Note) (left []task.Note, err error) {
+	for _, n := range notes {
+		if _, failed := b.store.Note(ctx, n); failed != nil {
+			left, err = append(left, n), failed
+		}
+	}
+	return left, err
 }
 
 // close writes the pending progress. Progress that is put later is dropped.

@@ -173,7 +173,7 @@ var rules = []rule{
 	},
 	{
 		Of:  "storage/postgres",
-		May: []string{"internal/pgsession", "storage", "storage/internal/...", "storage/postgres/internal/...", "storage/postgres/schema", "engine/task"},
+		May: []string{"internal/pgsession", "internal/wakeup", "storage", "storage/internal/...", "storage/postgres/internal/...", "storage/postgres/schema", "engine/task"},
 		Out: []string{"github.com/jackc/pgx"},
 		Why: "a backend implements its port and brings one dependency; it checks its tables, and does not know what examines or divides it",
 	},

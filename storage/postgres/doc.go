@@ -35,6 +35,8 @@
 //	shared.go      what several nodes, and several databases, need
 //	tx.go, attach.go
 //	               transactions of the store, and of the application
+//	locks.go       what is remembered of locks that others hold, and who holds them
+//	sessions.go    which node the sessions of a store are of
 //	partitions.go, expire.go, future.go
 //	               the partitions of tasks that have ended
 //	statements.go  the SQL that writes, statements_query.go that which reads, statements_order.go

@@ -38,12 +38,7 @@ func (v *verbs) insertDirectly(ctx context.Context, ts []*task.Task) ([]storage.
 		}
 	}
 	out, err := v.insertAll(ctx, ts)
-	switch {
-	case isLockTimeout(err):
-		v.store.locks.note(b, v.store.kindOf(err), "")
-	case err == nil && known:
-		v.store.locks.forget(b)
-	}
+	v.store.locks.tried(b, known, err, v.store.kindOf(err))
 	return out, err
 }
 

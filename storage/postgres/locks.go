@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/wakeup"
 	"github.com/taskengine/taskengine/storage"
 )
 
@@ -21,6 +22,7 @@ type lockMemory struct {
 	mu     sync.Mutex
 	failed map[lockName]time.Time // guarded by mu: when the last transaction failed that waited for it
 	holder string                 // guarded by mu: the sessions that may have held the locks when that was looked up last
+	looked time.Time              // guarded by mu: when that was
 }
 
 // lockName is what a transaction waits for: a row, a unique key of a type, or an ordering key.
@@ -144,12 +146,9 @@ func (m *lockMemory) forget(b *storage.Batch) {
 }
 
 // note remembers the lock for which a batch has waited in vain, if only one of its kind can be that.
-func (m *lockMemory) note(b *storage.Batch, kind lockKind, holder string) {
+func (m *lockMemory) note(b *storage.Batch, kind lockKind) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if holder != "" {
-		m.holder = holder
-	}
 	var names []lockName
 	for i := range len(b.Insert) + len(b.Swap) {
 		names = append(names, locksOf(b, i)...)
@@ -175,6 +174,16 @@ func (m *lockMemory) note(b *storage.Batch, kind lockKind, holder string) {
 	}
 }
 
+// tried is note or forget after a verb outside of a batch, which may have needed a lock that is known.
+func (m *lockMemory) tried(b *storage.Batch, known bool, err error, kind lockKind) {
+	switch {
+	case isLockTimeout(err):
+		m.note(b, kind)
+	case err == nil && known:
+		m.forget(b)
+	}
+}
+
 // learn remembers for which lock a batch has waited in vain, and forgets those that it got. It returns the error of the
 // batch: an outage if a whole table is locked, otherwise with the sessions that may hold the lock.
 func (s *Store) learn(ctx context.Context, b *storage.Batch, err error) error {
@@ -187,11 +196,14 @@ func (s *Store) learn(ctx context.Context, b *storage.Batch, err error) error {
 	case !isLockTimeout(err):
 		return err
 	}
-	holders, locked := s.holders(ctx)
+	holders, locked := s.locks.lately()
+	if b.Wait == storage.WaitLittle || holders == "" {
+		holders, locked = s.holders(ctx)
+	}
 	if locked {
 		return storage.Undone(fmt.Errorf("postgres: a table is locked%s: %w: %v", holders, storage.ErrUnavailable, err))
 	}
-	s.locks.note(b, s.kindOf(err), holders)
+	s.locks.note(b, s.kindOf(err))
 	return fmt.Errorf("%w%s", err, holders)
 }
 
@@ -221,11 +233,28 @@ func (s *Store) holders(ctx context.Context) (text string, locked bool) {
 	all, locked, err := s.blockers(ctx)
 	switch {
 	case err != nil || len(all) == 0:
-		return "", locked
 	case len(all) == 1:
-		return "; it may be held by " + all[0].String(), locked
+		text = "; it may be held by " + all[0].String()
+	default:
+		text = fmt.Sprintf("; it may be held by %s, or one of %d other sessions", all[0].Blocker, len(all)-1)
 	}
-	return fmt.Sprintf("; it may be held by %s, or one of %d other sessions", all[0], len(all)-1), locked
+	s.locks.mu.Lock()
+	defer s.locks.mu.Unlock()
+	s.locks.holder, s.locks.looked = text, time.Now()
+	return text, locked
+}
+
+// holdersFor is how long what holders has found is used for batches behind which no others wait: there may be many.
+const holdersFor = time.Second
+
+// lately returns what holders has found a moment ago, if that was no lock of a whole table; "" if it is older.
+func (m *lockMemory) lately() (text string, locked bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if time.Since(m.looked) > holdersFor {
+		return "", false
+	}
+	return m.holder, false
 }
 
 // blockerAge is for how long a transaction has lasted that may keep others waiting, in seconds.
@@ -239,17 +268,17 @@ parts as (
 	select to_regclass({ended_literal})::oid as id
 	union
 	select i.inhrelid from parts p join pg_catalog.pg_inherits i on i.inhparent = p.id)
-select a.pid, coalesce(a.usename, ''), coalesce(a.application_name, ''), coalesce(a.state, ''), a.xact_start,
+select a.pid, coalesce(a.usename, ''), coalesce(a.application_name, ''), coalesce(a.state, ''), a.xact_start, l.virtualtransaction,
 	bool_or(l.mode in ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')) as tables
 from pg_catalog.pg_locks l join pg_catalog.pg_stat_activity a on a.pid = l.pid
 where l.locktype = 'relation' and l.database = (select oid from pg_catalog.pg_database where datname = current_database())
 	and a.pid <> pg_backend_pid() and (l.relation in (select id from parts) and l.mode = 'AccessExclusiveLock' or l.relation in (select id from tables) and (l.granted and l.mode in ('RowShareLock', 'RowExclusiveLock') and coalesce(a.wait_event_type, '') <> 'Lock'
 		and coalesce(a.xact_start < clock_timestamp() - make_interval(secs => $1), true)
 		or l.mode in ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')))
-group by 1, 2, 3, 4, 5 order by a.xact_start nulls last, a.pid`
+group by 1, 2, 3, 4, 5, 6 order by a.xact_start nulls last, a.pid`
 
 // blockers is Blockers. locked says whether one of them has locked a whole table, or waits for that.
-func (s *Store) blockers(ctx context.Context) (all []storage.Blocker, locked bool, err error) {
+func (s *Store) blockers(ctx context.Context) (all []holder, locked bool, err error) {
 	sql := selectBlockers
 	for _, table := range []string{"task", "key", "ended"} {
 		sql = strings.ReplaceAll(sql, "{"+table+"_literal}", "'"+strings.ReplaceAll(s.partitions.quoted(table), "'", "''")+"'")
@@ -263,10 +292,10 @@ func (s *Store) blockers(ctx context.Context) (all []storage.Blocker, locked boo
 	if err != nil {
 		return nil, false, err
 	}
-	var one storage.Blocker
+	var one holder
 	var since *time.Time
 	var tables bool
-	_, err = pgx.ForEachRow(rows, []any{&one.PID, &one.User, &one.Application, &one.State, &since, &tables}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&one.PID, &one.User, &one.Application, &one.State, &since, &one.transaction, &tables}, func() error {
 		if one.Since = (time.Time{}); since != nil {
 			one.Since = *since
 		}
@@ -276,13 +305,40 @@ func (s *Store) blockers(ctx context.Context) (all []storage.Blocker, locked boo
 	return all, locked, err
 }
 
+// holder is a session that may hold locks.
+type holder struct {
+	storage.Blocker
+	transaction string // of the session
+}
+
 // Blockers implements [storage.Locker].
 func (s *Store) Blockers(ctx context.Context) ([]storage.Blocker, error) {
 	all, _, err := s.blockers(ctx)
+	if slices.ContainsFunc(all, func(h holder) bool { return h.Since.IsZero() }) && err == nil {
+		all, err = s.lasting(ctx, all)
+	}
 	if err != nil {
 		return nil, s.failed("look for sessions that hold locks", err)
 	}
-	return all, nil
+	var out []storage.Blocker
+	for _, h := range all {
+		out = append(out, h.Blocker)
+	}
+	return out, nil
+}
+
+// lookAgain is after what time a transaction is looked at again of which the role may not see when it began.
+const lookAgain = 300 * time.Millisecond
+
+// lasting returns those holders whose transactions have lasted for a while: some do not say when they began.
+func (s *Store) lasting(ctx context.Context, before []holder) ([]holder, error) {
+	if err := wakeup.Sleep(ctx, lookAgain); err != nil {
+		return nil, err
+	}
+	all, _, err := s.blockers(ctx)
+	return slices.DeleteFunc(all, func(h holder) bool {
+		return h.Since.IsZero() && !slices.ContainsFunc(before, func(b holder) bool { return b.PID == h.PID && b.transaction == h.transaction })
+	}), err
 }
 
 var _ storage.Locker = (*Store)(nil)

@@ -35,7 +35,14 @@ func hold(t *testing.T, prepare func(n *node), statements func(n *node) []string
 	capped := policy.DefaultType()
 	capped.MaxBacklog = policy.Backlog{Max: 1000, WhenFull: policy.Reject}
 	p.Types["capped"] = capped
-	n := alone(t, url, p, map[string]work{"work": nothing, "few": nothing, "capped": nothing})
+	for typ, u := range map[string]policy.Unique{
+		"latest": {OnConflict: policy.ReplaceExisting}, "calm": {OnConflict: policy.DebounceExisting}, "rare": {OnConflict: policy.ThrottleNew, Window: time.Nanosecond},
+	} {
+		unique := policy.DefaultType()
+		unique.Unique = u
+		p.Types[typ] = unique
+	}
+	n := alone(t, url, p, map[string]work{"work": nothing, "few": nothing, "capped": nothing, "latest": nothing, "calm": nothing, "rare": nothing})
 	n.end(n.submit(engine.Request{Type: "work", Key: "before"}), task.Done)
 	if prepare != nil {
 		prepare(n)
@@ -85,6 +92,16 @@ func TestWhatWaitsForALockKeepsNothingElseWaiting(t *testing.T) {
 			return []string{"select taskengine.add('capped', key => 'x')"}
 		}, 12, func(n *node, _ int) error {
 			_, err := n.Submit(ctx, engine.Request{Type: "capped", Key: "x"})
+			return err
+		}},
+		{"tasks that are replaced, debounced and throttled", func(n *node) {
+			for i, typ := range []string{"latest", "calm", "rare"} {
+				n.submit(engine.Request{Type: typ, ID: task.ID{8, byte(i)}, Key: "x", At: time.Now().Add(time.Hour)})
+			}
+		}, func(*node) []string {
+			return []string{"select from taskengine.task where key = 'x' for update"}
+		}, 9, func(n *node, client int) error {
+			_, err := n.Submit(ctx, engine.Request{Type: []string{"latest", "calm", "rare"}[client%3], Key: "x"})
 			return err
 		}},
 		{"31 unique keys", nil, func(*node) []string {
@@ -215,4 +232,42 @@ func TestWhyNamesTheSessionThatKeepsATaskWaiting(t *testing.T) {
 	}
 	pgtest.Exec(t, c, "rollback")
 	n.end(second, task.Done)
+}
+
+// The progress of a task whose row is locked keeps that of others from nothing.
+func TestProgressIsWrittenBesideALockedRow(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	url := server.Database(t)
+	began := make(chan task.ID, 2)
+	n := alone(t, url, types("work"), map[string]work{"work": func(ctx context.Context, _ *node, tk *task.Task) ([]byte, error) {
+		began <- tk.ID
+		for {
+			select {
+			case <-release:
+				return nil, nil
+			case <-time.After(10 * time.Millisecond):
+				task.ReporterOf(ctx).Progress(task.Progress{Done: 1, Message: "goes on"})
+			}
+		}
+	}})
+	c := pgtest.Connect(t, url)
+	n.submit(engine.Request{Type: "work"})
+	pgtest.Exec(t, c, "begin", fmt.Sprintf("select from taskengine.task where id = '%v' for update", <-began))
+	n.submit(engine.Request{Type: "work"})
+	free := <-began
+	for begin := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		got, err := n.Get(t.Context(), free)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Progress().Message == "goes on" {
+			break
+		}
+		if time.Since(begin) > time.Minute {
+			t.Fatalf("its progress is %+v", got.Progress())
+		}
+	}
+	pgtest.Exec(t, c, "rollback")
+	close(release)
 }

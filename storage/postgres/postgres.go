@@ -47,7 +47,8 @@ const pingAfter = 5 * time.Second
 type Store struct {
 	pool         *pgxpool.Pool // for reads, and for callers of Pool
 	writer       *pgxpool.Pool // for batches of an engine; pool itself if there is one connection in all
-	aside        *pgxpool.Pool // for writes that may wait; pool itself if there is one connection in all
+	aside        *pgxpool.Pool // for batches that may wait; pool itself if there is one connection in all
+	direct       *pgxpool.Pool // for writes that are no batches; pool itself if there is one connection in all
 	lent         chan struct{} // holds a token while a read uses a connection of writer
 	sql          *statements
 	log          *slog.Logger
@@ -70,7 +71,7 @@ var (
 
 // Open opens the store in the database that url names: a connection string of libpq with the options
 // of pgxpool. Its pool_max_conns is the number of connections in all. Two of them are for batches of an engine
-// (one if there are 2 or 3), the others for reads and for [Store.Pool]. Unless it is 1, up to four more are open for a
+// (one if there are 2 or 3), the others for reads and for [Store.Pool]. Unless it is 1, up to seven more are open for a
 // time for what may wait for locks. If [schema.Migrate] has not made the tables or brought them up to date, the error
 // wraps [schema.ErrMismatch]. When Open fails it leaves no connection open.
 func Open(ctx context.Context, url string, o Options) (*Store, error) {
@@ -131,10 +132,12 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 // writers is how many connections are for writes: the engine has two writers.
 const writers = 2
 
-// asideConns is how many connections are for what may wait for locks, and asideIdle how long an unused one stays.
+// asideConns is how many connections are for batches that may wait for locks, as many as an engine has writers for them;
+// directConns is how many are for writes that are no batches. asideIdle is how long an unused one stays.
 const (
-	asideConns = 4
-	asideIdle  = time.Minute
+	asideConns  = 4
+	directConns = 3
+	asideIdle   = time.Minute
 )
 
 // limitLocks limits how long a connection for writes waits for a lock while it prepares a statement, which is before the
@@ -157,10 +160,13 @@ func (s *Store) connect(ctx context.Context, config *pgxpool.Config) (err error)
 		}
 	}()
 	writing.AfterConnect = limitLocks
-	if all > 1 {
+	for pool, conns := range map[**pgxpool.Pool]int32{&s.aside: asideConns, &s.direct: directConns} {
 		waiting := writing.Copy()
-		waiting.MaxConns, waiting.MinConns, waiting.MinIdleConns, waiting.MaxConnIdleTime = asideConns, 0, 0, asideIdle
-		if s.aside, err = pgxpool.NewWithConfig(ctx, waiting); err != nil {
+		waiting.MaxConns, waiting.MinConns, waiting.MinIdleConns, waiting.MaxConnIdleTime = conns, 0, 0, asideIdle
+		if all == 1 {
+			break
+		}
+		if *pool, err = pgxpool.NewWithConfig(ctx, waiting); err != nil {
 			return err
 		}
 	}
@@ -176,14 +182,14 @@ func (s *Store) connect(ctx context.Context, config *pgxpool.Config) (err error)
 		return err
 	}
 	if s.writer == nil {
-		s.writer, s.aside = s.pool, s.pool
+		s.writer, s.aside, s.direct = s.pool, s.pool, s.pool
 	}
 	return nil
 }
 
 // closePools closes the pools that there are.
 func (s *Store) closePools() {
-	for _, pool := range []*pgxpool.Pool{s.pool, s.writer, s.aside} {
+	for _, pool := range []*pgxpool.Pool{s.pool, s.writer, s.aside, s.direct} {
 		if pool != nil {
 			pool.Close()
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
@@ -68,9 +69,9 @@ func (s *Store) Identify(node task.ID) (release func()) {
 
 // renew has connections made anew when they are not used, so that they get their present name.
 func (s *Store) renew() {
-	s.pool.Reset()
-	s.writer.Reset()
-	s.aside.Reset()
+	for _, pool := range []*pgxpool.Pool{s.pool, s.writer, s.aside, s.direct} {
+		pool.Reset()
+	}
 }
 
 // The sessions of nodes of the schema that are in a transaction in which nothing has happened for a time.

@@ -7,12 +7,28 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
 )
 
 // Swap implements [storage.Tasks]. The two changes that every task goes through, its grab and its
 // completion, are one statement each. For others it locks and reads the rows, applies
 // [task.Change.Apply] and writes them back, in two round trips.
 func (v *verbs) Swap(ctx context.Context, cs ...task.Change) ([]*task.Task, error) {
+	if v.way != directly || v.tx != nil {
+		return v.swapAll(ctx, cs)
+	}
+	b := &storage.Batch{Swap: cs}
+	known := v.store.locks.isWaiting(b)
+	if known {
+		v = &verbs{store: v.store, way: again}
+	}
+	out, err := v.swapAll(ctx, cs)
+	v.store.locks.tried(b, known, err, v.store.kindOf(err))
+	return out, err
+}
+
+// swapAll is Swap without what is known of locks.
+func (v *verbs) swapAll(ctx context.Context, cs []task.Change) ([]*task.Task, error) {
 	w := classify(cs)
 	swap := func(v *verbs) error {
 		w.rows = make([]*task.Task, len(cs))

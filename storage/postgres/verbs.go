@@ -37,8 +37,11 @@ var ways = [...]way{storage.WaitLittle: little, storage.WaitLeast: least, storag
 
 // pool returns the connections for writes.
 func (v *verbs) pool() *pgxpool.Pool {
-	if v.way == little || v.way == whole {
+	switch v.way {
+	case little, whole:
 		return v.store.writer
+	case directly:
+		return v.store.direct
 	}
 	return v.store.aside
 }
@@ -266,6 +269,24 @@ func (v *verbs) Delete(ctx context.Context, rs ...task.Ref) ([]bool, error) {
 
 // Note implements [storage.Tasks].
 func (v *verbs) Note(ctx context.Context, ns ...task.Note) ([]bool, error) {
+	if v.way != directly || v.tx != nil {
+		return v.noteAll(ctx, ns)
+	}
+	b := new(storage.Batch)
+	for _, n := range ns {
+		b.Swap = append(b.Swap, task.Change{Ref: n.Ref})
+	}
+	known := v.store.locks.isWaiting(b)
+	if known {
+		v = &verbs{store: v.store, way: again}
+	}
+	out, err := v.noteAll(ctx, ns)
+	v.store.locks.tried(b, known, err, rowLock)
+	return out, err
+}
+
+// noteAll is Note without what is known of locks.
+func (v *verbs) noteAll(ctx context.Context, ns []task.Note) ([]bool, error) {
 	out := make([]bool, 0, len(ns))
 	err := v.again(ctx, "note", func() error {
 		out = out[:0]

@@ -27,6 +27,8 @@
 //	... out, err := store.Commit(ctx, &b.Do).Wait()
 //	s.Written(now, b, out) or s.Failed(now, b, err)
 //
+// With Config.Aside other goroutines do the same with the batches of NextAside.
+//
 // # Lanes
 //
 // Tasks that are kept by different databases are committed in different lanes, so that a database
