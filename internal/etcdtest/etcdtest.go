@@ -28,6 +28,7 @@ type Cluster struct {
 	path    string
 	flags   []string // of all members
 	scheme  string   // of the URLs for clients
+	reach   func(member int, address string) string
 	group   *servertest.Group
 	members []*member
 }
@@ -35,6 +36,7 @@ type Cluster struct {
 type member struct {
 	name                 string
 	client, health, peer string              // URLs
+	reached              string              // the URL at which the other members reach it
 	process              *servertest.Process // nil while it is down
 }
 
@@ -44,6 +46,11 @@ type Option func(*Cluster)
 // WithFlags passes further flags to each member.
 func WithFlags(flags ...string) Option {
 	return func(c *Cluster) { c.flags = append(c.flags, flags...) }
+}
+
+// WithNetwork has the members reach each other at other addresses, which reach returns for that at which one listens.
+func WithNetwork(reach func(member int, address string) string) Option {
+	return func(c *Cluster) { c.reach = reach }
 }
 
 // WithTLS has members demand a certificate of an authority from their clients. They present a certificate themselves.
@@ -107,7 +114,10 @@ func (c *Cluster) create(members int) error {
 			}
 			*url = fmt.Sprint("http://127.0.0.1:", port)
 		}
-		m.client = c.scheme + m.address()
+		m.client, m.reached = c.scheme+m.address(), m.peer
+		if c.reach != nil {
+			m.reached = "http://" + c.reach(i, strings.TrimPrefix(m.peer, "http://"))
+		}
 		c.members = append(c.members, m)
 	}
 	var failed error
@@ -138,13 +148,13 @@ func (c *Cluster) data(i int) string { return filepath.Join(c.group.Folder(), c.
 func (c *Cluster) launch(i int, state string) error {
 	var all []string
 	for _, m := range c.members {
-		all = append(all, m.name+"="+m.peer)
+		all = append(all, m.name+"="+m.reached)
 	}
 	m := c.members[i]
 	flags := append([]string{
 		"--name", m.name, "--data-dir", c.data(i),
 		"--listen-client-urls", m.client, "--advertise-client-urls", m.client, "--listen-metrics-urls", m.health,
-		"--listen-peer-urls", m.peer, "--initial-advertise-peer-urls", m.peer,
+		"--listen-peer-urls", m.peer, "--initial-advertise-peer-urls", m.reached,
 		"--initial-cluster", strings.Join(all, ","), "--initial-cluster-state", state,
 		"--heartbeat-interval", "50", "--election-timeout", "500",
 	}, c.flags...)
@@ -185,6 +195,15 @@ func (c *Cluster) Endpoints() []string {
 	var all []string
 	for _, m := range c.members {
 		all = append(all, m.address())
+	}
+	return all
+}
+
+// PIDs returns the process ids of the members, which all run.
+func (c *Cluster) PIDs() []int {
+	var all []int
+	for _, m := range c.members {
+		all = append(all, m.process.PID())
 	}
 	return all
 }

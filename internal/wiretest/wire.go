@@ -21,6 +21,8 @@ type Wire struct {
 	changed *sync.Cond            // broadcast after every change of state
 	state   state                 // guarded by mu
 	ends    map[net.Conn]struct{} // guarded by mu: of all connections
+	stalls  map[net.Conn]bool     // guarded by mu: whether a connection alone is stalled, by its end at the program
+	isFrom  func(net.Addr) bool   // guarded by mu: whether a new connection from an address is stalled; nil: none is
 }
 
 type state int
@@ -43,7 +45,7 @@ func New(tb testing.TB, server string) *Wire {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	w := &Wire{listener: l, to: u.Host, ends: make(map[net.Conn]struct{})}
+	w := &Wire{listener: l, to: u.Host, ends: make(map[net.Conn]struct{}), stalls: make(map[net.Conn]bool)}
 	w.changed = sync.NewCond(&w.mu)
 	var serving sync.WaitGroup
 	serving.Go(func() { w.serve(&serving) })
@@ -90,6 +92,7 @@ func (w *Wire) become(s state) {
 			_ = end.Close()
 		}
 		clear(w.ends)
+		clear(w.stalls)
 	}
 	w.changed.Broadcast()
 }
@@ -110,8 +113,8 @@ func (w *Wire) serve(serving *sync.WaitGroup) {
 			_ = far.Close()
 			continue
 		}
-		serving.Go(func() { w.pass(near, far) })
-		serving.Go(func() { w.pass(far, near) })
+		serving.Go(func() { w.pass(near, near, far) })
+		serving.Go(func() { w.pass(near, far, near) })
 	}
 }
 
@@ -123,17 +126,18 @@ func (w *Wire) open(near, far net.Conn) bool {
 		return false
 	}
 	w.ends[near], w.ends[far] = struct{}{}, struct{}{}
+	w.stalls[near] = w.isFrom != nil && w.isFrom(near.RemoteAddr())
 	return true
 }
 
-// pass passes on what arrives, when the wire is not stalled.
-func (w *Wire) pass(from, to net.Conn) {
+// pass passes on what arrives, when neither the wire nor the connection is stalled, whose end at the program is near.
+func (w *Wire) pass(near, from, to net.Conn) {
 	defer w.close(to)
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buf)
 		w.mu.Lock()
-		for w.state == stalled {
+		for w.state == stalled || w.state == whole && w.stalls[near] {
 			w.changed.Wait()
 		}
 		w.mu.Unlock()
@@ -158,4 +162,5 @@ func (w *Wire) close(end net.Conn) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.ends, end)
+	delete(w.stalls, end)
 }

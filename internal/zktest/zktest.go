@@ -35,6 +35,7 @@ type Ensemble struct {
 	jar     string
 	lines   []string // of the configuration of all servers
 	secure  bool     // clients connect by TLS
+	reach   func(server int, address string) string
 	jaas    string   // the users of SASL, as a file for Java; "": there is no SASL
 	java    []string // flags of Java
 	group   *servertest.Group
@@ -45,6 +46,7 @@ type server struct {
 	name                   string
 	client, peer, election int                 // ports
 	secure                 int                 // the port for clients by TLS
+	reached                string              // ports for peer and election at which the other servers reach it, with a colon between them
 	process                *servertest.Process // nil while it is down
 }
 
@@ -75,6 +77,11 @@ func WithUsers(passwords map[string]string) Option {
 		b.WriteString(";\n};\n")
 		e.jaas = b.String()
 	}
+}
+
+// WithNetwork has the servers reach each other at other addresses, which reach returns for those at which one listens.
+func WithNetwork(reach func(server int, address string) string) Option {
+	return func(e *Ensemble) { e.reach = reach }
 }
 
 // WithLines adds lines to the configuration of each server.
@@ -141,6 +148,12 @@ func (e *Ensemble) create(servers int) error {
 				return err
 			}
 		}
+		s.reached = fmt.Sprint(s.peer, ":", s.election)
+		if e.reach != nil {
+			_, peer, _ := strings.Cut(e.reach(i, fmt.Sprint("127.0.0.1:", s.peer)), ":")
+			_, election, _ := strings.Cut(e.reach(i, fmt.Sprint("127.0.0.1:", s.election)), ":")
+			s.reached = peer + ":" + election
+		}
 		e.servers = append(e.servers, s)
 	}
 	var failed error
@@ -177,7 +190,11 @@ func (e *Ensemble) configure(i int) error {
 	}
 	if len(e.servers) > 1 {
 		for n, o := range e.servers {
-			lines = append(lines, fmt.Sprintf("server.%d=127.0.0.1:%d:%d", n+1, o.peer, o.election))
+			at := o.reached
+			if n == i {
+				at = fmt.Sprint(o.peer, ":", o.election)
+			}
+			lines = append(lines, fmt.Sprintf("server.%d=127.0.0.1:%s", n+1, at))
 		}
 	}
 	if err := os.RemoveAll(e.data(i)); err != nil {
@@ -248,6 +265,15 @@ func (e *Ensemble) Endpoints() []string {
 			port = s.secure
 		}
 		all = append(all, fmt.Sprint("127.0.0.1:", port))
+	}
+	return all
+}
+
+// PIDs returns the process ids of the servers, which all run.
+func (e *Ensemble) PIDs() []int {
+	var all []int
+	for _, s := range e.servers {
+		all = append(all, s.process.PID())
 	}
 	return all
 }
