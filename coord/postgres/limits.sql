@@ -97,8 +97,9 @@ CREATE TABLE {schema}.rate (
     due   bigint NOT NULL,                -- when all of its burst is there again
     step  bigint NOT NULL,                -- between two tokens at the full rate
     slack bigint NOT NULL,                -- by how much a burst may be early
-    at    bigint NOT NULL,                -- the latest draw,
-    drawn bigint NOT NULL                 -- and how many tokens it got
+    lead  bigint NOT NULL,                -- how long before its time the latest draw may have got a token
+    at    bigint NOT NULL,                -- when the tokens of the latest draw are there,
+    drawn bigint NOT NULL                 -- and how many it got
 ) WITH (fillfactor = 50);
 
 -- coord_standing returns what the holders of semaphores have, and what they are told of the others. An order
@@ -291,29 +292,40 @@ CREATE FUNCTION {schema}.coord_nanos() RETURNS bigint LANGUAGE sql VOLATILE AS $
     SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint * 1000
 $$;
 
--- coord_draw takes tokens of rates. The request has name, step, slack and tokens of different rates, and the
--- answer name, tokens and next (nanoseconds until there is another token). The rows are locked in the order
--- of their names, and the clock is read after that: so it does not go back for a rate.
+-- coord_draw takes tokens of rates. The request has name, step, slack, tokens and lead of different rates, and the
+-- answer name, tokens, ahead (how many tokens were taken that are not there yet, if there is none), wait (nanoseconds until
+-- these are there) and next (nanoseconds until there is another token). How many are taken ahead, and how long before their
+-- time, is that of coord/internal/limits. The rows are locked in the order of their names, and the clock is read after
+-- that: so it does not go back for a rate.
 CREATE FUNCTION {schema}.coord_draw(q jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
     answer jsonb;
 BEGIN
     PERFORM {schema}.coord_check();
     WITH drawn AS (
-        INSERT INTO {schema}.rate AS r (name, due, step, slack, at, drawn)
-            SELECT d.name, t.now + t.n * d.step, d.step, d.slack, t.now, t.n
-            FROM jsonb_to_recordset(q) AS d (name text, step bigint, slack bigint, tokens bigint)
+        INSERT INTO {schema}.rate AS r (name, due, step, slack, lead, at, drawn)
+            SELECT d.name, t.now + t.n * d.step, d.step, d.slack, d.lead, t.now, t.n
+            FROM jsonb_to_recordset(q) AS d (name text, step bigint, slack bigint, tokens bigint, lead bigint)
             CROSS JOIN LATERAL (SELECT {schema}.coord_nanos() AS now, least(d.tokens, d.slack / d.step + 1) AS n OFFSET 0) t
             ORDER BY d.name COLLATE "C"
-            ON CONFLICT (name) DO UPDATE SET (due, step, slack, at, drawn) = (
-                SELECT c.due + c.n * excluded.step, excluded.step, excluded.slack, c.now, c.n FROM (
-                    SELECT b.now, b.due, least(excluded.drawn, (b.now + excluded.slack + excluded.step - b.due) / excluded.step) AS n FROM (
-                        -- If the rate was changed, due may be later than it allows by now.
-                        SELECT t.now, least(greatest(r.due, t.now), t.now + excluded.slack + excluded.step) AS due
-                        FROM (SELECT {schema}.coord_nanos() AS now OFFSET 0) t) b) c)
+            ON CONFLICT (name) DO UPDATE SET (due, step, slack, lead, at, drawn) = (
+                SELECT e.due + e.n * excluded.step, excluded.step, excluded.slack, excluded.lead, greatest(e.now, e.at), e.n FROM (
+                    SELECT c.now, c.due, CASE WHEN c.n > 0 THEN c.n WHEN c.at - c.now <= excluded.lead THEN c.m ELSE 0 END AS n,
+                        CASE WHEN c.n = 0 AND c.at - c.now <= excluded.lead THEN c.at ELSE c.now END AS at FROM (
+                        SELECT b.now, b.due, b.m, greatest(0, least(excluded.drawn, (b.now + excluded.slack + excluded.step - b.due) / excluded.step)) AS n,
+                            b.due + (b.m - 1) * excluded.step - excluded.slack AS at FROM (
+                            -- If the rate was changed, due may be later than it allows by now.
+                            SELECT t.now, t.m, least(greatest(r.due, t.now), t.now + excluded.slack + excluded.step +
+                                CASE WHEN r.step = excluded.step AND r.slack = excluded.slack AND r.at <= t.now + t.lead THEN t.lead ELSE 0 END) AS due
+                            FROM (SELECT {schema}.coord_nanos() AS now, greatest(10000000000 - excluded.step, 5000000000) AS lead,
+                                least(excluded.slack / excluded.step + 1,
+                                    greatest(1, least(excluded.drawn, 100000000 / excluded.step), 20000000 / excluded.step)) AS m OFFSET 0) t) b) c) e)
             RETURNING r.name, r.due, r.slack, r.at, r.drawn
+    ), timed AS (
+        SELECT d.*, t.now FROM drawn d CROSS JOIN LATERAL (SELECT {schema}.coord_nanos() + 0 * d.due AS now OFFSET 0) t
     )
-    SELECT jsonb_agg(jsonb_build_object('name', d.name, 'tokens', d.drawn, 'next', greatest(0, d.due - d.slack - d.at)))
-        INTO answer FROM drawn d;
+    SELECT jsonb_agg(jsonb_build_object('name', d.name, 'tokens', CASE WHEN d.at <= d.now THEN d.drawn ELSE 0 END,
+            'ahead', CASE WHEN d.at > d.now THEN d.drawn ELSE 0 END, 'wait', d.at - d.now, 'next', greatest(0, d.due - d.slack - d.now)))
+        INTO answer FROM timed d;
     RETURN answer;
 END $$;

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/taskengine/taskengine/coord"
+	"github.com/taskengine/taskengine/coord/internal/limits"
 	"github.com/taskengine/taskengine/coord/internal/mailbox"
 	"github.com/taskengine/taskengine/coord/internal/retry"
 	"github.com/taskengine/taskengine/coord/local"
@@ -88,6 +89,8 @@ type Coord struct {
 	ordersSoon   wakeup.Signal // set when there may be orders to send, or news of permits
 	outboxFilled wakeup.Signal // set when outbox or unsent has something
 
+	made time.Time // when it was made
+
 	mu        sync.Mutex
 	session   session                // guarded by mu
 	abandoned []task.ID              // guarded by mu: sessions that must still be ended in the database
@@ -103,6 +106,7 @@ type Coord struct {
 	ended     []*holder              // guarded by mu: those that must still give back what they have
 	news      bool                   // guarded by mu: the database has news of permits
 	unsure    bool                   // guarded by mu: an answer about permits may have been lost
+	drawing   drawing                // guarded by mu
 	swept     time.Time              // guarded by mu: when full buckets of rates were removed last
 	outbox    []task.Hint            // guarded by mu; at most Backlog
 	unsent    []string               // guarded by mu: payloads of messages; at most maxMessages
@@ -166,6 +170,8 @@ func New(pool *pgxpool.Pool, o Options) (*Coord, error) {
 		told:         map[string]int64{},
 		watches:      map[wakeup.Signal]bool{},
 		holders:      map[task.ID]*holder{},
+		made:         time.Now(),
+		drawing:      drawing{ahead: map[string]limits.Ahead{}, again: map[string]bool{}},
 		swept:        time.Now(),
 		peers:        true,
 	}

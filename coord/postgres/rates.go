@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/taskengine/taskengine/coord"
@@ -19,16 +20,31 @@ type drawEntry struct {
 	Step   int64  `json:"step"`
 	Slack  int64  `json:"slack"`
 	Tokens int64  `json:"tokens"`
+	Lead   int64  `json:"lead"`
 }
 
 type drawnEntry struct {
 	Name   string `json:"name"`
 	Tokens int64  `json:"tokens"`
+	Ahead  int64  `json:"ahead"`
+	Wait   int64  `json:"wait"`
 	Next   int64  `json:"next"`
+
+	step int64
 }
 
-// Draw implements [coord.Rates]. All draws of a call are one statement. While the database cannot be
-// used, Draw returns the error at once, and it waits for an answer for at most a lease.
+// drawing is what a process knows of its draws of rates. Times are those since the Coord was made.
+type drawing struct {
+	ahead map[string]limits.Ahead // tokens that were drawn before they are there, by key
+	again map[string]bool         // keys of rates of which the latest draw got nothing, also not ahead
+}
+
+// manyRates is of how many rates a process notes what it has drawn ahead, unless all of that can still be used.
+const manyRates = 10_000
+
+// Draw implements [coord.Rates]. All draws of a call are one statement. A process that gets no token draws one ahead, if
+// that is there soon, and needs no statement when it is. While the database cannot be used, Draw returns the error at once,
+// and it waits for an answer for at most a lease.
 func (c *Coord) Draw(ctx context.Context, draws ...coord.Draw) ([]coord.Drawn, error) {
 	if c.isClosed() {
 		return nil, coord.ErrClosed
@@ -37,7 +53,8 @@ func (c *Coord) Draw(ctx context.Context, draws ...coord.Draw) ([]coord.Drawn, e
 		return nil, err
 	}
 	drawn := make([]coord.Drawn, len(draws))
-	wanted := sumDraws(draws, drawn)
+	rest := make([]int64, len(draws)) // tokens that are still to be drawn
+	wanted := c.sumDraws(draws, drawn, rest)
 	if len(wanted) == 0 {
 		return drawn, nil
 	}
@@ -48,22 +65,39 @@ func (c *Coord) Draw(ctx context.Context, draws ...coord.Draw) ([]coord.Drawn, e
 		return nil, fmt.Errorf("draw from %d rates: %w", len(wanted), err)
 	}
 	for i, d := range draws {
-		if g := got[keyOf(d.Name)]; g != nil && d.Tokens > 0 {
-			n := min(int64(d.Tokens), g.Tokens)
-			g.Tokens -= n
-			if drawn[i].Tokens = int(n); drawn[i].Tokens < d.Tokens {
-				drawn[i].Next = max(time.Duration(g.Next), 1)
-			}
+		g := got[keyOf(d.Name)]
+		if g == nil || rest[i] == 0 {
+			continue
+		}
+		n := min(rest[i], g.Tokens)
+		g.Tokens -= n
+		drawn[i].Tokens += int(n)
+		switch {
+		case drawn[i].Tokens == d.Tokens:
+		case g.Ahead > 0:
+			drawn[i].Next = time.Duration(max(1, g.Wait))
+		case drawn[i].Tokens > 0:
+			drawn[i].Next = time.Duration(max(1, g.Next))
+		default:
+			drawn[i].Next = time.Duration(limits.Again(g.Next, g.step))
 		}
 	}
 	c.sweepRates(ctx)
 	return drawn, nil
 }
 
-// sumDraws returns one entry for each rate of the draws, and answers those whose names are none.
-func sumDraws(draws []coord.Draw, drawn []coord.Drawn) []drawEntry {
+// sumDraws returns one entry for each rate of the draws that is not answered by what was drawn ahead, and answers those
+// whose names are none.
+func (c *Coord) sumDraws(draws []coord.Draw, drawn []coord.Drawn, rest []int64) []drawEntry {
+	latest := make(map[string]coord.Draw, len(draws))
+	for _, d := range draws {
+		latest[d.Name] = d
+	}
 	wanted := make([]drawEntry, 0, len(draws))
 	at := make(map[string]int, len(draws))
+	now := int64(time.Since(c.made))
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for i, d := range draws {
 		if d.Tokens <= 0 {
 			continue
@@ -73,17 +107,37 @@ func sumDraws(draws []coord.Draw, drawn []coord.Drawn) []drawEntry {
 			continue
 		}
 		key := keyOf(d.Name)
+		step, slack := limits.Bucket(latest[d.Name].Interval, latest[d.Name].Burst)
+		a := c.drawing.ahead[key]
+		had, early := a.Take(now, step, slack, int64(d.Tokens))
+		c.keepAhead(key, a)
+		drawn[i].Tokens = int(had)
+		if early {
+			drawn[i].Next = time.Duration(a.Wait(now))
+			continue
+		}
+		if rest[i] = int64(d.Tokens) - had; rest[i] == 0 {
+			continue
+		}
 		n, ok := at[key]
 		if !ok {
 			n = len(wanted)
 			at[key] = n
-			wanted = append(wanted, drawEntry{Name: key})
+			wanted = append(wanted, drawEntry{Name: key, Step: step, Slack: slack, Lead: limits.Earliest(step, c.drawing.again[key])})
 		}
 		w := &wanted[n]
-		w.Step, w.Slack = limits.Bucket(d.Interval, d.Burst)
-		w.Tokens += min(int64(d.Tokens), limits.MaxTokens-w.Tokens)
+		w.Tokens += min(rest[i], limits.MaxTokens-w.Tokens)
 	}
 	return wanted
+}
+
+// keepAhead notes what is drawn ahead of a rate. It is called with mu held.
+func (c *Coord) keepAhead(key string, a limits.Ahead) {
+	if a == (limits.Ahead{}) {
+		delete(c.drawing.ahead, key)
+	} else {
+		c.drawing.ahead[key] = a
+	}
 }
 
 func (c *Coord) draw(ctx context.Context, wanted []drawEntry) (map[string]*drawnEntry, error) {
@@ -100,9 +154,30 @@ func (c *Coord) draw(ctx context.Context, wanted []drawEntry) (map[string]*drawn
 	if err := json.Unmarshal([]byte(text), &answer); err != nil {
 		return nil, err
 	}
+	now := int64(time.Since(c.made))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.drawing.ahead)+len(c.drawing.again) > manyRates {
+		maps.DeleteFunc(c.drawing.ahead, func(_ string, a limits.Ahead) bool { return a.IsOver(now) })
+		clear(c.drawing.again)
+	}
 	got := make(map[string]*drawnEntry, len(answer))
 	for i := range answer {
 		got[answer[i].Name] = &answer[i]
+	}
+	for _, w := range wanted {
+		g := got[w.Name]
+		if g == nil {
+			continue
+		}
+		g.step = w.Step
+		delete(c.drawing.again, w.Name)
+		switch {
+		case g.Ahead > 0:
+			c.drawing.ahead[w.Name] = limits.Rest(now+g.Wait, w.Step, w.Slack, g.Ahead, g.Ahead)
+		case g.Tokens == 0:
+			c.drawing.again[w.Name] = true
+		}
 	}
 	return got, nil
 }

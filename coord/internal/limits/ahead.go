@@ -42,14 +42,19 @@ func DrawAhead(now, due, step, slack, tokens int64, again bool) (a Ahead, after 
 	n := Several(step, slack, tokens)
 	after = due + n*step
 	a = Ahead{step: step, slack: slack, at: after - slack - step, drawn: n, left: n}
-	earliest := Lead(step)
-	if !again {
-		earliest -= step
-	}
-	if a.at-now > earliest {
+	if a.at-now > Earliest(step, again) {
 		return Ahead{}, due, false
 	}
 	return a, after, true
+}
+
+// Earliest returns how long before its time a node can draw a token. One that found none that was near enough before can
+// draw earlier than others.
+func Earliest(step int64, again bool) int64 {
+	if again {
+		return Lead(step)
+	}
+	return Lead(step) - step
 }
 
 // Rest returns the tokens that are left of those that were drawn at a time.
