@@ -19,6 +19,11 @@ func (s *Store) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
 		if err := s.locks.refuse(b); err != nil {
 			return storage.Outcome{}, fmt.Errorf("postgres: do a batch: %w", err)
 		}
+		if b.Wait == storage.WaitLittle && s.locks.isWary() {
+			if err := s.examine(ctx, b); err != nil {
+				return storage.Outcome{}, fmt.Errorf("postgres: do a batch: %w", err)
+			}
+		}
 		lost := storage.NoteFirst(ctx, &verbs{store: s, way: least}, b)
 		if b.Wait == storage.WaitLong && s.locks.isWaiting(b) {
 			v.way = again
@@ -28,6 +33,8 @@ func (s *Store) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
 			if _, locked := s.holders(ctx); locked { // whatever would be tried meanwhile waits, too
 				v.way = whole
 				out, err = v.commit(ctx, b)
+			} else if blocked := s.examine(ctx, b); blocked != nil {
+				return storage.Outcome{}, fmt.Errorf("postgres: do a batch: %w", blocked)
 			}
 		}
 		err = s.learn(ctx, b, err)

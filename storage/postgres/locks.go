@@ -23,6 +23,7 @@ type lockMemory struct {
 	failed map[lockName]time.Time // guarded by mu: when the last transaction failed that waited for it
 	holder string                 // guarded by mu: the sessions that may have held the locks when that was looked up last
 	looked time.Time              // guarded by mu: when that was
+	rows   time.Time              // guarded by mu: when a row was last found locked
 }
 
 // lockName is what a transaction waits for: a row, a unique key of a type, or an ordering key.
@@ -43,6 +44,8 @@ const (
 const (
 	// lockKnown is how long a lock is remembered for which no transaction has waited again.
 	lockKnown = time.Minute
+	// lockWary is for how long after a row was found locked each batch is examined for others: people lock many.
+	lockWary = 10 * time.Second
 	// maxLocks is how many locks are remembered. Others are found out again each time.
 	maxLocks = 10_000
 )
@@ -160,6 +163,11 @@ func (m *lockMemory) note(b *storage.Batch, kind lockKind) {
 	if len(names) == 0 || slices.ContainsFunc(names, func(n lockName) bool { return n != names[0] }) {
 		return
 	}
+	m.add(names[0])
+}
+
+// add remembers locks. It is called with mu held.
+func (m *lockMemory) add(names ...lockName) {
 	now := time.Now()
 	for n, at := range m.failed {
 		if now.Sub(at) >= lockKnown {
@@ -169,9 +177,52 @@ func (m *lockMemory) note(b *storage.Batch, kind lockKind) {
 	if m.failed == nil {
 		m.failed = make(map[lockName]time.Time)
 	}
-	if _, known := m.failed[names[0]]; known || len(m.failed) < maxLocks {
-		m.failed[names[0]] = now
+	for _, n := range names {
+		if n.kind == rowLock {
+			m.rows = now
+		}
+		if _, known := m.failed[n]; known || len(m.failed) < maxLocks {
+			m.failed[n] = now
+		}
 	}
+}
+
+// isWary reports whether a row was found locked a moment ago.
+func (m *lockMemory) isWary() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return time.Since(m.rows) < lockWary
+}
+
+// lockedRows are the rows that exist and that another transaction keeps locked.
+const lockedRows = `
+with free as (select id from {task} where id = any($1::uuid[]) for update skip locked)
+select t.id from {task} t where t.id = any($1::uuid[]) and not exists (select from free f where f.id = t.id)`
+
+// examine returns an error if changes of a batch need rows that others keep locked, without waiting for them. It remembers
+// these rows. If that cannot be found out, it returns nil.
+func (s *Store) examine(ctx context.Context, b *storage.Batch) error {
+	if len(b.Swap) == 0 {
+		return nil
+	}
+	locked := make(map[task.ID]bool)
+	v := &verbs{store: s, way: least}
+	var p pipe
+	p.add(func(rows pgx.Rows) error {
+		locked[task.ID(rows.RawValues()[0])] = true
+		return nil
+	}, s.sql.locked, uuids(b.Swap, func(c task.Change) task.ID { return c.ID }))
+	if err := v.do(ctx, &p); err != nil || len(locked) == 0 {
+		return nil
+	}
+	var names []lockName
+	for id := range locked {
+		names = append(names, rowName(id))
+	}
+	s.locks.mu.Lock()
+	s.locks.add(names...)
+	s.locks.mu.Unlock()
+	return s.locks.refuse(b)
 }
 
 // tried is note or forget after a verb outside of a batch, which may have needed a lock that is known.

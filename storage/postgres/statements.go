@@ -32,6 +32,7 @@ type statements struct {
 	setRules, rules, setOrdered, setInherits, checkIsolation string
 	first                                                    firsts
 	lockKeys, demote, promote, heads, headless, takeHead     string
+	locked                                                   string
 	keys, keysBehind, key, findKey, freeKeys                 string
 }
 
@@ -255,8 +256,8 @@ func statementsIn(name string, version int) *statements {
 	}
 	queues := func(after string) string { return fill(strings.ReplaceAll(selectQueues, "{after}", after)) }
 	return &statements{
-		first: firsts{plans: before, settings: settingsFor(before)},
-		get:   fill(selectGet), lockTask: fill(selectLockTask), lockEnded: fill(selectLockEnded),
+		locked: fill(lockedRows), first: firsts{plans: before, settings: settingsFor(before)},
+		get: fill(selectGet), lockTask: fill(selectLockTask), lockEnded: fill(selectLockEnded),
 		inserts: insertsIn(fill), claimKeys: fill(insertKeys), releaseKeys: fill(deleteKeys), holders: fill(selectHolders),
 		removeEnded: fill(deleteAddedAgain), remove: fill(deleteRefs),
 		note: fill(updateNotes), grab: fill(updateGrab), finish: fill(moveDone), drop: fill(dropDone), update: fill(updateRows),
