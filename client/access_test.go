@@ -84,6 +84,15 @@ func TestAClientWithTLSRefusesAURLOfHTTP(t *testing.T) {
 	}
 }
 
+func TestATokenIsTrimmedAndOneThatCannotBeSentIsRefusedAndNotShown(t *testing.T) {
+	for _, bad := range []string{" \n", "te_secr\net", "te_secr et", "te_secr\u00e9t", "te_secr\x00et"} {
+		_, err := client.Open([]string{"127.0.0.1:1"}, client.Options{Token: bad})
+		if !errors.Is(err, client.ErrInvalid) || !strings.Contains(err.Error(), "token") || strings.Contains(err.Error(), "secr") {
+			t.Errorf("the token %q: %v", bad, err)
+		}
+	}
+}
+
 func TestAClientSendsItsToken(t *testing.T) {
 	const text = "te_secret"
 	allowed, err := access.NewTokens([]access.Token{{Name: "shop", Hash: access.HashOf(text), Roles: []access.Role{access.Submit}, Types: []string{"idle"}}})
@@ -102,9 +111,10 @@ func TestAClientSendsItsToken(t *testing.T) {
 		}
 	}()
 	for token, want := range map[string]struct{ idle, echo error }{
-		text:       {nil, client.ErrNotAllowed},
-		"te_other": {client.ErrNotAllowed, client.ErrNotAllowed},
-		"":         {client.ErrNotAllowed, client.ErrNotAllowed},
+		text:                {nil, client.ErrNotAllowed},
+		" " + text + "\r\n": {nil, client.ErrNotAllowed},
+		"te_other":          {client.ErrNotAllowed, client.ErrNotAllowed},
+		"":                  {client.ErrNotAllowed, client.ErrNotAllowed},
 	} {
 		c, err := client.Open([]string{l.Addr().String()}, client.Options{Token: token})
 		if err != nil {

@@ -7,10 +7,13 @@ import (
 	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
+	"os"
+	"strings"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/taskengine/taskengine/engine/task"
@@ -46,7 +49,8 @@ type Options struct {
 	// http are refused then. If it is nil, the nodes of URLs of https must have certificates that the system trusts.
 	TLS *tls.Config
 
-	// Token is the token that is sent with each request. Without TLS it can be read on the way to the node. "" is none.
+	// Token is the token that is sent with each request, without the white space around it that a file has. Without TLS it can
+	// be read on the way to the node. "" is none.
 	Token string
 
 	// Dial are further options of connections, such as credentials for a proxy in front of the nodes.
@@ -68,6 +72,10 @@ type Client struct {
 // Open returns a client of the nodes at addresses: host:port, unix:PATH, or a URL of http or https. It does not wait for
 // a connection. The caller must call Close.
 func Open(addresses []string, o Options) (*Client, error) {
+	var err error
+	if o.Token, err = tokenOf(o.Token); err != nil {
+		return nil, err
+	}
 	n, err := openNodes(addresses, o)
 	if err != nil {
 		return nil, err
@@ -82,6 +90,24 @@ func Open(addresses []string, o Options) (*Client, error) {
 	c.flow = newFlow(c)
 	c.work.Go(func() { c.flow.run(c.background) })
 	return c, nil
+}
+
+// OpenEnv is [Open] with the addresses in TASKENGINE_ADDRESS, separated by commas, and, if o has none, the token in
+// TASKENGINE_TOKEN.
+func OpenEnv(o Options) (*Client, error) {
+	var addresses []string
+	for a := range strings.SplitSeq(os.Getenv("TASKENGINE_ADDRESS"), ",") {
+		if a = strings.TrimSpace(a); a != "" {
+			addresses = append(addresses, a)
+		}
+	}
+	if len(addresses) == 0 {
+		return nil, newError("", codes.InvalidArgument, "no address of a node is given: TASKENGINE_ADDRESS is not set", "")
+	}
+	if o.Token == "" {
+		o.Token = os.Getenv("TASKENGINE_TOKEN")
+	}
+	return Open(addresses, o)
 }
 
 // Close ends the connections. Calls under way return [ErrClosed], and may have been carried out.

@@ -485,3 +485,65 @@ func TestAClientWithoutANodeEndsWithItsContext(t *testing.T) {
 		t.Error("no address is accepted")
 	}
 }
+
+func TestBytesAreSentAsTheyAreAndTextsAsJSON(t *testing.T) {
+	c, _ := newClient(t)
+	for want, payload := range map[string]any{"hello": []byte("hello"), "raw": client.Raw("raw"), `"text"`: "text"} {
+		r, err := c.Submit(t.Context(), "echo", payload)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []byte
+		if err := c.Result(t.Context(), r.ID, &got); err != nil || string(got) != want {
+			t.Errorf("the result of the payload %v is %q, %v", payload, got, err)
+		}
+	}
+}
+
+func TestTasksAreCountedFoundByKeyAndChangedAtAVersion(t *testing.T) {
+	c, _ := newClient(t)
+	r, err := c.Submit(t.Context(), "idle", 1, client.Key("k"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Submit(t.Context(), "idle", 2); err != nil {
+		t.Fatal(err)
+	}
+	counts, err := c.Count(t.Context(), client.Filter{Types: []string{"idle"}})
+	if want := (client.Count{State: "submitted", Type: "idle", Tasks: 2}); err != nil || len(counts) != 1 || counts[0] != want {
+		t.Errorf("the counts are %v, %v", counts, err)
+	}
+	n := 0
+	for one, err := range c.List(t.Context(), client.Filter{Key: "k"}) {
+		if n++; err != nil || one.GetId() != r.ID.String() {
+			t.Errorf("listed: %v, %v", one, err)
+		}
+	}
+	one, err := c.Get(t.Context(), r.ID)
+	if n != 1 || err != nil {
+		t.Fatalf("%d tasks have the key: %v", n, err)
+	}
+	if err := c.Cancel(t.Context(), r.ID, "", client.AtVersion(one.GetVersion()+1)); !errors.Is(err, client.ErrConflict) {
+		t.Errorf("cancelled at another version: %v", err)
+	}
+	if err := c.Cancel(t.Context(), r.ID, "", client.AtVersion(one.GetVersion())); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTheEnvironmentNamesTheNodes(t *testing.T) {
+	address, _ := newTasks(t).serve(t)
+	t.Setenv("TASKENGINE_ADDRESS", "")
+	if _, err := client.OpenEnv(client.Options{}); !errors.Is(err, client.ErrInvalid) {
+		t.Errorf("without an address: %v", err)
+	}
+	t.Setenv("TASKENGINE_ADDRESS", "127.0.0.1:1, http://"+address)
+	c, err := client.OpenEnv(client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Limits(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

@@ -2,6 +2,9 @@ package client
 
 import (
 	"context"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 	"github.com/taskengine/taskengine/server/proto/taskengine/v1/taskenginev1connect"
@@ -74,4 +77,25 @@ func (c *Client) ResumeSchedule(ctx context.Context, name string) error {
 func (c *Client) TriggerSchedule(ctx context.Context, name string) (string, error) {
 	res, err := call[taskenginev1.TriggerScheduleResponse](ctx, c, taskenginev1connect.TaskServiceTriggerScheduleProcedure, &taskenginev1.TriggerScheduleRequest{Name: name}, false)
 	return res.GetTaskId(), err
+}
+
+// PreviewSchedule returns up to count (1 to 1000) next times of a schedule, or of a definition that is not stored unless it is
+// nil. The first time that may be among them is from; the zero time is now.
+func (c *Client) PreviewSchedule(
+	ctx context.Context, name string, d *taskenginev1.ScheduleDefinition, from time.Time, count int,
+) ([]*taskenginev1.ScheduleTime, error) {
+	req := &taskenginev1.PreviewScheduleRequest{Name: name, Definition: d, Count: uint32(max(0, count))}
+	if !from.IsZero() {
+		req.From = timestamppb.New(from)
+	}
+	res, err := call[taskenginev1.PreviewScheduleResponse](ctx, c, taskenginev1connect.TaskServicePreviewScheduleProcedure, req, true)
+	return res.GetTimes(), err
+}
+
+// BackfillSchedule has a schedule add tasks for its times between two times, both included, and returns how many. With dryRun
+// it only counts them. Without, it is not repeated: each call adds other tasks.
+func (c *Client) BackfillSchedule(ctx context.Context, name string, from, to time.Time, dryRun bool) (uint64, error) {
+	req := &taskenginev1.BackfillScheduleRequest{Name: name, From: timestamppb.New(from), To: timestamppb.New(to), DryRun: dryRun}
+	res, err := call[taskenginev1.BackfillScheduleResponse](ctx, c, taskenginev1connect.TaskServiceBackfillScheduleProcedure, req, dryRun)
+	return res.GetTasks(), err
 }

@@ -22,7 +22,8 @@ import (
 // MaxAll is how many tasks one [Client.SubmitAll] may have.
 const MaxAll = 1000
 
-// Raw is a payload that is sent as it is. Other payloads are encoded as JSON.
+// Raw is a payload that is sent as it is, as []byte is. Other payloads are encoded as JSON, also texts: "x" is sent with its
+// quotes, as a handler of type string expects it.
 type Raw []byte
 
 // Request describes a task to add, as [New] and options make it.
@@ -66,12 +67,15 @@ func Header(key, value string) Option {
 	}
 }
 
-// New describes a task. The payload is any value that encodes as JSON, or [Raw]; nil is no payload.
+// New describes a task. The payload is any value that encodes as JSON, or []byte or [Raw], which are sent as they are; nil is no
+// payload.
 func New(typ string, payload any, options ...Option) (Request, error) {
 	m := &taskenginev1.NewTask{Type: typ}
 	switch p := payload.(type) {
 	case nil:
 	case Raw:
+		m.Input = &taskenginev1.NewTask_Payload{Payload: p}
+	case []byte:
 		m.Input = &taskenginev1.NewTask_Payload{Payload: p}
 	default:
 		text, err := json.Marshal(p)

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"time"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -23,6 +24,7 @@ const pollFor = 20 * time.Second
 type Filter struct {
 	Types  []string // none: all
 	States []string // none: all
+	Key    string   // only tasks with this key, whatever their ordering keys are; empty: all
 }
 
 // Get returns a task, with its payload and result.
@@ -47,7 +49,7 @@ func (c *Client) Find(ctx context.Context, typ, key string, options ...Option) (
 // time limit of its own, if ctx has none.
 func (c *Client) List(ctx context.Context, f Filter) iter.Seq2[*taskenginev1.Task, error] {
 	return func(yield func(*taskenginev1.Task, error) bool) {
-		req := &taskenginev1.ListRequest{Types: f.Types, States: f.States}
+		req := &taskenginev1.ListRequest{Types: f.Types, States: f.States, Key: f.Key}
 		for {
 			res, err := call[taskenginev1.ListResponse](ctx, c, taskenginev1connect.TaskServiceListProcedure, req, true)
 			if err != nil {
@@ -64,6 +66,30 @@ func (c *Client) List(ctx context.Context, f Filter) iter.Seq2[*taskenginev1.Tas
 			}
 		}
 	}
+}
+
+// Count is how many tasks of a type are in a state.
+type Count struct {
+	State string
+	Type  string
+	Tasks int64
+}
+
+// Count returns how many tasks there are, by state and type; those of zero are left out. The filter has no key.
+func (c *Client) Count(ctx context.Context, f Filter) ([]Count, error) {
+	if f.Key != "" {
+		return nil, newError("", codes.InvalidArgument, "tasks are counted by state and type; list those with a key", "")
+	}
+	req := &taskenginev1.CountRequest{Types: f.Types, States: f.States}
+	res, err := call[taskenginev1.CountResponse](ctx, c, taskenginev1connect.TaskServiceCountProcedure, req, true)
+	if err != nil {
+		return nil, err
+	}
+	counts := make([]Count, len(res.GetCounts()))
+	for i, n := range res.GetCounts() {
+		counts[i] = Count{State: n.GetState(), Type: n.GetType(), Tasks: n.GetCount()}
+	}
+	return counts, nil
 }
 
 // Wait returns a task when it has ended: it is done, error, failed or cancelled. It waits until ctx ends, also while no
@@ -97,7 +123,8 @@ func (e *EndedError) Error() string {
 	return fmt.Sprintf("taskengine: task %s is %s: %s", e.ID, e.State, e.Message)
 }
 
-// Result waits for a task, and decodes its result into v, which json.Unmarshal takes, or is a *[Raw]. nil ignores the
+// Result waits for a task, and decodes its result into v, which json.Unmarshal takes, or is a *[]byte or *[Raw] for
+// the result as it is. nil ignores the
 // result. It returns an [*EndedError] if the task ended without being done.
 func (c *Client) Result(ctx context.Context, id task.ID, v any) error {
 	t, err := c.Wait(ctx, id)
@@ -111,6 +138,8 @@ func (c *Client) Result(ctx context.Context, id task.ID, v any) error {
 	case nil:
 	case *Raw:
 		*v = t.GetResult()
+	case *[]byte:
+		*v = t.GetResult()
 	default:
 		if err := json.Unmarshal(t.GetResult(), v); err != nil {
 			return fmt.Errorf("taskengine: the result of task %s: %w", id, err)
@@ -119,28 +148,52 @@ func (c *Client) Result(ctx context.Context, id task.ID, v any) error {
 	return nil
 }
 
+// change is what the options of a change set.
+type change struct{ version uint64 }
+
+// ChangeOption sets a part of the request to change a task.
+type ChangeOption func(*change)
+
+// AtVersion has a task changed only if it is at a version, such as that of the task that [Client.Get] has returned. Otherwise
+// the change returns [ErrConflict].
+func AtVersion(version uint64) ChangeOption { return func(c *change) { c.version = version } }
+
+// versionOf returns the version that options ask for; 0 is any.
+func versionOf(options []ChangeOption) uint64 {
+	var c change
+	for _, set := range options {
+		set(&c)
+	}
+	return c.version
+}
+
 // Cancel ends a task as cancelled. If it is running, its handler is stopped.
-func (c *Client) Cancel(ctx context.Context, id task.ID, reason string) error {
-	_, err := call[taskenginev1.CancelResponse](ctx, c, taskenginev1connect.TaskServiceCancelProcedure, &taskenginev1.CancelRequest{Id: id.String(), Reason: reason}, false)
+func (c *Client) Cancel(ctx context.Context, id task.ID, reason string, options ...ChangeOption) error {
+	req := &taskenginev1.CancelRequest{Id: id.String(), Reason: reason, Version: versionOf(options)}
+	_, err := call[taskenginev1.CancelResponse](ctx, c, taskenginev1connect.TaskServiceCancelProcedure, req, false)
 	return err
 }
 
 // Fail ends a task as failed. For a task in the state error it acknowledges the error.
-func (c *Client) Fail(ctx context.Context, id task.ID, reason string) error {
-	_, err := call[taskenginev1.FailResponse](ctx, c, taskenginev1connect.TaskServiceFailProcedure, &taskenginev1.FailRequest{Id: id.String(), Reason: reason}, false)
+func (c *Client) Fail(ctx context.Context, id task.ID, reason string, options ...ChangeOption) error {
+	req := &taskenginev1.FailRequest{Id: id.String(), Reason: reason, Version: versionOf(options)}
+	_, err := call[taskenginev1.FailResponse](ctx, c, taskenginev1connect.TaskServiceFailProcedure, req, false)
 	return err
 }
 
 // Resume makes a task ready now that waits, or that ended without being done.
-func (c *Client) Resume(ctx context.Context, id task.ID) error {
-	_, err := call[taskenginev1.ResumeResponse](ctx, c, taskenginev1connect.TaskServiceResumeProcedure, &taskenginev1.ResumeRequest{Id: id.String()}, false)
+func (c *Client) Resume(ctx context.Context, id task.ID, options ...ChangeOption) error {
+	req := &taskenginev1.ResumeRequest{Id: id.String(), Version: versionOf(options)}
+	_, err := call[taskenginev1.ResumeResponse](ctx, c, taskenginev1connect.TaskServiceResumeProcedure, req, false)
 	return err
 }
 
 // Reschedule sets the time at which a task is due that is not running.
-func (c *Client) Reschedule(ctx context.Context, id task.ID, at time.Time) error {
-	_, err := call[taskenginev1.RescheduleResponse](ctx, c, taskenginev1connect.TaskServiceRescheduleProcedure,
-		&taskenginev1.RescheduleRequest{Id: id.String(), Time: &taskenginev1.RescheduleRequest_At{At: timestamppb.New(at)}}, false)
+func (c *Client) Reschedule(ctx context.Context, id task.ID, at time.Time, options ...ChangeOption) error {
+	req := &taskenginev1.RescheduleRequest{
+		Id: id.String(), Version: versionOf(options), Time: &taskenginev1.RescheduleRequest_At{At: timestamppb.New(at)},
+	}
+	_, err := call[taskenginev1.RescheduleResponse](ctx, c, taskenginev1connect.TaskServiceRescheduleProcedure, req, false)
 	return err
 }
 

@@ -1,6 +1,24 @@
 package client
 
-import "context"
+import (
+	"context"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+)
+
+// tokenOf returns a token as it is sent, without the white space around it. Its errors do not contain the token.
+func tokenOf(given string) (string, error) {
+	const ask = "; give the text that `taskengine token create` prints"
+	token := strings.TrimSpace(given)
+	switch {
+	case token == "" && given != "":
+		return "", newError("", codes.InvalidArgument, "the token has white space only"+ask, "")
+	case strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
+		return "", newError("", codes.InvalidArgument, "the token has a character that no token has, such as a space or a line break between others"+ask, "")
+	}
+	return token, nil
+}
 
 // bearer is a token, as the credentials of each request.
 type bearer string

@@ -8,18 +8,24 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// JSON makes a handler of a function whose argument and result are encoded as JSON. A payload that cannot be decoded is a
-// permanent error of class "bad_payload". The result is used if the error is nil or that of [task.Again]. One that cannot
-// be encoded, such as NaN, is a permanent error of class "bad_result": another attempt would do the work once more.
+// JSON makes a handler of a function whose argument and result are encoded as JSON; []byte is the payload, or the result, as
+// it is. A payload that cannot be decoded is a permanent error of class "bad_payload". The result is used if the error is nil
+// or that of [task.Again]. One that cannot be encoded, such as NaN, is a permanent error of class "bad_result": another
+// attempt would do the work once more.
 func JSON[In, Out any](f func(ctx context.Context, t *task.Task, in In) (Out, error)) task.Handler {
 	return Func(func(ctx context.Context, t *task.Task) ([]byte, error) {
 		var in In
-		if err := json.Unmarshal(t.Payload, &in); err != nil {
+		if raw, ok := any(&in).(*[]byte); ok {
+			*raw = t.Payload
+		} else if err := json.Unmarshal(t.Payload, &in); err != nil {
 			return nil, task.Permanent(task.WithClass("bad_payload", fmt.Errorf("the payload is not what %s takes: %w", t.Type, err)))
 		}
 		out, err := f(ctx, t, in)
 		if task.VerdictOf(nil, err).Outcome != task.Completed {
 			return nil, err
+		}
+		if raw, ok := any(out).([]byte); ok {
+			return raw, err
 		}
 		result, encodeErr := marshal(out)
 		if encodeErr != nil {
