@@ -24,7 +24,7 @@ func TestAProgramThatCannotStartSaysWhy(t *testing.T) {
 	t.Setenv("TMPDIR", tmp)
 	for part, want := range map[string][]string{
 		"exits":    {"exit status 3", "cannot find my config"},
-		"garbage":  {"Hello, I am no handshake"},
+		"garbage":  {"not ready within", "Hello, I am no handshake"},
 		"binary":   {"core protocol"},
 		"version":  {"99"},
 		"tcp":      {"unix socket"},
@@ -34,7 +34,7 @@ func TestAProgramThatCannotStartSaysWhy(t *testing.T) {
 	} {
 		t.Run(part, func(t *testing.T) {
 			c := self(t, part)
-			if part == "mute" {
+			if part == "mute" || part == "garbage" {
 				c.StartTimeout = 300 * time.Millisecond
 			}
 			h, err := Start(t.Context(), c)

@@ -79,6 +79,19 @@ func TestTheShellHandlerOfTheDocumentWorks(t *testing.T) {
 const linesHello = `echo '1|1|stdio||json|'; read -r _; echo '{"hello":{"protocol":1,"types":["t"],"slots":4},"credits":4}'
 `
 
+func TestLinesBeforeTheHandshakeAreLoggedUpToABound(t *testing.T) {
+	const answer = `read -r _; echo '{"finishes":[{"run_id":"1","result":"eA=="}]}'; cat >/dev/null`
+	long := strings.Repeat("x", 10_000)
+	h := start(t, script(t, "echo; echo '> app@1.0.0 start'; echo '> a | b | c'; echo "+long+"\n"+linesHello+answer))
+	if _, err := h.Handle(t.Context(), newTask("t", "x")); err != nil {
+		t.Error(err)
+	}
+	_, err := Start(t.Context(), script(t, "i=0; while [ $i -lt 200 ]; do i=$((i+1)); echo \"line $i\"; done; sleep 100"))
+	if err == nil || !strings.Contains(err.Error(), "line 100") || strings.Contains(err.Error(), "not ready within") {
+		t.Errorf("200 lines and no handshake: %v", err)
+	}
+}
+
 func TestAHandlerThatBreaksItsLinesHarmsOnlyItself(t *testing.T) {
 	for name, c := range map[string]struct{ does, want string }{
 		"no JSON":         {`read -r _; echo hello; sleep 100`, "no frame"},

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"log/slog"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -17,6 +18,7 @@ const (
 	tailBytes      = 8 << 10 // that are kept of the end of the output of a process
 	lineBytes      = 8 << 10 // that are kept of one line
 	handshakeBytes = 1 << 10 // that are kept of the handshake line
+	bannerLines    = 100     // of the standard output, one of which must be the handshake
 
 	errorTail = task.MaxErrorText * 3 / 4 // bytes of the end of the output in the error of a task
 )
@@ -53,11 +55,28 @@ func (o *output) emit(c *call, r slog.Record) {
 	programlog.Emit(o.log, c.Reporter, c.ID(), r)
 }
 
-// handshake reads the first line of in, or the start of a line that is too long for a handshake.
+// handshake reads up to the handshake line, and returns it. What starts a program may print lines before, such as
+// `npm start` or the banner of a library: they are logged. If none of bannerLines lines is a handshake, or one is longer
+// than the buffer of in, handshake returns the start of the last line that it has read.
 func (o *output) handshake(in *bufio.Reader) string {
-	line, _ := in.ReadSlice('\n')
-	o.tail.Write(line)
-	return programlog.Printable(strings.TrimRight(string(line[:min(len(line), handshakeBytes)]), "\r\n"))
+	for n := 1; ; n++ {
+		part, err := in.ReadSlice('\n')
+		o.tail.Write(part)
+		line := strings.TrimRight(string(part), "\r\n")
+		if isHandshake(line) || err != nil || n == bannerLines {
+			return programlog.Printable(line[:min(len(line), handshakeBytes)])
+		}
+		if kept := line[:min(len(line), lineBytes)]; kept != "" {
+			o.print("stdout", []byte(kept), len(line)-len(kept))
+		}
+	}
+}
+
+// isHandshake reports whether a line has the form of a handshake: a version, and further fields between bars.
+func isHandshake(line string) bool {
+	version, rest, ok := strings.Cut(line, "|")
+	_, err := strconv.ParseUint(version, 10, 32)
+	return ok && err == nil && strings.Count(rest, "|") >= 2
 }
 
 // read logs the lines of in up to its end.
