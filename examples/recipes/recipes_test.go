@@ -291,7 +291,7 @@ func TestAServiceWithSpringChargesEachOrder(t *testing.T) {
 	run(t, "", "rm", "-rf", packed)
 	run(t, "", "mkdir", "-p", filepath.Join(packed, "0.1.0"))
 	run(t, "", "cp", filepath.Join(sdk, "target", name+".jar"), filepath.Join(packed, "0.1.0", name+".jar"))
-	run(t, "", "cp", filepath.Join(sdk, "pom.xml"), filepath.Join(packed, "0.1.0", name+".pom"))
+	run(t, "", "cp", filepath.Join(sdk, "target/dependency-reduced-pom.xml"), filepath.Join(packed, "0.1.0", name+".pom"))
 	run(t, "", "cp", "-r", "spring/pom.xml", "spring/src", folder)
 	run(t, folder, "mvn", "-B", "-ntp", "-q", "-Dmaven.repo.local="+repository, "package")
 	n := node(t, fmt.Sprintf("{driver: pebble, path: %q}", filepath.Join(t.TempDir(), "data")))

@@ -18,18 +18,19 @@ const sdkFolder = "sdk"
 // repository, and where they go in the project.
 var vendored = map[string]map[string]string{
 	"go": {
-		"go.mod": "sdk/go.mod", "go.sum": "sdk/go.sum", "engine/task": "sdk/engine/task",
+		license: "sdk/LICENSE", "go.mod": "sdk/go.mod", "go.sum": "sdk/go.sum", "engine/task": "sdk/engine/task",
 		"internal/wakeup": "sdk/internal/wakeup", "internal/workpool": "sdk/internal/workpool",
 		"plugins/handler": "sdk/plugins/handler", "plugins/internal/wire": "sdk/plugins/internal/wire",
 	},
-	"python": {"plugins/sdk/python/taskengine": "taskengine"}, // Python finds it there
-	"node":   {"plugins/sdk/node": sdkFolder, protocol: "sdk/handler.proto", api: "sdk/taskengine.proto"},
-	"java":   {"plugins/sdk/java": sdkFolder, protocol: "sdk/handler.proto", api: "sdk/taskengine.proto"},
+	"python": {license: "taskengine/LICENSE", "plugins/sdk/python/taskengine": "taskengine"}, // Python finds it there
+	"node":   {license: "sdk/LICENSE", "plugins/sdk/node": sdkFolder, protocol: "sdk/handler.proto", api: "sdk/taskengine.proto"},
+	"java":   {license: "sdk/LICENSE", "plugins/sdk/java": sdkFolder, protocol: "sdk/handler.proto", api: "sdk/taskengine.proto"},
 }
 
 // protocol is the file that describes the protocol, and protocolFrom its path in the packages. api and apiFrom are those
 // of the API.
 const (
+	license      = "LICENSE"
 	protocol     = "plugins/internal/wire/handler.proto"
 	protocolFrom = "../../internal/wire/handler.proto"
 	api          = "server/proto/taskengine/v1/taskengine.proto"

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import importlib.util
 import os
 import socket
 import subprocess
@@ -229,6 +230,25 @@ used.submit("idle")
 sys.exit(status)
 """
         environment = {**os.environ, "TASKENGINE_ADDRESS": "127.0.0.1:1, " + self.node.address}
+        subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=PATIENCE)
+
+
+@unittest.skipUnless(importlib.util.find_spec("gevent"), "gevent is not installed")
+class Gevent(NodeTest):
+    def test_calls_let_other_greenlets_run(self):
+        code = """
+from gevent import monkey
+monkey.patch_all()
+import gevent
+from taskengine.client import Client
+with Client() as c:
+    calls = [gevent.spawn(c.submit, "echo", i) for i in range(4)]
+    gevent.joinall(calls)
+    waits = [gevent.spawn(c.result, call.get().id) for call in calls]
+    gevent.joinall(waits)
+    assert [w.get() for w in waits] == [0, 1, 2, 3]
+"""
+        environment = {**os.environ, "TASKENGINE_ADDRESS": self.node.address}
         subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=PATIENCE)
 
 

@@ -12,6 +12,8 @@ public class Main {
   record Mail(String to) {}
 
   public static void main(String[] args) {
+    new io.netty.channel.nio.NioEventLoopGroup(1).shutdownGracefully(); // of its own Netty
+    System.out.println("protobuf " + com.google.protobuf.ByteString.copyFromUtf8("3.25"));
     new Handlers().on("upper", task -> task.text().toUpperCase());
     try (TaskengineClient client =
         TaskengineClient.to("127.0.0.1:1", "unix:/nowhere").timeout(Duration.ofSeconds(1)).open()) {

@@ -1,5 +1,6 @@
 package io.github.taskengine.client;
 
+import com.google.protobuf.MessageLite;
 import io.grpc.MethodDescriptor;
 import java.util.Objects;
 import java.util.concurrent.CountDownLatch;
@@ -48,10 +49,13 @@ final class Calls {
       if (closed.getCount() == 0) {
         throw CLOSED.exception();
       }
-      Node node = nodes.pick(deadline, !isRepeatable);
+      int size = request instanceof MessageLite message ? message.getSerializedSize() : 0;
+      Patience patience =
+          Patience.of(deadline.left(), size, nodes.hasOthers(), Patience.MOST_QUIET);
+      Node node = nodes.pick(deadline, patience, !isRepeatable);
       Failure failure = nodes.absent();
       if (node != null) {
-        Node.Answer<A> answer = node.call(method, request, deadline.left());
+        Node.Answer<A> answer = node.call(method, request, deadline.left(), patience);
         if (answer.failure() == null) {
           return Objects.requireNonNull(answer.message());
         }

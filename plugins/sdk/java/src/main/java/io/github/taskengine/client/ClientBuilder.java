@@ -5,6 +5,7 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Map;
 import java.util.Objects;
 import java.util.function.UnaryOperator;
 import org.jspecify.annotations.Nullable;
@@ -29,6 +30,35 @@ public final class ClientBuilder {
     this.addresses = Arrays.stream(addresses).map(Address::of).toList();
   }
 
+  /** The options that environment variables have. */
+  static ClientBuilder from(Map<String, String> environment) {
+    String[] addresses =
+        Arrays.stream(environment.getOrDefault("TASKENGINE_ADDRESS", "").split(","))
+            .map(String::strip)
+            .filter(a -> !a.isEmpty())
+            .toArray(String[]::new);
+    if (addresses.length == 0) {
+      throw Failure.invalid("no address of a node is given: TASKENGINE_ADDRESS is not set")
+          .exception();
+    }
+    ClientBuilder options =
+        new ClientBuilder(addresses).token(environment.getOrDefault("TASKENGINE_TOKEN", ""));
+    String ca = environment.getOrDefault("TASKENGINE_CA", "");
+    if (!ca.isEmpty()) {
+      options.authority(Path.of(ca));
+    }
+    String certificate = environment.getOrDefault("TASKENGINE_CLIENT_CERT", "");
+    String key = environment.getOrDefault("TASKENGINE_CLIENT_KEY", "");
+    if (certificate.isEmpty() != key.isEmpty()) {
+      throw Failure.invalid(
+              "TASKENGINE_CLIENT_CERT and TASKENGINE_CLIENT_KEY belong together: give both")
+          .exception();
+    }
+    return certificate.isEmpty()
+        ? options
+        : options.certificate(Path.of(certificate), Path.of(key));
+  }
+
   Access access() {
     return new Access(token, authority, certificate, key);
   }
@@ -36,11 +66,16 @@ public final class ClientBuilder {
   /**
    * Has the client show a token with every call.
    *
-   * @param token that a node accepts
+   * @param token that a node accepts; white space around it is not sent
    * @return this
+   * @throws InvalidException if it cannot be sent; the message does not contain it
    */
   public ClientBuilder token(String token) {
-    this.token = Objects.requireNonNull(token, "token");
+    try {
+      this.token = Access.tokenOf(Objects.requireNonNull(token, "token"));
+    } catch (IllegalArgumentException e) {
+      throw Failure.invalid(String.valueOf(e.getMessage())).exception();
+    }
     return this;
   }
 

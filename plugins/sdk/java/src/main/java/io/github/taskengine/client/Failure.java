@@ -2,6 +2,7 @@ package io.github.taskengine.client;
 
 import io.grpc.Metadata;
 import io.grpc.Status;
+import io.netty.handler.codec.http2.Http2Exception;
 import java.io.IOException;
 import java.util.Locale;
 import java.util.Map;
@@ -76,7 +77,7 @@ record Failure(Kind kind, String message, String code, String address, boolean i
     String name = status.getCode().name().toLowerCase(Locale.ROOT);
     String code = name.equals("cancelled") ? "canceled" : name;
     Throwable cause = status.getCause(); // of this side: an answer has none
-    if (cause instanceof IOException) {
+    if (cause instanceof IOException || cause instanceof Http2Exception) {
       code = "unavailable"; // the library calls some broken connections unknown
     }
     if (cause != null && code.equals("unavailable")) {

@@ -44,6 +44,22 @@ final class Flow {
     return !queue.isEmpty() && sent.size() < MOST_SENT;
   }
 
+  /** Whether something that was sent has no outcome. */
+  boolean isAwaiting() {
+    return !sent.isEmpty();
+  }
+
+  /** The patience with a node that has said nothing about what was sent. */
+  Patience patience(boolean hasOthers) {
+    long wait = Deadline.NEVER;
+    long size = 0;
+    for (Submission s : sent.values()) {
+      wait = Math.min(wait, s.wait);
+      size += s.message.length;
+    }
+    return Patience.of(wait, size, hasOthers, Patience.MOST_QUIET / 3);
+  }
+
   void add(Submission submission) {
     queue.add(submission);
   }

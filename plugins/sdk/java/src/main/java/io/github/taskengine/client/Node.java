@@ -16,14 +16,14 @@ import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import org.jspecify.annotations.Nullable;
 
 /** One node. Any thread may call it. */
 final class Node {
   private static final int MOST_RECEIVED = 256 << 20; // bytes
-  private static final int KEEP_ALIVE =
-      30; // seconds, after which a node whose machine is gone is noticed
-  private static final int KEEP_ALIVE_TIMEOUT = 10; // seconds
+  private static final long DIAL =
+      TimeUnit.SECONDS.toNanos(10); // for a connection; other nodes are tried meanwhile
 
   private final Address address;
   private final Access access;
@@ -32,6 +32,11 @@ final class Node {
   private @Nullable Line
       line; // guarded by this: that of the next call; opened when it is used first
   private boolean isClosed; // guarded by this
+  private @Nullable CompletableFuture<Boolean> probing; // guarded by this: the last probe
+  private volatile long heard = System.nanoTime() - Deadline.NEVER; // when it has answered last
+  private volatile boolean isSuspect; // it has to answer a probe before it is used
+  private volatile boolean isSilent; // a probe had no answer, and it has not answered since
+  private volatile String reason = ""; // why there was no connection last
 
   /**
    * What a node has answered.
@@ -54,6 +59,8 @@ final class Node {
   /** A connection, which is open until all that use it have released it. */
   final class Line {
     private final ManagedChannel channel;
+    private final long opened = System.nanoTime();
+    private volatile boolean hasAnswered;
     private int users = 1; // guarded by the node: the calls, and the node until it discards it
 
     Line(ManagedChannel channel) {
@@ -95,8 +102,6 @@ final class Node {
           new Line(
               Channels.to(address.target(), isSecure, access, group)
                   .maxInboundMessageSize(MOST_RECEIVED)
-                  .keepAliveTime(KEEP_ALIVE, TimeUnit.SECONDS)
-                  .keepAliveTimeout(KEEP_ALIVE_TIMEOUT, TimeUnit.SECONDS)
                   .userAgent("taskengine-client")
                   .build());
       lines.add(line);
@@ -130,40 +135,188 @@ final class Node {
     open.forEach(l -> l.channel.shutdownNow());
   }
 
-  /** Makes a call that takes so many nanoseconds at most. */
-  <Q, A> Answer<A> call(MethodDescriptor<Q, A> method, Q request, long nanos)
+  /** When the node has answered last, in System.nanoTime. */
+  long heard() {
+    return heard;
+  }
+
+  /** Notes that the node has answered. */
+  void hear() {
+    heard = System.nanoTime();
+    isSilent = false;
+  }
+
+  /** Whether it has to answer a probe before it is used. */
+  boolean isSuspect() {
+    return isSuspect;
+  }
+
+  /** Whether a probe had no answer, and the node has not answered since. */
+  boolean isSilent() {
+    return isSilent;
+  }
+
+  /** The address, and why there was no connection last. */
+  String described() {
+    return reason.isEmpty() ? address() : address() + " (" + reason + ")";
+  }
+
+  /** Has a node that does not answer probed before it is used again, and returns the failure. */
+  Failure silent() {
+    isSilent = true;
+    suspect();
+    return Failure.unavailable("it takes requests and does not answer", address());
+  }
+
+  private void suspect() {
+    isSuspect = true;
+    probe();
+  }
+
+  /**
+   * Makes a call that takes so many nanoseconds at most. A node that is silent has a failure of the
+   * kind UNAVAILABLE.
+   */
+  <Q, A> Answer<A> call(MethodDescriptor<Q, A> method, Q request, long nanos, Patience patience)
       throws InterruptedException {
-    Line used;
+    long begin = System.nanoTime();
+    Receiver<A> receiver = start(method, request, nanos);
+    Answer<A> answer;
     try {
-      used = use();
-    } catch (IOException | RuntimeException e) {
-      return new Answer<>(null, Failure.unavailable(String.valueOf(e.getMessage()), address()));
-    }
-    CallOptions options = CallOptions.DEFAULT.withDeadlineAfter(nanos, TimeUnit.NANOSECONDS);
-    ClientCall<Q, A> call = used.call(method, options);
-    Receiver<A> receiver = new Receiver<>(used);
-    call.start(receiver, headers());
-    call.request(2); // so that the end comes with the answer
-    call.sendMessage(request);
-    call.halfClose();
-    try {
-      return receiver.answer.get();
+      answer = await(receiver.answer, begin, patience);
     } catch (InterruptedException e) {
-      call.cancel("the caller was interrupted", e);
+      receiver.cancel("the caller was interrupted");
       throw e;
+    }
+    if (answer == null) {
+      receiver.cancel("the node does not answer");
+      return new Answer<>(null, silent());
+    }
+    if (answer.failure() == null || answer.failure().isAnswer()) {
+      hear();
+    } else if (answer.failure().kind() == Failure.Kind.DEADLINE_EXCEEDED && heard - begin < 0) {
+      suspect();
+    }
+    return answer;
+  }
+
+  /** Waits for an answer, and returns null if the node is silent. */
+  private <A> @Nullable Answer<A> await(
+      CompletableFuture<Answer<A>> answer, long begin, Patience patience)
+      throws InterruptedException {
+    while (true) {
+      long last = heard - begin > 0 ? heard : begin;
+      long rest = Math.max(0, patience.quiet() - (System.nanoTime() - last));
+      if (isOver(answer, rest)) {
+        return answer.join();
+      }
+      if (!isAlive(patience.probe(), answer) && !answer.isDone()) {
+        return null;
+      }
+    }
+  }
+
+  private static boolean isOver(CompletableFuture<?> future, long nanos)
+      throws InterruptedException {
+    try {
+      future.get(nanos, TimeUnit.NANOSECONDS);
+      return true;
+    } catch (TimeoutException e) {
+      return false;
     } catch (ExecutionException e) {
       throw new IllegalStateException(e);
     }
   }
 
+  /**
+   * Probes the node, and returns whether it answers something within so many nanoseconds. It
+   * returns early when another future is complete.
+   */
+  boolean isAlive(long nanos, CompletableFuture<?> other) throws InterruptedException {
+    long begin = System.nanoTime();
+    CompletableFuture<Boolean> asked = probe();
+    isOver(CompletableFuture.anyOf(asked, other), nanos);
+    return heard - begin >= 0 || asked.getNow(false);
+  }
+
+  /** Asks for the version, unless it is being asked for. Returns whether the node answers. */
+  CompletableFuture<Boolean> probe() {
+    CompletableFuture<Boolean> asked = new CompletableFuture<>();
+    synchronized (this) {
+      if (probing != null && !probing.isDone()) {
+        return probing;
+      }
+      probing = asked;
+    }
+    long begin = System.nanoTime();
+    Receiver<Api.VersionResponse> receiver =
+        start(Methods.VERSION, Api.VersionRequest.getDefaultInstance(), Patience.MOST_PROBE);
+    receiver.answer.thenAccept(answer -> asked.complete(probed(receiver.used, answer, begin)));
+    return asked;
+  }
+
+  private boolean probed(@Nullable Line used, Answer<?> answer, long begin) {
+    Failure failure = answer.failure();
+    if (failure == null || failure.isAnswer()) {
+      hear();
+      isSuspect = false;
+      return true;
+    }
+    boolean isLate = failure.kind() == Failure.Kind.DEADLINE_EXCEEDED;
+    reason = isLate ? "it does not answer" : failure.message();
+    boolean isOfUse = // a connection that is being made goes on
+        isLate
+            && used != null
+            && (heard - begin >= 0 || !used.hasAnswered && System.nanoTime() - used.opened < DIAL);
+    if (!isOfUse) {
+      discard();
+    }
+    return false;
+  }
+
+  private <Q, A> Receiver<A> start(MethodDescriptor<Q, A> method, Q request, long nanos) {
+    Line used;
+    try {
+      used = use();
+    } catch (IOException | RuntimeException e) {
+      Receiver<A> failed = new Receiver<>(null, null);
+      failed.answer.complete(
+          new Answer<>(null, Failure.unavailable(String.valueOf(e.getMessage()), address())));
+      return failed;
+    }
+    CallOptions options = CallOptions.DEFAULT.withDeadlineAfter(nanos, TimeUnit.NANOSECONDS);
+    ClientCall<Q, A> call = used.call(method, options);
+    Receiver<A> receiver = new Receiver<>(used, call);
+    call.start(receiver, headers());
+    call.request(2); // so that the end comes with the answer
+    call.sendMessage(request);
+    call.halfClose();
+    return receiver;
+  }
+
   /** Takes the answer of a call. */
   private final class Receiver<A> extends ClientCall.Listener<A> {
     private final CompletableFuture<Answer<A>> answer = new CompletableFuture<>();
-    private final Line used;
+    private final @Nullable Line used;
+    private final @Nullable ClientCall<?, A> call;
     private @Nullable A message;
 
-    Receiver(Line used) {
+    Receiver(@Nullable Line used, @Nullable ClientCall<?, A> call) {
       this.used = used;
+      this.call = call;
+    }
+
+    void cancel(String why) {
+      if (call != null) {
+        call.cancel(why, null);
+      }
+    }
+
+    @Override
+    public void onHeaders(Metadata headers) {
+      if (used != null) {
+        used.hasAnswered = true;
+      }
     }
 
     @Override
@@ -173,7 +326,9 @@ final class Node {
 
     @Override
     public void onClose(Status status, Metadata trailers) {
-      used.release();
+      if (used != null) {
+        used.release();
+      }
       if (status.isOk() && message == null) {
         answer.complete(
             new Answer<>(
@@ -184,12 +339,5 @@ final class Node {
         answer.complete(new Answer<>(null, Failure.ofStatus(status, trailers, address())));
       }
     }
-  }
-
-  /** Asks for something that changes nothing. Returns why the node does not answer, or null. */
-  @Nullable Failure probe(long nanos) throws InterruptedException {
-    Failure failure =
-        call(Methods.VERSION, Api.VersionRequest.getDefaultInstance(), nanos).failure();
-    return failure == null || failure.isAnswer() ? null : failure;
   }
 }

@@ -3,20 +3,15 @@ package io.github.taskengine.client;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
-import java.util.concurrent.TimeUnit;
+import java.util.concurrent.CompletableFuture;
 import java.util.stream.Collectors;
 import org.jspecify.annotations.Nullable;
 
 /** The nodes of a client, of which it uses one at a time. Any thread may call them. */
 final class Nodes {
-  /** Nanoseconds for a connection to one node, before another one is tried. */
-  private static final long CONNECT = TimeUnit.SECONDS.toNanos(5);
-
   private final List<Node> all;
   private int current; // guarded by this: the node that is used
   private @Nullable Node connected; // guarded by this: the node that has answered last
-  private @Nullable Failure
-      silence; // guarded by this: why the last one that was tried did not answer
 
   Nodes(List<Node> all) {
     this.all = all;
@@ -26,30 +21,34 @@ final class Nodes {
    * A node that answers, or null if none does. Unless it has to be sure, a node is taken that has
    * answered before, and may have stopped since.
    */
-  @Nullable Node pick(Deadline deadline, boolean isSure) throws InterruptedException {
+  @Nullable Node pick(Deadline deadline, Patience patience, boolean isSure)
+      throws InterruptedException {
     if (!isSure) {
       synchronized (this) {
-        if (connected != null) {
+        if (connected != null && !connected.isSuspect()) {
           return connected;
         }
       }
     }
     for (Node node : inTurn()) {
-      Failure why = node.probe(Math.min(CONNECT, deadline.left()));
-      synchronized (this) {
-        silence = why;
-        if (why == null) {
+      long wait = Math.min(patience.probe(), deadline.left());
+      if (node.isAlive(wait, new CompletableFuture<>())) {
+        synchronized (this) {
           current = all.indexOf(node);
           connected = node;
-          return node;
         }
+        return node;
       }
-      node.discard();
       if (deadline.isOver()) {
         break;
       }
     }
     return null;
+  }
+
+  /** Whether there is more than one node. */
+  boolean hasOthers() {
+    return all.size() > 1;
   }
 
   private synchronized List<Node> inTurn() {
@@ -72,10 +71,9 @@ final class Nodes {
   }
 
   /** The failure of a client that no node answers. */
-  synchronized Failure absent() {
-    String addresses = all.stream().map(Node::address).collect(Collectors.joining(", "));
-    String why = silence == null ? "" : " (" + silence.message() + ")";
-    return Failure.unavailable("no node answers at " + addresses + "; is it running?" + why, "");
+  Failure absent() {
+    String addresses = all.stream().map(Node::described).collect(Collectors.joining(", "));
+    return Failure.unavailable("no node answers at " + addresses + "; is it running?", "");
   }
 
   void close() {

@@ -4,6 +4,7 @@ import java.time.Duration;
 import java.time.Instant;
 import java.util.Map;
 import java.util.Objects;
+import java.util.UUID;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -156,5 +157,15 @@ public record Request(
   public Request id(String id) {
     return new Request(
         type, payload, key, orderingKey, priority, at, delay, expiresAt, headers, id);
+  }
+
+  /**
+   * Gives the task an id, so that the request can be submitted again later.
+   *
+   * @param id of the caller's own, preferably of version 7
+   * @return the changed copy
+   */
+  public Request id(UUID id) {
+    return id(id.toString());
   }
 }

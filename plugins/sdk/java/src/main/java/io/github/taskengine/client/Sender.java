@@ -264,7 +264,11 @@ final class Sender {
 
   /** Sends submissions to one node until it cannot. */
   private void serve() throws InterruptedException {
-    Node node = nodes.pick(Deadline.after(Deadline.NEVER), false);
+    Node node =
+        nodes.pick(
+            Deadline.after(Deadline.NEVER),
+            Patience.of(Deadline.NEVER, 0, true, Patience.MOST_QUIET),
+            false);
     if (node == null) {
       flow.failed(nodes.absent());
     } else if (unary.contains(node)) {
@@ -299,7 +303,8 @@ final class Sender {
 
   /** Sends submissions over a stream until it ends, and returns why; null if the node stops. */
   private @Nullable Failure stream(Node node) throws IOException, InterruptedException {
-    SubmitStream opened = new SubmitStream(flow, loop, node, node.use(), this::pump);
+    SubmitStream opened =
+        new SubmitStream(flow, loop, node, node.use(), nodes.hasOthers(), this::pump);
     doOnLoop(
         () -> {
           stream = opened;
@@ -337,7 +342,10 @@ final class Sender {
    * node does not answer.
    */
   private boolean settle(Node node, List<Submission> taken) throws InterruptedException {
-    Node.Answer<Api.SubmitResponse> answer = node.call(Methods.SUBMIT, request(taken), timeout);
+    Api.SubmitRequest request = request(taken);
+    Patience patience =
+        Patience.of(timeout, request.getSerializedSize(), nodes.hasOthers(), Patience.MOST_QUIET);
+    Node.Answer<Api.SubmitResponse> answer = node.call(Methods.SUBMIT, request, timeout, patience);
     Failure failure = answer.failure();
     if (failure == null && answer.message().getReceiptsCount() != taken.size()) {
       failure =

@@ -8,6 +8,7 @@ final class Submission extends CompletableFuture<Receipt> {
   final String id;
   final boolean isOwn; // the client has made the id: nothing else adds a task under it
   final long end; // in System.nanoTime
+  final long wait; // nanoseconds from when it was made
   long sequence; // when it was sent last; owned by the flow
 
   Submission(byte[] message, String id, boolean isOwn, long end) {
@@ -15,6 +16,7 @@ final class Submission extends CompletableFuture<Receipt> {
     this.id = id;
     this.isOwn = isOwn;
     this.end = end;
+    this.wait = end - System.nanoTime();
   }
 
   /** Takes its receipt. */

@@ -19,10 +19,13 @@ final class SubmitStream extends ClientCall.Listener<Api.SubmitStreamResponse> {
   private final EventLoop loop;
   private final Node node;
   private final Node.Line line;
+  private final boolean hasOthers;
   private final Runnable received;
   private final CompletableFuture<End> over = new CompletableFuture<>();
   private @Nullable ClientCall<byte[], Api.SubmitStreamResponse> call;
   private @Nullable ScheduledFuture<?> timer; // since the node stops
+  private @Nullable ScheduledFuture<?> watch; // the next look at what the node owes
+  private @Nullable Failure silence; // why the node was left
 
   /**
    * How a stream ended.
@@ -31,7 +34,9 @@ final class SubmitStream extends ClientCall.Listener<Api.SubmitStreamResponse> {
    */
   record End(@Nullable Failure failure) {}
 
-  SubmitStream(Flow flow, EventLoop loop, Node node, Node.Line line, Runnable received) {
+  SubmitStream(
+      Flow flow, EventLoop loop, Node node, Node.Line line, boolean hasOthers, Runnable received) {
+    this.hasOthers = hasOthers;
     this.flow = flow;
     this.loop = loop;
     this.node = node;
@@ -58,6 +63,56 @@ final class SubmitStream extends ClientCall.Listener<Api.SubmitStreamResponse> {
         call.sendMessage(message);
       }
     }
+    if (watch == null && !over.isDone() && flow.isAwaiting()) {
+      watch(node.isSilent() ? 0 : flow.patience(hasOthers).quiet());
+    }
+  }
+
+  private void watch(long nanos) {
+    watch = loop.schedule(this::check, nanos, TimeUnit.NANOSECONDS);
+  }
+
+  /** Probes a node that owes outcomes and says nothing. */
+  private void check() {
+    watch = null;
+    if (over.isDone() || !flow.isAwaiting()) {
+      return;
+    }
+    Patience patience = flow.patience(hasOthers);
+    long rest = patience.quiet() - (System.nanoTime() - node.heard());
+    if (node.isSilent()) { // as another call has found
+      leave();
+    } else if (rest > 0) {
+      watch(rest);
+    } else {
+      long begin = System.nanoTime();
+      watch = loop.schedule(() -> decide(begin, patience), patience.probe(), TimeUnit.NANOSECONDS);
+      ScheduledFuture<?> last = watch;
+      node.probe().thenAccept(isAlive -> onLoop(() -> answered(isAlive, last, patience)));
+    }
+  }
+
+  private void answered(boolean isAlive, ScheduledFuture<?> last, Patience patience) {
+    if (isAlive && watch == last && !over.isDone() && last.cancel(false)) {
+      watch(patience.quiet());
+    }
+  }
+
+  private void decide(long begin, Patience patience) {
+    watch = null;
+    if (over.isDone()) {
+      return;
+    }
+    if (node.heard() - begin >= 0) {
+      watch(patience.quiet());
+    } else {
+      leave();
+    }
+  }
+
+  private void leave() {
+    silence = node.silent();
+    call.cancel("the node does not answer", null);
   }
 
   void cancel() {
@@ -71,6 +126,7 @@ final class SubmitStream extends ClientCall.Listener<Api.SubmitStreamResponse> {
 
   @Override
   public void onMessage(Api.SubmitStreamResponse response) {
+    node.hear();
     onLoop(() -> take(response));
   }
 
@@ -90,6 +146,13 @@ final class SubmitStream extends ClientCall.Listener<Api.SubmitStreamResponse> {
           boolean isStopped = timer != null && status.getCode() == Status.Code.CANCELLED;
           if (timer != null) {
             timer.cancel(false);
+          }
+          if (watch != null) {
+            watch.cancel(false);
+          }
+          if (silence != null) {
+            over.complete(new End(silence));
+            return;
           }
           over.complete(
               new End(

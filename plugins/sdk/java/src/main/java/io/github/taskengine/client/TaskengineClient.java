@@ -47,6 +47,18 @@ public final class TaskengineClient implements AutoCloseable {
   }
 
   /**
+   * Begins a client of the nodes that environment variables name. TASKENGINE_ADDRESS has addresses,
+   * separated by commas, and TASKENGINE_TOKEN the token. TASKENGINE_CA, TASKENGINE_CLIENT_CERT and
+   * TASKENGINE_CLIENT_KEY name files in PEM.
+   *
+   * @return the options of the client, which may be changed, to be opened
+   * @throws InvalidException if TASKENGINE_ADDRESS is not set, or a variable cannot be used
+   */
+  public static ClientBuilder fromEnvironment() {
+    return ClientBuilder.from(System.getenv());
+  }
+
+  /**
    * The same client, whose calls take at most another time. To close it closes this one, too.
    *
    * @param timeout of its calls, also of {@link #await} and {@link #result}

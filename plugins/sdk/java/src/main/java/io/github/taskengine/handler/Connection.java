@@ -98,12 +98,13 @@ public final class Connection {
   /**
    * Has the worker show a token. Nodes may want one with the role {@code work}.
    *
-   * @param token of the worker
+   * @param token of the worker; white space around it is not sent
    * @return the connection with it
+   * @throws IllegalArgumentException if it cannot be sent; the message does not contain it
    */
   public Connection token(String token) {
-    Objects.requireNonNull(token, "token");
-    return new Connection(addresses, handler, labels, token, ca, certificate, key);
+    String sent = Access.tokenOf(Objects.requireNonNull(token, "token"));
+    return new Connection(addresses, handler, labels, sent, ca, certificate, key);
   }
 
   /**

@@ -253,7 +253,8 @@ final class Program implements ServerCallHandler<Wire.ToHandler, Wire.FromHandle
   }
 
   private static void shakeHands(String path) throws IOException {
-    String line = "%d|%d|unix|%s|grpc|\n".formatted(HANDSHAKE_VERSION, Session.PROTOCOL, path);
+    // Not formatted: the digits of a locale are not those of the handshake.
+    String line = HANDSHAKE_VERSION + "|" + Session.PROTOCOL + "|unix|" + path + "|grpc|\n";
     // It is not closed: that would close the standard output.
     new FileOutputStream(FileDescriptor.out).write(line.getBytes(StandardCharsets.UTF_8));
   }

@@ -94,7 +94,8 @@ public interface Task {
   Optional<Instant> deadline();
 
   /**
-   * How much time is left until the attempt will be cancelled. Setting the clock does not change it.
+   * How much time is left until the attempt will be cancelled. Setting the clock does not change
+   * it.
    *
    * @return at least zero, if there is a deadline
    */

@@ -24,6 +24,31 @@ public record Access(
   private static final Metadata.Key<String> AUTHORIZATION =
       Metadata.Key.of("authorization", Metadata.ASCII_STRING_MARSHALLER);
 
+  /**
+   * A token as it is sent: without the white space around it that a file has.
+   *
+   * @param given the token; empty is none
+   * @return the token; null is none
+   * @throws IllegalArgumentException if it cannot be sent; the message does not contain it
+   */
+  public static @Nullable String tokenOf(String given) {
+    if (given.isEmpty()) {
+      return null;
+    }
+    String token = given.strip();
+    String ask = "; give the text that `taskengine token create` prints";
+    if (token.isEmpty()) {
+      throw new IllegalArgumentException("the token has white space only" + ask);
+    }
+    if (!token.chars().allMatch(c -> '!' <= c && c <= '~')) {
+      throw new IllegalArgumentException(
+          "the token has a character that no token has, such as a space or a line break between"
+              + " others"
+              + ask);
+    }
+    return token;
+  }
+
   /** The headers of a call, which the call changes. */
   public Metadata headers() {
     Metadata headers = new Metadata();

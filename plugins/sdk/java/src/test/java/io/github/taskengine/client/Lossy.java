@@ -20,6 +20,7 @@ final class Lossy implements AutoCloseable {
   final AtomicInteger lost = new AtomicInteger();
 
   private final String target;
+  private volatile boolean isStalled;
   private final Queue<Integer> limits; // bytes of answers, of one connection after the other
   private final ServerSocket listener = new ServerSocket(0, 50, InetAddress.getLoopbackAddress());
   private final List<Socket> sockets = new CopyOnWriteArrayList<>();
@@ -73,11 +74,18 @@ final class Lossy implements AutoCloseable {
           return;
         }
         left -= isLimited ? n : 0;
-        out.write(bytes, 0, n);
+        if (!isStalled) {
+          out.write(bytes, 0, n);
+        }
       }
     } catch (IOException e) {
       // the other direction has ended
     }
+  }
+
+  /** Has nothing arrive any more. Connections stay open. */
+  void stall() {
+    isStalled = true;
   }
 
   /** Ends all connections, and takes no more. */

@@ -46,6 +46,15 @@ class ProgramTest {
     }
   }
 
+  @Test
+  void theDigitsOfALocaleAreNotInTheHandshake() throws Exception {
+    try (HandlerProcess process =
+        connected("-Duser.language=ar", "-Duser.country=EG", "-Duser.extensions=u-nu-arab")) {
+      process.run(1, "json", "{\"a\":1,\"b\":2}");
+      assertEquals("{\"sum\":3}", process.finish().getResult().toStringUtf8());
+    }
+  }
+
   /** With the platform's own sockets and with Java's. */
   @ParameterizedTest
   @ValueSource(strings = {"-Dplatform=native", "-Dio.netty.transport.noNative=true"})
