@@ -230,22 +230,8 @@ func (e *Ensemble) launch(i int) error {
 func (e *Ensemble) await(i int) error {
 	s := e.servers[i]
 	err := s.process.Await(func(ctx context.Context) error {
-		var d net.Dialer
-		c, err := d.DialContext(ctx, "tcp", fmt.Sprint("127.0.0.1:", s.client))
-		if err != nil {
-			return err
-		}
-		defer c.Close()
-		if deadline, ok := ctx.Deadline(); ok {
-			if err := c.SetDeadline(deadline); err != nil {
-				return err
-			}
-		}
-		if _, err := io.WriteString(c, "srvr"); err != nil {
-			return err
-		}
-		said, err := io.ReadAll(c)
-		if err == nil && !strings.Contains(string(said), "Mode:") {
+		said, err := s.says(ctx)
+		if err == nil && !strings.Contains(said, "Mode:") {
 			err = fmt.Errorf("it says %q", said)
 		}
 		return err
@@ -254,6 +240,40 @@ func (e *Ensemble) await(i int) error {
 		s.process = nil
 	}
 	return err
+}
+
+// says returns what a server says about itself.
+func (s *server) says(ctx context.Context) (string, error) {
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "tcp", fmt.Sprint("127.0.0.1:", s.client))
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	if deadline, ok := ctx.Deadline(); ok {
+		if err := c.SetDeadline(deadline); err != nil {
+			return "", err
+		}
+	}
+	if _, err := io.WriteString(c, "srvr"); err != nil {
+		return "", err
+	}
+	said, err := io.ReadAll(c)
+	return string(said), err
+}
+
+// Follower returns a server that does not lead.
+func (e *Ensemble) Follower(ctx context.Context) (int, error) {
+	for i, s := range e.servers {
+		said, err := s.says(ctx)
+		if err != nil {
+			return 0, err
+		}
+		if strings.Contains(said, "Mode: follower") {
+			return i, nil
+		}
+	}
+	return 0, errors.New("zktest: no server follows another one")
 }
 
 // Endpoints returns the addresses of the servers as host:port.
