@@ -179,7 +179,7 @@ type Config interface {
 	// Watch calls fn with the settings of a name for all scopes, sorted by scope, at once and after
 	// every change, one call at a time, each with a slice that fn may keep, until ctx ends. There
 	// may be one call for several changes in quick succession. No call has an older setting than
-	// the call before. Watch returns nil when ctx has ended. It returns an error before that if it
+	// the call before, unless the coordinator has lost the newer one. Watch returns nil when ctx has ended. It returns an error before that if it
 	// cannot go on.
 	Watch(ctx context.Context, name string, fn func([]Setting)) error
 }

@@ -67,7 +67,7 @@ type Holding struct {
 	Number uint64
 
 	Held    int    // permits
-	Fence   uint64 // number of the grant by which the holder last got permits; it grows with every grant of the limit to any holder, and never starts again; 0 if Held is
+	Fence   uint64 // number of the grant by which the holder last got permits; it grows with every grant of the limit to any holder, and does not start again as long as the coordinator keeps its state; 0 if Held is
 	Share   int    // what each holder has if all that have or want permits get the same: Max divided by their number, rounded down
 	Waiting int    // how many permits others wait for
 	Needed  int    // how many of these the others lack to their Share, and those that have none to their Least if that is more; and how many permits are held above Max

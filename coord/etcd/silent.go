@@ -70,11 +70,33 @@ func (s silence) stream(
 	ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, next grpc.Streamer, o ...grpc.CallOption,
 ) (grpc.ClientStream, error) {
 	p, begin := new(peer.Peer), time.Now()
+	broken, _ := ctx.Value(brokenKey{}).(context.CancelCauseFunc)
 	stream, err := next(ctx, desc, cc, method, append(o, grpc.Peer(p))...)
 	if err != nil {
+		if broken != nil {
+			broken(&brokenError{err})
+		}
 		return nil, err
 	}
-	return &timed{stream, func(err error) { s.ended(p, begin, err) }}, nil
+	return &timed{stream, func(err error) {
+		s.ended(p, begin, err)
+		if broken != nil {
+			broken(&brokenError{err})
+		}
+	}}, nil
+}
+
+// brokenKey is the key of the function of a context that is called when a stream ends which was opened with the context.
+type brokenKey struct{}
+
+// brokenError is why a stream has ended.
+type brokenError struct{ cause error }
+
+func (e *brokenError) Error() string { return e.cause.Error() }
+
+// whenBroken returns a context that has its streams end the context of cancel before the library can open others.
+func whenBroken(ctx context.Context, cancel context.CancelCauseFunc) context.Context {
+	return context.WithValue(ctx, brokenKey{}, cancel)
 }
 
 // timed is a stream that reports its end.

@@ -32,6 +32,19 @@ func (s *sizes) reset() {
 	s.value.Store(maxValue)
 }
 
+// comparable returns how many bytes of values a request may compare in all.
+func (s *sizes) comparable() int { return int(s.request.Load() / 2) }
+
+// compares reports whether a request compares a value, of room bytes that it may still compare. Values that are compared
+// make requests larger, so large ones are told apart by their revisions alone.
+func (s *sizes) compares(value []byte, room *int) bool {
+	if len(value) > int(s.request.Load()/16) || len(value) > *room {
+		return false
+	}
+	*room -= len(value)
+	return true
+}
+
 // refuse notes that etcd did not take a request with some changes. It returns an error if there is only one of them, and
 // otherwise nil: smaller requests are to be tried.
 func (s *sizes) refuse(changes []kv.Change) error {

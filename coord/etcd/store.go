@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -123,9 +124,9 @@ func (s *store) swap(ctx context.Context, by *session, changes []kv.Change) ([]k
 
 // commit makes changes that are one transaction.
 func (s *store) commit(ctx context.Context, by *session, changes []kv.Change) ([]kv.Outcome, error) {
-	ops := make([]clientv3.Op, len(changes))
+	ops, room := make([]clientv3.Op, len(changes)), s.sizes.comparable()
 	for i, c := range changes {
-		ops[i] = s.op(by, c)
+		ops[i] = s.op(by, c, &room)
 	}
 	txn := s.client.Txn(ctx)
 	if by != nil {
@@ -148,12 +149,17 @@ func (s *store) commit(ctx context.Context, by *session, changes []kv.Change) ([
 // MaxValue implements [kv.Store].
 func (s *store) MaxValue() int { return int(s.sizes.value.Load()) }
 
-// op returns the operation of a change.
-func (s *store) op(by *session, c kv.Change) clientv3.Op {
+// op returns the operation of a change. room is how many bytes of values the request may still compare.
+func (s *store) op(by *session, c kv.Change, room *int) clientv3.Op {
 	key := s.prefix + c.Was.Key
-	is := clientv3.Compare(clientv3.CreateRevision(key), "=", 0)
-	if c.Was.Exists() {
-		is = clientv3.Compare(clientv3.ModRevision(key), "=", int64(c.Was.Version))
+	is := []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", 0)}
+	if c.Was.Exists() { // after a restore of etcd another change may have the revision of one that was lost
+		is = []clientv3.Cmp{
+			clientv3.Compare(clientv3.ModRevision(key), "=", int64(c.Was.Version)),
+		}
+		if s.sizes.compares(c.Was.Value, room) {
+			is = append(is, clientv3.Compare(clientv3.Value(key), "=", string(c.Was.Value)))
+		}
 	}
 	var change clientv3.Op
 	switch {
@@ -166,7 +172,7 @@ func (s *store) op(by *session, c kv.Change) clientv3.Op {
 	default:
 		change = clientv3.OpPut(key, string(c.Value))
 	}
-	return clientv3.OpTxn([]clientv3.Cmp{is}, []clientv3.Op{change}, []clientv3.Op{clientv3.OpGet(key)})
+	return clientv3.OpTxn(is, []clientv3.Op{change}, []clientv3.Op{clientv3.OpGet(key)})
 }
 
 func outcomeOf(c kv.Change, answer *etcdserverpb.TxnResponse, revision int64) kv.Outcome {
@@ -176,42 +182,72 @@ func outcomeOf(c kv.Change, answer *etcdserverpb.TxnResponse, revision int64) kv
 	return kv.Outcome{Now: cellOf(c.Was.Key, answer.Responses[0].GetResponseRange(), revision)}
 }
 
-// Watch implements [kv.Store]. A member of etcd that has lost the others ends the watch.
+// Watch implements [kv.Store]. A member of etcd that has lost the others ends the watch, and so does the loss of its
+// connection: the library would go on at the same revision, also at an etcd that was restored from a backup and has other
+// changes there. All cells are read while the watch goes on already.
 func (s *store) Watch(ctx context.Context, prefix string, fn func(kv.Update)) error {
-	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(clientv3.WithRequireLeader(ctx))
+	defer cancel(nil)
+	watcher := clientv3.NewWatcher(s.client) // with a stream of its own
+	defer func() { _ = watcher.Close() }()
+	changes := watcher.Watch(whenBroken(ctx, cancel), s.prefix+prefix, clientv3.WithPrefix(), clientv3.WithCreatedNotify(), clientv3.WithFragment())
+	if err := created(ctx, changes); err != nil {
+		return s.ended(ctx, err)
+	}
 	whole, err := s.client.Get(ctx, s.prefix+prefix, clientv3.WithPrefix())
 	if err != nil {
-		return ended(ctx, fmt.Errorf("read what is watched: %w", s.explain(err)))
+		return s.ended(ctx, fmt.Errorf("read what is watched: %w", err))
 	}
 	u := kv.Update{Whole: true, At: uint64(whole.Header.Revision), Cells: s.cellsOf(whole.Kvs)}
-	changes := s.client.Watch(ctx, s.prefix+prefix, clientv3.WithPrefix(), clientv3.WithRev(whole.Header.Revision+1), clientv3.WithFragment())
+	if ctx.Err() != nil {
+		return s.ended(ctx, nil)
+	}
 	fn(u)
 	for answer := range changes {
 		if err := answer.Err(); err != nil {
-			return ended(ctx, fmt.Errorf("watch: %w", s.explain(err)))
+			return s.ended(ctx, fmt.Errorf("watch: %w", err))
 		}
 		u := kv.Update{}
 		for _, e := range answer.Events {
+			if e.Kv.ModRevision <= whole.Header.Revision {
+				continue
+			}
 			c := kv.Cell{Key: string(e.Kv.Key[len(s.prefix):]), Version: uint64(e.Kv.ModRevision)}
 			if e.Type == clientv3.EventTypePut {
 				c.Value = e.Kv.Value
 			}
 			u.Cells = append(u.Cells, c)
 		}
-		if len(u.Cells) > 0 {
+		if len(u.Cells) > 0 && ctx.Err() == nil {
 			fn(u)
 		}
 	}
-	return ended(ctx, errors.New("the watch was closed"))
+	return s.ended(ctx, errors.New("the watch was closed"))
 }
 
-// ended returns nil if ctx has ended, and err otherwise.
-func ended(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
+// created waits until a watch has begun.
+func created(ctx context.Context, changes clientv3.WatchChan) error {
+	select {
+	case answer, ok := <-changes:
+		if err := answer.Err(); err != nil || !ok {
+			return fmt.Errorf("begin to watch: %w", cmp.Or(err, errors.New("the watch was closed")))
+		}
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// ended returns why a watch has ended: nil if its caller has ended it.
+func (s *store) ended(ctx context.Context, err error) error {
+	var broken *brokenError
+	switch {
+	case errors.As(context.Cause(ctx), &broken):
+		return fmt.Errorf("watch: %w", s.explain(broken.cause))
+	case ctx.Err() != nil:
 		return nil
 	}
-	return err
+	return s.explain(err)
 }
 
 // session is a [kv.Session]: a lease with a key that is there as long as it lasts.

@@ -88,7 +88,7 @@ CREATE TABLE {schema}.permit (
 CREATE INDEX permit_session ON {schema}.permit (session);
 CREATE INDEX permit_news ON {schema}.permit (session) WHERE news;
 
--- The numbers of places and grants. They never start again.
+-- The numbers of places and grants. They never start again, but for a failover to a replica that lacks the last commits.
 CREATE SEQUENCE {schema}.permit_number;
 
 -- A rate that has been used lately, by the generic cell rate algorithm. Times are nanoseconds since 1970.

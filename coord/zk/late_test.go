@@ -169,8 +169,8 @@ func TestALateAnswerHidesNoNewerNode(t *testing.T) {
 			if err != nil || seen.Version != now.Version {
 				t.Errorf("it is read as %v (%v), want %v", seen, err, now)
 			}
-			if _, known := s.dataVersion(seen); !known {
-				t.Error("the node cannot be changed")
+			if outcomes, err := s.Swap(t.Context(), kv.Change{Was: seen, Value: []byte("changed")}); err != nil || !outcomes[0].Swapped {
+				t.Errorf("the node cannot be changed: %v, %v", outcomes, err)
 			}
 		})
 	}

@@ -19,8 +19,8 @@ import (
 	"github.com/taskengine/taskengine/coord/internal/reason"
 )
 
-// store is a [kv.Store]. The version of a cell is the number of the transaction that has changed it (mzxid). The
-// changes of a node are compared by its own version, which the store remembers.
+// store is a [kv.Store]. The version of a cell is the number of the transaction that has changed it (mzxid). Its mark is how
+// often the node was changed since it was created, by which ZooKeeper compares.
 type store struct {
 	options Options
 	acl     []zk.ACL
@@ -29,16 +29,10 @@ type store struct {
 	mark    atomic.Pointer[mark] // of the newest renewal of a session; nil: there was none
 
 	mu     sync.Mutex
-	base   *conn              // guarded by mu: for what no session does; nil: not opened yet, or it was dropped
-	made   bool               // guarded by mu: the folders are there
-	known  map[string]version // guarded by mu: by path; those that are watched stay until a watch has reported that they are gone
-	closed bool               // guarded by mu
-}
-
-// version is a state of a node.
-type version struct {
-	mzxid int64
-	data  int32 // how often the node was changed since it was created
+	base   *conn            // guarded by mu: for what no session does; nil: not opened yet, or it was dropped
+	made   bool             // guarded by mu: the folders are there
+	known  map[string]int64 // guarded by mu: mzxid by path; those that are watched stay until a watch has reported that they are gone
+	closed bool             // guarded by mu
 }
 
 // mark is a change of the node of a session, which a server has that is not older.
@@ -48,7 +42,7 @@ type mark struct {
 }
 
 func newStore(o Options) *store {
-	s := &store{options: o, acl: zk.WorldACL(zk.PermAll), known: map[string]version{}}
+	s := &store{options: o, acl: zk.WorldACL(zk.PermAll), known: map[string]int64{}}
 	s.servers = reason.NewServers(len(o.Endpoints), o.TLS)
 	switch {
 	case o.SASL:
@@ -130,9 +124,16 @@ const clockNode = "clock"
 // catchUp returns the number of a transaction that begins now. The server of the connection has all transactions before
 // it. A Sync would not do: a leader that does not know yet that another one was elected answers it on its own.
 func (s *store) catchUp(c *conn) (int64, error) {
+	known := s.mark.Load()
 	now, err := c.Set(s.path(clockNode), nil, -1)
+	if errors.Is(err, zk.ErrNoNode) { // the servers have begun anew
+		s.makeAgain()
+	}
 	if err != nil {
 		return 0, fmt.Errorf("read the latest transaction: %w", err)
+	}
+	if known != nil && now.Mzxid < known.mzxid { // the servers have gone back in time
+		s.mark.CompareAndSwap(known, nil)
 	}
 	return now.Mzxid, nil
 }
@@ -155,6 +156,13 @@ func (s *store) makeFolders(c *conn) error {
 	return nil
 }
 
+// makeAgain has the folders made again by the next call of conn.
+func (s *store) makeAgain() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.made = false
+}
+
 // makeFolder creates a node that may be there. ZooKeeper refuses that first if it is in one in which this node may create
 // nothing.
 func (s *store) makeFolder(c *conn, path string) error {
@@ -171,15 +179,13 @@ func (s *store) makeFolder(c *conn, path string) error {
 	return err
 }
 
-// see remembers the state of a node and returns its cell.
+// see remembers the state of a node and returns its cell. It may be older than what is remembered: the servers may have
+// been restored from a copy.
 func (s *store) see(key string, data []byte, stat *zk.Stat) kv.Cell {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	path := s.path(key)
-	if s.known[path].mzxid <= stat.Mzxid {
-		s.known[path] = version{stat.Mzxid, stat.Version}
-	}
-	return kv.Cell{Key: key, Value: data, Version: uint64(stat.Mzxid)}
+	s.known[s.path(key)] = stat.Mzxid
+	return kv.Cell{Key: key, Value: data, Version: uint64(stat.Mzxid), Mark: int64(stat.Version)}
 }
 
 // gone forgets the known nodes of a folder that are not among its children after a transaction, and returns their cells.
@@ -191,9 +197,9 @@ func (s *store) gone(folder string, children []string, after int64) []kv.Cell {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var cells []kv.Cell
-	for path, v := range s.known {
+	for path, mzxid := range s.known {
 		name, isIn := strings.CutPrefix(path, s.path(folder)+"/")
-		if isIn && !there[name] && v.mzxid < after {
+		if isIn && !there[name] && mzxid < after {
 			delete(s.known, path)
 			cells = append(cells, kv.Cell{Key: folder + "/" + name, Version: uint64(after)})
 		}
@@ -225,14 +231,6 @@ func (s *store) found(key string, data []byte, stat *zk.Stat, err error) (kv.Cel
 		return kv.Cell{}, err
 	}
 	return s.see(key, data, stat), nil
-}
-
-// dataVersion returns the version of a node's data in the state of a cell, and reports whether that is known.
-func (s *store) dataVersion(c kv.Cell) (int32, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	v, ok := s.known[s.path(c.Key)]
-	return v.data, ok && uint64(v.mzxid) == c.Version
 }
 
 // Read implements [kv.Store]. A server that is behind the others gets their changes first.
@@ -405,11 +403,7 @@ func (s *store) swapPart(c *conn, check *zk.CheckVersionRequest, changes []kv.Ch
 	var left, stale []int // indexes of changes
 	for i, change := range changes {
 		outcomes[i].Now = change.Was
-		if _, ok := s.ops(change); ok {
-			left = append(left, i)
-		} else {
-			stale = append(stale, i)
-		}
+		left = append(left, i)
 	}
 	for tried := 0; len(left) > 0 && tried < maxTransactions; tried++ {
 		refused, err := s.transact(c, check, changes, left, outcomes)
@@ -460,11 +454,7 @@ func (s *store) transact(c *conn, check *zk.CheckVersionRequest, changes []kv.Ch
 		ops, of = append(ops, check), append(of, -1)
 	}
 	for j, i := range indexes {
-		more, ok := s.ops(changes[i])
-		if !ok { // what is known has changed meanwhile
-			return j, nil
-		}
-		for _, op := range more {
+		for _, op := range s.ops(changes[i]) {
 			ops, of = append(ops, op), append(of, j)
 		}
 	}
@@ -517,13 +507,12 @@ func (s *store) outcome(change kv.Change, stat *zk.Stat) kv.Outcome {
 	return kv.Outcome{Swapped: true, Now: change.Was}
 }
 
-// ops returns the operations of a change. It reports false if the state that it expects is not known to be that of the
-// node.
-func (s *store) ops(c kv.Change) ([]any, bool) {
+// ops returns the operations of a change.
+func (s *store) ops(c kv.Change) []any {
 	path := s.path(c.Was.Key)
 	if !c.Was.Exists() {
 		if c.Value == nil {
-			return nil, true
+			return nil
 		}
 		flags := int32(0)
 		if c.Ephemeral {
@@ -533,14 +522,10 @@ func (s *store) ops(c kv.Change) ([]any, bool) {
 		return []any{
 			&zk.CreateRequest{Path: path, Acl: s.acl, Flags: flags},
 			&zk.SetDataRequest{Path: path, Data: c.Value, Version: 0},
-		}, true
-	}
-	v, ok := s.dataVersion(c.Was)
-	if !ok {
-		return nil, false
+		}
 	}
 	if c.Value == nil {
-		return []any{&zk.DeleteRequest{Path: path, Version: v}}, true
+		return []any{&zk.DeleteRequest{Path: path, Version: int32(c.Was.Mark)}}
 	}
-	return []any{&zk.SetDataRequest{Path: path, Data: c.Value, Version: v}}, true
+	return []any{&zk.SetDataRequest{Path: path, Data: c.Value, Version: int32(c.Was.Mark)}}
 }

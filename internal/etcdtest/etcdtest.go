@@ -5,6 +5,7 @@
 package etcdtest
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -236,6 +238,62 @@ func (c *Cluster) stop(i int, signal syscall.Signal) error {
 	}
 	c.members[i].process = nil
 	return p.End(signal)
+}
+
+// Keep copies the data of all members, as a backup. They are restarted for that.
+func (c *Cluster) Keep() error {
+	return c.replace(func(data, backup string) error { return c.group.Run("cp", "-a", data, backup) })
+}
+
+// GoBack replaces all data by the copy that Keep has made. It can be called again.
+func (c *Cluster) GoBack() error {
+	return c.replace(func(data, backup string) error {
+		return errors.Join(os.RemoveAll(data), c.group.Run("cp", "-a", backup, data))
+	})
+}
+
+// Lose removes all data: the cluster begins anew.
+func (c *Cluster) Lose() error {
+	return c.replace(func(data, _ string) error { return os.RemoveAll(data) })
+}
+
+// replace does something with the data of each member and with where its backup is, while no member runs.
+func (c *Cluster) replace(with func(data, backup string) error) error {
+	var failed error
+	for i := range c.members {
+		failed = errors.Join(failed, c.Kill(i))
+	}
+	for i := range c.members {
+		if failed == nil {
+			failed = errors.Join(with(c.data(i), c.data(i)+".backup"), c.launch(i, "new"))
+		}
+	}
+	for i := range c.members {
+		if failed == nil {
+			failed = c.await(i)
+		}
+	}
+	return failed
+}
+
+// Requests returns how many requests the first member has been sent since it was started.
+func (c *Cluster) Requests() (n int64, err error) {
+	a, err := http.Get(c.members[0].health + "/metrics")
+	if err != nil {
+		return 0, err
+	}
+	defer a.Body.Close()
+	lines := bufio.NewScanner(a.Body)
+	for lines.Scan() {
+		if text := lines.Text(); strings.HasPrefix(text, "grpc_server_msg_received_total") {
+			count, err := strconv.ParseFloat(text[strings.LastIndexByte(text, ' ')+1:], 64)
+			if err != nil {
+				return 0, err
+			}
+			n += int64(count)
+		}
+	}
+	return n, lines.Err()
 }
 
 // Close ends all members and removes their data.

@@ -326,6 +326,61 @@ func (e *Ensemble) Resume(i int) error {
 	return syscall.Kill(e.servers[i].process.PID(), syscall.SIGCONT)
 }
 
+// Keep copies the data of all servers, as a backup. They are restarted for that.
+func (e *Ensemble) Keep() error {
+	return e.replace(func(data, backup string) error { return e.group.Run("cp", "-a", data, backup) })
+}
+
+// GoBack replaces all data by the copy that Keep has made. It can be called again.
+func (e *Ensemble) GoBack() error {
+	return e.replace(func(data, backup string) error {
+		return errors.Join(os.RemoveAll(data), e.group.Run("cp", "-a", backup, data))
+	})
+}
+
+// Lose removes all data: the ensemble begins anew.
+func (e *Ensemble) Lose() error {
+	return e.replace(func(data, _ string) error { return os.RemoveAll(filepath.Join(data, "version-2")) })
+}
+
+// replace does something with the data of each server and with where its backup is, while no server runs.
+func (e *Ensemble) replace(with func(data, backup string) error) error {
+	var failed error
+	for i := range e.servers {
+		failed = errors.Join(failed, e.Kill(i))
+	}
+	for i := range e.servers {
+		if failed == nil {
+			failed = errors.Join(with(e.data(i), e.data(i)+".backup"), e.launch(i))
+		}
+	}
+	for i := range e.servers {
+		if failed == nil {
+			failed = e.await(i)
+		}
+	}
+	return failed
+}
+
+// Requests returns how many requests the first server has been sent since it was started.
+func (e *Ensemble) Requests() (int64, error) {
+	c, err := net.Dial("tcp", fmt.Sprint("127.0.0.1:", e.servers[0].client))
+	if err != nil {
+		return 0, err
+	}
+	defer c.Close()
+	if _, err := io.WriteString(c, "srvr"); err != nil {
+		return 0, err
+	}
+	said, err := io.ReadAll(c)
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := strings.Cut(string(said), "Received: ")
+	number, _, _ := strings.Cut(rest, "\n")
+	return strconv.ParseInt(number, 10, 64)
+}
+
 // Close ends all servers and removes their data.
 func (e *Ensemble) Close() error {
 	var failed error

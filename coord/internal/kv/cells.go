@@ -4,9 +4,6 @@ import (
 	"net/url"
 	"strings"
 	"time"
-
-	"github.com/taskengine/taskengine/coord/internal/retry"
-	"github.com/taskengine/taskengine/internal/wakeup"
 )
 
 // The keys. A name in a key is escaped, so that it has no slash and no control character, and is not empty.
@@ -39,31 +36,13 @@ func unescape(part string) string {
 	return name
 }
 
-// watchLoop learns of changes of cells, until Close.
-func (n *Node) watchLoop() {
-	if !n.waitStart() {
-		return
-	}
-	pause := retry.Backoff{Most: n.maxPause}
-	for n.ctx.Err() == nil {
-		err := n.store.Watch(n.ctx, live, func(u Update) {
-			n.update(u)
-			n.outage.Worked("watching")
-			pause.Reset()
-		})
-		if n.ctx.Err() == nil {
-			if err != nil {
-				n.outage.Failed("watching", err)
-			}
-			n.sleep(pause.Next(), wakeup.Signal{})
-		}
-	}
-}
-
 // update applies what a watch reports.
-func (n *Node) update(u Update) {
+func (n *Node) update(w *watching, u Update) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if !n.follows(w, u) {
+		return
+	}
 	if u.Whole {
 		there := make(map[string]bool, len(u.Cells))
 		for _, c := range u.Cells {
@@ -94,7 +73,9 @@ func (n *Node) learn(c Cell) {
 		return
 	}
 	n.cells[c.Key] = c
-	if !c.Exists() {
+	if c.Exists() {
+		n.newest = max(n.newest, c.Version)
+	} else {
 		n.graves = append(n.graves, grave{key: c.Key, version: c.Version, since: time.Now()})
 	}
 	kind, rest, _ := strings.Cut(c.Key[len(live):], "/")

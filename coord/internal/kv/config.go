@@ -119,6 +119,7 @@ func (n *Node) Swap(ctx context.Context, name, scope string, version uint64, val
 }
 
 func (n *Node) swapSetting(ctx context.Context, name, scope string, version uint64, value []byte) (coord.Setting, bool, error) {
+	era := n.presentEra()
 	cells, err := n.store.Read(ctx, settingCell(name, scope), settingsOf(name))
 	for {
 		if err != nil {
@@ -150,7 +151,7 @@ func (n *Node) swapSetting(ctx context.Context, name, scope string, version uint
 		if err != nil {
 			return coord.Setting{}, false, err
 		}
-		n.learnOutcomes(out)
+		n.learnIn(era, out[0].Now, out[1].Now)
 		cells[0], cells[1] = out[0].Now, out[1].Now
 		if out[0].Swapped {
 			return now, true, n.raiseNewest(ctx, cells[1], s.Version)
@@ -166,23 +167,16 @@ func newestOf(c Cell) uint64 {
 
 // raiseNewest makes the newest version at least a certain one. Changes that follow get higher ones.
 func (n *Node) raiseNewest(ctx context.Context, c Cell, version uint64) error {
+	era := n.presentEra()
 	for newestOf(c) < version {
 		out, err := n.store.Swap(ctx, Change{Was: c, Value: strconv.AppendUint(nil, version, 10)})
 		if err != nil {
 			return err
 		}
-		n.learnOutcomes(out)
+		n.learnIn(era, out[0].Now)
 		c = out[0].Now
 	}
 	return nil
-}
-
-func (n *Node) learnOutcomes(all []Outcome) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, o := range all {
-		n.learn(o.Now)
-	}
 }
 
 // Watch implements [coord.Config]. fn may change the values that it is given. While the store cannot be used, Watch
@@ -219,8 +213,13 @@ func (n *Node) Watch(ctx context.Context, name string, fn func([]coord.Setting))
 	}
 }
 
-// sameCell compares the states of a cell.
-func sameCell(a, b Cell) bool { return a.Version == b.Version }
+// sameCell reports whether two states of a cell are the same. The store may have gone back in time between them.
+func sameCell(a, b Cell) bool {
+	if !a.Exists() || !b.Exists() {
+		return a.Exists() == b.Exists()
+	}
+	return a.Version == b.Version && bytes.Equal(a.Value, b.Value)
+}
 
 // knownSettings returns the cells with settings of a name by their keys, and reports whether all are known.
 func (n *Node) knownSettings(name string) (map[string]Cell, bool) {

@@ -18,13 +18,15 @@ import (
 // memory is a coordinator in memory.
 type memory struct {
 	mu       sync.Mutex
-	version  uint64            // guarded by mu: of the newest change
-	cells    map[string]*entry // guarded by mu: removed ones, too
-	watchers map[*watcher]bool // guarded by mu
-	most     int               // guarded by mu: bytes that a value may have; a larger one ends the session
-	told     int               // guarded by mu: what MaxValue returns; 0: most
-	written  int               // guarded by mu: bytes of all values that were stored
-	writes   int               // guarded by mu: requests that change cells if these are as expected
+	version  uint64                  // guarded by mu: of the newest change
+	cells    map[string]*entry       // guarded by mu: removed ones, too
+	watchers map[*watcher]bool       // guarded by mu
+	sessions map[*memorySession]bool // guarded by mu
+	most     int                     // guarded by mu: bytes that a value may have; a larger one ends the session
+	told     int                     // guarded by mu: what MaxValue returns; 0: most
+	reverts  *past                   // guarded by mu: what it goes back to after the next change by a session; nil: it does not
+	written  int                     // guarded by mu: bytes of all values that were stored
+	writes   int                     // guarded by mu: requests that change cells if these are as expected
 }
 
 type entry struct {
@@ -36,10 +38,11 @@ type watcher struct {
 	prefix string
 	queue  []kv.Update   // guarded by memory.mu
 	more   chan struct{} // holds one: queue has something
+	cut    chan struct{} // closed when the coordinator goes back in time
 }
 
 func newMemory() *memory {
-	return &memory{cells: map[string]*entry{}, watchers: map[*watcher]bool{}, most: 1 << 20}
+	return &memory{cells: map[string]*entry{}, watchers: map[*watcher]bool{}, sessions: map[*memorySession]bool{}, most: 1 << 20}
 }
 
 // swap is called with mu held. owner is nil for a change by no session.
@@ -50,7 +53,7 @@ func (m *memory) swap(owner *memorySession, c kv.Change) kv.Outcome {
 		e = &entry{Cell: kv.Cell{Key: key}}
 		m.cells[key] = e
 	}
-	if e.Exists() != c.Was.Exists() || e.Exists() && e.Version != c.Was.Version {
+	if e.Exists() != c.Was.Exists() || e.Exists() && (e.Version != c.Was.Version || !bytes.Equal(e.Value, c.Was.Value)) {
 		return kv.Outcome{Now: e.Cell}
 	}
 	if e.Exists() || c.Value != nil {
@@ -89,6 +92,64 @@ func (m *memory) expire(s *memorySession) {
 	for _, key := range slices.Sorted(maps.Keys(m.cells)) {
 		if e := m.cells[key]; e.owner == s && e.Exists() {
 			m.set(e, nil)
+		}
+	}
+}
+
+// past is a copy of a coordinator.
+type past struct {
+	version uint64
+	cells   map[string]entry
+	live    map[*memorySession]bool
+}
+
+func (m *memory) keep() *past {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := &past{version: m.version, cells: map[string]entry{}, live: map[*memorySession]bool{}}
+	for key, e := range m.cells {
+		p.cells[key] = *e
+	}
+	for s := range m.sessions {
+		p.live[s] = !s.over
+	}
+	return p
+}
+
+// goBack replaces all that the coordinator has by a copy, in which the leases of sessions begin anew. Then it makes a number
+// of changes that concern no node.
+func (m *memory) goBack(p *past, changes uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.revert(p, changes)
+}
+
+// revert is goBack with mu held.
+func (m *memory) revert(p *past, changes uint64) {
+	m.version = p.version + changes
+	m.cells = map[string]*entry{}
+	for key, e := range p.cells {
+		m.cells[key] = &e
+	}
+	for s := range m.sessions {
+		if s.over = !p.live[s]; !s.over {
+			s.end.Reset(s.lease)
+		}
+	}
+	for w := range m.watchers {
+		close(w.cut)
+		w.queue = nil
+		delete(m.watchers, w)
+	}
+}
+
+// touch changes no value of the cells with a prefix, only their versions.
+func (m *memory) touch(prefix string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for key, e := range m.cells {
+		if strings.HasPrefix(key, prefix) && e.Exists() {
+			m.set(e, e.Value)
 		}
 	}
 }
@@ -175,6 +236,7 @@ func (c *client) Open(ctx context.Context, lease time.Duration) (kv.Session, err
 	s := &memorySession{client: c, lease: lease}
 	err := c.call(ctx, true, func() {
 		s.end = time.AfterFunc(lease, func() { c.mu.Lock(); defer c.mu.Unlock(); c.expire(s) })
+		c.sessions[s] = true
 	})
 	return s, err
 }
@@ -261,6 +323,10 @@ func (c *client) change(ctx context.Context, by *memorySession, changes []kv.Cha
 			made = append(made, c.swap(by, change))
 		}
 		outcomes = made
+		if by != nil && c.reverts != nil {
+			c.revert(c.reverts, 0)
+			c.reverts = nil
+		}
 	})
 	if err != nil {
 		return nil, err
@@ -286,7 +352,7 @@ func (c *client) Watch(ctx context.Context, prefix string, fn func(kv.Update)) e
 	if err := c.reach(ctx); err != nil {
 		return nil
 	}
-	w := &watcher{prefix: prefix, more: make(chan struct{}, 1)}
+	w := &watcher{prefix: prefix, more: make(chan struct{}, 1), cut: make(chan struct{})}
 	c.mu.Lock()
 	whole := kv.Update{Whole: true, At: c.version}
 	for key, e := range c.cells {
@@ -305,6 +371,8 @@ func (c *client) Watch(ctx context.Context, prefix string, fn func(kv.Update)) e
 			return nil
 		case <-cut:
 			return errors.New("the connection was cut")
+		case <-w.cut:
+			return errors.New("the coordinator was restarted")
 		case <-w.more:
 			c.mu.Lock()
 			queue := w.queue

@@ -53,7 +53,13 @@ type Node struct {
 	mu      sync.Mutex
 	session *session                     // guarded by mu; nil: there is none
 	lease   time.Duration                // guarded by mu: of the session, or of the one before
-	seen    bool                         // guarded by mu: all cells were seen once
+	seen    bool                         // guarded by mu: all cells were seen
+	present *watching                    // guarded by mu: the present watch of the cells
+	era     uint64                       // guarded by mu: it grows whenever all cells were read
+	newest  uint64                       // guarded by mu: the highest version that a cell had in the store
+	rest    time.Time                    // guarded by mu: no session is opened before
+	restore bool                         // guarded by mu: the store may have lost cluster, since the session was lost
+	cluster string                       // guarded by mu: the id of the cluster; "": not known
 	cells   map[string]Cell              // guarded by mu: of the prefix live, by key
 	graves  []grave                      // guarded by mu: the removed ones among cells, by age
 	doubted map[string]bool              // guarded by mu: keys of cells that must be read, because a change may have been made
@@ -126,6 +132,7 @@ func New(store Store, o Options) *Node {
 		rates:       map[string]rateCell{},
 		drawnAhead:  map[string]limits.Ahead{},
 		drawsAgain:  map[string]bool{},
+		present:     &watching{stop: func() {}},
 	}
 	n.loops.Go(n.sessionLoop)
 	n.loops.Go(n.watchLoop)

@@ -59,6 +59,9 @@ func (n *Node) learnPermits(was, c Cell) {
 		delete(n.permits, c.Key)
 		return
 	}
+	if n.isTaken(c.Key, now) && n.session != nil {
+		n.lose(errTaken)
+	}
 	n.permits[c.Key] = now
 	for name, s := range now.Limits {
 		for _, st := range s.Standings {
@@ -71,6 +74,25 @@ func (n *Node) learnPermits(was, c Cell) {
 	if n.full[c.Key] && len(c.Value) < len(was.Value) {
 		n.dirty[c.Key] = true
 	}
+}
+
+// errTaken is why a node loses what it holds when the store has taken permits away from a holder that lives.
+var errTaken = fmt.Errorf("%w: the coordinator has not all permits any more that it has granted to this node", ErrLeaseOver)
+
+// isTaken reports whether a holder of this node has fewer permits by the next state of a cell, and has not given them back.
+// It is called with mu held.
+func (n *Node) isTaken(key string, next *permits) bool {
+	for or := range n.orders[key] {
+		_, before := n.permits[key].standing(or.name, or.of.id)
+		if before == nil || !or.of.live {
+			continue
+		}
+		held := min(before.Held, or.keep, or.sent)
+		if _, after := next.standing(or.name, or.of.id); held > 0 && (after == nil || after.Held < held) {
+			return true
+		}
+	}
+	return false
 }
 
 // checkStanding notices a standing of a holder that may be gone, and one of a holder of this node that has ordered

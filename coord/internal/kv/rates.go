@@ -144,6 +144,7 @@ func (n *Node) draw(ctx context.Context, d *draws) error {
 		return nil
 	}
 	keys := slices.Sorted(maps.Keys(d.wanted))
+	era := n.presentEra()
 	cells, err := n.rateCells(ctx, keys)
 	if err != nil {
 		return err
@@ -187,7 +188,9 @@ func (n *Node) draw(ctx context.Context, d *draws) error {
 		if !o.Swapped {
 			shared = sharedFor
 		}
-		n.rates[o.Now.Key] = rateCell{o.Now, shared}
+		if n.era == era { // otherwise it may be of a time that the store has lost
+			n.rates[o.Now.Key] = rateCell{o.Now, shared}
+		}
 		n.mu.Unlock()
 		if o.Swapped {
 			n.drew(d, o.Now.Key, ahead[o.Now.Key])

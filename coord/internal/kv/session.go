@@ -19,6 +19,7 @@ type session struct {
 	roles  map[string]bool // guarded by Node.mu: those whose cells have its id
 	strays map[string]bool // guarded by Node.mu: keys of its cells of members and holders, which may be gone
 
+	unproved []renewal   // guarded by Node.mu: those that were answered since the watch has ended
 	renewals []renewal   // guarded by Node.mu: by age, the newest that has counted and those since; none if its Lag is 0
 	proof    lease.Proof // guarded by Node.mu: of the newest renewal that counts
 	until    time.Time   // guarded by Node.mu: when everything is taken away, unless a renewal counts before
@@ -28,6 +29,7 @@ type session struct {
 // renewal is a renewal of a session that was answered.
 type renewal struct {
 	begun, answered time.Time
+	at              uint64        // of its answer: see [Renewal]
 	suspended       time.Duration // how long the machine had been suspended when it began
 }
 
@@ -72,8 +74,15 @@ func (n *Node) sessionLoop() {
 	}
 	pause := retry.Backoff{Most: n.maxPause}
 	for !n.isClosed() {
+		may, err := n.mayOpen()
 		start := time.Now()
-		if err := n.renew(start); err != nil {
+		switch {
+		case may:
+			err = n.renew(start)
+		case err == nil:
+			continue
+		}
+		if err != nil {
 			n.outage.Failed("renewing the lease", err)
 			n.sleep(pause.Next(), n.sessionSoon)
 			continue
@@ -103,10 +112,10 @@ func (n *Node) realLease() time.Duration {
 // renew renews the session, or opens one.
 func (n *Node) renew(start time.Time) error {
 	n.mu.Lock()
-	s := n.session
+	s, era, newest := n.session, n.era, n.newest
 	n.mu.Unlock()
 	if s == nil {
-		return n.open()
+		return n.open(era)
 	}
 	r := renewal{begun: start}
 	r.suspended, _ = lease.Suspended()
@@ -122,14 +131,21 @@ func (n *Node) renew(start time.Time) error {
 	case n.session != s: // it was lost meanwhile
 	case isOver:
 		n.lose(ErrLeaseOver)
+	case n.era != era: // the answer may be of a time that the store has lost
+		n.sessionSoon.Set()
+	case answer.At < newest:
+		n.doubtAll()
+	case !n.present.whole: // it counts when all cells were read
+		r.answered, r.at = time.Now(), answer.At
+		s.unproved = append(s.unproved, r)
 	default:
 		n.renewed(s, r, answer)
 	}
 	return nil
 }
 
-// open opens a session and renews it: opening may take longer than a lease.
-func (n *Node) open() error {
+// open opens a session in an era and renews it: opening may take longer than a lease.
+func (n *Node) open(era uint64) error {
 	opening, cancel := context.WithTimeout(n.ctx, openWithin)
 	defer cancel()
 	asked := renewal{begun: time.Now()}
@@ -152,15 +168,15 @@ func (n *Node) open() error {
 		asked.answered = first.begun.Add(-lag)
 		s.renewals = append(s.renewals, asked)
 	}
-	n.begin(s, first, answer)
+	n.begin(s, era, first, answer)
 	return nil
 }
 
-// begin makes s the session, unless the node is closed.
-func (n *Node) begin(s *session, first renewal, answer Renewal) {
+// begin makes s, which was opened in an era, the session, unless the node is closed or does not watch since then.
+func (n *Node) begin(s *session, era uint64, first renewal, answer Renewal) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.isClosed() {
+	if n.isClosed() || n.era != era || !n.present.whole {
 		n.loops.Go(func() { n.endSession(s) })
 		return
 	}
@@ -185,7 +201,9 @@ func (n *Node) renewed(s *session, r renewal, answer Renewal) {
 	for _, c := range answer.Members {
 		n.learn(c)
 	}
-	r.answered = time.Now()
+	if r.answered.IsZero() {
+		r.answered = time.Now()
+	}
 	counts, ok := s.count(r)
 	if n.session != s || !ok {
 		return
@@ -224,6 +242,7 @@ func (n *Node) lose(why error) {
 			n.loops.Go(func() { n.endSession(s) })
 		}
 	}
+	n.restore = n.cluster != ""
 	n.loseRoles(why)
 	n.loseMembers(why)
 	n.loseHolders(why)

@@ -5,6 +5,7 @@
 //	node.go     a node's connection to its cluster
 //	session.go  the session by which a node holds roles, permits and members
 //	sync.go     how the cells of a node are brought to what it wants
+//	restored.go what begins anew when the store has gone back in time
 //	cells.go    what is known of the cells, and what follows from their changes
 //	member.go   who is alive
 //	elector.go  who does a duty
@@ -29,11 +30,13 @@ import (
 // ErrOver says that a session has ended: all of its ephemeral cells are removed, and it changes nothing any more.
 var ErrOver = errors.New("the session is over")
 
-// Cell is a key with a value.
+// Cell is a key with a value. Versions tell the states of a cell apart until the coordinator goes back in time, because it
+// is restored from a copy or begins anew: other changes may then have the versions of those that it has lost.
 type Cell struct {
 	Key     string
 	Value   []byte // nil: there is no such cell. It must not be changed
 	Version uint64 // it grows with every change of the cell, also over a removal, and may grow while there is no cell; 0: there has never been such a cell
+	Mark    int64  // of the store, which compares the cell by it; others pass it on
 }
 
 // Exists reports whether the cell is there.
@@ -41,7 +44,7 @@ func (c Cell) Exists() bool { return c.Value != nil }
 
 // Change is a change of a cell that is made if the cell is still in a certain state.
 type Change struct {
-	Was       Cell   // with this Version if it exists; otherwise there must be no cell
+	Was       Cell   // in this state if it exists; otherwise there must be no cell
 	Value     []byte // nil removes the cell
 	Ephemeral bool   // a new cell is removed with the session that makes it
 }
@@ -83,7 +86,8 @@ type Store interface {
 	MaxValue() int
 
 	// Watch calls fn with all cells whose keys begin with a prefix, and then with changes of such cells, one call
-	// at a time, until ctx ends. It returns an error before that when it has missed changes.
+	// at a time, until ctx ends. It returns an error before that when it has missed changes, or when the coordinator
+	// may have gone back in time: at the latest when the connection of the watch was lost.
 	Watch(ctx context.Context, prefix string, fn func(Update)) error
 }
 

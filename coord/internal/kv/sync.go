@@ -21,6 +21,7 @@ const maxCells = 256
 // plan is a request that brings cells to what the node wants.
 type plan struct {
 	session *session
+	era     uint64 // Node.era when it was made
 	changes []Change
 	size    int                             // of the changes, in bytes
 	then    []func(swapped bool, err error) // called with mu held, after the cell was learned; after an error the change may have been made
@@ -99,8 +100,12 @@ func (n *Node) sync() (busy, lost bool, err error) {
 		n.lose(ErrLeaseOver)
 		return true, false, nil
 	}
+	if n.era != p.era { // the answer may be of a time that the store has lost
+		err = errOlder
+	}
 	var large *TooLargeError
 	isLarge := errors.As(err, &large)
+	older := false
 	for i, then := range p.then {
 		switch {
 		case isLarge && p.changes[i].Was.Key == large.Key:
@@ -111,8 +116,16 @@ func (n *Node) sync() (busy, lost bool, err error) {
 		default:
 			n.learn(outcomes[i].Now)
 			lost = lost || !outcomes[i].Swapped
+			older = older || n.isOlder(p.changes[i], outcomes[i])
 			then(outcomes[i].Swapped, nil)
 		}
+	}
+	if n.era != p.era {
+		return true, false, nil // the cells are read, because they are in doubt
+	}
+	if older {
+		n.doubtAll()
+		return true, false, errOlder
 	}
 	if isLarge && mayRefuse(large.Key) {
 		return true, lost, nil // the next plan does without it
@@ -120,9 +133,16 @@ func (n *Node) sync() (busy, lost bool, err error) {
 	return true, lost, err
 }
 
+// isOlder reports whether the outcome of a change is of another state of the cell than the change, and nothing was learned
+// from it: the next plan would be the same. It is called with mu held, after the outcome was learned.
+func (n *Node) isOlder(c Change, o Outcome) bool {
+	return (o.Swapped && (c.Was.Exists() || c.Value != nil) || o.Now.Version != c.Was.Version) && n.cells[c.Was.Key].Version == c.Was.Version
+}
+
 // readDoubted reads the cells of which it is not known how they are, and reports whether there were any.
 func (n *Node) readDoubted(ctx context.Context) (bool, error) {
 	n.mu.Lock()
+	era := n.era
 	var keys []string
 	for key := range n.doubted {
 		keys = append(keys, key)
@@ -145,6 +165,9 @@ func (n *Node) readDoubted(ctx context.Context) (bool, error) {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if n.era != era { // the answer may be of a time that the store has lost
+		return true, nil
+	}
 	for _, c := range cells {
 		delete(n.doubted, c.Key)
 		n.learn(c)
@@ -160,7 +183,7 @@ func (n *Node) plan() *plan {
 	if n.session == nil || n.session.proof == (lease.Proof{}) || n.isClosed() {
 		return nil
 	}
-	p := &plan{session: n.session}
+	p := &plan{session: n.session, era: n.era}
 	n.planMembers(p)
 	n.planRoles(p)
 	n.planHolders(p)

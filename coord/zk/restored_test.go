@@ -1,0 +1,20 @@
+//go:build unix
+
+package zk_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/taskengine/taskengine/coord/coordtest"
+	"github.com/taskengine/taskengine/coord/zk"
+)
+
+func TestAZooKeeperThatGoesBackInTime(t *testing.T) {
+	coordtest.RunRestored(t, func(t *testing.T) (coordtest.Restorable, func() coordtest.Node) {
+		one := start(t, 1)
+		return one, func() coordtest.Node {
+			return connect(t, zk.Options{Endpoints: one.Endpoints(), Prefix: "restored", Lease: 2 * time.Second})
+		}
+	})
+}
