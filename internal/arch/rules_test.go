@@ -533,7 +533,7 @@ var rules = []rule{
 	{
 		Of: "cmd/taskengine/internal/doctor",
 		May: []string{
-			"cmd/taskengine/internal/backup", "cmd/taskengine/internal/database", "cmd/taskengine/internal/stores", "codec", "config", "engine/task",
+			"cmd/taskengine/internal/backup", "cmd/taskengine/internal/coordinator", "cmd/taskengine/internal/database", "cmd/taskengine/internal/stores", "codec", "config", "engine/task",
 			"coord/record", "internal/units", "storage", "storage/postgres/...", "storage/transfer",
 		},
 		Out: []string{"github.com/cockroachdb/pebble"},

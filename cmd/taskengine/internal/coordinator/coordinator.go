@@ -76,6 +76,22 @@ func Probe(ctx context.Context, c config.Coordination) error {
 	return err
 }
 
+// EtcdHistory returns what the etcd of a configuration keeps of earlier states. It waits a few seconds for an answer.
+func EtcdHistory(ctx context.Context, c config.Coordination) (etcd.History, error) {
+	opened, err := connect(c, Use{Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return etcd.History{}, err
+	}
+	defer func() { _ = opened.Close() }() // it holds nothing
+	keeps, ok := opened.(*etcd.Coord)
+	if !ok {
+		return etcd.History{}, fmt.Errorf("%s is not etcd", c.Driver)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, probePatience, fmt.Errorf("no answer within %v", probePatience))
+	defer cancel()
+	return keeps.History(ctx)
+}
+
 // connect returns a connection that was not used yet.
 func connect(c config.Coordination, u Use) (Coordinator, error) {
 	encryption, err := encryption(c.TLS)

@@ -58,9 +58,18 @@ type Options struct {
 	Keys bool // the keys that tasks are encrypted with: all tasks are read
 }
 
-// Examine examines the store at p, and each database if there are several. It changes nothing. An
+// Examine examines the store at p and its coordinator, and each database if there are several. It changes nothing. An
 // error means that the store could not be examined.
-func Examine(ctx context.Context, p stores.Place, o Options, log *slog.Logger) (found Findings, err error) {
+func Examine(ctx context.Context, p stores.Place, o Options, log *slog.Logger) (Findings, error) {
+	found, err := examineStore(ctx, p, o, log)
+	if err == nil {
+		examineCoordinator(ctx, &found, p.Coordination)
+	}
+	return found, err
+}
+
+// examineStore examines each database of a store.
+func examineStore(ctx context.Context, p stores.Place, o Options, log *slog.Logger) (found Findings, err error) {
 	p.Part = true
 	if len(p.Config.Databases) == 0 {
 		return examineOne(ctx, p, o, log)
