@@ -79,12 +79,12 @@ func (d *Run) catchUp() {
 	switch d.Schedule.Definition.Overlap {
 	case Allow:
 		d.fire(due...)
-	case Skip:
-		if len(d.State.Running) == 0 && len(due) > 0 {
-			d.fire(due[0])
-			due = due[1:]
+	case Skip: // that of an earlier run, not that of another time that is caught up with
+		if len(d.State.Running) == 0 {
+			d.fire(due...)
+		} else {
+			d.State.Overlapped += uint64(len(due))
 		}
-		d.State.Overlapped += uint64(len(due))
 	case Queue:
 		if len(d.State.Running) == 0 && len(due) > 0 {
 			d.fire(due[0])

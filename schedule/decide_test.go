@@ -138,7 +138,8 @@ func TestOverlapsAreTreatedAsThePolicySays(t *testing.T) {
 	l := d(Skip)
 	l.wants(l.at("2026-05-01 11:15:00"), "", "11:30:00")
 	l.ended()
-	l.wants(l.at("2026-05-01 11:45:00"), "11:30", "12:00:00")
+	l.wants(l.at("2026-05-01 11:45:00"), "11:30 11:45", "12:00:00") // both: neither is an earlier one that runs
+	l.wants(l.at("2026-05-01 12:00:00"), "", "12:15:00")
 	if l.state.Overlapped != 2 {
 		t.Errorf("%d times were left out, not 2", l.state.Overlapped)
 	}
@@ -156,6 +157,18 @@ func TestOverlapsAreTreatedAsThePolicySays(t *testing.T) {
 	l.wants(l.at("2026-05-01 11:30:02"), "11:15", "11:30:03")
 	l.ended()
 	l.wants(l.at("2026-05-01 11:30:03"), "11:30", "11:45:00")
+}
+
+// The defaults of overlap do not undo what catch_up says.
+func TestAllMissedTimesAreCaughtUpWithWhereNoTaskOverlaps(t *testing.T) {
+	l := begin(t, "2026-05-01 10:50:00", Definition{Cron: "0 * * * *", CatchUp: CatchUp{Policy: All, Max: 3}})
+	l.wants(l.at("2026-05-02 10:30:00"), "08:00 09:00 10:00", "11:00:00")
+	if l.state.Overlapped != 0 || l.state.Missed != 21 {
+		t.Errorf("%d times were left out, %d missed", l.state.Overlapped, l.state.Missed)
+	}
+	l.wants(l.at("2026-05-02 11:00:00"), "", "12:00:00") // they run
+	l.ended()
+	l.wants(l.at("2026-05-02 12:00:00"), "12:00", "13:00:00")
 }
 
 func TestAFullQueueLeavesTheNewestOut(t *testing.T) {
