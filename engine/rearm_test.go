@@ -2,28 +2,39 @@ package engine_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/task"
 )
 
 func TestATaskThatAsksToBeCalledAgainAtOnceRestsLongerEachTime(t *testing.T) {
+	turn := false
 	for name, ask := range map[string]func() error{
-		"snooze":        func() error { return task.Snooze(0) },
-		"negative":      func() error { return task.Snooze(-time.Hour) },
-		"a millisecond": func() error { return task.Snooze(time.Millisecond) },
-		"again":         func() error { return task.Again(time.Now().Add(-time.Hour)) },
-		"again now":     func() error { return task.Again(time.Now()) },
+		"snooze":          func() error { return task.Snooze(0) },
+		"negative":        func() error { return task.Snooze(-time.Hour) },
+		"a millisecond":   func() error { return task.Snooze(time.Millisecond) },
+		"again":           func() error { return task.Again(time.Now().Add(-time.Hour)) },
+		"again now":       func() error { return task.Again(time.Now()) },
+		"a retry at once": func() error { return task.RetryIn(0, errors.New("no")) },
+		"retries and snoozes": func() error {
+			if turn = !turn; turn {
+				return task.Snooze(0)
+			}
+			return task.RetryIn(0, errors.New("no"))
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				var calls atomic.Int64
 				var told logLines
-				n := start(t, one("x", nil), handle("x", func(context.Context, *task.Task) ([]byte, error) {
+				forever := one("x", func(p *policy.Type) { p.Retry.Max = policy.Forever })
+				n := start(t, forever, handle("x", func(context.Context, *task.Task) ([]byte, error) {
 					calls.Add(1)
 					return nil, ask()
 				}))

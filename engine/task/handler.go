@@ -80,7 +80,8 @@ func (v *verdict) Unwrap() error { return v.error }
 // Permanent marks err as an error that a retry cannot mend. A nil err stays nil.
 func Permanent(err error) error { return mark(err, func(v *verdict) { v.wish = wishGiveUp }) }
 
-// RetryIn asks for the next attempt after d instead of the delay of the retry policy. The policy still
+// RetryIn asks for the next attempt after d instead of the delay of the retry policy: after 10 ms at least, which
+// doubles with each attempt in a row that follows another at once, up to a minute. The policy still
 // limits the number of attempts. A nil err stays nil.
 func RetryIn(d time.Duration, err error) error {
 	return mark(err, func(v *verdict) { v.wish, v.delay, v.least = wishRetry, max(0, d), false })

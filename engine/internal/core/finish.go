@@ -85,7 +85,8 @@ func (c *Core) conclude(now time.Time, r *run, v task.Verdict) {
 func (c *Core) concluded(now time.Time, r *run, v task.Verdict) (change task.Change, remove bool) {
 	p := &r.kind.policy
 	change = decide(now, p, attempt{r.ref, r.attempt, r.crashes, r.expires}, v, c.config.Chance)
-	if change.To == task.Waiting && (v.Outcome == task.Snoozed || v.Outcome == task.Completed) && r.rearm(now, &change) {
+	asks := v.Outcome == task.Snoozed || v.Outcome == task.Completed || v.Outcome == task.Errored && v.Delay >= 0
+	if change.To == task.Waiting && asks && r.rearm(now, &change) {
 		c.stats.Slowed++
 	}
 	remove = settle(now, p, r.key, r.isKeyed, &change)

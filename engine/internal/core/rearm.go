@@ -6,7 +6,7 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// A task whose handler asks to be called again at once (a rearm) is delayed all the same. The delay
+// A task whose handler asks to be called again at once (a rearm), after an error or not, is delayed all the same. The delay
 // doubles with each rearm in a row, as far as the history of the row tells them.
 const (
 	minRearm  = 10 * time.Millisecond
@@ -33,7 +33,7 @@ func rearmsOf(t *task.Task) (n int) {
 		if i+1 < len(t.History) {
 			next = t.History[i+1].StartedAt
 		}
-		if a.Outcome != task.Snoozed && a.Outcome != task.Completed {
+		if a.Outcome != task.Snoozed && a.Outcome != task.Completed && a.Outcome != task.Errored {
 			n = 0
 			continue
 		}
