@@ -102,6 +102,15 @@ func (e *Engine) submitFull(ctx context.Context, reqs []Request, rows []*task.Ta
 			receipts[i] = Receipt{ID: id}
 		}
 	}
+	adds, err := e.follows(ctx, rows, existing)
+	if err != nil {
+		return nil, fmt.Errorf("engine: submit: look for tasks that exist: %w", err)
+	}
+	if len(adds) > 0 { // all or none
+		if err := e.makeRoom(ctx, append(adds, fresh...)...); err != nil {
+			return nil, err
+		}
+	}
 	if len(fresh) == 0 {
 		return receipts, nil
 	}
@@ -130,6 +139,48 @@ func (e *Engine) submitFull(ctx context.Context, reqs []Request, rows []*task.Ta
 		}
 		again = false
 	}
+}
+
+// makeRoom returns when the backlogs have room for more rows, or when a submission of them may wait for it.
+func (e *Engine) makeRoom(ctx context.Context, rows ...*task.Task) error {
+	if len(e.capped) == 0 {
+		return nil
+	}
+	for {
+		var full *shell.Full
+		e.tell(func(s *state, _ time.Time) { full = s.Room(nil, rows) })
+		if full == nil || full.WhenFull == policy.PauseSource && full.New <= full.Max {
+			return nil
+		}
+		made := false
+		if full.WhenFull == policy.DropOldest && full.New <= full.Max {
+			var err error
+			if made, err = e.droppers[full.Type].makeRoom(ctx, e, full); err != nil {
+				return err
+			}
+		}
+		if !made {
+			return e.refuse(full)
+		}
+	}
+}
+
+// follows returns those of the rows, of which a task has the key, that are added all the same: that task gives its key up.
+func (e *Engine) follows(ctx context.Context, rows []*task.Task, existing []task.ID) (adds []*task.Task, err error) {
+	for i, id := range existing {
+		if id.IsZero() || id == rows[i].ID || e.catalog.infoOf(rows[i].Type).unique.OnConflict != policy.ThrottleNew {
+			continue
+		}
+		r := Receipt{ID: id}
+		t, err := e.holderOf(ctx, e.store, rows[i], &r)
+		if err != nil {
+			return nil, err
+		}
+		if c := e.catalog.decide(e.Now(), t, rows[i], &r); c != nil || r.Outcome == OutcomeCreated {
+			adds = append(adds, rows[i])
+		}
+	}
+	return adds, nil
 }
 
 // errLookedUp ends a transaction that was to find out what exists.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -119,62 +118,126 @@ func (e *Engine) settle(ctx context.Context, rows []*task.Task, receipts []Recei
 	return receipts, e.catalog.refused(receipts)
 }
 
-// settleRound settles requests, at most one for each task. It returns those that are left: their tasks have changed
-// meanwhile, or are those of other requests of the call.
+// settleRound settles requests, those of one task together if they replace it, and else one of them. It returns those that
+// are left: their tasks have changed meanwhile, or are those of other requests of the call.
 func (e *Engine) settleRound(ctx context.Context, rows []*task.Task, receipts []Receipt, open []int, tried map[int]uint64) (left []int, err error) {
-	used := make(map[task.ID]bool)
 	edits := make(map[int]*shell.Edit)
-	for _, i := range open {
-		r := &receipts[i]
-		if used[r.ID] { // by an earlier request of the same call
-			left = append(left, i)
-			continue
-		}
-		used[r.ID] = true
-		if since := tried[i]; since != 0 && e.replacements.after(task.Ref{ID: r.ID, Version: since}) {
-			r.Outcome = OutcomeReplaced // just before the other request, which has overwritten it
-			continue
-		}
-		t, err := e.holderOf(ctx, e.store, rows[i], r)
+	before := make(map[int][]int) // by the place of an edit: the requests that it overwrites
+	for _, group := range byTask(receipts, open) {
+		ed, rest, err := e.settleTask(ctx, rows, receipts, group, tried)
 		if err != nil {
 			return nil, err
 		}
-		change := e.catalog.decide(e.Now(), t, rows[i], r)
-		switch {
-		case r.Outcome == OutcomeCreated: // it can be: its key is free
-			if err := e.submitAgain(ctx, rows[i], r); err != nil {
-				return nil, err
-			}
-			if !r.Created { // it is about another task now
-				tried[i], left = 0, append(left, i)
-			}
-			continue
-		case change == nil:
-			continue
-		case change.FreesKey:
-			if _, err := e.store.Swap(ctx, *change); err != nil {
-				return nil, err
-			}
-			left = append(left, i) // whether this call or another one has freed the key
+		if ed == nil {
+			left = append(left, rest...)
 			continue
 		}
-		if tried[i] == 0 {
-			tried[i] = t.Version
-		}
-		edits[i] = &shell.Edit{Change: *change, From: t.State, Was: t.Hint(), Done: make(chan error, 1)}
+		last := group[len(group)-1]
+		edits[last], before[last] = ed, rest
 	}
 	if err := e.edits(ctx, rows, edits); err != nil {
 		return nil, err
 	}
 	for i, ed := range edits {
 		if ed.After == nil {
-			left = append(left, i)
-		} else {
-			e.replacements.note(ed.After.Ref())
+			left = append(append(left, before[i]...), i)
+			continue
+		}
+		e.replacements.note(ed.After.Ref())
+		for _, overwritten := range before[i] {
+			receipts[overwritten].Outcome = OutcomeReplaced
 		}
 	}
 	slices.Sort(left) // of requests of one key the last one counts
 	return left, nil
+}
+
+// byTask returns requests by the task that has their key, in their order.
+func byTask(receipts []Receipt, open []int) (groups [][]int) {
+	at := make(map[task.ID]int)
+	for _, i := range open {
+		g, ok := at[receipts[i].ID]
+		if !ok {
+			g = len(groups)
+			at[receipts[i].ID], groups = g, append(groups, nil)
+		}
+		groups[g] = append(groups[g], i)
+	}
+	return groups
+}
+
+// settleTask settles requests of one task, which are given in their order. If the last one replaces the task, it
+// returns the change to be made, and the requests that the last one overwrites with it. Otherwise it returns the requests
+// that are left.
+func (e *Engine) settleTask(ctx context.Context, rows []*task.Task, receipts []Receipt, group []int, tried map[int]uint64) (ed *shell.Edit, rest []int, err error) {
+	last := group[len(group)-1]
+	r := &receipts[last]
+	if since := tried[last]; since != 0 && e.replacements.after(task.Ref{ID: r.ID, Version: since}) {
+		for _, i := range group {
+			receipts[i].Outcome = OutcomeReplaced // just before the other request, which has overwritten it
+		}
+		return nil, nil, nil
+	}
+	t, err := e.holderOf(ctx, e.store, rows[last], r)
+	if err != nil {
+		return nil, nil, err
+	}
+	change := e.catalog.decide(e.Now(), t, rows[last], r)
+	switch {
+	case change != nil && !change.FreesKey:
+		if tried[last] == 0 {
+			tried[last] = t.Version
+		}
+		return &shell.Edit{Change: *change, From: t.State, Was: t.Hint(), Done: make(chan error, 1)}, group[:len(group)-1], nil
+	case change == nil && r.Outcome != OutcomeCreated: // the others may be other than late
+		for _, i := range group[:len(group)-1] {
+			if c := e.catalog.decide(e.Now(), t, rows[i], &receipts[i]); c != nil || receipts[i].Outcome == OutcomeCreated {
+				rest = append(rest, i)
+			}
+		}
+		return nil, rest, nil
+	}
+	rest, err = e.settleFree(ctx, rows, receipts, group, t, tried)
+	return nil, rest, err
+}
+
+// settleFree settles the first of the requests of a key that no task has any more, or that its task t is to give up.
+func (e *Engine) settleFree(ctx context.Context, rows []*task.Task, receipts []Receipt, group []int, t *task.Task, tried map[int]uint64) (left []int, err error) {
+	first := group[0]
+	row, r := rows[first], &receipts[first]
+	change := e.catalog.decide(e.Now(), t, row, r)
+	switch {
+	case r.Outcome == OutcomeCreated: // it can be: its key is free
+		if err := e.submitAgain(ctx, row, r); err != nil {
+			return group[1:], e.refuseOne(receipts, r, err)
+		}
+		if !r.Created { // it is about another task now
+			tried[first] = 0
+			return group, nil
+		}
+		return group[1:], nil
+	case change != nil && change.FreesKey:
+		if err := e.makeRoom(ctx, row); err != nil { // before the task gives up its key
+			return group[1:], e.refuseOne(receipts, r, err)
+		}
+		if _, err := e.store.Swap(ctx, *change); err != nil {
+			return nil, err
+		}
+		return group, nil // whether this call or another one has freed the key
+	case change != nil: // it replaces the task, and the last one does not
+		return group, nil
+	}
+	return group[1:], nil
+}
+
+// refuseOne has a request be refused because its backlog is full, if others of its call were done. It returns other errors,
+// and that of a call that has done nothing.
+func (e *Engine) refuseOne(receipts []Receipt, r *Receipt, err error) error {
+	if !errors.Is(err, ErrBacklog) || len(receipts) == 1 {
+		return err
+	}
+	r.Outcome, r.Err = OutcomeRejected, err
+	return nil
 }
 
 // holderOf returns the task that has the key of a request, as its receipt says; nil if that is gone, or has freed the key.
@@ -187,48 +250,6 @@ func (e *Engine) holderOf(ctx context.Context, in storage.Tasks, row *task.Task,
 		return nil, err
 	}
 	return t, nil
-}
-
-// replacements are the tasks that requests of this engine have replaced while other requests are being settled. Of many
-// requests of a key at once one makes its change, and the others need not repeat theirs.
-type replacements struct {
-	mu     sync.Mutex
-	active int                // guarded by mu: how many calls are being settled
-	latest map[task.ID]uint64 // guarded by mu: the version that the latest replacement made
-}
-
-// maxReplacements is how many tasks replacements keeps at most.
-const maxReplacements = 10_000
-
-func (r *replacements) begin() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.active++
-}
-
-func (r *replacements) end() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.active--; r.active == 0 {
-		r.latest = nil
-	}
-}
-
-// note records that a replacement has made this version.
-func (r *replacements) note(ref task.Ref) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.latest == nil || len(r.latest) >= maxReplacements { // what is forgotten is tried again
-		r.latest = make(map[task.ID]uint64)
-	}
-	r.latest[ref.ID] = max(r.latest[ref.ID], ref.Version)
-}
-
-// after reports whether a replacement has made a later version.
-func (r *replacements) after(ref task.Ref) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.latest[ref.ID] > ref.Version
 }
 
 // edits has changes of rows made through writers, by the places of their rows.
@@ -260,17 +281,24 @@ func (e *Engine) edits(ctx context.Context, rows []*task.Task, edits map[int]*sh
 
 // submitAgain inserts the row of a request once more: the task that had its key is gone.
 func (e *Engine) submitAgain(ctx context.Context, row *task.Task, r *Receipt) error {
-	fresh := receiptsOf([]*task.Task{row})
-	inserted, err := e.insert(ctx, []*task.Task{row}, true)
-	var full *shell.Full
-	switch {
-	case errors.As(err, &full):
-		return e.refuse(full)
-	case err != nil:
-		return err
+	for {
+		fresh := receiptsOf([]*task.Task{row})
+		inserted, err := e.insert(ctx, []*task.Task{row}, true)
+		var full *shell.Full
+		switch {
+		case errors.As(err, &full) && full.WhenFull == policy.DropOldest:
+			if err := e.makeRoom(ctx, row); err != nil {
+				return err
+			}
+			continue
+		case full != nil:
+			return e.refuse(full)
+		case err != nil:
+			return err
+		}
+		*r = complete(fresh, inserted)[0]
+		return nil
 	}
-	*r = complete(fresh, inserted)[0]
-	return nil
 }
 
 // decide sets the outcome of a request whose key t has, nil if no task has it any more: created, if the request is to be

@@ -13,6 +13,7 @@ import (
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
 )
 
 // throttled returns a set with the type x, of which one task of a key is added in an hour.
@@ -212,4 +213,81 @@ func TestThrottledRequestsAreAnsweredAsAModelSays(t *testing.T) {
 			}
 		})
 	}
+}
+
+// fullBehind returns a node with a task of the key k that is done and whose window is over, and whose backlog of two is full.
+func fullBehind(t *testing.T, when policy.WhenFull) (n *node, first task.ID, waiting []task.ID) {
+	n = start(t, throttled(func(p *policy.Type) {
+		p.Concurrency, p.MaxBacklog = 1, policy.Backlog{Max: 2, WhenFull: when}
+	}), handle("x", func(ctx context.Context, t *task.Task) ([]byte, error) {
+		if string(t.Payload) == "block" {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		return nil, nil
+	}))
+	first = n.submit(engine.Request{Type: "x", Key: "k"})
+	time.Sleep(2 * time.Hour)
+	n.expect(first, task.Done)
+	n.submit(engine.Request{Type: "x", Payload: []byte("block")})
+	time.Sleep(time.Second)
+	for range 2 {
+		waiting = append(waiting, n.submit(engine.Request{Type: "x"}))
+	}
+	time.Sleep(time.Second)
+	return n, first, waiting
+}
+
+func TestAThrottledRequestDropsTheOldestOfAFullBacklog(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		n, first, waiting := fullBehind(t, policy.DropOldest)
+		receipts, err := n.Submit(t.Context(), engine.Request{Type: "x"}, engine.Request{Type: "x", Key: "k"})
+		if err != nil || !receipts[0].Created || !receipts[1].Created || receipts[1].ID == first {
+			t.Fatalf("got %+v, %v", receipts, err)
+		}
+		for _, id := range waiting {
+			n.expect(id, task.Cancelled)
+		}
+		if got := n.get(receipts[1].ID); got.Key != "k" || n.get(first).Key != "" {
+			t.Errorf("the new task has the key %q, the old one %q", got.Key, n.get(first).Key)
+		}
+	})
+}
+
+func TestACallWithAThrottledRequestIsRefusedAsAWhole(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		n, first, waiting := fullBehind(t, policy.Reject)
+		count := func() (all int) {
+			counts, err := n.Count(t.Context(), storage.Filter{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range counts {
+				all += int(c)
+			}
+			return all
+		}
+		before := count()
+		for _, reqs := range [][]engine.Request{
+			{{Type: "x", Key: "k"}},
+			{{Type: "x"}, {Type: "x", Key: "k"}},
+			{{Type: "x", Key: "k"}, {Type: "x", Key: "other"}},
+		} {
+			if receipts, err := n.Submit(t.Context(), reqs...); !errors.Is(err, engine.ErrBacklog) || receipts != nil {
+				t.Errorf("got %+v, %v", receipts, err)
+			}
+		}
+		if _, err := n.Cancel(t.Context(), task.Ref{ID: waiting[0]}, ""); err != nil { // room for one, not for two
+			t.Fatal(err)
+		}
+		if receipts, err := n.Submit(t.Context(), engine.Request{Type: "x"}, engine.Request{Type: "x", Key: "k"}); !errors.Is(err, engine.ErrBacklog) {
+			t.Errorf("got %+v, %v", receipts, err)
+		}
+		if after := count(); after != before || n.get(first).Key != "k" {
+			t.Errorf("there are %d tasks, and were %d; the key of the first is %q", after, before, n.get(first).Key)
+		}
+		if receipts, err := n.Submit(t.Context(), engine.Request{Type: "x", Key: "k"}); err != nil || !receipts[0].Created {
+			t.Errorf("got %+v, %v", receipts, err)
+		}
+	})
 }

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"strings"
 	"testing"
@@ -192,7 +193,7 @@ func TestOfSeveralRequestsOfAKeyInOneCallTheLastIsKept(t *testing.T) {
 		if err != nil || receipts[0].Outcome != engine.OutcomeCreated || receipts[4] != (engine.Receipt{ID: receipts[0].ID, Outcome: engine.OutcomeReplaced}) {
 			t.Fatalf("got %+v, %v", receipts, err)
 		}
-		if got := n.get(receipts[0].ID); string(got.Payload) != "5" || got.Version != 5 {
+		if got := n.get(receipts[0].ID); string(got.Payload) != "5" || got.Version != 2 {
 			t.Errorf("it has %q at version %d", got.Payload, got.Version)
 		}
 	})
@@ -311,5 +312,45 @@ func (n *node) submitsAgain(r engine.Request, want engine.SubmitOutcome) {
 	receipts, err := n.Submit(n.t.Context(), r)
 	if err != nil || receipts[0].Outcome != want {
 		n.t.Fatalf("got %+v, %v, want the outcome %v", receipts, err, want)
+	}
+}
+
+// All requests of a key in one call are one change of the task.
+func TestManyRequestsOfAKeyInOneCallAreOneChange(t *testing.T) {
+	for _, mode := range []policy.OnConflict{policy.ReplaceExisting, policy.DebounceExisting} {
+		inBubble(t, func(t *testing.T) {
+			var j journal
+			n := start(t, unique(mode, nil), handle("x", j.work(0)))
+			var reqs []engine.Request
+			for i := range 500 {
+				reqs = append(reqs, engine.Request{Type: "x", Key: fmt.Sprint("k", i%2), Payload: fmt.Append(nil, i), At: time.Now().Add(time.Hour)})
+			}
+			receipts, err := n.Submit(t.Context(), reqs...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, r := range receipts {
+				want := engine.Receipt{ID: receipts[i%2].ID, Outcome: engine.OutcomeReplaced}
+				if i < 2 {
+					want = engine.Receipt{ID: r.ID, Created: true, Outcome: engine.OutcomeCreated}
+				}
+				if r != want {
+					t.Fatalf("receipt %d is %+v, want %+v", i, r, want)
+				}
+			}
+			for i, want := range []string{"498", "499"} {
+				if got := n.get(receipts[i].ID); string(got.Payload) != want || got.Version != 2 {
+					t.Errorf("it has %s at version %d, want %s at version 2", got.Payload, got.Version, want)
+				}
+			}
+			time.Sleep(2 * time.Hour)
+			if got := len(j.payloads()); got != 2 {
+				t.Errorf("%d tasks ran", got)
+			}
+			again := n.get(receipts[0].ID)
+			if receipts, err = n.Submit(t.Context(), reqs...); err != nil || receipts[498].Outcome != engine.OutcomeAlreadyDone || n.get(again.ID).Version != again.Version {
+				t.Errorf("of a task that is done: %+v, %v", receipts[498], err)
+			}
+		})
 	}
 }
