@@ -76,7 +76,7 @@ func repeatLate(t *testing.T, name string, mode policy.OnConflict) {
 	n := start(t, punctual(mode), handle("x", func(context.Context, *task.Task) ([]byte, error) { return nil, nil }))
 	submit := submits(n)[name]
 	now := time.Now()
-	byID := engine.Request{Type: "x", ID: task.ID{6: 0x70, 8: 0x80, 15: 1}, At: now}
+	byID := engine.Request{Type: "x", ID: task.ID{1: 1, 6: 0x70, 8: 0x80, 15: 1}, At: now}
 	byKey := engine.Request{Type: "x", Key: "k", At: now}
 	receipts, err := submit(byID, byKey)
 	if err != nil {

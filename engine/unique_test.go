@@ -222,7 +222,7 @@ func TestAReplacedTaskCountsForTheLimitOfItsNewPayload(t *testing.T) {
 func TestARequestThatIsRepeatedWithItsIDIsNotRejected(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		n := start(t, unique(policy.RejectNew, nil), handle("x", func(context.Context, *task.Task) ([]byte, error) { return nil, nil }))
-		r := engine.Request{ID: task.ID{6: 0x70, 8: 0x80, 15: 1}, Type: "x", Key: "k"}
+		r := engine.Request{ID: task.ID{1: 1, 6: 0x70, 8: 0x80, 15: 1}, Type: "x", Key: "k"}
 		for i := range 2 {
 			receipts, err := n.Submit(t.Context(), r)
 			if err != nil || receipts[0].ID != r.ID || receipts[0].Created != (i == 0) {

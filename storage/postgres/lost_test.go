@@ -144,10 +144,10 @@ func TestATaskWhoseAnswerWasLostRunsThoughItIsAskedForAgain(t *testing.T) {
 		_, err := n.Submit(ctx, engine.Request{ID: id, Type: "pay", Payload: []byte(payload)})
 		return err
 	}
-	if err := submit(task.ID{15: 1}, "first"); err != nil { // prepares the statements
+	if err := submit(task.ID{0: 1, 15: 1}, "first"); err != nil { // prepares the statements
 		t.Fatal(err)
 	}
-	id, marker := task.ID{15: 2}, []byte("this answer is lost")
+	id, marker := task.ID{0: 1, 15: 2}, []byte("this answer is lost")
 	l.marker.Store(&marker)
 	if err := submit(id, string(marker)); err == nil || l.lost.Load() != 1 {
 		t.Fatalf("%d answers were lost, and the submit says %v", l.lost.Load(), err)
