@@ -19,7 +19,7 @@ type Connection struct {
 	Addresses []string          // of the APIs of nodes: host:port, https://host:port, or unix: and a path; the slots are divided among them
 	Handler   string            // name of the handler in the configuration of the nodes; "" if it is the only one that fits
 	Labels    map[string]string // of this worker; the configuration may ask for some
-	Token     string            // sent to the nodes, which may want one with the role work; "" for none
+	Token     string            // sent to the nodes, without the white space around it; they may want one with the role work; "" for none
 	TLS       *tls.Config       // of connections to host:port and https://host:port; nil: the former are not encrypted, and the latter trust what the system trusts
 	Log       *slog.Logger      // of the connections; nil is the standard error
 }
@@ -46,6 +46,11 @@ func (p Program) Work(ctx context.Context, c Connection) error {
 	case len(c.Addresses) == 0:
 		return errors.New("no address of a node is given: give host:port, https://host:port, or unix: and a path")
 	}
+	token, err := tokenOf(c.Token)
+	if err != nil {
+		return err
+	}
+	c.Token = token
 	for _, a := range c.Addresses {
 		if rest := strings.TrimPrefix(a, "https://"); strings.TrimSpace(rest) == "" || strings.Contains(rest, "/") && !strings.HasPrefix(a, "unix:") {
 			return fmt.Errorf("%q is not the address of a node: give host:port, https://host:port, or unix: and a path", a)
@@ -63,6 +68,19 @@ func (p Program) Work(ctx context.Context, c Connection) error {
 	return nil
 }
 
+// tokenOf returns a token as it is sent, without the white space around it. Its errors do not contain the token.
+func tokenOf(given string) (string, error) {
+	const ask = "; give the text that `taskengine token create` prints"
+	token := strings.TrimSpace(given)
+	switch {
+	case token == "" && given != "":
+		return "", errors.New("the token has white space only" + ask)
+	case strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
+		return "", errors.New("the token has a character that no token has, such as a space or a line break between others" + ask)
+	}
+	return token, nil
+}
+
 // share returns the share of the i-th of n nodes in slots: at least 1.
 func share(slots, n, i int) int {
 	most := slots / n
@@ -72,9 +90,20 @@ func share(slots, n, i int) int {
 	return max(1, most)
 }
 
+// addressesIn returns the addresses in a text, which are separated by commas.
+func addressesIn(text string) []string {
+	var found []string
+	for a := range strings.SplitSeq(text, ",") {
+		if a = strings.TrimSpace(a); a != "" {
+			found = append(found, a)
+		}
+	}
+	return found
+}
+
 // work runs tasks of the nodes that the environment names, until the process is asked to end.
 func (p Program) work(addresses string) error {
-	c := Connection{Addresses: strings.Split(addresses, ","), Handler: os.Getenv(handlerVariable), Token: os.Getenv(tokenVariable)}
+	c := Connection{Addresses: addressesIn(addresses), Handler: os.Getenv(handlerVariable), Token: os.Getenv(tokenVariable)}
 	for i, a := range c.Addresses {
 		c.Addresses[i] = strings.TrimSpace(a)
 	}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -105,6 +106,18 @@ func TestAWorkerRefusesConnectionsThatCannotBe(t *testing.T) {
 		if err := c.program.Work(t.Context(), Connection{Addresses: c.addresses}); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%q: %v, want %q", c.addresses, err, c.says)
 		}
+	}
+	for _, bad := range []string{" \n", "te_secr\net", "te_secr et", "te_secr\u00e9t", "te_secr\x00et"} {
+		err := Program{Handlers: echo}.Work(t.Context(), Connection{Addresses: []string{"127.0.0.1:1"}, Token: bad})
+		if err == nil || !strings.Contains(err.Error(), "token") || strings.Contains(err.Error(), "secr") {
+			t.Errorf("the token %q: %v", bad, err)
+		}
+	}
+	if got, err := tokenOf(" te_1\r\n"); err != nil || got != "te_1" {
+		t.Errorf("a token with white space around it: %q, %v", got, err)
+	}
+	if got := addressesIn("a:1, b:2,"); !slices.Equal(got, []string{"a:1", "b:2"}) {
+		t.Errorf("the addresses are %q", got)
 	}
 	if _, err := parseLabels("a=b,c"); err == nil || !strings.Contains(err.Error(), `"c"`) {
 		t.Errorf("labels without a value: %v", err)

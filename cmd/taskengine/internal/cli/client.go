@@ -65,13 +65,25 @@ func (a *app) dial() (*client, error) {
 // token returns the token that the node may want; "" is none.
 func (a *app) token() (string, error) {
 	if a.tokenFile == "" {
-		return a.getenv("TASKENGINE_TOKEN", ""), nil
+		return tokenOf("TASKENGINE_TOKEN", a.getenv("TASKENGINE_TOKEN", ""))
 	}
 	text, err := os.ReadFile(a.tokenFile)
 	if err != nil {
 		return "", exit.Errorf(exit.Usage, "--token-file: %w", err)
 	}
-	return strings.TrimSpace(string(text)), nil
+	if len(strings.TrimSpace(string(text))) == 0 {
+		return "", exit.Errorf(exit.Usage, "--token-file: %s has no token", a.tokenFile)
+	}
+	return tokenOf("--token-file", string(text))
+}
+
+// tokenOf returns a token as it is sent, without the white space around it. Its errors do not contain the token.
+func tokenOf(source, given string) (string, error) {
+	token := strings.TrimSpace(given)
+	if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return "", exit.Errorf(exit.Usage, "%s has a character that no token has, such as a space or a line break between others; it must be the text that `taskengine token create` prints", source)
+	}
+	return token, nil
 }
 
 // bearer sends a token with each request, unless it is "". It does not send it to where a node redirects a request.
