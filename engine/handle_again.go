@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine/internal/shell"
+	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/task"
 )
 
@@ -16,7 +17,11 @@ func (a *attempt) checkRerun(v *task.Verdict) error {
 	}
 	rows, err := a.following(v.Rerun.Tasks)
 	if err != nil {
-		return fmt.Errorf("the handler asked to add tasks when its own runs again, which does not run again now: %w", err)
+		err = fmt.Errorf("the handler asked to add tasks with the end of this attempt, which has failed therefore: %w", err)
+		if a.engine.catalog.policyOf(a.Type).Delivery == policy.AtMostOnce { // the work was done
+			err = task.InDoubt(err)
+		}
+		return err
 	}
 	v.Rerun.Rows = rows
 	return nil

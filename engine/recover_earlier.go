@@ -64,14 +64,19 @@ func (e *Engine) endOf(ctx context.Context, end *EarlierEnd) (change task.Change
 	}
 	again := e.contents.reencode(t)
 	_ = e.contents.decode(t) // for Config.Retry; the change does not depend on it
-	v := e.contents.encodeResult(t.Type, e.decided(t, e.verdictOf(t, end)))
+	verdict, ok := e.verdictOf(t, end)
+	if !ok {
+		return change, false, nil
+	}
+	v := e.contents.encodeResult(t.Type, e.decided(t, verdict))
 	v.Reencoded = again
 	e.decide(func(c *core.Core, now time.Time) { change = c.Earlier(now, t, v) })
 	return change, true, nil
 }
 
-// verdictOf returns the verdict on an attempt of t that ended so on another node.
-func (e *Engine) verdictOf(t *task.Task, end *EarlierEnd) task.Verdict {
+// verdictOf returns the verdict on an attempt of t that ended so on another node. It returns false for an end with tasks to
+// add, which cannot count: the task is decided about as if there were no end.
+func (e *Engine) verdictOf(t *task.Task, end *EarlierEnd) (task.Verdict, bool) {
 	v := task.VerdictOf(end.Result, end.Err)
 	if n := len(v.Result); n > 0 {
 		if most := e.catalog.policyOf(t.Type).ResultLimit(); n > most {
@@ -79,12 +84,11 @@ func (e *Engine) verdictOf(t *task.Task, end *EarlierEnd) task.Verdict {
 		}
 	}
 	v.Again = e.byTimebase(v.Again)
-	err := e.checkAgain(t, &v)
-	if err == nil && v.Rerun != nil && len(v.Rerun.Tasks) > 0 {
-		err = errors.New("tasks cannot be added with the end of an attempt of a node that is gone")
+	if v.Rerun != nil && len(v.Rerun.Tasks) > 0 {
+		return v, false
 	}
-	if err != nil {
-		return task.VerdictOf(nil, err)
+	if err := e.checkAgain(t, &v); err != nil {
+		return task.VerdictOf(nil, err), true
 	}
-	return v
+	return v, true
 }

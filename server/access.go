@@ -127,6 +127,22 @@ func (a *API) permit(ctx context.Context, types ...string) error {
 	return nil
 }
 
+// permitAdded returns an error unless the caller, which is a worker, may also add tasks of these types.
+func (a *API) permitAdded(ctx context.Context, types ...string) error {
+	c := callerOf(ctx)
+	if c == nil {
+		return nil
+	}
+	t, err := a.tokenOf(c)
+	if err != nil {
+		return err
+	}
+	if !t.May(access.Submit) {
+		return connect.NewError(connect.CodePermissionDenied, fmt.Errorf("a worker that adds tasks needs the role %s, too, which the token %s does not have", access.Submit, t.Name))
+	}
+	return a.permit(ctx, types...)
+}
+
 // permitFilter is permit for a filter, in which no types stand for all.
 func (a *API) permitFilter(ctx context.Context, types []string) error {
 	if c := callerOf(ctx); c != nil && len(types) == 0 {

@@ -324,7 +324,7 @@ func TestAWorkerNeedsATokenWithItsRoleAndForItsTypes(t *testing.T) {
 	g := newGuarded(t, of("operate", access.Operate), of("work", access.Work), of("admin", access.Admin), of("mails", access.Work, "mail-*"))
 	var runs atomic.Value // the type that the worker runs
 	runs.Store("mail-big")
-	api := server.NewAPI(server.APIConfig{Engine: g.engine, Tokens: g.tokens.Load, Register: func(r grpc.ServiceRegistrar, permit func(context.Context, ...string) error) {
+	api := server.NewAPI(server.APIConfig{Engine: g.engine, Tokens: g.tokens.Load, Register: func(r grpc.ServiceRegistrar, permit, _ func(context.Context, ...string) error) {
 		r.RegisterService(&grpc.ServiceDesc{ServiceName: "test.Workers", HandlerType: (*any)(nil), Streams: []grpc.StreamDesc{
 			{StreamName: "Do", ServerStreams: true, ClientStreams: true, Handler: func(_ any, s grpc.ServerStream) error {
 				if err := permit(s.Context(), runs.Load().(string)); err != nil {

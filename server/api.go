@@ -68,8 +68,9 @@ type APIConfig struct {
 	Tokens func() *access.Tokens
 
 	// Register adds services for workers to the server of gRPC libraries, beside that of the API; nil for none. Their methods
-	// are streams. A caller with a token needs the role work, and permit says whether the token is for some types of tasks.
-	Register func(r grpc.ServiceRegistrar, permit func(ctx context.Context, types ...string) error)
+	// are streams. A caller with a token needs the role work, permit says whether the token is for some types of tasks, and
+	// adds whether the caller may add tasks of these types, too.
+	Register func(r grpc.ServiceRegistrar, permit, adds func(ctx context.Context, types ...string) error)
 }
 
 // API serves proto/taskengine/v1 over gRPC, gRPC-Web and Connect. It is the handler of a listener, which also has
@@ -89,7 +90,7 @@ type API struct {
 	audit      *slog.Logger          // nil for none
 	tokens     func() *access.Tokens // nil: every caller may do everything
 	submitted  func(ctx context.Context, header func(name string) string) context.Context
-	register   func(grpc.ServiceRegistrar, func(ctx context.Context, types ...string) error)
+	register   func(grpc.ServiceRegistrar, func(ctx context.Context, types ...string) error, func(ctx context.Context, types ...string) error)
 
 	schedules scheduler.Schedules
 	stopping  chan struct{} // closed by Drain

@@ -45,6 +45,8 @@ func (a *API) GRPC() *grpc.Server {
 	if a.register != nil {
 		a.register(s, func(ctx context.Context, types ...string) error {
 			return statusOf(a.permit(ctx, types...), func(metadata.MD) {}) // it has no metadata
+		}, func(ctx context.Context, types ...string) error {
+			return statusOf(a.permitAdded(ctx, types...), func(metadata.MD) {})
 		})
 	}
 	return s

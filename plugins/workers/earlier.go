@@ -31,14 +31,14 @@ type EarlierEnd struct {
 
 // endEarlier ends the attempts of earlier sessions that a frame answers. A worker sends few of these, and only after it has
 // connected.
-func (s *Service) endEarlier(p *Pool, frame *wire.FromHandler) {
+func (s *Service) endEarlier(p *Pool, l *link, frame *wire.FromHandler) {
 	var ends []EarlierEnd
 	for _, f := range frame.GetFinishes() {
 		e := f.GetEarlier()
 		if e == nil || len(e.GetTaskId()) != len(task.ID{}) || !slices.Contains(p.cfg.Types, e.GetType()) {
 			continue
 		}
-		a := calls.AnswerOf(f)
+		a := calls.Forbid(f, l.adds)
 		ends = append(ends, EarlierEnd{
 			Ref: task.Ref{ID: task.ID(e.GetTaskId()), Version: e.GetVersion()}, Type: e.GetType(), Result: a.Result, Err: a.Err,
 		})

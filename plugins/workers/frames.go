@@ -129,7 +129,7 @@ func (p *Pool) handleFrame(w *worker, l *link, frame *wire.FromHandler) {
 	ended := p.finish(w, l, frame)
 	for i, f := range frame.GetFinishes() {
 		if ended != nil && ended[i] != nil {
-			ended[i].Done <- calls.AnswerOf(f)
+			ended[i].Done <- calls.Forbid(f, l.adds)
 		}
 	}
 }
@@ -162,7 +162,7 @@ func (p *Pool) finish(w *worker, l *link, frame *wire.FromHandler) []*call {
 		}
 		w.release(c)
 		p.losses.remove(c.ID())
-		if !c.Hold(func() answer { return calls.AnswerOf(f) }) {
+		if !c.Hold(func() answer { return calls.Forbid(f, l.adds) }) {
 			ended[i] = c
 		}
 	}

@@ -136,7 +136,7 @@ func serveAt(tb testing.TB, address string, earlier Earlier, configs ...Config) 
 		tb.Fatal(err)
 	}
 	server := grpc.NewServer(grpc.MaxRecvMsgSize(pools[0].MaxFrame()), grpc.WaitForHandlers(true))
-	NewService(nil, earlier, pools...).Register(server)
+	NewService(nil, nil, earlier, pools...).Register(server)
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = server.Serve(l) })
 	tb.Cleanup(func() {

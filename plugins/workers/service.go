@@ -28,6 +28,7 @@ const maxName = 200
 type Service struct {
 	wire.UnimplementedWorkersServer
 	permit  Permit
+	adds    Permit
 	earlier Earlier
 	pools   []*Pool // read only
 }
@@ -36,10 +37,11 @@ type Service struct {
 // these types.
 type Permit func(ctx context.Context, types ...string) error
 
-// NewService returns the service of some pools. If permit is nil, every worker may run tasks of every type. If earlier is
-// nil, workers do not send answers of sessions that the pools do not know.
-func NewService(permit Permit, earlier Earlier, pools ...*Pool) *Service {
-	return &Service{permit: permit, earlier: earlier, pools: pools}
+// NewService returns the service of some pools. If permit is nil, every worker may run tasks of every type. Adds is a
+// permit for the types of tasks that a worker adds; nil for all. If earlier is nil, workers do not send answers of sessions
+// that the pools do not know.
+func NewService(permit, adds Permit, earlier Earlier, pools ...*Pool) *Service {
+	return &Service{permit: permit, adds: adds, earlier: earlier, pools: pools}
 }
 
 // Register adds the service to a server, which must allow received messages of [Pool.MaxFrame] bytes of each pool.
@@ -51,6 +53,9 @@ func (p *Pool) MaxFrame() int { return p.cfg.MaxResult + p.cfg.MaxPayload + 2*wi
 // Work implements the method of the protocol.
 func (s *Service) Work(stream grpc.BidiStreamingServer[wire.FromHandler, wire.ToHandler]) error {
 	l := &link{stream: stream, wake: wakeup.New(), ended: make(chan struct{})}
+	if s.adds != nil {
+		l.adds = func(types ...string) error { return s.adds(stream.Context(), types...) }
+	}
 	r := &reader{service: s, link: l, first: make(chan *wire.FromHandler, 1), worker: make(chan served, 1), over: make(chan struct{})}
 	go r.run()
 	late := time.NewTimer(firstFrame)
@@ -127,7 +132,7 @@ func (r *reader) run() {
 			return
 		}
 		r.link.heard.Store(true)
-		r.service.endEarlier(to.pool, frame)
+		r.service.endEarlier(to.pool, r.link, frame)
 		to.pool.handleFrame(to.worker, r.link, frame)
 	}
 }

@@ -65,10 +65,11 @@ const (
 // link is one connection of a worker.
 type link struct {
 	stream grpc.BidiStreamingServer[wire.FromHandler, wire.ToHandler]
-	wake   wakeup.Signal // wakes the writer when there may be something to send
-	heard  atomic.Bool   // a frame was received since the last ping
-	ended  chan struct{} // closed when the node ends the connection
-	why    error         // the status with which it ends it; set before ended is closed
+	adds   func(types ...string) error // why the worker may not add tasks of some types; nil if it may add all
+	wake   wakeup.Signal               // wakes the writer when there may be something to send
+	heard  atomic.Bool                 // a frame was received since the last ping
+	ended  chan struct{}               // closed when the node ends the connection
+	why    error                       // the status with which it ends it; set before ended is closed
 }
 
 // The statuses with which a node ends a connection. A worker connects again, except after a nil status.

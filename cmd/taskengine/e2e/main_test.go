@@ -335,6 +335,15 @@ func servePlugin() {
 		for _, typ := range []string{"least", "later", "most"} {
 			handlers[typ] = handler.Func(func(_ context.Context, t *task.Task) ([]byte, error) { return nil, note(journal, t) })
 		}
+		handlers["parent"] = handler.Func(func(ctx context.Context, t *task.Task) ([]byte, error) {
+			if err := handler.Spawn(ctx, handler.Child{Type: "shout", Payload: []byte("child"), Key: string(t.Payload)}); err != nil {
+				return nil, err
+			}
+			if err := note(journal, t); err != nil || t.Attempt > 1 {
+				return []byte("spawned"), err
+			}
+			return nil, errors.New("the first attempt fails")
+		})
 		handlers["late"] = handler.Func(func(ctx context.Context, t *task.Task) ([]byte, error) {
 			if err := note(journal, t); err != nil {
 				return nil, err

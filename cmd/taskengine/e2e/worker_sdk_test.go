@@ -11,12 +11,18 @@ import (
 // nodeWorker is a program of the SDK for Node.js, with the path of the SDK.
 const nodeWorker = `
 import { appendFileSync, existsSync } from "node:fs";
-import { serve } from %q;
+import { Retry, serve } from %q;
 
 const late = async (task) => {
   note(task);
   while (task.timeLeft > 0) await new Promise((resolve) => setTimeout(resolve, 10));
   throw new Error("out of time");
+};
+const parent = (task) => {
+  note(task);
+  task.spawn({ type: "shout", payload: "child", key: task.text() });
+  if (task.attempt === 1) throw new Retry("the first attempt fails");
+  return "spawned";
 };
 const note = (task) => appendFileSync(process.env.JOURNAL, task.type + " " + task.id + "\n");
 const held = async (task) => {
@@ -24,7 +30,7 @@ const held = async (task) => {
   while (!existsSync(task.text())) await new Promise((resolve) => setTimeout(resolve, 10));
   return "held";
 };
-await serve({ shout: (task) => task.text().toUpperCase(), least: note, later: note, most: note, held, late });
+await serve({ shout: (task) => task.text().toUpperCase(), least: note, later: note, most: note, held, late, parent });
 `
 
 // startNodeJSWorker runs a worker that is a program of Node.js.
@@ -44,7 +50,7 @@ import os
 import select
 import time
 
-from taskengine import handler, run
+from taskengine import Retry, handler, run
 
 
 def note(task):
@@ -74,6 +80,15 @@ def held(task):
 @handler("most")
 async def most(task):
     note(task)
+
+
+@handler("parent")
+def parent(task):
+    note(task)
+    task.spawn("shout", "child", key=task.text())
+    if task.attempt == 1:
+        raise Retry("the first attempt fails")
+    return "spawned"
 
 
 @handler("late")

@@ -3,6 +3,7 @@ package calls
 import (
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/taskengine/taskengine/engine/task"
@@ -11,19 +12,22 @@ import (
 
 // AnswerOf returns the answer in a Finish.
 func AnswerOf(f *wire.Finish) Answer {
-	if n := len(f.GetChildren()) + len(f.GetSignals()); n > 0 {
+	if n := len(f.GetSignals()); n > 0 {
 		return Answer{Err: task.Permanent(task.WithClass("unsupported", fmt.Errorf(
-			"the handler finished with %d children or signals, which this host does not support", n)))}
+			"the handler finished with %d signals, which this host does not support", n)))}
 	}
 	switch o := f.GetOutcome().(type) {
 	case *wire.Finish_Result:
-		return Answer{Result: o.Result}
+		if len(f.GetChildren()) == 0 {
+			return Answer{Result: o.Result}
+		}
+		return Answer{Result: o.Result, Err: task.Again(time.Time{}, childrenOf(f))}
 	case *wire.Finish_Error:
 		return Answer{Err: errorOf(o.Error)}
 	case *wire.Finish_Snooze:
 		return Answer{Err: task.Snooze(micros(o.Snooze.GetDelay()))}
 	case *wire.Finish_Again:
-		return Answer{Result: o.Again.GetResult(), Err: againOf(o.Again)}
+		return Answer{Result: o.Again.GetResult(), Err: againOf(f, o.Again)}
 	case *wire.Finish_Ended:
 		return Answer{Err: task.Ended()}
 	case *wire.Finish_Refused:
@@ -32,8 +36,11 @@ func AnswerOf(f *wire.Finish) Answer {
 	return Answer{Err: task.InDoubt(errors.New("the handler's answer has no outcome that this host knows"))}
 }
 
-func againOf(a *wire.Again) error {
+func againOf(f *wire.Finish, a *wire.Again) error {
 	var options []task.AgainOption
+	if len(f.GetChildren()) > 0 {
+		options = append(options, childrenOf(f))
+	}
 	if a.Payload != nil {
 		options = append(options, task.WithPayload(a.GetPayload()))
 	}
@@ -41,6 +48,38 @@ func againOf(a *wire.Again) error {
 		options = append(options, task.WithCheckpoint(a.GetCheckpoint()))
 	}
 	return task.Again(time.UnixMicro(a.GetAt()).UTC(), options...)
+}
+
+// childrenOf returns the option that adds the children of a finish if and only if that is stored.
+func childrenOf(f *wire.Finish) task.AgainOption {
+	requests := make([]task.Request, len(f.GetChildren()))
+	for i, c := range f.GetChildren() {
+		r := task.Request{Type: c.GetType(), Payload: c.GetPayload(), Key: c.GetKey(), OrderingKey: c.GetOrderingKey(), Headers: c.GetHeaders()}
+		if c.Priority != nil {
+			priority := uint8(min(c.GetPriority(), math.MaxUint8)) // the engine refuses what is too large
+			r.Priority = &priority
+		}
+		if c.GetRunAt() != 0 {
+			r.At = time.UnixMicro(c.GetRunAt()).UTC()
+		}
+		requests[i] = r
+	}
+	return task.WithTasks(requests...)
+}
+
+// Forbid returns the answer in f, or an error instead of it if f has children and forbidden returns why their types may not
+// be added. The error is permanent, because the work was done.
+func Forbid(f *wire.Finish, forbidden func(types ...string) error) Answer {
+	if len(f.GetChildren()) > 0 && forbidden != nil {
+		types := make([]string, len(f.GetChildren()))
+		for i, c := range f.GetChildren() {
+			types[i] = c.GetType()
+		}
+		if err := forbidden(types...); err != nil {
+			return Answer{Err: task.Permanent(task.WithClass("forbidden", fmt.Errorf("the worker may not add these tasks: %w", err)))}
+		}
+	}
+	return AnswerOf(f)
 }
 
 func errorOf(e *wire.Error) error {

@@ -257,8 +257,8 @@ func (p *parts) openAPI(ctx context.Context, connections int) (err error) {
 	conf := server.APIConfig{
 		Tokens: p.tokens, Audit: p.audit, Engine: p.engine, Build: n.Build, Node: n.Name, Log: n.Log, Metrics: n.metrics, MaxRequest: max(n.maxRequest(), p.handlers.maxFrame()),
 		TaskLog: p.taskLog.Log, Alerts: p.alerts.Managed(), Workers: p.handlers,
-		Register: func(r grpc.ServiceRegistrar, permit func(ctx context.Context, types ...string) error) {
-			p.handlers.registerWorkers(r, permit, p.engine)
+		Register: func(r grpc.ServiceRegistrar, permit, adds func(ctx context.Context, types ...string) error) {
+			p.handlers.registerWorkers(r, permit, adds, p.engine)
 		},
 	}
 	if p.spans != nil {

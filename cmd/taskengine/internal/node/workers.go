@@ -66,12 +66,12 @@ func endEarlier(e *engine.Engine) workers.Earlier {
 }
 
 // registerWorkers adds the service that workers call to a server.
-func (s *handlerSet) registerWorkers(r grpc.ServiceRegistrar, permit func(ctx context.Context, types ...string) error, e *engine.Engine) {
+func (s *handlerSet) registerWorkers(r grpc.ServiceRegistrar, permit, adds workers.Permit, e *engine.Engine) {
 	var pools []*workers.Pool
 	for _, name := range slices.Sorted(maps.Keys(s.pools)) {
 		pools = append(pools, s.pools[name])
 	}
-	workers.NewService(permit, endEarlier(e), pools...).Register(r)
+	workers.NewService(permit, adds, endEarlier(e), pools...).Register(r)
 }
 
 // maxFrame returns how many bytes a frame of a worker may have.

@@ -30,6 +30,15 @@ final class JournalWorker {
           }
           return "held";
         };
+    Handler parent =
+        task -> {
+          note.handle(task);
+          task.spawn(Child.of("shout").payload("child").key(task.text()));
+          if (task.attempt() == 1) {
+            throw new HandlerException("the first attempt fails", "");
+          }
+          return "spawned";
+        };
     Handler late =
         task -> {
           note.handle(task);
@@ -45,6 +54,7 @@ final class JournalWorker {
         .on("most", note)
         .on("held", held)
         .on("late", late)
+        .on("parent", parent)
         .run();
   }
 }
