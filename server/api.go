@@ -95,6 +95,7 @@ type API struct {
 	schedules scheduler.Schedules
 	stopping  chan struct{} // closed by Drain
 	drain     sync.Once     // closes stopping
+	intake    *intake       // bounds what clients have begun to send
 }
 
 var _ taskenginev1connect.TaskServiceHandler = (*API)(nil)
@@ -124,7 +125,8 @@ func NewAPI(c APIConfig) *API {
 		connect.WithCodec(strictJSON{"json"}),
 		connect.WithCodec(strictJSON{"json; charset=utf-8"}),
 	))
-	api.Handler = api.admitted(unhurried(mux))
+	api.intake = newIntake(api.maxRequest, api.log)
+	api.Handler = api.admitted(unhurried(api.metered(mux)))
 	return api
 }
 

@@ -9,6 +9,7 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/grpc"
 	grpccodes "google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/encoding"
 	grpcproto "google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/keepalive"
@@ -26,6 +27,7 @@ import (
 // time (docs/adr/0062).
 func (a *API) GRPC() *grpc.Server {
 	s := grpc.NewServer(
+		grpc.Creds(meteredCredentials{insecure.NewCredentials(), a.intake}),
 		grpc.MaxRecvMsgSize(a.maxRequest),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.MaxHeaderListSize(maxHeader),

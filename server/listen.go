@@ -91,6 +91,11 @@ func Listen(ctx context.Context, c ListenConfig) (*Listener, error) {
 			}
 		},
 	}}
+	if api, ok := c.Handler.(*API); ok {
+		s.server.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, inflowKey{}, &inflow{of: api.intake, from: c.RemoteAddr().String(), close: func() { _ = c.Close() }})
+		}
+	}
 	go s.serve(accepts, others)
 	return s, nil
 }
