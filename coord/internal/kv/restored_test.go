@@ -411,8 +411,7 @@ func TestAnOutcomeThatTellsNothingIsNotAskedForAgainAtOnce(t *testing.T) {
 		go func() { _ = n.Join(t.Context(), self, func([]coord.Member) {}) }()
 		time.Sleep(lease)
 		s.armed.Store(true)
-		self.Name = "after"
-		n.Announce(self)
+		n.Announce(coord.Member{Incarnation: self.Incarnation, Name: "after"})
 		time.Sleep(20 * lease)
 		if swaps := s.swaps.Load(); swaps > 200 || swaps < 2 {
 			t.Errorf("%d requests in 20 leases", swaps)
