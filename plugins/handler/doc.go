@@ -12,8 +12,8 @@
 // A handler is written as if it ran in the process of the engine: [task.Snooze], [task.Permanent], [task.RetryIn],
 // [task.WithClass] and [task.Again], with [task.WithPayload] and [task.WithCheckpoint], have the same meaning. The option
 // [task.WithTasks] is a permanent error of class "unsupported", and so are the others with a host that is older than they
-// are. [Batch] makes a handler of a function that takes many tasks at a time. [Spawn] and [Signal], which work in programs
-// only, take effect if the task succeeds.
+// are. [Batch] makes a handler of a function that takes many tasks at a time. [Spawn], which works in programs only, takes
+// effect if the task succeeds.
 //
 // A handler gets the fields of the task that its submitter set, the fencing token t.Ref(), Attempt and Crashes. Its
 // context ends at the deadline of the attempt and when the task is cancelled. If the handler then does not return within

@@ -47,8 +47,8 @@ func Spawn(ctx context.Context, c Child) error {
 	})
 }
 
-// Signal sends a signal to the task with the given id if and only if the task that ctx belongs
-// to succeeds. It fails as [Spawn] does if the host does not take signals.
+// Signal fails with a permanent error of class "unsupported", as [Spawn] does with a host that takes no children: no host
+// takes signals yet.
 func Signal(ctx context.Context, id task.ID, name string, payload []byte) error {
 	var flaw error
 	switch {

@@ -67,7 +67,7 @@ export interface Task {
    * @param data bytes, text or a JSON value, at most 1 MiB of it
    */
   saveCheckpoint(data: unknown): void;
-  /** Reports that the task is alive, for types that require it. */
+  /** Has no effect yet: no host requires heartbeats. */
   heartbeat(): void;
 
   /**
@@ -76,13 +76,7 @@ export interface Task {
    * permanently, with class "unsupported".
    */
   spawn(child: Child): void;
-  /**
-   * Sends a signal to another task if this one succeeds. It is sent with the result. If the
-   * host does not support signals, the task fails permanently, with class "unsupported".
-   *
-   * @param taskId the id of the task that gets the signal, a UUID
-   * @param payload bytes, text, a JSON value or nothing
-   */
+  /** Makes the answer a permanent error of class "unsupported": no host takes signals yet. */
   sendSignal(taskId: string, name: string, payload?: unknown): void;
 }
 

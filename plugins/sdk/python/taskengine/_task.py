@@ -191,7 +191,7 @@ class Task:
             self._outbox.note(self, _wire.CHECKPOINT, _wire.checkpoint(self._run.run_id, encoded))
 
     def heartbeat(self) -> None:
-        """Says that the work goes on, for types that demand it. Call it as often as you like."""
+        """Has no effect yet: no host demands heartbeats."""
         if self._outbox is not None and not self._over:
             self._outbox.note(self, _wire.HEARTBEAT, _wire.heartbeat(self._run.run_id))
 
@@ -228,8 +228,7 @@ class Task:
             self._children.append(child)
 
     def signal(self, task_id: str | uuid.UUID, name: str, payload: object = None) -> None:
-        """Sends a signal to another task if and only if this one succeeds. With a host that takes no
-        signals, the answer becomes a permanent error of class "unsupported"."""
+        """Makes the answer a permanent error of class "unsupported": no host takes signals yet."""
         if not isinstance(task_id, uuid.UUID):
             task_id = uuid.UUID(task_id)
         signal = _wire.signal(task_id.bytes, name, to_bytes(payload))

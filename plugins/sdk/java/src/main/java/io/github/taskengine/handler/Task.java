@@ -153,7 +153,7 @@ public interface Task {
    */
   void progress(long done, long total, String message);
 
-  /** Reports that the work continues, for types that require it. */
+  /** Has no effect yet: no host requires it. */
   void heartbeat();
 
   /**
@@ -165,8 +165,8 @@ public interface Task {
   void spawn(Child child);
 
   /**
-   * Sends a signal to another task if this one succeeds. On a host that takes no signals the task
-   * fails for good, with an error of class {@code unsupported}.
+   * Makes the task fail for good if it would succeed, with an error of class {@code unsupported}: no
+   * host takes signals yet.
    *
    * @param taskId the task that gets the signal
    * @param name of the signal
