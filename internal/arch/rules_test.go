@@ -282,7 +282,7 @@ var rules = []rule{
 	},
 	{
 		Of:  "coord/coordtest",
-		May: []string{"coord", "engine/task", "internal/logtest", "internal/wiretest"},
+		May: []string{"coord", "engine/task", "internal/logtest", "internal/wakeup", "internal/wiretest"},
 		Out: []string{"pgregory.net/rapid"},
 		Why: "a suite knows its port, not the backends that run it",
 	},
