@@ -103,7 +103,7 @@ func TestAnswersOfAHandlerArrive(t *testing.T) {
 			h := start(t, cfg)
 			class := map[string]string{"python": "ValueError"}[name]
 			for kind, want := range map[string]task.Verdict{
-				"plain":     {Outcome: task.Errored, Error: "no money", Class: class, Delay: -1},
+				"plain":     {Outcome: task.Errored, Error: "no money", Class: class, Delay: -1, InDoubt: name == "python"}, // an exception that is none of the package
 				"permanent": {Outcome: task.Errored, Error: "no money", GiveUp: true, Delay: -1},
 				"class":     {Outcome: task.Errored, Error: "no money", GiveUp: true, Class: "funds", Delay: -1},
 				"retry in":  {Outcome: task.Errored, Error: "no money", Delay: 90 * time.Second},

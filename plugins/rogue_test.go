@@ -80,6 +80,8 @@ func rogueAnswer(run *wire.Run) *wire.FromHandler {
 		return &wire.FromHandler{Finishes: []*wire.Finish{{RunId: run.GetRunId()}}}
 	case "children":
 		good.Children = []*wire.Child{{Type: "child"}}
+	case "signals":
+		good.Signals = []*wire.Signal{{Name: "paid"}}
 	case "negative delay":
 		good.Outcome = &wire.Finish_Snooze{Snooze: &wire.Snooze{Delay: -1 << 63}}
 	case "empty outcome":
@@ -151,7 +153,8 @@ func TestStrangeAnswers(t *testing.T) {
 		"unknown run":    func(v task.Verdict) bool { return string(v.Result) == "good" },
 		"the future":     func(v task.Verdict) bool { return string(v.Result) == "good" },
 		"no outcome":     func(v task.Verdict) bool { return v.Outcome == task.Errored && strings.Contains(v.Error, "no outcome") },
-		"children":       func(v task.Verdict) bool { return v.Outcome == task.Errored && v.GiveUp && v.Class == "unsupported" },
+		"children":       func(v task.Verdict) bool { return string(v.Result) == "good" && len(v.Rerun.Tasks) == 1 },
+		"signals":        func(v task.Verdict) bool { return v.Outcome == task.Errored && v.GiveUp && v.Class == "unsupported" },
 		"negative delay": func(v task.Verdict) bool { return v.Outcome == task.Snoozed && v.Delay == 0 },
 		"empty outcome":  func(v task.Verdict) bool { return v.Outcome == task.Errored },
 	} {

@@ -24,8 +24,8 @@ final class Codec {
   }
 
   /**
-   * The bytes of what a handler returns. What cannot be encoded is a permanent error of class {@code
-   * bad_result}: another attempt would do the work once more, and end in the same way.
+   * The bytes of what a handler returns. What cannot be encoded is a permanent error of class
+   * {@code bad_result}: another attempt would do the work once more, and end in the same way.
    */
   ByteString bytes(@Nullable Object value, String what) {
     try {

@@ -103,8 +103,10 @@ final class Lease {
         .formatted(TimeUnit.NANOSECONDS.toMillis(unheard));
   }
 
-  /** Where the wall clock goes on far more than the precise one, the machine was suspended, or the
-   * clock was set: then the time since the start of the machine decides, if it is known. */
+  /**
+   * Where the wall clock goes on far more than the precise one, the machine was suspended, or the
+   * clock was set: then the time since the start of the machine decides, if it is known.
+   */
   private long since(Moment then) {
     Moment now = time.now(false);
     long precise = now.nanos() - then.nanos();

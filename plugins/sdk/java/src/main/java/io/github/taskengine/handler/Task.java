@@ -165,8 +165,8 @@ public interface Task {
   void spawn(Child child);
 
   /**
-   * Makes the task fail for good if it would succeed, with an error of class {@code unsupported}: no
-   * host takes signals yet.
+   * Makes the task fail for good if it would succeed, with an error of class {@code unsupported}:
+   * no host takes signals yet.
    *
    * @param taskId the task that gets the signal
    * @param name of the signal

@@ -178,8 +178,7 @@ class AnswersTest {
         assertTrue(error.getPermanent());
       }
       PermanentException thrown =
-          assertThrows(
-              PermanentException.class, () -> task().spawn(Child.of("a").payload(value)));
+          assertThrows(PermanentException.class, () -> task().spawn(Child.of("a").payload(value)));
       assertEquals("bad_result", thrown.errorClass());
     }
     assertEquals("[1.5,2.0]", answer(task(), new double[] {1.5, 2}).getResult().toStringUtf8());
