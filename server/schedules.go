@@ -161,7 +161,7 @@ func (a *API) TriggerSchedule(ctx context.Context, req *taskenginev1.TriggerSche
 	if err != nil {
 		return nil, a.answer(err)
 	}
-	a.log.Info("a schedule was triggered", "schedule", req.GetName(), "task", id)
+	a.log.Info("a schedule was triggered", "schedule", req.GetName(), "task_id", id)
 	return &taskenginev1.TriggerScheduleResponse{TaskId: id.String()}, nil
 }
 

@@ -79,7 +79,7 @@ func (k *Cluster) healSome(ctx context.Context, page []storage.Due) (healed int,
 			return 0, err
 		default:
 			k.unhealed.refs = append(k.unhealed.refs, d.Ref)
-			k.log.Error("a task that ran when the engine last stopped cannot be read", "id", d.ID, "error", err)
+			k.log.Error("a task that ran when the engine last stopped cannot be read", "task_id", d.ID, "error", err)
 		}
 	}
 	rows, _, err := k.swap(ctx, changes) // the core reads the heads when it starts
@@ -109,7 +109,7 @@ func (k *Cluster) HealRest(ctx context.Context) {
 			err = k.recover(ctx, []task.Change{k.engine.Orphaned(t)})
 		}
 		if err != nil && k.unhealed.failures.Allow() {
-			k.log.Error("a task that ran when the engine last stopped cannot be read or written; it is tried again", "id", ref.ID, "error", err)
+			k.log.Error("a task that ran when the engine last stopped cannot be read or written; it is tried again", "task_id", ref.ID, "error", err)
 		}
 		left = append(left, ref) // the next call finds out whether the change was made
 	}

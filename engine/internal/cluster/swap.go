@@ -33,7 +33,7 @@ func (k *Cluster) swap(ctx context.Context, changes []task.Change) (out []*task.
 		if half := (p.from + p.to) / 2; half > p.from {
 			todo = append(todo, piece{p.from, half}, piece{half, p.to})
 		} else if k.refusedLog.Allow() {
-			k.log.Error("the store refuses the change of a task whose node is gone; the engine tries again", "id", changes[p.from].ID, "error", err)
+			k.log.Error("the store refuses the change of a task of a dead node; the engine tries again", "task_id", changes[p.from].ID, "error", err)
 		}
 	}
 	return out, heads, nil
