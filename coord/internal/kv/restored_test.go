@@ -26,15 +26,14 @@ type lasting struct {
 	client *client
 
 	mu      sync.Mutex
-	holder  task.ID        // guarded by mu: the present one
-	held    int            // guarded by mu: of the limit "limit"
-	tries   int            // guarded by mu: how often it has joined
-	members []string       // guarded by mu: the names of the members, as it was told last
-	setting string         // guarded by mu
-	want    int            // guarded by mu
-	leads   int            // guarded by mu: how often it leads now
-	number  uint64         // guarded by mu
-	of      map[string]int // guarded by mu: what was told last of each limit
+	holder  task.ID  // guarded by mu: the present one
+	held    int      // guarded by mu: of the limit "limit"
+	tries   int      // guarded by mu: how often it has joined
+	members []string // guarded by mu: the names of the members, as it was told last
+	setting string   // guarded by mu
+	want    int      // guarded by mu
+	leads   int      // guarded by mu: how often it leads now
+	number  uint64   // guarded by mu
 }
 
 // limitMax is how many permits of the limit there are.

@@ -148,15 +148,15 @@ func (n *node) waits() (child, bool) {
 	return offer, true
 }
 
-// mayPass returns how many limits may be ahead whose tasks count for m; 0 is without a bound.
-func (m *node) mayPass() (most int) {
-	if m.paused {
+// mayPass returns how many limits may be ahead whose tasks count for n; 0 is without a bound.
+func (n *node) mayPass() (most int) {
+	if n.paused {
 		return minThrough
 	}
-	if m.max > 0 {
-		most = max(minThrough, 2*m.max)
+	if n.max > 0 {
+		most = max(minThrough, 2*n.max)
 	}
-	if b := &m.begins; b.interval > 0 {
+	if b := &n.begins; b.interval > 0 {
 		some := max(minThrough, int((b.slack+2*aheadTime)/b.interval))
 		if most == 0 || some < most {
 			most = some
