@@ -129,7 +129,7 @@ $$;
 -- concerned, but not p_me, which learns by itself. Its caller has locked the semaphores. The settings make one
 -- plan for any number of names, which finds the rows by their names, and compares none of them with all others.
 CREATE FUNCTION {schema}.coord_serve(names text[], p_me uuid) RETURNS void LANGUAGE plpgsql
-    SET plan_cache_mode = force_generic_plan SET enable_nestloop = off SET enable_seqscan = off AS $$
+    SET plan_cache_mode = force_generic_plan SET enable_nestloop = off SET enable_seqscan = off SET jit = off AS $$
 DECLARE
     granted uuid[];
     told    uuid[];
@@ -181,7 +181,7 @@ END $$;
 -- The answer is {"alive": false}, also if the database has lost what it had answered or a setting, or alive and
 --   holdings         what the session has and wants of the semaphores ordered, and of those of which there is news
 CREATE FUNCTION {schema}.coord_orders(q jsonb) RETURNS jsonb LANGUAGE plpgsql
-    SET plan_cache_mode = force_generic_plan SET enable_nestloop = off SET enable_seqscan = off AS $$
+    SET plan_cache_mode = force_generic_plan SET enable_nestloop = off SET enable_seqscan = off SET jit = off AS $$
 DECLARE
     me     uuid := (q->>'session')::uuid;
     ended  uuid[] := ARRAY(SELECT jsonb_array_elements_text(q->'ended')::uuid);
@@ -191,7 +191,7 @@ BEGIN
     PERFORM {schema}.coord_check();
     UPDATE {schema}.session SET orders = (q->>'number')::bigint, channel = q->>'channel'
         WHERE id = me AND orders >= (q->>'known')::bigint AND orders < (q->>'number')::bigint AND expires_at > clock_timestamp()
-            AND EXISTS (SELECT FROM {schema}.pulse p WHERE p.settings >= coalesce((q->>'settings')::bigint, 0));
+            AND EXISTS (SELECT FROM {schema}.pulse p WHERE p.single AND p.settings >= coalesce((q->>'settings')::bigint, 0));
     IF NOT FOUND THEN
         RETURN '{"alive": false}';
     END IF;
