@@ -123,22 +123,20 @@ func TestWhatIsWrittenIsUnderTheKeyOfToday(t *testing.T) {
 
 func TestACheckpointOfTheAttemptIsNotReplacedByTheOneBefore(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		page := 0
+		var page atomic.Int64
 		n := secrets(t, nil, func(ctx context.Context, t *task.Task) ([]byte, error) {
-			page++
-			return nil, errors.Join(task.SaveCheckpoint(ctx, fmt.Append(nil, "page ", page)), errNo)
+			return nil, errors.Join(task.SaveCheckpoint(ctx, fmt.Append(nil, "page ", page.Add(1))), errNo)
 		})
 		id := n.submit(engine.Request{Type: "mail", Payload: []byte("x")})
 		time.Sleep(500 * time.Millisecond)
 		n.close()
 		n.config.Codec = encrypting(t, "nk")
 		n.open()
-		before := page
-		for page == before {
+		for before := page.Load(); page.Load() == before; {
 			time.Sleep(time.Second)
 		}
-		if got := n.get(id); string(got.Checkpoint()) != fmt.Sprint("page ", page) || n.keysIn()["k"] != 0 {
-			t.Errorf("after page %d the checkpoint is %q, keys %v", page, got.Checkpoint(), n.keysIn())
+		if got := n.get(id); string(got.Checkpoint()) != fmt.Sprint("page ", page.Load()) || n.keysIn()["k"] != 0 {
+			t.Errorf("after page %d the checkpoint is %q, keys %v", page.Load(), got.Checkpoint(), n.keysIn())
 		}
 	})
 }

@@ -66,6 +66,9 @@ type contested struct {
 
 func (s *contested) Setting(ctx context.Context, name string) ([]byte, error) {
 	value, err := s.Store.Setting(ctx, name)
+	if name != "paused-types" {
+		return value, err
+	}
 	if s.left--; err != nil || s.left < 0 {
 		return value, err
 	}
