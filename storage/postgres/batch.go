@@ -52,7 +52,8 @@ func (v *verbs) commit(ctx context.Context, b *storage.Batch) (out storage.Outco
 		var left []string
 		err = v.atomically(ctx, "do a batch", func(v *verbs) (err error) {
 			x := someKeys{verbs: v}
-			out, err = storage.Do(ctx, &x, &storage.Batch{Insert: b.Insert, Swap: b.Swap, Remove: b.Remove, Follow: b.Follow, Keys: s.locks.free(b)})
+			free, _ := s.locks.free(b)
+			out, err = storage.Do(ctx, &x, &storage.Batch{Insert: b.Insert, Swap: b.Swap, Remove: b.Remove, Follow: b.Follow, Keys: free})
 			left = x.left
 			return err
 		})
@@ -138,7 +139,7 @@ func (v *verbs) doAtOnce(ctx context.Context, b *storage.Batch, w *swaps, carefu
 // keysOf returns the ordering keys that are known to have rows in a batch before it is done: those that the
 // transaction of the batch promotes, and those that follow it. A grab leaves no key without a head.
 func (s *Store) keysOf(b *storage.Batch, w *swaps) (now, later []string) {
-	keys := s.locks.free(b)
+	keys, _ := s.locks.free(b)
 	for _, t := range b.Insert {
 		if t.OrderingKey != "" {
 			keys = append(keys, t.OrderingKey)
@@ -191,5 +192,7 @@ func (s *Store) promoteLeft(ctx context.Context, b *storage.Batch, out *storage.
 			s.log.Warn("the next tasks of some ordering keys start later", "error", err)
 		}
 	}
+	_, known := s.locks.free(b)
+	s.promoteKnown(ctx, known, out)
 	storage.MarkHeads(b, out)
 }

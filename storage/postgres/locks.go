@@ -123,12 +123,36 @@ func (m *lockMemory) isWaiting(b *storage.Batch) bool {
 	return false
 }
 
-// free returns the further ordering keys of a batch that can be given their heads. Others wait until
-// [storage.Tasks.Headless] finds them.
-func (m *lockMemory) free(b *storage.Batch) []string {
+// knownAtOnce is how many ordering keys are tried after a batch whose locks were not free before: each may take as long as
+// the way again waits.
+const knownAtOnce = 4
+
+// free returns the further ordering keys of a batch that can be given their heads with it. Of the others, which would keep
+// the batch waiting, known are those to be tried after it, which were tried longest ago. The rest waits until
+// [storage.Tasks.Headless] finds it.
+func (m *lockMemory) free(b *storage.Batch) (free, known []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(b.Keys), func(key string) bool { return m.isKnown(lockName{orderLock, "", key}) })
+	for _, key := range b.Keys {
+		if m.isKnown(orderName(key)) {
+			known = append(known, key)
+		} else {
+			free = append(free, key)
+		}
+	}
+	slices.SortFunc(known, func(a, b string) int { return m.failed[orderName(a)].Compare(m.failed[orderName(b)]) })
+	return free, known[:min(len(known), knownAtOnce)]
+}
+
+func orderName(key string) lockName { return lockName{orderLock, "", key} }
+
+// promoteKnown gives ordering keys their heads whose locks were not free before, one by one.
+func (s *Store) promoteKnown(ctx context.Context, known []string, out *storage.Outcome) {
+	for _, key := range known {
+		heads, err := (&verbs{store: s, way: again}).Promote(ctx, key)
+		out.Heads = append(out.Heads, heads...)
+		s.locks.tried(&storage.Batch{Keys: []string{key}}, true, err, orderLock)
+	}
 }
 
 // forget forgets the locks that the rows of a batch have got.
@@ -144,7 +168,7 @@ func (m *lockMemory) forget(b *storage.Batch) {
 		}
 	}
 	for _, key := range b.Keys {
-		delete(m.failed, lockName{orderLock, "", key})
+		delete(m.failed, orderName(key))
 	}
 }
 
@@ -157,7 +181,7 @@ func (m *lockMemory) note(b *storage.Batch, kind lockKind) {
 		names = append(names, locksOf(b, i)...)
 	}
 	for _, key := range b.Keys {
-		names = append(names, lockName{orderLock, "", key})
+		names = append(names, orderName(key))
 	}
 	names = slices.DeleteFunc(names, func(n lockName) bool { return n.kind != kind })
 	if len(names) == 0 || slices.ContainsFunc(names, func(n lockName) bool { return n != names[0] }) {

@@ -6,17 +6,27 @@ import (
 
 	"github.com/taskengine/taskengine/engine/internal/core"
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/wakeup"
 	"github.com/taskengine/taskengine/storage"
 )
 
-// headsLoop looks for ordering keys without a head once, if the store belongs to this node alone: transactions of
-// callers do not give keys their heads, and the process may have ended after the commit of one. Where nodes share
-// the store, pollLoop does it again and again.
+// headsEvery is how often a node alone looks for ordering keys without a head in a store where locks of others may keep it
+// from giving a key its head.
+const headsEvery = time.Second
+
+// headsLoop looks for ordering keys without a head, if the store belongs to this node alone: transactions of callers do
+// not give keys their heads, and the process may have ended after the commit of one. Once is enough unless the store is a
+// [storage.Locker]. Where nodes share the store, pollLoop does it again and again.
 func (k *Cluster) headsLoop(ctx context.Context) {
-	for after, done := "", false; !done && ctx.Err() == nil; {
+	_, again := k.store.(storage.Locker)
+	for after := ""; ctx.Err() == nil; {
 		var isRead bool
-		after, isRead = k.lookForHeads(ctx, after)
-		done = isRead && after == ""
+		if after, isRead = k.lookForHeads(ctx, after); !isRead || after != "" {
+			continue
+		}
+		if !again || wakeup.Sleep(ctx, headsEvery) != nil {
+			return
+		}
 	}
 }
 
