@@ -55,7 +55,7 @@ func TestANodeIsReadyFromItsStartUntilItDrainsOrFails(t *testing.T) {
 	if code, body := get(t, l, "/readyz", ""); code != 200 || body != "ok\n" {
 		t.Errorf("with a handler that is down, the answer is %d: %s", code, body)
 	}
-	want := "[+] started: ok\n[+] accepting: ok\n[+] engine: ok\n[+] member: ok\n[+] handler a: ok\n[-] handler b: takes no tasks: exit status 3\n"
+	want := "[+] started: ok\n[+] accepting: ok\n[+] engine: ok\n[+] member: ok\n[+] handler a: ok\n[-] handler b: takes no tasks: exit status 3\n[+] locks: ok\n"
 	if code, body := get(t, l, "/readyz?verbose", ""); code != 200 || body != want {
 		t.Errorf("in detail, the answer is %d: %s", code, body)
 	}

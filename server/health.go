@@ -95,8 +95,6 @@ func (h *Health) isReady() bool {
 	return !slices.ContainsFunc(h.checks(), func(c check) bool { return c.fatal && c.err != nil })
 }
 
-// checkClock reports how far the wall clock is off the clock of the cluster. Tasks go by the latter, so a node whose wall
-// clock is off is ready.
 // locksPatience is how long the look at the sessions may take that keep others waiting.
 const locksPatience = time.Second
 
@@ -120,6 +118,8 @@ func checkLocks(ctx context.Context, e *engine.Engine) []check {
 	return all
 }
 
+// checkClock reports how far the wall clock is off the clock of the cluster. Tasks go by the latter, so a node whose wall
+// clock is off is ready.
 func checkClock(o engine.ClockOffset) check {
 	relation := "ahead of"
 	if o.Ahead < 0 {
