@@ -14,7 +14,7 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// outdated is a client whose watch goes on at a server that may be cut off from the others, and then reports no change.
+// outdated is a client with a watch at another server. When that is cut off from the rest, the watch reports no change.
 type outdated struct {
 	*client
 	cutOff atomic.Bool
