@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,15 +32,16 @@ func (f *frames) Recv() (*wire.ToHandler, error) {
 // leased is a session of a worker with a clock of its own.
 type leased struct {
 	*session
-	clock time.Duration
-	begun int // calls of handlers
+	clock atomic.Int64 // nanoseconds; handlers read it from goroutines of their own
+	begun int          // calls of handlers
 }
 
 const leaseLength = 4 * time.Second
 
 // newLeased returns the session of a worker with a lease that begins now, whose handlers count their calls.
 func newLeased(t *testing.T) *leased {
-	l := &leased{clock: time.Hour}
+	l := &leased{}
+	l.clock.Store(int64(time.Hour))
 	h := Handlers{
 		"one": Func(func(context.Context, *task.Task) ([]byte, error) { l.begun++; return nil, nil }),
 		"many": Batch(10, time.Second, func(_ context.Context, tasks []*task.Task) ([]Outcome, error) {
@@ -49,11 +51,15 @@ func newLeased(t *testing.T) *leased {
 	}
 	l.session = newSession(h, 8)
 	l.kept = newKept()
-	l.lease.now = func() time.Duration { return l.clock }
+	l.lease.now = l.now
 	t.Cleanup(l.close)
-	l.resume(&wire.Welcome{Slots: 8, Lease: leaseLength.Microseconds()}, l.clock)
+	l.resume(&wire.Welcome{Slots: 8, Lease: leaseLength.Microseconds()}, l.now())
 	return l
 }
+
+func (l *leased) now() time.Duration { return time.Duration(l.clock.Load()) }
+
+func (l *leased) advance(d time.Duration) { l.clock.Add(int64(d)) }
 
 // gets has the session process frames.
 func (l *leased) gets(t *testing.T, all ...*wire.ToHandler) {
@@ -92,7 +98,7 @@ func TestAWorkerThatWasNotHeardBeginsNothing(t *testing.T) {
 			if l.begun != 1 {
 				t.Fatalf("%s: in time %d runs began", typ, l.begun)
 			}
-			l.clock += leaseLength + 1
+			l.advance(leaseLength + 1)
 			l.gets(t, &wire.ToHandler{Ping: 3}, runOf(typ, 2), &wire.ToHandler{Ping: 4}, runOf(typ, 3))
 			time.Sleep(time.Second)
 			synctest.Wait()
@@ -114,7 +120,7 @@ func TestAWorkerThatHearsAndIsNotHeardBeginsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLeased(t)
 		for n := uint64(1); n <= 5; n++ {
-			l.clock += time.Second
+			l.advance(time.Second)
 			l.gets(t, &wire.ToHandler{Ping: n})
 		}
 		l.gets(t, runOf("one", 1))
@@ -130,7 +136,7 @@ func TestARunThatWaitedWhileItsWorkerStoodStillDoesNotBegin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLeased(t)
 		l.gets(t, runOf("many", 1), runOf("many", 2))
-		l.clock += leaseLength + 1
+		l.advance(leaseLength + 1)
 		time.Sleep(time.Second) // of the batch
 		synctest.Wait()
 		if l.begun != 0 || l.refused(t) != 2 {
@@ -142,15 +148,15 @@ func TestARunThatWaitedWhileItsWorkerStoodStillDoesNotBegin(t *testing.T) {
 func TestAConnectionBeginsALeaseWithItsOffer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLeased(t)
-		offered := l.clock
-		l.clock += leaseLength + 1
+		offered := l.now()
+		l.advance(leaseLength + 1)
 		l.resume(&wire.Welcome{Slots: 8, Resumed: true, Lease: leaseLength.Microseconds()}, offered)
 		l.gets(t, runOf("one", 1))
 		synctest.Wait()
 		if l.begun != 0 {
 			t.Error("a run began after the lease of its connection")
 		}
-		l.resume(&wire.Welcome{Slots: 8, Resumed: true, Lease: leaseLength.Microseconds()}, l.clock)
+		l.resume(&wire.Welcome{Slots: 8, Resumed: true, Lease: leaseLength.Microseconds()}, l.now())
 		l.gets(t, runOf("one", 2))
 		synctest.Wait()
 		if l.begun != 1 {
