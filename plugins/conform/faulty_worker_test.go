@@ -153,7 +153,7 @@ func (w *faultyWorker) stop(which func(id uint64) bool) {
 	}
 	w.mu.Unlock()
 	for _, id := range ids {
-		why := &wire.Error{Class: "cancelled", Message: "it was cancelled"}
+		why := &wire.Error{Class: "cancelled", Message: "it was cancelled", InDoubt: true}
 		w.send(&wire.FromHandler{Finishes: []*wire.Finish{{RunId: id, Outcome: &wire.Finish_Error{Error: why}}}, Credits: 1})
 	}
 }
