@@ -23,7 +23,7 @@ type state struct {
 	effects  shell.Effects // buffer of tell
 	events   shell.Events  // buffer of drain
 	armed    time.Time     // when the ticker wakes
-	inTx     transactionRows
+	openTxs  openTxs
 
 	stopCause  error // why new attempts are stopped at once; nil if they are not
 	failure    error // why the engine has failed

@@ -134,10 +134,12 @@ func (e *Engine) insert(ctx context.Context, rows []*task.Task, waits bool) ([]s
 // SubmitTx adds tasks within a transaction of the engine's store: they exist, and are
 // triggered, if and only if it commits. If several databases hold the tasks, a task that is
 // added in the transaction of one of them can have an ordering key whose shard is in that database, and a
-// key together with such an ordering key only. It returns
-// [ErrBacklog] if a type has no room for the tasks that the transaction adds, and drops no others. What a
-// request does whose key is taken is part of the transaction, too. If its error wraps [ErrExists] or [ErrLate],
-// the transaction may be committed, with what the other requests did.
+// key together with such an ordering key only. What a request does whose key is taken is part of the transaction, too.
+//
+// It returns [ErrBacklog] if a type has no room for the tasks that the transaction adds, whatever [policy.WhenFull] says: it
+// drops no others, and does not wait. Then the call has added nothing, and no task has given up its key. If it returns
+// receipts with an error, which wraps [ErrExists], [ErrLate] or [ErrBacklog], the transaction may be committed, with what
+// the other requests did; [ErrBacklog] is such an error only if a task has ended while it was in the way of a request.
 func (e *Engine) SubmitTx(ctx context.Context, tx storage.Tx, reqs ...Request) ([]Receipt, error) {
 	var shards *task.Shards
 	if placed, ok := tx.(storage.ShardBound); ok {
@@ -161,7 +163,7 @@ func (e *Engine) SubmitTx(ctx context.Context, tx storage.Tx, reqs ...Request) (
 		}
 		reqs, fresh = left.reqs, left.rows
 	}
-	inserted, err := e.insertIn(ctx, tx, reqs, fresh)
+	inserted, without, err := e.insertIn(ctx, tx, reqs, fresh)
 	if err != nil {
 		return nil, err
 	}
@@ -169,13 +171,13 @@ func (e *Engine) SubmitTx(ctx context.Context, tx storage.Tx, reqs ...Request) (
 	if left != nil {
 		receipts = left.with(receipts)
 	}
-	receipts, settled, err := e.settleIn(ctx, tx, rows, receipts)
+	receipts, settled, err := e.settleIn(ctx, tx, rows, without, receipts)
 	if err != nil && receipts == nil {
 		return nil, err
 	}
 	tx.OnCommit(func() {
 		e.tell(func(s *state, now time.Time) {
-			s.inTx = transactionRows{}
+			s.openTxs.end(tx)
 			for i, t := range fresh {
 				if slices.Contains(settled.added, t) {
 					inserted[i] = storage.Inserted{}
@@ -196,10 +198,11 @@ func (e *Engine) SubmitTx(ctx context.Context, tx storage.Tx, reqs ...Request) (
 	return receipts, err
 }
 
-// insertIn inserts rows within a transaction of the caller.
-func (e *Engine) insertIn(ctx context.Context, tx storage.Tx, reqs []Request, rows []*task.Task) ([]storage.Inserted, error) {
-	if err := e.admitTx(ctx, tx, reqs, rows); err != nil {
-		return nil, err
+// insertIn inserts rows within a transaction of the caller. It returns those that got no place in a backlog, too, see
+// [Engine.admitTx].
+func (e *Engine) insertIn(ctx context.Context, tx storage.Tx, reqs []Request, rows []*task.Task) (inserted []storage.Inserted, without []*task.Task, err error) {
+	if without, err = e.admitTx(ctx, tx, reqs, rows); err != nil {
+		return nil, nil, err
 	}
 	e.tell(func(s *state, now time.Time) {
 		for _, t := range rows {
@@ -207,12 +210,13 @@ func (e *Engine) insertIn(ctx context.Context, tx storage.Tx, reqs []Request, ro
 		}
 		s.InsertUncertain(now, rows) // the answer to the commit may be lost
 	})
-	inserted, err := tx.Insert(ctx, rows...)
+	inserted, err = tx.Insert(ctx, rows...)
 	if err != nil {
-		return nil, fmt.Errorf("engine: submit: %w", err)
+		return nil, nil, fmt.Errorf("engine: submit: %w", err)
 	}
 	e.markUncommitted(rows)
-	return inserted, nil
+	e.addedInTx(tx, rows, inserted)
+	return inserted, without, nil
 }
 
 // markUncommitted marks rows as uncertain that a transaction is about to add: if the answer to

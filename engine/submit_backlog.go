@@ -102,7 +102,7 @@ func (e *Engine) submitFull(ctx context.Context, reqs []Request, rows []*task.Ta
 			receipts[i] = Receipt{ID: id}
 		}
 	}
-	adds, err := e.follows(ctx, rows, existing)
+	adds, err := e.follows(ctx, e.store, rows, existing)
 	if err != nil {
 		return nil, fmt.Errorf("engine: submit: look for tasks that exist: %w", err)
 	}
@@ -166,13 +166,13 @@ func (e *Engine) makeRoom(ctx context.Context, rows ...*task.Task) error {
 }
 
 // follows returns those of the rows, of which a task has the key, that are added all the same: that task gives its key up.
-func (e *Engine) follows(ctx context.Context, rows []*task.Task, existing []task.ID) (adds []*task.Task, err error) {
+func (e *Engine) follows(ctx context.Context, in storage.Tasks, rows []*task.Task, existing []task.ID) (adds []*task.Task, err error) {
 	for i, id := range existing {
 		if id.IsZero() || id == rows[i].ID || e.catalog.infoOf(rows[i].Type).unique.OnConflict != policy.ThrottleNew {
 			continue
 		}
 		r := Receipt{ID: id}
-		t, err := e.holderOf(ctx, e.store, rows[i], &r)
+		t, err := e.holderOf(ctx, in, rows[i], &r)
 		if err != nil {
 			return nil, err
 		}
@@ -250,52 +250,4 @@ func (e *Engine) existingIn(ctx context.Context, tx storage.Tx, reqs []Request, 
 	}
 	_, err = tx.Delete(ctx, refs...)
 	return found, err
-}
-
-// transactionRows are the rows that the transaction of the last SubmitTx has added, while it has not
-// committed. A call for another transaction forgets them.
-type transactionRows struct {
-	tx   storage.Tx
-	rows []*task.Task
-}
-
-// admitTx returns an error if the rows of a transaction exceed a maximum. It claims no places.
-func (e *Engine) admitTx(ctx context.Context, tx storage.Tx, reqs []Request, rows []*task.Task) error {
-	if len(e.capped) == 0 {
-		return nil
-	}
-	full := e.roomInTx(tx, rows)
-	if full == nil {
-		return nil
-	}
-	found, err := e.existingIn(ctx, tx, reqs, rows)
-	if err != nil {
-		return fmt.Errorf("engine: submit: look for tasks that exist: %w", err)
-	}
-	var fresh []*task.Task
-	for i, id := range found {
-		if id.IsZero() {
-			fresh = append(fresh, rows[i])
-		}
-	}
-	if len(fresh) < len(rows) {
-		full = e.roomInTx(tx, fresh)
-	}
-	if full != nil {
-		return e.refuse(full)
-	}
-	return nil
-}
-
-// roomInTx returns why the backlogs have no room for the rows that a transaction adds, or nil.
-func (e *Engine) roomInTx(tx storage.Tx, rows []*task.Task) (full *shell.Full) {
-	e.tell(func(s *state, _ time.Time) {
-		if s.inTx.tx != tx {
-			s.inTx = transactionRows{tx: tx}
-		}
-		if full = s.Room(s.inTx.rows, rows); full == nil {
-			s.inTx.rows = append(s.inTx.rows, rows...)
-		}
-	})
-	return full
 }

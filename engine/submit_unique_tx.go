@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/taskengine/taskengine/engine/internal/core"
@@ -13,11 +14,14 @@ import (
 
 // settleIn is settle within a transaction of the caller. It returns the rows that it has changed and, by its request, what
 // became of a row that it has inserted once more. After an error that is not about rejected requests, there are no
-// receipts.
-func (e *Engine) settleIn(ctx context.Context, tx storage.Tx, rows []*task.Task, receipts []Receipt) ([]Receipt, *settledIn, error) {
+// receipts. without are the rows that need a place in a backlog if they are added after all.
+func (e *Engine) settleIn(ctx context.Context, tx storage.Tx, rows, without []*task.Task, receipts []Receipt) ([]Receipt, *settledIn, error) {
 	var done settledIn
 	for _, i := range e.catalog.conflicts(rows, receipts) {
-		r, err := e.settleOneIn(ctx, tx, rows[i], &receipts[i])
+		r, err := e.settleOneIn(ctx, tx, rows[i], &receipts[i], slices.Contains(without, rows[i]))
+		if err != nil {
+			err = e.refuseOne(receipts, &receipts[i], err)
+		}
 		switch {
 		case err != nil:
 			return nil, nil, fmt.Errorf("engine: submit: %w", err)
@@ -36,13 +40,20 @@ type settledIn struct {
 	added    []*task.Task
 }
 
-func (e *Engine) settleOneIn(ctx context.Context, tx storage.Tx, row *task.Task, r *Receipt) (shell.Replaced, error) {
+// settleOneIn settles a request. If needsPlace is set, it adds a task only if the backlog of its type has room.
+func (e *Engine) settleOneIn(ctx context.Context, tx storage.Tx, row *task.Task, r *Receipt, needsPlace bool) (shell.Replaced, error) {
 	for range editTries {
 		t, err := e.holderOf(ctx, tx, row, r)
 		if err != nil {
 			return shell.Replaced{}, err
 		}
 		change := e.catalog.decide(e.Now(), t, row, r)
+		if needsPlace && (r.Outcome == OutcomeCreated || change != nil && change.FreesKey) {
+			if full := e.roomInTx(tx, []*task.Task{row}); full != nil {
+				return shell.Replaced{}, e.refuse(full)
+			}
+			needsPlace = false
+		}
 		switch {
 		case r.Outcome == OutcomeCreated: // it can be: its key is free
 			e.tell(func(_ *state, now time.Time) { core.Create(now, e.catalog.policyOf(row.Type), row) }) // later than what was decided
@@ -51,6 +62,7 @@ func (e *Engine) settleOneIn(ctx context.Context, tx storage.Tx, row *task.Task,
 				return shell.Replaced{}, err
 			}
 			if *r = complete(receiptsOf([]*task.Task{row}), inserted)[0]; r.Created {
+				e.addedInTx(tx, []*task.Task{row}, inserted)
 				return shell.Replaced{}, nil
 			}
 			continue

@@ -291,3 +291,67 @@ func TestACallWithAThrottledRequestIsRefusedAsAWhole(t *testing.T) {
 		}
 	})
 }
+
+// inTx returns what SubmitTx answers in a transaction that commits whatever the answer is.
+func (n *node) inTx(calls ...[]engine.Request) (receipts [][]engine.Receipt, errs []error) {
+	n.t.Helper()
+	err := n.store.Update(n.t.Context(), func(tx storage.Tx) error {
+		for _, reqs := range calls {
+			r, err := n.SubmitTx(n.t.Context(), tx, reqs...)
+			receipts, errs = append(receipts, r), append(errs, err)
+		}
+		return nil
+	})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return receipts, errs
+}
+
+func TestACallInATransactionWithAThrottledRequestIsRefusedAsAWhole(t *testing.T) {
+	for _, when := range []policy.WhenFull{policy.Reject, policy.DropOldest, policy.PauseSource} {
+		inBubble(t, func(t *testing.T) {
+			n, first, waiting := fullBehind(t, when)
+			throttled := engine.Request{Type: "x", Key: "k"}
+			refused := [][]engine.Request{{throttled}, {{Type: "x"}, throttled}, {throttled, {Type: "x", Key: "other"}}}
+			receipts, errs := n.inTx(refused...)
+			for i := range refused {
+				if !errors.Is(errs[i], engine.ErrBacklog) || receipts[i] != nil {
+					t.Errorf("%v: call %d: got %+v, %v", when, i, receipts[i], errs[i])
+				}
+			}
+			for _, id := range waiting {
+				n.expect(id, task.Submitted)
+			}
+			if got := n.get(first).Key; got != "k" {
+				t.Errorf("%v: the first task has the key %q", when, got)
+			}
+			if _, err := n.Cancel(t.Context(), task.Ref{ID: waiting[0]}, ""); err != nil { // room for one, not for two
+				t.Fatal(err)
+			}
+			receipts, errs = n.inTx([]engine.Request{{Type: "x"}, throttled}, []engine.Request{throttled}, []engine.Request{{Type: "x"}})
+			if !errors.Is(errs[0], engine.ErrBacklog) || errs[1] != nil || !receipts[1][0].Created || !errors.Is(errs[2], engine.ErrBacklog) {
+				t.Errorf("%v: room for one: %+v, %v", when, receipts, errs)
+			}
+			if got := n.get(first).Key; got != "" {
+				t.Errorf("%v: two tasks have the key %q", when, got)
+			}
+		})
+	}
+}
+
+// A task that exists needs no place, in a transaction of many calls as well.
+func TestOnlyWhatATransactionAddsNeedsRoom(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		n, _, waiting := fullBehind(t, policy.Reject)
+		exists := n.get(waiting[0]).ID
+		if _, err := n.Cancel(t.Context(), task.Ref{ID: waiting[1]}, ""); err != nil {
+			t.Fatal(err)
+		}
+		again := []engine.Request{{Type: "x", ID: exists}}
+		_, errs := n.inTx(again, again, again, []engine.Request{{Type: "x"}}, again, []engine.Request{{Type: "x"}})
+		if err := errors.Join(errs[:5]...); err != nil || !errors.Is(errs[5], engine.ErrBacklog) {
+			t.Errorf("got %v", errs)
+		}
+	})
+}

@@ -74,6 +74,7 @@ var maxBacklogScenarios = []scenario{
 		}
 		close(release)
 	}},
+	{"a throttled request in a transaction that finds no room adds nothing, and no task gives up its key", throttleInFull},
 	{"the tasks that are dropped are the oldest, and none that has started", func(n *node) {
 		release := make(chan struct{})
 		n.start(capped(policy.Backlog{Max: 5, WhenFull: policy.DropOldest}), map[string]handle{"mail": until(release)})
@@ -115,6 +116,45 @@ func (n *node) stored(typ string) (tasks int) {
 		tasks += int(some)
 	}
 	return tasks
+}
+
+func throttleInFull(n *node) {
+	release := make(chan struct{})
+	set := capped(policy.Backlog{Max: 2})
+	p := set.Types["mail"]
+	p.Unique.OnConflict, p.Unique.Window = policy.ThrottleNew, time.Microsecond
+	set.Types["mail"] = p
+	n.start(set, map[string]handle{"mail": until(release)})
+	keyed := engine.Request{Type: "mail", Key: "k", At: time.Now().Add(time.Hour)}
+	first := n.submit(keyed)[0]
+	if _, err := n.Cancel(n.ctx, task.Ref{ID: first}, ""); err != nil {
+		n.Fatal(err)
+	}
+	later := func(int) engine.Request { return engine.Request{Type: "mail", At: time.Now().Add(time.Hour)} }
+	n.submit(later(0))
+	var got []engine.Receipt
+	add := func(calls ...[]engine.Request) error {
+		return n.store.Update(n.ctx, func(tx storage.Tx) (err error) {
+			for _, reqs := range calls {
+				if got, err = n.SubmitTx(n.ctx, tx, reqs...); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	for _, calls := range [][][]engine.Request{{{later(0), keyed}}, {{keyed, later(0)}}, {{later(0)}, {keyed}}, {{keyed}, {later(0)}}} {
+		if err := add(calls...); !errors.Is(err, engine.ErrBacklog) {
+			n.Errorf("got %v", err)
+		}
+		if key, stored := n.get(first).Key, n.stored("mail"); key != "k" || stored != 1 {
+			n.Errorf("the first task has the key %q, and %d tasks have not started", key, stored)
+		}
+	}
+	if err := add([]engine.Request{keyed}); err != nil || !got[0].Created || n.get(got[0].ID).Key != "k" || n.get(first).Key != "" {
+		n.Errorf("where there is room: %+v, %v", got, err)
+	}
+	close(release)
 }
 
 // crowd has many submit at once while tasks run, and checks that the backlog never exceeds its

@@ -15,6 +15,7 @@ import (
 	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/pgtest"
+	"github.com/taskengine/taskengine/storage/postgres"
 )
 
 // throttledTypes returns types of which one task of a key is added in a window: of an hour, and so short that it is over.
@@ -183,5 +184,47 @@ func TestOfProgramsAndEnginesOneAddsATaskAfterTheWindow(t *testing.T) {
 	// The clock of the engine is that of the database, but not exactly.
 	if most := 2 + 2*int(time.Since(began)/window); len(created) > most {
 		t.Errorf("%d tasks were added, and %d windows have passed", len(created), most/2)
+	}
+}
+
+// The function add refuses nothing because of a backlog. What it adds counts, so engines refuse.
+func TestAddThrottlesWhateverTheBacklogIs(t *testing.T) {
+	url := server.Database(t)
+	set := throttledTypes()
+	p := set.Types["over"]
+	p.MaxBacklog = policy.Backlog{Max: 1}
+	set.Types["over"] = p
+	n := join(t, url, set, nil)
+	c := pgtest.Connect(t, url)
+	add := func() string {
+		return one[string](t, c, "select id::text from taskengine.add('over', key => 'k', at => now() + interval '1 hour')")
+	}
+	first, err := task.ParseID(add())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.Cancel(t.Context(), task.Ref{ID: first}, ""); err != nil {
+		t.Fatal(err)
+	}
+	n.submit(engine.Request{Type: "over", At: time.Now().Add(time.Hour)})
+	if next := add(); next == first.String() {
+		t.Error("the request has added nothing")
+	}
+	if got, err := n.Get(t.Context(), first); err != nil || got.Key != "" {
+		t.Errorf("the first task has the key %q, %v", got.Key, err)
+	}
+	for n.Backlogs()[0].Tasks < 2 { // counted about once a second
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-t.Context().Done():
+			t.Fatal("the task is not counted")
+		}
+	}
+	err = n.store.Within(t.Context(), n.store.Pool(), func(_ pgx.Tx, x *postgres.Tx) error {
+		_, err := n.SubmitTx(t.Context(), x, engine.Request{Type: "over", Key: "other"})
+		return err
+	})
+	if !errors.Is(err, engine.ErrBacklog) {
+		t.Errorf("got %v", err)
 	}
 }

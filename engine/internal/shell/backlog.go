@@ -184,12 +184,14 @@ func (s *Shell) unclaim(sub *Submission) {
 }
 
 // Room returns a [Full] if the backlogs have no room for the rows that a transaction of the caller
-// adds. before are the rows that it has added already. Room claims no places: the transaction may
-// never commit.
-func (s *Shell) Room(before, rows []*task.Task) *Full {
-	for _, c := range s.claimsOf(before) {
-		c.claimed += c.rows
-		defer func() { c.claimed -= c.rows }()
+// adds. before says how many rows of each type it has added already. Room claims no places: the transaction
+// may never commit.
+func (s *Shell) Room(before map[string]int, rows []*task.Task) *Full {
+	for typ, n := range before {
+		if b := s.backlogs[typ]; b != nil {
+			b.claimed += n
+			defer func() { b.claimed -= n }()
+		}
 	}
 	return fullOf(s.claimsOf(rows), true)
 }

@@ -1,0 +1,111 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/internal/shell"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// maxOpenTxs is how many transactions of callers [openTxs] has at most.
+const maxOpenTxs = 256
+
+// openTxs are the transactions of callers that have added rows of types with a maximum and are not known to have
+// committed, the oldest first. A transaction that is rolled back stays until maxOpenTxs others have followed.
+type openTxs []openTx
+
+type openTx struct {
+	tx    storage.Tx
+	added map[string]int // by type: the rows that it has added
+}
+
+// of returns how many rows a transaction has added, by their types.
+func (o openTxs) of(tx storage.Tx) map[string]int {
+	if i := o.index(tx); i >= 0 {
+		return o[i].added
+	}
+	return nil
+}
+
+func (o openTxs) index(tx storage.Tx) int {
+	return slices.IndexFunc(o, func(t openTx) bool { return t.tx == tx })
+}
+
+// add counts a row that a transaction has added.
+func (o *openTxs) add(tx storage.Tx, typ string) {
+	i := o.index(tx)
+	if i < 0 {
+		if len(*o) == maxOpenTxs {
+			*o = slices.Delete(*o, 0, 1)
+		}
+		i, *o = len(*o), append(*o, openTx{tx, make(map[string]int)})
+	}
+	(*o)[i].added[typ]++
+}
+
+// end forgets a transaction that has committed.
+func (o *openTxs) end(tx storage.Tx) {
+	if i := o.index(tx); i >= 0 {
+		*o = slices.Delete(*o, i, i+1)
+	}
+}
+
+// admitTx returns an error if the tasks that requests add in a transaction exceed a maximum. Nothing was added then, and
+// no task has given up its key. It claims no places. Otherwise it returns the rows that got no place, because they are
+// not added as far as it is known: their tasks exist.
+func (e *Engine) admitTx(ctx context.Context, tx storage.Tx, reqs []Request, rows []*task.Task) (without []*task.Task, err error) {
+	full := e.roomInTx(tx, rows)
+	if full == nil {
+		return nil, nil
+	}
+	existing, err := e.existingIn(ctx, tx, reqs, rows)
+	if err != nil {
+		return nil, fmt.Errorf("engine: submit: look for tasks that exist: %w", err)
+	}
+	adds, err := e.follows(ctx, tx, rows, existing)
+	if err != nil {
+		return nil, fmt.Errorf("engine: submit: look for tasks that exist: %w", err)
+	}
+	for i, id := range existing {
+		switch {
+		case id.IsZero():
+			adds = append(adds, rows[i])
+		case !slices.Contains(adds, rows[i]):
+			without = append(without, rows[i])
+		}
+	}
+	if len(without) > 0 {
+		full = e.roomInTx(tx, adds)
+	}
+	if full != nil {
+		return nil, e.refuse(full)
+	}
+	return without, nil
+}
+
+// roomInTx returns why the backlogs have no room for more rows of a transaction, or nil.
+func (e *Engine) roomInTx(tx storage.Tx, rows []*task.Task) (full *shell.Full) {
+	if len(e.capped) == 0 {
+		return nil
+	}
+	e.tell(func(s *state, _ time.Time) { full = s.Room(s.openTxs.of(tx), rows) })
+	return full
+}
+
+// addedInTx counts those rows of a transaction that it has added.
+func (e *Engine) addedInTx(tx storage.Tx, rows []*task.Task, inserted []storage.Inserted) {
+	if len(e.capped) == 0 {
+		return
+	}
+	e.tell(func(s *state, _ time.Time) {
+		for i, in := range inserted {
+			if in.Created() && slices.Contains(e.capped, rows[i].Type) {
+				s.openTxs.add(tx, rows[i].Type)
+			}
+		}
+	})
+}
