@@ -80,8 +80,6 @@ func rogueAnswer(run *wire.Run) *wire.FromHandler {
 		return &wire.FromHandler{Finishes: []*wire.Finish{{RunId: run.GetRunId()}}}
 	case "children":
 		good.Children = []*wire.Child{{Type: "child"}}
-	case "signals":
-		good.Signals = []*wire.Signal{{Name: "paid"}}
 	case "negative delay":
 		good.Outcome = &wire.Finish_Snooze{Snooze: &wire.Snooze{Delay: -1 << 63}}
 	case "empty outcome":
@@ -89,7 +87,7 @@ func rogueAnswer(run *wire.Run) *wire.FromHandler {
 	case "the future":
 		return &wire.FromHandler{
 			Finishes: []*wire.Finish{good}, Pong: 77,
-			Progress: []*wire.Progress{{RunId: run.GetRunId(), Done: 1}}, Heartbeats: []*wire.Heartbeat{{}},
+			Progress:    []*wire.Progress{{RunId: run.GetRunId(), Done: 1}},
 			Checkpoints: []*wire.Checkpoint{{Data: []byte("x")}},
 			Logs:        []*wire.LogLine{{RunId: run.GetRunId(), Level: 8, Message: "hello", Fields: map[string]string{"k": "v"}}, {}},
 		}
@@ -154,7 +152,6 @@ func TestStrangeAnswers(t *testing.T) {
 		"the future":     func(v task.Verdict) bool { return string(v.Result) == "good" },
 		"no outcome":     func(v task.Verdict) bool { return v.Outcome == task.Errored && strings.Contains(v.Error, "no outcome") },
 		"children":       func(v task.Verdict) bool { return string(v.Result) == "good" && len(v.Rerun.Tasks) == 1 },
-		"signals":        func(v task.Verdict) bool { return v.Outcome == task.Errored && v.GiveUp && v.Class == "unsupported" },
 		"negative delay": func(v task.Verdict) bool { return v.Outcome == task.Snoozed && v.Delay == 0 },
 		"empty outcome":  func(v task.Verdict) bool { return v.Outcome == task.Errored },
 	} {

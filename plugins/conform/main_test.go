@@ -99,7 +99,6 @@ func conformance() handler.Handlers {
 			return nil, errors.New("kept")
 		}),
 		"children": handler.Func(spawnAsAsked),
-		"signal":   handler.Func(signalAsAsked),
 		"batch": handler.Batch(10, 100*time.Millisecond, func(_ context.Context, tasks []*task.Task) ([]handler.Outcome, error) {
 			outcomes := make([]handler.Outcome, len(tasks))
 			for i, t := range tasks {
@@ -208,16 +207,4 @@ func spawnAsAsked(ctx context.Context, t *task.Task) ([]byte, error) {
 	}
 	err := handler.Spawn(ctx, handler.Child{Type: in.Type, Key: in.Key, Payload: []byte(in.Payload)})
 	return []byte("spawned"), err
-}
-
-func signalAsAsked(ctx context.Context, t *task.Task) ([]byte, error) {
-	var in struct {
-		TaskID        task.ID `json:"task_id"`
-		Name, Payload string
-	}
-	if err := json.Unmarshal(t.Payload, &in); err != nil {
-		return nil, err
-	}
-	err := handler.Signal(ctx, in.TaskID, in.Name, []byte(in.Payload))
-	return []byte("signalled"), err
 }

@@ -18,7 +18,7 @@ const (
 )
 
 // features are all features that a welcome may list.
-var features = []string{"progress", "heartbeat", "checkpoint", "children", "signals", "rerun", "ended"}
+var features = []string{"progress", "checkpoint", "children", "rerun", "ended"}
 
 const (
 	fewSlots  = 3

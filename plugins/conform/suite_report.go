@@ -1,7 +1,6 @@
 package conform
 
 import (
-	"encoding/base64"
 	"fmt"
 	"maps"
 	"strings"
@@ -35,10 +34,6 @@ func reportChecks() []check {
 		in(full, "children", "a child goes with the finish", "children: the child of the payload in finish.children, the result is \"spawned\"", seeChild),
 		in(wide, "children", "without the feature a child fails its task for good", never, func(s *session) error {
 			return s.unsupported("children", childPayload)
-		}),
-		in(full, "signal", "a signal goes with the finish", "signal: the signal of the payload in finish.signals, the result is \"signalled\"", seeSignal),
-		in(wide, "signal", "without the feature a signal fails its task for good", never, func(s *session) error {
-			return s.unsupported("signal", signalPayload)
 		}),
 	}
 }
@@ -139,11 +134,7 @@ func (s *session) silent(typ, payload string) error {
 	return nil
 }
 
-const (
-	childPayload  = `{"type": "mail", "key": "käy", "payload": "to you"}`
-	signalID      = "01234567-89ab-7cde-8f01-23456789abcd"
-	signalPayload = `{"task_id": "` + signalID + `", "name": "paid", "payload": "in full"}`
-)
+const childPayload = `{"type": "mail", "key": "käy", "payload": "to you"}`
 
 // unsupported runs a task whose finish would need a feature that the welcome does not have.
 func (s *session) unsupported(typ, payload string) error {
@@ -155,7 +146,7 @@ func (s *session) unsupported(typ, payload string) error {
 	if err != nil {
 		return err
 	}
-	if !e.GetPermanent() || e.GetClass() != "unsupported" || len(f.GetChildren())+len(f.GetSignals()) > 0 {
+	if !e.GetPermanent() || e.GetClass() != "unsupported" || len(f.GetChildren()) > 0 {
 		return fmt.Errorf("the finish is {%.300v}", f)
 	}
 	return nil
@@ -171,21 +162,6 @@ func seeChild(s *session) error {
 	}
 	if c := f.GetChildren()[0]; c.GetType() != "mail" || c.GetKey() != "käy" || string(c.GetPayload()) != "to you" {
 		return fmt.Errorf("the child is {%.300v}", c)
-	}
-	return nil
-}
-
-func seeSignal(s *session) error {
-	f, err := s.do(newRun("signal", []byte(signalPayload)))
-	if err != nil {
-		return err
-	}
-	if got, err := resultOf(f); err != nil || string(got) != "signalled" || len(f.GetSignals()) != 1 {
-		return fmt.Errorf("the finish is {%.300v}", f)
-	}
-	const id = "ASNFZ4mrfN6PASNFZ4mrzQ=="
-	if g := f.GetSignals()[0]; base64.StdEncoding.EncodeToString(g.GetTaskId()) != id || g.GetName() != "paid" || string(g.GetPayload()) != "in full" {
-		return fmt.Errorf("the signal is {%.300v}", g)
 	}
 	return nil
 }

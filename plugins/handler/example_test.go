@@ -2,9 +2,7 @@ package handler_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -70,21 +68,4 @@ func ExampleSpawn() {
 	_, err := order.Handle(context.Background(), &task.Task{Type: "order", Payload: []byte(`["tea"]`)})
 	fmt.Println(err)
 	// Output: children need the context of a task that a handler program runs; for one of a batch see ContextOf
-}
-
-// A payment wakes the order that waits for it.
-func ExampleSignal() {
-	payment := handler.Func(func(ctx context.Context, t *task.Task) ([]byte, error) {
-		var paid struct {
-			Order  task.ID
-			Amount json.Number
-		}
-		if err := json.NewDecoder(strings.NewReader(string(t.Payload))).Decode(&paid); err != nil {
-			return nil, task.Permanent(err)
-		}
-		return nil, handler.Signal(ctx, paid.Order, "paid", []byte(paid.Amount))
-	})
-	_, err := payment.Handle(context.Background(), &task.Task{Payload: []byte(`{"order": "01234567-89ab-7cde-8f01-23456789abcd"}`)})
-	fmt.Println(err)
-	// Output: signals need the context of a task that a handler program runs; for one of a batch see ContextOf
 }

@@ -316,7 +316,7 @@ func fit(fs []*wire.Finish) int {
 	for i, f := range fs {
 		again := f.GetAgain()
 		size += 64 + len(f.GetResult()) + len(again.GetResult()) + len(again.GetPayload()) + len(again.GetCheckpoint()) +
-			len(f.GetError().GetMessage()) + sizeOf(f.GetChildren(), f.GetSignals())
+			len(f.GetError().GetMessage()) + sizeOf(f.GetChildren())
 		if i > 0 && (size > wire.FrameBytes || i == wire.FrameMessages) {
 			return i
 		}

@@ -33,33 +33,42 @@ type Child struct {
 // the last is a permanent error of class "unsupported". If the handler ignores the error, its task fails with it, so that
 // no child is lost. If ctx belongs to no task of a [Program], Spawn only returns an error.
 func Spawn(ctx context.Context, c Child) error {
-	return attach(ctx, "children", c.flaw(), func(x *extras) {
-		child := &wire.Child{
-			Type: c.Type, Key: c.Key, OrderingKey: c.OrderingKey, Payload: bytes.Clone(c.Payload), Headers: maps.Clone(c.Headers),
-		}
-		if !c.RunAt.IsZero() {
-			child.RunAt = c.RunAt.UnixMicro()
-		}
-		if c.Priority != nil {
-			child.Priority = proto.Uint32(uint32(*c.Priority))
-		}
-		x.children = append(x.children, child)
-	})
+	r, ok := ctx.Value(runKey{}).(*run)
+	if !ok {
+		return errors.New("children need the context of a task that a handler program runs; for one of a batch see ContextOf")
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over {
+		return errors.New("children come too late: the handler has returned")
+	}
+	flaw := c.flaw()
+	if !r.terms.features["children"] {
+		flaw = task.Permanent(task.WithClass("unsupported", errors.New("the host does not take children, which the handler has asked for")))
+	}
+	if r.extras == nil {
+		r.extras = new(extras)
+	}
+	if flaw == nil {
+		r.extras.children = append(r.extras.children, c.message())
+	} else if r.extras.err == nil {
+		r.extras.err = flaw
+	}
+	return flaw
 }
 
-// Signal fails with a permanent error of class "unsupported", as [Spawn] does with a host that takes no children: no host
-// takes signals yet.
-func Signal(ctx context.Context, id task.ID, name string, payload []byte) error {
-	var flaw error
-	switch {
-	case id.IsZero():
-		flaw = errors.New("a signal needs the id of a task")
-	case name == "" || !utf8.ValidString(name):
-		flaw = fmt.Errorf("the name of a signal is %q: it must be text", name)
+// message returns a copy of c that goes on the wire.
+func (c *Child) message() *wire.Child {
+	m := &wire.Child{
+		Type: c.Type, Key: c.Key, OrderingKey: c.OrderingKey, Payload: bytes.Clone(c.Payload), Headers: maps.Clone(c.Headers),
 	}
-	return attach(ctx, "signals", flaw, func(x *extras) {
-		x.signals = append(x.signals, &wire.Signal{TaskId: id[:], Name: name, Payload: bytes.Clone(payload)})
-	})
+	if !c.RunAt.IsZero() {
+		m.RunAt = c.RunAt.UnixMicro()
+	}
+	if c.Priority != nil {
+		m.Priority = proto.Uint32(uint32(*c.Priority))
+	}
+	return m
 }
 
 // flaw returns what is wrong with c. A text that is not valid UTF-8 would break the stream.
@@ -85,37 +94,11 @@ func (c *Child) flaw() error {
 // extras are sent with the answer of a run that succeeds.
 type extras struct {
 	children []*wire.Child
-	signals  []*wire.Signal
-	err      error // the first error of Spawn or Signal
+	err      error // the first error of Spawn
 }
 
 // runKey is the key of a context's run.
 type runKey struct{}
-
-// attach adds to the extras of the task that ctx belongs to.
-func attach(ctx context.Context, feature string, flaw error, add func(*extras)) error {
-	r, ok := ctx.Value(runKey{}).(*run)
-	if !ok {
-		return fmt.Errorf("%s need the context of a task that a handler program runs; for one of a batch see ContextOf", feature)
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.over {
-		return fmt.Errorf("%s come too late: the handler has returned", feature)
-	}
-	if !r.terms.features[feature] {
-		flaw = task.Permanent(task.WithClass("unsupported", fmt.Errorf("the host does not take %s, which the handler has asked for", feature)))
-	}
-	if r.extras == nil {
-		r.extras = new(extras)
-	}
-	if flaw == nil {
-		add(r.extras)
-	} else if r.extras.err == nil {
-		r.extras.err = flaw
-	}
-	return flaw
-}
 
 // apply returns v, or the error that replaces it because of x.
 func (x *extras) apply(v task.Verdict, maxResult uint64) task.Verdict {
@@ -125,20 +108,17 @@ func (x *extras) apply(v task.Verdict, maxResult uint64) task.Verdict {
 	if x.err != nil {
 		return task.VerdictOf(nil, x.err)
 	}
-	if size := len(v.Result) + sizeOf(x.children, x.signals); maxResult > 0 && uint64(size) > maxResult {
-		return task.VerdictOf(nil, tooLarge("the result, the children and the signals have", size, maxResult))
+	if size := len(v.Result) + sizeOf(x.children); maxResult > 0 && uint64(size) > maxResult {
+		return task.VerdictOf(nil, tooLarge("the result and the children have", size, maxResult))
 	}
 	return v
 }
 
-// sizeOf returns the approximate size of children and signals in a frame.
-func sizeOf(children []*wire.Child, signals []*wire.Signal) int {
+// sizeOf returns the approximate size of children in a frame.
+func sizeOf(children []*wire.Child) int {
 	size := 0
 	for _, c := range children {
 		size += proto.Size(c)
-	}
-	for _, s := range signals {
-		size += proto.Size(s)
 	}
 	return size
 }

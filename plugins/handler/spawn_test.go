@@ -14,9 +14,7 @@ import (
 	"github.com/taskengine/taskengine/plugins/internal/wire"
 )
 
-var waiting = task.ID{15: 7} // a task to be signalled
-
-// say spawns a child and sends a signal.
+// say spawns two children.
 func say(ctx context.Context) error {
 	priority := task.HighestPriority
 	child := Child{
@@ -26,10 +24,10 @@ func say(ctx context.Context) error {
 	err := Spawn(ctx, child)
 	clear(child.Payload) // what was spawned stays as it was
 	clear(child.Headers)
-	return errors.Join(err, Spawn(ctx, Child{Type: "audit"}), Signal(ctx, waiting, "paid", []byte("in full")))
+	return errors.Join(err, Spawn(ctx, Child{Type: "audit"}))
 }
 
-func TestChildrenAndSignalsGoWithSuccessAndWithNothingElse(t *testing.T) {
+func TestChildrenGoWithSuccessAndWithNothingElse(t *testing.T) {
 	said := &wire.Finish{
 		Children: []*wire.Child{
 			{
@@ -38,7 +36,6 @@ func TestChildrenAndSignalsGoWithSuccessAndWithNothingElse(t *testing.T) {
 			},
 			{Type: "audit"},
 		},
-		Signals: []*wire.Signal{{TaskId: waiting[:], Name: "paid", Payload: []byte("in full")}},
 	}
 	for name, c := range map[string]struct {
 		err  error
@@ -55,12 +52,12 @@ func TestChildrenAndSignalsGoWithSuccessAndWithNothingElse(t *testing.T) {
 				batch := Batch(1, 0, func(ctx context.Context, tasks []*task.Task) ([]Outcome, error) {
 					return nil, errors.Join(say(ContextOf(ctx, tasks[0])), c.err)
 				})
-				h := meet(t, Program{Handlers: Handlers{"alone": alone, "batch": batch}, Slots: 10}, "children", "signals")
+				h := meet(t, Program{Handlers: Handlers{"alone": alone, "batch": batch}, Slots: 10}, "children")
 				h.run("alone", 1)
 				h.run("batch", 2)
 				for id := range uint64(2) {
 					f := h.finish(id + 1)
-					got := &wire.Finish{Children: f.GetChildren(), Signals: f.GetSignals()}
+					got := &wire.Finish{Children: f.GetChildren()}
 					if !proto.Equal(got, c.want) || f.GetOutcome() == nil {
 						t.Errorf("the answer is {%v}, want one with {%v}", f, c.want)
 					}
@@ -79,13 +76,9 @@ func TestWhatCannotBeSpawnedIsAnErrorThatFailsTheTask(t *testing.T) {
 		class     string
 		permanent bool
 	}{
-		"children are not served": {[]string{"signals"}, say, "does not take children", "unsupported", true},
-		"signals are not served":  {[]string{"children"}, say, "does not take signals", "unsupported", true},
-		"nothing is served": {
-			nil, func(ctx context.Context) error { return Signal(ctx, waiting, "paid", nil) },
-			"does not take signals", "unsupported", true,
-		},
-		"a child without a type": {do: func(ctx context.Context) error { return Spawn(ctx, Child{}) }, want: "needs a type"},
+		"children are not served": {[]string{"progress"}, say, "does not take children", "unsupported", true},
+		"nothing is served":       {nil, say, "does not take children", "unsupported", true},
+		"a child without a type":  {do: func(ctx context.Context) error { return Spawn(ctx, Child{}) }, want: "needs a type"},
 		"a priority that is none": {do: func(ctx context.Context) error {
 			return Spawn(ctx, Child{Type: "mail", Priority: &tooLow})
 		}, want: "the priority of a child is 10"},
@@ -93,17 +86,14 @@ func TestWhatCannotBeSpawnedIsAnErrorThatFailsTheTask(t *testing.T) {
 		"a header that is no text": {do: func(ctx context.Context) error {
 			return Spawn(ctx, Child{Type: "mail", Headers: map[string]string{"a": "\xff"}})
 		}, want: "UTF-8"},
-		"a signal without id":     {do: func(ctx context.Context) error { return Signal(ctx, task.ID{}, "paid", nil) }, want: "needs the id"},
-		"a signal without a name": {do: func(ctx context.Context) error { return Signal(ctx, waiting, "", nil) }, want: "the name"},
-		"a name that is no text":  {do: func(ctx context.Context) error { return Signal(ctx, waiting, "\xff", nil) }, want: "the name"},
 		"the first of what is wrong": {do: func(ctx context.Context) error {
 			err := Spawn(ctx, Child{})
-			return errors.Join(err, say(ctx), Signal(ctx, task.ID{}, "", nil))
+			return errors.Join(err, say(ctx), Spawn(ctx, Child{Type: "mail", Key: "\xff"}))
 		}, want: "needs a type"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.features == nil && c.class == "" {
-				c.features = []string{"children", "signals"}
+				c.features = []string{"children"}
 			}
 			synctest.Test(t, func(t *testing.T) {
 				var got error
@@ -117,7 +107,7 @@ func TestWhatCannotBeSpawnedIsAnErrorThatFailsTheTask(t *testing.T) {
 				}
 				e := f.GetError()
 				if !strings.Contains(e.GetMessage(), c.want) || e.GetClass() != c.class || e.GetPermanent() != c.permanent ||
-					len(f.GetChildren())+len(f.GetSignals()) > 0 {
+					len(f.GetChildren()) > 0 {
 					t.Errorf("a handler that ignores the error was answered with {%v}", f)
 				}
 			})
@@ -143,7 +133,7 @@ func TestSpawnNeedsATaskThatRuns(t *testing.T) {
 		h := meet(t, Program{Slots: 10, Handlers: Handlers{
 			"alone": Func(func(ctx context.Context, _ *task.Task) ([]byte, error) { over = ctx; return nil, nil }),
 			"batch": Batch(1, 0, func(ctx context.Context, _ []*task.Task) ([]Outcome, error) { call = ctx; return nil, nil }),
-		}}, "children", "signals")
+		}}, "children")
 		h.run("alone", 1)
 		h.run("batch", 2)
 		for want, ctx := range map[string]context.Context{"too late": over, "ContextOf": call, "a handler program": t.Context()} {

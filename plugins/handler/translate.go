@@ -41,7 +41,7 @@ func finishOf(r *run, v task.Verdict, x *extras) *wire.Finish {
 	if x != nil {
 		v = x.apply(v, maxResult)
 		if v.Outcome == task.Completed {
-			f.Children, f.Signals = x.children, x.signals
+			f.Children = x.children
 		}
 	}
 	switch {

@@ -12,10 +12,6 @@ import (
 
 // AnswerOf returns the answer in a Finish.
 func AnswerOf(f *wire.Finish) Answer {
-	if n := len(f.GetSignals()); n > 0 {
-		return Answer{Err: task.Permanent(task.WithClass("unsupported", fmt.Errorf(
-			"the handler finished with %d signals, which this host does not support", n)))}
-	}
 	switch o := f.GetOutcome().(type) {
 	case *wire.Finish_Result:
 		if len(f.GetChildren()) == 0 {

@@ -185,11 +185,10 @@ type FromHandler struct {
 	Pong          uint64                 `protobuf:"varint,4,opt,name=pong,proto3" json:"pong,omitempty"`
 	Logs          []*LogLine             `protobuf:"bytes,5,rep,name=logs,proto3" json:"logs,omitempty"`
 	Progress      []*Progress            `protobuf:"bytes,6,rep,name=progress,proto3" json:"progress,omitempty"`       // ignored by hosts without the feature "progress"
-	Heartbeats    []*Heartbeat           `protobuf:"bytes,7,rep,name=heartbeats,proto3" json:"heartbeats,omitempty"`   // ignored by hosts without the feature "heartbeat"
-	Checkpoints   []*Checkpoint          `protobuf:"bytes,8,rep,name=checkpoints,proto3" json:"checkpoints,omitempty"` // ignored by hosts without the feature "checkpoint"
-	Offer         *Offer                 `protobuf:"bytes,9,opt,name=offer,proto3" json:"offer,omitempty"`             // only of workers: in the first frame, with the hello, and in no other
-	Leaving       bool                   `protobuf:"varint,10,opt,name=leaving,proto3" json:"leaving,omitempty"`       // only of workers: no more runs; the node ends the stream when those that it sent are answered
-	Clock         int64                  `protobuf:"varint,11,opt,name=clock,proto3" json:"clock,omitempty"`           // only of workers: the time of the worker's clock, with an offer and with each pong; for display
+	Checkpoints   []*Checkpoint          `protobuf:"bytes,7,rep,name=checkpoints,proto3" json:"checkpoints,omitempty"` // ignored by hosts without the feature "checkpoint"
+	Offer         *Offer                 `protobuf:"bytes,8,opt,name=offer,proto3" json:"offer,omitempty"`             // only of workers: in the first frame, with the hello, and in no other
+	Leaving       bool                   `protobuf:"varint,9,opt,name=leaving,proto3" json:"leaving,omitempty"`        // only of workers: no more runs; the node ends the stream when those that it sent are answered
+	Clock         int64                  `protobuf:"varint,10,opt,name=clock,proto3" json:"clock,omitempty"`           // only of workers: the time of the worker's clock, with an offer and with each pong; for display
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -262,13 +261,6 @@ func (x *FromHandler) GetLogs() []*LogLine {
 func (x *FromHandler) GetProgress() []*Progress {
 	if x != nil {
 		return x.Progress
-	}
-	return nil
-}
-
-func (x *FromHandler) GetHeartbeats() []*Heartbeat {
-	if x != nil {
-		return x.Heartbeats
 	}
 	return nil
 }
@@ -867,8 +859,7 @@ type Finish struct {
 	//	*Finish_Ended
 	Outcome       isFinish_Outcome `protobuf_oneof:"outcome"`
 	Children      []*Child         `protobuf:"bytes,7,rep,name=children,proto3" json:"children,omitempty"` // only to hosts with the feature "children": others fail the task
-	Signals       []*Signal        `protobuf:"bytes,8,rep,name=signals,proto3" json:"signals,omitempty"`   // only to hosts with the feature "signals": others fail the task
-	Earlier       *Attempt         `protobuf:"bytes,10,opt,name=earlier,proto3" json:"earlier,omitempty"`  // only of workers, to nodes with the feature "earlier": what it answers, in place of a run
+	Earlier       *Attempt         `protobuf:"bytes,9,opt,name=earlier,proto3" json:"earlier,omitempty"`   // only of workers, to nodes with the feature "earlier": what it answers, in place of a run
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -978,13 +969,6 @@ func (x *Finish) GetChildren() []*Child {
 	return nil
 }
 
-func (x *Finish) GetSignals() []*Signal {
-	if x != nil {
-		return x.Signals
-	}
-	return nil
-}
-
 func (x *Finish) GetEarlier() *Attempt {
 	if x != nil {
 		return x.Earlier
@@ -1017,7 +1001,7 @@ type Finish_Refused struct {
 }
 
 type Finish_Ended struct {
-	Ended *Ended `protobuf:"bytes,9,opt,name=ended,proto3,oneof"` // the handler has ended the attempt itself; only to hosts with the feature "ended"
+	Ended *Ended `protobuf:"bytes,8,opt,name=ended,proto3,oneof"` // the handler has ended the attempt itself; only to hosts with the feature "ended"
 }
 
 func (*Finish_Result) isFinish_Outcome() {}
@@ -1470,67 +1454,6 @@ func (x *Child) GetPriority() uint32 {
 	return 0
 }
 
-// Signal is sent to another task if and only if the finish is stored.
-type Signal struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	TaskId        []byte                 `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
-	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	Payload       []byte                 `protobuf:"bytes,3,opt,name=payload,proto3" json:"payload,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Signal) Reset() {
-	*x = Signal{}
-	mi := &file_handler_proto_msgTypes[16]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Signal) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Signal) ProtoMessage() {}
-
-func (x *Signal) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[16]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Signal.ProtoReflect.Descriptor instead.
-func (*Signal) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{16}
-}
-
-func (x *Signal) GetTaskId() []byte {
-	if x != nil {
-		return x.TaskId
-	}
-	return nil
-}
-
-func (x *Signal) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *Signal) GetPayload() []byte {
-	if x != nil {
-		return x.Payload
-	}
-	return nil
-}
-
 // LogLine is a line of the log. The host adds the names of the handler and the task.
 type LogLine struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1545,7 +1468,7 @@ type LogLine struct {
 
 func (x *LogLine) Reset() {
 	*x = LogLine{}
-	mi := &file_handler_proto_msgTypes[17]
+	mi := &file_handler_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1557,7 +1480,7 @@ func (x *LogLine) String() string {
 func (*LogLine) ProtoMessage() {}
 
 func (x *LogLine) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[17]
+	mi := &file_handler_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1570,7 +1493,7 @@ func (x *LogLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
 func (*LogLine) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{17}
+	return file_handler_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *LogLine) GetRunId() uint64 {
@@ -1621,7 +1544,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_handler_proto_msgTypes[18]
+	mi := &file_handler_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1633,7 +1556,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[18]
+	mi := &file_handler_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1646,7 +1569,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{18}
+	return file_handler_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Progress) GetRunId() uint64 {
@@ -1677,51 +1600,6 @@ func (x *Progress) GetMessage() string {
 	return ""
 }
 
-// Heartbeat says that a run is alive, for types that require it.
-type Heartbeat struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	RunId         uint64                 `protobuf:"varint,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Heartbeat) Reset() {
-	*x = Heartbeat{}
-	mi := &file_handler_proto_msgTypes[19]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Heartbeat) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Heartbeat) ProtoMessage() {}
-
-func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[19]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
-func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{19}
-}
-
-func (x *Heartbeat) GetRunId() uint64 {
-	if x != nil {
-		return x.RunId
-	}
-	return 0
-}
-
 // Checkpoint stores data for the next attempt of the task in case this one fails.
 type Checkpoint struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1733,7 +1611,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_handler_proto_msgTypes[20]
+	mi := &file_handler_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1745,7 +1623,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[20]
+	mi := &file_handler_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1758,7 +1636,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{20}
+	return file_handler_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Checkpoint) GetRunId() uint64 {
@@ -1787,22 +1665,19 @@ const file_handler_proto_rawDesc = "" +
 	"\x05drain\x18\x04 \x01(\v2\x1c.taskengine.handler.v1.DrainR\x05drain\x12\x12\n" +
 	"\x04ping\x18\x05 \x01(\x04R\x04ping\x12\x1a\n" +
 	"\breceived\x18\x06 \x01(\x04R\breceived\x12\x14\n" +
-	"\x05heard\x18\a \x01(\x04R\x05heard\"\x86\x04\n" +
+	"\x05heard\x18\a \x01(\x04R\x05heard\"\xc4\x03\n" +
 	"\vFromHandler\x122\n" +
 	"\x05hello\x18\x01 \x01(\v2\x1c.taskengine.handler.v1.HelloR\x05hello\x12\x18\n" +
 	"\acredits\x18\x02 \x01(\rR\acredits\x129\n" +
 	"\bfinishes\x18\x03 \x03(\v2\x1d.taskengine.handler.v1.FinishR\bfinishes\x12\x12\n" +
 	"\x04pong\x18\x04 \x01(\x04R\x04pong\x122\n" +
 	"\x04logs\x18\x05 \x03(\v2\x1e.taskengine.handler.v1.LogLineR\x04logs\x12;\n" +
-	"\bprogress\x18\x06 \x03(\v2\x1f.taskengine.handler.v1.ProgressR\bprogress\x12@\n" +
-	"\n" +
-	"heartbeats\x18\a \x03(\v2 .taskengine.handler.v1.HeartbeatR\n" +
-	"heartbeats\x12C\n" +
-	"\vcheckpoints\x18\b \x03(\v2!.taskengine.handler.v1.CheckpointR\vcheckpoints\x122\n" +
-	"\x05offer\x18\t \x01(\v2\x1c.taskengine.handler.v1.OfferR\x05offer\x12\x18\n" +
-	"\aleaving\x18\n" +
-	" \x01(\bR\aleaving\x12\x14\n" +
-	"\x05clock\x18\v \x01(\x03R\x05clock\"\xe0\x01\n" +
+	"\bprogress\x18\x06 \x03(\v2\x1f.taskengine.handler.v1.ProgressR\bprogress\x12C\n" +
+	"\vcheckpoints\x18\a \x03(\v2!.taskengine.handler.v1.CheckpointR\vcheckpoints\x122\n" +
+	"\x05offer\x18\b \x01(\v2\x1c.taskengine.handler.v1.OfferR\x05offer\x12\x18\n" +
+	"\aleaving\x18\t \x01(\bR\aleaving\x12\x14\n" +
+	"\x05clock\x18\n" +
+	" \x01(\x03R\x05clock\"\xe0\x01\n" +
 	"\x05Offer\x12\x18\n" +
 	"\ahandler\x18\x01 \x01(\tR\ahandler\x12@\n" +
 	"\x06labels\x18\x02 \x03(\v2(.taskengine.handler.v1.Offer.LabelsEntryR\x06labels\x12\x18\n" +
@@ -1864,7 +1739,7 @@ const file_handler_proto_rawDesc = "" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fREASON_DEADLINE\x10\x01\x12\x14\n" +
 	"\x10REASON_CANCELLED\x10\x02\"\a\n" +
-	"\x05Drain\"\x88\x04\n" +
+	"\x05Drain\"\xcf\x03\n" +
 	"\x06Finish\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\x04R\x05runId\x12\x18\n" +
 	"\x06result\x18\x02 \x01(\fH\x00R\x06result\x124\n" +
@@ -1872,11 +1747,9 @@ const file_handler_proto_rawDesc = "" +
 	"\x06snooze\x18\x04 \x01(\v2\x1d.taskengine.handler.v1.SnoozeH\x00R\x06snooze\x124\n" +
 	"\x05again\x18\x05 \x01(\v2\x1c.taskengine.handler.v1.AgainH\x00R\x05again\x12:\n" +
 	"\arefused\x18\x06 \x01(\v2\x1e.taskengine.handler.v1.RefusedH\x00R\arefused\x124\n" +
-	"\x05ended\x18\t \x01(\v2\x1c.taskengine.handler.v1.EndedH\x00R\x05ended\x128\n" +
-	"\bchildren\x18\a \x03(\v2\x1c.taskengine.handler.v1.ChildR\bchildren\x127\n" +
-	"\asignals\x18\b \x03(\v2\x1d.taskengine.handler.v1.SignalR\asignals\x128\n" +
-	"\aearlier\x18\n" +
-	" \x01(\v2\x1e.taskengine.handler.v1.AttemptR\aearlierB\t\n" +
+	"\x05ended\x18\b \x01(\v2\x1c.taskengine.handler.v1.EndedH\x00R\x05ended\x128\n" +
+	"\bchildren\x18\a \x03(\v2\x1c.taskengine.handler.v1.ChildR\bchildren\x128\n" +
+	"\aearlier\x18\t \x01(\v2\x1e.taskengine.handler.v1.AttemptR\aearlierB\t\n" +
 	"\aoutcome\"P\n" +
 	"\aAttempt\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\fR\x06taskId\x12\x18\n" +
@@ -1917,11 +1790,7 @@ const file_handler_proto_rawDesc = "" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\v\n" +
-	"\t_priority\"O\n" +
-	"\x06Signal\x12\x17\n" +
-	"\atask_id\x18\x01 \x01(\fR\x06taskId\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
-	"\apayload\x18\x03 \x01(\fR\apayload\"\xe3\x01\n" +
+	"\t_priority\"\xe3\x01\n" +
 	"\aLogLine\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\x04R\x05runId\x12\x14\n" +
 	"\x05level\x18\x02 \x01(\x11R\x05level\x12\x18\n" +
@@ -1935,9 +1804,7 @@ const file_handler_proto_rawDesc = "" +
 	"\x06run_id\x18\x01 \x01(\x04R\x05runId\x12\x12\n" +
 	"\x04done\x18\x02 \x01(\x04R\x04done\x12\x14\n" +
 	"\x05total\x18\x03 \x01(\x04R\x05total\x12\x18\n" +
-	"\amessage\x18\x04 \x01(\tR\amessage\"\"\n" +
-	"\tHeartbeat\x12\x15\n" +
-	"\x06run_id\x18\x01 \x01(\x04R\x05runId\"7\n" +
+	"\amessage\x18\x04 \x01(\tR\amessage\"7\n" +
 	"\n" +
 	"Checkpoint\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\x04R\x05runId\x12\x12\n" +
@@ -1960,7 +1827,7 @@ func file_handler_proto_rawDescGZIP() []byte {
 }
 
 var file_handler_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_handler_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_handler_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_handler_proto_goTypes = []any{
 	(Cancel_Reason)(0),  // 0: taskengine.handler.v1.Cancel.Reason
 	(*ToHandler)(nil),   // 1: taskengine.handler.v1.ToHandler
@@ -1979,15 +1846,13 @@ var file_handler_proto_goTypes = []any{
 	(*Refused)(nil),     // 14: taskengine.handler.v1.Refused
 	(*Ended)(nil),       // 15: taskengine.handler.v1.Ended
 	(*Child)(nil),       // 16: taskengine.handler.v1.Child
-	(*Signal)(nil),      // 17: taskengine.handler.v1.Signal
-	(*LogLine)(nil),     // 18: taskengine.handler.v1.LogLine
-	(*Progress)(nil),    // 19: taskengine.handler.v1.Progress
-	(*Heartbeat)(nil),   // 20: taskengine.handler.v1.Heartbeat
-	(*Checkpoint)(nil),  // 21: taskengine.handler.v1.Checkpoint
-	nil,                 // 22: taskengine.handler.v1.Offer.LabelsEntry
-	nil,                 // 23: taskengine.handler.v1.Run.HeadersEntry
-	nil,                 // 24: taskengine.handler.v1.Child.HeadersEntry
-	nil,                 // 25: taskengine.handler.v1.LogLine.FieldsEntry
+	(*LogLine)(nil),     // 17: taskengine.handler.v1.LogLine
+	(*Progress)(nil),    // 18: taskengine.handler.v1.Progress
+	(*Checkpoint)(nil),  // 19: taskengine.handler.v1.Checkpoint
+	nil,                 // 20: taskengine.handler.v1.Offer.LabelsEntry
+	nil,                 // 21: taskengine.handler.v1.Run.HeadersEntry
+	nil,                 // 22: taskengine.handler.v1.Child.HeadersEntry
+	nil,                 // 23: taskengine.handler.v1.LogLine.FieldsEntry
 }
 var file_handler_proto_depIdxs = []int32{
 	4,  // 0: taskengine.handler.v1.ToHandler.welcome:type_name -> taskengine.handler.v1.Welcome
@@ -1996,33 +1861,31 @@ var file_handler_proto_depIdxs = []int32{
 	8,  // 3: taskengine.handler.v1.ToHandler.drain:type_name -> taskengine.handler.v1.Drain
 	5,  // 4: taskengine.handler.v1.FromHandler.hello:type_name -> taskengine.handler.v1.Hello
 	9,  // 5: taskengine.handler.v1.FromHandler.finishes:type_name -> taskengine.handler.v1.Finish
-	18, // 6: taskengine.handler.v1.FromHandler.logs:type_name -> taskengine.handler.v1.LogLine
-	19, // 7: taskengine.handler.v1.FromHandler.progress:type_name -> taskengine.handler.v1.Progress
-	20, // 8: taskengine.handler.v1.FromHandler.heartbeats:type_name -> taskengine.handler.v1.Heartbeat
-	21, // 9: taskengine.handler.v1.FromHandler.checkpoints:type_name -> taskengine.handler.v1.Checkpoint
-	3,  // 10: taskengine.handler.v1.FromHandler.offer:type_name -> taskengine.handler.v1.Offer
-	22, // 11: taskengine.handler.v1.Offer.labels:type_name -> taskengine.handler.v1.Offer.LabelsEntry
-	23, // 12: taskengine.handler.v1.Run.headers:type_name -> taskengine.handler.v1.Run.HeadersEntry
-	0,  // 13: taskengine.handler.v1.Cancel.reason:type_name -> taskengine.handler.v1.Cancel.Reason
-	11, // 14: taskengine.handler.v1.Finish.error:type_name -> taskengine.handler.v1.Error
-	12, // 15: taskengine.handler.v1.Finish.snooze:type_name -> taskengine.handler.v1.Snooze
-	13, // 16: taskengine.handler.v1.Finish.again:type_name -> taskengine.handler.v1.Again
-	14, // 17: taskengine.handler.v1.Finish.refused:type_name -> taskengine.handler.v1.Refused
-	15, // 18: taskengine.handler.v1.Finish.ended:type_name -> taskengine.handler.v1.Ended
-	16, // 19: taskengine.handler.v1.Finish.children:type_name -> taskengine.handler.v1.Child
-	17, // 20: taskengine.handler.v1.Finish.signals:type_name -> taskengine.handler.v1.Signal
-	10, // 21: taskengine.handler.v1.Finish.earlier:type_name -> taskengine.handler.v1.Attempt
-	24, // 22: taskengine.handler.v1.Child.headers:type_name -> taskengine.handler.v1.Child.HeadersEntry
-	25, // 23: taskengine.handler.v1.LogLine.fields:type_name -> taskengine.handler.v1.LogLine.FieldsEntry
-	1,  // 24: taskengine.handler.v1.Handler.Work:input_type -> taskengine.handler.v1.ToHandler
-	2,  // 25: taskengine.handler.v1.Workers.Work:input_type -> taskengine.handler.v1.FromHandler
-	2,  // 26: taskengine.handler.v1.Handler.Work:output_type -> taskengine.handler.v1.FromHandler
-	1,  // 27: taskengine.handler.v1.Workers.Work:output_type -> taskengine.handler.v1.ToHandler
-	26, // [26:28] is the sub-list for method output_type
-	24, // [24:26] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	17, // 6: taskengine.handler.v1.FromHandler.logs:type_name -> taskengine.handler.v1.LogLine
+	18, // 7: taskengine.handler.v1.FromHandler.progress:type_name -> taskengine.handler.v1.Progress
+	19, // 8: taskengine.handler.v1.FromHandler.checkpoints:type_name -> taskengine.handler.v1.Checkpoint
+	3,  // 9: taskengine.handler.v1.FromHandler.offer:type_name -> taskengine.handler.v1.Offer
+	20, // 10: taskengine.handler.v1.Offer.labels:type_name -> taskengine.handler.v1.Offer.LabelsEntry
+	21, // 11: taskengine.handler.v1.Run.headers:type_name -> taskengine.handler.v1.Run.HeadersEntry
+	0,  // 12: taskengine.handler.v1.Cancel.reason:type_name -> taskengine.handler.v1.Cancel.Reason
+	11, // 13: taskengine.handler.v1.Finish.error:type_name -> taskengine.handler.v1.Error
+	12, // 14: taskengine.handler.v1.Finish.snooze:type_name -> taskengine.handler.v1.Snooze
+	13, // 15: taskengine.handler.v1.Finish.again:type_name -> taskengine.handler.v1.Again
+	14, // 16: taskengine.handler.v1.Finish.refused:type_name -> taskengine.handler.v1.Refused
+	15, // 17: taskengine.handler.v1.Finish.ended:type_name -> taskengine.handler.v1.Ended
+	16, // 18: taskengine.handler.v1.Finish.children:type_name -> taskengine.handler.v1.Child
+	10, // 19: taskengine.handler.v1.Finish.earlier:type_name -> taskengine.handler.v1.Attempt
+	22, // 20: taskengine.handler.v1.Child.headers:type_name -> taskengine.handler.v1.Child.HeadersEntry
+	23, // 21: taskengine.handler.v1.LogLine.fields:type_name -> taskengine.handler.v1.LogLine.FieldsEntry
+	1,  // 22: taskengine.handler.v1.Handler.Work:input_type -> taskengine.handler.v1.ToHandler
+	2,  // 23: taskengine.handler.v1.Workers.Work:input_type -> taskengine.handler.v1.FromHandler
+	2,  // 24: taskengine.handler.v1.Handler.Work:output_type -> taskengine.handler.v1.FromHandler
+	1,  // 25: taskengine.handler.v1.Workers.Work:output_type -> taskengine.handler.v1.ToHandler
+	24, // [24:26] is the sub-list for method output_type
+	22, // [22:24] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_handler_proto_init() }
@@ -2047,7 +1910,7 @@ func file_handler_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_handler_proto_rawDesc), len(file_handler_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   25,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -21,7 +21,7 @@ export function succeed(run: Run, value: unknown): Answer {
     if (value instanceof Snooze) return answer(run, snooze(value));
     if (value instanceof Ended) return answer(run, ended(run));
     const result = encodeOrFail(value instanceof Again ? value.result : value, "the result");
-    const bytes = result.length + sizeOfMessages(run);
+    const bytes = result.length + sizeOfChildren(run);
     refuseUnsupported(run);
     if (bytes > run.link.maxBytes) throw tooLarge(run, result, run.link.maxBytes);
     if (value instanceof Again) {
@@ -54,9 +54,9 @@ export function refuse(runId: bigint, why: string): Answer {
   return { finish: create(FinishSchema, { runId, outcome }), bytes: why.length };
 }
 
-function answer(run: Run, outcome: Outcome, bytes = 0, withMessages = false): Answer {
-  const { children, signals } = run;
-  const finish = create(FinishSchema, { runId: run.runId, outcome, ...(withMessages && { children, signals }) });
+function answer(run: Run, outcome: Outcome, bytes = 0, withChildren = false): Answer {
+  const { children } = run;
+  const finish = create(FinishSchema, { runId: run.runId, outcome, ...(withChildren && { children }) });
   return { finish, bytes };
 }
 
@@ -157,14 +157,13 @@ function isCancellation(thrown: unknown, reason: Error): boolean {
   return thrown === reason || (isError(thrown) && (thrown.name === "AbortError" || thrown.cause === reason));
 }
 
-function sizeOfMessages({ children, signals }: Run): number {
+function sizeOfChildren({ children }: Run): number {
   let bytes = 0;
   for (const child of children) {
     const { type, key, orderingKey, payload, headers } = child;
     bytes += 64 + sizeOf(type) + sizeOf(key) + sizeOf(orderingKey) + payload.length;
     for (const [name, value] of Object.entries(headers)) bytes += 8 + sizeOf(name) + sizeOf(value);
   }
-  for (const signal of signals) bytes += 64 + sizeOf(signal.name) + signal.payload.length;
   return bytes;
 }
 
@@ -172,19 +171,15 @@ function sizeOf(text: string): number {
   return Buffer.byteLength(text);
 }
 
-/** Tasks and signals must not be dropped, so the host must support them. */
-function refuseUnsupported({ children, signals, link: { features } }: Run): void {
-  const missing = [];
-  if (children.length > 0 && !features.has("children")) missing.push("child tasks");
-  if (signals.length > 0 && !features.has("signals")) missing.push("signals");
-  if (missing.length > 0) {
-    throw new Permanent(`the host does not take ${missing.join(" and ")}`, { class: "unsupported" });
+/** Children must not be dropped, so the host must support them. */
+function refuseUnsupported({ children, link: { features } }: Run): void {
+  if (children.length > 0 && !features.has("children")) {
+    throw new Permanent("the host does not take child tasks", { class: "unsupported" });
   }
 }
 
-function tooLarge({ children, signals }: Run, result: Uint8Array, most: number): Permanent {
-  const more = children.length + signals.length;
-  const what = more === 0 ? "the result has" : `the result and ${more} children and signals have over`;
+function tooLarge({ children }: Run, result: Uint8Array, most: number): Permanent {
+  const what = children.length === 0 ? "the result has" : `the result and ${children.length} children have over`;
   return new Permanent(`${what} ${result.length} bytes, max_result of the type allows ${most}`, {
     class: "result_too_large",
   });

@@ -10,17 +10,14 @@ import {
   CheckpointSchema,
   type Child as ChildMessage,
   ChildSchema,
-  HeartbeatSchema,
   LogLineSchema,
   ProgressSchema,
-  type Signal as SignalMessage,
-  SignalSchema,
   type Run as WireRun,
 } from "./gen/handler_pb.js";
 import type { Entry, Outbox } from "./outbox.js";
 import { type Pace, Paced } from "./pace.js";
 import type { Child, Task, TaskLog } from "./task.js";
-import { clip, decode, describe, encode, encodeOrFail, isError } from "./text.js";
+import { clip, decode, describe, encodeOrFail, isError } from "./text.js";
 import { micros } from "./time.js";
 
 /** What runs know of their stream. A worker that connects again changes the terms of the host. */
@@ -51,7 +48,6 @@ export class Run implements Task {
   stray = false;
   readonly link: Link;
   readonly children: ChildMessage[] = [];
-  readonly signals: SignalMessage[] = [];
   readonly paced = new Paced();
 
   readonly #wire: WireRun;
@@ -62,7 +58,6 @@ export class Run implements Task {
   #payload: Uint8Array | undefined;
   #checkpoint: Uint8Array | undefined;
   #kept: Entry | undefined; // the last checkpoint
-  #beat: Entry | undefined; // the last heartbeat
 
   constructor(wire: WireRun, link: Link) {
     this.#wire = wire;
@@ -223,12 +218,6 @@ export class Run implements Task {
     this.#kept = this.link.outbox.add("checkpoints", checkpoint, bytes.length);
   }
 
-  heartbeat(): void {
-    if (this.#isMute("heartbeat")) return;
-    if (this.#beat && !this.#beat.sent) return;
-    this.#beat = this.link.outbox.add("heartbeats", create(HeartbeatSchema, { runId: this.runId }), 0);
-  }
-
   spawn(child: Child): void {
     this.#mustRun("spawn a task");
     const message: MessageInitShape<typeof ChildSchema> = {
@@ -245,16 +234,6 @@ export class Run implements Task {
     if (child.runAt !== undefined) message.runAt = micros(Number(child.runAt));
     if (child.priority !== undefined) message.priority = priority(child.priority);
     this.children.push(create(ChildSchema, message));
-  }
-
-  sendSignal(taskId: string, name: string, payload?: unknown): void {
-    this.#mustRun("send a signal");
-    if (!/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(taskId)) {
-      throw new TypeError(`a signal goes to a task's id, a UUID, not to ${inspect(taskId)}`);
-    }
-    const id = Buffer.from(taskId.replaceAll("-", ""), "hex");
-    const signal = { taskId: id, name: string(name, "a signal's name"), payload: copy(encode(payload)) };
-    this.signals.push(create(SignalSchema, signal));
   }
 
   /** Whether a report of the run is not to be sent. */

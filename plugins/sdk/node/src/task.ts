@@ -67,8 +67,6 @@ export interface Task {
    * @param data bytes, text or a JSON value, at most 1 MiB of it
    */
   saveCheckpoint(data: unknown): void;
-  /** Has no effect yet: no host requires heartbeats. */
-  heartbeat(): void;
 
   /**
    * Adds a task that exists if and only if this one succeeds. It is sent with the result, also
@@ -76,8 +74,6 @@ export interface Task {
    * permanently, with class "unsupported".
    */
   spawn(child: Child): void;
-  /** Makes the answer a permanent error of class "unsupported": no host takes signals yet. */
-  sendSignal(taskId: string, name: string, payload?: unknown): void;
 }
 
 /** A task to add with {@link Task.spawn}. */

@@ -108,11 +108,6 @@ await serve(
       task.spawn(task.json<{ type: string; key: string; payload: string }>());
       return "spawned";
     },
-    signal: (task) => {
-      const { task_id, name, payload } = task.json<{ task_id: string; name: string; payload: string }>();
-      task.sendSignal(task_id, name, payload);
-      return "signalled";
-    },
     batch: batch({ size: 10, wait: 100 }, (tasks) =>
       tasks.map((task) => (task.text() === "fail" ? new Error("asked to") : String(tasks.length))),
     ),

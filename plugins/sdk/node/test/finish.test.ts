@@ -18,11 +18,10 @@ function errorOf({ finish }: Answer): ErrorMessage {
   return finish.outcome.value;
 }
 
-/** A run that has asked for a child and a signal. */
+/** A run that has asked for a child. */
 function busyRun(features: string[], maxBytes?: number): Run {
   const { run } = newRun({}, features, maxBytes);
   run.spawn({ type: "a", payload: "x".repeat(100) });
-  run.sendSignal("00010203-0405-0607-0809-0a0b0c0d0e0f", "paid");
   return run;
 }
 
@@ -87,36 +86,36 @@ test("a handler that has ended its attempt says so, returned or thrown", () => {
   }
 });
 
-suite("children and signals", () => {
+suite("children", () => {
   test("go with a result, also with that of a recurring task", () => {
     for (const value of ["done", new Again(1)]) {
-      const { finish } = succeed(busyRun(["children", "signals"]), value);
-      assert.deepEqual([finish.children.length, finish.signals.length], [1, 1]);
+      const { finish } = succeed(busyRun(["children"]), value);
+      assert.equal(finish.children.length, 1);
     }
   });
 
   test("do not go with anything else", () => {
-    const run = busyRun(["children", "signals"]);
+    const run = busyRun(["children"]);
     for (const { finish } of [
       succeed(run, new Snooze(1)),
       fail(run, new Error("no")),
       fail(run, new Permanent("no")),
     ]) {
-      assert.deepEqual([finish.children, finish.signals], [[], []]);
+      assert.deepEqual(finish.children, []);
     }
   });
 
   test("are never dropped: a host that does not take them gets a permanent error", () => {
-    for (const features of [[], ["children"], ["signals"]]) {
+    for (const features of [[], ["progress"]]) {
       const error = errorOf(succeed(busyRun(features), "done"));
       assert.deepEqual([error.class, error.permanent], ["unsupported", true]);
     }
   });
 
   test("count for the size of the result", () => {
-    const error = errorOf(succeed(busyRun(["children", "signals"], 100), "done"));
+    const error = errorOf(succeed(busyRun(["children"], 100), "done"));
     assert.deepEqual([error.class, error.permanent], ["result_too_large", true]);
-    const { run } = newRun({}, ["children", "signals"], 150);
+    const { run } = newRun({}, ["children"], 150);
     run.spawn({ type: "a", key: "€".repeat(40) });
     assert.equal(errorOf(succeed(run, "")).class, "result_too_large", "in bytes, not in characters");
   });

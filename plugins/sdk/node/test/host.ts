@@ -136,7 +136,7 @@ export class Host {
   }
 
   /** All messages of a list of the frames that came. */
-  all<L extends "finishes" | "logs" | "progress" | "heartbeats" | "checkpoints">(list: L): FromHandler[L] {
+  all<L extends "finishes" | "logs" | "progress" | "checkpoints">(list: L): FromHandler[L] {
     return this.frames.flatMap((frame) => frame[list] as unknown[]) as FromHandler[L];
   }
 

@@ -5,7 +5,7 @@ import { suite, test } from "node:test";
 import { Cancel_Reason, type Error as ErrorMessage, type Finish } from "../dist/gen/handler_pb.js";
 import { Host, Program } from "./host.js";
 
-const ALL = { features: ["progress", "checkpoint", "heartbeat", "children", "signals"] };
+const ALL = { features: ["progress", "checkpoint", "children"] };
 
 function text(bytes: Uint8Array): string {
   return Buffer.from(bytes).toString();
@@ -52,7 +52,7 @@ suite("a program", { timeout: 60_000 }, () => {
     const [first] = host.frames;
     assert.deepEqual([first?.hello?.protocol, first?.hello?.sdk, first?.hello?.version], [1, "node", "conformance"]);
     assert.deepEqual([first?.hello?.slots, first?.credits], [3, 3]);
-    assert.equal(first?.hello?.types.length, 23);
+    assert.equal(first?.hello?.types.length, 22);
     host.run({ type: "hang" });
     host.send({ ping: 2n ** 64n - 1n });
     await host.until(() => host.frames.find((frame) => frame.pong === 2n ** 64n - 1n));
@@ -232,21 +232,15 @@ suite("a handler", { timeout: 60_000 }, () => {
     );
   });
 
-  test("adds children and signals, if the host takes them", async (t) => {
+  test("adds children, if the host takes them", async (t) => {
     const child = '{"type":"a","key":"k","payload":"p"}';
-    const signal = '{"task_id":"fefefefe-fefe-fefe-fefe-fefefefefefe","name":"n","payload":"p"}';
     const [host] = await Host.of(t, ALL);
     assert.equal(resultOf(await host.answer("children", child)), "spawned");
-    assert.equal(resultOf(await host.answer("signal", signal)), "signalled");
-    const [parent, sender] = host.all("finishes");
+    const [parent] = host.all("finishes");
     assert.deepEqual([parent?.children[0]?.type, parent?.children[0]?.key], ["a", "k"]);
-    assert.equal(sender?.signals[0]?.name, "n");
-    assert.deepEqual([...(sender?.signals[0]?.taskId ?? [])], Array(16).fill(0xfe));
     const [without] = await Host.of(t);
-    for (const outcome of [await without.answer("children", child), await without.answer("signal", signal)]) {
-      const { class: errorClass, permanent } = errorOf(outcome);
-      assert.deepEqual([errorClass, permanent], ["unsupported", true]);
-    }
+    const { class: errorClass, permanent } = errorOf(await without.answer("children", child));
+    assert.deepEqual([errorClass, permanent], ["unsupported", true]);
   });
 
   test("of batches gets tasks together, and answers each", async (t) => {

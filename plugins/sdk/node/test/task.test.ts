@@ -82,31 +82,28 @@ suite("what a task says while it runs", () => {
     const { run, frames } = newRun();
     run.progress(1, 2);
     run.saveCheckpoint("so far");
-    run.heartbeat();
     await turn();
     assert.deepEqual(frames, []);
   });
 
   test("is not sent once it has its answer", async () => {
-    const { run, frames } = newRun({}, ["progress", "checkpoint", "heartbeat"]);
+    const { run, frames } = newRun({}, ["progress", "checkpoint"]);
     run.over = true;
     run.progress(1, 2);
     run.saveCheckpoint("so far");
-    run.heartbeat();
     await turn();
     assert.deepEqual(frames, []);
   });
 
   test("is sent to a host with the features", async () => {
-    const { run, frames } = newRun({ runId: 5n }, ["progress", "checkpoint", "heartbeat"]);
+    const { run, frames } = newRun({ runId: 5n }, ["progress", "checkpoint"]);
     const bytes = Buffer.from("so far");
     run.progress(1, 2, "half");
     run.saveCheckpoint(bytes);
     bytes.fill(0); // the handler's own, to be used again
-    for (let n = 0; n < 1000; n++) run.heartbeat();
     await turn();
     assert.equal(frames.length, 1);
-    const { progress, checkpoints, heartbeats } = frames[0] ?? assert.fail();
+    const { progress, checkpoints } = frames[0] ?? assert.fail();
     assert.deepEqual(
       progress.map((p) => [p.runId, p.done, p.total, p.message]),
       [[5n, 1n, 2n, "half"]],
@@ -114,10 +111,6 @@ suite("what a task says while it runs", () => {
     assert.deepEqual(
       checkpoints.map((c) => [c.runId, Buffer.from(c.data).toString()]),
       [[5n, "so far"]],
-    );
-    assert.deepEqual(
-      heartbeats.map((h) => h.runId),
-      [5n],
     );
   });
 
@@ -163,21 +156,18 @@ test("progress beyond what 64 bits hold is an error of the task, and not the str
   run.progress(-1.5, 2 ** 63);
 });
 
-suite("children and signals", () => {
+suite("children", () => {
   test("are what the handler asked for", () => {
     const { run } = newRun();
     const payload = Buffer.from("one");
     run.spawn({ type: "a", payload });
     payload.write("two");
     run.spawn({ type: "b", key: "k", orderingKey: "o", payload, headers: { h: "v" }, runAt: new Date(5), priority: 0 });
-    run.sendSignal(ID.toUpperCase(), "paid", { amount: 5 });
     const [first, second] = run.children;
     assert.deepEqual([first?.type, Buffer.from(first?.payload ?? []).toString()], ["a", "one"]);
     assert.deepEqual([first?.runAt, first?.priority], [0n, undefined]);
     assert.deepEqual([second?.key, second?.orderingKey, second?.headers], ["k", "o", { h: "v" }]);
     assert.deepEqual([second?.runAt, second?.priority], [5000n, 0]);
-    assert.deepEqual(Buffer.from(run.signals[0]?.taskId ?? []), taskId);
-    assert.equal(Buffer.from(run.signals[0]?.payload ?? []).toString(), '{"amount":5}');
   });
 
   test("that no host could take are errors at once", () => {
@@ -189,15 +179,13 @@ suite("children and signals", () => {
     assert.throws(() => run.spawn({ type: "a", payload: () => 1 }), Permanent);
     assert.throws(() => run.spawn({ type: "a", priority: 10 }), RangeError);
     assert.throws(() => run.spawn({ type: "a", runAt: new Date("never") }), RangeError);
-    assert.throws(() => run.sendSignal("no id", "paid"), TypeError);
-    assert.deepEqual([run.children, run.signals], [[], []]);
+    assert.deepEqual(run.children, []);
   });
 
   test("that come too late to be sent are errors, not lost", () => {
     const { run } = newRun();
     run.over = true;
     assert.throws(() => run.spawn({ type: "a" }), /has its answer already/);
-    assert.throws(() => run.sendSignal(ID, "paid"), /has its answer already/);
   });
 });
 

@@ -92,21 +92,16 @@ def _ended(run_id: int, host: Host) -> bytes:
 
 
 def _success(task: Task, finish: bytes, encoded: bytes, host: Host) -> bytes:
-    missing = [
-        what
-        for what, things in (("children", task._children), ("signals", task._signals))
-        if things and what not in host.features
-    ]
-    if missing:
-        text = "the host does not support %s, which the handler has asked for" % " and ".join(missing)
+    children = task._children or []
+    if children and "children" not in host.features:
+        text = "the host does not support children, which the handler has asked for"
         return _wire.finish_error(task._run.run_id, text, "unsupported", permanent=True)
-    more = [*(task._children or ()), *(task._signals or ())]
-    size = len(encoded) + sum(map(len, more))
+    size = len(encoded) + sum(map(len, children))
     if host.max_result and size > host.max_result:
-        what = "the result, the children and the signals have" if more else "the result has"
+        what = "the result and the children have" if children else "the result has"
         text = "%s %d bytes, max_result of the type allows %d" % (what, size, host.max_result)
         return _wire.finish_error(task._run.run_id, text, "result_too_large", permanent=True)
-    return b"".join((finish, *more))
+    return b"".join((finish, *children))
 
 
 def _text(e: BaseException, stack: bool = False) -> str:

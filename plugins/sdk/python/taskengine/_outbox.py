@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _PACE = 0.1  # seconds between two words of progress of a task
 _MAX_LINES = 10_000  # of logs that wait to be sent
 
-_FEATURES = {_wire.PROGRESS: "progress", _wire.HEARTBEAT: "heartbeat", _wire.CHECKPOINT: "checkpoint"}
+_FEATURES = {_wire.PROGRESS: "progress", _wire.CHECKPOINT: "checkpoint"}
 
 Later = Callable[[float, Callable[[], None]], None]
 """Calls a function after so many seconds, on some other thread."""
@@ -60,7 +60,7 @@ class Notes:
 
     def __init__(self) -> None:
         self.said: dict[int, bytes] = {}
-        self.next = 0.0  # when progress and heartbeats may be sent again
+        self.next = 0.0  # when progress may be sent again
         self.timed = False  # a timer will send them
         self.due = False  # they may be sent now
 
@@ -96,8 +96,8 @@ class Outbox:
         self._items.put(finish)
 
     def note(self, task: Task, kind: int, message: bytes) -> None:
-        """Posts progress, a heartbeat or a checkpoint if the host serves it. Checkpoints go at
-        once, the others no more often than every 100 ms for each task."""
+        """Posts progress or a checkpoint if the host serves it. Checkpoints go at once, progress
+        no more often than every 100 ms for each task."""
         if _FEATURES[kind] not in self._host.features or task._stray:
             return
         with self._lock:

@@ -15,7 +15,7 @@ from ._outbox import Host, Outbox
 from ._task import Task
 from ._workpool import Pool
 
-FEATURES = ("checkpoint", "children", "ended", "heartbeat", "progress", "rerun", "signals")
+FEATURES = ("checkpoint", "children", "ended", "progress", "rerun")
 _REASONS = {_wire.REASON_DEADLINE: ("deadline", "the deadline is over")}
 
 

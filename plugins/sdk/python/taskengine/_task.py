@@ -35,7 +35,7 @@ class Task:
     """One attempt of one task. It belongs to the handler that gets it."""
 
     __slots__ = (
-        "_run", "_outbox", "_notes", "_call", "_children", "_signals", "_over", "_event", "_reason", "_log",
+        "_run", "_outbox", "_notes", "_call", "_children", "_over", "_event", "_reason", "_log",
         "_kept", "_stray", "_due", "_deadline", "cancel_reason",
     )  # fmt: skip
 
@@ -50,7 +50,6 @@ class Task:
         self._notes: Notes | None = None  # the outbox's
         self._call: tuple[asyncio.Task[None], list[Task]] | None = None  # set and read on the event loop
         self._children: list[bytes] | None = None
-        self._signals: list[bytes] | None = None
         self._over = False  # it has its answer: what is said from now on comes too late
         self._event: Flag | None = None
         self._reason = ""
@@ -190,11 +189,6 @@ class Task:
         if self._outbox is not None and not self._over:
             self._outbox.note(self, _wire.CHECKPOINT, _wire.checkpoint(self._run.run_id, encoded))
 
-    def heartbeat(self) -> None:
-        """Has no effect yet: no host demands heartbeats."""
-        if self._outbox is not None and not self._over:
-            self._outbox.note(self, _wire.HEARTBEAT, _wire.heartbeat(self._run.run_id))
-
     # --- what happens if and only if the handler succeeds
 
     def spawn(
@@ -226,17 +220,6 @@ class Task:
             if self._children is None:
                 self._children = []
             self._children.append(child)
-
-    def signal(self, task_id: str | uuid.UUID, name: str, payload: object = None) -> None:
-        """Makes the answer a permanent error of class "unsupported": no host takes signals yet."""
-        if not isinstance(task_id, uuid.UUID):
-            task_id = uuid.UUID(task_id)
-        signal = _wire.signal(task_id.bytes, name, to_bytes(payload))
-        with _state_lock:
-            self._must_run("send a signal")
-            if self._signals is None:
-                self._signals = []
-            self._signals.append(signal)
 
     def _must_run(self, what: str) -> None:
         """Raises if what is to be sent with the answer would be lost. The lock must be held."""
@@ -290,7 +273,7 @@ class Task:
         return "<Task %s %s version %d attempt %d>" % (self.type, self.id, self.version, self.attempt)
 
 
-_state_lock = threading.Lock()  # guards _over, _children, _signals and the making of _event, of all tasks
+_state_lock = threading.Lock()  # guards _over, _children and the making of _event, of all tasks
 
 
 def to_bytes(value: object, what: str = "the value") -> bytes:

@@ -24,7 +24,7 @@ _MAX_FIELDS_BYTES = 64 << 10  # of the fields of one line of the log: more are l
 REASON_DEADLINE = 1
 
 # The numbers of what a frame may carry besides hello, credits, finishes and pong.
-LOG, PROGRESS, HEARTBEAT, CHECKPOINT = 5, 6, 7, 8
+LOG, PROGRESS, CHECKPOINT = 5, 6, 7
 
 
 class DecodeError(ValueError):
@@ -327,9 +327,9 @@ def encode_from_handler(
     for number, message in sorted(said, key=itemgetter(0)):
         parts.append(_message(number, message))
     if offer is not None:
-        parts.append(_message(9, offer))
-    parts.append(_int(10, int(leaving)))
-    parts.append(_int(11, clock))
+        parts.append(_message(8, offer))
+    parts.append(_int(9, int(leaving)))
+    parts.append(_int(10, clock))
     return b"".join(parts)
 
 
@@ -378,7 +378,7 @@ def finish_again(
 
 
 def finish_ended(run_id: int) -> bytes:
-    return _int(1, run_id) + _message(9, b"")
+    return _int(1, run_id) + _message(8, b"")
 
 
 class Earlier(bytes):
@@ -389,7 +389,7 @@ def earlier(finish: bytes, run: Run) -> Earlier:
     """The finish of a run, for a node that does not know the run."""
     attempt = _bytes(1, run.task_id) + _int(2, run.version) + _text(3, run.type)
     _, outcome = _varint(finish, 1)  # behind the number of the run
-    return Earlier(finish[outcome:] + _message(10, attempt))
+    return Earlier(finish[outcome:] + _message(9, attempt))
 
 
 def is_error(finish: bytes) -> bool:
@@ -415,16 +415,12 @@ def child(
     run_at: int,
     priority: int | None,
 ) -> bytes:
-    """A field of a Finish, to be added to its end; so is signal. Text that is no UTF-8 is an error."""
+    """A field of a Finish, to be added to its end. Text that is no UTF-8 is an error."""
     content = _bytes(1, task_type.encode()) + _bytes(2, key.encode()) + _bytes(3, ordering_key.encode())
     content += _bytes(4, payload) + _map(5, {k.encode(): v.encode() for k, v in headers.items()}) + _int(6, run_at)
     if priority is not None:
         content += b"\x38" + _encode_varint(priority)
     return _message(7, content)
-
-
-def signal(task_id: bytes, name: str, payload: bytes) -> bytes:
-    return _message(8, _bytes(1, task_id) + _bytes(2, name.encode()) + _bytes(3, payload))
 
 
 def log_line(run_id: int, level: int, message: str, time: int, fields: Mapping[str, str]) -> bytes:
@@ -442,10 +438,6 @@ def log_line(run_id: int, level: int, message: str, time: int, fields: Mapping[s
 
 def progress(run_id: int, done: int, total: int, message: str) -> bytes:
     return _int(1, run_id) + _int(2, done) + _int(3, total) + _bytes(4, _utf8(message))
-
-
-def heartbeat(run_id: int) -> bytes:
-    return _int(1, run_id)
 
 
 def checkpoint(run_id: int, data: bytes) -> bytes:

@@ -143,13 +143,6 @@ def children(task):
     return "spawned"
 
 
-@handler("signal")
-def signal(task):
-    asked = task.json()
-    task.signal(asked["task_id"], asked["name"], asked["payload"])
-    return "signalled"
-
-
 @handler("batch", batch=10, wait=0.1)
 def batch(tasks):
     return [ValueError("asked to") if task.payload == b"fail" else str(len(tasks)) for task in tasks]

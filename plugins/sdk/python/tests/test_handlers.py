@@ -156,7 +156,6 @@ class Notes(h.ProcessTest):
         def much(task):
             for n in range(10_000):
                 task.progress(n, 10_000)
-                task.heartbeat()
             task.progress(7, 9, "waiting")
             wait_for_the_end(task)
             task.progress(9, 9, "done")
@@ -182,8 +181,6 @@ class Notes(h.ProcessTest):
         host.finish(1)
         self.assertEqual(host.heard[_wire.PROGRESS][-1], _wire.progress(1, 9, 9, "done"))
         self.assertLess(len(host.heard[_wire.PROGRESS]), 200)
-        self.assertLess(len(host.heard[_wire.HEARTBEAT]), 200)
-        self.assertIn(_wire.heartbeat(1), host.heard[_wire.HEARTBEAT])
 
     def test_checkpoints_are_sent_at_once_and_before_the_answer(self):
         _, host = self.connected("-c", self.PROGRAM)
@@ -199,31 +196,25 @@ class Notes(h.ProcessTest):
         host.say(h.run(1, "much", self.end_of_waiting().encode()), h.run(2, "keep", self.end_of_waiting().encode()))
         host.finish(1)
         host.finish(2)
-        self.assertFalse(set(host.heard) & {_wire.PROGRESS, _wire.HEARTBEAT, _wire.CHECKPOINT})
+        self.assertFalse(set(host.heard) & {_wire.PROGRESS, _wire.CHECKPOINT})
 
-    def test_children_and_signals_go_with_the_answer_to_a_host_that_takes_them(self):
+    def test_children_go_with_the_answer_to_a_host_that_takes_them(self):
         child = {"type": "mail", "key": "k", "payload": "hi"}
-        signal = {"task_id": str(uuid.UUID(int=5)), "name": "paid", "payload": "5"}
         _, host = self.connected()
-        host.say(h.run(1, "children", child), h.run(2, "signal", signal))
+        host.say(h.run(1, "children", child))
         self.assertEqual(host.result(1), "spawned")
         self.assertEqual(h.fields(host.finish(1)[7][0]), {1: [b"mail"], 2: [b"k"], 4: [b"hi"]})
-        self.assertEqual(host.result(2), "signalled")
-        self.assertEqual(h.fields(host.finish(2)[8][0]), {1: [uuid.UUID(int=5).bytes], 2: [b"paid"], 3: [b"5"]})
         _, host = self.connected(features=("progress",))
-        host.say(h.run(1, "children", child), h.run(2, "signal", signal))
+        host.say(h.run(1, "children", child))
         self.assertEqual(host.error(1)[1:], ("unsupported", True))
-        self.assertEqual(host.error(2)[1:], ("unsupported", True))
 
-    def test_children_and_signals_count_for_the_size_of_the_result(self):
+    def test_children_count_for_the_size_of_the_result(self):
         child = {"type": "mail", "key": "", "payload": "x" * 990}
-        signal = {"task_id": str(uuid.UUID(int=5)), "name": "paid", "payload": "x" * 970}
         _, host = self.connected()  # which takes 1000 bytes
-        host.say(h.run(1, "children", child), h.run(2, "signal", signal))
+        host.say(h.run(1, "children", child))
         self.assertEqual(host.error(1)[1:], ("result_too_large", True))
-        self.assertEqual(host.error(2)[1:], ("result_too_large", True))
-        host.say(h.run(3, "children", {**child, "payload": "x" * 970}))
-        self.assertEqual(host.result(3), "spawned")
+        host.say(h.run(2, "children", {**child, "payload": "x" * 970}))
+        self.assertEqual(host.result(2), "spawned")
 
 
 class Logs(h.ProcessTest):

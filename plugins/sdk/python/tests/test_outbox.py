@@ -38,12 +38,11 @@ class Outboxes(unittest.TestCase):
         self.assertEqual([f[6] for f in self.sent()], [[_wire.progress(7, 1, 0, "")]])
         self.task.progress(2)
         self.task.progress(3)
-        self.task.heartbeat()
         self.assertEqual(self.sent(), [])
         [(seconds, come_due)] = self.timers
         self.assertTrue(0 < seconds <= 0.1, seconds)
         come_due()
-        self.assertEqual([(f[6], f[7]) for f in self.sent()], [([_wire.progress(7, 3, 0, "")], [_wire.heartbeat(7)])])
+        self.assertEqual([f[6] for f in self.sent()], [[_wire.progress(7, 3, 0, "")]])
         self.task.progress(4)
         self.assertEqual((self.sent(), len(self.timers)), ([], 2))
 
@@ -59,13 +58,10 @@ class Outboxes(unittest.TestCase):
     def test_what_is_said_after_the_answer_is_not_sent_and_cannot_be_lost(self):
         self.outbox.finish(self.task, _answer.result(self.task, None, Host()))
         self.task.progress(1)
-        self.task.heartbeat()
         self.task.save_checkpoint("late")
         self.assertEqual([sorted(f) for f in self.sent()], [[2, 3]])
         with self.assertRaisesRegex(RuntimeError, "answer"):
             self.task.spawn("late")
-        with self.assertRaisesRegex(RuntimeError, "answer"):
-            self.task.signal(self.task.id, "late")
 
     def test_a_line_with_many_fields_is_of_bounded_size(self):
         self.task.log.info("much", extra={"field %d" % n: "x" * 8000 for n in range(1000)})
@@ -78,7 +74,7 @@ class Outboxes(unittest.TestCase):
         self.task.progress(2)
         self.task.save_checkpoint("a")
         self.task.save_checkpoint("b")
-        self.assertEqual([(f[6], f[8]) for f in self.sent()], [([], [_wire.checkpoint(7, b"b")])])
+        self.assertEqual([(f[6], f[7]) for f in self.sent()], [([], [_wire.checkpoint(7, b"b")])])
 
     def test_lines_that_are_too_many_are_counted(self):
         def log(message):

@@ -109,14 +109,13 @@ class Tasks(unittest.TestCase):
             (lambda: t.spawn("a", {1}), Permanent),
             (lambda: t.spawn("a", key="\udcff"), ValueError),
             (lambda: t.spawn("a", run_at=datetime(2030, 1, 1)), ValueError),
-            (lambda: t.signal("7", "paid"), ValueError),
             (lambda: t.progress(-1), ValueError),
             (lambda: t.progress(1, 1 << 64), ValueError),
             (lambda: t.save_checkpoint(bytes((1 << 20) + 1)), ValueError),
         ):
             with self.assertRaises(error):
                 ask()
-        self.assertIsNone(t._children or t._signals)
+        self.assertIsNone(t._children)
 
     def test_the_trace_context_is_among_the_headers(self):
         self.assertIsNone(task().traceparent)
@@ -278,10 +277,9 @@ class Verdicts(unittest.TestCase):
 
         self.assertIn(b"Group: two\nwith ValueError: a\nwith KeyError: 'b'\n", self.answer(handle))
 
-    def test_children_and_signals_go_with_a_success_and_with_nothing_else(self):
+    def test_children_go_with_a_success_and_with_nothing_else(self):
         def ask(task):
             task.spawn("mail", "hi", key="k", run_at=datetime(2030, 1, 1, tzinfo=timezone.utc), priority=0)
-            task.signal(uuid.UUID(int=1), "paid")
 
         def both(outcome):
             def handle(task):
@@ -294,22 +292,18 @@ class Verdicts(unittest.TestCase):
 
         given = task()
         ask(given)
-        asked = b"".join(given._children + given._signals)
-        features = ("children", "signals")
+        asked = b"".join(given._children)
+        features = ("children",)
         self.assertEqual(self.answer(both("ok"), features), _wire.finish_result(1, b"ok") + asked)
         self.assertEqual(self.answer(both(Again(1)), features), _wire.finish_again(1, 1_000_000) + asked)
         self.assertNotIn(asked, self.answer(both(Snooze(1)), features))
         self.assertNotIn(asked, self.answer(both(ValueError()), features))
 
-    def test_a_host_that_takes_no_children_or_signals_gets_an_error(self):
-        for features, missing in (
-            ((), b"children and signals"),
-            (("children",), b"signals"),
-            (("signals",), b"children"),
-        ):
+    def test_a_host_that_takes_no_children_gets_an_error(self):
+        for features in ((), ("progress",)):
             with self.subTest(features):
-                answer = self.answer(lambda t: (t.spawn("a"), t.signal(uuid.UUID(int=1), "b"))[0], features)
-                self.assertIn(b"does not support " + missing + b",", answer)
+                answer = self.answer(lambda t: t.spawn("a"), features)
+                self.assertIn(b"does not support children,", answer)
                 self.assertTrue(answer.endswith(b"\x12\x0bunsupported\x18\x01"), answer)
 
 

@@ -57,18 +57,18 @@ class Line:
                 for finish in map(fields, frame[3]):
                     if finish[6]:
                         self.refused.append(fields(finish[6][0])[1][0].decode())
-                    if finish[10]:
-                        attempt = fields(finish[10][0])
+                    if finish[9]:
+                        attempt = fields(finish[9][0])
                         of = attempt[1][0], attempt[2][0], attempt[3][0]
                         self.earlier.append((finish[1], *of, bool(finish[3])))
                     else:
                         self.order.append(("finish", finish[1][0]))
-                self.said += [n for n in (_wire.PROGRESS, _wire.HEARTBEAT, _wire.CHECKPOINT) for _ in frame[n]]
+                self.said += [n for n in (_wire.PROGRESS, _wire.CHECKPOINT) for _ in frame[n]]
                 self.credits += sum(frame[2])
                 self.pongs += frame[4]
-                self.is_leaving = self.is_leaving or bool(frame[10])
+                self.is_leaving = self.is_leaving or bool(frame[9])
                 if frame[1]:
-                    self.hello, self.offer = fields(frame[1][0]), fields(frame[9][0])
+                    self.hello, self.offer = fields(frame[1][0]), fields(frame[8][0])
         except grpc.RpcError:
             pass
 

@@ -31,11 +31,11 @@ final class Answers {
       }
       if (outcome instanceof Snooze snooze) {
         long delay = Codec.micros(snooze.delay());
-        finish.clearChildren().clearSignals(); // the next call will send them again
+        finish.clearChildren(); // the next call will send them again
         return finish.setSnooze(Wire.Snooze.newBuilder().setDelay(delay)).build();
       }
       if (outcome instanceof Ended) {
-        finish.clearChildren().clearSignals(); // they would go with a finish that is stored
+        finish.clearChildren(); // they would go with a finish that is stored
         return ended(finish);
       }
       if (outcome instanceof Again again) {
@@ -103,15 +103,9 @@ final class Answers {
     if (finish.getChildrenCount() > 0 && !host.serves(Host.CHILDREN)) {
       return failure(run, unsupported("spawned " + finish.getChildrenCount() + " tasks"));
     }
-    if (finish.getSignalsCount() > 0 && !host.serves(Host.SIGNALS)) {
-      return failure(run, unsupported("signalled " + finish.getSignalsCount() + " tasks"));
-    }
-    // Children and signals count too: a frame has no room for more than one large result.
+    // Children count too: a frame has no room for more than one large result.
     for (Wire.Child child : finish.getChildrenList()) {
       size += child.getSerializedSize();
-    }
-    for (Wire.Signal signal : finish.getSignalsList()) {
-      size += signal.getSerializedSize();
     }
     if (host.refuses(size)) {
       String text =

@@ -74,11 +74,6 @@ final class Frame {
     count(progress.getSerializedSize());
   }
 
-  void heartbeat(Wire.Heartbeat heartbeat) {
-    frame.addHeartbeats(heartbeat);
-    count(heartbeat.getSerializedSize());
-  }
-
   void checkpoint(Wire.Checkpoint checkpoint) {
     frame.addCheckpoints(checkpoint);
     count(checkpoint.getSerializedSize());

@@ -12,10 +12,8 @@ import java.util.Set;
  */
 record Host(Set<String> features, long maxResult, long maxPayload) {
   static final String PROGRESS = "progress";
-  static final String HEARTBEAT = "heartbeat";
   static final String CHECKPOINT = "checkpoint";
   static final String CHILDREN = "children";
-  static final String SIGNALS = "signals";
   static final String RERUN = "rerun";
   static final String ENDED = "ended";
   static final String EARLIER = "earlier"; // it takes answers of sessions that it does not know

@@ -100,14 +100,7 @@ final class Program implements ServerCallHandler<Wire.ToHandler, Wire.FromHandle
         .addAllTypes(routes.keySet())
         .setSlots(slots)
         .addAllFeatures(
-            List.of(
-                Host.PROGRESS,
-                Host.HEARTBEAT,
-                Host.CHECKPOINT,
-                Host.CHILDREN,
-                Host.SIGNALS,
-                Host.RERUN,
-                Host.ENDED))
+            List.of(Host.PROGRESS, Host.CHECKPOINT, Host.CHILDREN, Host.RERUN, Host.ENDED))
         .build();
   }
 

@@ -13,7 +13,6 @@ import java.util.Optional;
 import java.util.UUID;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicReference;
 import org.jspecify.annotations.Nullable;
 import org.slf4j.Logger;
@@ -38,11 +37,9 @@ final class Run implements Task {
   // The newest of what is to be sent, while there is a part in the outbox that takes it.
   private final AtomicReference<Wire.@Nullable Progress> progress = new AtomicReference<>();
   private final AtomicReference<Wire.@Nullable Checkpoint> checkpoint = new AtomicReference<>();
-  private final AtomicBoolean beating = new AtomicBoolean();
 
   // Guarded by this.
   private final List<Wire.Child> children = new ArrayList<>(0);
-  private final List<Wire.Signal> signals = new ArrayList<>(0);
 
   // Owned by the event loop.
   private @Nullable Call call; // null while the run waits for others of its batch
@@ -190,19 +187,6 @@ final class Run implements Task {
   }
 
   @Override
-  public void heartbeat() {
-    if (isMute(Host.HEARTBEAT) || beating.getAndSet(true)) {
-      return;
-    }
-    Wire.Heartbeat heartbeat = Wire.Heartbeat.newBuilder().setRunId(runId()).build();
-    postUnlessAnswered(
-        frame -> {
-          beating.set(false);
-          frame.heartbeat(heartbeat);
-        });
-  }
-
-  @Override
   public void progress(long done, long total, String message) {
     if (isMute(Host.PROGRESS)) {
       return;
@@ -277,25 +261,6 @@ final class Run implements Task {
     synchronized (this) {
       requireRunning("spawn a task");
       children.add(built);
-    }
-  }
-
-  @Override
-  public void signal(UUID taskId, String name, @Nullable Object payload) {
-    byte[] id =
-        ByteBuffer.allocate(2 * Long.BYTES)
-            .putLong(taskId.getMostSignificantBits())
-            .putLong(taskId.getLeastSignificantBits())
-            .array();
-    Wire.Signal built =
-        Wire.Signal.newBuilder()
-            .setTaskId(ByteString.copyFrom(id))
-            .setName(Codec.valid("signal's name", name))
-            .setPayload(codec.bytes(payload, "the payload of a signal"))
-            .build();
-    synchronized (this) {
-      requireRunning("signal a task");
-      signals.add(built);
     }
   }
 
@@ -378,13 +343,10 @@ final class Run implements Task {
     return kept;
   }
 
-  /** Takes no more children and signals, and returns the finish that has them. */
+  /** Takes no more children, and returns the finish that has them. */
   synchronized Wire.Finish.Builder end() {
     over = true;
-    return Wire.Finish.newBuilder()
-        .setRunId(runId())
-        .addAllChildren(children)
-        .addAllSignals(signals);
+    return Wire.Finish.newBuilder().setRunId(runId()).addAllChildren(children);
   }
 
   /** Adds the answer, after all other parts. It is called on the event loop. */

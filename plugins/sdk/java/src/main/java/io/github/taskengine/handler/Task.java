@@ -6,7 +6,6 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.UUID;
 import java.util.concurrent.CancellationException;
-import org.jspecify.annotations.Nullable;
 import org.slf4j.Logger;
 
 /**
@@ -153,9 +152,6 @@ public interface Task {
    */
   void progress(long done, long total, String message);
 
-  /** Has no effect yet: no host requires it. */
-  void heartbeat();
-
   /**
    * Has a task submitted if this one succeeds. On a host that cannot do that the task fails for
    * good, with an error of class {@code unsupported}.
@@ -163,16 +159,6 @@ public interface Task {
    * @param child the task to submit
    */
   void spawn(Child child);
-
-  /**
-   * Makes the task fail for good if it would succeed, with an error of class {@code unsupported}:
-   * no host takes signals yet.
-   *
-   * @param taskId the task that gets the signal
-   * @param name of the signal
-   * @param payload bytes, text, {@code null} or a value for JSON, like a handler's result
-   */
-  void signal(UUID taskId, String name, @Nullable Object payload);
 
   /**
    * A logger for this task: the host gets each line with its level and its key-value pairs, as in

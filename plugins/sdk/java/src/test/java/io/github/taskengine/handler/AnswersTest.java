@@ -15,7 +15,6 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
-import java.util.UUID;
 import java.util.concurrent.CancellationException;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -23,9 +22,8 @@ import tools.jackson.databind.json.JsonMapper;
 
 /** What a handler returns or throws, and what the host is answered. */
 class AnswersTest {
-  private static final UUID ID = UUID.fromString("00010203-0405-0607-0809-0a0b0c0d0e0f");
   private final Codec codec = new Codec(new JsonMapper());
-  private Host host = new Host(Set.of("children", "signals", "rerun"), 100, 7);
+  private Host host = new Host(Set.of("children", "rerun"), 100, 7);
 
   private Run task(Wire.Run.Builder run) {
     return new Run(run.build(), codec, host, null);
@@ -225,7 +223,7 @@ class AnswersTest {
   }
 
   @Test
-  void childrenAndSignalsGoWithSuccess() {
+  void childrenGoWithSuccess() {
     Run task = task();
     task.spawn(
         Child.of("mail")
@@ -236,7 +234,6 @@ class AnswersTest {
             .runAt(Instant.ofEpochSecond(1))
             .priority(0));
     task.spawn(Child.of("mail"));
-    task.signal(ID, "paid", "p");
     Wire.Finish finish = answer(task, "done");
     assertEquals(
         Wire.Finish.newBuilder()
@@ -252,11 +249,6 @@ class AnswersTest {
                     .setRunAt(1_000_000)
                     .setPriority(0))
             .addChildren(Wire.Child.newBuilder().setType("mail"))
-            .addSignals(
-                Wire.Signal.newBuilder()
-                    .setTaskId(ByteString.fromHex("000102030405060708090a0b0c0d0e0f"))
-                    .setName("paid")
-                    .setPayload(ByteString.copyFromUtf8("p")))
             .build(),
         finish);
   }
@@ -307,28 +299,23 @@ class AnswersTest {
   }
 
   @Test
-  void childrenAndSignalsDoNotGoWithFailureOrASnooze() {
+  void childrenDoNotGoWithFailureOrASnooze() {
     for (Object outcome : new Object[] {new IOException(), new Snooze(Duration.ZERO)}) {
       Run task = task();
       task.spawn(Child.of("mail"));
-      task.signal(ID, "paid", null);
       Wire.Finish finish = answer(task, outcome);
-      assertEquals(0, finish.getChildrenCount() + finish.getSignalsCount());
+      assertEquals(0, finish.getChildrenCount());
     }
   }
 
   @Test
-  void childrenAndSignalsAreNeverDropped() {
+  void childrenAreNeverDropped() {
     host = new Host(Set.of(), 100, 7);
     Run parent = task();
     parent.spawn(Child.of("mail"));
-    Run signaller = task();
-    signaller.signal(ID, "paid", null);
-    for (Run task : new Run[] {parent, signaller}) {
-      Wire.Finish finish = answer(task, null);
-      assertEquals("unsupported", finish.getError().getClass_());
-      assertTrue(finish.getError().getPermanent());
-      assertEquals(0, finish.getChildrenCount() + finish.getSignalsCount());
-    }
+    Wire.Finish finish = answer(parent, null);
+    assertEquals("unsupported", finish.getError().getClass_());
+    assertTrue(finish.getError().getPermanent());
+    assertEquals(0, finish.getChildrenCount());
   }
 }

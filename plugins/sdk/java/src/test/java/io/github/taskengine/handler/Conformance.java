@@ -10,7 +10,6 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
-import java.util.UUID;
 import java.util.concurrent.TimeUnit;
 import org.jspecify.annotations.Nullable;
 import org.slf4j.event.Level;
@@ -41,9 +40,7 @@ final class Conformance {
         .on("print", Conformance::print)
         .on("progress", Conformance::progress)
         .on("checkpoint", Conformance::checkpoint)
-        .on("heartbeat", Conformance::heartbeat)
         .on("children", Conformance::spawn)
-        .on("signal", Conformance::signal)
         .onBatch("batch", 10, Duration.ofMillis(100), Conformance::batch)
         .on("big", task -> "x".repeat(Integer.parseInt(task.text())))
         .on("exit", Conformance::exit)
@@ -172,11 +169,6 @@ final class Conformance {
     throw new IllegalStateException("kept");
   }
 
-  private static @Nullable Object heartbeat(Task task) {
-    task.heartbeat();
-    return null;
-  }
-
   record Spawned(String type, @Nullable String key, String payload) {}
 
   private static String spawn(Task task) {
@@ -184,14 +176,6 @@ final class Conformance {
     String key = spawned.key() == null ? "" : spawned.key();
     task.spawn(Child.of(spawned.type()).key(key).payload(spawned.payload()));
     return "spawned";
-  }
-
-  record Signalled(@JsonProperty("task_id") UUID taskId, String name, String payload) {}
-
-  private static String signal(Task task) {
-    Signalled signalled = task.json(Signalled.class);
-    task.signal(signalled.taskId(), signalled.name(), signalled.payload());
-    return "signalled";
   }
 
   private static List<Object> batch(List<Task> tasks) {

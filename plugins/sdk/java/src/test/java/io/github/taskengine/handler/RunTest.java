@@ -25,7 +25,7 @@ class RunTest {
   private static final Wire.Welcome.Builder WELCOME =
       Wire.Welcome.newBuilder()
           .setMaxResultBytes(100)
-          .addAllFeatures(List.of("progress", "heartbeat", "checkpoint"));
+          .addAllFeatures(List.of("progress", "checkpoint"));
 
   private static Run task(Wire.Run.Builder run) {
     return new Run(run.build(), null, null, null);
@@ -94,10 +94,9 @@ class RunTest {
   }
 
   @Test
-  void checkpointsAndHeartbeatsComeBeforeTheAnswer() throws Exception {
+  void checkpointsComeBeforeTheAnswer() throws Exception {
     Handler handler =
         task -> {
-          task.heartbeat();
           task.saveCheckpoint(task.payload());
           assertThrows(
               IllegalArgumentException.class, () -> task.saveCheckpoint(new byte[(1 << 20) + 1]));
@@ -107,7 +106,6 @@ class RunTest {
       host.run("a", "so far");
       Wire.FromHandler seen = host.until(frame -> frame.getFinishesCount() == 1);
       assertEquals("so far", seen.getCheckpoints(0).getData().toStringUtf8());
-      assertEquals(1, seen.getHeartbeats(0).getRunId());
       assertEquals("IOException", seen.getFinishes(0).getError().getClass_());
     }
   }
@@ -135,12 +133,11 @@ class RunTest {
   }
 
   @Test
-  void ofManyCheckpointsAndHeartbeatsTheNewestAreSent() throws Exception {
+  void ofManyCheckpointsTheNewestIsSent() throws Exception {
     CountDownLatch said = new CountDownLatch(1);
     Handler handler =
         task -> {
           for (int n = 1; n <= 1000; n++) {
-            task.heartbeat();
             task.saveCheckpoint(String.valueOf(n).getBytes(StandardCharsets.UTF_8));
           }
           said.countDown();
@@ -153,7 +150,6 @@ class RunTest {
       said.await();
       host.become(true);
       Wire.FromHandler seen = host.until(frame -> frame.getFinishesCount() == 1);
-      assertEquals(1, seen.getHeartbeatsCount());
       assertEquals(1, seen.getCheckpointsCount());
       assertEquals("1000", seen.getCheckpoints(0).getData().toStringUtf8());
     }
@@ -182,7 +178,6 @@ class RunTest {
   void aHostWithoutTheFeaturesHearsNothingOfThem() throws Exception {
     Handler handler =
         task -> {
-          task.heartbeat();
           task.saveCheckpoint(new byte[1000]);
           task.progress(1, 2, "");
           return null;
@@ -191,8 +186,7 @@ class RunTest {
       host.run("a", "");
       assertTrue(host.finish().hasResult());
       Wire.FromHandler seen = host.until(frame -> true);
-      assertEquals(
-          0, seen.getHeartbeatsCount() + seen.getCheckpointsCount() + seen.getProgressCount());
+      assertEquals(0, seen.getCheckpointsCount() + seen.getProgressCount());
     }
   }
 
@@ -207,16 +201,12 @@ class RunTest {
     try (FakeHost host = new FakeHost(new Handlers().on("a", handler), WELCOME)) {
       host.run("a", "");
       host.finish();
-      kept.get().heartbeat();
       kept.get().progress(1, 1, "");
       kept.get().saveCheckpoint(new byte[1]);
       assertThrows(IllegalStateException.class, () -> kept.get().spawn(Child.of("t")));
-      UUID id = kept.get().id();
-      assertThrows(IllegalStateException.class, () -> kept.get().signal(id, "paid", null));
       host.say(frame -> frame.setPing(1));
       Wire.FromHandler seen = host.until(frame -> frame.getPong() == 1);
-      assertEquals(
-          0, seen.getHeartbeatsCount() + seen.getCheckpointsCount() + seen.getProgressCount());
+      assertEquals(0, seen.getCheckpointsCount() + seen.getProgressCount());
     }
   }
 

@@ -42,15 +42,7 @@ class SessionTest {
               .setVersion("v7")
               .addAllTypes(List.of("a", "b"))
               .setSlots(3)
-              .addAllFeatures(
-                  List.of(
-                      "progress",
-                      "heartbeat",
-                      "checkpoint",
-                      "children",
-                      "signals",
-                      "rerun",
-                      "ended"))
+              .addAllFeatures(List.of("progress", "checkpoint", "children", "rerun", "ended"))
               .build(),
           frame.getHello());
     }
