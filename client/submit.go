@@ -99,6 +99,10 @@ type Receipt struct {
 	// content now) or "already_done" (the task with its key has ended). It is empty if the node is of a version
 	// that does not say it.
 	Outcome string
+
+	// Warning says for people that the task waits because no live node has a handler for its type, of which the node
+	// that was asked knows nothing, and which type may be meant. It is empty if that is not so.
+	Warning string
 }
 
 // Outcome is what became of one of several requests.
@@ -253,7 +257,7 @@ func receiptOf(r *taskenginev1.Receipt) (Receipt, error) {
 	if err != nil && r.GetOutcome() != late {
 		return Receipt{}, fmt.Errorf("taskengine: the id of a receipt: %w", err)
 	}
-	return Receipt{id, r.GetCreated(), r.GetOutcome()}, nil
+	return Receipt{id, r.GetCreated(), r.GetOutcome(), r.GetWarning()}, nil
 }
 
 // Outcomes of requests of several that were refused while the others were done.

@@ -177,6 +177,7 @@ type Engine struct {
 	badRetries   ratelog.Limiter          // Config.Retry panics, or decides what cannot be
 	logUndecoded ratelog.Limiter          // what a task carries cannot be decoded
 	missing      missingKeys              // keys that tasks wait for
+	begun        begun                    // types of which tasks have begun, see KnowsType
 	progress     progressBuffer           // writes the progress that handlers report
 	replacements replacements
 	submissions  sync.Pool // of *shell.Submission, reused for their channels

@@ -248,12 +248,13 @@ func (s *submitStream) submitEach(ctx context.Context, reqs []engine.Request, te
 		}
 		return
 	}
+	var warnings typeWarnings
 	for i, r := range receipts {
 		if r.Err != nil { // the others are done
 			tell(i, nil, s.api.answer(r.Err))
 			continue
 		}
-		tell(i, receiptOf(r), nil)
+		tell(i, receiptOf(r, warnings.of(ctx, s.api, reqs[i].Type)), nil)
 	}
 }
 

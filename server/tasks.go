@@ -38,8 +38,9 @@ func (a *API) Submit(ctx context.Context, req *taskenginev1.SubmitRequest) (*tas
 		return nil, a.answer(err)
 	}
 	res := &taskenginev1.SubmitResponse{Receipts: make([]*taskenginev1.Receipt, len(receipts))}
+	var warnings typeWarnings
 	for i, r := range receipts {
-		res.Receipts[i] = receiptOf(r)
+		res.Receipts[i] = receiptOf(r, warnings.of(ctx, a, reqs[i].Type))
 	}
 	return res, nil
 }
@@ -57,12 +58,16 @@ func headerOf(ctx context.Context) func(name string) string {
 	}
 }
 
-func receiptOf(r engine.Receipt) *taskenginev1.Receipt {
-	id := ""
+// receiptOf returns the message of a receipt. warning is that of the type, see [API.warningOf].
+func receiptOf(r engine.Receipt, warning string) *taskenginev1.Receipt {
+	m := &taskenginev1.Receipt{Created: r.Created, Outcome: r.Outcome.String()}
 	if !r.ID.IsZero() {
-		id = r.ID.String()
+		m.Id = r.ID.String()
 	}
-	return &taskenginev1.Receipt{Id: id, Created: r.Created, Outcome: r.Outcome.String()}
+	if warning != "" && (r.Outcome == engine.OutcomeCreated || r.Outcome == engine.OutcomeExisting || r.Outcome == engine.OutcomeReplaced) {
+		m.Warning = &warning
+	}
+	return m
 }
 
 // patient returns the context of a request that may wait for room in a backlog: for at most [MaxWait],
@@ -260,6 +265,13 @@ func (a *API) Why(ctx context.Context, req *taskenginev1.WhyRequest) (*taskengin
 	}
 	if err != nil {
 		return nil, a.answer(err)
+	}
+	for i := range reasons {
+		if r := &reasons[i]; r.Code == engine.CodeNoHandler {
+			if near := a.nearType(ctx, t.Type); near != "" && !a.engine.KnowsType(ctx, t.Type) {
+				r.Text += "; did you mean " + near + "?"
+			}
+		}
 	}
 	return &taskenginev1.WhyResponse{Task: summaryOf(t), Reasons: reasonsOf(reasons)}, nil
 }

@@ -21,6 +21,18 @@ func (k *Cluster) IsRun(typ string) bool {
 	return len(v.members) == 0 || v.isRun(typ)
 }
 
+// AnnouncedTypes returns the types that nodes that are alive announce, in no order and possibly more than once.
+func (k *Cluster) AnnouncedTypes() (types []string) {
+	for _, m := range k.view.Load().members {
+		for _, typ := range m.Handlers {
+			if !strings.HasPrefix(typ, matched) {
+				types = append(types, typ)
+			}
+		}
+	}
+	return types
+}
+
 // RunBy returns the names of the nodes that start tasks of a type, sorted: those that are alive and
 // not draining, have a handler for it and match its nodes.
 func (k *Cluster) RunBy(typ string) (names []string) { return k.RunByPlace(typ, "") }

@@ -79,6 +79,7 @@ type receiptJSON struct {
 	ID      string `json:"id"`
 	Created bool   `json:"created"`
 	Outcome string `json:"outcome"`
+	Warning string `json:"warning,omitempty"`
 }
 
 type loadedJSON struct {

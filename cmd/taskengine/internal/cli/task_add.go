@@ -33,7 +33,8 @@ func newTaskAdd(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add TYPE | --file FILE",
 		Short: "Add a task, or a file of tasks",
-		Long: `Add a task. When the command returns, the task is durable; its id is written.
+		Long: `Add a task. When the command returns, the task is durable; its id is written. A
+warning says if no live node has a handler for its type.
 
 With --file, add one task for each line of a file (- for standard input). A line is a
 JSON object:
@@ -108,12 +109,21 @@ func (a *app) add(cmd *cobra.Command, c *client, f *addFlags, typ string) error 
 	if r := receipts[0]; !f.wait {
 		return a.showReceipt(r)
 	}
+	a.warnOf(receipts[0])
 	return a.awaitAdded(cmd.Context(), c, receipts[0].GetId(), time.Duration(f.timeout))
 }
 
+// warnOf writes the warning of a receipt.
+func (a *app) warnOf(r *taskenginev1.Receipt) {
+	if r.GetWarning() != "" {
+		a.note("warning: %s", clean(r.GetWarning()))
+	}
+}
+
 func (a *app) showReceipt(r *taskenginev1.Receipt) error {
+	a.warnOf(r)
 	if a.json() {
-		return a.printJSON(receiptJSON{r.GetId(), r.GetCreated(), submitOutcome(r)})
+		return a.printJSON(receiptJSON{r.GetId(), r.GetCreated(), submitOutcome(r), r.GetWarning()})
 	}
 	switch submitOutcome(r) {
 	case outcomeExisting:

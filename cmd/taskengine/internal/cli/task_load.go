@@ -173,11 +173,12 @@ type loader struct {
 	longest int
 	bar     *progressbar.ProgressBar
 	count   loadedJSON
+	warned  map[string]bool // the types for which a warning was written
 }
 
 // load adds the tasks of a file, or of standard input if it is "-".
 func (a *app) load(ctx context.Context, c *client, name, typ string) error {
-	l := &loader{app: a, client: c, name: name, typ: typ, longest: loadLine}
+	l := &loader{app: a, client: c, name: name, typ: typ, longest: loadLine, warned: make(map[string]bool)}
 	input, size := a.stdin, int64(-1)
 	if name == "-" {
 		l.name = "(standard input)"
@@ -331,6 +332,11 @@ func (l *loader) send(ctx context.Context, batches <-chan batch) error {
 // countReceipts counts what became of the tasks of a batch.
 func (l *loader) countReceipts(tasks []numbered, receipts []*taskenginev1.Receipt) error {
 	for i, r := range receipts {
+		if typ := tasks[i].task.GetType(); r.GetWarning() != "" && !l.warned[typ] {
+			l.warned[typ] = true
+			l.bar.Clear()
+			l.app.warnOf(r)
+		}
 		var refused error
 		switch submitOutcome(r) {
 		case outcomeCreated:

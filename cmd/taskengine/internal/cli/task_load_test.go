@@ -40,6 +40,7 @@ func (n *fullNode) Submit(_ context.Context, req *taskenginev1.SubmitRequest) (*
 type outcomeNode struct {
 	taskenginev1connect.UnimplementedTaskServiceHandler
 	outcomes []string
+	warning  *string // of each receipt; nil for none
 }
 
 func (n *outcomeNode) Submit(_ context.Context, req *taskenginev1.SubmitRequest) (*taskenginev1.SubmitResponse, error) {
@@ -52,7 +53,7 @@ func (n *outcomeNode) Submit(_ context.Context, req *taskenginev1.SubmitRequest)
 		if outcome == "late" && len(req.GetTasks()) == 1 {
 			return nil, connect.NewError(connect.CodeOutOfRange, errors.New("the request is too late"))
 		}
-		res.Receipts = append(res.Receipts, &taskenginev1.Receipt{Id: "of another", Created: outcome == "created", Outcome: outcome})
+		res.Receipts = append(res.Receipts, &taskenginev1.Receipt{Id: "of another", Created: outcome == "created", Outcome: outcome, Warning: n.warning})
 	}
 	return res, nil
 }
@@ -94,6 +95,27 @@ func TestWhatBecameOfRequestsIsSaid(t *testing.T) {
 		if got := ask([]string{outcome}, "--file", "-"); got.code != exit.Failure || !strings.Contains(got.stdout, "1 bad") {
 			t.Errorf("of a file with one line that is %s: %+v", outcome, got)
 		}
+	}
+}
+
+func TestAddingATaskOfATypeThatNoNodeHandlesWarns(t *testing.T) {
+	warning := "no live node has a handler for type mial; did you mean mail?\x1b[2J"
+	_, h := taskenginev1connect.NewTaskServiceHandler(&outcomeNode{outcomes: []string{"created"}, warning: &warning})
+	s := httptest.NewServer(h)
+	defer s.Close()
+	const shown = "warning: no live node has a handler for type mial; did you mean mail?"
+	ask := func(stdin string, args ...string) result {
+		return cli(t, []string{"TASKENGINE_ADDRESS=" + s.Listener.Addr().String()}, stdin, append([]string{"task", "add"}, args...)...)
+	}
+	if got := ask("", "mial"); got.code != exit.OK || got.stdout != "of another\n" || !strings.HasPrefix(got.stderr, shown) || strings.Contains(got.stderr, "\x1b") {
+		t.Errorf("a task gives %+v", got)
+	}
+	if got := ask("", "mial", "--output", "json"); got.code != exit.OK || parse(t, got.stdout)[0]["warning"] != warning || !strings.HasPrefix(got.stderr, shown) {
+		t.Errorf("a task in JSON gives %+v", got)
+	}
+	lines := strings.Repeat(`{"type":"mial"}`+"\n", 3) + strings.Repeat(`{"type":"mael"}`+"\n", 3)
+	if got := ask(lines, "--file", "-"); got.code != exit.OK || strings.Count(got.stderr, "warning:") != 2 { // once for each type
+		t.Errorf("a file gives %+v", got)
 	}
 }
 

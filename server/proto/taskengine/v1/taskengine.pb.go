@@ -606,7 +606,11 @@ type Receipt struct {
 	// request lies further in the past than the type allows). The last two are only in the
 	// answer to several tasks. replaced, already_done and rejected only occur if unique is set
 	// for the type, and late if max_lateness is.
-	Outcome       string `protobuf:"bytes,3,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	Outcome string `protobuf:"bytes,3,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	// For people: the task is there, and it waits until a node has a handler for its type, because
+	// the type is configured neither on this node nor announced by a live one, and no task of it has run. It
+	// says which type may be meant. Absent if that is not so.
+	Warning       *string `protobuf:"bytes,4,opt,name=warning,proto3,oneof" json:"warning,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -658,6 +662,13 @@ func (x *Receipt) GetCreated() bool {
 func (x *Receipt) GetOutcome() string {
 	if x != nil {
 		return x.Outcome
+	}
+	return ""
+}
+
+func (x *Receipt) GetWarning() string {
+	if x != nil && x.Warning != nil {
+		return *x.Warning
 	}
 	return ""
 }
@@ -7240,11 +7251,14 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\vSubmitError\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12\x12\n" +
-	"\x04full\x18\x03 \x01(\tR\x04full\"M\n" +
+	"\x04full\x18\x03 \x01(\tR\x04full\"x\n" +
 	"\aReceipt\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\acreated\x18\x02 \x01(\bR\acreated\x12\x18\n" +
-	"\aoutcome\x18\x03 \x01(\tR\aoutcome\"\xac\b\n" +
+	"\aoutcome\x18\x03 \x01(\tR\aoutcome\x12\x1d\n" +
+	"\awarning\x18\x04 \x01(\tH\x00R\awarning\x88\x01\x01B\n" +
+	"\n" +
+	"\b_warning\"\xac\b\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12\x14\n" +
@@ -8153,6 +8167,7 @@ func file_taskengine_v1_taskengine_proto_init() {
 		(*SubmitOutcome_Receipt)(nil),
 		(*SubmitOutcome_Error)(nil),
 	}
+	file_taskengine_v1_taskengine_proto_msgTypes[8].OneofWrappers = []any{}
 	file_taskengine_v1_taskengine_proto_msgTypes[9].OneofWrappers = []any{}
 	file_taskengine_v1_taskengine_proto_msgTypes[33].OneofWrappers = []any{
 		(*RescheduleRequest_At)(nil),

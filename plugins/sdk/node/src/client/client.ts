@@ -185,8 +185,8 @@ export class Client {
     if (answer.receipts.length !== all.length) {
       throw new Internal(`a node answered ${all.length} tasks with ${answer.receipts.length} receipts`);
     }
-    const receipts = answer.receipts.map(({ id, created, outcome }, i) =>
-      firstOfTwo({ id, created, outcome }, all[i] as Encoded),
+    const receipts = answer.receipts.map(({ id, created, outcome, warning }, i) =>
+      firstOfTwo({ id, created, outcome, ...(warning && { warning }) }, all[i] as Encoded),
     );
     for (const receipt of receipts) {
       const refused = refusal(receipt);

@@ -51,6 +51,8 @@ export interface Receipt {
    * ended).
    */
   outcome: string;
+  /** For people: the task waits because no live node has a handler for its type. Absent if that is not so. */
+  warning?: string;
 }
 
 /** A task as it is sent. */
@@ -127,7 +129,7 @@ export function refusal({ id, outcome }: Receipt): AlreadyExists | Late | undefi
  * added it.
  */
 export function firstOfTwo(r: Receipt, { id, isOwn }: Encoded): Receipt {
-  return isOwn && r.id === id ? { id, created: true, outcome: "created" } : r;
+  return isOwn && r.id === id ? { ...r, created: true, outcome: "created" } : r;
 }
 
 /** What became of one request of a stream. */
@@ -164,12 +166,13 @@ function decodeOutcome(address: string, r: BinaryReader, end: number): Outcome {
 }
 
 function decodeReceipt(r: BinaryReader, end: number): Receipt {
-  const receipt = { id: "", created: false, outcome: "" };
+  const receipt: Receipt = { id: "", created: false, outcome: "" };
   while (r.pos < end) {
     const [no, kind] = r.tag();
     if (no === 1) receipt.id = r.string();
     else if (no === 2) receipt.created = r.bool();
     else if (no === 3) receipt.outcome = r.string();
+    else if (no === 4) receipt.warning = r.string();
     else r.skip(kind, no);
   }
   return receipt;

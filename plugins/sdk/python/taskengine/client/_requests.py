@@ -55,12 +55,14 @@ class Receipt(NamedTuple):
 
     id is that of the new task, or of the existing task with the same id or key. created is False
     if there was such a task: nothing was added. outcome is created, existing, replaced (the task
-    with its key has its content now) or already_done (the task with its key has ended).
+    with its key has its content now) or already_done (the task with its key has ended). warning says
+    for people that the task waits because no live node has a handler for its type; else it is "".
     """
 
     id: str
     created: bool
     outcome: str
+    warning: str = ""
 
 
 def payload_of(value: object) -> bytes:
@@ -132,7 +134,7 @@ def seconds(d: Seconds) -> timedelta:
 
 
 def decode_receipt(buf: bytes) -> Receipt:
-    task_id, created, outcome = "", False, ""
+    task_id, created, outcome, warning = "", False, "", ""
     for number, value in _fields(buf):
         if number == 1:
             task_id = value.decode()
@@ -140,7 +142,9 @@ def decode_receipt(buf: bytes) -> Receipt:
             created = bool(value)
         elif number == 3:
             outcome = value.decode()
-    return Receipt(task_id, created, outcome)
+        elif number == 4:
+            warning = value.decode()
+    return Receipt(task_id, created, outcome, warning)
 
 
 def decode_error(address: str, buf: bytes) -> Error:
@@ -170,4 +174,4 @@ def refusal(r: Receipt) -> AlreadyExists | Late | None:
 def first_of_two(r: Receipt, task_id: str, is_own: bool) -> Receipt:
     """The receipt of a request that may have been sent twice: if nothing else adds a task under its
     id, an earlier try has added it."""
-    return Receipt(r.id, True, "created") if is_own and r.id == task_id else r
+    return r._replace(created=True, outcome="created") if is_own and r.id == task_id else r

@@ -184,7 +184,8 @@ final class Flow {
   }
 
   static Receipt receiptOf(Api.Receipt receipt) {
-    return new Receipt(receipt.getId(), receipt.getCreated(), receipt.getOutcome());
+    return new Receipt(
+        receipt.getId(), receipt.getCreated(), receipt.getOutcome(), receipt.getWarning());
   }
 
   /** Takes a receipt. */

@@ -9,5 +9,14 @@ import java.io.Serializable;
  * @param created false if there was such a task: nothing was added
  * @param outcome created, existing, replaced (the task with its key has its content now) or
  *     already_done (the task with its key has ended)
+ * @param warning for people: the task waits because no live node has a handler for its type; else
+ *     empty
  */
-public record Receipt(String id, boolean created, String outcome) implements Serializable {}
+public record Receipt(String id, boolean created, String outcome, String warning)
+    implements Serializable {
+
+  /** A receipt without a warning. */
+  public Receipt(String id, boolean created, String outcome) {
+    this(id, created, outcome, "");
+  }
+}

@@ -37,7 +37,7 @@ final class Submission extends CompletableFuture<Receipt> {
    */
   static Receipt firstOfTwo(Receipt receipt, String id, boolean isOwn) {
     return !receipt.created() && isOwn && receipt.id().equals(id)
-        ? new Receipt(id, true, "created")
+        ? new Receipt(id, true, "created", receipt.warning())
         : receipt;
   }
 }
