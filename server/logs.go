@@ -65,7 +65,8 @@ func (a *API) taskLogs(ctx context.Context, req *taskenginev1.TaskLogsRequest, s
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errPolled)
 	defer cancel()
 	lines := &logSender{
-		reader: a.taskLog.Reader(id, since, at), attempt: req.GetAttempt(), emit: rechecked(a, ctx, send),
+		elsewhere: func() []engine.RanElsewhere { return a.elsewhere(ctx, id, gone) },
+		reader:    a.taskLog.Reader(id, since, at), attempt: req.GetAttempt(), emit: rechecked(a, ctx, send),
 		missing: gone && req.GetCursor() == "",
 	}
 	if req.GetFollow() && !gone {
@@ -86,7 +87,9 @@ func (a *API) taskLogs(ctx context.Context, req *taskenginev1.TaskLogsRequest, s
 type logSender struct {
 	reader  *tasklog.Reader
 	attempt uint32 // the attempt to send; 0 for all
-	emit    func(*taskenginev1.TaskLogsResponse) error
+
+	elsewhere func() []engine.RanElsewhere // which attempts ran on other nodes
+	emit      func(*taskenginev1.TaskLogsResponse) error
 
 	lines   []*taskenginev1.LogLine // of the next response
 	size    int                     // bytes of their texts
@@ -165,7 +168,26 @@ func (s *logSender) read(ctx context.Context) error {
 func (s *logSender) send(complete bool) error {
 	res := &taskenginev1.TaskLogsResponse{Lines: s.lines, Cursor: s.reader.Cursor().String(), Complete: complete}
 	s.lines, s.size = nil, 0
+	if complete {
+		for _, ran := range s.elsewhere() {
+			if s.attempt == 0 || s.attempt == ran.Attempt {
+				res.Elsewhere = append(res.Elsewhere, &taskenginev1.RanElsewhere{Attempt: ran.Attempt, Nodes: texts(ran.Nodes), Here: ran.IsHere})
+			}
+		}
+	}
 	return s.emit(res)
+}
+
+// elsewhere returns which attempts of a task ran on other nodes, as far as its row is there.
+func (a *API) elsewhere(ctx context.Context, id task.ID, gone bool) []engine.RanElsewhere {
+	if gone {
+		return nil
+	}
+	t, err := a.engine.Get(ctx, id)
+	if err != nil && !errors.Is(err, engine.ErrUnreadable) {
+		return nil // the lines count
+	}
+	return a.engine.Elsewhere(t)
 }
 
 func lineOf(l tasklog.Line) *taskenginev1.LogLine {

@@ -1,6 +1,8 @@
 package server_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -9,8 +11,12 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/taskengine/taskengine/coord/local"
+	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/server"
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
@@ -19,9 +25,10 @@ import (
 
 // received is what a stream of a task's log has sent.
 type received struct {
-	lines    []*taskenginev1.LogLine
-	cursor   string
-	complete bool
+	lines     []*taskenginev1.LogLine
+	cursor    string
+	complete  bool
+	elsewhere []*taskenginev1.RanElsewhere
 }
 
 func (r *received) messages() string {
@@ -46,7 +53,7 @@ func logs(t *testing.T, c taskenginev1connect.TaskServiceClient, req *taskengine
 			t.Error("something follows the last response")
 		}
 		r.lines = append(r.lines, stream.Msg().GetLines()...)
-		r.cursor, r.complete = stream.Msg().GetCursor(), stream.Msg().GetComplete()
+		r.cursor, r.complete, r.elsewhere = stream.Msg().GetCursor(), stream.Msg().GetComplete(), stream.Msg().GetElsewhere()
 		if heard != nil {
 			heard(r)
 		}
@@ -79,6 +86,48 @@ func TestTheLogOfATaskIsSentOverEveryProtocol(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestALogSaysWhichAttemptsRanOnOtherNodes(t *testing.T) {
+	first := local.New()
+	n := newMember(t, first)
+	fails := errors.New("not here")
+	other, err := engine.Open(t.Context(), engine.Config{
+		Name: "n2", Store: n.store.Store, Membership: first.Peer(),
+		Handlers: map[string]task.Handler{"elsewhere": task.HandlerFunc(func(context.Context, *task.Task) ([]byte, error) { return nil, task.Permanent(fails) })},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := other.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}()
+	id := n.submit(t, &taskenginev1.NewTask{Type: "elsewhere"})
+	if err := n.engine.WaitTasks(t.Context(), mustID(t, id)); err != nil {
+		t.Fatal(err)
+	}
+	want := []*taskenginev1.RanElsewhere{{Attempt: 1, Nodes: []string{"n2"}}}
+	for _, follow := range []bool{false, true} {
+		got, err := logs(t, n.client(t), &taskenginev1.TaskLogsRequest{Id: id, Follow: follow}, nil)
+		if err != nil || !got.complete || len(got.lines) != 0 || cmp.Diff(want, got.elsewhere, protocmp.Transform()) != "" {
+			t.Errorf("with follow %v the log is %v, and says %v (%v)", follow, got, got.elsewhere, err)
+		}
+	}
+	got, err := logs(t, n.client(t), &taskenginev1.TaskLogsRequest{Id: id, Attempt: 2}, nil)
+	if err != nil || len(got.elsewhere) != 0 {
+		t.Errorf("of another attempt the log says %v (%v)", got.elsewhere, err)
+	}
+}
+
+func mustID(t *testing.T, text string) task.ID {
+	t.Helper()
+	id, err := task.ParseID(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
 }
 
 func TestALogIsFollowedUntilTheTaskHasEnded(t *testing.T) {

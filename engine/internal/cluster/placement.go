@@ -37,6 +37,26 @@ func (k *Cluster) AnnouncedTypes() (types []string) {
 // not draining, have a handler for it and match its nodes.
 func (k *Cluster) RunBy(typ string) (names []string) { return k.RunByPlace(typ, "") }
 
+// OthersThatRun returns the names of the other nodes that announce a type, also of those that drain, sorted.
+func (k *Cluster) OthersThatRun(typ string) (names []string) {
+	v := k.view.Load()
+	for _, m := range v.members {
+		if m.Incarnation != v.incarnation && slices.Contains(m.Handlers, typ) {
+			names = append(names, nameOf(m))
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// NameOf returns the name of the node that has an incarnation, if it is alive.
+func (k *Cluster) NameOf(incarnation task.ID) (name string, isAlive bool) {
+	if m := k.view.Load().member(incarnation); m != nil {
+		return nameOf(*m), true
+	}
+	return "", false
+}
+
 // RunByPlace is RunBy for the tasks of the values with a selector, of which it takes the key; "" is those of
 // the type.
 func (k *Cluster) RunByPlace(typ, key string) (names []string) {

@@ -82,7 +82,7 @@ func (a *app) showSilences(all ...*taskenginev1.AlertSilence) error {
 	for i, s := range all {
 		rows[i] = []string{s.GetId(), s.GetRule(), labelWords(s.GetLabels()), when(s.GetUntil()), s.GetBy(), s.GetComment()}
 	}
-	return a.printTable([]string{"SILENCE", "RULE", "LABELS", "UNTIL", "BY", "COMMENT"}, rows)
+	return a.printTable([]string{"SILENCE", "RULE", "LABELS", "UNTIL", "BY", "COMMENT"}, rows, "BY", "LABELS")
 }
 
 // labelWords writes labels as the arguments of a silence.

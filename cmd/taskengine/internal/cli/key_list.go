@@ -35,8 +35,7 @@ are stopped by an error have a head in this state: --state error lists them.`,
 
 // listKeys shows at most limit keys.
 func (a *app) listKeys(cmd *cobra.Command, c *client, req *taskenginev1.ListKeysRequest, limit int) error {
-	var rows [][]string
-	now := time.Now()
+	var keys []*taskenginev1.OrderingKey
 	for left := limit; left > 0; {
 		req.Limit = uint32(min(left, server.MaxList))
 		res, err := call(cmd.Context(), c, c.ListKeys, req)
@@ -48,11 +47,9 @@ func (a *app) listKeys(cmd *cobra.Command, c *client, req *taskenginev1.ListKeys
 				if err := a.printJSON(keyToJSON(k)); err != nil {
 					return err
 				}
-				continue
 			}
-			h := k.GetHead()
-			rows = append(rows, []string{k.GetKey(), h.GetId(), h.GetType(), h.GetState(), behindWords(k), age(now, k.GetOldestReadyAt()), h.GetError()})
 		}
+		keys = append(keys, res.GetKeys()...)
 		left -= len(res.GetKeys())
 		if req.PageToken = res.GetNextPageToken(); req.PageToken == "" {
 			break
@@ -64,5 +61,16 @@ func (a *app) listKeys(cmd *cobra.Command, c *client, req *taskenginev1.ListKeys
 	if a.json() {
 		return nil
 	}
-	return a.printTable([]string{"KEY", "HEAD", "TYPE", "STATE", "BEHIND", "OLDEST", "ERROR"}, rows)
+	return a.showKeyRows(keys)
+}
+
+// showKeyRows writes ordering keys as rows.
+func (a *app) showKeyRows(keys []*taskenginev1.OrderingKey) error {
+	now := time.Now()
+	rows := make([][]string, len(keys))
+	for i, k := range keys {
+		h := k.GetHead()
+		rows[i] = []string{k.GetKey(), h.GetId(), h.GetType(), h.GetState(), behindWords(k), age(now, k.GetOldestReadyAt()), h.GetError()}
+	}
+	return a.printTable([]string{"KEY", "HEAD", "TYPE", "STATE", "BEHIND", "OLDEST", "ERROR"}, rows, "OLDEST", "TYPE")
 }

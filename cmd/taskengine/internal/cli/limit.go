@@ -135,5 +135,5 @@ func (a *app) showLimitRows(limits ...*taskenginev1.Limit) error {
 			settingWords(l.GetSetting(), now),
 		}
 	}
-	return a.printTable([]string{"LIMIT", "OF", "PER", "SCOPE", "MAX", "USED", "RATE", "PAUSED", "SET"}, rows)
+	return a.printTable([]string{"LIMIT", "OF", "PER", "SCOPE", "MAX", "USED", "RATE", "PAUSED", "SET"}, rows, "PER", "SCOPE")
 }

@@ -48,7 +48,7 @@ func (a *app) showScheduleRows(schedules ...*taskenginev1.Schedule) error {
 			fmt.Sprint(s.GetFires()), fmt.Sprint(s.GetMissed()), fmt.Sprint(s.GetOverlapped()), yesNo(s.GetPaused() != nil), s.GetError(),
 		}
 	}
-	return a.printTable([]string{"SCHEDULE", "TYPE", "WHEN", "NEXT", "LAST", "FIRES", "MISSED", "OVERLAPPED", "PAUSED", "ERROR"}, rows)
+	return a.printTable([]string{"SCHEDULE", "TYPE", "WHEN", "NEXT", "LAST", "FIRES", "MISSED", "OVERLAPPED", "PAUSED", "ERROR"}, rows, "OVERLAPPED", "MISSED", "FIRES")
 }
 
 // whenWords says at which times a schedule fires.

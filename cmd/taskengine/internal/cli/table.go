@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/rivo/uniseg"
@@ -12,9 +13,13 @@ const (
 	columnLeast = 8 // columns of a narrow terminal; text is not cut below that
 )
 
+// idColumns are the headings of columns with ids, which are never cut: people copy them.
+var idColumns = []string{"ID", "HEAD", "SILENCE", "WORKER"}
+
 // printTable writes rows in columns. On a terminal they are cut to its width, but for ids, and
-// states have colours.
-func (a *app) printTable(head []string, rows [][]string) error {
+// states have colours. If the terminal is too narrow for that, columns without a value are left
+// out, and then those that are spare, in this order.
+func (a *app) printTable(head []string, rows [][]string, spare ...string) error {
 	cells := make([][]string, 0, len(rows)+1)
 	for _, row := range append([][]string{head}, rows...) {
 		clear := make([]string, len(row))
@@ -27,7 +32,15 @@ func (a *app) printTable(head []string, rows [][]string) error {
 	}
 	widths := columnWidths(cells)
 	if a.outTTY {
-		fit(widths, head, a.width())
+		width := a.width()
+		for _, i := range leftOut(cells, widths, width, spare) {
+			widths = slices.Delete(widths, i, i+1)
+			for n := range cells {
+				cells[n] = slices.Delete(cells[n], i, i+1)
+			}
+		}
+		head = cells[0]
+		fit(widths, head, width)
 	}
 	var b strings.Builder
 	for n, row := range cells {
@@ -47,6 +60,34 @@ func (a *app) printTable(head []string, rows [][]string) error {
 	return err
 }
 
+// leftOut returns which columns have to be left out so that a table is not wider than the terminal, the
+// last one first. Spare columns are those with these headings.
+func leftOut(cells [][]string, widths []int, terminal int, spare []string) (out []int) {
+	head, total := cells[0], -columnGap
+	for i, w := range widths {
+		if total += w + columnGap; !slices.Contains(idColumns, head[i]) {
+			total -= max(0, w-columnLeast) // it can be cut
+		}
+	}
+	leave := func(i int) {
+		if total > terminal && !slices.Contains(out, i) {
+			total -= min(widths[i], columnLeast) + columnGap
+			out = append(out, i)
+		}
+	}
+	for i := len(head) - 1; i > 0; i-- {
+		isEmpty := func(row []string) bool { return row[i] == "" || row[i] == "-" }
+		if len(cells) > 1 && !slices.ContainsFunc(cells[1:], func(row []string) bool { return !isEmpty(row) }) {
+			leave(i)
+		}
+	}
+	for _, name := range spare {
+		leave(slices.Index(head, name))
+	}
+	slices.SortFunc(out, func(a, b int) int { return b - a })
+	return out
+}
+
 // columnWidths returns how many columns of a terminal each column of a table needs.
 func columnWidths(rows [][]string) []int {
 	var widths []int
@@ -62,7 +103,7 @@ func columnWidths(rows [][]string) []int {
 }
 
 // fit takes from the widest columns until a table is not wider than the terminal, or nothing
-// can be cut. Ids are never cut: people copy them.
+// can be cut.
 func fit(widths []int, head []string, terminal int) {
 	total := -columnGap
 	for _, w := range widths {
@@ -71,7 +112,7 @@ func fit(widths []int, head []string, terminal int) {
 	for ; total > terminal; total-- {
 		widest := -1
 		for i, w := range widths {
-			if head[i] != "ID" && w > columnLeast && (widest < 0 || w >= widths[widest]) {
+			if !slices.Contains(idColumns, head[i]) && w > columnLeast && (widest < 0 || w >= widths[widest]) {
 				widest = i
 			}
 		}

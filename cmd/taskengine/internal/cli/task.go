@@ -48,7 +48,7 @@ func (a *app) showTasks(ts ...*taskenginev1.Task) error {
 			rows[i][last] = short(rows[i][last], 60)
 		}
 	}
-	return a.printTable(taskHead, rows)
+	return a.printTable(taskHead, rows, "VERSION", "ATTEMPT", "NEXT")
 }
 
 // showTask writes everything about one task.

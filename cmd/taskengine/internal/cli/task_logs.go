@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
@@ -19,14 +20,16 @@ func newTaskLogs(a *app) *cobra.Command {
 		Use:   "logs ID",
 		Short: "Show what handlers have logged about a task",
 		Long: `Show what handlers have logged about a task on the node, the oldest line first, as far
-as the node has kept it.
+as the node has kept it. Each node keeps the lines of the attempts that it ran: a note
+names the nodes where others ran.
 
 With --follow, lines are shown as they come, until the task has ended, however it did. A
 node that restarts meanwhile is waited for.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.with(func(c *client) error {
-				shown := 0
+				shown := make(map[uint32]bool)
+				var elsewhere []*taskenginev1.RanElsewhere
 				req := &taskenginev1.TaskLogsRequest{
 					Id: args[0], Attempt: attempt, Follow: follow, Timeout: durationpb.New(pollFor),
 				}
@@ -37,18 +40,21 @@ node that restarts meanwhile is waited for.`,
 					},
 					show: func(res *taskenginev1.TaskLogsResponse) (complete bool, err error) {
 						for _, line := range res.GetLines() {
-							shown++
+							shown[line.GetAttempt()] = true
 							if err := a.showLogLine(line); err != nil {
 								return false, err
 							}
 						}
-						req.Cursor = res.GetCursor()
+						req.Cursor, elsewhere = res.GetCursor(), res.GetElsewhere()
 						return res.GetComplete(), nil
 					},
 				}
 				err := t.run(cmd.Context())
-				if err == nil && shown == 0 {
-					a.note("this node has no lines of the task: nothing was logged, they are not kept any more, or its attempts ran on another node")
+				if err == nil && len(shown) == 0 {
+					a.note("this node has no lines of the task: its handler has logged nothing here, or they are not kept any more")
+				}
+				for _, note := range elsewhereNotes(elsewhere, shown) {
+					a.note("%s", clean(note))
 				}
 				return aboutTask(args[0], err)
 			})
@@ -57,6 +63,35 @@ node that restarts meanwhile is waited for.`,
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with new lines until the task has ended")
 	cmd.Flags().Uint32Var(&attempt, "attempt", 0, "only the lines of this attempt")
 	return cmd
+}
+
+// elsewhereNotes says which attempts ran on other nodes, apart from those with lines of this node.
+func elsewhereNotes(all []*taskenginev1.RanElsewhere, shown map[uint32]bool) (notes []string) {
+	attempts := make(map[string][]string) // by where they ran
+	for _, ran := range all {
+		if shown[ran.GetAttempt()] {
+			continue
+		}
+		where, nodes := "on a node that is no longer alive, or on this one before it was restarted", strings.Join(ran.GetNodes(), ", ")
+		switch {
+		case nodes != "" && ran.GetHere():
+			where = "on this node, or on one of those that run the type and keep its lines: " + nodes
+		case nodes != "":
+			where = "on node " + nodes + ", which keeps its lines: ask there, by --address"
+		}
+		if attempts[where] == nil {
+			notes = append(notes, where)
+		}
+		attempts[where] = append(attempts[where], fmt.Sprint(ran.GetAttempt()))
+	}
+	for i, where := range notes {
+		word := "attempt "
+		if len(attempts[where]) > 1 {
+			word = "attempts "
+		}
+		notes[i] = word + strings.Join(attempts[where], ", ") + " ran " + where
+	}
+	return notes
 }
 
 // logTime is how the time of a line is shown, in UTC.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -50,5 +51,26 @@ func TestStreamsThatBreakOffAreTakenUpAgain(t *testing.T) {
 		if got := tail.mayComeBack(c.err); got != c.again {
 			t.Errorf("%s: it is taken up again: %v", name, got)
 		}
+	}
+}
+
+func TestANoteSaysWhereAttemptsRanWhoseLinesTheNodeLacks(t *testing.T) {
+	all := []*taskenginev1.RanElsewhere{
+		{Attempt: 1, Nodes: []string{"b"}},
+		{Attempt: 2, Here: true},
+		{Attempt: 3, Here: true}, // with lines here
+		{Attempt: 4, Nodes: []string{"b"}},
+		{Attempt: 5, Nodes: []string{"b", "c"}, Here: true},
+	}
+	want := []string{
+		"attempts 1, 4 ran on node b, which keeps its lines: ask there, by --address",
+		"attempt 2 ran on a node that is no longer alive, or on this one before it was restarted",
+		"attempt 5 ran on this node, or on one of those that run the type and keep its lines: b, c",
+	}
+	if got := elsewhereNotes(all, map[uint32]bool{3: true}); !slices.Equal(got, want) {
+		t.Errorf("they are %q", got)
+	}
+	if got := elsewhereNotes(nil, nil); len(got) > 0 {
+		t.Errorf("of no attempt they are %q", got)
 	}
 }

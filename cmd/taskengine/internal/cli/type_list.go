@@ -46,7 +46,7 @@ func (a *app) showTypes(types []*taskenginev1.Type) error {
 	if a.json() {
 		return nil
 	}
-	return a.printTable([]string{"TYPE", "CONFIGURED", "HANDLED", "PAUSED", "RUNNING", "RUN BY", "NODES"}, rows)
+	return a.printTable([]string{"TYPE", "CONFIGURED", "HANDLED", "PAUSED", "RUNNING", "RUN BY", "NODES"}, rows, "CONFIGURED", "HANDLED")
 }
 
 func yesNo(b bool) string {

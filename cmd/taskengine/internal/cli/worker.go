@@ -45,7 +45,7 @@ func (a *app) showWorkers(workers []*taskenginev1.Worker) error {
 	if a.json() {
 		return nil
 	}
-	return a.printTable([]string{"WORKER", "NAME", "STATE", "RUNNING", "CONNECTED", "CLOCK", "VERSION", "SDK"}, rows)
+	return a.printTable([]string{"WORKER", "NAME", "STATE", "RUNNING", "CONNECTED", "CLOCK", "VERSION", "SDK"}, rows, "SDK", "VERSION", "CONNECTED")
 }
 
 // clockAhead returns how far the clock of a worker is ahead of that of the node, as in +1.25s, with the precision of the

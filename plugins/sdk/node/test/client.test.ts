@@ -213,8 +213,11 @@ describe("with a node", { skip }, () => {
 
   test("an id of the caller is used once", async () => {
     const id = randomUUID();
-    assert.ok((await c.submit("idle", undefined, { id })).created);
-    assert.deepEqual(await c.submit("idle", undefined, { id }), { id, created: false, outcome: "existing" });
+    const { created, warning } = await c.submit("idle", undefined, { id });
+    assert.ok(created);
+    assert.match(warning ?? "", /no live node has a handler for type idle/);
+    assert.deepEqual(await c.submit("idle", undefined, { id }), { id, created: false, outcome: "existing", warning });
+    assert.equal((await c.submitAll([{ type: "idle", id }]))[0]?.warning, warning);
   });
 
   test("tasks of one caller are added in their order, and each gets its own receipt", async () => {

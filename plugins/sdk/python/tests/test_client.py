@@ -233,8 +233,12 @@ class Verbs(NodeTest):
     @on_both
     async def test_an_id_of_the_caller_is_used_once(self, c):
         task_id = uuid.uuid4()
-        self.assertTrue((await c.submit("idle", id=task_id)).created)
-        self.assertEqual(await c.submit("idle", id=str(task_id)), client.Receipt(str(task_id), False, "existing"))
+        first = await c.submit("idle", id=task_id)
+        self.assertTrue(first.created)
+        self.assertIn("no live node has a handler for type idle", first.warning)
+        want = client.Receipt(str(task_id), False, "existing", first.warning)
+        self.assertEqual(await c.submit("idle", id=str(task_id)), want)
+        self.assertEqual(await c.submit_all([NewTask("idle", id=task_id)]), [want])
 
 
 class Together(NodeTest):

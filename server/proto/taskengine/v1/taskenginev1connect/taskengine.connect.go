@@ -176,7 +176,8 @@ type TaskServiceClient interface {
 	Why(context.Context, *v1.WhyRequest) (*v1.WhyResponse, error)
 	// TaskLogs sends the lines that handlers have logged about a task on this node, the
 	// oldest line first, as far as they are kept. It also sends the lines of a task that was
-	// removed. It answers not_found if there is neither a task nor a line. The stream ends
+	// removed. It does not send lines that other nodes keep, and says which attempts ran
+	// there. It answers not_found if there is neither a task nor a line. The stream ends
 	// when everything is sent, after its timeout, or when the node stops. Unless the last
 	// response is complete, call TaskLogs again with the cursor of that response.
 	TaskLogs(context.Context, *v1.TaskLogsRequest) (*connect.ServerStreamForClient[v1.TaskLogsResponse], error)
@@ -983,7 +984,8 @@ type TaskServiceHandler interface {
 	Why(context.Context, *v1.WhyRequest) (*v1.WhyResponse, error)
 	// TaskLogs sends the lines that handlers have logged about a task on this node, the
 	// oldest line first, as far as they are kept. It also sends the lines of a task that was
-	// removed. It answers not_found if there is neither a task nor a line. The stream ends
+	// removed. It does not send lines that other nodes keep, and says which attempts ran
+	// there. It answers not_found if there is neither a task nor a line. The stream ends
 	// when everything is sent, after its timeout, or when the node stops. Unless the last
 	// response is complete, call TaskLogs again with the cursor of that response.
 	TaskLogs(context.Context, *v1.TaskLogsRequest, *connect.ServerStream[v1.TaskLogsResponse]) error
