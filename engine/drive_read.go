@@ -191,6 +191,9 @@ func (e *Engine) loadDue(ctx context.Context, l core.DueLoad) {
 	owned := e.cluster.Owned()
 	q := storage.DueQuery{State: l.State, Shards: owned.Any(), Before: storage.DistantFuture, Limit: l.Limit}
 	q.After.At, q.After.ID = l.AfterAt, l.AfterID
+	if !l.Before.IsZero() {
+		q.Before = l.Before
+	}
 	var rows []storage.Due
 	end := e.read(ctx, "due tasks", func(ctx context.Context, from storage.Tasks) (err error) {
 		rows, err = from.Due(ctx, q)
@@ -200,7 +203,7 @@ func (e *Engine) loadDue(ctx context.Context, l core.DueLoad) {
 	for i, r := range rows {
 		page[i] = core.Due{Trigger: r.Trigger, At: r.At}
 	}
-	e.decide(func(c *core.Core, now time.Time) { c.DueLoaded(now, l.State, page, end) })
+	e.decide(func(c *core.Core, now time.Time) { c.DueLoaded(now, l, page, end) })
 }
 
 // unanswered reports whether err is not nil. It logs err and pauses then.

@@ -293,7 +293,7 @@ func (s *simulation) scan(q table.Scan) {
 
 func (s *simulation) loadDue(q core.DueLoad) {
 	page, end := s.store.due(q)
-	s.shell.Core().DueLoaded(s.wall(), q.State, page, end)
+	s.shell.Core().DueLoaded(s.wall(), q, page, end)
 	s.tell()
 }
 

@@ -196,7 +196,7 @@ func (n *node) read(r *core.Ready) {
 		for i, row := range rows {
 			page[i] = core.Due{Trigger: row.Trigger, At: row.At}
 		}
-		n.core.DueLoaded(time.Now(), l.State, page, len(page) < l.Limit)
+		n.core.DueLoaded(time.Now(), l, page, len(page) < l.Limit)
 	}
 	for _, l := range r.Loads {
 		page, end, err := l.Read(func(after *task.Rank, limit int) ([]task.Trigger, error) {

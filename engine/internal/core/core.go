@@ -71,6 +71,7 @@ type Core struct {
 	losses       uint64        // how often the node has lost its permits
 	stepped      time.Duration // the sum of the steps of the clock, see Step
 	grabs        int           // how many more may be asked for, see LimitGrabs
+	moves        int           // replaces what mostMoving computes, if it is not 0: for tests
 	ready        Ready
 	stats        Stats
 }
@@ -155,7 +156,7 @@ func New(c Config) *Core {
 		core.pools[name] = new(pool)
 	}
 	core.poolNames = slices.Sorted(maps.Keys(core.pools))
-	core.timers = timers{waiting: newDueRows(task.Waiting), submitted: newDueRows(task.Submitted), retries: newTimers()}
+	core.timers = timers{waiting: newDueRows(task.Waiting), submitted: newDueRows(task.Submitted), retries: newTimers(), moving: make(map[task.ID]uint64)}
 	for name, p := range c.Policies.Types {
 		k := &kind{name: name, policy: p, handled: c.Handled[name], paused: p.Paused}
 		_, k.sharded = c.Policies.ShardedBy(p)

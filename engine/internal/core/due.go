@@ -133,13 +133,16 @@ func (d *dueRows) take(now int64) (timer, bool) {
 	return d.timers.DeleteMin()
 }
 
-// DueLoaded answers a DueLoad. page has the rows in the order of their times, and end says that the
+// DueLoaded answers l. page has the rows in the order of their times, and end says that the
 // store has no rows behind them. A DueLoad that failed is answered with no rows and end false; the
 // core asks for it again.
-func (c *Core) DueLoaded(now time.Time, s task.State, page []Due, end bool) {
-	if s == task.Waiting {
+func (c *Core) DueLoaded(now time.Time, l DueLoad, page []Due, end bool) {
+	switch {
+	case l.Ahead:
+		c.timers.ahead.fill(now, c.steady(now), page, end)
+	case l.State == task.Waiting:
 		c.timers.waiting.fill(page, end)
-	} else {
+	default:
 		c.timers.submitted.fill(page, end)
 	}
 	c.Tick(now)

@@ -234,7 +234,7 @@ func joinReason(what, why string) string {
 func (c *Core) Saved(now time.Time, s Save, t *task.Task) {
 	c.saving--
 	if s.moves {
-		c.timers.moving--
+		c.timers.moved(&s.Change)
 	}
 	if t == nil {
 		if !s.moves {

@@ -219,7 +219,7 @@ func (s *story) dueLoaded(a args) error {
 			page = append(page, Due{row.Trigger(), at})
 		}
 	}
-	s.core.DueLoaded(s.now, state, page, true)
+	s.core.DueLoaded(s.now, l, page, true)
 	return nil
 }
 

@@ -20,8 +20,8 @@ func TestATaskThatIsForOtherNodesIsNotStartedInAnyWay(t *testing.T) {
 	var r Ready
 	c.Take(&r)
 	c.Scanned(nil, true)
-	c.DueLoaded(now, task.Waiting, nil, true)
-	c.DueLoaded(now, task.Submitted, nil, true)
+	c.DueLoaded(now, DueLoad{State: task.Waiting}, nil, true)
+	c.DueLoaded(now, DueLoad{State: task.Submitted}, nil, true)
 	row := func(n byte, q task.Queue, at time.Time) *task.Task {
 		return &task.Task{ID: task.ID{15: n}, Type: q.Type, Group: q.Group, Shard: 1, ReadyAt: at}
 	}

@@ -77,12 +77,14 @@ type Stop struct {
 }
 
 // DueLoad asks for the rows of a state that have a time, in the order of it: those after
-// the row at (AfterAt, AfterID), at most Limit.
+// the row at (AfterAt, AfterID) and not after Before, at most Limit.
 type DueLoad struct {
 	State   task.State
 	AfterAt time.Time // zero: from the first
 	AfterID task.ID
+	Before  time.Time // zero: to the last
 	Limit   int
+	Ahead   bool // of the rows that are due: a look ahead of those in memory, see ahead.go
 }
 
 // Take moves all effects into r, and reuses the buffers of r for the next ones: it does not allocate
@@ -95,6 +97,9 @@ func (c *Core) Take(r *Ready) {
 		}
 		c.timers.waiting.refill(&c.ready)
 		c.timers.submitted.refill(&c.ready)
+		if l, ok := c.timers.ahead.load(); ok {
+			c.ready.DueLoads = append(c.ready.DueLoads, l)
+		}
 	}
 	c.want()
 	c.ready.Orders, c.ready.Draws = c.table.TakeOrders(c.ready.Orders, c.ready.Draws)

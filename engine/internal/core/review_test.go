@@ -19,8 +19,8 @@ func TestAWaitingTaskWhoseGrabFailedIsTriedAgainHoweverManyAreDue(t *testing.T) 
 	var r Ready
 	c.Take(&r)
 	c.Scanned(nil, true)
-	c.DueLoaded(now, task.Waiting, nil, true)
-	c.DueLoaded(now, task.Submitted, nil, true)
+	c.DueLoaded(now, DueLoad{State: task.Waiting}, nil, true)
+	c.DueLoaded(now, DueLoad{State: task.Submitted}, nil, true)
 	delay := func(n int, d time.Duration) *task.Task {
 		row := &task.Task{ID: task.ID{0: byte(n >> 16), 1: byte(n >> 8), 2: byte(n)}, Type: "x", ReadyAt: now.Add(d)}
 		c.Submit(now, row)
@@ -78,8 +78,8 @@ func TestALateStopStillLeavesTheGracePeriod(t *testing.T) {
 	var r Ready
 	c.Take(&r)
 	c.Scanned(nil, true)
-	c.DueLoaded(now, task.Waiting, nil, true)
-	c.DueLoaded(now, task.Submitted, nil, true)
+	c.DueLoaded(now, DueLoad{State: task.Waiting}, nil, true)
+	c.DueLoaded(now, DueLoad{State: task.Submitted}, nil, true)
 	row := &task.Task{ID: task.ID{1}, Type: "x"}
 	c.Submit(now, row)
 	c.Inserted(now, row, true)

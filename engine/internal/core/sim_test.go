@@ -118,6 +118,7 @@ func (s *sim) start() {
 		Owner: s.id(), Policies: s.set, Handled: handled, Capacity: 8 + s.rng.IntN(60), QueueCapacity: 2 + s.rng.IntN(20),
 		Chance: s.rng.Float64,
 	})
+	s.core.moves = s.rng.IntN(4) // with few, others that are due wait for their move
 	s.running, s.stopped, s.todo, s.grabs = map[task.ID]*task.Task{}, map[task.ID]bool{}, nil, map[task.ID]bool{}
 	s.held = task.Shards{}
 	s.limits.begins = nil // a rate of a node begins anew with its node
@@ -283,7 +284,7 @@ func (s *sim) absorb() {
 	}
 	for _, l := range slices.Clone(r.DueLoads) {
 		page, end := s.loadDue(l)
-		s.later(func() { s.core.DueLoaded(s.now, l.State, page, end) })
+		s.later(func() { s.core.DueLoaded(s.now, l, page, end) })
 	}
 }
 

@@ -10,9 +10,13 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// maxMoving is the maximum number of rows that are being moved from waiting to submitted, or to
-// error, at a time.
-const maxMoving = 4096
+// The rows that are being moved at a time, from waiting to submitted or to error: half as many as there are tasks that have
+// a slot or whose attempt is being ended, within these bounds. Grabs and ends wait for the commits that they share with
+// moves, so more would hold them back.
+const (
+	minMoving = 16
+	maxMoving = 256
+)
 
 // retryDelay is how long a task is left alone after the store could not grab it, or while an
 // abandoned handler still has its slot.
@@ -23,7 +27,9 @@ type timers struct {
 	waiting   dueRows              // to be started
 	submitted dueRows              // to be given up, if they are not started before
 	retries   *btree.BTreeG[timer] // to be tried again
-	moving    int                  // saves under way that move a row that is due
+	ahead     ahead                // of waiting
+	moving    map[task.ID]uint64   // the versions of the rows of waiting that are being moved
+	expiring  int                  // how many of submitted are
 }
 
 func newTimers() *btree.BTreeG[timer] { return btree.NewG(16, timer.before) }
@@ -79,14 +85,15 @@ func (c *Core) Tick(now time.Time) {
 		}
 	}
 	c.book(now)
-	for ts.moving < maxMoving && c.mayGrab() {
+	for len(ts.moving) < c.mostMoving() && c.mayGrab() {
 		t, ok := ts.waiting.take(at)
 		if !ok {
 			break
 		}
 		c.fire(now, t.trigger)
 	}
-	for ts.moving < maxMoving {
+	c.lookAhead(now)
+	for ts.expiring < c.mostMoving() {
 		t, ok := ts.submitted.take(at)
 		if !ok {
 			break
@@ -111,7 +118,7 @@ func (c *Core) fire(now time.Time, tr task.Trigger) {
 		}
 		return
 	}
-	if !c.Owns(tr.Queue, tr.Shard) {
+	if v, ok := c.timers.moving[tr.ID]; ok && v >= tr.Version || !c.Owns(tr.Queue, tr.Shard) {
 		return
 	}
 	if c.isHeld(tr.ID) {
@@ -138,9 +145,35 @@ func (c *Core) claimDue(now time.Time, tr task.Trigger) (slot table.Slot, ok boo
 
 // move asks to swap a change of a task that is due but does not run.
 func (c *Core) move(change task.Change) {
-	c.timers.moving++
+	if change.To == task.Submitted {
+		c.timers.moving[change.ID] = change.Version
+	} else {
+		c.timers.expiring++
+	}
 	c.save(change, false)
 	c.ready.Saves[len(c.ready.Saves)-1].moves = true
+}
+
+// moved takes in the answer to a move.
+func (t *timers) moved(change *task.Change) {
+	switch {
+	case change.To != task.Submitted:
+		t.expiring--
+	case t.moving[change.ID] == change.Version:
+		delete(t.moving, change.ID)
+	}
+}
+
+// mostMoving returns how many rows may be moved at a time, of each state.
+func (c *Core) mostMoving() int {
+	if c.moves > 0 {
+		return c.moves
+	}
+	underWay := len(c.runs) + c.saving - len(c.timers.moving) - c.timers.expiring
+	if underWay == 0 {
+		return maxMoving
+	}
+	return min(max(minMoving, underWay/2), maxMoving)
 }
 
 // Wake returns when [Core.Tick] is due. The zero time is never.
@@ -156,10 +189,14 @@ func (c *Core) Wake() time.Time {
 		wake = earlier(wake, c.wall(at))
 	}
 	wake = earlierTimer(wake, c.timers.retries)
-	if c.timers.moving < maxMoving {
+	most := c.mostMoving()
+	if len(c.timers.moving) < most {
 		wake = earlierTimer(wake, c.timers.waiting.timers)
+	}
+	if c.timers.expiring < most {
 		wake = earlierTimer(wake, c.timers.submitted.timers)
 	}
+	wake = earlier(wake, c.aheadAt())
 	return wake
 }
 

@@ -40,7 +40,7 @@ func (l *twoLanes) collect() {
 		l.Core().Scanned(nil, true)
 	}
 	for _, load := range l.ef.DueLoads {
-		l.Core().DueLoaded(l.now, load.State, nil, true)
+		l.Core().DueLoaded(l.now, load, nil, true)
 	}
 	for _, load := range l.ef.Loads {
 		l.Core().Loaded(l.now, load.Queue, nil, true)

@@ -175,7 +175,7 @@ func (w *world) read() bool {
 			}
 		}
 		slices.SortFunc(page, func(a, b core.Due) int { return cmp.Or(a.At.Compare(b.At), a.ID.Compare(b.ID)) })
-		c.DueLoaded(w.now, l.State, page, true)
+		c.DueLoaded(w.now, l, page, true)
 	}
 	for _, l := range e.Loads {
 		page, end, _ := l.Read(func(after *task.Rank, limit int) (rows []task.Trigger, err error) {

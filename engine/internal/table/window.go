@@ -120,6 +120,26 @@ func (t *Table) Behind(tr task.Trigger) bool {
 	return !q.window.Covers(q.kind.place(tr.Rank))
 }
 
+// Wants reports whether a task that is not ready yet would have a trigger in the table soon after it is: the table has few
+// triggers of its queue, and the store has no others, or the task comes before one of them by its priority and time.
+func (t *Table) Wants(tr task.Trigger) bool {
+	k, ok := t.kinds[tr.Type]
+	if !ok || k.closed {
+		return false
+	}
+	q, known := t.queues[tr.Queue]
+	if !known || !q.any {
+		return !known || q.window.Complete()
+	}
+	if q.window.Complete() && q.len() <= t.capacityOf(q)/2 {
+		return true
+	}
+	last, _ := q.last()
+	place := q.kind.place(tr.Rank)
+	place.Seq = last.rank.Seq
+	return place.Compare(last.rank) < 0
+}
+
 // insert adds i to q and keeps the table within its bounds. It reports whether i stays.
 func (t *Table) insert(now int64, q *queue, i item) bool {
 	if !q.put(t, i) {
