@@ -44,11 +44,14 @@ func newTasks(t testing.TB) tasks {
 	prompt := policy.DefaultType()
 	prompt.MaxLateness = 20 * time.Second
 	full.MaxBacklog.Max = 1
+	brief := policy.DefaultType()
+	brief.Retention.Done, brief.Unique.Remember = 0, time.Hour
 	e, err := engine.Open(t.Context(), engine.Config{
-		Store: memory.New(), Policies: policy.Set{Slots: 8, Types: map[string]policy.Type{"echo": policy.DefaultType(), "fail": policy.DefaultType(), "full": full, "strict": strict, "prompt": prompt}},
+		Store: memory.New(), Policies: policy.Set{Slots: 8, Types: map[string]policy.Type{"echo": policy.DefaultType(), "fail": policy.DefaultType(), "full": full, "strict": strict, "prompt": prompt, "brief": brief}},
 		Handlers: map[string]task.Handler{
-			"echo": task.HandlerFunc(func(_ context.Context, t *task.Task) ([]byte, error) { return t.Payload, nil }),
-			"fail": task.HandlerFunc(func(context.Context, *task.Task) ([]byte, error) { return nil, task.Permanent(io.ErrUnexpectedEOF) }),
+			"echo":  task.HandlerFunc(func(_ context.Context, t *task.Task) ([]byte, error) { return t.Payload, nil }),
+			"brief": task.HandlerFunc(func(_ context.Context, t *task.Task) ([]byte, error) { return t.Payload, nil }),
+			"fail":  task.HandlerFunc(func(context.Context, *task.Task) ([]byte, error) { return nil, task.Permanent(io.ErrUnexpectedEOF) }),
 		},
 	})
 	if err != nil {
@@ -145,6 +148,40 @@ func TestATaskIsSubmittedAndItsResultIsRead(t *testing.T) {
 	var ended *client.EndedError
 	if err := c.Result(t.Context(), failed.ID, nil); !errors.As(err, &ended) || ended.State != "error" || !strings.Contains(ended.Message, "EOF") {
 		t.Errorf("the result of a failed task is %v", err)
+	}
+}
+
+func TestARemovedResultIsNoEmptyOne(t *testing.T) {
+	c, _ := newClient(t)
+	brief := client.Type[greeting, greeting]("brief")
+	receipt, err := brief.Submit(t.Context(), c, greeting{"a"}, client.Key("k"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var removed *client.ResultRemovedError
+	if got, err := brief.Result(t.Context(), c, receipt.ID); !errors.As(err, &removed) || removed.ID != receipt.ID {
+		t.Errorf("the result is %v, %v", got, err)
+	}
+	raw := client.Raw("x")
+	if err := c.Result(t.Context(), receipt.ID, &raw); !errors.As(err, &removed) || string(raw) != "x" {
+		t.Errorf("the result as it is: %q, %v", raw, err)
+	}
+	if err := c.Result(t.Context(), receipt.ID, nil); err != nil {
+		t.Errorf("waiting without a result: %v", err)
+	}
+	again, err := brief.Submit(t.Context(), c, greeting{"a"}, client.Key("k"))
+	if err != nil || again.ID != receipt.ID || again.Outcome != "already_done" {
+		t.Errorf("a second request with the key gives %v, %v", again, err)
+	}
+	if got, err := c.Find(t.Context(), "brief", "k"); err != nil || !got.GetTombstone() || got.GetState() != "done" {
+		t.Errorf("the task is %v, %v", got, err)
+	}
+	empty, err := c.Submit(t.Context(), "echo", []byte{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Result(t.Context(), empty.ID, &raw); err != nil || len(raw) > 0 {
+		t.Errorf("an empty result is %q, %v", raw, err)
 	}
 }
 

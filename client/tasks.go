@@ -123,9 +123,19 @@ func (e *EndedError) Error() string {
 	return fmt.Sprintf("taskengine: task %s is %s: %s", e.ID, e.State, e.Message)
 }
 
+// ResultRemovedError is the error of a task that is done, if its result was removed: the task is a tombstone. Its type has
+// unique.remember, which says for how long its key is remembered, and retention.done, which says for how long its result
+// is kept.
+type ResultRemovedError struct{ ID task.ID }
+
+// Error implements error.
+func (e *ResultRemovedError) Error() string {
+	return fmt.Sprintf("taskengine: task %s is done, and its result was removed after the retention of its type", e.ID)
+}
+
 // Result waits for a task, and decodes its result into v, which json.Unmarshal takes, or is a *[]byte or *[Raw] for
-// the result as it is. nil ignores the
-// result. It returns an [*EndedError] if the task ended without being done.
+// the result as it is. nil ignores the result. It returns an [*EndedError] if the task ended without being done, and a
+// [*ResultRemovedError] if the task is done, and v is not nil but the result was removed.
 func (c *Client) Result(ctx context.Context, id task.ID, v any) error {
 	t, err := c.Wait(ctx, id)
 	if err != nil {
@@ -133,6 +143,9 @@ func (c *Client) Result(ctx context.Context, id task.ID, v any) error {
 	}
 	if t.GetState() != "done" {
 		return &EndedError{id, t.GetState(), t.GetError()}
+	}
+	if t.GetTombstone() && v != nil {
+		return &ResultRemovedError{id}
 	}
 	switch v := v.(type) {
 	case nil:

@@ -46,7 +46,7 @@ func summaryOf(t *task.Task) *taskenginev1.Task {
 		Key: text(t.Key), OrderingKey: text(t.OrderingKey),
 		CreatedAt: stamp(t.CreatedAt), ReadyAt: stamp(t.ReadyAt), NextEventAt: stamp(t.NextEventAt),
 		ExpiresAt: stamp(t.ExpiresAt), StartedAt: stamp(t.StartedAt), UpdatedAt: stamp(t.UpdatedAt),
-		Error: text(t.LastError), Turn: turnOf(t.Turn),
+		Error: text(t.LastError), Turn: turnOf(t.Turn), Tombstone: t.Tombstone,
 	}
 	if t.Boost > 0 {
 		m.InheritedPriority = proto.Uint32(uint32(t.Rank().Priority))

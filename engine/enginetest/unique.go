@@ -117,7 +117,7 @@ func rememberKeys(n *node) {
 			continue // at once
 		}
 		for key, id := range ids {
-			if got := n.expect(id, task.Done); got.Key != key || got.Attempt != 1 || len(got.Payload)+len(got.Result)+len(got.Headers) > 0 {
+			if got := n.expect(id, task.Done); got.Key != key || !got.Tombstone || got.Attempt != 1 || len(got.Payload)+len(got.Result)+len(got.Headers) > 0 {
 				n.Errorf("the task of %s is %+v", key, got)
 			}
 		}

@@ -65,7 +65,7 @@ type Change struct {
 	Leaves      bool      // a task that becomes an Error gives up its seat, so that those behind it run
 	Replace     *Replace  // the row takes the place of another request; nil for any other change
 
-	// Remember makes the row a tombstone: it is Done, has nothing left but what identifies it and says when it
+	// Remember makes the row a Tombstone: it is Done, has nothing left but what identifies it and says when it
 	// ran, and its NextEventAt is so long after its end. 0 is any other change. Such a change applies to a row
 	// with a Key that is Processing, or Done and ended less than this ago.
 	Remember time.Duration
@@ -106,7 +106,7 @@ func (t *Task) Create(to State, at, nextEventAt time.Time) {
 	}
 	t.Inherits, t.Boost = t.Inherits && t.Turn == Behind, 0
 	t.StartedAt, t.Owner = time.Time{}, ID{}
-	t.Result, t.LastError, t.History, t.Notes = nil, "", nil, nil
+	t.Result, t.LastError, t.History, t.Notes, t.Tombstone = nil, "", nil, nil, false
 }
 
 // Apply applies c to t and reports whether it did. It does nothing and returns false if t is at
@@ -176,6 +176,7 @@ func (c Change) Apply(t *Task) bool {
 	t.State, t.UpdatedAt, t.Turn = c.To, at, turn
 	if c.Remember > 0 {
 		t.Payload, t.Result, t.Headers, t.LastError, t.History, t.Notes, t.Inherits = nil, nil, nil, "", nil, nil, false
+		t.Tombstone = true
 		c.NextEventAt = at.Add(c.Remember)
 	}
 	t.schedule(c.NextEventAt)

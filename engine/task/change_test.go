@@ -129,6 +129,7 @@ func TestATaskThatIsDoneBecomesATombstoneWhileItsKeyIsToBeRemembered(t *testing.
 		ID: row.ID, Version: row.Version + 1, State: task.Done, Type: row.Type, Shard: row.Shard, Priority: row.Priority, Group: row.Group,
 		Key: row.Key, OrderingKey: row.OrderingKey, Seq: row.Seq, Attempt: row.Attempt, Crashes: row.Crashes,
 		CreatedAt: row.CreatedAt, ReadyAt: row.ReadyAt, ExpiresAt: row.ExpiresAt, StartedAt: row.StartedAt, UpdatedAt: ended, NextEventAt: ended.Add(time.Hour),
+		Tombstone: true,
 	}
 	if !forget(row, time.Hour-time.Microsecond) {
 		t.Error("it did not become a tombstone")
@@ -263,6 +264,7 @@ func checkApplied(t *rapid.T, before *task.Task, c task.Change, now *task.Task) 
 	}
 	if c.Remember > 0 {
 		want.Payload, want.Result, want.Headers, want.LastError, want.History, want.Notes, want.Inherits = nil, nil, nil, "", nil, nil, false
+		want.Tombstone = true
 		want.NextEventAt = want.UpdatedAt.Add(c.Remember).Truncate(time.Microsecond)
 	}
 	if diff := cmp.Diff(want, now); diff != "" {
@@ -483,7 +485,7 @@ func TestACreatedRowHasNoPast(t *testing.T) {
 	want.CreatedAt, want.UpdatedAt = task.Stamp(at), task.Stamp(at)
 	want.ReadyAt, want.NextEventAt, want.ExpiresAt = task.Stamp(ready), task.Stamp(ready), task.Stamp(expires)
 	want.StartedAt, want.Owner, want.Result, want.LastError, want.History = time.Time{}, task.ID{}, nil, "", nil
-	want.Notes = nil
+	want.Notes, want.Tombstone = nil, false
 	if diff := cmp.Diff(want, row); diff != "" {
 		t.Errorf("(-want +got) %s", diff)
 	}

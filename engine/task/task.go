@@ -60,6 +60,7 @@ type Task struct {
 	Headers   map[string]string // stored and returned unchanged, such as a trace context
 	Payload   []byte            // the handler's input; a store may leave it out, see package storage
 	Result    []byte            // what the handler returned when it finished
+	Tombstone bool              // it is done, and what it carried was removed: see Change.Remember. Only Change.Apply writes it
 	LastError string            // why it is not done, at most MaxErrorText bytes
 	History   []Attempt         // attempts that began and did not finish the task, oldest first
 	Notes     *Notes            // what attempts reported before they ended; nil if nothing

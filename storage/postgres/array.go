@@ -118,6 +118,17 @@ func booleans[T any](some []T, of func(T) bool) *array {
 	return columnOf(pgtype.BoolOID, 1, some, func(a *array, one T) { a.bool(of(one)) })
 }
 
+// trueOrNull is booleans, with null in place of false.
+func trueOrNull[T any](some []T, of func(T) bool) *array {
+	return columnOf(pgtype.BoolOID, 1, some, func(a *array, one T) {
+		if of(one) {
+			a.bool(true)
+		} else {
+			a.null()
+		}
+	})
+}
+
 func texts[T any](some []T, of func(T) string) *array {
 	return columnOf(pgtype.ByteaOID, 16, some, func(a *array, one T) { a.text(of(one)) })
 }

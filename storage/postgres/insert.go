@@ -204,7 +204,7 @@ func kindOf(ts []*task.Task, keyed, careful bool) insertKind {
 // allFresh reports whether rows are as a submit makes them.
 func allFresh(ts []*task.Task) bool {
 	return !slices.ContainsFunc(ts, func(t *task.Task) bool {
-		return t.Version != 1 || t.Crashes != 0 || t.LastError != "" || t.Notes != nil || len(t.Result) > 0 || len(t.History) > 0 ||
+		return t.Version != 1 || t.Crashes != 0 || t.LastError != "" || t.Notes != nil || len(t.Result) > 0 || len(t.History) > 0 || t.Tombstone ||
 			!t.CreatedAt.Equal(t.UpdatedAt)
 	})
 }
@@ -253,6 +253,7 @@ func otherColumns(ts []*task.Task) []any {
 		bytesOrNull(ts, func(t *task.Task) []byte { return encodeHistory(t.History) }),
 		bytesOrNull(ts, func(t *task.Task) []byte { return t.Checkpoint() }),
 		bytesOrNull(ts, func(t *task.Task) []byte { return t.Result }),
+		trueOrNull(ts, func(t *task.Task) bool { return t.Tombstone }),
 	}
 }
 

@@ -44,7 +44,7 @@ func TestKeysAreRememberedWhenTheTableOfTheirTasksIsDropped(t *testing.T) {
 	}
 	for i, was := range remembered {
 		got, err := s.Get(t.Context(), was.ID)
-		if err != nil || got.State != task.Done || !got.UpdatedAt.Equal(moment) || !got.NextEventAt.Equal(moment.Add(remember)) {
+		if err != nil || !got.Tombstone || got.State != task.Done || !got.UpdatedAt.Equal(moment) || !got.NextEventAt.Equal(moment.Add(remember)) {
 			t.Fatalf("the row of key %d is %+v, %v", i, got, err)
 		}
 		if i%100 == 0 {

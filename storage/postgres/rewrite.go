@@ -150,7 +150,8 @@ func (v *verbs) update(p *pipe, changed []*rewritten) {
 		booleans(changed, func(r *rewritten) bool { return r.loads }), bytesOrNull(changed, func(r *rewritten) []byte { return given(r.loads, r.row.Payload) }),
 		integers(changed, func(r *rewritten) int32 { return place(r.row) }),
 		smallints(changed, func(r *rewritten) int16 { return int16(r.row.Rank().Priority) }), booleans(changed, func(r *rewritten) bool { return r.heads }),
-		bytesOrNull(changed, func(r *rewritten) []byte { return given(r.heads, encodeHeaders(r.row)) }))
+		bytesOrNull(changed, func(r *rewritten) []byte { return given(r.heads, encodeHeaders(r.row)) }),
+		trueOrNull(changed, func(r *rewritten) bool { return r.row.Tombstone }))
 }
 
 // given returns a part of a row if it is new: what stays is not sent again.

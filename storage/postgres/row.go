@@ -3,6 +3,7 @@ package postgres
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -39,6 +40,7 @@ func scanTask(v *reader) (*task.Task, error) {
 	if t.State, t.Priority = task.State(v.int16()), uint8(v.int16()); finished(t.State) {
 		t.Turn = task.Unordered // a program of the version before has ended it, and left its turn
 	}
+	t.Tombstone = v.isTrue()
 	t.Type, t.Group, t.Key, t.OrderingKey = v.text(), v.text(), v.text(), v.text()
 	priority := t.Priority
 	t.Headers, t.Priority, t.Inherits = decodeHeaders(v, priority)
@@ -132,7 +134,11 @@ func (r *reader) int64() int64      { return int64(binary.BigEndian.Uint64(r.siz
 func (r *reader) int32() int32      { return int32(binary.BigEndian.Uint32(r.sized(4))) }
 func (r *reader) int16() int16      { return int16(binary.BigEndian.Uint16(r.sized(2))) }
 func (r *reader) moment() time.Time { return moment(r.int64()) }
-func (r *reader) text() string      { return string(r.next()) }
+
+// isTrue reads a boolean, of which null is false.
+func (r *reader) isTrue() bool { return slices.Equal(r.next(), []byte{1}) }
+
+func (r *reader) text() string { return string(r.next()) }
 
 // bytes returns a copy of the next value, nil if it is null or empty.
 func (r *reader) bytes() []byte {

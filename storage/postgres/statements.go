@@ -96,9 +96,9 @@ const (
 	fresh = `id uuid, owner uuid, created_at bigint, ready_at bigint, next_event_at bigint, expires_at bigint, started_at bigint, due_at bigint,
 	shard integer, attempt integer, state smallint, priority smallint, due_state smallint,
 	type bytea, grp bytea, key bytea, ordering_key bytea, headers bytea, payload bytea`
-	others = `version bigint, updated_at bigint, crashes integer, progress bytea, error bytea, history bytea, checkpoint bytea, result bytea`
+	others = `version bigint, updated_at bigint, crashes integer, progress bytea, error bytea, history bytea, checkpoint bytea, result bytea, tombstone boolean`
 	// noOthers is their values in a task that was just submitted.
-	noOthers = `1, created_at, 0, null, null, null, null, null`
+	noOthers = `1, created_at, 0, null, null, null, null, null, null`
 )
 
 // A row with a key is added only if it holds the key.
@@ -181,7 +181,7 @@ with gone as (
 	returning {narrow:t}, c.at, c.next),
 keys as (delete from {key} k using gone where gone.key is not null and k.type = gone.type and k.key in (gone.key, {entry:gone}) and k.id = gone.id)
 select id, null::uuid, version + 1, seq, created_at, ready_at, next, expires_at, started_at, at,
-	{shard}, attempt, 0::integer, 4::smallint, priority, type, grp, key, ordering_key, headers, progress, null::bytea, history
+	{shard}, attempt, 0::integer, 4::smallint, priority, null::boolean, type, grp, key, ordering_key, headers, progress, null::bytea, history
 from gone`
 
 const updateRows = `
@@ -193,12 +193,12 @@ set version = c.version, owner = c.owner, ready_at = c.ready_at, next_event_at =
 	checkpoint = case when c.marks then c.checkpoint else t.checkpoint end,
 	payload = case when c.loads then c.payload else t.payload end,
 	result = case when c.gains then c.result else t.result end, grp = c.grp, shard = c.shard,
-	priority = c.priority, headers = case when c.heads then c.headers else t.headers end
+	priority = c.priority, headers = case when c.heads then c.headers else t.headers end, tombstone = c.tombstone
 from unnest($1::uuid[], $2::bigint[], $3::uuid[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::smallint[],
 	$10::integer[], $11::integer[], $12::smallint[], $13::bytea[], $14::bytea[], $15::bytea[], $16::boolean[], $17::boolean[], $18::bytea[], $19::bytea[],
-	$20::bytea[], $21::boolean[], $22::bytea[], $23::integer[], $24::smallint[], $25::boolean[], $26::bytea[])
+	$20::bytea[], $21::boolean[], $22::bytea[], $23::integer[], $24::smallint[], $25::boolean[], $26::bytea[], $27::boolean[])
 	as c (id, version, owner, ready_at, next_event_at, expires_at, started_at, updated_at, due_state,
-	attempt, crashes, state, progress, error, history, marks, gains, result, grp, checkpoint, loads, payload, shard, priority, heads, headers)
+	attempt, crashes, state, progress, error, history, marks, gains, result, grp, checkpoint, loads, payload, shard, priority, heads, headers, tombstone)
 where t.id = c.id`
 
 // freeKeys takes the keys of rows that are on their way through the table task.

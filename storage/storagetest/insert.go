@@ -243,6 +243,9 @@ func remarkable() map[string]func(*task.Task) {
 		"payload of 11 MB": func(t *task.Task) { t.Payload = pattern(11 << 20) },
 		"result":           func(t *task.Task) { t.Result = []byte("r") },
 		"result of 1 MB":   func(t *task.Task) { t.Result = pattern(1 << 20) },
+		"tombstone": func(t *task.Task) {
+			t.State, t.Key, t.Payload, t.Tombstone = task.Done, "k", nil, true
+		},
 		"odd type":         func(t *task.Task) { t.Type = odd },
 		"odd group":        func(t *task.Task) { t.Group = odd },
 		"odd key":          func(t *task.Task) { t.Key = odd },

@@ -96,12 +96,12 @@ func (f *fixture) promote(order string) {
 	}
 }
 
-// isTombstone checks that a row has nothing left but its key, and is due at a time.
+// isTombstone checks that a row is marked as a tombstone and has nothing left but its key, and is due at a time.
 func (f *fixture) isTombstone(t *task.Task, until time.Time) {
 	f.Helper()
 	got := f.get(t.ID)
 	f.same(got, t)
-	if got.State != task.Done || len(got.Payload)+len(got.Result)+len(got.Headers)+len(got.History)+len(got.Checkpoint()) > 0 || got.Progress() != (task.Progress{}) || got.LastError != "" {
+	if !got.Tombstone || got.State != task.Done || len(got.Payload)+len(got.Result)+len(got.Headers)+len(got.History)+len(got.Checkpoint()) > 0 || got.Progress() != (task.Progress{}) || got.LastError != "" {
 		f.Errorf("there is left %+v", got)
 	}
 	due := f.due(storage.DueQuery{State: task.Done, Before: storage.DistantFuture, Limit: 10})

@@ -57,8 +57,11 @@ func appendRow(b []byte, t *task.Task) []byte {
 	b = appendTimes(b, p.At)
 	b = appendTexts(b, p.Message)
 	b = appendBytes(b, t.Checkpoint())
-	if t.Inherits { // the row of an older program has the checksum that it had
+	if t.Inherits { // other rows have the checksum that older programs give them
 		b = appendNumbers(b, 1)
+	}
+	if t.Tombstone {
+		b = appendNumbers(b, 2)
 	}
 	return b
 }

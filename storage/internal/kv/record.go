@@ -52,7 +52,8 @@ const (
 	_
 	farCheckpoint
 	hasTurn
-	hasBoost // the row inherits a priority
+	hasBoost    // the row inherits a priority
+	isTombstone // nothing follows for it
 	firstUnknownField
 )
 
@@ -93,6 +94,7 @@ func (r *row) fields() fields {
 	set(hasOwner, !r.Owner.IsZero())
 	set(hasTurn, r.Turn != task.Unordered)
 	set(hasBoost, r.Inherits)
+	set(isTombstone, r.Tombstone)
 	set(hasHeaders, len(r.Headers) > 0)
 	set(hasLastError, r.LastError != "")
 	set(hasHistory, len(r.History) > 0 && r.far&farHistory == 0)
@@ -323,6 +325,7 @@ func decodeRecord(id task.ID, b []byte, in *interner) (*row, error) {
 	if f&hasBoost != 0 {
 		r.Inherits, r.Boost = true, d.byte()
 	}
+	r.Tombstone = f&isTombstone != 0
 	return r, d.end("record", id)
 }
 

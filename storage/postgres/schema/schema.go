@@ -45,7 +45,7 @@ func Name(name string) (string, error) {
 // in this order.
 const (
 	narrow = `id, owner, version, seq, created_at, ready_at, next_event_at, expires_at, started_at, updated_at,
-	shard, attempt, crashes, state, priority, type, grp, key, ordering_key, headers, progress, error, history`
+	shard, attempt, crashes, state, priority, tombstone, type, grp, key, ordering_key, headers, progress, error, history`
 	heavy = `checkpoint, payload, result`
 )
 

@@ -39,6 +39,7 @@ type taskJSON struct {
 	Result        json.RawMessage   `json:"result,omitempty"`
 	ResultBase64  string            `json:"result_base64,omitempty"`
 	ResultText    string            `json:"result_text,omitempty"`
+	Tombstone     bool              `json:"tombstone,omitempty"`
 	Error         string            `json:"error,omitempty"`
 	Progress      *progressJSON     `json:"progress,omitempty"`
 	Checkpoint    []byte            `json:"checkpoint_base64,omitempty"`
@@ -197,7 +198,7 @@ func taskToJSON(t *taskenginev1.Task) taskJSON {
 	j := taskJSON{
 		ID: t.GetId(), Type: t.GetType(), State: t.GetState(), Version: t.GetVersion(),
 		Attempt: t.GetAttempt(), Crashes: t.GetCrashes(), Priority: t.GetPriority(),
-		Key: t.GetKey(), OrderingKey: t.GetOrderingKey(), Turn: t.GetTurn(), Inherited: t.InheritedPriority, Headers: t.GetHeaders(), Error: t.GetError(),
+		Key: t.GetKey(), OrderingKey: t.GetOrderingKey(), Turn: t.GetTurn(), Inherited: t.InheritedPriority, Headers: t.GetHeaders(), Error: t.GetError(), Tombstone: t.GetTombstone(),
 		CreatedAt: timeToJSON(t.GetCreatedAt()), ReadyAt: timeToJSON(t.GetReadyAt()),
 		NextEventAt: timeToJSON(t.GetNextEventAt()), ExpiresAt: timeToJSON(t.GetExpiresAt()),
 		StartedAt: timeToJSON(t.GetStartedAt()), UpdatedAt: timeToJSON(t.GetUpdatedAt()),

@@ -89,8 +89,9 @@ func TestATaskInJSONIsTheContract(t *testing.T) {
 			`"expires_at":"1970-01-01T00:00:04.000005Z","started_at":"1970-01-01T00:00:05.000005Z","updated_at":"1970-01-01T00:00:06.000005Z",` +
 			`"headers":{"h":"v"},"payload":{"n":1.0},"result_base64":"dGV4dA==","result_text":"text","error":"e",` +
 			`"history":[{"number":1,"outcome":"errored","started_at":"1970-01-01T00:00:01.000005Z","ended_at":"1970-01-01T00:00:02.000005Z","error":"e"}]}`},
-		"heir":  {taskToJSON(&taskenginev1.Task{Turn: "head", Priority: 7, InheritedPriority: new(uint32(0))}), `{"id":"","type":"","state":"","version":0,"attempt":0,"crashes":0,"priority":7,"turn":"head","inherited_priority":0}`},
-		"empty": {taskToJSON(&taskenginev1.Task{}), `{"id":"","type":"","state":"","version":0,"attempt":0,"crashes":0,"priority":0}`},
+		"heir":      {taskToJSON(&taskenginev1.Task{Turn: "head", Priority: 7, InheritedPriority: new(uint32(0))}), `{"id":"","type":"","state":"","version":0,"attempt":0,"crashes":0,"priority":7,"turn":"head","inherited_priority":0}`},
+		"tombstone": {taskToJSON(&taskenginev1.Task{State: "done", Key: "k", Tombstone: true}), `{"id":"","type":"","state":"done","version":0,"attempt":0,"crashes":0,"priority":0,"key":"k","tombstone":true}`},
+		"empty":     {taskToJSON(&taskenginev1.Task{}), `{"id":"","type":"","state":"","version":0,"attempt":0,"crashes":0,"priority":0}`},
 		"why": {whyToJSON(&taskenginev1.WhyResponse{Task: &taskenginev1.Task{Id: "i"}, Reasons: []*taskenginev1.Reason{
 			{Code: "limit", Text: "x", Limit: "l", Value: "v", Used: 1, Max: 2, Until: at(1), Holders: []string{"a"}, Cluster: true, Held: 3, Waiting: 4},
 			{Code: "behind", Text: "x", Head: "h", HeadState: "error"},
@@ -104,6 +105,31 @@ func TestATaskInJSONIsTheContract(t *testing.T) {
 		}
 		if diff := cmp.Diff(c.want, string(got)); diff != "" {
 			t.Errorf("%s (-want +got): %s", name, diff)
+		}
+	}
+}
+
+func TestATombstoneIsShownAsOne(t *testing.T) {
+	for name, c := range map[string]struct {
+		task *taskenginev1.Task
+		want string // the line of the result
+	}{
+		"tombstone":    {&taskenginev1.Task{State: "done", Key: "k", Tombstone: true}, "result         removed, as the payload: the task is a tombstone, which only remembers its key"},
+		"empty result": {&taskenginev1.Task{State: "done", Key: "k"}, ""},
+		"result":       {&taskenginev1.Task{State: "done", Key: "k", Result: []byte("42")}, "result         42"},
+	} {
+		var out strings.Builder
+		if err := (&app{stdout: &out}).showTask(c.task); err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for line := range strings.Lines(out.String()) {
+			if strings.HasPrefix(line, "result") {
+				got = strings.TrimSpace(line)
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s: the line is %q, want %q", name, got, c.want)
 		}
 	}
 }

@@ -97,7 +97,7 @@ func (a *app) showTask(t *taskenginev1.Task) error {
 		field("header", k+"="+t.GetHeaders()[k])
 	}
 	field("payload", showBytes(t.GetPayload()))
-	field("result", showBytes(t.GetResult()))
+	field("result", showResult(t))
 	field("error", t.GetError())
 	field("progress", showProgress(t.GetProgress()))
 	if n := len(t.GetCheckpoint()); n > 0 {
@@ -110,6 +110,14 @@ func (a *app) showTask(t *taskenginev1.Task) error {
 	}
 	_, err := fmt.Fprint(a.stdout, b.String())
 	return err
+}
+
+// showResult shows the result of a task, or why it is not there.
+func showResult(t *taskenginev1.Task) string {
+	if t.GetTombstone() {
+		return "removed, as the payload: the task is a tombstone, which only remembers its key"
+	}
+	return showBytes(t.GetResult())
 }
 
 // showProgress words how far a task is, such as "30 of 100 (30 %), pages, 2s ago".

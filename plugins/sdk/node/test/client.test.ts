@@ -68,6 +68,21 @@ describe("with a node", { skip }, () => {
     });
   });
 
+  test("a removed result is no empty one", async () => {
+    const key = randomUUID();
+    const { id } = await c.submit("brief", { to: "a" }, { key });
+    await assert.rejects(c.result(id, undefined, SIGNAL), (e: client.ResultRemoved) => {
+      assert.ok(e instanceof client.ResultRemoved && e instanceof ClientError);
+      return e.id === id && e.name === "ResultRemoved";
+    });
+    assert.deepEqual(await c.submit("brief", { to: "a" }, { key }), { id, created: false, outcome: "already_done" });
+    const task = await c.find("brief", key);
+    assert.deepEqual([task.id, task.state, task.result.length, task.tombstone], [id, "done", 0, true]);
+    const empty = await c.submit("echo");
+    assert.equal(await c.result(empty.id, undefined, SIGNAL), undefined);
+    assert.equal((await c.get(empty.id)).tombstone, false);
+  });
+
   test("tasks are managed", async () => {
     const { id } = await c.submit("idle", undefined, { delay: 3_600_000 });
     assert.equal((await c.why(id))[0]?.code, "scheduled");

@@ -99,6 +99,22 @@ class Verbs(NodeTest):
         self.assertIn("exit", caught.exception.reason)
 
     @on_both
+    async def test_a_removed_result_is_no_empty_one(self, c):
+        key = str(uuid.uuid4())
+        receipt = await c.submit("brief", {"to": "a"}, key=key)
+        for convert in (None, bytes):
+            with self.assertRaises(client.ResultRemoved) as caught:
+                await c.result(receipt.id, convert, timeout=PATIENCE)
+            self.assertEqual(caught.exception.id, receipt.id)
+        again = await c.submit("brief", {"to": "a"}, key=key)
+        self.assertEqual(again, client.Receipt(receipt.id, False, "already_done"))
+        task = await c.find("brief", key)
+        self.assertEqual((task.id, task.state, task.result, task.tombstone), (receipt.id, "done", b"", True))
+        empty = await c.submit("echo", None)
+        task = await c.wait(empty.id, timeout=PATIENCE)
+        self.assertEqual((await c.result(empty.id), task.tombstone), (None, False))
+
+    @on_both
     async def test_tasks_are_managed(self, c):
         receipt = await c.submit("idle", delay=timedelta(hours=1))
         self.assertEqual((await c.why(receipt.id))[0].code, "scheduled")

@@ -721,8 +721,12 @@ type Task struct {
 	// Of a head whose type inherits: the priority of a task behind it with which it runs,
 	// because that is higher than its own.
 	InheritedPriority *uint32 `protobuf:"varint,26,opt,name=inherited_priority,json=inheritedPriority,proto3,oneof" json:"inherited_priority,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// The task was done, and its payload, result, headers, checkpoint, progress and history were
+	// removed: only its key is remembered. A task that is done and is no tombstone has the result
+	// of its handler, which may be empty.
+	Tombstone     bool `protobuf:"varint,27,opt,name=tombstone,proto3" json:"tombstone,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Task) Reset() {
@@ -935,6 +939,13 @@ func (x *Task) GetInheritedPriority() uint32 {
 		return *x.InheritedPriority
 	}
 	return 0
+}
+
+func (x *Task) GetTombstone() bool {
+	if x != nil {
+		return x.Tombstone
+	}
+	return false
 }
 
 type Progress struct {
@@ -7331,7 +7342,7 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\aoutcome\x18\x03 \x01(\tR\aoutcome\x12\x1d\n" +
 	"\awarning\x18\x04 \x01(\tH\x00R\awarning\x88\x01\x01B\n" +
 	"\n" +
-	"\b_warning\"\xac\b\n" +
+	"\b_warning\"\xca\b\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12\x14\n" +
@@ -7366,7 +7377,8 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\vresult_text\x18\x18 \x01(\tR\n" +
 	"resultText\x12\x12\n" +
 	"\x04turn\x18\x19 \x01(\tR\x04turn\x122\n" +
-	"\x12inherited_priority\x18\x1a \x01(\rH\x00R\x11inheritedPriority\x88\x01\x01\x1a:\n" +
+	"\x12inherited_priority\x18\x1a \x01(\rH\x00R\x11inheritedPriority\x88\x01\x01\x12\x1c\n" +
+	"\ttombstone\x18\x1b \x01(\bR\ttombstone\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x15\n" +

@@ -23,6 +23,7 @@ create table {schema}.task (
 	priority      smallint not null,
 	due_state     smallint, -- state, if somebody looks for rows in it by due_at
 	queued        boolean  not null, -- submitted, or grabbed since
+	tombstone     boolean, -- true if what the task carried was removed and its key is remembered; else null
 	type          bytea    not null,
 	grp           bytea    not null,
 	key           bytea,

@@ -172,10 +172,11 @@ select t.id, {schema}.readable(t.type) as type,
 	{schema}.moment(t.started_at) as started_at, {schema}.moment(t.updated_at) as updated_at,
 	t.attempt, t.crashes, {schema}.readable(t.error) as error,
 	{schema}.readable(t.payload) as payload, {schema}.readable(t.result) as result,
-	t.owner, t.shard & 65535 as shard, t.version, t.seq, t.shard >> 16 = 1 and t.state not in (4, 6, 7) as waits_behind
+	t.owner, t.shard & 65535 as shard, t.version, t.seq, t.tombstone is true as tombstone,
+	t.shard >> 16 = 1 and t.state not in (4, 6, 7) as waits_behind
 from (
 	select id, type, state, priority, key, ordering_key, created_at, ready_at, next_event_at, expires_at, started_at, updated_at,
-		attempt, crashes, error, payload, result, owner, shard, version, seq from {schema}.task
+		attempt, crashes, error, payload, result, owner, shard, version, seq, tombstone from {schema}.task
 	union all
 	select id, type, state, priority, key, ordering_key, created_at, ready_at, next_event_at, expires_at, started_at, updated_at,
-		attempt, crashes, error, payload, result, owner, shard, version, seq from {schema}.ended) t;
+		attempt, crashes, error, payload, result, owner, shard, version, seq, tombstone from {schema}.ended) t;

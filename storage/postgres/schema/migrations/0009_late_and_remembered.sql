@@ -165,10 +165,10 @@ begin
 		end if;
 		delete from {schema}.task t where t.id = id;
 		insert into {schema}.ended (id, owner, version, seq, created_at, ready_at, next_event_at, expires_at, started_at, updated_at, due_at,
-			shard, attempt, crashes, state, priority, due_state, queued,
+			shard, attempt, crashes, state, priority, due_state, queued, tombstone,
 			type, grp, key, ordering_key, headers, progress, error, history, checkpoint, payload, result, ended_at, keep)
 		values (id, null, version + 1, r.seq, r.created_at, r.ready_at, until, r.expires_at, r.started_at, now_us, null,
-			r.shard & 65535, r.attempt, 0, 4, r.priority, null, false,
+			r.shard & 65535, r.attempt, 0, 4, r.priority, null, false, nullif(forgets, false),
 			r.type, r.grp, r.key, r.ordering_key, r.headers, r.progress, null, r.history, null, r.payload, {schema}.stored(result), ended_at, class);
 	end if;
 	perform set_config('taskengine.keys', keys, true);

@@ -21,7 +21,17 @@ import {
 } from "../gen/taskengine_pb.js";
 import { checkedFilter, decoded, encoded, limitOf, scheduleOf, taskOf } from "./calls.js";
 import { nodesOf } from "./environment.js";
-import { ClientError, Closed, DeadlineExceeded, Internal, Invalid, mayRepeat, NotDone, Unavailable } from "./errors.js";
+import {
+  ClientError,
+  Closed,
+  DeadlineExceeded,
+  Internal,
+  Invalid,
+  mayRepeat,
+  NotDone,
+  ResultRemoved,
+  Unavailable,
+} from "./errors.js";
 import { Flow, type Submission } from "./flow.js";
 import { Ids } from "./ids.js";
 import type { Limit, Reason, Schedule, ScheduleDefinition, ScheduleTime, Task, TaskCount } from "./messages.js";
@@ -259,11 +269,13 @@ export class Client {
 
   /**
    * Waits for a task, and returns its result, which is JSON. check is given the parsed JSON, such as the parse of a
-   * schema. Throws NotDone if the task ended without being done.
+   * schema. Throws NotDone if the task ended without being done, and ResultRemoved if it is done and its result was
+   * removed.
    */
   async result<T = unknown>(id: string, check?: (value: unknown) => T, options?: CallOptions): Promise<T> {
     const task = await this.wait(id, options);
     if (task.state !== "done") throw new NotDone(task.id, task.state, task.error);
+    if (task.tombstone) throw new ResultRemoved(task.id);
     const text = Buffer.from(task.result).toString();
     const value: unknown = text === "" ? undefined : JSON.parse(text);
     return check ? check(value) : (value as T);

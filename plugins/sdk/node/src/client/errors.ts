@@ -79,6 +79,13 @@ export class NotDone extends ClientError {
   }
 }
 
+/** A task is done, and its result was removed: the task is a tombstone, which only remembers its key. */
+export class ResultRemoved extends ClientError {
+  constructor(readonly id: string) {
+    super(`task ${id} is done, and its result was removed after the retention of its type`);
+  }
+}
+
 const KINDS: Record<string, typeof ClientError> = {
   invalid_argument: Invalid,
   out_of_range: Late,

@@ -29,6 +29,7 @@ export {
   NotAllowed,
   NotDone,
   NotFound,
+  ResultRemoved,
   TooLarge,
   Unavailable,
   Unsupported,

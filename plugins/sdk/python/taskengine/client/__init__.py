@@ -25,6 +25,7 @@ from ._errors import (
     NotAllowed,
     NotDone,
     NotFound,
+    ResultRemoved,
     TooLarge,
     Unavailable,
     Unsupported,
@@ -51,6 +52,6 @@ from ._requests import NewTask, Receipt
 __all__ = [
     "AlreadyExists", "AsyncClient", "Attempt", "BacklogFull", "Client", "Closed", "Conflict", "DeadlineExceeded",
     "Error", "Internal", "Invalid", "Late", "Limit", "LimitSetting", "NewTask", "NotAllowed", "NotDone", "NotFound",
-    "Progress", "Rate", "Reason", "Receipt", "Schedule", "ScheduleCatchUp", "ScheduleDefinition", "ScheduleFire",
-    "SchedulePause", "ScheduleTask", "ScheduleTime", "StateCount", "Task", "TooLarge", "Unavailable", "Unsupported",
+    "Progress", "Rate", "Reason", "Receipt", "ResultRemoved", "Schedule", "ScheduleCatchUp",
+    "ScheduleDefinition", "ScheduleFire", "SchedulePause", "ScheduleTask", "ScheduleTime", "StateCount", "Task", "TooLarge", "Unavailable", "Unsupported",
 ]  # fmt: skip

@@ -278,7 +278,7 @@ class AsyncClient(Base):
     async def result(self, id: Id, convert: Callable[[Any], Any] | None = None, *, timeout: float | None = None) -> Any:
         """Waits for a task, and returns its result, which is JSON. convert is given the parsed JSON, such
         as a model's model_validate; bytes returns the result as it is. Raises NotDone if the task ended
-        without being done."""
+        without being done, and ResultRemoved if it is done and its result was removed."""
         return result_of(await self.wait(id, timeout=timeout), convert)
 
     async def why(self, id: Id, *, timeout: float | None = None) -> Sequence[Reason]:

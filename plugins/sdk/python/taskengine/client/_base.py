@@ -14,7 +14,7 @@ import grpc
 from .._connection import from_environment, pem
 from . import _errors
 from ._calls import Call
-from ._errors import Closed, DeadlineExceeded, Error, Internal, Invalid, NotDone, Unavailable, may_repeat
+from ._errors import Closed, DeadlineExceeded, Error, Internal, Invalid, NotDone, ResultRemoved, Unavailable, may_repeat
 from ._flow import Caller, Flow, Outcome, Submission
 from ._ids import Ids
 from ._messages import Task
@@ -196,6 +196,8 @@ def result_of(task: Task, convert: Callable[[Any], Any] | None) -> Any:
     """The result of a task that has ended."""
     if task.state != "done":
         raise NotDone(task.id, task.state, task.error)
+    if task.tombstone:
+        raise ResultRemoved(task.id)
     if convert is bytes:
         return task.result
     value = json.loads(task.result) if task.result else None

@@ -180,7 +180,7 @@ class Client(Base):
     def result(self, id: Id, convert: Callable[[Any], Any] | None = None, *, timeout: float | None = None) -> Any:
         """Waits for a task, and returns its result, which is JSON. convert is given the parsed JSON, such
         as a model's model_validate; bytes returns the result as it is. Raises NotDone if the task ended
-        without being done."""
+        without being done, and ResultRemoved if it is done and its result was removed."""
         return result_of(self.wait(id, timeout=timeout), convert)
 
     def why(self, id: Id, *, timeout: float | None = None) -> Sequence[Reason]:

@@ -99,6 +99,17 @@ class NotDone(Error):
         self.reason = reason
 
 
+class ResultRemoved(Error):
+    """A task is done, and its result was removed: the task is a tombstone, which only remembers its key.
+
+    id is that of the task. retention.done of its type says for how long results are kept.
+    """
+
+    def __init__(self, id: str) -> None:
+        super().__init__("task %s is done, and its result was removed after the retention of its type" % id)
+        self.id = id
+
+
 _KINDS: dict[str, type[Error]] = {
     "invalid_argument": Invalid,
     "out_of_range": Late,

@@ -59,6 +59,7 @@ class Task:
     checkpoint: bytes = one(22, BYTES)  # not in lists
     turn: str = one(25, TEXT)
     inherited_priority: int | None = optional(26, UINT32)  # with which a head runs
+    tombstone: bool = one(27, BOOL)  # it is done, and its payload and result were removed
 
     @property
     def has_ended(self) -> bool:

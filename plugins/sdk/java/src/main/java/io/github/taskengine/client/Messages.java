@@ -38,7 +38,8 @@ final class Messages {
         t.hasProgress() ? progress(t.getProgress()) : null,
         t.getCheckpoint().toByteArray(),
         t.getTurn(),
-        t.hasInheritedPriority() ? t.getInheritedPriority() : null);
+        t.hasInheritedPriority() ? t.getInheritedPriority() : null,
+        t.getTombstone());
   }
 
   private static Attempt attempt(Api.Attempt a) {

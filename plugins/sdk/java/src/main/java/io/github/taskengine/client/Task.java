@@ -32,7 +32,10 @@ import org.jspecify.annotations.Nullable;
  * @param checkpoint what an attempt has stored for the next one; empty in lists
  * @param turn of a task with an ordering key: head or behind; empty if it takes no part in the
  *     order
- * @param inheritedPriority with which a head runs whose type inherits; null if that is its own
+ * @param inheritedPriority the priority with which a head runs, if its type inherits; null if that
+ *     is its own
+ * @param tombstone whether the task is done and its payload, result, headers, checkpoint, progress
+ *     and history were removed: only its key is remembered
  */
 public record Task(
     String id,
@@ -58,7 +61,8 @@ public record Task(
     @Nullable Progress progress,
     byte[] checkpoint,
     String turn,
-    @Nullable Integer inheritedPriority) {
+    @Nullable Integer inheritedPriority,
+    boolean tombstone) {
   /** Makes it, with copies of its lists. */
   public Task {
     headers = Map.copyOf(headers);

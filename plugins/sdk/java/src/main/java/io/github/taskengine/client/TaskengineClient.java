@@ -316,6 +316,7 @@ public final class TaskengineClient implements AutoCloseable {
    * @param type for JSON; byte[] and String are given the result as it is
    * @return the value; null if the result is empty, or null in JSON
    * @throws NotDoneException if the task ended without being done
+   * @throws ResultRemovedException if the task is done and its result was removed
    * @throws tools.jackson.core.JacksonException if the result is no JSON of the type
    */
   public <T> @Nullable T result(String id, Class<T> type) {
@@ -337,6 +338,7 @@ public final class TaskengineClient implements AutoCloseable {
    * @param type for JSON, such as {@code new TypeReference<List<Sent>>() {}}
    * @return the value; null if the result is empty, or null in JSON
    * @throws NotDoneException if the task ended without being done
+   * @throws ResultRemovedException if the task is done and its result was removed
    * @throws tools.jackson.core.JacksonException if the result is no JSON of the type
    */
   public <T> @Nullable T result(String id, TypeReference<T> type) {
@@ -348,6 +350,9 @@ public final class TaskengineClient implements AutoCloseable {
     Task task = await(id);
     if (!task.state().equals("done")) {
       throw new NotDoneException(task.id(), task.state(), task.error());
+    }
+    if (task.tombstone()) {
+      throw new ResultRemovedException(task.id());
     }
     return task.result();
   }

@@ -127,6 +127,26 @@ class ClientTest {
   }
 
   @Test
+  void aRemovedResultIsNoEmptyOne() {
+    String key = UUID.randomUUID().toString();
+    Request request = Request.of("brief").payload(new Mail("a")).key(key);
+    String id = client.submit(request).id();
+    for (Class<?> type : List.of(Mail.class, byte[].class)) {
+      ResultRemovedException e =
+          assertThrows(
+              ResultRemovedException.class, () -> client.within(PATIENCE).result(id, type));
+      assertEquals(id, e.id());
+    }
+    assertEquals(new Receipt(id, false, "already_done"), client.submit(request));
+    Task task = client.find("brief", key);
+    assertEquals(List.of(id, "done"), List.of(task.id(), task.state()));
+    assertEquals(0, task.result().length);
+    assertTrue(task.tombstone());
+    String empty = client.submit(Request.of("echo")).id();
+    assertFalse(client.within(PATIENCE).await(empty).tombstone());
+  }
+
+  @Test
   void tasksAreManaged() {
     String id = client.submit(inAnHour("idle")).id();
     assertEquals("scheduled", client.why(id).get(0).code());

@@ -36,6 +36,7 @@ final class TestNode implements AutoCloseable {
         strict: {handler: echo, unique: {on_conflict: reject}}
         prompt: {handler: echo, max_lateness: 10s}
         limited: {handler: echo, limits: [partner]}
+        brief: {handler: echo, retention: {done: 0s}, unique: {remember: 1h}}
       limits:
         partner: {max: 2, per: key}
       """;
