@@ -120,7 +120,7 @@ func (e *Engine) why(ctx context.Context, id task.ID) (*task.Task, []Reason, err
 	if !isElsewhere {
 		rs = e.withKey(t, rs)
 	}
-	return t, e.withProof(t, e.withNodes(t, rs)), nil
+	return t, e.withProof(ctx, t, e.withNodes(t, rs)), nil
 }
 
 func endedText(t *task.Task) string {

@@ -64,7 +64,7 @@ func (g gatherer) Collect(out chan<- prometheus.Metric) {
 	gauge(desc("writes_stuck", "Changes that the store refuses by themselves, which are tried again: what came of attempts, usually."), float64(s.Stuck))
 	gauge(desc("lock_waits", "Changes and submits that are tried apart because another transaction may keep locked what they need."), float64(s.LockWaits))
 	if blockers := blockersOf(node.engine); blockers >= 0 {
-		gauge(desc("blocking_sessions", "Sessions of the database that have kept rows or tables of tasks locked for two seconds or more."), float64(blockers))
+		gauge(desc("blocking_sessions", "Sessions of the database that have kept rows or tables locked that nodes need for two seconds or more."), float64(blockers))
 	}
 	if o, ok := node.engine.ClockOffset(); ok {
 		gauge(desc("clock_offset_seconds", "How far the wall clock of the machine is ahead of the clock of the cluster, by which tasks go."), o.Ahead.Seconds())

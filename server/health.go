@@ -113,7 +113,7 @@ func checkLocks(ctx context.Context, e *engine.Engine) []check {
 	}
 	var all []check
 	for _, b := range blockers {
-		all = append(all, check{name: "locks", err: fmt.Errorf("%s keeps rows or tables of tasks locked", terminal.Line(b.String()))})
+		all = append(all, check{name: "locks", err: fmt.Errorf("%s keeps rows or tables locked that nodes need", terminal.Line(b.String()))})
 	}
 	return all
 }

@@ -19,7 +19,7 @@ const driftOne = 2000
 // beatStatement yields numbers and text, which work in all of pgx's modes and with every DateStyle. The
 // numbers are microseconds since 1970.
 const beatStatement = `
-SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
+SELECT set_config('lock_timeout', $2::text, true), (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
 	{schema}.{function}($1::text::jsonb)::text,
 	(extract(epoch FROM clock_timestamp()) * 1000000)::bigint`
 
@@ -99,9 +99,9 @@ func (c *Coord) callTimed(function string, q beatRequest) (a beatAnswer, err err
 	var first, second int64
 	var answer string
 	begin := time.Now()
-	err = c.pool.QueryRow(ctx, c.sql(strings.Replace(beatStatement, "{function}", function, 1)), string(text)).Scan(&first, &answer, &second)
+	err = c.pool.QueryRow(ctx, c.sql(strings.Replace(beatStatement, "{function}", function, 1)), string(text), c.lockPatience()).Scan(nil, &first, &answer, &second)
 	if err != nil {
-		return a, err
+		return a, c.explain(err)
 	}
 	before := c.clock.Load()
 	c.clock.Store(readingOf(before, begin, time.Now(), time.UnixMicro(first), time.UnixMicro(second)))

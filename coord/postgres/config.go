@@ -50,9 +50,11 @@ func (c *Coord) Swap(ctx context.Context, name, scope string, version uint64, va
 		return coord.Setting{}, false, coord.ErrClosed
 	}
 	now, swapped, after := coord.Setting{Scope: scope}, false, int64(0)
-	err := c.pool.QueryRow(ctx, c.sql(`SELECT swapped, version, value
-		FROM {schema}.coord_swap($1::text, $2::text, $3::bigint, $4::bytea)`), name, scope, int64(version), value).
-		Scan(&swapped, &after, &now.Value)
+	err := c.within(ctx, c.lease/lockShare, func(tx pgx.Tx) error {
+		return tx.QueryRow(ctx, c.sql(`SELECT swapped, version, value
+			FROM {schema}.coord_swap($1::text, $2::text, $3::bigint, $4::bytea)`), name, scope, int64(version), value).
+			Scan(&swapped, &after, &now.Value)
+	})
 	if isCode(err, codeUndefinedFunction) {
 		err = ErrNoVersions
 	}
@@ -165,14 +167,17 @@ func (c *Coord) readSettings(ctx context.Context, name string) ([]coord.Setting,
 }
 
 // settingsOf reads the settings of a name. Tables that have no versions have none.
-func (c *Coord) settingsOf(ctx context.Context, name string) ([]coord.Setting, error) {
-	rows, _ := c.pool.Query(ctx, c.sql(`SELECT scope, version, value FROM {schema}.setting
-		WHERE name = $1::text ORDER BY scope COLLATE "C"`), name)
-	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (s coord.Setting, err error) {
-		var version int64
-		err = row.Scan(&s.Scope, &version, &s.Value)
-		s.Version = uint64(version)
-		return s, err
+func (c *Coord) settingsOf(ctx context.Context, name string) (all []coord.Setting, err error) {
+	err = c.within(ctx, c.lease/lockShare, func(tx pgx.Tx) error {
+		rows, _ := tx.Query(ctx, c.sql(`SELECT scope, version, value FROM {schema}.setting
+			WHERE name = $1::text ORDER BY scope COLLATE "C"`), name)
+		all, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (s coord.Setting, err error) {
+			var version int64
+			err = row.Scan(&s.Scope, &version, &s.Value)
+			s.Version = uint64(version)
+			return s, err
+		})
+		return err
 	})
 	if isCode(err, codeUndefinedColumn) {
 		return nil, nil

@@ -32,19 +32,22 @@ func (c *Coord) Identity(ctx context.Context) (coord.Identity, error) {
 	}, nil
 }
 
-func (c *Coord) identity(ctx context.Context) (string, error) {
+func (c *Coord) identity(ctx context.Context) (id string, err error) {
 	const read = "SELECT value FROM {schema}.setting WHERE name = $1::text AND scope = ''"
-	var id []byte
-	err := c.pool.QueryRow(ctx, c.sql(read), identitySetting).Scan(&id)
-	if !errors.Is(err, pgx.ErrNoRows) {
-		return string(id), err
-	}
-	// Of several nodes, the first one inserts. A second statement sees what it has inserted.
-	_, err = c.pool.Exec(ctx, c.sql(`INSERT INTO {schema}.setting (name, scope, value)
-		VALUES ($1::text, '', $2::bytea) ON CONFLICT DO NOTHING`), identitySetting, []byte(newID().String()))
-	if err != nil {
-		return "", err
-	}
-	err = c.pool.QueryRow(ctx, c.sql(read), identitySetting).Scan(&id)
-	return string(id), err
+	err = c.within(ctx, identityPatience, func(tx pgx.Tx) error {
+		var value []byte
+		err := tx.QueryRow(ctx, c.sql(read), identitySetting).Scan(&value)
+		if errors.Is(err, pgx.ErrNoRows) {
+			// Of several nodes, the first one inserts. A further statement sees what it has inserted.
+			_, err = tx.Exec(ctx, c.sql(`INSERT INTO {schema}.setting (name, scope, value)
+				VALUES ($1::text, '', $2::bytea) ON CONFLICT DO NOTHING`), identitySetting, []byte(newID().String()))
+			if err != nil {
+				return err
+			}
+			err = tx.QueryRow(ctx, c.sql(read), identitySetting).Scan(&value)
+		}
+		id = string(value)
+		return err
+	})
+	return id, err
 }

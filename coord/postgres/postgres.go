@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/taskengine/taskengine/coord"
@@ -65,6 +66,7 @@ type Options struct {
 // Coord is the connection of one process to its cluster. It is safe for concurrent use.
 type Coord struct {
 	pool          *pgxpool.Pool
+	others        chan struct{} // has an element for each statement under way but the heartbeat and what is sent on the bus
 	lease         time.Duration
 	maxPause      time.Duration // between two attempts while the database cannot be used
 	schema        string
@@ -148,6 +150,7 @@ func New(pool *pgxpool.Pool, o Options) (*Coord, error) {
 	self := newID().String()
 	c := &Coord{
 		pool:         pool,
+		others:       make(chan struct{}, max(1, pool.Config().MaxConns-1)),
 		lease:        o.Lease,
 		maxPause:     min(o.Lease/3, longestPause),
 		schema:       o.Schema,
@@ -204,7 +207,10 @@ func (c *Coord) Close() error {
 	if !last.IsZero() {
 		ctx, cancel := context.WithTimeout(context.Background(), c.lease/3)
 		defer cancel()
-		_, err := c.pool.Exec(ctx, c.sql("SELECT {schema}.coord_end($1::text::uuid)"), last.String())
+		err := c.within(ctx, c.lease/lockShare, func(tx pgx.Tx) error {
+			_, err := tx.Exec(ctx, c.sql("SELECT {schema}.coord_end($1::text::uuid)"), last.String())
+			return err
+		})
 		if err != nil {
 			c.log.Warn("what this node held is free only when its lease is over", "lease", c.lease, "error", err)
 		}

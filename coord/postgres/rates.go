@@ -7,6 +7,8 @@ import (
 	"maps"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/coord/internal/limits"
 )
@@ -145,10 +147,15 @@ func (c *Coord) draw(ctx context.Context, wanted []drawEntry) (map[string]*drawn
 	if err != nil {
 		return nil, err
 	}
-	var text string
-	err = c.pool.QueryRow(ctx, c.sql("SELECT {schema}.coord_draw($1::text::jsonb)::text"), string(q)).Scan(&text)
+	done, err := c.beside(ctx)
 	if err != nil {
 		return nil, err
+	}
+	defer done()
+	var text string
+	err = c.pool.QueryRow(ctx, c.calling("coord_draw"), string(q), c.lockPatience()).Scan(nil, &text)
+	if err != nil {
+		return nil, c.explain(err)
 	}
 	var answer []drawnEntry
 	if err := json.Unmarshal([]byte(text), &answer); err != nil {
@@ -194,8 +201,11 @@ func (c *Coord) sweepRates(ctx context.Context) {
 	if !due {
 		return
 	}
-	_, err := c.pool.Exec(ctx, c.sql(`DELETE FROM {schema}.rate WHERE name IN (
-		SELECT name FROM {schema}.rate WHERE due < {schema}.coord_nanos() FOR UPDATE SKIP LOCKED)`))
+	err := c.within(ctx, c.lease/lockShare, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, c.sql(`DELETE FROM {schema}.rate WHERE name IN (
+			SELECT name FROM {schema}.rate WHERE due < {schema}.coord_nanos() FOR UPDATE SKIP LOCKED)`))
+		return err
+	})
 	if err != nil {
 		c.log.Debug("rates that are not used stay in the database", "error", err) // until the next time
 	}

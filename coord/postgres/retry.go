@@ -28,11 +28,16 @@ func (c *Coord) call(function string, request, answer any) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), c.lease/3)
 	defer cancel()
-	var a string
-	// As text, which works in all of pgx's modes.
-	err = c.pool.QueryRow(ctx, c.sql("SELECT {schema}."+function+"($1::text::jsonb)::text"), string(q)).Scan(&a)
+	done, err := c.beside(ctx)
 	if err != nil {
 		return err
+	}
+	defer done()
+	var a string
+	// As text, which works in all of pgx's modes.
+	err = c.pool.QueryRow(ctx, c.calling(function), string(q), c.lockPatience()).Scan(nil, &a)
+	if err != nil {
+		return c.explain(err)
 	}
 	return json.Unmarshal([]byte(a), answer)
 }

@@ -34,6 +34,11 @@ func CheckSchema(name string) error {
 	return nil
 }
 
+// Tables returns the names of the tables in the schema.
+func Tables() []string {
+	return []string{"session", "member", "leader", "pulse", "setting", "semaphore", "permit", "rate"}
+}
+
 // DDL returns the statements that create the tables and functions of version 1 in an existing
 // schema. They must run as one. The name must pass [CheckSchema].
 func DDL(schema string) string { return fill(schema, schemaSQL) }

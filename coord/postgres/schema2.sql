@@ -57,23 +57,34 @@ BEGIN
     UPDATE {schema}.session SET expires_at = clock_timestamp() + lasts WHERE id = ANY (ARRAY(
         SELECT id FROM {schema}.session WHERE id <> me AND expires_at > clock_timestamp() + lasts FOR UPDATE SKIP LOCKED));
     IF EXISTS (SELECT FROM {schema}.session WHERE expires_at <= clock_timestamp()) THEN
-        changed := {schema}.coord_reap();
-        PERFORM pg_notify({channel}, 'c:member');
+        BEGIN
+            IF {schema}.coord_reap() THEN
+                UPDATE {schema}.pulse SET members = {schema}.coord_stamp();
+            END IF;
+            PERFORM pg_notify({channel}, 'c:member');
+        EXCEPTION WHEN lock_not_available THEN -- a later heartbeat ends them; no lease may depend on that
+        END;
     END IF;
 
-    UPDATE {schema}.leader SET session = NULL WHERE session = me AND role <> ALL (roles);
-    IF FOUND THEN
+    -- A heartbeat that changes nothing writes to no table but session, so a lock that keeps others from writing, such as
+    -- that of CREATE INDEX, does not keep it waiting.
+    IF EXISTS (SELECT FROM {schema}.leader WHERE session = me AND role <> ALL (roles)) THEN
+        UPDATE {schema}.leader SET session = NULL WHERE session = me AND role <> ALL (roles);
         PERFORM pg_notify({channel}, 'c:leader');
     END IF;
-    INSERT INTO {schema}.leader AS l (role, session, term, since)
-        SELECT r, me, 1, clock_timestamp() FROM unnest(roles) r
-        WHERE NOT EXISTS (SELECT FROM {schema}.leader x WHERE x.role = r AND x.session IS NOT NULL)
-        ORDER BY r
-        ON CONFLICT (role) DO UPDATE SET session = excluded.session, term = l.term + 1, since = excluded.since
-        WHERE l.session IS NULL;
+    IF EXISTS (SELECT FROM unnest(roles) r WHERE NOT EXISTS (SELECT FROM {schema}.leader x WHERE x.role = r AND x.session IS NOT NULL)) THEN
+        INSERT INTO {schema}.leader AS l (role, session, term, since)
+            SELECT r, me, 1, clock_timestamp() FROM unnest(roles) r
+            WHERE NOT EXISTS (SELECT FROM {schema}.leader x WHERE x.role = r AND x.session IS NOT NULL)
+            ORDER BY r
+            ON CONFLICT (role) DO UPDATE SET session = excluded.session, term = l.term + 1, since = excluded.since
+            WHERE l.session IS NULL;
+    END IF;
 
-    DELETE FROM {schema}.member WHERE session = me AND incarnation = ANY (leaving);
-    changed := changed OR FOUND;
+    IF cardinality(leaving) > 0 THEN
+        DELETE FROM {schema}.member WHERE session = me AND incarnation = ANY (leaving);
+        changed := changed OR FOUND;
+    END IF;
     IF jsonb_array_length(joining) > 0 THEN
         DELETE FROM {schema}.member WHERE died_at < clock_timestamp() - interval '1 hour';
         INSERT INTO {schema}.member AS m (incarnation, session, name, handlers, labels, draining, joined_at)

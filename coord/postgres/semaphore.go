@@ -141,15 +141,19 @@ func (c *Coord) Holders(ctx context.Context, name string) ([]coord.Holder, error
 	if c.isClosed() {
 		return nil, coord.ErrClosed
 	}
-	rows, _ := c.pool.Query(ctx, c.sql(`SELECT holder::text, held, wanted, CASE WHEN held > 0 THEN fence ELSE 0 END, since FROM {schema}.permit
-		WHERE name = $1::text ORDER BY held = 0, CASE WHEN held > 0 THEN fence ELSE place END`), keyOf(name))
-	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (h coord.Holder, err error) {
-		var id string
-		if err = row.Scan(&id, &h.Held, &h.Want, &h.Fence, &h.Since); err != nil {
+	var list []coord.Holder
+	err := c.within(ctx, c.lease/lockShare, func(tx pgx.Tx) (err error) {
+		rows, _ := tx.Query(ctx, c.sql(`SELECT holder::text, held, wanted, CASE WHEN held > 0 THEN fence ELSE 0 END, since FROM {schema}.permit
+			WHERE name = $1::text ORDER BY held = 0, CASE WHEN held > 0 THEN fence ELSE place END`), keyOf(name))
+		list, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (h coord.Holder, err error) {
+			var id string
+			if err = row.Scan(&id, &h.Held, &h.Want, &h.Fence, &h.Since); err != nil {
+				return h, err
+			}
+			h.Holder, err = task.ParseID(id)
 			return h, err
-		}
-		h.Holder, err = task.ParseID(id)
-		return h, err
+		})
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read the holders of limit %q: %w", name, err)

@@ -60,6 +60,7 @@ var rules = []rule{
 		Out: []string{"github.com/jackc/pgx"},
 		Why: "a session is set up alike whatever it is used for",
 	},
+	{Of: "internal/pglocks", May: []string{"storage"}, Out: []string{"github.com/jackc/pgx"}, Why: "who holds locks is found out alike whatever waits"},
 	{
 		Of:  "internal/wiretest",
 		Why: "a network passes on bytes, whatever they mean",
@@ -173,7 +174,7 @@ var rules = []rule{
 	},
 	{
 		Of:  "storage/postgres",
-		May: []string{"internal/pgsession", "internal/wakeup", "storage", "storage/internal/...", "storage/postgres/internal/...", "storage/postgres/schema", "engine/task"},
+		May: []string{"internal/pglocks", "internal/pgsession", "internal/wakeup", "storage", "storage/internal/...", "storage/postgres/internal/...", "storage/postgres/schema", "engine/task"},
 		Out: []string{"github.com/jackc/pgx"},
 		Why: "a backend implements its port and brings one dependency; it checks its tables, and does not know what examines or divides it",
 	},
@@ -249,7 +250,7 @@ var rules = []rule{
 	},
 	{
 		Of:  "coord/postgres",
-		May: []string{"internal/pgsession", "coord", "coord/internal/...", "coord/local", "engine/task", "internal/wakeup"},
+		May: []string{"internal/pglocks", "internal/pgsession", "coord", "coord/internal/...", "coord/local", "engine/task", "internal/wakeup"},
 		Out: []string{"github.com/jackc/pgx"},
 		Why: "a backend implements its ports and brings one dependency; within one process callers agree by coord/local",
 	},

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/pglocks"
 	"github.com/taskengine/taskengine/storage"
 )
 
@@ -29,7 +30,7 @@ func (s *Store) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
 			v.way = again
 		}
 		out, err := v.commit(ctx, b)
-		if b.Wait == storage.WaitLittle && isLockTimeout(err) {
+		if b.Wait == storage.WaitLittle && pglocks.IsTimeout(err) {
 			if _, locked := s.holders(ctx); locked { // whatever would be tried meanwhile waits, too
 				v.way = whole
 				out, err = v.commit(ctx, b)

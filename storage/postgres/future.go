@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/taskengine/taskengine/internal/pglocks"
 	"github.com/taskengine/taskengine/internal/pgsession"
 	"github.com/taskengine/taskengine/storage/postgres/internal/ended"
 )
@@ -31,7 +32,7 @@ func (s *Store) dropFuture(ctx context.Context, c *pgx.Conn, all []table) (left 
 		if dropped++; dropped > futureTables {
 			return true, nil
 		}
-		if err := s.dropFutureOne(ctx, c, &one); isLockTimeout(err) {
+		if err := s.dropFutureOne(ctx, c, &one); pglocks.IsTimeout(err) {
 			left = true
 		} else if err != nil && !isGone(err) {
 			return left, err

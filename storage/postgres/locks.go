@@ -5,15 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/pglocks"
 	"github.com/taskengine/taskengine/internal/wakeup"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/storage/postgres/schema"
 )
 
 // lockMemory remembers for what transactions have waited in vain, so that batches that need it are not tried together
@@ -252,7 +253,7 @@ func (s *Store) examine(ctx context.Context, b *storage.Batch) error {
 // tried is note or forget after a verb outside of a batch, which may have needed a lock that is known.
 func (m *lockMemory) tried(b *storage.Batch, known bool, err error, kind lockKind) {
 	switch {
-	case isLockTimeout(err):
+	case pglocks.IsTimeout(err):
 		m.note(b, kind)
 	case err == nil && known:
 		m.forget(b)
@@ -268,7 +269,7 @@ func (s *Store) learn(ctx context.Context, b *storage.Batch, err error) error {
 			s.locks.forget(b)
 		}
 		return nil
-	case !isLockTimeout(err):
+	case !pglocks.IsTimeout(err):
 		return err
 	}
 	holders, locked := s.locks.lately()
@@ -305,14 +306,11 @@ const holdersPatience = time.Second
 func (s *Store) holders(ctx context.Context) (text string, locked bool) {
 	ctx, cancel := context.WithTimeout(ctx, holdersPatience)
 	defer cancel()
-	all, locked, err := s.blockers(ctx)
-	switch {
-	case err != nil || len(all) == 0:
-	case len(all) == 1:
-		text = "; it may be held by " + all[0].String()
-	default:
-		text = fmt.Sprintf("; it may be held by %s, or one of %d other sessions", all[0].Blocker, len(all)-1)
+	all, err := pglocks.Holders(ctx, s.pool, s.taskTables())
+	if err == nil {
+		text = pglocks.Text(all)
 	}
+	locked = slices.ContainsFunc(all, func(h pglocks.Holder) bool { return h.KeepsAll })
 	s.locks.mu.Lock()
 	defer s.locks.mu.Unlock()
 	s.locks.holder, s.locks.looked = text, time.Now()
@@ -332,64 +330,27 @@ func (m *lockMemory) lately() (text string, locked bool) {
 	return m.holder, false
 }
 
-// blockerAge is for how long a transaction has lasted that may keep others waiting, in seconds.
-const blockerAge = 0.2
-
-// Sessions that wait for a lock themselves are not the cause, unless they wait for a whole table. One that keeps readers from
-// a partition of ended keeps all statements waiting that look for an id there.
-const selectBlockers = `
-with recursive tables as (select to_regclass(t)::oid as id from unnest(array[{task_literal}, {key_literal}, {ended_literal}]) t),
-parts as (
-	select to_regclass({ended_literal})::oid as id
-	union
-	select i.inhrelid from parts p join pg_catalog.pg_inherits i on i.inhparent = p.id)
-select a.pid, coalesce(a.usename, ''), coalesce(a.application_name, ''), coalesce(a.state, ''), a.xact_start, l.virtualtransaction,
-	bool_or(l.mode in ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')) as tables
-from pg_catalog.pg_locks l join pg_catalog.pg_stat_activity a on a.pid = l.pid
-where l.locktype = 'relation' and l.database = (select oid from pg_catalog.pg_database where datname = current_database())
-	and a.pid <> pg_backend_pid() and (l.relation in (select id from parts) and l.mode = 'AccessExclusiveLock' or l.relation in (select id from tables) and (l.granted and l.mode in ('RowShareLock', 'RowExclusiveLock') and coalesce(a.wait_event_type, '') <> 'Lock'
-		and coalesce(a.xact_start < clock_timestamp() - make_interval(secs => $1), true)
-		or l.mode in ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')))
-group by 1, 2, 3, 4, 5, 6 order by a.xact_start nulls last, a.pid`
-
-// blockers is Blockers. locked says whether one of them has locked a whole table, or waits for that.
-func (s *Store) blockers(ctx context.Context) (all []holder, locked bool, err error) {
-	sql := selectBlockers
-	for _, table := range []string{"task", "key", "ended"} {
-		sql = strings.ReplaceAll(sql, "{"+table+"_literal}", "'"+strings.ReplaceAll(s.partitions.quoted(table), "'", "''")+"'")
+// taskTables are the tables in which locks keep batches waiting.
+func (s *Store) taskTables() (t pglocks.Tables) {
+	for _, name := range []string{"task", "key", "ended"} {
+		t.All = append(t.All, s.partitions.quoted(name))
 	}
-	c, err := s.pool.Acquire(ctx)
-	if err != nil {
-		return nil, false, err
-	}
-	defer c.Release()
-	rows, err := c.Query(ctx, sql, blockerAge)
-	if err != nil {
-		return nil, false, err
-	}
-	var one holder
-	var since *time.Time
-	var tables bool
-	_, err = pgx.ForEachRow(rows, []any{&one.PID, &one.User, &one.Application, &one.State, &since, &one.transaction, &tables}, func() error {
-		if one.Since = (time.Time{}); since != nil {
-			one.Since = *since
-		}
-		all, locked = append(all, one), locked || tables
-		return nil
-	})
-	return all, locked, err
+	return t
 }
 
-// holder is a session that may hold locks.
-type holder struct {
-	storage.Blocker
-	transaction string // of the session
+// nodeTables are all tables in which locks keep a node waiting: those of the tasks, and of the coordination of nodes.
+func (s *Store) nodeTables() pglocks.Tables {
+	t := s.taskTables()
+	for _, name := range schema.CoordinationTables() {
+		t.Some = append(t.Some, s.partitions.quoted(name))
+	}
+	return t
 }
 
 // Blockers implements [storage.Locker].
 func (s *Store) Blockers(ctx context.Context) ([]storage.Blocker, error) {
-	all, _, err := s.blockers(ctx)
-	if slices.ContainsFunc(all, func(h holder) bool { return h.Since.IsZero() }) && err == nil {
+	all, err := pglocks.Holders(ctx, s.pool, s.nodeTables())
+	if slices.ContainsFunc(all, func(h pglocks.Holder) bool { return h.Since.IsZero() }) && err == nil {
 		all, err = s.lasting(ctx, all)
 	}
 	if err != nil {
@@ -406,13 +367,13 @@ func (s *Store) Blockers(ctx context.Context) ([]storage.Blocker, error) {
 const lookAgain = 300 * time.Millisecond
 
 // lasting returns those holders whose transactions have lasted for a while: some do not say when they began.
-func (s *Store) lasting(ctx context.Context, before []holder) ([]holder, error) {
+func (s *Store) lasting(ctx context.Context, before []pglocks.Holder) ([]pglocks.Holder, error) {
 	if err := wakeup.Sleep(ctx, lookAgain); err != nil {
 		return nil, err
 	}
-	all, _, err := s.blockers(ctx)
-	return slices.DeleteFunc(all, func(h holder) bool {
-		return h.Since.IsZero() && !slices.ContainsFunc(before, func(b holder) bool { return b.PID == h.PID && b.transaction == h.transaction })
+	all, err := pglocks.Holders(ctx, s.pool, s.nodeTables())
+	return slices.DeleteFunc(all, func(h pglocks.Holder) bool {
+		return h.Since.IsZero() && !slices.ContainsFunc(before, func(b pglocks.Holder) bool { return b.PID == h.PID && b.Transaction == h.Transaction })
 	}), err
 }
 

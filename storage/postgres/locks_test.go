@@ -249,6 +249,41 @@ func TestWhyNamesTheSessionThatKeepsATaskWaiting(t *testing.T) {
 	n.end(second, task.Done)
 }
 
+// The session that keeps a node from renewing its lease is named, too. All goes on when it ends.
+func TestWhyNamesTheSessionThatKeepsALeaseFromBeingRenewed(t *testing.T) {
+	t.Parallel()
+	url := server.Database(t)
+	n := joinWith(t, url, types("work"), map[string]work{"work": nothing}, 2*time.Second)
+	n.end(n.submit(engine.Request{Type: "work"}), task.Done)
+	c := pgtest.Connect(t, url+"&application_name=shop")
+	pgtest.Exec(t, c, "begin", "lock table taskengine.session in access exclusive mode")
+	named := fmt.Sprintf("session %d (shop", c.PgConn().PID())
+	for begin := time.Now(); n.IsMember(); time.Sleep(10 * time.Millisecond) {
+		if time.Since(begin) > time.Minute {
+			t.Fatal("the node keeps its lease")
+		}
+	}
+	id := n.submit(engine.Request{Type: "work"})
+	for begin := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		_, why, err := n.Why(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		blockers, err := n.Blockers(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(fmt.Sprint(why), named) && len(blockers) == 1 && blockers[0].Application == "shop" {
+			break
+		}
+		if time.Since(begin) > time.Minute {
+			t.Fatalf("why says %+v, and sessions that hold locks are %v", why, blockers)
+		}
+	}
+	pgtest.Exec(t, c, "rollback")
+	n.end(id, task.Done)
+}
+
 // The progress of a task whose row is locked keeps that of others from nothing.
 func TestProgressIsWrittenBesideALockedRow(t *testing.T) {
 	t.Parallel()

@@ -263,12 +263,6 @@ var busyCodes = []string{"55P03", "40P01", "40001", "55006", pgQueryCanceled}
 // too long. The transaction was rolled back.
 var endedCodes = []string{"25P03", "25P04"}
 
-// isLockTimeout reports whether a transaction was rolled back because it waited too long for a lock.
-func isLockTimeout(err error) bool {
-	var e *pgconn.PgError
-	return errors.As(err, &e) && e.Code == "55P03"
-}
-
 // IsTransient reports whether a transaction was rolled back only because of concurrent transactions,
 // for example of one that has dropped a partition that it needed, or, in a program of the version before, has
 // brought a task back that is the head of its ordering key. It can be repeated.

@@ -25,6 +25,9 @@ import (
 // Default is the name of the schema that has the tables if no other is given.
 const Default = "taskengine"
 
+// CoordinationTables returns the names of the tables of the schema by which nodes coordinate.
+func CoordinationTables() []string { return coordination.Tables() }
+
 // ErrMismatch is wrapped by errors that say that the tables are missing, or of a version that
 // this program does not work with.
 var ErrMismatch = errors.New("the schema of the database does not fit")

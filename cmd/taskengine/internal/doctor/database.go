@@ -326,7 +326,7 @@ func judgeBlockers(found *Findings, h *health.Report) {
 		if !b.Since.IsZero() && h.Now.Sub(b.Since) < shortLock {
 			continue
 		}
-		found.add(Warning, "locks", fmt.Sprintf("the %s keeps rows or tables of tasks locked", b),
+		found.add(Warning, "locks", fmt.Sprintf("the %s keeps rows or tables locked that nodes need", b),
 			"tasks and requests that need them wait", fmt.Sprintf("have its program end the transaction, or select pg_terminate_backend(%d)", b.PID))
 	}
 }

@@ -95,7 +95,7 @@ func TestTheDoctorExplainsWhatIsWrongWithADatabase(t *testing.T) {
 		}, Error, "vacuum", "a replication slot (old, which nobody uses)"},
 		{func(h *health.Report) {
 			h.Blockers = []storage.Blocker{{PID: 8, Application: "shop", State: "idle in transaction", Since: now.Add(-3 * time.Second)}, {PID: 9, Since: now.Add(-time.Second)}}
-		}, Warning, "locks", "the session 8 (shop, idle in transaction, in its transaction since 2024-03-01T11:59:57Z) keeps rows or tables of tasks locked"},
+		}, Warning, "locks", "the session 8 (shop, idle in transaction, in its transaction since 2024-03-01T11:59:57Z) keeps rows or tables locked that nodes need"},
 		{func(h *health.Report) { h.Idle[0].Since = now.Add(-2 * time.Minute) }, Warning, "idle", "the session 7"},
 	} {
 		h := well()

@@ -1,0 +1,177 @@
+//go:build unix
+
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/taskengine/taskengine/coord"
+	"github.com/taskengine/taskengine/coord/postgres"
+	"github.com/taskengine/taskengine/engine/task"
+)
+
+// lines is a log that is kept. It is safe for concurrent use.
+type lines struct {
+	mu   sync.Mutex
+	text strings.Builder // guarded by mu
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) has(text string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Contains(l.text.String(), text)
+}
+
+// lock locks a table until release is called, or the test ends. It returns how the session is named.
+func lock(t *testing.T, url, table, mode string) (named string, release func()) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url+"&application_name=shop")
+	if err != nil {
+		t.Fatal(err)
+	}
+	release = sync.OnceFunc(func() { _ = conn.Close(context.Background()) })
+	t.Cleanup(release)
+	if _, err := conn.PgConn().Exec(t.Context(), "BEGIN; LOCK TABLE taskengine."+table+" IN "+mode+" MODE").ReadAll(); err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("session %d (shop", conn.PgConn().PID()), release
+}
+
+// A lock of a table of the coordination, such as that of a migration of somebody else, costs a node its lease only if the
+// table is needed to renew it, and not before the lease is over. The node says which session has the lock.
+func TestWhatALockOfATableCostsANode(t *testing.T) {
+	t.Parallel()
+	for _, table := range postgres.Tables() {
+		modes := []string{"SHARE", "ACCESS EXCLUSIVE"}
+		if table == "session" || table == "permit" {
+			modes = append(modes, "SHARE ROW EXCLUSIVE", "EXCLUSIVE")
+		}
+		for _, mode := range modes {
+			isLost := table == "session" || mode == "ACCESS EXCLUSIVE" && (table == "member" || table == "leader" || table == "pulse")
+			t.Run(table+" in "+strings.ToLower(mode), func(t *testing.T) {
+				t.Parallel()
+				holdLock(t, table, mode, isLost)
+			})
+		}
+	}
+}
+
+func holdLock(t *testing.T, table, mode string, isLost bool) {
+	url, log := database(t), new(lines)
+	n := connect(t, url, setup{Options: postgres.Options{Log: slog.New(slog.NewTextHandler(log, nil))}})
+	reigns := lead(t, n, "role")
+	receive(t, "the role", reigns)
+	list, _ := join(t, n, task.ID{1})
+	eventually(t, "the member", func() bool { return len(list()) == 1 })
+	p := hold(t, n)
+	p.order("limit", 1, 2)
+	p.gets(t, "limit", 1)
+	before := n.lease(t)
+	named, release := lock(t, url, table, mode)
+
+	ctx, stop := context.WithCancel(t.Context())
+	var busy sync.WaitGroup
+	defer func() { stop(); busy.Wait() }()
+	said := make(chan string, 100)
+	for i := range 2 { // what else uses the connections
+		busy.Go(func() {
+			for ctx.Err() == nil {
+				for _, err := range []error{draw(ctx, n, i), swap(n, fmt.Sprint("value ", i)), settings(n)} {
+					if err != nil {
+						select {
+						case said <- err.Error():
+						default:
+						}
+					}
+				}
+				time.Sleep(20 * time.Millisecond)
+			}
+		})
+	}
+	if isLost {
+		eventually(t, "the end of the lease", func() bool { return n.Session() != before })
+		if !log.has("renewing the lease") || !log.has(named) {
+			t.Errorf("the log does not name %s: %s", named, log.text.String())
+		}
+	} else {
+		for end := time.Now().Add(testLease * 5 / 4); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+			if n.Session() != before {
+				t.Fatalf("the lease is over: %s", log.text.String())
+			}
+		}
+		p.order("limit", 2, 2)
+		switch {
+		case table == "permit" || table == "semaphore":
+			eventually(t, "a line about the lock", func() bool { return log.has("ordering permits") && log.has(named) })
+		case table == "rate" || table == "setting":
+			if text := receive(t, "an error", said); !strings.Contains(text, named) {
+				t.Errorf("the error does not name %s: %s", named, text)
+			}
+		}
+	}
+	release()
+	n.lease(t)
+	eventually(t, "everything works again", func() bool { return draw(ctx, n, 0) == nil && swap(n, "last") == nil && settings(n) == nil })
+	if isLost {
+		receive(t, "the role again", reigns)
+	} else if n.Session() != before {
+		t.Error("the lease was lost after the lock")
+	}
+}
+
+func draw(ctx context.Context, n *node, i int) error {
+	_, err := n.Draw(ctx, coord.Draw{Name: fmt.Sprint("rate ", i), Interval: time.Microsecond, Burst: 1000, Tokens: 1})
+	return err
+}
+
+// A node that is gone is not reaped while somebody keeps what it has locked. The others keep their leases meanwhile, and
+// take over what it had afterwards.
+func TestALockDoesNotMakeTheDeathOfANodeThatOfAll(t *testing.T) {
+	t.Parallel()
+	for _, table := range []string{"permit", "semaphore", "leader", "member", "pulse"} {
+		t.Run(table, func(t *testing.T) {
+			t.Parallel()
+			url := database(t)
+			gone, stays := connect(t, url, setup{}), connect(t, url, setup{})
+			receive(t, "the role", lead(t, gone, "role"))
+			join(t, gone, task.ID{1})
+			list, _ := join(t, stays, task.ID{2})
+			eventually(t, "both members", func() bool { return len(list()) == 2 })
+			p := hold(t, gone)
+			p.order("limit", 1, 1)
+			p.gets(t, "limit", 1)
+			before := stays.lease(t)
+			_, release := lock(t, url, table, "SHARE")
+			gone.wire.Stall()
+			t.Cleanup(gone.wire.Resume)
+			for end := time.Now().Add(2 * testLease); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+				if stays.Session() != before {
+					t.Fatal("the lease of the other node is over")
+				}
+			}
+			if len(list()) != 2 {
+				t.Errorf("the members are %v", list())
+			}
+			release()
+			eventually(t, "the end of the other member", func() bool { return len(list()) == 1 })
+			receive(t, "the role of the other node", lead(t, stays, "role"))
+			q := hold(t, stays)
+			q.order("limit", 1, 1)
+			q.gets(t, "limit", 1)
+		})
+	}
+}
