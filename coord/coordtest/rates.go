@@ -252,6 +252,14 @@ func ratesWindow(e *rates) {
 			})
 		}
 		wg.Wait()
+		// What was drawn ahead is there later for a node by the time that the answer took, and is taken by a later call.
+		longest := time.Duration(0)
+		for _, g := range all {
+			longest = max(longest, g.before-g.after)
+		}
+		for i := range all {
+			all[i].after -= longest
+		}
 		if got, most := crowded(all, interval, burst); got > most {
 			t.Fatalf("with an interval of %v and a burst of %d, %d tokens were granted in a time for %d", interval, burst, got, most)
 		}
