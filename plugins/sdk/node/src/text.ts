@@ -94,7 +94,7 @@ export function describe(thrown: unknown): string {
   return lines.join("\n");
 }
 
-const OWN = new URL(".", import.meta.url).href; // the folder of this package, to recognise its frames
+const OWN = `${__dirname}/`; // the folder of this package, to recognise its frames
 
 function stackOf(error: Error): string[] {
   const calls = String(error.stack)

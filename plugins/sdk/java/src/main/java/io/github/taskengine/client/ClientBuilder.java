@@ -1,6 +1,7 @@
 package io.github.taskengine.client;
 
 import io.github.taskengine.internal.Access;
+import io.github.taskengine.json.Json;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Arrays;
@@ -9,7 +10,6 @@ import java.util.Map;
 import java.util.Objects;
 import java.util.function.UnaryOperator;
 import org.jspecify.annotations.Nullable;
-import tools.jackson.databind.json.JsonMapper;
 
 /** The options of a client, which {@link TaskengineClient#to} begins. */
 public final class ClientBuilder {
@@ -20,7 +20,7 @@ public final class ClientBuilder {
   private @Nullable Path key;
   long timeout = Duration.ofSeconds(30).toNanos();
   UnaryOperator<Request> decorate = UnaryOperator.identity();
-  JsonMapper mapper = JsonMapper.shared();
+  Json json = Json.standard();
 
   ClientBuilder(String... addresses) {
     if (addresses.length == 0) {
@@ -131,11 +131,11 @@ public final class ClientBuilder {
   /**
    * Sets what makes JSON of payloads, and values of results.
    *
-   * @param mapper in place of one with the settings of Jackson
+   * @param json in place of {@link Json#standard}
    * @return this
    */
-  public ClientBuilder mapper(JsonMapper mapper) {
-    this.mapper = Objects.requireNonNull(mapper, "mapper");
+  public ClientBuilder json(Json json) {
+    this.json = Objects.requireNonNull(json, "json");
     return this;
   }
 

@@ -2,19 +2,19 @@ package io.github.taskengine.client;
 
 import io.github.taskengine.internal.Daemons;
 import io.github.taskengine.internal.Transport;
+import io.github.taskengine.json.Json;
 import io.netty.channel.EventLoopGroup;
 import io.netty.channel.MultiThreadIoEventLoopGroup;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
-import tools.jackson.databind.json.JsonMapper;
 
 /** What a client, and the same client with other timeouts, share. */
 final class Core {
   final Requests requests;
   final Sender sender;
   final Calls calls;
-  final JsonMapper mapper;
+  final Json json;
   final long timeout; // nanoseconds
 
   private final EventLoopGroup group;
@@ -28,8 +28,8 @@ final class Core {
     nodes = new Nodes(nodesOf(options, group));
     sender = new Sender(nodes, group.next(), options.timeout);
     calls = new Calls(nodes, sender);
-    requests = new Requests(options.mapper, options.decorate, new Ids());
-    mapper = options.mapper;
+    requests = new Requests(options.json, options.decorate, new Ids());
+    json = options.json;
     timeout = options.timeout;
   }
 

@@ -3,20 +3,20 @@ package io.github.taskengine.client;
 import com.google.protobuf.ByteString;
 import com.google.protobuf.UnsafeByteOperations;
 import io.github.taskengine.client.internal.Api;
+import io.github.taskengine.json.Json;
+import io.github.taskengine.json.JsonException;
 import java.nio.charset.StandardCharsets;
 import java.util.function.UnaryOperator;
 import org.jspecify.annotations.Nullable;
-import tools.jackson.core.JacksonException;
-import tools.jackson.databind.json.JsonMapper;
 
 /** Makes messages of requests. Any thread may call it. */
 final class Requests {
-  private final JsonMapper mapper;
+  private final Json json;
   private final UnaryOperator<Request> decorate;
   private final Ids ids;
 
-  Requests(JsonMapper mapper, UnaryOperator<Request> decorate, Ids ids) {
-    this.mapper = mapper;
+  Requests(Json json, UnaryOperator<Request> decorate, Ids ids) {
+    this.json = json;
     this.decorate = decorate;
     this.ids = ids;
   }
@@ -110,9 +110,9 @@ final class Requests {
       return UnsafeByteOperations.unsafeWrap(bytes);
     }
     try {
-      return UnsafeByteOperations.unsafeWrap(mapper.writeValueAsBytes(payload));
-    } catch (JacksonException e) {
-      throw invalid(request, "its payload is no JSON: " + e.getOriginalMessage(), e);
+      return UnsafeByteOperations.unsafeWrap(json.encode(payload));
+    } catch (JsonException e) {
+      throw invalid(request, "its payload is no JSON: " + e.getMessage(), e);
     }
   }
 

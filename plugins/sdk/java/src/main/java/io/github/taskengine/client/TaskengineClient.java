@@ -1,6 +1,9 @@
 package io.github.taskengine.client;
 
 import io.github.taskengine.client.internal.Api;
+import io.github.taskengine.json.JsonException;
+import io.github.taskengine.json.JsonType;
+import java.lang.reflect.Type;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.time.Instant;
@@ -12,7 +15,6 @@ import java.util.concurrent.TimeUnit;
 import java.util.function.Function;
 import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
-import tools.jackson.core.type.TypeReference;
 
 /**
  * Adds tasks to nodes, waits for them and manages them. Any thread may call it.
@@ -317,7 +319,7 @@ public final class TaskengineClient implements AutoCloseable {
    * @return the value; null if the result is empty, or null in JSON
    * @throws NotDoneException if the task ended without being done
    * @throws ResultRemovedException if the task is done and its result was removed
-   * @throws tools.jackson.core.JacksonException if the result is no JSON of the type
+   * @throws JsonException if the result is no JSON of the type
    */
   public <T> @Nullable T result(String id, Class<T> type) {
     byte[] result = result(id);
@@ -327,7 +329,7 @@ public final class TaskengineClient implements AutoCloseable {
     if (type == String.class) {
       return type.cast(new String(result, StandardCharsets.UTF_8));
     }
-    return result.length == 0 ? null : core.mapper.readValue(result, type);
+    return decode(result, type);
   }
 
   /**
@@ -335,15 +337,19 @@ public final class TaskengineClient implements AutoCloseable {
    *
    * @param <T> the type of the value
    * @param id of the task
-   * @param type for JSON, such as {@code new TypeReference<List<Sent>>() {}}
+   * @param type for JSON, such as {@code new JsonType<List<Sent>>() {}}
    * @return the value; null if the result is empty, or null in JSON
    * @throws NotDoneException if the task ended without being done
    * @throws ResultRemovedException if the task is done and its result was removed
-   * @throws tools.jackson.core.JacksonException if the result is no JSON of the type
+   * @throws JsonException if the result is no JSON of the type
    */
-  public <T> @Nullable T result(String id, TypeReference<T> type) {
-    byte[] result = result(id);
-    return result.length == 0 ? null : core.mapper.readValue(result, type);
+  public <T> @Nullable T result(String id, JsonType<T> type) {
+    return decode(result(id), type.type());
+  }
+
+  @SuppressWarnings("unchecked") // by the contract of Json
+  private <T> @Nullable T decode(byte[] result, Type type) {
+    return result.length == 0 ? null : (T) core.json.decode(result, type);
   }
 
   private byte[] result(String id) {

@@ -1,26 +1,25 @@
 package io.github.taskengine.handler;
 
 import com.google.protobuf.ByteString;
+import com.google.protobuf.UnsafeByteOperations;
+import io.github.taskengine.json.Json;
+import io.github.taskengine.json.JsonException;
 import java.nio.CharBuffer;
 import java.nio.charset.CharacterCodingException;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.time.Instant;
 import org.jspecify.annotations.Nullable;
-import tools.jackson.core.JacksonException;
-import tools.jackson.core.JsonGenerator;
-import tools.jackson.core.util.JsonGeneratorDelegate;
-import tools.jackson.databind.json.JsonMapper;
 
 /** Converts between values of Java and of the protocol. */
 final class Codec {
   private static final long MICROS = 1_000_000;
   private static final int NANOS = 1_000;
 
-  private final JsonMapper mapper;
+  private final Json json;
 
-  Codec(JsonMapper mapper) {
-    this.mapper = mapper;
+  Codec(Json json) {
+    this.json = json;
   }
 
   /**
@@ -48,27 +47,25 @@ final class Codec {
       return ByteString.copyFrom(
           StandardCharsets.UTF_8.newEncoder().encode(CharBuffer.wrap(text.toString())));
     }
-    ByteString.Output out = ByteString.newOutput();
-    try (JsonGenerator json = new FiniteGenerator(mapper.createGenerator(out))) {
-      mapper.writeValue(json, value);
-    }
-    return out.toByteString();
+    return UnsafeByteOperations.unsafeWrap(json.encode(value));
   }
 
+  @SuppressWarnings(
+      "unchecked") // by the contract of Json, and a primitive type has no value of its own
   <T> T value(ByteString payload, Class<T> type) {
     try {
-      T value = mapper.readValue(payload.toByteArray(), type);
+      Object value = json.decode(payload.toByteArray(), type);
       if (value != null) {
-        return value;
+        return (T) value;
       }
-    } catch (JacksonException e) {
-      throw badPayload(type, e.getOriginalMessage(), e);
+    } catch (JsonException e) {
+      throw badPayload(type, e.getMessage(), e);
     }
     throw badPayload(type, "it is null", null);
   }
 
   private static PermanentException badPayload(
-      Class<?> type, String why, @Nullable Exception cause) {
+      Class<?> type, @Nullable String why, @Nullable Exception cause) {
     String message = "the payload is not JSON for " + type.getSimpleName() + ": " + why;
     return new PermanentException(message, "bad_payload", cause);
   }
@@ -108,37 +105,5 @@ final class Codec {
       end--; // to the start of a character
     }
     return new String(bytes, 0, end, StandardCharsets.UTF_8);
-  }
-
-  /** Refuses what is no number in JSON. Jackson would write it as a text. */
-  private static final class FiniteGenerator extends JsonGeneratorDelegate {
-    FiniteGenerator(JsonGenerator to) {
-      super(to, false);
-    }
-
-    @Override
-    public JsonGenerator writeNumber(double number) {
-      if (!Double.isFinite(number)) {
-        throw new IllegalArgumentException(number + " is no JSON");
-      }
-      return super.writeNumber(number);
-    }
-
-    @Override
-    public JsonGenerator writeNumber(float number) {
-      if (!Float.isFinite(number)) {
-        throw new IllegalArgumentException(number + " is no JSON");
-      }
-      return super.writeNumber(number);
-    }
-
-    @Override
-    public JsonGenerator writeArray(double[] numbers, int from, int count) {
-      writeStartArray(numbers, count);
-      for (int i = from; i < from + count; i++) {
-        writeNumber(numbers[i]);
-      }
-      return writeEndArray();
-    }
   }
 }

@@ -1,5 +1,6 @@
 package io.github.taskengine.handler;
 
+import io.github.taskengine.json.Json;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collections;
@@ -10,7 +11,6 @@ import java.util.TreeMap;
 import java.util.concurrent.ThreadFactory;
 import java.util.function.BiFunction;
 import org.jspecify.annotations.Nullable;
-import tools.jackson.databind.json.JsonMapper;
 
 /**
  * A program of task handlers. Its {@code main} says which types it handles, and calls {@link #run}:
@@ -27,7 +27,7 @@ public final class Handlers {
   private String version = "";
   private int slots; // 0 if the program does not say
   private @Nullable ThreadFactory threads;
-  private JsonMapper mapper = new JsonMapper();
+  private Json json = Json.standard();
   private final List<BiFunction<String, BatchHandler, BatchHandler>> wrappers = new ArrayList<>();
 
   /** A program without handlers. */
@@ -114,11 +114,11 @@ public final class Handlers {
   /**
    * Has JSON read and written in the program's own way.
    *
-   * @param mapper reads payloads and writes results
+   * @param json reads payloads and writes results, in place of {@link Json#standard}
    * @return this program
    */
-  public Handlers mapper(JsonMapper mapper) {
-    this.mapper = Objects.requireNonNull(mapper, "mapper");
+  public Handlers json(Json json) {
+    this.json = Objects.requireNonNull(json, "json");
     return this;
   }
 
@@ -188,7 +188,7 @@ public final class Handlers {
         version,
         slots == 0 ? slotsNeeded() : slots,
         Threads.executor(threads),
-        new Codec(mapper));
+        new Codec(json));
   }
 
   private int slotsNeeded() {

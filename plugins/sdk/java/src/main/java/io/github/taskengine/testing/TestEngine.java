@@ -1,5 +1,7 @@
 package io.github.taskengine.testing;
 
+import com.google.gson.Gson;
+import com.google.gson.JsonObject;
 import io.github.taskengine.client.Task;
 import io.github.taskengine.client.TaskFilter;
 import io.github.taskengine.client.TaskengineClient;
@@ -23,11 +25,8 @@ import java.util.Collections;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Objects;
 import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
-import tools.jackson.databind.JsonNode;
-import tools.jackson.databind.json.JsonMapper;
 
 /**
  * A node in memory for the tests of a program, with a client of it. Its time stands still until
@@ -48,7 +47,7 @@ import tools.jackson.databind.json.JsonMapper;
  */
 public final class TestEngine implements AutoCloseable {
   private static final Duration PATIENCE = Duration.ofSeconds(10);
-  private static final JsonMapper JSON = new JsonMapper();
+  private static final Gson JSON = new Gson();
 
   private final Process process;
   private final BufferedWriter questions;
@@ -71,9 +70,9 @@ public final class TestEngine implements AutoCloseable {
     process = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT).start();
     questions = process.outputWriter(StandardCharsets.UTF_8);
     answers = process.inputReader(StandardCharsets.UTF_8);
-    JsonNode first = answer();
-    address = first.get("api").asString();
-    now = Instant.parse(first.get("now").asString());
+    JsonObject first = answer();
+    address = first.get("api").getAsString();
+    now = Instant.parse(first.get("now").getAsString());
     client = TaskengineClient.to(address).open();
   }
 
@@ -100,8 +99,7 @@ public final class TestEngine implements AutoCloseable {
     Map<String, Object> remote = Map.of("test", Map.of("remote", Map.of()));
     try {
       Path file = Files.createTempFile("taskengine-", ".yaml");
-      Files.writeString(
-          file, JSON.writeValueAsString(Map.of("handlers", remote, "types", settings)));
+      Files.writeString(file, JSON.toJson(Map.of("handlers", remote, "types", settings)));
       return new TestEngine(file, file, now);
     } catch (IOException e) {
       throw new UncheckedIOException(e);
@@ -234,26 +232,26 @@ public final class TestEngine implements AutoCloseable {
 
   private void ask(Map<String, ?> question) {
     try {
-      questions.write(JSON.writeValueAsString(question) + "\n");
+      questions.write(JSON.toJson(question) + "\n");
       questions.flush();
     } catch (IOException e) {
       // The node has ended, and does not answer either.
     }
     try {
-      now = Instant.parse(answer().get("now").asString());
+      now = Instant.parse(answer().get("now").getAsString());
     } catch (IOException e) {
       throw new UncheckedIOException(e);
     }
   }
 
-  private JsonNode answer() throws IOException {
+  private JsonObject answer() throws IOException {
     String line = answers.readLine();
     if (line == null) {
       throw new IllegalStateException("the node for tests has ended: see what it says");
     }
-    JsonNode answer = JSON.readTree(line);
+    JsonObject answer = JSON.fromJson(line, JsonObject.class);
     if (answer.has("error")) {
-      throw new IllegalStateException(Objects.requireNonNull(answer.get("error")).asString());
+      throw new IllegalStateException(answer.get("error").getAsString());
     }
     return answer;
   }

@@ -11,6 +11,8 @@ import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import io.github.taskengine.json.JsonException;
+import io.github.taskengine.json.JsonType;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.time.Instant;
@@ -39,8 +41,6 @@ import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
 import org.junit.jupiter.api.function.Executable;
-import tools.jackson.core.JacksonException;
-import tools.jackson.core.type.TypeReference;
 
 /** The client against a real node. */
 @EnabledIfEnvironmentVariable(named = TestNode.PROGRAM, matches = ".+")
@@ -94,9 +94,8 @@ class ClientTest {
     byte[] raw = "{\"to\":\"ä\"}".getBytes(StandardCharsets.UTF_8);
     assertArrayEquals(raw, client.result(receipt.id(), byte[].class));
     assertEquals(
-        Map.of("to", "ä"),
-        client.result(receipt.id(), new TypeReference<Map<String, String>>() {}));
-    assertThrows(JacksonException.class, () -> client.result(receipt.id(), Integer.class));
+        Map.of("to", "ä"), client.result(receipt.id(), new JsonType<Map<String, String>>() {}));
+    assertThrows(JsonException.class, () -> client.result(receipt.id(), Integer.class));
     Receipt again = client.submit(Request.of("echo").payload("x").key(key).orderingKey(key));
     assertEquals(new Receipt(receipt.id(), false, "existing"), again);
     Task task = client.find("echo", key, key);

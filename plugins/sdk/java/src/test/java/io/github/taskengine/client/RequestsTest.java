@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 
 import io.github.taskengine.client.internal.Api;
+import io.github.taskengine.json.Json;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.time.Instant;
@@ -18,12 +19,11 @@ import java.util.UUID;
 import java.util.function.UnaryOperator;
 import org.jspecify.annotations.Nullable;
 import org.junit.jupiter.api.Test;
-import tools.jackson.databind.json.JsonMapper;
 
 /** The ids and the messages of requests. */
 class RequestsTest {
   private final Requests requests =
-      new Requests(JsonMapper.shared(), UnaryOperator.identity(), new Ids());
+      new Requests(Json.standard(), UnaryOperator.identity(), new Ids());
 
   record Mail(String to, @Nullable Integer size) {}
 

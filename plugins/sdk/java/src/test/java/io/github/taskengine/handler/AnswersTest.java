@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.google.protobuf.ByteString;
 import io.github.taskengine.handler.internal.Wire;
+import io.github.taskengine.json.Json;
 import java.io.IOException;
 import java.io.InterruptedIOException;
 import java.time.Duration;
@@ -22,7 +23,7 @@ import tools.jackson.databind.json.JsonMapper;
 
 /** What a handler returns or throws, and what the host is answered. */
 class AnswersTest {
-  private final Codec codec = new Codec(new JsonMapper());
+  private final Codec codec = new Codec(Json.standard());
   private Host host = new Host(Set.of("children", "rerun"), 100, 7);
 
   private Run task(Wire.Run.Builder run) {

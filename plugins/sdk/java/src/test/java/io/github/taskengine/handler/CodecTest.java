@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 
 import com.google.protobuf.ByteString;
+import io.github.taskengine.json.Json;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.List;
@@ -13,10 +14,9 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 import tools.jackson.databind.JsonNode;
-import tools.jackson.databind.json.JsonMapper;
 
 class CodecTest {
-  private final Codec codec = new Codec(new JsonMapper());
+  private final Codec codec = new Codec(Json.standard());
 
   record Order(String id, int amount) {}
 
