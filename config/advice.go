@@ -13,7 +13,7 @@ import (
 // Advice returns what is allowed but probably a mistake, with its place: handlers that no type
 // uses, types that start tasks before the start is durable although their handler passes on a
 // fencing token, types that try a task again without end and without a delay, and limits of the
-// cluster that limit nothing; settings without an effect; rules of alerts about what does not exist; and
+// cluster that limit nothing; settings without an effect, such as a coordinator of a node with its tasks in memory; rules of alerts about what does not exist; and
 // tokens that are sent without encryption; and private paths that admit nobody.
 func (c *Config) Advice() []Problem {
 	a := adviser{config: c, tree: c.written()}
@@ -24,6 +24,7 @@ func (c *Config) Advice() []Problem {
 	a.restless()
 	a.scopes()
 	a.matches()
+	a.alone()
 	return a.found.problems()
 }
 
@@ -147,6 +148,19 @@ func (a *adviser) scopes() {
 			a.add("has neither max nor rate, so it limits nothing, on a node or in the cluster; add one of them, or remove scope", "limits", name, "scope")
 		}
 	}
+}
+
+// alone reports a coordinator of a node that has its tasks in memory, and so shares nothing.
+func (a *adviser) alone() {
+	c := a.config
+	if c.Storage.Driver != Memory || !c.Coordination.IsExternal() {
+		return
+	}
+	text := "has no effect with the storage memory: the node is alone, so limits of the cluster are its own"
+	if len(c.Schedules) > 0 {
+		text += ", and its schedules fire on it whatever other nodes do"
+	}
+	a.add(text+"; use pebble, bolt or postgres", "coordination", "driver")
 }
 
 // matches reports rules of alerts about types, limits and handlers that do not exist, and about limits that are not

@@ -34,7 +34,11 @@ func TestAdviceIsGivenAboutWhatIsAllowedAndNotMeant(t *testing.T) {
 		"a user, and no way to a backup": {"handlers: {cat: {exec: [cat], user: nobody}}\ntypes: {cat: {}}", []string{":1:12: handlers.cat: it has a user of its own"}},
 		"a user and a token for backups": {"admin: {token: 0123456789abcdef}\nhandlers: {cat: {exec: [cat], user: nobody}}\ntypes: {cat: {}}", nil},
 		"a user and tokens":              {"api: {tokens: t.json}\nhandlers: {cat: {exec: [cat], user: nobody}}\ntypes: {cat: {}}", nil},
-		"nothing":                        {"", nil},
+		"a coordinator of a node alone": {
+			handlers + "types: {half: {}, cat: {}}\nstorage: {driver: memory}\nschedules: {s: {every: 1m, type: cat}}\ncoordination: {driver: etcd, endpoints: ['a:1']}",
+			[]string{"coordination.driver: has no effect with the storage memory: the node is alone, so limits of the cluster are its own, and its schedules fire on it"},
+		},
+		"nothing": {"", nil},
 	} {
 		advice := mustLoad(t, c.text).Advice()
 		if len(advice) != len(c.want) {

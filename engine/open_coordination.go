@@ -3,7 +3,9 @@ package engine
 import (
 	"context"
 	"fmt"
+	"time"
 
+	"github.com/taskengine/taskengine/codec"
 	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/coord/record"
 	"github.com/taskengine/taskengine/storage"
@@ -36,4 +38,43 @@ func identity(ctx context.Context, m coord.Membership) (coord.Identity, error) {
 		return identified.Identity(ctx)
 	}
 	return coord.Identity{Driver: "other", Name: fmt.Sprintf("%T, which is no coord.Identified", m)}, nil
+}
+
+// Peers is what an engine shares with nodes that have stores of their own, see [Config.Peers].
+type Peers struct {
+	Settings coord.Config
+	Lease    time.Duration  // for which they believe that this node is alive
+	Members  []coord.Member // that are alive, this node included; nil if they are not known
+}
+
+// Peers returns what the engine shares with nodes that have stores of their own; false if there are none.
+func (e *Engine) Peers() (p Peers, ok bool) {
+	if e.config.Peers == nil || e.config.Settings == nil {
+		return p, false
+	}
+	p = Peers{Settings: e.config.Settings, Lease: e.config.Lease, Members: e.cluster.PeerMembers()}
+	if leased, isLeased := e.config.Peers.(coord.Leased); isLeased && leased.Lease() > 0 {
+		p.Lease = leased.Lease()
+	}
+	return p, true
+}
+
+// Handles reports whether this node runs a type.
+func (e *Engine) Handles(typ string) bool { return e.config.Handlers[typ] != nil }
+
+// Name returns the name of this node.
+func (e *Engine) Name() string { return e.config.Name }
+
+// Seal returns what Config.Codec makes of data of a type that is kept outside the store.
+func (e *Engine) Seal(typ string, data []byte) ([]byte, error) {
+	return e.contents.encode(typ, codec.Checkpoint, data)
+}
+
+// Unseal returns the data for which Seal has returned sealed. Its error wraps [ErrUnreadable].
+func (e *Engine) Unseal(typ string, sealed []byte) ([]byte, error) {
+	data, err := e.contents.open(typ, codec.Checkpoint, sealed)
+	if err != nil {
+		return nil, fmt.Errorf("engine: %w: %w", ErrUnreadable, err)
+	}
+	return data, nil
 }

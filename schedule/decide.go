@@ -40,7 +40,7 @@ type Run struct {
 // Start is a task to be added.
 type Start struct {
 	Fire
-	At time.Time // when the task may start
+	At time.Time `json:"at"` // when the task may start
 }
 
 // Decide returns what a schedule does at a time. id is the id of its task, and created when that was submitted. The tasks of
@@ -105,7 +105,7 @@ func (d *Run) catchUp() {
 // fire adds tasks for times of the calendar.
 func (d *Run) fire(all ...time.Time) {
 	for _, at := range all {
-		f := Fire{d.id.Child(at, ""), task.Stamp(at)}
+		f := Fire{Task: d.id.Child(at, ""), Time: task.Stamp(at)}
 		d.add(Start{f, at.Add(jitter(f.Task, d.Schedule.Definition.Jitter))})
 		if d.Schedule.Definition.Overlap != Allow {
 			d.State.Running = append(d.State.Running, f)
@@ -149,7 +149,7 @@ func (d *Run) obey() error {
 			d.State.Deleted, d.State.Waiting = true, nil
 		case o.Trigger:
 			at := task.Stamp(o.At)
-			d.add(Start{Fire{TriggeredID(d.id, at), at}, d.now})
+			d.add(Start{Fire{Task: TriggeredID(d.id, at), Time: at}, d.now})
 		case o.Backfill != nil:
 			rest := d.backfill(o)
 			if isDeleted := func(o Order) bool { return o.Delete }; rest != nil && !slices.ContainsFunc(orders[i+1:], isDeleted) {
@@ -184,7 +184,7 @@ func (d *Run) backfill(o *Order) (rest *Order) {
 		if !ok || at.After(o.Backfill.To) {
 			return nil
 		}
-		d.add(Start{Fire{d.id.Child(at, "backfill "+o.At.UTC().Format(time.RFC3339Nano)), task.Stamp(at)}, d.now})
+		d.add(Start{Fire{Task: d.id.Child(at, "backfill "+o.At.UTC().Format(time.RFC3339Nano)), Time: task.Stamp(at)}, d.now})
 		after = at
 	}
 	return &Order{At: o.At, Backfill: &Backfill{From: after.Add(1), To: o.Backfill.To}}

@@ -20,6 +20,8 @@ type State struct {
 	Fires      uint64 `json:"fires,omitempty"`      // how many tasks were added
 	Missed     uint64 `json:"missed,omitempty"`     // times that were missed and not caught up with, see CountedMisses
 	Overlapped uint64 `json:"overlapped,omitempty"` // times that were left out because of an earlier task
+
+	Copy *Copy `json:"copy,omitempty"` // in the store of a node: of a schedule that is [Shared]; otherwise nil
 }
 
 // CountedMisses is how many missed times are counted after one pause at most.
@@ -28,7 +30,8 @@ const CountedMisses = 10_000
 // Fire is a task that a schedule has added.
 type Fire struct {
 	Task task.ID   `json:"task"`
-	Time time.Time `json:"time"` // of the calendar, or when the task was triggered
+	Time time.Time `json:"time"`          // of the calendar, or when the task was triggered
+	Node task.ID   `json:"node,omitzero"` // that has the task, if nodes have stores of their own
 }
 
 // Pause says when and why a schedule was paused.

@@ -384,7 +384,7 @@ var rules = []rule{
 	},
 	{
 		Of:  "schedule/scheduler",
-		May: []string{"engine", "engine/policy", "engine/task", "internal/reserved", "schedule", "storage"},
+		May: []string{"coord", "engine", "engine/policy", "engine/task", "internal/ratelog", "internal/reserved", "schedule", "storage"},
 		Why: "a schedule is a task like any other: the scheduler is a handler, and uses what every program can",
 	},
 	{

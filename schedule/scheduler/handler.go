@@ -37,6 +37,10 @@ func handle(ctx context.Context, t *task.Task) ([]byte, error) {
 	if err != nil { // another node may have a newer program, which has written it
 		return nil, err
 	}
+	if p, ok := peersOf(e); ok {
+		return nil, p.run(ctx, t, r, s)
+	}
+	s.Copy = nil // it shares the schedule with no node any more
 	if t.Attempt > 1 || hadNoRoom(t) {
 		s = s.DeletedFirst()
 	}
@@ -53,7 +57,7 @@ func handle(ctx context.Context, t *task.Task) ([]byte, error) {
 			return nil, fmt.Errorf("schedule %s: cancel the task of %v: %w", r.Name, f.Time, err)
 		}
 	}
-	return nil, again(d)
+	return nil, rearmed(d)
 }
 
 // hadNoRoom reports whether the last run found no room for its tasks, in a backlog whose sources pause: such a run is no attempt.
@@ -80,8 +84,8 @@ func running(ctx context.Context, e *engine.Engine, fires []schedule.Fire) (live
 // never is when a schedule runs again that has no time left: an order of a person makes it run earlier.
 var never = time.Date(9999, time.December, 31, 0, 0, 0, 0, time.UTC)
 
-// again returns what the handler returns: when the schedule runs again, with what state and which new tasks.
-func again(d *schedule.Run) error {
+// rearmed returns what the handler returns: when the schedule runs again, with what state and which new tasks.
+func rearmed(d *schedule.Run) error {
 	at := d.Next
 	if at.IsZero() {
 		at = never

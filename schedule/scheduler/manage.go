@@ -48,9 +48,11 @@ type Schedule struct {
 	State      schedule.State      // likewise
 	Next       time.Time           // when it runs next, which is usually its next fire; zero is never
 	Task       *task.Task          // without payload and checkpoint
+	Holder     string              // name of the node that fires, if nodes with stores of their own share the schedule; "": none has yet
 	Problem    error               // why it cannot be read, wraps ErrUnreadable; then only Name and Task are known
 
 	stored schedule.State
+	kept   kept // where the nodes coordinate
 }
 
 // IDOf returns the id of the task that is the schedule with a name. It begins with six zero bytes, so that all schedules are
@@ -61,6 +63,11 @@ func IDOf(name string) (id task.ID) {
 	id[6] = 0x80 | id[6]&0x0f // UUID version 8
 	id[8] = 0x80 | id[8]&0x3f
 	return id
+}
+
+// requestOf returns the request of the task that is a schedule.
+func requestOf(n schedule.Named) engine.Request {
+	return engine.Request{ID: IDOf(n.Name), Type: schedule.Type, Headers: map[string]string{schedule.HeaderName: n.Name}, Payload: n.Encode()}
 }
 
 // nameOf returns the name of the schedule of a row, which is without its payload: a header can be read though the definition
@@ -92,12 +99,12 @@ func (s Schedules) Apply(ctx context.Context, name string, d schedule.Definition
 	if _, err := d.Calendar(name); err != nil {
 		return Unchanged, fmt.Errorf("%w: %s: %w", ErrInvalid, name, err)
 	}
-	id := IDOf(name)
-	receipt, err := s.engine.SubmitReserved(ctx, reserved.Owner{}, engine.Request{ID: id, Type: schedule.Type, Headers: map[string]string{schedule.HeaderName: name}, Payload: schedule.Named{Name: name, Definition: d}.Encode()})
+	receipt, err := s.engine.SubmitReserved(ctx, reserved.Owner{}, requestOf(schedule.Named{Name: name, Definition: d}))
 	if err != nil {
 		return Unchanged, fmt.Errorf("apply schedule %s: %w", name, err)
 	}
-	if receipt.Created {
+	_, hasPeers := peersOf(s.engine)
+	if receipt.Created && !hasPeers {
 		return Created, nil
 	}
 	revived, err := s.revive(ctx, name)
@@ -105,9 +112,15 @@ func (s Schedules) Apply(ctx context.Context, name string, d schedule.Definition
 		return Unchanged, err
 	}
 	outcome := Updated
+	if receipt.Created { // in this store: the peers may have it
+		outcome = Created
+	}
 	err = s.change(ctx, name, "apply", func(now time.Time, at *Schedule) *schedule.Order {
+		if hasPeers && at.kept.Shared == nil { // it is not shared yet
+			return &schedule.Order{Define: &d}
+		}
 		if !at.State.Deleted && at.Task.State.Live() && bytes.Equal(schedule.Named{Definition: at.Definition}.Encode(), schedule.Named{Definition: d}.Encode()) {
-			if !revived {
+			if !revived && !receipt.Created {
 				outcome = Unchanged
 			}
 			return nil
@@ -178,6 +191,12 @@ func (s Schedules) get(ctx context.Context, name string) (*Schedule, error) {
 	}
 	one := scheduleOf(t, err)
 	one.Name = name
+	if p, ok := peersOf(s.engine); ok && one.Problem == nil {
+		if one.kept, err = p.read(ctx, name); err != nil {
+			return nil, err
+		}
+		one.share()
+	}
 	return one, nil
 }
 
@@ -210,6 +229,12 @@ func (s Schedules) List(ctx context.Context, after task.ID, limit int) (all []*S
 	if err != nil {
 		return nil, task.ID{}, err
 	}
+	var shared map[string]kept
+	if p, ok := peersOf(s.engine); ok {
+		if shared, err = p.all(ctx); err != nil {
+			return nil, task.ID{}, err
+		}
+	}
 	for _, row := range rows {
 		t, err := s.engine.Get(ctx, row.ID)
 		if errors.Is(err, task.ErrNotFound) {
@@ -218,7 +243,10 @@ func (s Schedules) List(ctx context.Context, after task.ID, limit int) (all []*S
 		if err != nil && !errors.Is(err, engine.ErrUnreadable) {
 			return nil, task.ID{}, fmt.Errorf("list the schedules: %w", err)
 		}
-		if one := scheduleOf(t, err); !one.State.Deleted {
+		one := scheduleOf(t, err)
+		one.kept = shared[one.Name]
+		one.share()
+		if !one.State.Deleted {
 			all = append(all, one)
 		}
 	}
@@ -285,40 +313,7 @@ func (s Schedules) change(ctx context.Context, name, verb string, give func(now 
 		if err != nil {
 			return err
 		}
-		if at.Problem != nil {
-			if err = fmt.Errorf("%s schedule %s: %w", verb, name, at.Problem); verb == "delete" && !endedByHand(at.Task) {
-				err = s.bury(ctx, at)
-			}
-			if !errors.Is(err, errChanged) {
-				return err
-			}
-			if err := pause(ctx, verb, name); err != nil {
-				return err
-			}
-			continue
-		}
-		if at.State.Deleted && verb != "apply" {
-			return fmt.Errorf("%w: %s", ErrUnknown, name)
-		}
-		if endedByHand(at.Task) {
-			return fmt.Errorf("%s schedule %s: %w", verb, name, ErrEnded)
-		}
-		state, now := at.stored, task.Stamp(s.engine.Now())
-		if n := len(state.Orders); n > 0 && !now.After(state.Orders[n-1].At) {
-			now = state.Orders[n-1].At.Add(time.Microsecond)
-		}
-		o := give(now, at)
-		if o == nil {
-			return nil
-		}
-		o.At = now
-		state.Orders = append(slices.Clone(state.Orders), *o)
-		checkpoint := state.Encode()
-		if len(state.Orders) > maxOrders || len(checkpoint) > task.MaxCheckpoint-spare {
-			return fmt.Errorf("%s schedule %s: %w: %d orders wait to be carried out", verb, name, ErrBusy, len(state.Orders)-1)
-		}
-		_, err = s.engine.Edit(ctx, at.Task.Ref(), engine.Edit{At: &now, Checkpoint: &checkpoint})
-		if err == nil || !errors.Is(err, engine.ErrStale) && !errors.Is(err, engine.ErrNotAllowed) {
+		if err := s.changeOnce(ctx, at, verb, give); !errors.Is(err, errChanged) {
 			return err
 		}
 		if err := pause(ctx, verb, name); err != nil {
@@ -326,6 +321,49 @@ func (s Schedules) change(ctx context.Context, name, verb string, give func(now 
 		}
 	}
 	return fmt.Errorf("%s schedule %s: %w", verb, name, ErrBusy)
+}
+
+// changeOnce tries a change. It returns errChanged if the schedule has changed meanwhile.
+func (s Schedules) changeOnce(ctx context.Context, at *Schedule, verb string, give func(now time.Time, at *Schedule) *schedule.Order) error {
+	name := at.Name
+	if at.Problem != nil {
+		if verb == "delete" && !endedByHand(at.Task) {
+			err := s.bury(ctx, at)
+			if _, ok := peersOf(s.engine); ok && err == nil { // the peers still have it
+				err = errChanged
+			}
+			return err
+		}
+		return fmt.Errorf("%s schedule %s: %w", verb, name, at.Problem)
+	}
+	if at.State.Deleted && verb != "apply" {
+		return fmt.Errorf("%w: %s", ErrUnknown, name)
+	}
+	if endedByHand(at.Task) {
+		return fmt.Errorf("%s schedule %s: %w", verb, name, ErrEnded)
+	}
+	state, now := at.stored, task.Stamp(s.engine.Now())
+	if n := len(state.Orders); n > 0 && !now.After(state.Orders[n-1].At) {
+		now = state.Orders[n-1].At.Add(time.Microsecond)
+	}
+	o := give(now, at)
+	if o == nil {
+		return nil
+	}
+	o.At = now
+	state.Orders = append(slices.Clone(state.Orders), *o)
+	checkpoint := state.Encode()
+	if len(state.Orders) > maxOrders || len(checkpoint) > task.MaxCheckpoint-spare {
+		return fmt.Errorf("%s schedule %s: %w: %d orders wait to be carried out", verb, name, ErrBusy, len(state.Orders)-1)
+	}
+	if p, ok := peersOf(s.engine); ok {
+		return p.order(ctx, at, *o, len(checkpoint))
+	}
+	_, err := s.engine.Edit(ctx, at.Task.Ref(), engine.Edit{At: &now, Checkpoint: &checkpoint})
+	if errors.Is(err, engine.ErrStale) || errors.Is(err, engine.ErrNotAllowed) {
+		return errChanged
+	}
+	return err
 }
 
 // pause waits before a change is tried again.

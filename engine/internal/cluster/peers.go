@@ -52,9 +52,9 @@ func (k *Cluster) drainPeer() {
 	}
 }
 
-// peerMembers returns the nodes with stores of their own that share limits with this one, itself included; nil if it
+// PeerMembers returns the nodes with stores of their own that share limits with this one, itself included; nil if it
 // does not know them.
-func (k *Cluster) peerMembers() []coord.Member {
+func (k *Cluster) PeerMembers() []coord.Member {
 	if known := k.peers.Load(); known != nil {
 		return *known
 	}

@@ -86,7 +86,7 @@ func (k *Cluster) nextHolder() task.ID {
 
 // MemberOfHolder returns the name of the node that holds permits under an id, or "" if it is not known.
 func (k *Cluster) MemberOfHolder(holder task.ID) string {
-	for _, m := range slices.Concat(k.view.Load().members, k.peerMembers()) {
+	for _, m := range slices.Concat(k.view.Load().members, k.PeerMembers()) {
 		if m.Uses(holder) {
 			return m.Name
 		}

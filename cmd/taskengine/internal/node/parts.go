@@ -209,7 +209,20 @@ func (p *parts) openEngine(ctx context.Context) (err error) {
 	}
 	p.add("the engine", p.engine.Close) // it is drained by then, unless opening the API failed
 	n.metrics.Watch(p.engine, p.handlers.Status)
+	p.followSchedules()
 	return database.Retry(ctx, n.Config.Storage, n.Log, p.applySchedules)
+}
+
+// followSchedules begins to follow the schedules of nodes that have stores of their own.
+func (p *parts) followSchedules() {
+	ctx, stop := context.WithCancel(context.Background())
+	var following sync.WaitGroup
+	following.Go(func() { scheduler.Of(p.engine).Follow(ctx, p.node.Log) })
+	p.add("the schedules", func(context.Context) error {
+		stop()
+		following.Wait()
+		return nil
+	})
 }
 
 // applySchedules makes the schedules be as the configuration says.
