@@ -95,3 +95,25 @@ func Text(all []Holder) string {
 	}
 	return fmt.Sprintf("; it may be held by %s, or one of %d other sessions", all[0].Blocker, len(all)-1)
 }
+
+// selectUnwritable finds a partition in its tree, too: an insert locks each table on its way.
+const selectUnwritable = `
+with recursive locked as materialized (
+	select l.relation as id from pg_catalog.pg_locks l
+	where l.locktype = 'relation' and l.database = (select oid from pg_catalog.pg_database where datname = current_database())
+		and l.pid <> pg_backend_pid() and l.mode in ` + strong + `),
+parts (id, isLocked) as (
+	select to_regclass($1::text)::oid, false
+	union all
+	select i.inhrelid, p.isLocked or i.inhrelid in (select id from locked) from parts p join pg_catalog.pg_inherits i on i.inhparent = p.id)
+select c.relname::text from parts p join pg_catalog.pg_class c on c.oid = p.id where p.isLocked and c.relkind = 'r'`
+
+// Unwritable returns the names of the partitions of a table to which a statement cannot write without waiting for
+// another session.
+func Unwritable(ctx context.Context, c querier, table string) ([]string, error) {
+	rows, err := c.Query(ctx, selectUnwritable, table)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}

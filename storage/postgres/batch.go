@@ -30,6 +30,9 @@ func (s *Store) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
 			v.way = again
 		}
 		out, err := v.commit(ctx, b)
+		if s.isSpared(ctx, b.Swap, err) {
+			out, err = v.commit(ctx, b)
+		}
 		if b.Wait == storage.WaitLittle && pglocks.IsTimeout(err) {
 			if _, locked := s.holders(ctx); locked { // whatever would be tried meanwhile waits, too
 				v.way = whole

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/pglocks"
 	"github.com/taskengine/taskengine/internal/pgsession"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/postgres/internal/ended"
@@ -118,6 +119,9 @@ func (s *Store) emptySpare(ctx context.Context) (moved bool, err error) {
 			p.add(nil, s.fill(fmt.Sprintf(updateSpare, ended.Spare.Number())), ids, at, keep)
 			return v.do(ctx, &p)
 		})
+		if pglocks.IsTimeout(err) { // it is tried again with the next call
+			return true, nil
+		}
 		if err != nil {
 			return true, err
 		}

@@ -26,6 +26,11 @@ type ending struct {
 // partition returns the partition where the row belongs.
 func (e ending) partition() ended.Partition { return e.class.Partition(e.at) }
 
+// spare gives the row a place in [ended.Spare].
+func (e *ending) spare() {
+	e.class, e.at = ended.Spare.Class, max(e.at, madeAt(e.id))
+}
+
 // maxEarly is how much later than the end of a row the time in its id may be, in microseconds: ids
 // are made by the clocks of other machines, and callers may choose any. A row that ended earlier
 // than that goes to a class of its own, so that no partitions are made for times to come.
@@ -65,6 +70,7 @@ type partitions struct {
 	making map[ended.Partition]*making    // guarded by mu: those under way
 	pause  time.Duration                  // guarded by mu: after the last failure; 0 if the last table was made
 	failed time.Time                      // guarded by mu: when it could not be made
+	shut   map[ended.Partition]time.Time  // guarded by mu: when others were found to keep the table locked against writes
 }
 
 // knownTable is the table of a partition.
@@ -96,6 +102,7 @@ const (
 func (s *partitions) start() {
 	s.lives, s.end = context.WithCancel(context.Background())
 	s.known, s.making = make(map[ended.Partition]knownTable), make(map[ended.Partition]*making)
+	s.shut = make(map[ended.Partition]time.Time)
 }
 
 // close waits until no partition is being made.
@@ -107,8 +114,10 @@ func (s *partitions) close() {
 }
 
 // room returns the names of the tables for ends that this process learned of at since or later. It has missing
-// partitions made beside the transaction, and gives rows whose partition cannot be made now a place in [ended.Spare].
+// partitions made beside the transaction, and gives rows whose partition cannot be made now, or is locked, a place in
+// [ended.Spare].
 func (s *partitions) room(ctx context.Context, ends []ending, since time.Time) (fresh []string) {
+	s.avoid(ends)
 	fresh, missing := s.lookUp(ends, since)
 	if len(missing) == 0 {
 		return fresh
@@ -132,7 +141,7 @@ func (s *partitions) room(ctx context.Context, ends []ending, since time.Time) (
 	}
 	for i := range ends {
 		if lacks[ends[i].partition()] {
-			ends[i].class, ends[i].at = ended.Spare.Class, max(ends[i].at, madeAt(ends[i].id))
+			ends[i].spare()
 		}
 	}
 	fresh, _ = s.lookUp(ends, since)

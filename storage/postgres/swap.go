@@ -23,6 +23,9 @@ func (v *verbs) Swap(ctx context.Context, cs ...task.Change) ([]*task.Task, erro
 		v = &verbs{store: v.store, way: again}
 	}
 	out, err := v.swapAll(ctx, cs)
+	if v.store.isSpared(ctx, cs, err) {
+		out, err = v.swapAll(ctx, cs)
+	}
 	v.store.locks.tried(b, known, err, v.store.kindOf(err))
 	return out, err
 }

@@ -1,0 +1,61 @@
+package postgres
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/pglocks"
+	"github.com/taskengine/taskengine/storage/postgres/internal/ended"
+)
+
+// shutFor is for how long rows go to [ended.Spare] whose table others keep locked, after that was last found out.
+const shutFor = 10 * time.Second
+
+// avoid gives rows whose table is locked a place in [ended.Spare].
+func (s *partitions) avoid(ends []ending) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.shut) == 0 {
+		return
+	}
+	for i := range ends {
+		p := ends[i].partition()
+		if at, ok := s.shut[p]; ok && time.Since(at) < shutFor {
+			ends[i].spare()
+		} else if ok {
+			delete(s.shut, p)
+		}
+	}
+}
+
+// noteShut notes which tables are locked, and reports whether rows that end have another place now than before.
+func (s *partitions) noteShut(names []string) (isNew bool) {
+	if slices.Contains(names, ended.Spare.Name()) {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for p, t := range s.known {
+		if !slices.Contains(names, t.name) {
+			continue
+		}
+		at, ok := s.shut[p]
+		isNew = isNew || !ok || time.Since(at) >= shutFor
+		s.shut[p] = time.Now()
+	}
+	return isNew
+}
+
+// isSpared reports whether changes that have waited for a lock in vain can be made once more, because rows that end are to
+// be written to another table.
+func (s *Store) isSpared(ctx context.Context, cs []task.Change, err error) bool {
+	if !pglocks.IsTimeout(err) || !slices.ContainsFunc(cs, func(c task.Change) bool { return finished(c.To) }) {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, holdersPatience)
+	defer cancel()
+	names, err := pglocks.Unwritable(ctx, s.pool, s.partitions.quoted("ended"))
+	return err == nil && s.partitions.noteShut(names)
+}
