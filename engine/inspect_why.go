@@ -162,6 +162,9 @@ func reasons(now time.Time, t *task.Task, w core.Why, attempts string) []Reason 
 	if w.Held {
 		add(Reason{Code: CodeDatabase, Text: "the database that keeps it does not answer"})
 	}
+	if w.Stopped {
+		add(Reason{Code: CodeUnwritten, Text: "no task of type " + t.Type + " is started, because the ends of too many of them cannot be written"})
+	}
 	if w.Draining {
 		add(Reason{Code: CodeDraining, Text: "the node is stopping"})
 	}

@@ -13,7 +13,7 @@ import (
 // begins anew, because a queue whose rows it has left may have few triggers now.
 
 // aheadPage is how many rows one look ahead reads at most.
-const aheadPage = 2000
+const aheadPage = 5000
 
 // aheadEvery is the pause after all due rows were seen. The pause before they are read anew is longer: aheadAnew, and at
 // least aheadShare times as long as that took the last time.
@@ -76,7 +76,7 @@ func (c *Core) lookAhead(now time.Time) {
 // mayLookAhead reports whether a row may be moved that lookAhead has found, beside those that are moved in their order.
 func (c *Core) mayLookAhead() bool {
 	most := c.mostMoving()
-	return len(c.timers.moving) < most+most/2 && c.mayGrab()
+	return c.timers.moving.count() < most+most/2 && c.mayGrab()
 }
 
 // wants reports whether a row that is due may start before others that are due.

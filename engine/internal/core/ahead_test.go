@@ -164,3 +164,28 @@ func TestStartsGoOnWhileManyTasksAreDue(t *testing.T) {
 		t.Errorf("%d tasks began %d times", len(each), len(d.begun))
 	}
 }
+
+// Rows that the store refuses to move, because they are locked, do not keep others from being moved.
+func TestRowsThatCannotBeMovedKeepNoOthersWaiting(t *testing.T) {
+	d := newManyDue(t)
+	for range 10 * maxMoving {
+		d.add("bulk", task.DefaultPriority, time.Second)
+	}
+	for range 3 {
+		d.batch()
+	}
+	d.now = d.now.Add(time.Second)
+	d.core.Tick(d.now)
+	tried := 0
+	for range len(d.rows) / minMoving {
+		var r Ready
+		d.core.Take(&r)
+		tried += len(r.Saves)
+		for _, s := range r.Saves {
+			d.core.Rests(d.now, s)
+		}
+	}
+	if all := len(d.rows) - dueSlots; tried != all {
+		t.Errorf("%d of %d rows were tried to be moved", tried, all)
+	}
+}

@@ -120,7 +120,7 @@ func (c *Core) begin(now time.Time, r *run, t *task.Task) {
 	}
 	c.end(now, r, false)
 	if isBack {
-		c.save(back, false)
+		c.save(t.Type, back, false)
 	}
 	c.book(now)
 }

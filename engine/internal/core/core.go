@@ -82,6 +82,7 @@ type kind struct {
 	policy  policy.Type
 	handled bool
 	paused  bool
+	stopped bool // see Core.StopType
 	sharded bool // its tasks are in the shard of a value, see policy.Set.ShardedBy
 	running int
 }
@@ -156,7 +157,7 @@ func New(c Config) *Core {
 		core.pools[name] = new(pool)
 	}
 	core.poolNames = slices.Sorted(maps.Keys(core.pools))
-	core.timers = timers{waiting: newDueRows(task.Waiting), submitted: newDueRows(task.Submitted), retries: newTimers(), moving: make(map[task.ID]uint64)}
+	core.timers = timers{waiting: newDueRows(task.Waiting), submitted: newDueRows(task.Submitted), retries: newTimers(), moving: newMoves(), expiring: newMoves()}
 	for name, p := range c.Policies.Types {
 		k := &kind{name: name, policy: p, handled: c.Handled[name], paused: p.Paused}
 		_, k.sharded = c.Policies.ShardedBy(p)
@@ -166,7 +167,7 @@ func New(c Config) *Core {
 	return core
 }
 
-func (k *kind) open() bool { return k.handled && !k.paused }
+func (k *kind) open() bool { return k.handled && !k.paused && !k.stopped }
 
 // kind returns what the core knows of a type. A type that is not configured has the default policy
 // and no handler. The core does not keep it, because clients can submit tasks of any type name.
@@ -178,7 +179,7 @@ func (c *Core) kind(name string) *kind {
 }
 
 // IsOpen reports whether tasks of a type may be started: the type is configured, has a handler and
-// is not paused.
+// is neither paused nor stopped.
 func (c *Core) IsOpen(name string) bool { return c.table.IsOpen(name) }
 
 // Policy returns the policy of a type. A type that is not configured has the default policy.
@@ -193,6 +194,17 @@ func (c *Core) Pause(now time.Time, name string, paused bool) {
 	c.table.Open(c.steady(now), name, k.open())
 	c.beginDelayed(now)
 	c.book(now)
+}
+
+// StopType stops the start of the tasks of a type, or allows it again: the ends of so many of them cannot be written.
+func (c *Core) StopType(now time.Time, name string, stopped bool) {
+	k, ok := c.kinds[name]
+	if !ok || k.stopped == stopped {
+		return
+	}
+	k.stopped = stopped
+	c.table.Open(c.steady(now), name, k.open())
+	c.Tick(now)
 }
 
 // add adds a trigger to the table. It reports whether the trigger is in memory. If not, it was left
@@ -243,7 +255,7 @@ func (c *Core) HasSlot(id task.ID) bool {
 // because the store did not answer whether its grab was made. t is its row. The attempt does not
 // count.
 func (c *Core) HandBack(now time.Time, t *task.Task) {
-	c.save(task.Change{
+	c.save(t.Type, task.Change{
 		Ref: t.Ref(), To: task.Submitted, At: now, Count: task.Refund, Outcome: task.HandedBack,
 		NextEventAt: queueDeadline(c.kind(t.Type).policy.Timeout, now),
 		Error:       "the store did not answer whether it was grabbed",
@@ -265,7 +277,7 @@ func (c *Core) Reclaim(now time.Time, t *task.Task) {
 	}
 	c.stats.Reclaimed++
 	seat(&p, orderingKeyOf(t), &change)
-	c.save(change, false)
+	c.save(t.Type, change, false)
 }
 
 const errReclaimed = "it was processing, and nothing of it was under way on its node"

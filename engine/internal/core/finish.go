@@ -71,7 +71,8 @@ func (c *Core) Concluded(now time.Time, ref task.Ref, v task.Verdict) (change ta
 
 // conclude saves the change that follows from the verdict v on the attempt of r.
 func (c *Core) conclude(now time.Time, r *run, v task.Verdict) {
-	c.save(c.concluded(now, r, v))
+	change, remove := c.concluded(now, r, v)
+	c.save(r.kind.name, change, remove)
 	if r := v.Rerun; r != nil && v.Outcome == task.Completed {
 		for _, t := range r.Rows {
 			Create(now, c.Policy(t.Type), t)
@@ -126,10 +127,10 @@ func Remembers(p *policy.Type, isKeyed bool, c *task.Change) bool {
 	return true
 }
 
-// save asks to make a change, and to delete the row with it if remove is set.
-func (c *Core) save(change task.Change, remove bool) {
+// save asks to make a change of a task of a type, and to delete the row with it if remove is set.
+func (c *Core) save(typ string, change task.Change, remove bool) {
 	c.saving++
-	c.ready.Saves = append(c.ready.Saves, Save{Change: change, Remove: remove})
+	c.ready.Saves = append(c.ready.Saves, Save{Change: change, Type: typ, Remove: remove})
 }
 
 // Saves returns the saves that were not taken yet. The caller must not change them.
@@ -234,7 +235,7 @@ func joinReason(what, why string) string {
 func (c *Core) Saved(now time.Time, s Save, t *task.Task) {
 	c.saving--
 	if s.moves {
-		c.timers.moved(&s.Change)
+		c.timers.movesTo(s.To).end(s.Ref)
 	}
 	if t == nil {
 		if !s.moves {

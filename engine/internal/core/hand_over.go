@@ -48,7 +48,7 @@ func (c *Core) GrabbedHead(now time.Time, ended task.ID, t *task.Task) {
 	c.stats.HandedOver++
 	if _, has := c.runs[t.ID]; has { // an attempt that was given up still has its handler
 		c.end(now, r, false)
-		c.save(task.Change{
+		c.save(t.Type, task.Change{
 			Ref: t.Ref(), To: task.Submitted, At: now, Count: task.Refund, Outcome: task.HandedBack,
 			NextEventAt: queueDeadline(r.kind.policy.Timeout, now), Error: "an earlier attempt of it has not returned yet",
 		}, false)

@@ -29,8 +29,9 @@ type Ready struct {
 // Save is a change that ends an attempt, or moves a task that does not run.
 type Save struct {
 	task.Change
-	Remove bool // delete the row with the change
-	moves  bool // it is of a task that does not run, see Core.move
+	Type   string // of the task
+	Remove bool   // delete the row with the change
+	moves  bool   // it is of a task that does not run, see Core.move
 
 	// Follow has rows that are to be inserted if and only if the change is made. Each is answered by
 	// Inserted, after Saved, if it is made.

@@ -11,8 +11,7 @@ import (
 )
 
 // The rows that are being moved at a time, from waiting to submitted or to error: half as many as there are tasks that have
-// a slot or whose attempt is being ended, within these bounds. Grabs and ends wait for the commits that they share with
-// moves, so more would hold them back.
+// a slot, within these bounds. Grabs and ends wait for the commits that they share with moves, so more would hold them back.
 const (
 	minMoving = 16
 	maxMoving = 256
@@ -28,8 +27,8 @@ type timers struct {
 	submitted dueRows              // to be given up, if they are not started before
 	retries   *btree.BTreeG[timer] // to be tried again
 	ahead     ahead                // of waiting
-	moving    map[task.ID]uint64   // the versions of the rows of waiting that are being moved
-	expiring  int                  // how many of submitted are
+	moving    moves                // of rows of waiting
+	expiring  moves                // of rows of submitted
 }
 
 func newTimers() *btree.BTreeG[timer] { return btree.NewG(16, timer.before) }
@@ -85,7 +84,7 @@ func (c *Core) Tick(now time.Time) {
 		}
 	}
 	c.book(now)
-	for len(ts.moving) < c.mostMoving() && c.mayGrab() {
+	for ts.moving.count() < c.mostMoving() && c.mayGrab() {
 		t, ok := ts.waiting.take(at)
 		if !ok {
 			break
@@ -93,7 +92,7 @@ func (c *Core) Tick(now time.Time) {
 		c.fire(now, t.trigger)
 	}
 	c.lookAhead(now)
-	for ts.expiring < c.mostMoving() {
+	for ts.expiring.count() < c.mostMoving() {
 		t, ok := ts.submitted.take(at)
 		if !ok {
 			break
@@ -101,7 +100,7 @@ func (c *Core) Tick(now time.Time) {
 		if c.isHeld(t.trigger.ID) {
 			c.putAside(now, t.trigger, toMove)
 		} else if c.Owns(t.trigger.Queue, t.trigger.Shard) {
-			c.move(task.Change{
+			c.move(t.trigger.Type, task.Change{
 				Ref: t.trigger.Ref, To: task.Error, At: now, Error: "it was not started in time",
 				Leaves: c.kind(t.trigger.Type).policy.Ordering.OnExhausted == policy.Continue,
 			})
@@ -118,7 +117,7 @@ func (c *Core) fire(now time.Time, tr task.Trigger) {
 		}
 		return
 	}
-	if v, ok := c.timers.moving[tr.ID]; ok && v >= tr.Version || !c.Owns(tr.Queue, tr.Shard) {
+	if c.timers.moving.has(tr.Ref) || !c.Owns(tr.Queue, tr.Shard) {
 		return
 	}
 	if c.isHeld(tr.ID) {
@@ -132,7 +131,7 @@ func (c *Core) fire(now time.Time, tr task.Trigger) {
 		c.ready.Grabs = append(c.ready.Grabs, c.grab(now, tr.Ref))
 		return
 	}
-	c.move(task.Change{Ref: tr.Ref, To: task.Submitted, At: now, NextEventAt: queueDeadline(k.policy.Timeout, now)})
+	c.move(tr.Type, task.Change{Ref: tr.Ref, To: task.Submitted, At: now, NextEventAt: queueDeadline(k.policy.Timeout, now)})
 }
 
 // claimDue takes a slot for a task whose time has come, if it may start here at once. One that is Behind may not.
@@ -144,23 +143,60 @@ func (c *Core) claimDue(now time.Time, tr task.Trigger) (slot table.Slot, ok boo
 }
 
 // move asks to swap a change of a task that is due but does not run.
-func (c *Core) move(change task.Change) {
-	if change.To == task.Submitted {
-		c.timers.moving[change.ID] = change.Version
-	} else {
-		c.timers.expiring++
-	}
-	c.save(change, false)
+func (c *Core) move(typ string, change task.Change) {
+	c.timers.movesTo(change.To).begin(change.Ref)
+	c.save(typ, change, false)
 	c.ready.Saves[len(c.ready.Saves)-1].moves = true
 }
 
-// moved takes in the answer to a move.
-func (t *timers) moved(change *task.Change) {
-	switch {
-	case change.To != task.Submitted:
-		t.expiring--
-	case t.moving[change.ID] == change.Version:
-		delete(t.moving, change.ID)
+func (t *timers) movesTo(s task.State) *moves {
+	if s == task.Submitted {
+		return &t.moving
+	}
+	return &t.expiring
+}
+
+// moves has the rows that are being moved.
+type moves struct {
+	versions map[task.ID]uint64
+	rests    map[task.ID]uint64 // of them, those that were refused and are tried again later
+}
+
+func newMoves() moves { return moves{make(map[task.ID]uint64), make(map[task.ID]uint64)} }
+
+// count returns how many are under way that do not rest.
+func (m *moves) count() int { return len(m.versions) - len(m.rests) }
+
+// has reports whether a version of a row, or a newer one, is being moved.
+func (m *moves) has(ref task.Ref) bool {
+	v, ok := m.versions[ref.ID]
+	return ok && v >= ref.Version
+}
+
+func (m *moves) begin(ref task.Ref) {
+	m.versions[ref.ID] = ref.Version
+	delete(m.rests, ref.ID)
+}
+
+func (m *moves) rest(ref task.Ref) {
+	if m.versions[ref.ID] == ref.Version {
+		m.rests[ref.ID] = ref.Version
+	}
+}
+
+func (m *moves) end(ref task.Ref) {
+	if m.versions[ref.ID] == ref.Version {
+		delete(m.versions, ref.ID)
+		delete(m.rests, ref.ID)
+	}
+}
+
+// Rests tells the core that the store has refused a save, and that it is tried again later. Other rows may be moved
+// meanwhile.
+func (c *Core) Rests(now time.Time, s Save) {
+	if s.moves {
+		c.timers.movesTo(s.To).rest(s.Ref)
+		c.Tick(now)
 	}
 }
 
@@ -169,11 +205,10 @@ func (c *Core) mostMoving() int {
 	if c.moves > 0 {
 		return c.moves
 	}
-	underWay := len(c.runs) + c.saving - len(c.timers.moving) - c.timers.expiring
-	if underWay == 0 {
+	if len(c.runs) == 0 {
 		return maxMoving
 	}
-	return min(max(minMoving, underWay/2), maxMoving)
+	return min(max(minMoving, len(c.runs)/2), maxMoving)
 }
 
 // Wake returns when [Core.Tick] is due. The zero time is never.
@@ -190,10 +225,10 @@ func (c *Core) Wake() time.Time {
 	}
 	wake = earlierTimer(wake, c.timers.retries)
 	most := c.mostMoving()
-	if len(c.timers.moving) < most {
+	if c.timers.moving.count() < most {
 		wake = earlierTimer(wake, c.timers.waiting.timers)
 	}
-	if c.timers.expiring < most {
+	if c.timers.expiring.count() < most {
 		wake = earlierTimer(wake, c.timers.submitted.timers)
 	}
 	wake = earlier(wake, c.aheadAt())

@@ -21,6 +21,7 @@ type Why struct {
 	Unknown   bool      // its type is not configured on this node
 	Draining  bool      // the node is shutting down
 	Held      bool      // its database does not answer, see Core.Hold
+	Stopped   bool      // its type is stopped, see Core.StopType
 	table.Explanation
 	Holders map[int][]task.ID // see Core.Why
 }
@@ -33,7 +34,7 @@ const maxHolders = 5
 // of it: the oldest first, at most maxHolders.
 func (c *Core) Why(now time.Time, t *task.Task) Why {
 	k, known := c.kinds[t.Type]
-	w := Why{Elsewhere: c.placeOf(t.Queue()).Elsewhere, Draining: c.draining, NoHandler: !known || !k.handled, Unknown: !c.configured(t.Type), Paused: known && k.paused}
+	w := Why{Elsewhere: c.placeOf(t.Queue()).Elsewhere, Draining: c.draining, NoHandler: !known || !k.handled, Unknown: !c.configured(t.Type), Paused: known && k.paused, Stopped: known && k.stopped}
 	if r, ok := c.runs[t.ID]; ok {
 		w.Running, w.Grabbing, w.Abandoned = true, r.phase < running, r.phase == disowned
 		w.Deadline = r.deadline

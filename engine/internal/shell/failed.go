@@ -254,13 +254,10 @@ func (s *Shell) probe(now time.Time, l *lane) {
 	}
 }
 
-// limitGrabs stops grabs during an outage, and while the store refuses many saves.
+// limitGrabs stops grabs during an outage.
 func (s *Shell) limitGrabs(now time.Time) {
 	limit := -1
 	if len(s.lanes) == 1 && s.lanes[0].isAway {
-		limit = 0
-	}
-	if len(s.stuck) >= maxStuck || s.stuckBytes >= maxStuckBytes {
 		limit = 0
 	}
 	s.core.LimitGrabs(now, limit)

@@ -354,6 +354,18 @@ func (m *model) check() {
 			m.Fatalf("the save of %v is stuck and has a slot", k.save.Ref)
 		}
 	}
+	resting, counted := 0, 0
+	for _, k := range m.shell.stuck {
+		if !k.tried {
+			resting++
+		}
+	}
+	for _, t := range m.shell.stuckTypes {
+		counted += t.count
+	}
+	if resting != m.shell.resting || counted != len(m.shell.stuck) {
+		m.Fatalf("%d saves are stuck, %d counted, and %d of them rest, %d counted", len(m.shell.stuck), counted, resting, m.shell.resting)
+	}
 	if saving, stuck := m.shell.Core().Saving(), m.shell.Stuck(); saving < stuck {
 		m.Fatalf("%d saves are under way, and %d are stuck", saving, stuck)
 	}

@@ -68,6 +68,9 @@ type Shell struct {
 
 	stuck        map[task.Ref]*stuck
 	stuckBytes   int                        // of the results, payloads and checkpoints in stuck
+	stuckTypes   map[string]*stuckType      // of the saves in stuck, by name
+	stoppedTypes int                        // how many of stuckTypes are stopped
+	resting      int                        // how many of stuck are in no batch now
 	stuckAt      time.Time                  // steady: not after the next try of a stuck save; zero is never
 	refusals     map[task.ID]*refusal       // grabs that the store has refused and has not made since
 	refused      uint64                     // items that the store refused when they were committed alone
@@ -144,7 +147,7 @@ const (
 func New(c Config) *Shell {
 	s := &Shell{
 		config: c, core: c.Core, lanes: make([]lane, max(1, c.Lanes)),
-		stuck: make(map[task.Ref]*stuck), refusals: make(map[task.ID]*refusal),
+		stuck: make(map[task.Ref]*stuck), stuckTypes: make(map[string]*stuckType), refusals: make(map[task.ID]*refusal),
 		finishes: make(map[task.Ref]*Finish), lastProgress: make(map[task.Ref]task.Progress),
 		capacities: make(map[string]task.Capacity), places: make(map[task.ID]*place),
 	}

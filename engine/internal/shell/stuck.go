@@ -11,9 +11,12 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// Limits of what is stuck. Beyond them nothing is grabbed.
+// From these limits on, the types that have more than their share of what is stuck are stopped: no task of them is grabbed.
+// An attempt that has ended has no slot, so slots do not bound what is stuck. Other types go on. If n types have
+// something that is stuck, a share is the n-th part of a limit, so at most twice a limit is stuck, besides the ends of
+// the attempts that ran when their type was stopped.
 const (
-	maxStuck      = 1000
+	maxStuck      = 10_000
 	maxStuckBytes = 64 << 20 // of results, payloads and checkpoints
 )
 
@@ -56,6 +59,14 @@ type stuck struct {
 	save  core.Save
 	next  time.Time // steady: when it is tried again
 	tried bool      // it is in a batch now
+}
+
+// stuckType is what is stuck of the tasks of a type.
+type stuckType struct {
+	name      string
+	count     int
+	bytes     int
+	isStopped bool // the core starts no tasks of it
 }
 
 // Stuck returns how many saves are stuck.
@@ -101,8 +112,8 @@ func (s *Shell) keepStuck(now time.Time, save core.Save, err error, isOutage boo
 		k = &stuck{save: save}
 		k.Since, k.pause = now, firstPause
 		s.stuck[save.Ref] = k
-		s.stuckBytes += bytesOf(&save)
-		s.limitGrabs(now)
+		s.countStuck(now, k, 1)
+		s.core.Rests(now, save)
 	case !k.tried: // another save of the same version: one of them is enough
 		s.core.Saved(now, save, nil)
 		return
@@ -112,6 +123,7 @@ func (s *Shell) keepStuck(now time.Time, save core.Save, err error, isOutage boo
 		k.pause = nextPause(k.pause, err)
 	}
 	k.Tries++
+	s.resting++
 	k.Err, k.next, k.tried = err, s.steady(now).Add(k.pause), false
 	s.stuckAt = earlier(s.stuckAt, k.next)
 	if s.refusedLine.allow(s.steady(now)) {
@@ -127,9 +139,56 @@ func (s *Shell) unstick(now time.Time, ref task.Ref) {
 		return
 	}
 	delete(s.stuck, ref)
-	s.stuckBytes -= bytesOf(&k.save)
-	s.limitGrabs(now)
-	s.retryAllStuck(now)
+	if !k.tried {
+		s.resting--
+	}
+	s.countStuck(now, k, -1)
+	if s.resting > 0 && len(s.laneOf(ref.ID).alone) < maxAlone/4 {
+		s.retryAllStuck(now)
+	}
+}
+
+// countStuck counts that k is stuck, or with n = -1 that it is not any more, and stops its type or lets types go on.
+func (s *Shell) countStuck(now time.Time, k *stuck, n int) {
+	t := s.stuckTypes[k.save.Type]
+	if t == nil {
+		t = &stuckType{name: k.save.Type}
+		s.stuckTypes[t.name] = t
+	}
+	bytes := n * bytesOf(&k.save)
+	t.count, t.bytes, s.stuckBytes = t.count+n, t.bytes+bytes, s.stuckBytes+bytes
+	if t.count == 0 {
+		delete(s.stuckTypes, t.name)
+		s.stopType(now, t, false)
+	}
+	isMany := func(part int) bool { return len(s.stuck) >= maxStuck/part || s.stuckBytes >= maxStuckBytes/part }
+	types := max(1, len(s.stuckTypes))
+	switch {
+	case n > 0 && isMany(1):
+		for _, name := range slices.Sorted(maps.Keys(s.stuckTypes)) {
+			if t := s.stuckTypes[name]; t.count >= maxStuck/types || t.bytes >= maxStuckBytes/types {
+				s.stopType(now, t, true)
+			}
+		}
+	case n < 0 && s.stoppedTypes > 0 && !isMany(2):
+		for _, name := range slices.Sorted(maps.Keys(s.stuckTypes)) {
+			s.stopType(now, s.stuckTypes[name], false)
+		}
+	}
+}
+
+// stopType stops the start of tasks of a type, or lets it go on.
+func (s *Shell) stopType(now time.Time, t *stuckType, stop bool) {
+	if t.isStopped == stop {
+		return
+	}
+	if t.isStopped = stop; stop {
+		s.stoppedTypes++
+		s.log(Error, "so many ends of attempts cannot be written that no task of their type is started", "type", t.name, "stuck", t.count, "bytes", t.bytes)
+	} else {
+		s.stoppedTypes--
+	}
+	s.core.StopType(now, t.name, stop)
 }
 
 func bytesOf(save *core.Save) int {
@@ -154,19 +213,29 @@ func (s *Shell) retryAllStuck(now time.Time) {
 	s.retryStuck(at)
 }
 
-// retryStuck has the stuck saves tried that are due.
+// retryStuck has the stuck saves tried that are due. Few of them wait at a time where others wait for locks, too.
 func (s *Shell) retryStuck(steady time.Time) {
 	s.stuckAt = time.Time{}
-	for _, ref := range slices.SortedFunc(maps.Keys(s.stuck), func(a, b task.Ref) int { return a.ID.Compare(b.ID) }) {
-		switch k := s.stuck[ref]; {
+	var due []*stuck
+	for _, k := range s.stuck {
+		switch {
 		case k.tried:
 		case isDue(k.next, steady):
-			k.tried = true
-			l := s.laneOf(ref.ID)
-			s.retry(l, (&Batch{Lane: l.pending.Lane, saves: []core.Save{k.save}}).piece(0, 1))
+			due = append(due, k)
 		default:
 			s.stuckAt = earlier(s.stuckAt, k.next)
 		}
+	}
+	slices.SortFunc(due, func(a, b *stuck) int { return a.save.ID.Compare(b.save.ID) })
+	for _, k := range due {
+		l := s.laneOf(k.save.ID)
+		if len(l.alone) >= maxAlone/2 {
+			s.stuckAt = earlier(s.stuckAt, steady.Add(firstPause))
+			continue
+		}
+		k.tried = true
+		s.resting--
+		s.retry(l, (&Batch{Lane: l.pending.Lane, saves: []core.Save{k.save}}).piece(0, 1))
 	}
 }
 
