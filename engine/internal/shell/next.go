@@ -80,8 +80,13 @@ func (s *Shell) Next(now time.Time, lane int, spare *Batch) *Batch {
 		l.isAgain, l.isNoSync = false, true
 	default:
 		l.isAgain, l.isNoSync = false, false
-		if b = s.takePending(l, b); b.empty() {
-			return s.Next(now, lane, b) // all of it is committed alone
+		if b = s.takePending(l, b); b.empty() { // all of it is committed alone
+			next := s.Next(now, lane, b)
+			if next == nil && l.pending == spare { // the caller keeps spare
+				*b, *spare = *spare, *b
+				l.pending = b
+			}
+			return next
 		}
 	}
 	s.give(now, l, b)
