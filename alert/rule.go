@@ -17,7 +17,7 @@ const (
 	Errors             Kind = iota + 1 // tasks of a type are in error; the value is how many
 	Unhandled                          // tasks of a type are ready and no node runs the type; the value is how many
 	QueueAge                           // the oldest ready task of a type; the value is for how many seconds it has been ready
-	LimitFull                          // a limit is full; the value is how many slots are taken
+	LimitFull                          // a limit is full, or a value of one, which LIMIT/VALUE names; the value is how many slots are taken
 	NodeDown                           // a node left without draining; the value is 1
 	StoreFailing                       // a node cannot use its store; the value is 1
 	CoordinatorFailing                 // a node cannot prove to its coordinator that it is alive; the value is 1
@@ -119,11 +119,17 @@ func (r *Rule) matches(subject, node string) bool {
 		subject = node
 	}
 	for _, pattern := range r.Match {
-		if Matches(pattern, subject) {
+		if Matches(pattern, subject) || r.When == LimitFull && Matches(pattern, limitOf(subject)) {
 			return true
 		}
 	}
 	return false
+}
+
+// limitOf returns the name of the limit of a subject of LimitFull.
+func limitOf(subject string) string {
+	name, _, _ := strings.Cut(subject, "/")
+	return name
 }
 
 // Matches reports whether a text is the one that a pattern names or, if the pattern ends with *, begins
@@ -202,7 +208,8 @@ func (s *Silence) Covers(a *Alert, at time.Time) bool {
 	labels := a.Labels()
 	for name, pattern := range s.Labels {
 		value, ok := labels[name]
-		if !ok || !Matches(pattern, value) {
+		isOfLimit := a.When == LimitFull && name == LimitFull.Label() && Matches(pattern, limitOf(value))
+		if !ok || !Matches(pattern, value) && !isOfLimit {
 			return false
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/taskengine/taskengine/alert"
 	"github.com/taskengine/taskengine/engine/policy"
@@ -163,8 +164,7 @@ func (a *adviser) alone() {
 	a.add(text+"; use pebble, bolt or postgres", "coordination", "driver")
 }
 
-// matches reports rules of alerts about types, limits and handlers that do not exist, and about limits that are not
-// looked at.
+// matches reports rules of alerts about types, limits and handlers that do not exist, and about limits that are never full.
 func (a *adviser) matches() {
 	for _, name := range slices.Sorted(maps.Keys(a.config.Alerts.Rules)) {
 		r := a.config.Alerts.Rules[name]
@@ -176,7 +176,7 @@ func (a *adviser) matches() {
 			names = slices.Sorted(maps.Keys(a.config.Handlers))
 		case "limit":
 			for _, limit := range slices.Sorted(maps.Keys(a.config.Limits)) {
-				if l := a.config.Limits[limit]; l.Per == "" && l.Max > 0 {
+				if l := a.config.Limits[limit]; l.Max > 0 || len(l.Overrides) > 0 {
 					names = append(names, limit)
 				}
 			}
@@ -184,7 +184,11 @@ func (a *adviser) matches() {
 			continue
 		}
 		for _, pattern := range r.Match {
-			if !slices.ContainsFunc(names, func(n string) bool { return alert.Matches(pattern, n) }) {
+			named := pattern
+			if r.When == alert.LimitFull {
+				named, _, _ = strings.Cut(pattern, "/") // a value follows
+			}
+			if !slices.ContainsFunc(names, func(n string) bool { return alert.Matches(named, n) }) {
 				a.add(a.unmatched(r.When.Label(), pattern, names), "alerts", "rules", name, "match")
 			}
 		}
@@ -193,10 +197,7 @@ func (a *adviser) matches() {
 
 // unmatched says why a pattern matches nothing with a label.
 func (a *adviser) unmatched(label, pattern string, names []string) string {
-	if l, ok := a.config.Limits[pattern]; label == "limit" && ok {
-		if l.Per != "" {
-			return fmt.Sprintf("the limit %q has per, and the rule never fires for such limits; remove it", pattern)
-		}
+	if _, ok := a.config.Limits[pattern]; label == "limit" && ok {
 		return fmt.Sprintf("the limit %q has no max, so it is never full; remove it", pattern)
 	}
 	text := fmt.Sprintf("there is no %s %q here", label, pattern)

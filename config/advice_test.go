@@ -23,10 +23,10 @@ func TestAdviceIsGivenAboutWhatIsAllowedAndNotMeant(t *testing.T) {
 		"a relaxed type elsewhere":            {handlers + "storage: {driver: bolt}\ntypes: {half: {}, cat: {relaxed: true}}", []string{":6:25: types.cat.relaxed: has no effect with this storage"}},
 		"alerts about what does not exist": {
 			handlers + "limits: {pay: {max: 1}, each: {max: 1, per: key}, rate: {rate: 1/s}}\ntypes: {half: {}}\nalerts:\n  targets: {ops: {log: true}}\n  rules:\n" +
-				"    a: {when: errors, match: hal}\n    b: {when: errors, match: [half, 'ha*']}\n    c: {when: limit_full, match: [pay, each]}\n    d: {when: handler_down, match: webb}\n" +
+				"    a: {when: errors, match: hal}\n    b: {when: errors, match: [half, 'ha*']}\n    c: {when: limit_full, match: [pay, each, each/x, echa/x]}\n    d: {when: handler_down, match: webb}\n" +
 				"    e: {when: limit_full, match: rate}\n    f: {when: node_down, match: n1}\n    g: {when: queue_age, match: 'x*'}",
 			[]string{
-				`:10:23: alerts.rules.a.match: there is no type "hal" here; did you mean half?`, `:12:27: alerts.rules.c.match: the limit "each" has per`,
+				`:10:23: alerts.rules.a.match: there is no type "hal" here; did you mean half?`, `:12:27: alerts.rules.c.match: there is no limit "echa/x" here`,
 				`:13:29: alerts.rules.d.match: there is no handler "webb" here; did you mean web?`, `:14:27: alerts.rules.e.match: the limit "rate" has no max`,
 				`:16:26: alerts.rules.g.match: there is no type "x*" here`,
 			},

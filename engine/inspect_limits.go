@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine/internal/core"
+	"github.com/taskengine/taskengine/engine/internal/table"
 	"github.com/taskengine/taskengine/engine/policy"
 )
 
@@ -90,6 +91,21 @@ func (e *Engine) LimitTotals() []LimitTotal {
 			all[i].Used, all[i].Held, all[i].Wanted = t.Used, t.Held, t.Wanted
 		}
 	})
+	return all
+}
+
+// FullLimit is a limit, or one of its values, that has no slot left for tasks of this node.
+type FullLimit = table.Full
+
+// FullLimits returns the limits that are full on this node, and each full value of those with values, sorted by name and value. A limit
+// below one with values has its own slots for each of them. A limit of the cluster is full if this node has all
+// of its permits in use, or has ordered one that it was not granted yet, which may be so for a moment, and as long as the
+// coordinator does not answer. The cost grows with the number of values in use.
+func (e *Engine) FullLimits() (all []FullLimit) {
+	e.tell(func(s *state, _ time.Time) {
+		s.Core().EachFull(func(f table.Full) { all = append(all, f) })
+	})
+	slices.SortFunc(all, func(a, b FullLimit) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Value, b.Value)) })
 	return all
 }
 

@@ -205,6 +205,8 @@ func (b *meteredBody) Read(p []byte) (int, error) {
 	}
 	if err != nil && !b.isStream {
 		b.release()
+	}
+	if errors.Is(err, io.EOF) && !b.isStream { // after another error the server would wait for the rest of the body
 		_ = b.control.SetReadDeadline(time.Now().Add(readTimeout))
 	}
 	return n, err

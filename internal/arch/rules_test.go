@@ -466,7 +466,7 @@ var rules = []rule{
 		Of: "cmd/taskengine/internal/alerting",
 		May: []string{
 			"alert", "alert/duty", "alert/target", "config", "coord", "coord/local", "coord/stored", "engine", "engine/task", "internal/machine",
-			"internal/wakeup", "schedule/scheduler", "server", "storage",
+			"internal/terminal", "internal/wakeup", "schedule/scheduler", "server", "storage",
 		},
 		Why: "what a node observes becomes facts here; package alert decides",
 	},

@@ -26,6 +26,9 @@ type SlotOwner struct {
 // Limits calls fn with every limit in use, see table.Table.Limits.
 func (c *Core) Limits(fn func(name, value string, used, held int)) { c.table.Limits(fn) }
 
+// EachFull calls fn with every limit that is full, see table.Table.EachFull.
+func (c *Core) EachFull(fn func(table.Full)) { c.table.EachFull(fn) }
+
 // LimitTotal returns what the tasks of this node take of a limit, with all its values, or for "" of the
 // slots of the node. Its cost does not depend on the number of values.
 func (c *Core) LimitTotal(name string) table.Total { return c.table.Total(name) }

@@ -23,6 +23,34 @@ func (t *Table) Limits(fn func(name, value string, used, held int)) {
 	}
 }
 
+// Full is a limit, or one of its values, that has no slot left for tasks of this node.
+type Full struct {
+	Name    string
+	Value   string // of the limit, or if it has none the value of the nearest limit above it that has one
+	Used    int    // slots that tasks of this node take
+	Max     int    // on all nodes, if the limit is of the cluster
+	Cluster bool
+}
+
+// EachFull calls fn with every limit in use that is full: of a limit of the cluster, if this node lacks a permit that it has
+// ordered, or has all of them. It looks at all limits in use.
+func (t *Table) EachFull(fn func(Full)) {
+	for _, n := range t.nodes {
+		if n.name == "" || n.isPool || n.max == 0 {
+			continue
+		}
+		lacks := n.permits != nil && n.permits.ordered.Want > n.permits.held
+		if n.used < n.max && !lacks {
+			continue
+		}
+		f := Full{Name: n.name, Used: n.used, Max: n.max, Cluster: n.permits != nil}
+		for at := n; at != nil && f.Value == ""; at = at.parent {
+			f.Value = at.value
+		}
+		fn(f)
+	}
+}
+
 // Use returns the use of the limits that match. It looks at all limits in use and at all queues.
 func (t *Table) Use(now int64, match func(name, value string) bool) Use {
 	u := Use{Queued: make(map[string]int)}

@@ -1,6 +1,7 @@
 package alerting
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/machine"
+	"github.com/taskengine/taskengine/internal/terminal"
 	"github.com/taskengine/taskengine/schedule/scheduler"
 	"github.com/taskengine/taskengine/storage"
 )
@@ -25,6 +27,8 @@ const (
 	crashWindow = 10 * time.Minute
 	// readPatience bounds each read of a look.
 	readPatience = 5 * time.Second
+	// mostValues is how many full values of a limit there are alerts for.
+	mostValues = 100
 )
 
 // look observes. One goroutine uses it.
@@ -34,6 +38,7 @@ type look struct {
 	errors  errorsSeen
 	late    scheduler.Lookout
 	crashes map[string][]crash // by handler, the oldest first
+	full    map[string]bool    // subjects of values of limits that were full at the last look
 }
 
 // errorsSeen is what was read of tasks in error.
@@ -142,7 +147,7 @@ func (l *look) clusterLimits(ctx context.Context, seen *alert.Look) {
 	all, err := l.config.Engine.Limits(ctx)
 	isWhole := err == nil
 	for i := range all {
-		if s := &all[i]; !isPlain(s) || !s.Base.Cluster {
+		if s := &all[i]; !isPlain(s) || !s.Base.Cluster || l.hasValues(s.Base.Of) {
 			continue
 		}
 		why, err := l.config.Engine.WhyLimit(ctx, all[i].Name, "")
@@ -159,6 +164,18 @@ func (l *look) clusterLimits(ctx context.Context, seen *alert.Look) {
 	if isWhole {
 		seen.Whole = append(seen.Whole, alert.LimitFull)
 	}
+}
+
+// hasValues reports whether a limit, or one above it, has values: then a limit below it has slots for each of them.
+func (l *look) hasValues(name string) bool {
+	for name != "" {
+		above := l.config.Config.Limits[name]
+		if above.Per != "" {
+			return true
+		}
+		name = above.Of
+	}
+	return false
 }
 
 // isPlain reports whether a limit is one for all its tasks, and has a maximum.
@@ -203,13 +220,56 @@ func (l *look) node(ctx context.Context, _ duty.Overview, storeErr error) alert.
 		}
 		add(alert.DiskFull, path, fmt.Sprintf("%.1f %% are used", used), used)
 	}
-	all, _ := e.Limits(ctx) // it never fails
-	for i := range all {
-		if s := &all[i]; isPlain(s) && !s.Base.Cluster {
-			addLimit(&seen, s.Name, name, s.Used, s.Max)
-		}
+	if holds, ok := e.HoldsPermits(); ok && !holds { // permits that are not granted say nothing
+		seen.Whole = slices.DeleteFunc(seen.Whole, func(k alert.Kind) bool { return k == alert.LimitFull })
+	} else if l.wanted[alert.LimitFull] {
+		seen.Facts = append(seen.Facts, l.fullLimits(e.FullLimits(), name)...)
 	}
 	return seen
+}
+
+// fullLimits returns the limits that are full, apart from those of the cluster without values, see clusterLimits. Of the
+// values of a limit it returns mostValues, those that were full before first.
+func (l *look) fullLimits(all []engine.FullLimit, node string) (facts []alert.Fact) {
+	before := l.full
+	l.full = make(map[string]bool)
+	slices.SortStableFunc(all, func(a, b engine.FullLimit) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(rank(before[subjectOf(a)]), rank(before[subjectOf(b)])))
+	})
+	count := make(map[string]int) // by limit
+	for _, f := range all {
+		subject := subjectOf(f)
+		if f.Cluster && f.Value == "" || l.full[subject] || count[f.Name] == mostValues {
+			continue
+		}
+		l.full[subject] = true
+		if f.Used < f.Max && !before[subject] {
+			continue // permits were ordered a moment ago
+		}
+		count[f.Name]++
+		fact := alert.Fact{Kind: alert.LimitFull, Subject: subject, Node: node, Value: float64(f.Used)}
+		if f.Cluster {
+			fact.Detail = fmt.Sprintf("it has %d slots on all nodes together", f.Max)
+		}
+		facts = append(facts, fact)
+	}
+	return facts
+}
+
+// rank sorts true before false.
+func rank(isFirst bool) int {
+	if isFirst {
+		return 0
+	}
+	return 1
+}
+
+// subjectOf returns what alerts call a limit or one of its values: on one line, since payloads have the values.
+func subjectOf(f engine.FullLimit) string {
+	if f.Value == "" {
+		return f.Name
+	}
+	return f.Name + "/" + terminal.Line(f.Value)
 }
 
 // crashed returns how many crashes a handler has had within the window.

@@ -1,8 +1,10 @@
 package alerting
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/taskengine/taskengine/alert"
 	"github.com/taskengine/taskengine/alert/duty"
+	"github.com/taskengine/taskengine/codec"
 	"github.com/taskengine/taskengine/config"
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/engine/policy"
@@ -185,5 +188,120 @@ func TestCrashesAreCountedWithinTenMinutes(t *testing.T) {
 		if got := l.crashed(begin.Add(time.Duration(step.minute)*time.Minute), "h", step.crashes); got != step.want {
 			t.Errorf("in minute %d there were %d crashes within ten minutes, want %d", step.minute, got, step.want)
 		}
+	}
+}
+
+func TestFullValuesOfLimitsAreSeen(t *testing.T) {
+	l := newLook(&Config{}, nil)
+	full := func(name, value string, used int, cluster bool) engine.FullLimit {
+		return engine.FullLimit{Name: name, Value: value, Used: used, Max: 3, Cluster: cluster}
+	}
+	subjects := func(all ...engine.FullLimit) (found []string) {
+		for _, f := range l.fullLimits(all, "a") {
+			if f.Kind != alert.LimitFull || f.Node != "a" {
+				t.Errorf("it sees %+v", f)
+			}
+			found = append(found, fmt.Sprintf("%s %.0f", f.Subject, f.Value))
+		}
+		return found
+	}
+	is := func(got []string, want ...string) {
+		t.Helper()
+		if !slices.Equal(got, want) {
+			t.Errorf("it sees %q, want %q", got, want)
+		}
+	}
+	// Permits that were ordered a moment ago say nothing yet, and a limit of the cluster without values is not the node's.
+	own, waits := full("partner", "acme\n", 3, false), full("shared", "acme", 1, true)
+	is(subjects(own, full("plain", "", 3, false), waits, full("whole", "", 3, true)), "partner/acme\\n 3", "plain 3")
+	is(subjects(own, waits), "partner/acme\\n 3", "shared/acme 1")
+	is(subjects(own), "partner/acme\\n 3")
+	is(subjects(waits))
+
+	// Of very many values the same ones are seen as long as they are full.
+	many := func(from int) (all []engine.FullLimit) {
+		for i := range 150 {
+			all = append(all, full("partner", fmt.Sprintf("%03d", from+i), 3, false))
+		}
+		return all
+	}
+	first := subjects(many(100)...)
+	if len(first) != mostValues || first[0] != "partner/100 3" {
+		t.Errorf("it sees %d values, the first is %q", len(first), first[0])
+	}
+	is(subjects(many(50)...), first...)
+}
+
+// A limit below one with values has its slots for each value: the sum of all says nothing.
+func TestALimitBelowOneWithValuesIsNotTakenAsAWhole(t *testing.T) {
+	c := config.Default()
+	c.Limits = map[string]policy.Limit{"partner": {Name: "partner", Per: "key"}, "class": {Name: "class", Of: "partner"}, "plain": {Name: "plain", Of: "top"}, "top": {Name: "top"}}
+	l := newLook(&Config{Config: c}, nil)
+	for name, want := range map[string]bool{"partner": true, "class": true, "plain": false, "top": false, "": false} {
+		if got := l.hasValues(name); got != want {
+			t.Errorf("limit %q has values: %v", name, got)
+		}
+	}
+}
+
+// lacking returns an engine whose store has two tasks that are encrypted with a key that it lacks.
+func lacking(t *testing.T) *engine.Engine {
+	t.Helper()
+	store := memory.New()
+	t.Cleanup(func() { store.Close() })
+	open := func(key string, handled ...string) *engine.Engine {
+		c, err := codec.New(codec.Config{Key: key, Keys: map[string][]byte{key: bytes.Repeat([]byte(key), 32)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		conf := engine.Config{Store: store, Name: "a", Codec: c, Policies: policy.Set{Types: map[string]policy.Type{"mail": typeOf()}}, Handlers: make(map[string]task.Handler)}
+		for _, typ := range handled {
+			conf.Handlers[typ] = task.HandlerFunc(func(context.Context, *task.Task) ([]byte, error) { return nil, nil })
+		}
+		e, err := engine.Open(t.Context(), conf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}
+	e := open("k")
+	for range 2 {
+		if _, err := e.Submit(t.Context(), engine.Request{Type: "mail", Payload: []byte("secret")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := e.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	e = open("n", "mail")
+	t.Cleanup(func() { _ = e.Close(context.Background()) })
+	return e
+}
+
+func TestAKeyThatTasksWaitForIsSeen(t *testing.T) {
+	c := &Config{Config: config.Default(), Node: "a", Engine: lacking(t), Handlers: func() []server.HandlerStatus { return nil }}
+	l := newLook(c, []alert.Rule{{When: alert.KeyMissing}})
+	m := alert.New(alert.Config{Rules: []alert.Rule{{Name: "keys", When: alert.KeyMissing, Match: []string{"k"}}, {Name: "others", When: alert.KeyMissing, Match: []string{"n"}}}})
+	for begin := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+		seen := l.node(t.Context(), duty.Overview{}, nil)
+		f := facts(seen)["key_missing k"]
+		if f.Value == 2 {
+			if f.Node != "a" || !strings.Contains(f.Detail, "of type mail") || !slices.Contains(seen.Whole, alert.KeyMissing) {
+				t.Errorf("it sees %+v", f)
+			}
+			m.Look(seen)
+			break
+		}
+		if time.Since(begin) > time.Minute {
+			t.Fatalf("it sees %v", seen.Facts)
+		}
+	}
+	all := m.Alerts()
+	if len(all) != 1 || all[0].Rule != "keys" || all[0].Status != alert.Firing || all[0].Summary() != `the key "k" is missing on node a: 2 tasks wait for it` {
+		t.Fatalf("the alerts are %+v", all)
+	}
+	m.Look(alert.Look{At: time.Now(), Whole: []alert.Kind{alert.KeyMissing}})
+	if all := m.Alerts(); len(all) != 0 {
+		t.Errorf("when the key is there they are %+v", all)
 	}
 }
