@@ -120,7 +120,7 @@ func TestOverlapsOfTasksThatTakeLong(t *testing.T) {
 	for overlap, want := range map[schedule.Overlap]string{
 		schedule.Skip:      "01, 04, 07",
 		schedule.Queue:     "01, 02, 03",
-		schedule.CancelOld: "01, cancelled 01, 02, cancelled 02, 03, cancelled 03, 04, cancelled 04, 05, cancelled 05, 06, cancelled 06, 07",
+		schedule.CancelOld: "01, 02, cancelled 01, 03, cancelled 02, 04, cancelled 03, 05, cancelled 04, 06, cancelled 05, 07, cancelled 06",
 		schedule.Allow:     "01, 02, 03, 04, 05, 06, 07",
 	} {
 		t.Run(overlap.String(), func(t *testing.T) {
@@ -131,8 +131,17 @@ func TestOverlapsOfTasksThatTakeLong(t *testing.T) {
 				if _, err := s.Apply(t.Context(), "long", d); err != nil {
 					t.Fatal(err)
 				}
-				time.Sleep(7*time.Hour + 10*time.Minute)
-				got := strings.NewReplacer("2000-01-01T", "", ":00:00Z", "").Replace(noted.take())
+				var notes []string
+				time.Sleep(10 * time.Minute)
+				for range 7 {
+					time.Sleep(time.Hour)
+					if hour := noted.take(); hour != "" { // a task may begin before the handler of the cancelled one has returned
+						at := strings.Split(hour, ", ")
+						slices.Sort(at)
+						notes = append(notes, at...)
+					}
+				}
+				got := strings.NewReplacer("2000-01-01T", "", ":00:00Z", "").Replace(strings.Join(notes, ", "))
 				if got != want {
 					t.Errorf("what has begun is %q, not %q", got, want)
 				}
