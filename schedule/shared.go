@@ -256,6 +256,20 @@ func (s *Shared) Next() time.Time {
 	return due
 }
 
+// Late returns the oldest time for which something is to be done: that of Next, or of a task that was claimed and is not known to be
+// committed; zero if there is none.
+func (s *Shared) Late() time.Time {
+	oldest := s.Next()
+	for _, c := range s.Claims {
+		for _, f := range c.Fires {
+			if oldest.IsZero() || f.At.Before(oldest) {
+				oldest = f.At
+			}
+		}
+	}
+	return oldest
+}
+
 func (s *Shared) due() (due time.Time, err error) {
 	if len(s.State.Orders) > 0 {
 		due = s.State.Orders[0].At

@@ -23,9 +23,10 @@ import (
 
 // Config configures a Duty.
 type Config struct {
-	Store   *Store
-	Machine alert.Config
-	Targets map[string]target.Target // those of Machine, by name
+	Store    *Store
+	Silences *Store // has silences beside those of Store; nil for none
+	Machine  alert.Config
+	Targets  map[string]target.Target // those of Machine, by name
 
 	// Look observes. It returns soon after ctx has ended. o is what is stored; storeErr says why it could
 	// not be read, or the state not be written, and then o is empty.
@@ -44,8 +45,9 @@ type Duty struct {
 
 	results  chan result
 	sends    sync.WaitGroup
-	sending  int   // goroutines that send
-	storeErr error // of the last read or write of the state; nil if it succeeded
+	sending  int             // goroutines that send
+	silences []alert.Silence // of Config.Silences, as they were last read
+	storeErr error           // of the last read or write of the state; nil if it succeeded
 	failures map[string]*ratelog.Limiter
 	storeLog ratelog.Limiter
 	bounds   ratelog.Limiter
@@ -124,13 +126,26 @@ func (d *Duty) look(ctx context.Context) {
 	o, err := d.config.Store.Read(bounded)
 	cancel()
 	if d.stored(err); err == nil {
-		d.machine.Silence(o.Silences)
+		d.machine.Silence(append(o.Silences, d.otherSilences(ctx)...))
 		err = failed
 	}
 	d.machine.Look(d.config.Look(ctx, o, err))
 	if n := d.machine.Dropped(); n > 0 && d.bounds.Allow() {
 		d.config.Log.Warn("there are too many alerts; the others are left out", "alerts", alert.MaxAlerts, "others", n)
 	}
+}
+
+// otherSilences returns those of Config.Silences. While they cannot be read, those that were read before hold.
+func (d *Duty) otherSilences(ctx context.Context) []alert.Silence {
+	if d.config.Silences == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	if o, err := d.config.Silences.Read(ctx); err == nil {
+		d.silences = o.Silences
+	}
+	return d.silences
 }
 
 // round makes what is due, stores the state, and begins to send.

@@ -2,9 +2,12 @@ package scheduler
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"maps"
 	"time"
 
+	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/engine/task"
 )
 
@@ -41,3 +44,47 @@ func (l *Lookout) AtEnd() bool { return l.next.IsZero() }
 // Late returns the schedules that were late when they were read in the last turn that has ended. ok is
 // false if none has.
 func (l *Lookout) Late() (late map[string]Late, ok bool) { return maps.Clone(l.found), l.whole }
+
+// Late is a schedule that is late.
+type Late struct {
+	Name  string
+	Since time.Time  // the time for which it has not run
+	Task  *task.Task // without payload and checkpoint
+}
+
+// Late returns those of limit schedules whose time was before now and that have not run for it, because their attempts fail
+// or nothing runs them. after and next are as those of List. Of a schedule that nodes with stores of their own share, it is the time
+// for which none of them has fired, or for which one has claimed the fire and not committed it.
+func (s Schedules) Late(ctx context.Context, now time.Time, after task.ID, limit int) (all []Late, next task.ID, err error) {
+	rows, next, err := s.rows(ctx, after, limit)
+	if err != nil {
+		return nil, task.ID{}, err
+	}
+	var shared map[string]kept
+	if p, ok := peersOf(s.engine); ok {
+		if shared, err = p.all(ctx); err != nil {
+			return nil, task.ID{}, err
+		}
+	}
+	for _, t := range rows {
+		k, since := shared[nameOf(t)], t.ReadyAt
+		if k.Shared != nil {
+			since = k.Late()
+		} else if !t.State.Live() && t.State != task.Error {
+			continue
+		}
+		if since.IsZero() || !since.Before(now) {
+			continue
+		}
+		one, err := s.engine.Get(ctx, t.ID)
+		isUnreadable := errors.Is(err, engine.ErrUnreadable)
+		if err != nil && !isUnreadable && !errors.Is(err, task.ErrNotFound) {
+			return nil, task.ID{}, fmt.Errorf("look for late schedules: %w", err)
+		}
+		if err != nil && !isUnreadable || k.Shared == nil && one.Version != t.Version {
+			continue // it has run meanwhile
+		}
+		all = append(all, Late{Name: scheduleOf(one, err).Name, Since: since, Task: t})
+	}
+	return all, next, nil
+}

@@ -395,37 +395,6 @@ func (s Schedules) bury(ctx context.Context, at *Schedule) error {
 	return nil
 }
 
-// Late is a schedule that is late.
-type Late struct {
-	Name  string
-	Since time.Time  // the time for which it has not run
-	Task  *task.Task // without payload and checkpoint
-}
-
-// Late returns those of limit schedules whose time was before now and that have not run for it, because their attempts fail
-// or nothing runs them. after and next are as those of List.
-func (s Schedules) Late(ctx context.Context, now time.Time, after task.ID, limit int) (all []Late, next task.ID, err error) {
-	rows, next, err := s.rows(ctx, after, limit)
-	if err != nil {
-		return nil, task.ID{}, err
-	}
-	for _, t := range rows {
-		if !t.State.Live() && t.State != task.Error || !t.ReadyAt.Before(now) {
-			continue
-		}
-		one, err := s.engine.Get(ctx, t.ID)
-		isUnreadable := errors.Is(err, engine.ErrUnreadable)
-		if err != nil && !isUnreadable && !errors.Is(err, task.ErrNotFound) {
-			return nil, task.ID{}, fmt.Errorf("look for late schedules: %w", err)
-		}
-		if err != nil && !isUnreadable || one.Version != t.Version {
-			continue // it has run meanwhile
-		}
-		all = append(all, Late{Name: scheduleOf(one, err).Name, Since: t.ReadyAt, Task: t})
-	}
-	return all, next, nil
-}
-
 // rows returns the tasks of a page of schedules.
 func (s Schedules) rows(ctx context.Context, after task.ID, limit int) ([]*task.Task, task.ID, error) {
 	before := after

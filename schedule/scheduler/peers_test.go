@@ -271,3 +271,31 @@ func TestOverlapsOfTasksOnDifferentNodes(t *testing.T) {
 		})
 	}
 }
+
+func TestASharedScheduleIsLateWhenNoNodeFiresIt(t *testing.T) {
+	threePeers(t, hourly(schedule.Skip), func(t *testing.T, _ *book, peers []*peer) {
+		late := func() (times []string) {
+			for _, p := range peers {
+				all, _, err := p.Late(t.Context(), p.engine.Now(), task.ID{}, 10)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, one := range all {
+					times = append(times, one.Name+one.Since.UTC().Format("@15:04"))
+				}
+			}
+			return times
+		}
+		time.Sleep(time.Hour)
+		if all := late(); len(all) != 0 {
+			t.Errorf("a schedule that fires is late: %v", all)
+		}
+		for _, p := range peers {
+			p.block(t)
+		}
+		time.Sleep(time.Hour)
+		if got, want := fmt.Sprint(late()), "[shared@02:00 shared@02:00 shared@02:00]"; got != want {
+			t.Errorf("late are %v, not %v", got, want)
+		}
+	})
+}

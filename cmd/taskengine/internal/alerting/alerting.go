@@ -2,7 +2,8 @@
 // node, targets.go makes the targets that a configuration names, and manage.go does what people ask for.
 //
 // A node has two duties: one for what it observes of itself, and, if it has the role of monitor, one for what
-// all nodes share.
+// all nodes share. If nodes have a store each and share a coordinator, the latter is about the store of the node, peers.go has
+// one more for what these nodes share, and its state is where they coordinate.
 package alerting
 
 import (
@@ -43,6 +44,7 @@ type Config struct {
 	Store    storage.Store
 	Engine   *engine.Engine
 	Handlers func() []server.HandlerStatus
+	Peers    Peers // zero if the node shares its store, or is alone
 	Log      *slog.Logger
 }
 
@@ -56,6 +58,7 @@ type Alerting struct {
 	own     *duty.Duty
 	shared  look
 	self    look
+	peers   *peers // nil without Config.Peers
 
 	stop    context.CancelFunc
 	running sync.WaitGroup
@@ -74,6 +77,10 @@ func Start(c Config) *Alerting {
 		a.rules = append(a.rules, r.Rule(name))
 	}
 	a.shared, a.self = newLook(&a.config, a.rules), newLook(&a.config, a.rules)
+	if c.Peers.Settings != nil {
+		a.peers = a.newPeers()
+		a.shared.name = c.Node
+	}
 	a.own = duty.New(a.duty(duty.NodeScope(c.Node), a.self.node))
 	if !a.isConfigured() {
 		return a
@@ -82,6 +89,10 @@ func Start(c Config) *Alerting {
 	a.stop = stop
 	a.running.Go(func() { a.own.Keep(ctx) })
 	a.running.Go(func() { a.lead(ctx) })
+	if a.peers != nil {
+		a.running.Go(func() { a.peers.presence.Keep(ctx) })
+		a.running.Go(func() { a.peers.lead(ctx) })
+	}
 	return a
 }
 
@@ -105,8 +116,12 @@ func settingsOf(s storage.Store) coord.Config {
 
 // duty returns the configuration of the duty for a scope.
 func (a *Alerting) duty(scope string, look func(context.Context, duty.Overview, error) alert.Look) duty.Config {
+	var silences *duty.Store
+	if a.peers != nil {
+		silences = a.peers.store
+	}
 	return duty.Config{
-		Store: a.store, Targets: a.targets, Look: look, Every: lookEvery, Now: a.config.Engine.Now, Log: a.config.Log,
+		Store: a.store, Silences: silences, Targets: a.targets, Look: look, Every: lookEvery, Now: a.config.Engine.Now, Log: a.config.Log,
 		IsNode:  scope == duty.NodeScope(a.config.Node) && a.isShared(),
 		Machine: alert.Config{Scope: scope, Node: a.config.Node, Rules: a.rules, Targets: a.limits},
 	}
@@ -123,13 +138,21 @@ func (a *Alerting) lead(ctx context.Context) {
 		}
 		leading, resign := context.WithCancel(ctx)
 		var duties sync.WaitGroup
-		duties.Go(func() { duty.New(a.duty(duty.SharedScope, a.shared.all)).Keep(leading) })
+		duties.Go(func() { duty.New(a.duty(duty.SharedScope, a.sharedLook())).Keep(leading) })
 		duties.Go(func() { _ = duty.Adopt(leading, a.duty("", nil), a.live) })
 		for wakeup.Sleep(ctx, time.Second) == nil && a.config.Engine.Roles()[monitorRole] {
 		}
 		resign()
 		duties.Wait()
 	}
+}
+
+// sharedLook observes what all nodes of the store share.
+func (a *Alerting) sharedLook() func(context.Context, duty.Overview, error) alert.Look {
+	if a.peers != nil {
+		return a.shared.store
+	}
+	return a.shared.all
 }
 
 // live returns the names of the live nodes, false if they are not known.
@@ -153,8 +176,12 @@ func (a *Alerting) Stop() {
 
 // Leave stores that the node has ended as it should. It is called after Stop.
 func (a *Alerting) Leave(ctx context.Context) {
-	if a.isConfigured() {
-		a.own.Leave(ctx)
+	if !a.isConfigured() {
+		return
+	}
+	a.own.Leave(ctx)
+	if a.peers != nil {
+		a.peers.presence.Leave(ctx)
 	}
 }
 

@@ -34,6 +34,7 @@ const (
 // look observes. One goroutine uses it.
 type look struct {
 	config  *Config
+	name    string              // of the node whose store is looked at; "" if nodes share it
 	wanted  map[alert.Kind]bool // kinds for which there are rules
 	errors  errorsSeen
 	late    scheduler.Lookout
@@ -64,24 +65,36 @@ func newLook(c *Config, rules []alert.Rule) look {
 
 // all observes what all nodes share.
 func (l *look) all(ctx context.Context, o duty.Overview, storeErr error) alert.Look {
-	e := l.config.Engine
-	seen := alert.Look{At: e.Now()}
-	if depths, ok := e.Depths(); ok {
+	seen := l.store(ctx, o, storeErr)
+	names, known := live(l.config.Engine, l.config.Node)
+	l.nodes(ctx, &seen, o, names, known && storeErr == nil)
+	return seen
+}
+
+// store observes the tasks of a store.
+func (l *look) store(ctx context.Context, _ duty.Overview, _ error) alert.Look {
+	seen := alert.Look{At: l.config.Engine.Now()}
+	if depths, ok := l.config.Engine.Depths(); ok {
 		l.tasks(ctx, &seen, depths)
 	}
-	if names, known := live(e, l.config.Node); known && storeErr == nil {
+	return seen
+}
+
+// nodes adds what is about all nodes: those that are gone, limits of the cluster, and schedules. names are those of the nodes
+// that are alive.
+func (l *look) nodes(ctx context.Context, seen *alert.Look, o duty.Overview, names []string, known bool) {
+	if known {
 		seen.Whole = append(seen.Whole, alert.NodeDown)
 		for _, name := range o.Gone(names) {
 			seen.Facts = append(seen.Facts, alert.Fact{Kind: alert.NodeDown, Node: name, Value: 1})
 		}
 	}
 	if l.wanted[alert.LimitFull] {
-		l.clusterLimits(ctx, &seen)
+		l.clusterLimits(ctx, seen)
 	}
 	if l.wanted[alert.ScheduleOverdue] {
-		l.schedules(ctx, &seen)
+		l.schedules(ctx, seen)
 	}
-	return seen
 }
 
 // tasks adds what the engine has counted.
@@ -98,15 +111,15 @@ func (l *look) tasks(ctx context.Context, seen *alert.Look, depths engine.Depths
 	for _, d := range depths.Types {
 		if d.Error > 0 {
 			seen.Facts = append(seen.Facts, alert.Fact{
-				Kind: alert.Errors, Subject: d.Type, Value: float64(d.Error), More: isCut, News: l.errors.news[d.Type], Detail: l.errors.detail[d.Type],
+				Kind: alert.Errors, Subject: d.Type, Node: l.name, Value: float64(d.Error), More: isCut, News: l.errors.news[d.Type], Detail: l.errors.detail[d.Type],
 			})
 		}
 		if !d.Oldest.IsZero() {
-			seen.Facts = append(seen.Facts, alert.Fact{Kind: alert.QueueAge, Subject: d.Type, Value: seen.At.Sub(d.Oldest).Truncate(time.Second).Seconds()})
+			seen.Facts = append(seen.Facts, alert.Fact{Kind: alert.QueueAge, Subject: d.Type, Node: l.name, Value: seen.At.Sub(d.Oldest).Truncate(time.Second).Seconds()})
 		}
 	}
 	for _, u := range l.config.Engine.Unhandled() {
-		seen.Facts = append(seen.Facts, alert.Fact{Kind: alert.Unhandled, Subject: u.Type, Value: float64(u.Tasks), More: u.More})
+		seen.Facts = append(seen.Facts, alert.Fact{Kind: alert.Unhandled, Subject: u.Type, Node: l.name, Value: float64(u.Tasks), More: u.More})
 	}
 	seen.Whole = append(seen.Whole, alert.QueueAge, alert.Unhandled)
 	if !isCut {

@@ -33,26 +33,29 @@ func (a *Alerting) Managed() server.Alerts {
 	return managed{a}
 }
 
-// List implements [server.Alerts].
+// List implements [server.Alerts]. While the coordinator of nodes with stores of their own cannot be read, it lists what this
+// node has.
 func (a managed) List(ctx context.Context) (list server.AlertList, err error) {
+	list.Silenced = make(map[alert.Key]string)
 	o, err := a.store.Read(ctx)
 	if err != nil {
 		return list, err
 	}
-	now := a.config.Engine.Now()
-	list.Silenced = make(map[alert.Key]string)
-	for _, s := range o.Silences {
-		if now.Before(s.Until) {
-			list.Silences = append(list.Silences, s)
+	all := []duty.Overview{o}
+	if a.peers != nil {
+		bounded, cancel := context.WithTimeout(ctx, readPatience)
+		if o, err := a.peers.store.Read(bounded); err == nil {
+			all = append(all, o)
 		}
+		cancel()
 	}
-	for _, scope := range slices.Sorted(maps.Keys(o.States)) {
-		list.Unsent = append(list.Unsent, o.States[scope].Queue...)
-		for _, one := range o.States[scope].Alerts {
-			list.Alerts = append(list.Alerts, one)
-			if i := slices.IndexFunc(list.Silences, func(s alert.Silence) bool { return s.Covers(one, now) }); i >= 0 {
-				list.Silenced[one.Key] = list.Silences[i].ID
-			}
+	for _, o := range all {
+		a.add(&list, o)
+	}
+	now := a.config.Engine.Now()
+	for _, one := range list.Alerts {
+		if i := slices.IndexFunc(list.Silences, func(s alert.Silence) bool { return s.Covers(one, now) }); i >= 0 {
+			list.Silenced[one.Key] = list.Silences[i].ID
 		}
 	}
 	slices.SortFunc(list.Alerts, func(a, b *alert.Alert) int {
@@ -60,6 +63,28 @@ func (a managed) List(ctx context.Context) (list server.AlertList, err error) {
 	})
 	slices.SortStableFunc(list.Unsent, func(a, b alert.Notification) int { return a.At.Compare(b.At) })
 	return list, nil
+}
+
+// add adds what is stored in one place.
+func (a managed) add(list *server.AlertList, o duty.Overview) {
+	now := a.config.Engine.Now()
+	for _, s := range o.Silences {
+		if now.Before(s.Until) {
+			list.Silences = append(list.Silences, s)
+		}
+	}
+	for _, scope := range slices.Sorted(maps.Keys(o.States)) {
+		list.Unsent = append(list.Unsent, o.States[scope].Queue...)
+		list.Alerts = append(list.Alerts, o.States[scope].Alerts...)
+	}
+}
+
+// silences returns where silences are kept: for nodes with stores of their own, where they coordinate.
+func (a managed) silences() *duty.Store {
+	if a.peers != nil {
+		return a.peers.store
+	}
+	return a.store
 }
 
 // Test implements [server.Alerts].
@@ -100,12 +125,15 @@ func (a managed) Silence(ctx context.Context, s alert.Silence, length time.Durat
 	}
 	s.ID, s.At = newID()[:8], a.config.Engine.Now().UTC().Truncate(time.Second)
 	s.Until = s.At.Add(length)
-	return s, a.store.Silence(ctx, s)
+	return s, a.silences().Silence(ctx, s)
 }
 
 // Unsilence implements [server.Alerts].
 func (a managed) Unsilence(ctx context.Context, id string) error {
-	err := a.store.Unsilence(ctx, id)
+	err := a.silences().Unsilence(ctx, id)
+	if errors.Is(err, duty.ErrNoSilence) && a.peers != nil { // of a time when the node was alone
+		err = a.store.Unsilence(ctx, id)
+	}
 	if errors.Is(err, duty.ErrNoSilence) {
 		return fmt.Errorf("%w: %.40q", server.ErrNoSilence, id)
 	}

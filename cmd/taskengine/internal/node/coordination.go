@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/alerting"
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/coordinator"
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/database"
 	"github.com/taskengine/taskengine/config"
@@ -145,6 +146,14 @@ func (t *coordination) configure(c *engine.Config, from config.Coordination) {
 		c.Elector = t.messages
 	}
 	c.Lease = from.Lease
+}
+
+// peers returns where this node coordinates with others that have stores of their own; zero if it does not.
+func (t *coordination) peers() alerting.Peers {
+	if t.database != nil || t.external == nil {
+		return alerting.Peers{}
+	}
+	return alerting.Peers{Elector: t.external, Settings: t.external}
 }
 
 func (t *coordination) close(context.Context) error {
