@@ -5,7 +5,7 @@
 //		Command: []string{"./mailer"}, Type: "mail", Payload: []byte(`{"to": "test@example.com"}`),
 //	})
 //
-// It supports both transports, gRPC and lines of JSON, and needs no engine. A program that serves the task type
+// It supports both transports, gRPC and lines of JSON. Children are added by a node in memory that runs the program. A program that serves the task type
 // "describe" is the conformance program of an SDK: it is checked for everything that handlers may do. docs/handlers.md
 // lists the types that such a program serves.
 //

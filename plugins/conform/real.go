@@ -1,0 +1,159 @@
+package conform
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/plugins"
+	"github.com/taskengine/taskengine/plugins/workers"
+	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/storage/memory"
+)
+
+// withNode calls see with an engine that has its tasks in memory, and whose tasks of type typ the program runs as a handler or
+// as a worker. The context ends when the patience is over.
+func (x *exam) withNode(typ string, see func(context.Context, *engine.Engine) error) (err error) {
+	ctx, cancel := context.WithTimeout(x.ctx, 2*x.Patience) // for the start of the program and for its tasks
+	defer cancel()
+	handler, stop, err := x.handlerFor(ctx, typ)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	store := memory.New()
+	defer store.Close()
+	e, err := engine.Open(ctx, engine.Config{
+		Store:    store,
+		Policies: policy.Set{Slots: manySlots, Types: map[string]policy.Type{typ: policy.DefaultType()}},
+		Handlers: map[string]task.Handler{typ: handler},
+	})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		at, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		if closed := e.Close(at); err == nil {
+			err = closed
+		}
+	}()
+	return see(ctx, e)
+}
+
+// handlerFor starts the program as a node would, and returns what runs tasks with it.
+func (x *exam) handlerFor(ctx context.Context, typ string) (handler task.Handler, stop func(), err error) {
+	if x.Remote {
+		return x.workerFor(typ)
+	}
+	host, err := plugins.Start(ctx, plugins.Config{
+		Name: "examined", Command: x.Command, Dir: x.Dir, Env: x.Env, Types: []string{typ}, StartTimeout: x.Patience,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return host, func() {
+		at, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = host.Close(at)
+	}, nil
+}
+
+// workerFor serves workers, and starts the program as one.
+func (x *exam) workerFor(typ string) (handler task.Handler, stop func(), err error) {
+	pool, err := workers.Open(workers.Config{Name: "examined", Types: []string{typ}})
+	if err != nil {
+		return nil, nil, err
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, nil, err
+	}
+	server := grpc.NewServer(grpc.MaxRecvMsgSize(pool.MaxFrame()))
+	workers.NewService(nil, nil, nil, pool).Register(server)
+	var serves sync.WaitGroup
+	serves.Go(func() { _ = server.Serve(listener) })
+	p, err := x.startWith("TASKENGINE_ADDRESS=" + listener.Addr().String())
+	stop = func() {
+		if p != nil {
+			p.kill()
+		}
+		server.Stop()
+		serves.Wait()
+		at, cancel := context.WithTimeout(context.WithoutCancel(x.ctx), time.Second)
+		defer cancel()
+		_ = pool.Close(at)
+	}
+	if err != nil {
+		stop()
+		return nil, nil, err
+	}
+	p.drainOutput()
+	return pool, stop, nil
+}
+
+// done runs a task, which is to succeed, and returns its result.
+func done(ctx context.Context, e *engine.Engine, r engine.Request) ([]byte, error) {
+	receipts, err := e.Submit(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.WaitTasks(ctx, receipts[0].ID); err != nil {
+		return nil, fmt.Errorf("a node waited for its task: %w", err)
+	}
+	t, err := e.Get(ctx, receipts[0].ID)
+	if err != nil {
+		return nil, err
+	}
+	if t.State != task.Done {
+		return nil, fmt.Errorf("the task of a node is %v: %.300s", t.State, t.LastError)
+	}
+	return t.Result, nil
+}
+
+// seeChildren has tasks of a node add a child, and then the same again, which adds nothing because the key is taken.
+func seeChildren(ctx context.Context, e *engine.Engine) error {
+	for range 2 {
+		result, err := done(ctx, e, engine.Request{Type: "children", Payload: []byte(childPayload)})
+		if err != nil {
+			return err
+		}
+		if string(result) != "spawned" {
+			return fmt.Errorf("the result is %.100q", result)
+		}
+		children, _, err := e.List(ctx, storage.Filter{Types: []string{"mail"}}, task.ID{}, 10)
+		if err != nil {
+			return err
+		}
+		if len(children) != 1 {
+			return fmt.Errorf("the node has %d children, wanted is one", len(children))
+		}
+		c, err := e.Get(ctx, children[0].ID)
+		if err != nil {
+			return err
+		}
+		if c.Key != "käy" || c.State != task.Submitted || string(c.Payload) != "to you" {
+			return fmt.Errorf("the child is %v with the key %q and the payload %.100q", c.State, c.Key, c.Payload)
+		}
+	}
+	return nil
+}
+
+// onANode returns a check of a program that runs tasks of type typ for a node.
+func onANode(typ, name, asks string, see func(context.Context, *engine.Engine) error) check {
+	return check{name: name, asks: asks, suite: typ, needs: []string{returnsCredits}, see: func(x *exam) error {
+		err := x.withNode(typ, see)
+		if errors.Is(err, context.DeadlineExceeded) && x.ctx.Err() == nil {
+			return fmt.Errorf("it took longer than %v: %w", 2*x.Patience, err)
+		}
+		return err
+	}}
+}
