@@ -93,7 +93,8 @@ func TestTheEndOfAnEarlierAttemptIsDecidedByThePolicy(t *testing.T) {
 			{task.Snooze(time.Hour), "", task.Waiting, ""},
 			{nil, "too long", task.Error, "has 8 bytes"},
 			{task.Again(time.Now().Add(2*time.Hour), task.WithPayload([]byte("next"))), "1", task.Waiting, ""},
-			{task.Again(time.Now().Add(time.Hour), task.WithTasks(engine.Request{Type: "mail"})), "1", task.Processing, ""},
+			{task.Again(time.Now().Add(time.Hour), task.WithTasks(engine.Request{Type: "mail"})), "1", task.Waiting, ""},
+			{task.Again(time.Time{}, task.WithTasks(engine.Request{})), "1", task.Error, "type is missing"},
 			{task.Again(time.Now().AddDate(9000, 0, 0)), "1", task.Error, "years"},
 			{task.Ended(), "", task.Error, ""},
 		}
@@ -103,11 +104,7 @@ func TestTheEndOfAnEarlierAttemptIsDecidedByThePolicy(t *testing.T) {
 		}
 		n.open()
 		for i, w := range wants {
-			counts := 1
-			if w.state == task.Processing { // as if there were no end
-				counts = 0
-			}
-			endEarlier(t, n, counts, engine.EarlierEnd{Ref: refs[i], Type: "mail", Result: []byte(w.result), Err: w.err})
+			endEarlier(t, n, 1, engine.EarlierEnd{Ref: refs[i], Type: "mail", Result: []byte(w.result), Err: w.err})
 			if got := n.expect(refs[i].ID, w.state); !strings.Contains(got.LastError, w.last) {
 				t.Errorf("%d: last error %q", i, got.LastError)
 			}
@@ -167,4 +164,73 @@ func TestTheNextTaskOfAKeyFollowsTheEndOfAnEarlierAttempt(t *testing.T) {
 			t.Errorf("ran %q", got)
 		}
 	})
+}
+
+// following is the end of an earlier attempt that adds a task with this key.
+func following(ref task.Ref, typ, key string) engine.EarlierEnd {
+	return engine.EarlierEnd{
+		Ref: ref, Type: typ, Result: []byte("sent"),
+		Err: task.Again(time.Time{}, task.WithTasks(engine.Request{Type: "mail", Key: key, OrderingKey: key, Payload: []byte(key)}, engine.Request{Type: "mail", Payload: []byte("also " + key)})),
+	}
+}
+
+func TestTheTasksThatAnEarlierEndAddsExistIfItCounts(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		n, j := awaiting(t, func(p *policy.Type) { p.Retention.Done = time.Minute })
+		var inserted []string
+		n.config.Observer.Inserted = func(_ time.Time, t *task.Task) { inserted = append(inserted, string(t.Payload)) }
+		first, late, taken := ranBefore(n, 1, "mail", nil), ranBefore(n, 2, "mail", nil), ranBefore(n, 3, "mail", nil)
+		n.open()
+		endEarlier(t, n, 1, following(first, "mail", "a"), following(first, "mail", "b"))
+		endEarlier(t, n, 0, following(first, "mail", "c"))
+		if got := n.get(first.ID); got.State != task.Done || string(got.Result) != "sent" {
+			t.Errorf("the task is %+v", got)
+		}
+		if _, err := n.Cancel(t.Context(), late, "not wanted"); err != nil {
+			t.Fatal(err)
+		}
+		endEarlier(t, n, 0, following(late, "mail", "d"))
+		endEarlier(t, n, 1, following(taken, "mail", "a"))
+		if err := n.WaitType(t.Context(), "mail"); err != nil {
+			t.Fatal(err)
+		}
+		got := j.payloads()
+		slices.Sort(got)
+		if want := []string{"a", "also a", "also a"}; !slices.Equal(got, want) {
+			t.Errorf("ran %q, want %q", got, want)
+		}
+		if slices.Sort(inserted); !slices.Equal(inserted, got) {
+			t.Errorf("the observer was told of %q, and %q ran", inserted, got)
+		}
+	})
+}
+
+func TestAnEarlierEndWhoseTasksHaveNoRoomIsAnErrorOfItsAttempt(t *testing.T) {
+	for name, c := range map[string]struct {
+		when     policy.WhenFull
+		delivery policy.Delivery
+		state    task.State
+	}{
+		"reject":               {policy.Reject, policy.AtLeastOnce, task.Waiting},
+		"pause":                {policy.PauseSource, policy.AtLeastOnce, task.Waiting},
+		"reject, at most once": {policy.Reject, policy.AtMostOnce, task.Error},
+		"pause, at most once":  {policy.PauseSource, policy.AtMostOnce, task.Error},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				n, _ := awaiting(t, func(p *policy.Type) {
+					p.MaxBacklog, p.Delivery = policy.Backlog{Max: 1, WhenFull: c.when}, c.delivery
+				})
+				ref := ranBefore(n, 1, "mail", nil)
+				n.open()
+				endEarlier(t, n, 1, following(ref, "mail", "a"))
+				if got := n.expect(ref.ID, c.state); !strings.Contains(got.LastError, "backlog") {
+					t.Errorf("the error is %q", got.LastError)
+				}
+				if got := n.backlog(); got.Tasks > 1 {
+					t.Errorf("the backlog is %+v", got)
+				}
+			})
+		})
+	}
 }

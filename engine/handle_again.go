@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -11,14 +12,18 @@ import (
 
 // checkRerun returns an error if the task cannot run again as its handler asked for. Otherwise it
 // completes the verdict.
-func (a *attempt) checkRerun(v *task.Verdict) error {
-	if err := a.engine.checkAgain(a.Task, v); err != nil || v.Rerun == nil || len(v.Rerun.Tasks) == 0 {
+func (a *attempt) checkRerun(v *task.Verdict) error { return a.engine.checkRerun(a, a.Task, v, true) }
+
+// checkRerun is that of an attempt of t. If keeps is set, and the sources of a type pause that has no room for the tasks that
+// are to be added, a place among those that wait for room is kept for t.
+func (e *Engine) checkRerun(ctx context.Context, t *task.Task, v *task.Verdict, keeps bool) error {
+	if err := e.checkAgain(t, v); err != nil || v.Rerun == nil || len(v.Rerun.Tasks) == 0 {
 		return err
 	}
-	rows, err := a.following(v.Rerun.Tasks)
+	rows, err := e.following(ctx, t.ID, v.Rerun.Tasks, keeps)
 	if err != nil {
 		err = fmt.Errorf("the handler asked to add tasks with the end of this attempt, which has failed therefore: %w", err)
-		if a.engine.catalog.policyOf(a.Type).Delivery == policy.AtMostOnce { // the work was done
+		if e.catalog.policyOf(t.Type).Delivery == policy.AtMostOnce { // the work was done
 			err = task.InDoubt(err)
 		}
 		return err
@@ -48,15 +53,14 @@ func (e *Engine) checkAgain(t *task.Task, v *task.Verdict) error {
 	return e.contents.encodeRerun(t.Type, &r)
 }
 
-// following returns the rows of tasks that are added with the end of the attempt.
-func (a *attempt) following(reqs []Request) ([]*task.Task, error) {
-	e := a.engine
+// following returns the rows of tasks that are added with the end of an attempt of the task id. keeps is as for checkRerun.
+func (e *Engine) following(ctx context.Context, id task.ID, reqs []Request, keeps bool) ([]*task.Task, error) {
 	var shards *task.Shards
 	if e.catalog.isDivided { // only of one shard it is certain that it is always where the task is
 		shards = new(task.Shards)
-		shards.Add(a.ref.ID.Shard())
+		shards.Add(id.Shard())
 	}
-	reqs, err := e.decorated(a, reqs)
+	reqs, err := e.decorated(ctx, reqs)
 	if err != nil {
 		return nil, err
 	}
@@ -64,22 +68,22 @@ func (a *attempt) following(reqs []Request) ([]*task.Task, error) {
 	if err != nil {
 		return nil, err
 	}
-	full := a.roomFor(rows, false)
+	full := e.roomFor(id, rows, false)
 	if full == nil {
 		return rows, nil
 	}
-	existing, err := e.existing(a, reqs, rows)
+	existing, err := e.existing(ctx, reqs, rows)
 	if err != nil {
 		return nil, fmt.Errorf("look for tasks that exist: %w", err)
 	}
 	var fresh []*task.Task
-	for i, id := range existing {
-		if id.IsZero() {
+	for i, other := range existing {
+		if other.IsZero() {
 			fresh = append(fresh, rows[i])
 		}
 	}
 	if len(fresh) < len(rows) || full.CanWait {
-		full = a.roomFor(fresh, true)
+		full = e.roomFor(id, fresh, keeps)
 	}
 	if full != nil {
 		return nil, e.refuse(full)
@@ -88,10 +92,10 @@ func (a *attempt) following(reqs []Request) ([]*task.Task, error) {
 }
 
 // roomFor returns why the backlogs have no room for rows, or nil. It claims no places. If take is set,
-// a place among those that wait for room is kept for the task, where sources pause.
-func (a *attempt) roomFor(rows []*task.Task, take bool) (full *shell.Full) {
-	if e := a.engine; len(e.capped) > 0 {
-		e.tell(func(s *state, now time.Time) { full = s.RoomFor(now, a.ID, rows, take) })
+// a place among those that wait for room is kept for the task id, where sources pause.
+func (e *Engine) roomFor(id task.ID, rows []*task.Task, take bool) (full *shell.Full) {
+	if len(e.capped) > 0 {
+		e.tell(func(s *state, now time.Time) { full = s.RoomFor(now, id, rows, take) })
 	}
 	return full
 }

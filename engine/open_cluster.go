@@ -11,6 +11,7 @@ import (
 	"github.com/taskengine/taskengine/engine/internal/cluster"
 	"github.com/taskengine/taskengine/engine/internal/core"
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
 )
 
 // ErrLeaseLost is why handlers are cancelled when their node can no longer prove that it is
@@ -49,6 +50,12 @@ func (e *Engine) newCluster() (*cluster.Cluster, error) {
 			IsAway:       func(shard uint16) bool { return e.state.IsHeld(shard) },
 			Ended:        func(t *task.Task) { e.state.waiters.ended(t) },
 			Recovered:    func(t *task.Task) { e.state.Recovered(t) },
+			Inserted: func(now time.Time, t *task.Task, in storage.Inserted) {
+				if in.Created() && c.Observer.Inserted != nil {
+					c.Observer.Inserted(now, t)
+				}
+				e.state.Inserted(now, t, in)
+			},
 		},
 	})
 }

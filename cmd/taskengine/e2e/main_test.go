@@ -333,7 +333,12 @@ func servePlugin() {
 	}
 	if journal := os.Getenv("JOURNAL"); journal != "" {
 		for _, typ := range []string{"least", "later", "most"} {
-			handlers[typ] = handler.Func(func(_ context.Context, t *task.Task) ([]byte, error) { return nil, note(journal, t) })
+			handlers[typ] = handler.Func(func(ctx context.Context, t *task.Task) ([]byte, error) {
+				if err := note(journal, t); err != nil {
+					return nil, err
+				}
+				return nil, handler.Spawn(ctx, childOf(t))
+			})
 		}
 		handlers["parent"] = handler.Func(func(ctx context.Context, t *task.Task) ([]byte, error) {
 			if err := handler.Spawn(ctx, handler.Child{Type: "shout", Payload: []byte("child"), Key: string(t.Payload)}); err != nil {
@@ -351,13 +356,13 @@ func servePlugin() {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		})
-		handlers["held"] = handler.Func(func(_ context.Context, t *task.Task) ([]byte, error) {
+		handlers["held"] = handler.Func(func(ctx context.Context, t *task.Task) ([]byte, error) {
 			if err := note(journal, t); err != nil {
 				return nil, err
 			}
 			for {
 				if _, err := os.Stat(string(t.Payload)); err == nil {
-					return []byte("held"), nil
+					return []byte("held"), handler.Spawn(ctx, childOf(t))
 				}
 				time.Sleep(10 * time.Millisecond)
 			}
@@ -375,6 +380,11 @@ func servePlugin() {
 		handlers["pay"], handlers["mail"] = handler.Func(w.handle), handler.Func(w.handle)
 	}
 	handler.Serve(handlers)
+}
+
+// childOf is a task that t adds. It has no key, so only the commit of its parent's end keeps it from being doubled.
+func childOf(t *task.Task) handler.Child {
+	return handler.Child{Type: "child", Headers: map[string]string{"of": t.ID.String()}}
 }
 
 // note adds a line for a task that runs to a file: a write of that size either happens or

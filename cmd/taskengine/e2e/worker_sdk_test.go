@@ -28,9 +28,15 @@ const note = (task) => appendFileSync(process.env.JOURNAL, task.type + " " + tas
 const held = async (task) => {
   note(task);
   while (!existsSync(task.text())) await new Promise((resolve) => setTimeout(resolve, 10));
+  addChild(task);
   return "held";
 };
-await serve({ shout: (task) => task.text().toUpperCase(), least: note, later: note, most: note, held, late, parent });
+const addChild = (task) => task.spawn({ type: "child", headers: { of: task.id } });
+const plain = (task) => {
+  note(task);
+  addChild(task);
+};
+await serve({ shout: (task) => task.text().toUpperCase(), least: plain, later: plain, most: plain, held, late, parent });
 `
 
 // startNodeJSWorker runs a worker that is a program of Node.js.
@@ -58,6 +64,10 @@ def note(task):
         f.write("%s %s\n" % (task.type, task.id))
 
 
+def add_child(task):
+    task.spawn("child", headers={"of": task.id})
+
+
 @handler("shout")
 def shout(task):
     return task.text().upper()
@@ -67,6 +77,7 @@ def shout(task):
 @handler("later")
 def plain(task):
     note(task)
+    add_child(task)
 
 
 @handler("held")
@@ -74,12 +85,14 @@ def held(task):
     note(task)
     while not os.path.exists(task.text()):
         time.sleep(0.01)
+    add_child(task)
     return "held"
 
 
 @handler("most")
 async def most(task):
     note(task)
+    add_child(task)
 
 
 @handler("parent")

@@ -236,7 +236,7 @@ func TestTheAnswersOfAWorkerOutliveTheNode(t *testing.T) {
 	testAnswersOutlive(t, startWorker)
 }
 
-// A worker has an answer when its node is dead. The next node gets it: the task does not run twice.
+// A worker has an answer when its node is dead. The next node gets it, with the task that it adds: no task runs twice.
 func testAnswersOutlive(t *testing.T, launch launcher) {
 	t.Helper()
 	folder := t.TempDir()
@@ -261,6 +261,7 @@ func testAnswersOutlive(t *testing.T, launch launcher) {
 	if runs := readJournal(t, journal); len(runs) != 1 || runs["held "+id] != 1 {
 		t.Errorf("the handler was called %v", runs)
 	}
+	verifyChildren(t, n, "held")
 }
 
 // workersConfig makes a node whose workers note every task that they are called for.
@@ -336,7 +337,7 @@ func (f *crew) disturb(t *testing.T, rng *rand.Rand) {
 }
 
 // Workers and their node are killed, stand still and are cut off while tasks run. Each accepted task is done in the end,
-// and no task with at_most_once runs twice.
+// no task with at_most_once runs twice, and the tasks that they add exist once for each that is done, and for no other.
 func TestNoTaskIsLostWhateverHappensToWorkersAndTheirNode(t *testing.T) {
 	t.Parallel()
 	testDisturbed(t, startWorker)
@@ -376,6 +377,7 @@ func testDisturbed(t *testing.T, launch launcher) {
 	}
 	verifyKilled(t, n, all.types, readJournal(t, journal))
 	verifyTurns(t, all.keys, journal)
+	verifyChildren(t, n, "least", "later", "most")
 }
 
 // A worker of another machine needs TLS, a token with its role, and a certificate. It is cut off when its token is revoked.

@@ -161,6 +161,8 @@ type Engine struct {
 	Ended func(t *task.Task)
 	// Recovered is told the row of a task whose node is gone, after the change that was decided.
 	Recovered func(t *task.Task)
+	// Inserted is told the outcome of a row that followed such a change. It is called within Decide.
+	Inserted func(now time.Time, t *task.Task, in storage.Inserted)
 }
 
 // Cluster is one node's part in a cluster. Its methods may be called by any goroutine at any time,

@@ -52,13 +52,14 @@ func (k *Cluster) healEarlier(ctx context.Context, refs []task.Ref) (left []task
 	return left, err
 }
 
-// EndEarlier makes changes that end attempts of other nodes, or of an earlier process of this one. It returns the rows that
-// were changed. The result is nil for each attempt that was over.
-func (k *Cluster) EndEarlier(ctx context.Context, changes []task.Change) ([]*task.Task, error) {
-	rows, heads, err := k.swap(ctx, changes)
+// EndEarlier makes changes that end attempts of other nodes, or of an earlier process of this one, and inserts with each
+// change its rows of follow. It returns the rows that were changed. The result is nil for each attempt that was over; the
+// rows that were to follow it are not inserted.
+func (k *Cluster) EndEarlier(ctx context.Context, changes []task.Change, follow [][]*task.Task) ([]*task.Task, error) {
+	out, err := k.swap(ctx, changes, follow)
 	if err != nil {
 		return nil, err
 	}
-	k.changed(rows, heads)
-	return rows, nil
+	k.changed(out, follow)
+	return out.rows, nil
 }

@@ -82,11 +82,11 @@ func (k *Cluster) healSome(ctx context.Context, page []storage.Due) (healed int,
 			k.log.Error("a task that ran when the engine last stopped cannot be read", "task_id", d.ID, "error", err)
 		}
 	}
-	rows, _, err := k.swap(ctx, changes) // the core reads the heads when it starts
+	out, err := k.swap(ctx, changes, nil) // the core reads the heads when it starts
 	if err != nil {
 		return 0, err
 	}
-	for i, t := range rows {
+	for i, t := range out.rows {
 		if t == nil {
 			k.unhealed.refs = append(k.unhealed.refs, changes[i].Ref)
 		} else {
@@ -119,28 +119,32 @@ func (k *Cluster) HealRest(ctx context.Context) {
 // recover makes the changes of tasks whose nodes are gone, and tells the core of those made.
 func (k *Cluster) recover(ctx context.Context, changes []task.Change) error {
 	for page := range slices.Chunk(changes, healPage) {
-		rows, heads, err := k.swap(ctx, page)
+		out, err := k.swap(ctx, page, nil)
 		if err != nil {
 			return err
 		}
-		k.log.Warn("recovered tasks whose nodes are gone", "tasks", k.changed(rows, heads))
+		k.log.Warn("recovered tasks whose nodes are gone", "tasks", k.changed(out, nil))
 	}
 	return nil
 }
 
-// changed tells the core of rows that no node ran and that were changed, and of heads. It returns how many rows there are
-// that are not nil.
-func (k *Cluster) changed(rows []*task.Task, heads []task.Hint) (n int) {
+// changed tells the engine of rows that no node ran and that were changed, of those that followed them, and of heads. It
+// returns how many rows were changed.
+func (k *Cluster) changed(out swapped, follow [][]*task.Task) (n int) {
 	k.engine.Decide(func(c *core.Core, now time.Time) {
-		for _, t := range rows {
-			if t != nil {
-				c.Changed(now, t)
-				k.engine.Ended(t)
-				k.engine.Recovered(t)
-				n++
+		for i, t := range out.rows {
+			if t == nil {
+				continue
+			}
+			c.Changed(now, t)
+			k.engine.Ended(t)
+			k.engine.Recovered(t)
+			n++
+			for j, in := range out.followed[i] {
+				k.engine.Inserted(now, follow[i][j], in)
 			}
 		}
-		for _, h := range heads {
+		for _, h := range out.heads {
 			c.Promoted(now, h)
 		}
 	})

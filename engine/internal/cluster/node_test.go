@@ -78,6 +78,7 @@ func openWith(t *testing.T, store storage.Store, set policy.Set, change func(*Co
 			},
 			GoesOn:    func(ref task.Ref) bool { return n.running[ref] },
 			Recovered: func(*task.Task) {},
+			Inserted:  func(time.Time, *task.Task, storage.Inserted) {},
 			Ended: func(t *task.Task) {
 				if !t.State.Live() {
 					n.finished = append(n.finished, t.ID)

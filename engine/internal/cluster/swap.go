@@ -8,27 +8,39 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
+// swapped is the outcome of swap.
+type swapped struct {
+	rows     []*task.Task         // for each change the row that it made; nil if it was too late
+	followed [][]storage.Inserted // for each change the outcome of the rows that followed it; nil if none did
+	heads    []task.Hint          // rows that have become heads of their ordering keys
+}
+
 // swap makes changes in the store. If the store refuses them together, swap divides them. A change
-// that is refused alone is treated like a stale one: its result is nil. heads are the rows that have become
-// heads of their ordering keys because of the changes. An error says that the store cannot be written.
-func (k *Cluster) swap(ctx context.Context, changes []task.Change) (out []*task.Task, heads []task.Hint, err error) {
+// that is refused alone is treated like a stale one: its result is nil. follow has for each change the rows that are
+// inserted if and only if it is made; nil for none. An error says that the store cannot be written.
+func (k *Cluster) swap(ctx context.Context, changes []task.Change, follow [][]*task.Task) (out swapped, err error) {
 	if len(changes) == 0 {
-		return nil, nil, nil
+		return out, nil
 	}
-	out = make([]*task.Task, len(changes))
+	out.rows, out.followed = make([]*task.Task, len(changes)), make([][]storage.Inserted, len(changes))
 	works := false
 	type piece struct{ from, to int }
 	for todo := []piece{{0, len(changes)}}; len(todo) > 0; todo = todo[1:] {
 		p := todo[0]
-		done, err := k.store.Commit(ctx, &storage.Batch{Swap: changes[p.from:p.to], Wait: storage.WaitLeast}).Wait()
+		b := &storage.Batch{Swap: changes[p.from:p.to], Wait: storage.WaitLeast}
+		if follow != nil {
+			b.Follow = follow[p.from:p.to]
+		}
+		done, err := k.store.Commit(ctx, b).Wait()
 		if err == nil {
-			copy(out[p.from:], done.Swapped)
-			heads = append(heads, done.Heads...)
+			copy(out.rows[p.from:], done.Swapped)
+			copy(out.followed[p.from:], done.Followed)
+			out.heads = append(out.heads, done.Heads...)
 			works = true
 			continue
 		}
 		if works = works || !storage.IsOutage(err) && k.worksAfter(err); !works || storage.IsOutage(err) || ctx.Err() != nil {
-			return nil, nil, err
+			return swapped{}, err
 		}
 		if half := (p.from + p.to) / 2; half > p.from {
 			todo = append(todo, piece{p.from, half}, piece{half, p.to})
@@ -36,7 +48,7 @@ func (k *Cluster) swap(ctx context.Context, changes []task.Change) (out []*task.
 			k.log.Error("the store refuses the change of a task of a dead node; the engine tries again", "task_id", changes[p.from].ID, "error", err)
 		}
 	}
-	return out, heads, nil
+	return out, nil
 }
 
 // worksAfter reports whether the store works although it failed with err: the error says so, or the

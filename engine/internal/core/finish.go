@@ -73,12 +73,18 @@ func (c *Core) Concluded(now time.Time, ref task.Ref, v task.Verdict) (change ta
 func (c *Core) conclude(now time.Time, r *run, v task.Verdict) {
 	change, remove := c.concluded(now, r, v)
 	c.save(r.kind.name, change, remove)
-	if r := v.Rerun; r != nil && v.Outcome == task.Completed {
-		for _, t := range r.Rows {
-			Create(now, c.Policy(t.Type), t)
-		}
-		c.ready.Saves[len(c.ready.Saves)-1].Follow = r.Rows
+	c.ready.Saves[len(c.ready.Saves)-1].Follow = c.following(now, v)
+}
+
+// following returns the rows that are to be inserted with the end of an attempt with the verdict v.
+func (c *Core) following(now time.Time, v task.Verdict) []*task.Task {
+	if v.Rerun == nil || v.Outcome != task.Completed {
+		return nil
 	}
+	for _, t := range v.Rerun.Rows {
+		Create(now, c.Policy(t.Type), t)
+	}
+	return v.Rerun.Rows
 }
 
 // concluded returns the change that follows from the verdict v on the attempt of r, and whether to
@@ -108,13 +114,14 @@ func settle(now time.Time, p *policy.Type, key string, isKeyed bool, change *tas
 }
 
 // Earlier returns the change that follows from the verdict v on the attempt of t, which runs in the row, and which this
-// node has not begun. A row that is to be deleted is left to the cleaner.
-func (c *Core) Earlier(now time.Time, t *task.Task, v task.Verdict) task.Change {
+// node has not begun, and the rows that are to be inserted if and only if the change is made. A row that is to be deleted
+// is left to the cleaner.
+func (c *Core) Earlier(now time.Time, t *task.Task, v task.Verdict) (change task.Change, follow []*task.Task) {
 	p := c.Policy(t.Type)
-	change := decide(now, &p, attempt{t.Ref(), t.Attempt, t.Crashes, t.ExpiresAt}, v, c.config.Chance)
+	change = decide(now, &p, attempt{t.Ref(), t.Attempt, t.Crashes, t.ExpiresAt}, v, c.config.Chance)
 	settle(now, &p, orderingKeyOf(t), t.Key != "", &change)
 	v.Reencoded.Add(&change, change.Completes(task.Processing))
-	return change
+	return change, c.following(now, v)
 }
 
 // Remembers makes a change that has a task done whose row is not kept leave a tombstone, if the task has a unique key and

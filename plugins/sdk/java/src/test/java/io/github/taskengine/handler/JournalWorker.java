@@ -4,6 +4,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 import java.util.Locale;
+import java.util.Map;
 
 /** A worker for tests of nodes: it notes each task in the file that JOURNAL names. */
 final class JournalWorker {
@@ -28,7 +29,13 @@ final class JournalWorker {
               // the worker has lost its node: the answer counts all the same
             }
           }
+          addChild(task);
           return "held";
+        };
+    Handler plain =
+        task -> {
+          addChild(task);
+          return note.handle(task);
         };
     Handler parent =
         task -> {
@@ -49,12 +56,16 @@ final class JournalWorker {
         };
     new Handlers()
         .on("shout", task -> task.text().toUpperCase(Locale.ROOT))
-        .on("least", note)
-        .on("later", note)
-        .on("most", note)
+        .on("least", plain)
+        .on("later", plain)
+        .on("most", plain)
         .on("held", held)
         .on("late", late)
         .on("parent", parent)
         .run();
+  }
+
+  private static void addChild(Task task) {
+    task.spawn(Child.of("child").headers(Map.of("of", task.id().toString())));
   }
 }
