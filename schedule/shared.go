@@ -229,7 +229,7 @@ func (s *Shared) Settle(c *Copy, self Owner, live []Fire) (settled *Shared, chan
 // No node decides about what was due before it started, or about what another one may have decided meanwhile, before it has
 // waited for so long, too: if the coordinator has lost its newest state, the nodes that know it restore it in that time.
 func (s *Shared) Turn(c *Copy, p *Peer) (time.Time, error) {
-	due, err := s.due()
+	due, err := s.due(p)
 	if err != nil || due.IsZero() {
 		return due, err
 	}
@@ -252,7 +252,7 @@ func (s *Shared) Turn(c *Copy, p *Peer) (time.Time, error) {
 
 // Next returns when the schedule has something to do next; zero is never.
 func (s *Shared) Next() time.Time {
-	due, _ := s.due()
+	due, _ := s.due(nil)
 	return due
 }
 
@@ -270,7 +270,23 @@ func (s *Shared) Late() time.Time {
 	return oldest
 }
 
-func (s *Shared) due() (due time.Time, err error) {
+// Look returns when the node is to look at the schedule again, whose turn is at a time: sooner if it is the one that fires, and times
+// wait for the end of tasks.
+func (s *Shared) Look(c *Copy, p *Peer, turn time.Time) time.Time {
+	look := p.Now.Add(lookAgain)
+	if len(s.State.Waiting) == 0 || s.State.Paused != nil || s.State.Deleted || !c.isOf(s.Holder.ID) || !turn.IsZero() && turn.Before(look) {
+		return turn
+	}
+	return look
+}
+
+// runs reports whether a task runs that waiting times wait for, as far as p knows; nil knows nothing.
+func (s *Shared) runs(p *Peer) bool {
+	return slices.ContainsFunc(s.State.Running, func(f Fire) bool { return p == nil || f.Node == p.ID || p.IsAlive(f.Node) })
+}
+
+// due returns when something is due, as far as p knows.
+func (s *Shared) due(p *Peer) (due time.Time, err error) {
 	if len(s.State.Orders) > 0 {
 		due = s.State.Orders[0].At
 	}
@@ -289,8 +305,8 @@ func (s *Shared) due() (due time.Time, err error) {
 	if at, ok := all.next(s.State.Decided); ok {
 		sooner(at)
 	}
-	if len(s.State.Waiting) > 0 {
-		sooner(s.State.Decided.Add(lookAgain))
+	if len(s.State.Waiting) > 0 && !s.runs(p) {
+		sooner(s.State.Decided)
 	}
 	return due, nil
 }
