@@ -19,7 +19,7 @@ type Shared struct {
 	State   State   `json:"state"`
 	Holder  Owner   `json:"holder,omitzero"`   // the node that fires
 	Claims  []Claim `json:"claims,omitempty"`  // that are not known to be committed
-	Cancels []Fire  `json:"cancels,omitempty"` // whose tasks their nodes are to cancel, the oldest first
+	Cancels []Fire  `json:"cancels,omitempty"` // of which the nodes are to cancel the tasks, the oldest first
 }
 
 // Owner is a node with a store of its own. It has another ID after each start.
@@ -40,7 +40,7 @@ type Claim struct {
 type Copy struct {
 	IDs     []task.ID `json:"ids"`            // of the node since it has this store, the present one last
 	Started time.Time `json:"started"`        // when the node with the present ID ran the schedule first
-	Done    uint64    `json:"done,omitempty"` // Seq of the newest claim of the node whose tasks are in its store
+	Done    uint64    `json:"done,omitempty"` // Seq of the newest claim of which the store has the tasks
 	Since   time.Time `json:"since"`          // when the node with the present ID first saw Seq
 
 	Seq     uint64  `json:"seq"` // this and what follows is as in Shared
@@ -164,7 +164,7 @@ func mergeClaims(a, b []Claim) []Claim {
 	return all
 }
 
-// Owed returns the oldest claim of the node whose tasks are not in its store; nil if there is none.
+// Owed returns the oldest claim of the node of which its store lacks the tasks; nil if there is none.
 func (s *Shared) Owed(c *Copy) *Claim {
 	var oldest *Claim
 	for i := range s.Claims {
@@ -175,10 +175,10 @@ func (s *Shared) Owed(c *Copy) *Claim {
 	return oldest
 }
 
-// Running returns the fires of the node whose tasks are not known to have ended.
+// Running returns the fires of the node with tasks that are not known to have ended.
 func (s *Shared) Running(c *Copy) []Fire { return c.own(s.State.Running) }
 
-// ToCancel returns the fires of the node whose tasks are to be cancelled.
+// ToCancel returns the fires of the node with tasks that are to be cancelled.
 func (s *Shared) ToCancel(c *Copy) []Fire { return c.own(s.Cancels) }
 
 // own returns the fires of the node.
@@ -270,8 +270,8 @@ func (s *Shared) Late() time.Time {
 	return oldest
 }
 
-// Look returns when the node is to look at the schedule again, whose turn is at a time: sooner if it is the one that fires, and times
-// wait for the end of tasks.
+// Look returns when the node is to look at the schedule again. turn is what Turn returned. If times wait for the end of tasks, the node
+// that fires looks sooner.
 func (s *Shared) Look(c *Copy, p *Peer, turn time.Time) time.Time {
 	look := p.Now.Add(lookAgain)
 	if len(s.State.Waiting) == 0 || s.State.Paused != nil || s.State.Deleted || !c.isOf(s.Holder.ID) || !turn.IsZero() && turn.Before(look) {

@@ -112,7 +112,7 @@ func TestAnotherNodeWaitsForTheOneThatFires(t *testing.T) {
 	}
 }
 
-// A schedule whose times wait changes nothing at the coordinator until the task has ended that they wait for, or its node is gone.
+// A schedule with waiting times changes nothing at the coordinator until the task has ended that they wait for, or its node is gone.
 func TestAWaitingTimeIsDueWhenTheTaskBeforeItHasEnded(t *testing.T) {
 	now, stored, p := shared(t)
 	now.Definition.Overlap = Queue
