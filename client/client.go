@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/tlsfiles"
 	"github.com/taskengine/taskengine/internal/wakeup"
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 )
@@ -92,8 +93,9 @@ func Open(addresses []string, o Options) (*Client, error) {
 	return c, nil
 }
 
-// OpenEnv is [Open] with the addresses in TASKENGINE_ADDRESS, separated by commas, and, if o has none, the token in
-// TASKENGINE_TOKEN.
+// OpenEnv is [Open] with the addresses in TASKENGINE_ADDRESS, separated by commas. If o has none, the token is that in
+// TASKENGINE_TOKEN, and TASKENGINE_CA, TASKENGINE_CLIENT_CERT and TASKENGINE_CLIENT_KEY name files in PEM for TLS. The
+// certificate of the client is read again for each connection.
 func OpenEnv(o Options) (*Client, error) {
 	var addresses []string
 	for a := range strings.SplitSeq(os.Getenv("TASKENGINE_ADDRESS"), ",") {
@@ -107,7 +109,28 @@ func OpenEnv(o Options) (*Client, error) {
 	if o.Token == "" {
 		o.Token = os.Getenv("TASKENGINE_TOKEN")
 	}
+	if o.TLS == nil {
+		var err error
+		if o.TLS, err = encryption(os.Getenv("TASKENGINE_CA"), os.Getenv("TASKENGINE_CLIENT_CERT"), os.Getenv("TASKENGINE_CLIENT_KEY")); err != nil {
+			return nil, err
+		}
+	}
 	return Open(addresses, o)
+}
+
+// encryption returns the settings of connections from files that the environment names; nil if it names none.
+func encryption(ca, cert, key string) (*tls.Config, error) {
+	switch {
+	case ca == "" && cert == "" && key == "":
+		return nil, nil
+	case (cert == "") != (key == ""):
+		return nil, newError("", codes.InvalidArgument, "TASKENGINE_CLIENT_CERT and TASKENGINE_CLIENT_KEY belong together: give both", "")
+	}
+	c, err := tlsfiles.Client{CA: ca, Cert: cert, Key: key}.Config()
+	if err != nil {
+		return nil, newError("", codes.InvalidArgument, fmt.Sprintf("the files that TASKENGINE_CA, TASKENGINE_CLIENT_CERT and TASKENGINE_CLIENT_KEY name: %v", err), "")
+	}
+	return c, nil
 }
 
 // Close ends the connections. Calls under way return [ErrClosed], and may have been carried out.

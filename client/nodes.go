@@ -65,7 +65,7 @@ func openNodes(addresses []string, o Options) (*nodes, error) {
 		}
 		one := &node{address: a, wires: make(map[*wire]struct{}), ear: ear{begin: time.Now()}}
 		options := append([]grpc.DialOption{
-			grpc.WithContextDialer(one.dial),
+			grpc.WithContextDialer(one.dial), grpc.WithNoProxy(),
 			grpc.WithTransportCredentials(plain), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
 			grpc.WithStaticStreamWindowSize(window), grpc.WithStaticConnWindowSize(window),
 			grpc.WithConnectParams(grpc.ConnectParams{

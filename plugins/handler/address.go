@@ -9,7 +9,7 @@ import (
 // target returns an address of a node as a gRPC library writes it, and whether connections to it are encrypted. With
 // wantsTLS, those to host:port are.
 func target(address string, wantsTLS bool) (target string, secure bool, err error) {
-	if path, ok := strings.CutPrefix(address, "unix:"); ok && path != "" {
+	if strings.HasPrefix(address, "unix:") && address != "unix:" {
 		return address, false, nil
 	}
 	host, secure := address, wantsTLS
@@ -28,7 +28,7 @@ func target(address string, wantsTLS bool) (target string, secure bool, err erro
 			host += ":80"
 		}
 	}
-	if host == "" || strings.HasPrefix(host, ":") || strings.ContainsAny(host, " /@") {
+	if host == "" || host == "unix:" || strings.HasPrefix(host, ":") || strings.ContainsAny(host, " /@") {
 		return "", false, fmt.Errorf("%.80q is not the address of a node: give host:port, http://host:port, https://host:port, or unix: and a path", address)
 	}
 	return "dns:///" + host, secure, nil

@@ -16,11 +16,11 @@ import (
 
 // Connection says to which nodes a program connects as a worker, and as what. Only Addresses is required.
 type Connection struct {
-	Addresses []string          // of the APIs of nodes: host:port, https://host:port, or unix: and a path; the slots are divided among them
+	Addresses []string          // of the APIs of nodes: host:port, a URL of http or https, or unix: and a path; the slots are divided among them
 	Handler   string            // name of the handler in the configuration of the nodes; "" if it is the only one that fits
 	Labels    map[string]string // of this worker; the configuration may ask for some
 	Token     string            // sent to the nodes, without the white space around it; they may want one with the role work; "" for none
-	TLS       *tls.Config       // of connections to host:port and https://host:port; nil: the former are not encrypted, and the latter trust what the system trusts
+	TLS       *tls.Config       // of connections to host:port and URLs of https, with which URLs of http are refused; nil: the former are not encrypted, and the latter trust what the system trusts
 	Log       *slog.Logger      // of the connections; nil is the standard error
 }
 
@@ -44,7 +44,7 @@ func (p Program) Work(ctx context.Context, c Connection) error {
 	case len(p.Handlers) == 0:
 		return errors.New("the program serves no task type")
 	case len(c.Addresses) == 0:
-		return errors.New("no address of a node is given: give host:port, https://host:port, or unix: and a path")
+		return errors.New("no address of a node is given: give host:port, http://host:port, https://host:port, or unix: and a path")
 	}
 	token, err := tokenOf(c.Token)
 	if err != nil {
@@ -52,8 +52,8 @@ func (p Program) Work(ctx context.Context, c Connection) error {
 	}
 	c.Token = token
 	for _, a := range c.Addresses {
-		if rest := strings.TrimPrefix(a, "https://"); strings.TrimSpace(rest) == "" || strings.Contains(rest, "/") && !strings.HasPrefix(a, "unix:") {
-			return fmt.Errorf("%q is not the address of a node: give host:port, https://host:port, or unix: and a path", a)
+		if _, _, err := target(a, c.TLS != nil); err != nil {
+			return err
 		}
 	}
 	if c.Log == nil {
@@ -104,9 +104,6 @@ func addressesIn(text string) []string {
 // work runs tasks of the nodes that the environment names, until the process is asked to end.
 func (p Program) work(addresses string) error {
 	c := Connection{Addresses: addressesIn(addresses), Handler: os.Getenv(handlerVariable), Token: os.Getenv(tokenVariable)}
-	for i, a := range c.Addresses {
-		c.Addresses[i] = strings.TrimSpace(a)
-	}
 	labels, err := parseLabels(os.Getenv(labelsVariable))
 	if err != nil {
 		return err

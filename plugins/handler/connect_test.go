@@ -2,6 +2,7 @@ package handler
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"maps"
 	"net"
@@ -101,7 +102,8 @@ func TestAWorkerRefusesConnectionsThatCannotBe(t *testing.T) {
 		{Program{}, []string{"127.0.0.1:1"}, "serves no task type"},
 		{Program{Handlers: echo}, nil, "no address of a node"},
 		{Program{Handlers: echo}, []string{"127.0.0.1:1", " "}, `" " is not the address`},
-		{Program{Handlers: echo}, []string{"http://127.0.0.1:1"}, `"http://127.0.0.1:1" is not the address`},
+		{Program{Handlers: echo}, []string{"127.0.0.1:1", "http://a/path"}, `"http://a/path" is no URL`},
+		{Program{Handlers: echo}, []string{"unix:"}, `"unix:" is not the address`},
 	} {
 		if err := c.program.Work(t.Context(), Connection{Addresses: c.addresses}); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%q: %v, want %q", c.addresses, err, c.says)
@@ -115,6 +117,20 @@ func TestAWorkerRefusesConnectionsThatCannotBe(t *testing.T) {
 	}
 	if got, err := tokenOf(" te_1\r\n"); err != nil || got != "te_1" {
 		t.Errorf("a token with white space around it: %q, %v", got, err)
+	}
+	for address, want := range map[string]string{
+		"a:1": "dns:///a:1 false", "http://a:1": "dns:///a:1 false", "http://a/": "dns:///a:80 false", "https://a": "dns:///a:443 true",
+		"https://[::1]:1": "dns:///[::1]:1 true", "unix:/s": "unix:/s false",
+	} {
+		if to, secure, err := target(address, false); err != nil || fmt.Sprint(to, " ", secure) != want {
+			t.Errorf("the address %q is %q, %v, %v, want %q", address, to, secure, err, want)
+		}
+	}
+	if to, secure, err := target("a:1", true); to != "dns:///a:1" || !secure || err != nil {
+		t.Errorf("with settings of TLS host:port is %q, %v, %v", to, secure, err)
+	}
+	if _, _, err := target("http://a:1", true); err == nil || !strings.Contains(err.Error(), "write https") {
+		t.Errorf("with settings of TLS a URL of http: %v", err)
 	}
 	if got := addressesIn("a:1, b:2,"); !slices.Equal(got, []string{"a:1", "b:2"}) {
 		t.Errorf("the addresses are %q", got)

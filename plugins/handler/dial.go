@@ -11,7 +11,6 @@ import (
 	"math"
 	mathrand "math/rand/v2"
 	"os"
-	"strings"
 	"sync"
 	"time"
 
@@ -103,8 +102,11 @@ func (d *dialer) renew() { _, _ = rand.Read(d.id[:]) } // it never fails
 // connect opens a connection and runs tasks until it ends. It returns nil if the worker is to end, and whether the node
 // had welcomed it.
 func (d *dialer) connect(ctx context.Context) (welcomed bool, err error) {
-	target, plain := d.target()
-	conn, err := grpc.NewClient(target, grpc.WithTransportCredentials(plain), grpc.WithNoProxy(), grpc.WithIdleTimeout(0),
+	target, access, err := d.target()
+	if err != nil {
+		return false, err
+	}
+	conn, err := grpc.NewClient(target, grpc.WithTransportCredentials(access), grpc.WithNoProxy(), grpc.WithIdleTimeout(0),
 		grpc.WithInitialWindowSize(4<<20), grpc.WithInitialConnWindowSize(4<<20),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32), grpc.MaxCallSendMsgSize(math.MaxInt32)))
 	if err != nil {
@@ -152,15 +154,12 @@ func (d *dialer) connect(ctx context.Context) (welcomed bool, err error) {
 }
 
 // target returns the address as a gRPC library writes it, and the credentials of connections to it.
-func (d *dialer) target() (string, credentials.TransportCredentials) {
-	host, isSecure := strings.CutPrefix(d.address, "https://")
-	switch {
-	case strings.HasPrefix(d.address, "unix:"):
-		return d.address, insecure.NewCredentials()
-	case isSecure || d.to.TLS != nil:
-		return "dns:///" + host, credentials.NewTLS(d.to.TLS)
+func (d *dialer) target() (string, credentials.TransportCredentials, error) {
+	target, secure, err := target(d.address, d.to.TLS != nil)
+	if secure {
+		return target, credentials.NewTLS(d.to.TLS), err
 	}
-	return "dns:///" + host, insecure.NewCredentials()
+	return target, insecure.NewCredentials(), err
 }
 
 // greet opens the stream, and exchanges offer and welcome.

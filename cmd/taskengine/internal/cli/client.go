@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"strings"
 	"syscall"
@@ -36,9 +37,9 @@ type client struct {
 	waited  bool // the last answer was that a request has waited for room in vain
 }
 
-// dial returns a client of the node at --address. It does not connect yet.
+// dial returns a client of the node at --address. Of several nodes it is the first that takes a connection.
 func (a *app) dial() (*client, error) {
-	base, err := a.baseURL()
+	at, base, err := a.node()
 	if err != nil {
 		return nil, err
 	}
@@ -47,8 +48,7 @@ func (a *app) dial() (*client, error) {
 		return nil, err
 	}
 	transport := &http.Transport{
-		Proxy:               http.ProxyFromEnvironment,
-		DialContext:         dialer(a.address),
+		DialContext:         dialer(at),
 		TLSHandshakeTimeout: dialTimeout,
 		TLSClientConfig:     encryption,
 		ForceAttemptHTTP2:   true,
@@ -57,7 +57,7 @@ func (a *app) dial() (*client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &client{address: a.address, http: &http.Client{Transport: bearer{transport, token}}}
+	c := &client{address: at, http: &http.Client{Transport: bearer{transport, token}}}
 	c.TaskServiceClient = taskenginev1connect.NewTaskServiceClient(c.http, base)
 	return c, nil
 }
@@ -114,20 +114,63 @@ func dialer(to string) func(ctx context.Context, network, addr string) (net.Conn
 // Close lets go of the connections.
 func (c *client) Close() { c.http.CloseIdleConnections() }
 
-// baseURL reads --address: host:port, a URL, or a Unix socket.
-func (a *app) baseURL() (string, error) {
-	if _, ok := address.Socket(a.address); ok {
+// node returns the address of --address that is used, and its URL. Of several it is the first that takes a connection, or
+// the first if none does.
+func (a *app) node() (at, base string, err error) {
+	var addresses, bases []string
+	for one := range strings.SplitSeq(a.address, ",") {
+		if one = strings.TrimSpace(one); one == "" {
+			continue
+		}
+		base, err := a.baseURL(one)
+		if err != nil {
+			return "", "", err
+		}
+		addresses, bases = append(addresses, one), append(bases, base)
+	}
+	if len(addresses) == 0 {
+		return "", "", exit.Errorf(exit.Usage, "--address names no node: give host:port, a URL of http or https, or unix:PATH, and a comma between several")
+	}
+	for i := range addresses {
+		if len(addresses) > 1 && takesConnections(addresses[i], bases[i]) {
+			return addresses[i], bases[i], nil
+		}
+	}
+	return addresses[0], bases[0], nil
+}
+
+// takesConnections reports whether a connection to the node at an address, whose URL is base, can be made.
+func takesConnections(at, base string) bool {
+	u, err := url.Parse(base)
+	if err != nil {
+		return false
+	}
+	to := u.Host
+	if u.Port() == "" {
+		to = net.JoinHostPort(u.Hostname(), u.Scheme)
+	}
+	conn, err := dialer(at)(context.Background(), "tcp", to)
+	if err != nil {
+		return false
+	}
+	conn.Close()
+	return true
+}
+
+// baseURL returns the URL of a node at an address: host:port, a URL, or a Unix socket.
+func (a *app) baseURL(at string) (string, error) {
+	if _, ok := address.Socket(at); ok {
 		return "http://localhost", nil
 	}
 	secure := a.encryption.isGiven()
-	base, ok := address.URL(a.address, secure)
+	base, ok := address.URL(at, secure)
 	switch {
 	case ok:
 		return base, nil
 	case secure:
-		return "", exit.Errorf(exit.Usage, "--address %.80q is neither host:port, nor a URL of https, nor unix:PATH, and there are files for TLS (--ca, --client-cert, --client-key)", a.address)
+		return "", exit.Errorf(exit.Usage, "--address %.80q is neither host:port, nor a URL of https, nor unix:PATH, and there are files for TLS (--ca, --client-cert, --client-key)", at)
 	}
-	return "", exit.Errorf(exit.Usage, "--address %.80q is neither host:port, nor a URL of http or https, nor unix:PATH", a.address)
+	return "", exit.Errorf(exit.Usage, "--address %.80q is neither host:port, nor a URL of http or https, nor unix:PATH", at)
 }
 
 // with calls fn with a client of the node.

@@ -65,3 +65,38 @@ func TestAFullBacklogHasAnExitCodeOfItsOwn(t *testing.T) {
 		}
 	}
 }
+
+func TestOfSeveralNodesTheFirstThatTakesAConnectionIsUsed(t *testing.T) {
+	live := resets(t)
+	for given, want := range map[string]string{
+		"127.0.0.1:1, http://" + live + ",": "http://" + live,
+		"unix:/nowhere," + live:             live,
+		"127.0.0.1:1,127.0.0.1:2":           "127.0.0.1:1",
+		"127.0.0.1:1":                       "127.0.0.1:1",
+	} {
+		a := &app{address: given}
+		if at, _, err := a.node(); err != nil || at != want {
+			t.Errorf("of %q the node is %q, %v, want %q", given, at, err, want)
+		}
+	}
+	for _, given := range []string{"", " , ", "127.0.0.1:1,ftp://a"} {
+		a := &app{address: given}
+		if _, _, err := a.node(); exit.Code(err) != exit.Usage {
+			t.Errorf("the address %q: %v", given, err)
+		}
+	}
+}
+
+func TestACommandUsesNoProxy(t *testing.T) {
+	t.Setenv("HTTP_PROXY", "http://127.0.0.1:1")
+	t.Setenv("HTTPS_PROXY", "http://127.0.0.1:1")
+	a := &app{address: "http://node.example:7420", env: func(string) (string, bool) { return "", false }}
+	c, err := a.dial()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if c.http.Transport.(bearer).Proxy != nil {
+		t.Error("the connections have a proxy")
+	}
+}

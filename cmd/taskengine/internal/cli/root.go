@@ -33,7 +33,7 @@ func newRoot(a *app) *cobra.Command {
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	flags := root.PersistentFlags()
-	flags.StringVar(&a.address, "address", a.getenv("TASKENGINE_ADDRESS", defaultAddress), "where the node's API is; TASKENGINE_ADDRESS sets it, too")
+	flags.StringVar(&a.address, "address", a.getenv("TASKENGINE_ADDRESS", defaultAddress), "where the node's API is: host:port, a URL or unix:PATH, and commas between several nodes, of which the first that takes a connection is used; TASKENGINE_ADDRESS sets it, too")
 	a.encryption.add(flags, a)
 	flags.StringVar(&a.tokenFile, "token-file", "", "file of the token that the node wants; without it, the token is that of TASKENGINE_TOKEN")
 	flags.VarP(&a.output, "output", "o", "how to show data: table or json")

@@ -70,7 +70,7 @@ export class Worker {
   /** Throws a RangeError for an address that is none, and a TypeError for a token that cannot be sent. */
   constructor(program: Program, address: string, options: WorkOptions) {
     try {
-      targetOf(address);
+      targetOf(address, options.tls !== undefined);
     } catch (error) {
       throw new RangeError(error instanceof Error ? error.message : String(error));
     }
@@ -150,9 +150,7 @@ export class Worker {
 
   #credentials(): ChannelCredentials {
     const { tls } = this.#options;
-    if (this.#address.startsWith("unix:") || (!tls && !targetOf(this.#address).isSecure)) {
-      return credentials.createInsecure();
-    }
+    if (!targetOf(this.#address, tls !== undefined).isSecure) return credentials.createInsecure();
     return credentials.createSsl(pemOf(tls?.ca), pemOf(tls?.key), pemOf(tls?.cert));
   }
 

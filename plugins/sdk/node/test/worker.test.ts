@@ -410,14 +410,14 @@ suite("a worker", () => {
 suite("the options of a worker", () => {
   test("come from the environment", () => {
     const { tls, ...options } = optionsFrom({
-      TASKENGINE_ADDRESS: "a:1, unix:/s",
+      TASKENGINE_ADDRESS: "a:1, unix:/s, http://b:2,",
       TASKENGINE_WORKER_HANDLER: "h",
       TASKENGINE_WORKER_LABELS: "region=eu, disk = fast,",
       TASKENGINE_TOKEN: "te_x",
       TASKENGINE_CA: "/no/such/file",
     });
     const labels = { region: "eu", disk: "fast" };
-    assert.deepEqual(options, { addresses: ["a:1", "unix:/s"], handler: "h", labels, token: "te_x" });
+    assert.deepEqual(options, { addresses: ["a:1", "unix:/s", "http://b:2"], handler: "h", labels, token: "te_x" });
     assert.throws(tls?.ca as () => void, /TASKENGINE_CA: .*\/no\/such\/file/);
   });
 
@@ -428,6 +428,7 @@ suite("the options of a worker", () => {
       [x, { addresses: [] }, /no address/],
       [x, { addresses: "" }, /no address/],
       [x, { addresses: "ftp://a" }, /no URL/],
+      [x, { addresses: "http://a", tls: {} }, /write https/],
       [x, { addresses: ["a:1", "a b"] }, /"a b" is no address/],
       [x, { addresses: "a:1", slots: 0 }, /0 slots/],
     ] as const) {

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Union
 
-from ._access import addresses_of, token_of
+from ._access import addresses_of, target_of, token_of
 
 Pem = Union[bytes, Callable[[], bytes], None]
 """Text in PEM, or a function that returns it, which is called for each connection."""
@@ -17,7 +17,7 @@ Pem = Union[bytes, Callable[[], bytes], None]
 class Connection:
     """To which nodes a program connects as a worker, and as what. Only addresses is required.
 
-    addresses are those of the APIs of nodes: host:port, https://host:port, or unix: and a path. The
+    addresses are those of the APIs of nodes: host:port, a URL of http or https, or unix: and a path. The
     slots of the program are divided among them. handler is its name in the configuration of the
     nodes, if it is not the only one that fits. labels are those of this worker; the configuration
     may ask for some. token is sent to the nodes, which may want one with the role work. ca, cert
@@ -33,6 +33,11 @@ class Connection:
     cert: Pem = None
     key: Pem = None
 
+    @property
+    def needs_tls(self) -> bool:
+        """Whether connections to host:port are encrypted, too. URLs of http are refused then."""
+        return self.ca is not None or self.cert is not None
+
     def problem(self) -> str | None:
         """What is wrong with it, for a person to read."""
         try:
@@ -40,12 +45,12 @@ class Connection:
         except ValueError as e:
             return str(e)
         if isinstance(self.addresses, str) or not self.addresses:
-            return "give the addresses of nodes as a list: host:port, https://host:port, or unix: and a path"
+            return "give the addresses of nodes as a list: host:port, URLs of http or https, or unix: and a path"
         for address in self.addresses:
-            rest = address.removeprefix("https://") if isinstance(address, str) else ""
-            path = rest.removeprefix("unix:") if rest.startswith("unix:") else None
-            if not (path if path is not None else rest.strip()) or path is None and any(c in rest for c in "/ @"):
-                return "%r is no address of a node: give host:port, https://host:port, or unix: and a path" % (address,)
+            try:
+                target_of(address, self.needs_tls)
+            except ValueError as e:
+                return str(e)
         if (self.cert is None) != (self.key is None):
             return "a certificate needs its key, and a key its certificate: give both"
         return None

@@ -15,7 +15,7 @@ from typing import Any
 import grpc
 
 from . import _lease, _wire
-from ._access import token_of
+from ._access import target_of, token_of
 from ._connection import Connection, pem
 from ._runs import FEATURES
 from ._session import Session
@@ -120,14 +120,11 @@ class Dialer:
             channel.close()
 
     def _channel(self) -> Any:
-        host = self._address.removeprefix("https://")
-        if self._address.startswith("unix:"):
-            return grpc.insecure_channel(self._address, _OPTIONS)
         to = self._to
-        if host == self._address and to.ca is None and to.cert is None:
-            return grpc.insecure_channel("dns:///" + host, _OPTIONS)
-        access = grpc.ssl_channel_credentials(pem(to.ca), pem(to.key), pem(to.cert))
-        return grpc.secure_channel("dns:///" + host, access, _OPTIONS)
+        target, is_secure = target_of(self._address, to.needs_tls)
+        if not is_secure:
+            return grpc.insecure_channel(target, _OPTIONS)
+        return grpc.secure_channel(target, grpc.ssl_channel_credentials(pem(to.ca), pem(to.key), pem(to.cert)), _OPTIONS)
 
     def open(self, channel: Any, requests: Iterator[bytes]) -> Any:
         """Opens the stream of a connection."""

@@ -483,15 +483,15 @@ class Connections(unittest.TestCase):
     def test_they_come_from_the_environment(self):
         c = from_environment(
             {
-                "TASKENGINE_ADDRESS": "a:1, unix:/s",
+                "TASKENGINE_ADDRESS": "a:1, unix:/s, http://b:2,",
                 "TASKENGINE_WORKER_HANDLER": "h",
                 "TASKENGINE_WORKER_LABELS": "region=eu, disk = fast,",
                 "TASKENGINE_TOKEN": "te_x",
                 "TASKENGINE_CA": "/no/such/file",
             }
         )
-        self.assertEqual((c.addresses, c.handler, c.token), (["a:1", "unix:/s"], "h", "te_x"))
-        self.assertEqual((c.labels, c.problem()), ({"region": "eu", "disk": "fast"}, None))
+        self.assertEqual((c.addresses, c.handler, c.token), (["a:1", "unix:/s", "http://b:2"], "h", "te_x"))
+        self.assertEqual((c.labels, c.problem()), ({"region": "eu", "disk": "fast"}, "'http://b:2' is a URL of http, and there are options of TLS; write https"))
         with self.assertRaisesRegex(ValueError, "TASKENGINE_CA: .*/no/such/file"):
             c.ca()
         with self.assertRaisesRegex(ValueError, "'eu': give NAME=value"):
@@ -504,9 +504,11 @@ class Connections(unittest.TestCase):
             ({"addresses": []}, "give the addresses"),
             ({"addresses": "a:1"}, "as a list"),
             ({"addresses": [""]}, "'' is no address"),
-            ({"addresses": ["a:1", "http://a"]}, "'http://a' is no address"),
-            ({"addresses": ["unix:"]}, "'unix:' is no address"),
-            ({"addresses": [7]}, "7 is no address"),
+            ({"addresses": ["a:1", "ftp://a"]}, "'ftp://a' is no URL"),
+            ({"addresses": ["http://a/b"]}, "'http://a/b' is no URL"),
+            ({"addresses": ["http://a"], "ca": b"c"}, "write https"),
+            ({"addresses": ["unix:"]}, "has no path"),
+            ({"addresses": [7]}, "an address is a text and not 7"),
             ({"addresses": ["a:1"], "key": b"k"}, "give both"),
         ):
             with self.subTest(options), self.assertRaisesRegex(ValueError, says):

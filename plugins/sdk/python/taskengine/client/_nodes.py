@@ -8,11 +8,10 @@ import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Callable
-from urllib.parse import urlsplit
 
 import grpc
 
-from .._access import token_of
+from .._access import target_of, token_of
 from ._errors import Invalid, Unavailable
 
 SERVICE = "/taskengine.v1.TaskService/"
@@ -78,7 +77,10 @@ class Node:
         self.is_silent = False  # a probe had no answer, and it has not answered since. Set by any thread
         self.is_suspect = False  # it has to answer a probe before it is used. Set by any thread
         self.reason = ""  # why there was no connection last. Set by any thread
-        self._target, self._is_secure = _target(address, access.needs_tls)
+        try:
+            self._target, self._is_secure = target_of(address, access.needs_tls)
+        except ValueError as e:
+            raise Invalid(str(e)) from None
         self._access = access
         self._lock = threading.Lock()
         self._channel: Any = None  # guarded by _lock: made when it is used first
@@ -202,30 +204,3 @@ class Nodes:
     def close(self) -> None:
         for node in self.all:
             node.close()
-
-
-def _target(address: str, needs_tls: bool) -> tuple[str, bool]:
-    """The address as gRPC writes it, and whether it needs TLS, which host:port does if needs_tls says so."""
-    if not isinstance(address, str):
-        raise Invalid("an address is a text and not %r" % (address,))
-    if address.startswith("unix:"):
-        if address == "unix:":
-            raise Invalid("the address unix: has no path")
-        return address, False
-    host, is_secure = address, needs_tls
-    if "://" in address:
-        wrong = Invalid("%.80r is no URL of http or https without a path and a user" % address)
-        try:
-            url = urlsplit(address)
-            port = url.port
-        except ValueError:
-            raise wrong from None
-        if url.scheme not in ("http", "https") or url.path.strip("/") or url.query or "@" in url.netloc:
-            raise wrong
-        is_secure = url.scheme == "https"
-        if needs_tls and not is_secure:
-            raise Invalid("%.80r is a URL of http, and there are options of TLS; write https" % address)
-        host = url.netloc if port is not None else url.netloc + (":443" if is_secure else ":80")
-    if not host or host.startswith(":") or any(c in host for c in " /@"):
-        raise Invalid("%.80r is no address; give host:port, unix:PATH or a URL" % address)
-    return "dns:///" + host, is_secure

@@ -1,6 +1,7 @@
 package io.github.taskengine.client;
 
 import io.github.taskengine.internal.Access;
+import io.github.taskengine.internal.Address;
 import io.github.taskengine.json.Json;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -27,7 +28,11 @@ public final class ClientBuilder {
       throw Failure.invalid("no address of a node is given; give host:port, unix:PATH or a URL")
           .exception();
     }
-    this.addresses = Arrays.stream(addresses).map(Address::of).toList();
+    try {
+      this.addresses = Arrays.stream(addresses).map(Address::of).toList();
+    } catch (IllegalArgumentException e) {
+      throw Failure.invalid(String.valueOf(e.getMessage())).exception();
+    }
   }
 
   /** The options that environment variables have. */
@@ -143,8 +148,14 @@ public final class ClientBuilder {
    * Makes the client. It connects when it is used first.
    *
    * @return the client, to be closed
+   * @throws InvalidException if an address is a URL of http, and there are files of TLS
    */
   public TaskengineClient open() {
+    try {
+      addresses.forEach(address -> address.isSecure(access()));
+    } catch (IllegalArgumentException e) {
+      throw Failure.invalid(String.valueOf(e.getMessage())).exception();
+    }
     return new TaskengineClient(new Core(this), null);
   }
 }

@@ -2,6 +2,7 @@ package io.github.taskengine.client;
 
 import io.github.taskengine.client.internal.Api;
 import io.github.taskengine.internal.Access;
+import io.github.taskengine.internal.Address;
 import io.github.taskengine.internal.Channels;
 import io.grpc.CallOptions;
 import io.grpc.ClientCall;
@@ -97,7 +98,7 @@ final class Node {
       throw new IOException("the client is closed");
     }
     if (line == null) {
-      boolean isSecure = address.isSecure() || access.needsTls() && !address.isPlain();
+      boolean isSecure = address.isSecure(access);
       line =
           new Line(
               Channels.to(address.target(), isSecure, access, group)

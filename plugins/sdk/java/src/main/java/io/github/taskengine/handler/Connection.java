@@ -1,6 +1,7 @@
 package io.github.taskengine.handler;
 
 import io.github.taskengine.internal.Access;
+import io.github.taskengine.internal.Address;
 import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.LinkedHashMap;
@@ -45,33 +46,20 @@ public final class Connection {
   /**
    * Names the nodes. The slots of the program are divided among them.
    *
-   * @param addresses of their APIs: host:port, https://host:port, or unix: and a path
+   * @param addresses of their APIs: host:port, a URL of http or https, or unix: and a path
    * @return the connection
+   * @throws IllegalArgumentException if one is no address
    */
   public static Connection to(String... addresses) {
     if (addresses.length == 0) {
       throw new IllegalArgumentException(
-          "no address of a node is given: give host:port, https://host:port, or unix: and a path");
+          "no address of a node is given: give host:port, a URL of http or https, or unix: and a path");
     }
     for (String address : addresses) {
-      if (!isAddress(address)) {
-        throw new IllegalArgumentException(
-            "\""
-                + address
-                + "\" is no address of a node: give host:port, https://host:port, or"
-                + " unix: and a path");
-      }
+      Address.of(address);
     }
     return new Connection(
         List.copyOf(Arrays.asList(addresses)), "", Map.of(), null, null, null, null);
-  }
-
-  private static boolean isAddress(String address) {
-    if (address.startsWith("unix:")) {
-      return address.length() > "unix:".length();
-    }
-    String host = address.startsWith("https://") ? address.substring("https://".length()) : address;
-    return host.matches("[^\\s/@:][^\\s/@]*|\\[[^\\s/@]+");
   }
 
   /**
@@ -148,6 +136,16 @@ public final class Connection {
     return new Access(token, ca, certificate, key);
   }
 
+  /**
+   * Checks what its parts do not show alone.
+   *
+   * @throws IllegalArgumentException if an address is a URL of http, and there are files of TLS
+   */
+  Connection checked() {
+    addresses.forEach(address -> Address.of(address).isSecure(access()));
+    return this;
+  }
+
   /** Whether environment variables name nodes. */
   static boolean isNamed(Map<String, String> environment) {
     return !environment.getOrDefault("TASKENGINE_ADDRESS", "").isEmpty();
@@ -155,9 +153,13 @@ public final class Connection {
 
   /** The connection that environment variables describe. */
   static Connection fromEnvironment(Map<String, String> environment) {
-    String[] addresses = environment.getOrDefault("TASKENGINE_ADDRESS", "").split(",", -1);
+    String[] addresses =
+        Arrays.stream(environment.getOrDefault("TASKENGINE_ADDRESS", "").split(","))
+            .map(String::strip)
+            .filter(a -> !a.isEmpty())
+            .toArray(String[]::new);
     Connection connection =
-        to(Arrays.stream(addresses).map(String::strip).toArray(String[]::new))
+        to(addresses)
             .handler(environment.getOrDefault("TASKENGINE_WORKER_HANDLER", ""))
             .labels(labelsOf(environment.getOrDefault("TASKENGINE_WORKER_LABELS", "")));
     String token = environment.getOrDefault("TASKENGINE_TOKEN", "");
@@ -174,9 +176,10 @@ public final class Connection {
       throw new IllegalArgumentException(
           "TASKENGINE_CLIENT_CERT and TASKENGINE_CLIENT_KEY belong together: give both");
     }
-    return certificate.isEmpty()
-        ? connection
-        : connection.certificate(Path.of(certificate), Path.of(key));
+    if (!certificate.isEmpty()) {
+      connection = connection.certificate(Path.of(certificate), Path.of(key));
+    }
+    return connection.checked();
   }
 
   /** Labels such as "region=eu,disk=fast". */

@@ -173,13 +173,14 @@ public final class Handlers {
    *
    * @param connection says to which nodes
    * @return the worker, which has begun
+   * @throws IllegalArgumentException if an address is a URL of http, and there are files of TLS
    */
   public Worker work(Connection connection) {
     Objects.requireNonNull(connection, "connection");
     if (routes.isEmpty()) {
       throw new IllegalStateException("the program has no handler: give it one with on(...)");
     }
-    return new Worker(program(), connection);
+    return new Worker(program(), connection.checked());
   }
 
   Program program() {

@@ -2,6 +2,7 @@ package io.github.taskengine.handler;
 
 import io.github.taskengine.handler.internal.Wire;
 import io.github.taskengine.internal.Access;
+import io.github.taskengine.internal.Address;
 import io.github.taskengine.internal.Channels;
 import io.github.taskengine.internal.Daemons;
 import io.github.taskengine.internal.Transport;
@@ -80,11 +81,9 @@ final class WorkerStream extends ClientCall.Listener<Wire.ToHandler> implements 
   }
 
   private ManagedChannel open(EventLoopGroup group) throws IOException {
-    String address = dialer.address();
-    boolean isSecure = address.startsWith("https://");
-    String target = isSecure ? address.substring("https://".length()) : address;
+    Address address = Address.of(dialer.address());
     Access access = dialer.to().access();
-    return Channels.to(target, isSecure || access.needsTls(), access, group)
+    return Channels.to(address.target(), address.isSecure(access), access, group)
         .maxInboundMessageSize(Integer.MAX_VALUE)
         .build();
   }

@@ -68,6 +68,7 @@ public record Address(String given, String target, boolean isSecure, boolean isP
     } catch (URISyntaxException e) {
       // it is none
     }
-    throw new IllegalArgumentException("\"" + given + "\" is no URL of http or https without a path and a user");
+    throw new IllegalArgumentException(
+        "\"" + given + "\" is no URL of http or https without a path and a user");
   }
 }

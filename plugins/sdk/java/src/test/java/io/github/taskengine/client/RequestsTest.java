@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 
 import io.github.taskengine.client.internal.Api;
+import io.github.taskengine.internal.Address;
 import io.github.taskengine.json.Json;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;

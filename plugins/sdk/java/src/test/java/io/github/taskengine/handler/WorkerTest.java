@@ -327,12 +327,12 @@ class WorkerTest {
     Connection c =
         Connection.fromEnvironment(
             Map.of(
-                "TASKENGINE_ADDRESS", "a:1, unix:/s",
+                "TASKENGINE_ADDRESS", "a:1, unix:/s, https://b,",
                 "TASKENGINE_WORKER_HANDLER", "h",
                 "TASKENGINE_WORKER_LABELS", "region=eu, disk = fast,",
                 "TASKENGINE_TOKEN", "te_x",
                 "TASKENGINE_CA", "/ca.pem"));
-    assertEquals(List.of("a:1", "unix:/s"), c.addresses());
+    assertEquals(List.of("a:1", "unix:/s", "https://b"), c.addresses());
     assertEquals("h", c.handler());
     assertEquals(Map.of("region", "eu", "disk", "fast"), c.labels());
     assertEquals("te_x", c.access().token());
@@ -344,8 +344,10 @@ class WorkerTest {
     for (Map<String, String> environment :
         List.of(
             Map.of("TASKENGINE_ADDRESS", ""),
-            Map.of("TASKENGINE_ADDRESS", "a:1,"),
-            Map.of("TASKENGINE_ADDRESS", "http://a"),
+            Map.of("TASKENGINE_ADDRESS", " , "),
+            Map.of("TASKENGINE_ADDRESS", "ftp://a"),
+            Map.of("TASKENGINE_ADDRESS", "http://a/b"),
+            Map.of("TASKENGINE_ADDRESS", "http://a", "TASKENGINE_CA", "/ca.pem"),
             Map.of("TASKENGINE_ADDRESS", "unix:"),
             Map.of("TASKENGINE_ADDRESS", "a:1", "TASKENGINE_WORKER_LABELS", "eu"),
             Map.of("TASKENGINE_ADDRESS", "a:1", "TASKENGINE_CLIENT_KEY", "k"))) {
