@@ -63,6 +63,9 @@ func TestAnArgumentThatIsMissingIsNamed(t *testing.T) {
 func TestKeysOfAFileAreNeverMerged(t *testing.T) {
 	for text, want := range map[string]string{
 		"{\"type\":\"a\",\"key\":\"k\xff\"}":      "not UTF-8, from byte 21 on",
+		"\xff\xfe{\x00\"\x00":                     "save the file as UTF-8", // UTF-16
+		"\x00{\x00}":                              "save the file as UTF-8",
+		"{\"type\":\"a\",\"key\":\"k\x00\"}":      "the byte zero",
 		"{\"type\":\"a\",\"data\":\"\xc3\"}":      "not UTF-8",
 		`{"type":"a","key":"\ud800"}`:             "half of a character",
 		`{"type":"a","headers":{"h":"\udc00x"}}`:  "half of a character",

@@ -46,6 +46,9 @@ type line struct {
 
 // parseLine reads a line; typ is the type if the line names none.
 func parseLine(text []byte, typ string) (*taskenginev1.NewTask, error) {
+	if bytes.IndexByte(text, 0) >= 0 {
+		return nil, errors.New("no task: it has the byte zero, as text in UTF-16 does; save the file as UTF-8")
+	}
 	if i := invalidUTF8(text); i >= 0 {
 		return nil, fmt.Errorf("no task: it is not UTF-8, from byte %d on; payload_base64 takes any bytes", i+1)
 	}
