@@ -110,7 +110,7 @@ func (s *hung) Orphans(ctx context.Context, alive []task.ID, after task.ID, scan
 	return s.inParts.Orphans(ctx, alive, after, scan)
 }
 
-func (s *hung) Outdated(ctx context.Context, refs ...task.Ref) ([]bool, error) {
+func (s *hung) Outdated(ctx context.Context, owner task.ID, refs ...task.Ref) ([]bool, error) {
 	for _, ref := range refs {
 		if ref.ID.Shard() >= task.ShardCount/2 {
 			if err := s.await(ctx); err != nil {
@@ -118,7 +118,7 @@ func (s *hung) Outdated(ctx context.Context, refs ...task.Ref) ([]bool, error) {
 			}
 		}
 	}
-	return s.inParts.Outdated(ctx, refs...)
+	return s.inParts.Outdated(ctx, owner, refs...)
 }
 
 func (s *hung) Without(databases ...int) storage.Tasks {

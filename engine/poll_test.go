@@ -19,9 +19,9 @@ type countingOutdated struct {
 	asked atomic.Int64
 }
 
-func (s *countingOutdated) Outdated(ctx context.Context, refs ...task.Ref) ([]bool, error) {
+func (s *countingOutdated) Outdated(ctx context.Context, owner task.ID, refs ...task.Ref) ([]bool, error) {
 	s.asked.Add(1)
-	return s.Store.Outdated(ctx, refs...)
+	return s.Store.Outdated(ctx, owner, refs...)
 }
 
 func TestRunningTasksAreLookedAtOnceInASecondHoweverOftenANodeIsWoken(t *testing.T) {

@@ -311,8 +311,8 @@ type Replicated interface {
 type Shared interface {
 	Finder
 
-	// Outdated returns for each ref whether there is no Processing row of that ID and version.
-	Outdated(ctx context.Context, refs ...task.Ref) ([]bool, error)
+	// Outdated returns for each ref whether there is no Processing row of that ID and version with that owner.
+	Outdated(ctx context.Context, owner task.ID, refs ...task.Ref) ([]bool, error)
 
 	// SwapSetting does what [Settings.SetSetting] does if the stored value equals old (nil: none
 	// is stored), and reports whether it did. After an error it may have been done.

@@ -120,12 +120,12 @@ func comparePlace(a, b storage.Place) int {
 }
 
 // Outdated implements [storage.Shared].
-func (s *Store) Outdated(ctx context.Context, refs ...task.Ref) ([]bool, error) {
+func (s *Store) Outdated(ctx context.Context, owner task.ID, refs ...task.Ref) ([]bool, error) {
 	return view(ctx, s, func() ([]bool, error) {
 		out := make([]bool, len(refs))
 		for i, ref := range refs {
 			t, ok := s.rows[ref.ID]
-			out[i] = !ok || t.Version != ref.Version || t.State != task.Processing
+			out[i] = !ok || t.Version != ref.Version || t.State != task.Processing || t.Owner != owner
 		}
 		return out, nil
 	})

@@ -68,7 +68,7 @@ func (v *verbs) submitted(ctx context.Context, sql string, q storage.SubmittedQu
 }
 
 // Outdated implements [storage.Shared].
-func (s *Store) Outdated(ctx context.Context, refs ...task.Ref) (out []bool, err error) {
+func (s *Store) Outdated(ctx context.Context, owner task.ID, refs ...task.Ref) (out []bool, err error) {
 	if len(refs) == 0 {
 		return nil, ctx.Err()
 	}
@@ -78,7 +78,7 @@ func (s *Store) Outdated(ctx context.Context, refs ...task.Ref) (out []bool, err
 	}
 	err = s.query(ctx, "look at versions", s.read, func() { out = make([]bool, len(refs)) }, func(r *reader) {
 		out[r.int64()-1] = true
-	}, s.sql.outdated, uuids(refs, func(r task.Ref) task.ID { return r.ID }), versions)
+	}, s.sql.outdated, uuids(refs, func(r task.Ref) task.ID { return r.ID }), versions, owner)
 	return out, err
 }
 

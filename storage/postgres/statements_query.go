@@ -97,7 +97,7 @@ order by n`
 
 const selectOutdated = `
 select c.n from unnest($1::uuid[], $2::bigint[]) with ordinality c (id, version, n)
-where not exists (select from {task} t where t.id = c.id and t.version = c.version and t.state = 3)`
+where not exists (select from {task} t where t.id = c.id and t.version = c.version and t.state = 3 and t.owner = $3)`
 
 // The answer has the rows that match, and the last two rows of the page.
 const selectList = `

@@ -224,7 +224,7 @@ func (r *reads) outdated() {
 	for _, t := range r.rows {
 		refs = append(refs, t.Ref(), task.Ref{ID: t.ID, Version: t.Version + 1})
 	}
-	same(r, "outdated", must[[]bool](r)(r.s.Outdated(r.ctx, refs...)), must[[]bool](r)(r.want.Outdated(r.ctx, refs...)))
+	same(r, "outdated", must[[]bool](r)(r.s.Outdated(r.ctx, task.ID{1}, refs...)), must[[]bool](r)(r.want.Outdated(r.ctx, task.ID{1}, refs...)))
 }
 
 func (r *reads) list() {

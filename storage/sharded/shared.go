@@ -90,10 +90,10 @@ func (v *verbs) Orphans(ctx context.Context, alive []task.ID, after task.ID, sca
 }
 
 // Outdated implements [storage.Shared].
-func (s *Store) Outdated(ctx context.Context, refs ...task.Ref) ([]bool, error) {
+func (s *Store) Outdated(ctx context.Context, owner task.ID, refs ...task.Ref) ([]bool, error) {
 	return each(ctx, &s.verbs, "look at versions", refs, func(r *task.Ref) task.ID { return r.ID },
 		func(place int, _ storage.Tasks, some []task.Ref) ([]bool, error) {
-			return s.places[place].Store.Outdated(ctx, some...)
+			return s.places[place].Store.Outdated(ctx, owner, some...)
 		}, func(outdated bool) bool { return outdated })
 }
 

@@ -80,7 +80,8 @@ var sharedCases = []testCase{
 			f.Errorf("of no rows: %v, %v", page, next)
 		}
 	}},
-	{"outdated are the versions that do not run", func(f *fixture) {
+	{"outdated are the versions that their owner does not run", func(f *fixture) {
+		owner := f.row(task.Processing).Owner
 		var refs []task.Ref
 		var want []bool
 		ask := func(ref task.Ref, outdated bool) { refs, want = append(refs, ref), append(want, outdated) }
@@ -97,16 +98,20 @@ var sharedCases = []testCase{
 			before := t.Ref()
 			f.step(t, task.Change{To: task.Submitted, At: at(1)})
 			ask(t.Ref(), true)
-			f.step(t, task.Change{To: task.Processing, At: at(2)})
+			f.step(t, task.Change{To: task.Processing, At: at(2), Owner: owner})
 			ask(t.Ref(), false)
 			ask(before, true)
+			other := f.row(task.Processing)
+			other.Owner = task.ID{7}
+			f.put(other)
+			ask(other.Ref(), true)
 		}
-		got, err := f.Store.(storage.Shared).Outdated(f.ctx(), refs...)
+		got, err := f.Store.(storage.Shared).Outdated(f.ctx(), owner, refs...)
 		if err != nil {
 			f.Fatal(err)
 		}
 		equal(f, "outdated", got, want)
-		if got, err := f.Store.(storage.Shared).Outdated(f.ctx()); err != nil || len(got) != 0 {
+		if got, err := f.Store.(storage.Shared).Outdated(f.ctx(), owner); err != nil || len(got) != 0 {
 			f.Errorf("of none: %v, %v", got, err)
 		}
 	}},

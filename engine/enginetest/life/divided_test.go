@@ -316,11 +316,11 @@ func (l parts) Orphans(ctx context.Context, alive []task.ID, after task.ID, scan
 }
 
 // Outdated implements [storage.Shared].
-func (l parts) Outdated(ctx context.Context, refs ...task.Ref) ([]bool, error) {
+func (l parts) Outdated(ctx context.Context, owner task.ID, refs ...task.Ref) ([]bool, error) {
 	for _, ref := range refs {
 		if err := l.late(ctx, l.reach(reads, ref.ID)); err != nil {
 			return nil, err
 		}
 	}
-	return l.link.Outdated(ctx, refs...)
+	return l.link.Outdated(ctx, owner, refs...)
 }

@@ -212,8 +212,8 @@ func (l *link) Orphans(ctx context.Context, alive []task.ID, after task.ID, scan
 }
 
 // Outdated implements [storage.Shared].
-func (l *link) Outdated(ctx context.Context, refs ...task.Ref) ([]bool, error) {
-	return read(ctx, l, reads, func() ([]bool, error) { return l.w.base.Outdated(ctx, refs...) })
+func (l *link) Outdated(ctx context.Context, owner task.ID, refs ...task.Ref) ([]bool, error) {
+	return read(ctx, l, reads, func() ([]bool, error) { return l.w.base.Outdated(ctx, owner, refs...) })
 }
 
 // SwapSetting implements [storage.Shared].

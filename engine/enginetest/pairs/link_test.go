@@ -215,8 +215,8 @@ func (l *linked) Orphans(ctx context.Context, alive []task.ID, after task.ID, sc
 }
 
 // Outdated implements [storage.Shared].
-func (l *linked) Outdated(ctx context.Context, refs ...task.Ref) ([]bool, error) {
-	return reach(l, func() ([]bool, error) { return l.Store.Outdated(ctx, refs...) })
+func (l *linked) Outdated(ctx context.Context, owner task.ID, refs ...task.Ref) ([]bool, error) {
+	return reach(l, func() ([]bool, error) { return l.Store.Outdated(ctx, owner, refs...) })
 }
 
 // Setting implements [storage.Settings].

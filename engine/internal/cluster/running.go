@@ -11,8 +11,8 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// checkRunning stops attempts whose rows are no longer at their version: another node cancelled the
-// task, or took this node for dead. It checks those of before that still run, so that it asks nothing
+// checkRunning stops attempts whose rows are no longer at their version, or of this node: another node cancelled the
+// task, or took this node for dead, or the store has lost the grab. It checks those of before that still run, so that it asks nothing
 // about short attempts, nor about those whose database does not answer, and returns those that run now. It
 // returns false, after a rest, if the store could not be read.
 func (k *Cluster) checkRunning(ctx context.Context, before []task.Ref) (running []task.Ref, isWhole bool) {
@@ -29,7 +29,7 @@ func (k *Cluster) checkRunning(ctx context.Context, before []task.Ref) (running 
 	for page := range slices.Chunk(long, pollPage) {
 		var outdated []bool
 		isRead := k.engine.Read(ctx, "what became of running tasks", func(ctx context.Context, _ storage.Tasks) (err error) {
-			outdated, err = k.shared.Outdated(ctx, page...)
+			outdated, err = k.shared.Outdated(ctx, k.Incarnation(), page...)
 			return err
 		})
 		if !isRead {
@@ -55,9 +55,18 @@ func (k *Cluster) reread(ctx context.Context, was task.Ref) bool {
 	}
 	k.engine.Decide(func(c *core.Core, now time.Time) {
 		if k.engine.GoesOn(was) {
+			if k.isUndone(was, t) {
+				c.Undone(now, was, t)
+				return
+			}
 			c.Changed(now, t)
 			k.engine.Ended(t)
 		}
 	})
 	return true
+}
+
+// isUndone reports whether the store has lost the grab of a run, as t shows, which is the row now.
+func (k *Cluster) isUndone(was task.Ref, t *task.Task) bool {
+	return t.Version < was.Version || t.Version == was.Version && (t.State != task.Processing || !k.IsOurs(t.Owner))
 }

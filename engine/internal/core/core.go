@@ -378,6 +378,21 @@ func (c *Core) Left(now time.Time, was task.Hint) {
 	c.timers.leave(was)
 }
 
+// Undone tells the core that the store has lost the grab at ref, for example by a failover to a replica that lacked it:
+// t is the row now, whose version may be lower, or that of another grab. The run is stopped and its verdict does not count.
+func (c *Core) Undone(now time.Time, ref task.Ref, t *task.Task) {
+	r, ok := c.runs[ref.ID]
+	if !ok || r.ref != ref || r.phase != running {
+		return
+	}
+	r.phase, r.lingersTo = disowned, now.Add(r.kind.policy.Timeout.Grace)
+	c.ready.Stops = append(c.ready.Stops, Stop{ref.ID, ErrUndone})
+	if t.State == task.Submitted && c.Owns(t.Queue(), t.Shard) {
+		r.next = t.Hint().Trigger
+	}
+	c.book(now)
+}
+
 // overrule stops the run of a version of a row that is older than h, and removes the trigger of such
 // a version.
 func (c *Core) overrule(now time.Time, h task.Hint) {

@@ -13,6 +13,7 @@ import (
 // The causes for which a run is stopped.
 var (
 	ErrOverruled = errors.New("the task was cancelled")          // or changed by a user in another way
+	ErrUndone    = errors.New("the store has lost this attempt") // by a failover or a restore: see Core.Undone
 	ErrTimeout   = errors.New("the attempt ran out of its time") // see policy.Timeout
 )
 
