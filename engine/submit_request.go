@@ -2,17 +2,16 @@ package engine
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/taskengine/taskengine/codec"
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/place"
 )
 
 // ErrInvalid is wrapped by the errors of requests that the engine cannot accept.
@@ -178,7 +177,7 @@ func groupOf(keys []keyed, r *Request) (string, error) {
 		case "headers":
 			values[i] = r.Headers[strings.Join(k.path[1:], ".")]
 		default:
-			v, err := lookUp(r.Payload, k.path[1:])
+			v, err := place.Text(r.Payload, k.path[1:])
 			if err != nil && k.limit != "" {
 				return "", fmt.Errorf("limit %s needs %s of the payload: %w", k.limit, strings.Join(k.path[1:], "."), err)
 			}
@@ -190,36 +189,4 @@ func groupOf(keys []keyed, r *Request) (string, error) {
 		return "", fmt.Errorf("the values that its limits look at have %d bytes, of %d allowed", len(group), MaxGroup)
 	}
 	return group, nil
-}
-
-// lookUp returns a member of a JSON document as text.
-func lookUp(document []byte, path []string) (string, error) {
-	raw := json.RawMessage(document)
-	for _, name := range path {
-		var members map[string]json.RawMessage
-		if err := json.Unmarshal(raw, &members); err != nil {
-			return "", fmt.Errorf("it is not a JSON object: %w", err)
-		}
-		raw = members[name]
-		if raw == nil {
-			return "", nil
-		}
-	}
-	var v any
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber() // keep all digits: different large numbers must stay different
-	if err := d.Decode(&v); err != nil {
-		return "", err
-	}
-	switch v := v.(type) {
-	case string:
-		return v, nil
-	case json.Number:
-		return v.String(), nil
-	case bool:
-		return strconv.FormatBool(v), nil
-	case nil:
-		return "", nil
-	}
-	return "", errors.New("it is neither text, a number nor a boolean")
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/taskengine/taskengine/engine/internal/shell"
 	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/place"
 	"github.com/taskengine/taskengine/storage"
 )
 
@@ -48,7 +49,7 @@ func (o SubmitOutcome) String() string {
 func (info *typeInfo) keyOf(r *Request) (string, error) {
 	values := make([]string, len(info.by))
 	for i, path := range info.by {
-		place := strings.Join(path, ".")
+		at := strings.Join(path, ".")
 		var err error
 		switch path[0] {
 		case "ordering_key":
@@ -56,13 +57,13 @@ func (info *typeInfo) keyOf(r *Request) (string, error) {
 		case "headers":
 			values[i] = r.Headers[strings.Join(path[1:], ".")]
 		default:
-			values[i], err = lookUp(r.Payload, path[1:])
+			values[i], err = place.Text(r.Payload, path[1:])
 		}
 		switch {
 		case err != nil:
-			return "", fmt.Errorf("unique.by of type %s needs %s: %w", r.Type, place, err)
+			return "", fmt.Errorf("unique.by of type %s needs %s: %w", r.Type, at, err)
 		case values[i] == "":
-			return "", fmt.Errorf("unique.by of type %s needs %s, and the request does not have it: add it, or a key", r.Type, place)
+			return "", fmt.Errorf("unique.by of type %s needs %s, and the request does not have it: add it, or a key", r.Type, at)
 		}
 	}
 	key := task.GroupOf(values...)

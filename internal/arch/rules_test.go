@@ -1,5 +1,7 @@
 package arch_test
 
+import "slices"
+
 // rule says what the packages at or below Of may import besides the standard library.
 // The rule with the longest Of decides for a package; one without a rule is free.
 type rule struct {
@@ -11,89 +13,10 @@ type rule struct {
 
 // rules are the layers: cmd connects the parts, engine decides, ports are contracts, backends
 // implement them, and all of them use engine/task. Each rule is about a package that exists.
-var rules = []rule{
+var rules = slices.Concat(internalRules, []rule{
 	{
 		Of:  "engine/task",
 		Why: "the vocabulary must be usable by every port, backend and plugin",
-	},
-	{
-		Of:  "internal/workpool",
-		Why: "a pool of goroutines does not depend on the work",
-	},
-	{
-		Of:  "internal/wakeup",
-		Why: "a signal knows nothing of the work that it announces",
-	},
-	{
-		Of:  "internal/units",
-		Why: "numbers are written alike wherever they come from",
-	},
-	{
-		Of:  "internal/suggest",
-		Why: "a name is looked for alike wherever it may be misspelled",
-	},
-	{
-		Of:  "internal/objective",
-		Why: "an objective is read alike whatever is measured or planned by it",
-	},
-	{
-		Of:  "internal/ratelog",
-		Why: "how often a line may be logged does not depend on what it says",
-	},
-	{
-		Of:  "internal/terminal",
-		Why: "text is made safe for a terminal wherever it comes from",
-	},
-	{
-		Of:  "internal/supervise",
-		Out: []string{"golang.org/x/sys"},
-		Why: "a process is supervised whatever it does",
-	},
-	{
-		Of:  "internal/pgtest",
-		May: []string{"internal/servertest"},
-		Out: []string{"github.com/jackc/pgx"},
-		Why: "a server for tests does not depend on the tests",
-	},
-	{
-		Of:  "internal/pgsession",
-		Out: []string{"github.com/jackc/pgx"},
-		Why: "a session is set up alike whatever it is used for",
-	},
-	{Of: "internal/pglocks", May: []string{"storage"}, Out: []string{"github.com/jackc/pgx"}, Why: "who holds locks is found out alike whatever waits"},
-	{
-		Of:  "internal/wiretest",
-		Why: "a network passes on bytes, whatever they mean",
-	},
-	{
-		Of:  "internal/servertest",
-		Why: "processes for tests do not depend on the tests",
-	},
-	{
-		Of:  "internal/zktest",
-		May: []string{"internal/servertest"},
-		Why: "a server for tests does not depend on the tests",
-	},
-	{
-		Of:  "internal/certtest",
-		Why: "certificates for tests do not depend on the tests",
-	},
-	{
-		Of:  "internal/reserved",
-		Why: "who owns what is reserved depends on nothing",
-	},
-	{
-		Of:  "internal/access",
-		Why: "who may do what is decided without a server, and tokens are changed without a node",
-	},
-	{
-		Of:  "internal/tlsfiles",
-		Why: "certificates are read alike on both sides of a connection",
-	},
-	{
-		Of:  "internal/etcdtest",
-		May: []string{"internal/servertest"},
-		Why: "a server for tests does not depend on the tests",
 	},
 	{
 		Of:  "engine/policy",
@@ -126,7 +49,7 @@ var rules = []rule{
 	},
 	{
 		Of:  "engine",
-		May: []string{"engine/...", "codec", "storage", "coord", "coord/record", "internal/workpool", "internal/ratelog", "internal/reserved", "internal/suggest", "internal/wakeup"},
+		May: []string{"engine/...", "codec", "storage", "coord", "coord/record", "internal/place", "internal/workpool", "internal/ratelog", "internal/reserved", "internal/suggest", "internal/wakeup"},
 		Why: "the engine knows ports; cmd/taskengine chooses the backends",
 	},
 	{
@@ -576,7 +499,7 @@ var rules = []rule{
 		Of:  "cmd/taskengine/internal/address",
 		Why: "it reads text",
 	},
-}
+})
 
 // onlyBy has for a package, and those below it, the only packages that may import them.
 var onlyBy = map[string][]string{

@@ -1,0 +1,93 @@
+package arch_test
+
+// internalRules are the rules of the packages below internal, which any part may use.
+var internalRules = []rule{
+	{
+		Of:  "internal/workpool",
+		Why: "a pool of goroutines does not depend on the work",
+	},
+	{
+		Of:  "internal/place",
+		Why: "a value of a task is read alike whatever it is for",
+	},
+	{
+		Of:  "internal/wakeup",
+		Why: "a signal knows nothing of the work that it announces",
+	},
+	{
+		Of:  "internal/units",
+		Why: "numbers are written alike wherever they come from",
+	},
+	{
+		Of:  "internal/suggest",
+		Why: "a name is looked for alike wherever it may be misspelled",
+	},
+	{
+		Of:  "internal/objective",
+		Why: "an objective is read alike whatever is measured or planned by it",
+	},
+	{
+		Of:  "internal/ratelog",
+		Why: "how often a line may be logged does not depend on what it says",
+	},
+	{
+		Of:  "internal/terminal",
+		Why: "text is made safe for a terminal wherever it comes from",
+	},
+	{
+		Of:  "internal/supervise",
+		Out: []string{"golang.org/x/sys"},
+		Why: "a process is supervised whatever it does",
+	},
+	{
+		Of:  "internal/pgtest",
+		May: []string{"internal/servertest"},
+		Out: []string{"github.com/jackc/pgx"},
+		Why: "a server for tests does not depend on the tests",
+	},
+	{
+		Of:  "internal/pgsession",
+		Out: []string{"github.com/jackc/pgx"},
+		Why: "a session is set up alike whatever it is used for",
+	},
+	{
+		Of:  "internal/pglocks",
+		May: []string{"storage"},
+		Out: []string{"github.com/jackc/pgx"},
+		Why: "who holds locks is found out alike whatever waits",
+	},
+	{
+		Of:  "internal/wiretest",
+		Why: "a network passes on bytes, whatever they mean",
+	},
+	{
+		Of:  "internal/servertest",
+		Why: "processes for tests do not depend on the tests",
+	},
+	{
+		Of:  "internal/zktest",
+		May: []string{"internal/servertest"},
+		Why: "a server for tests does not depend on the tests",
+	},
+	{
+		Of:  "internal/certtest",
+		Why: "certificates for tests do not depend on the tests",
+	},
+	{
+		Of:  "internal/reserved",
+		Why: "who owns what is reserved depends on nothing",
+	},
+	{
+		Of:  "internal/access",
+		Why: "who may do what is decided without a server, and tokens are changed without a node",
+	},
+	{
+		Of:  "internal/tlsfiles",
+		Why: "certificates are read alike on both sides of a connection",
+	},
+	{
+		Of:  "internal/etcdtest",
+		May: []string{"internal/servertest"},
+		Why: "a server for tests does not depend on the tests",
+	},
+}
