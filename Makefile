@@ -115,6 +115,11 @@ demo: build ## run examples/checksum on this repository, and verify the result
 outbox: ## run examples/outbox on a PostgreSQL server of its own, and verify it
 	go test -count=1 -v ./examples/outbox
 
+.PHONY: outbox-kafka
+outbox-kafka: ## run examples/outbox-kafka on a database and a broker of its own, and verify it
+	@scripts/kafka >/dev/null
+	go test -count=1 -v ./examples/outbox-kafka
+
 .PHONY: cluster
 cluster: ## run examples/cluster: three nodes, one killed, under a limit that is changed; COORD=etcd or zookeeper
 	COORD="$${COORD:-postgres}" go test -count=1 -v -run TestTheLimitHolds ./examples/cluster

@@ -55,11 +55,16 @@ func types() policy.Set {
 
 var noop = task.HandlerFunc(func(context.Context, *task.Task) ([]byte, error) { return nil, nil })
 
-// engineLives runs b.N tasks and returns how many of them there were in a second.
+// engineLives runs b.N tasks by a handler that does nothing, and returns how many of them there were in a second.
 func engineLives(b *testing.B, store storage.Store, backlog int) (rate float64) {
+	return livesBy(b, noop, store, backlog)
+}
+
+// livesBy runs b.N tasks by a handler and returns how many of them there were in a second.
+func livesBy(b *testing.B, h task.Handler, store storage.Store, backlog int) (rate float64) {
 	tokens := make(chan struct{}, inFlight)
 	e, err := engine.Open(b.Context(), engine.Config{
-		Store: store, Policies: types(), Handlers: map[string]task.Handler{"noop": noop, "paused": noop},
+		Store: store, Policies: types(), Handlers: map[string]task.Handler{"noop": h, "paused": noop},
 		Observer: engine.Observer{Saved: func(_ time.Time, _ task.Ref, t *task.Task) {
 			if t == nil || t.State != task.Done {
 				b.Errorf("a task ended as %+v", t)

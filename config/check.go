@@ -40,6 +40,7 @@ func (d *decoder) check() {
 	d.storage()
 	d.listeners()
 	d.encoding()
+	d.kafka()
 	d.splits(handlers)
 	d.results()
 	d.alerts()

@@ -25,6 +25,7 @@ type Config struct {
 	Admin     Listener
 	Tracing   Tracing
 	Encoding  Encoding
+	Kafka     map[string]Kafka
 	Handlers  map[string]Handler
 	Retention policy.Retention // of types without their own
 	Limits    map[string]policy.Limit
@@ -173,6 +174,7 @@ type Handler struct {
 	Plugin *Plugin
 	Exec   *Exec
 	HTTP   *HTTP
+	Kafka  *Topic
 	Remote *Remote
 	Split  map[string]int // the handlers that share the tasks, with their weights; nil if the handler is not a split
 }

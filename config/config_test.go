@@ -76,6 +76,9 @@ func TestTheDefaultsOfTheTableAreThoseOfTheCode(t *testing.T) {
 		"`handlers.NAME.limits`":                   "handlers: {NAME: {plugin: [a], limits: {%s}}}",
 		"`handlers.NAME`: a handler with exec":     "handlers: {NAME: {exec: [a], %s}}",
 		"`handlers.NAME.remote`":                   "handlers: {NAME: {remote: {%s}}}",
+		"`kafka.NAME`":                             "kafka: {NAME: {brokers: 'k:9092', %s}}",
+		"`handlers.NAME`: a handler with kafka":    "kafka: {main: {brokers: 'k:9092'}}\nhandlers: {NAME: {kafka: {topic: t}, %s}}",
+		"`handlers.NAME.kafka`":                    "kafka: {main: {brokers: 'k:9092'}}\nhandlers: {NAME: {kafka: {topic: t, %s}}}",
 		"`handlers.NAME.http`":                     "handlers: {NAME: {http: {url: http://h, %s}}}",
 		"`alerts.targets.NAME`":                    "alerts: {targets: {NAME: {log: true, %s}}}",
 		"`alerts.targets.NAME.webhook`":            "alerts: {targets: {NAME: {webhook: {url: http://h, %s}}}}",
@@ -121,7 +124,7 @@ func TestTheDefaultsOfTheTableAreThoseOfTheCode(t *testing.T) {
 }
 
 func TestTheFileBecomesPolicies(t *testing.T) {
-	c, err := Load("testdata/valid/every_key.yaml", nil, func(string) (string, bool) { return "", true })
+	c, err := Load("testdata/valid/every_key.yaml", nil, func(string) (string, bool) { return "secret", true })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 
 var coordinationTable = &object{fields: []field{
 	{name: "driver", doc: "`local` is for a single node, and `postgres` for nodes that share a database. `etcd` and `zookeeper` are for nodes that share a database, and for nodes with a store each: these share limits, schedules and what people change while they run, and no tasks. With the storage `memory` the driver has no effect.", otherwise: "`postgres` with that storage, else `local`", is: oneOf(nil, option[string]{"local", Local}, option[string]{"postgres", Database}, option[string]{"etcd", Etcd}, option[string]{"zookeeper", ZooKeeper}), at: in(func(c *Coordination) *string { return &c.Driver })},
-	{name: "endpoints", doc: "The servers of `etcd` or `zookeeper`, for which it is required. A node uses another one when one fails.", otherwise: "none", is: sequence[string]{is: endpoint(), single: true, least: 1, most: 100}, at: in(func(c *Coordination) *[]string { return &c.Endpoints })},
+	{name: "endpoints", doc: "The servers of `etcd` or `zookeeper`, for which it is required. A node uses another one when one fails.", otherwise: "none", is: sequence[string]{is: endpoint("etcd1.example.com:2379", "coordination.tls"), single: true, least: 1, most: 100}, at: in(func(c *Coordination) *[]string { return &c.Endpoints })},
 	{name: "prefix", doc: "What all keys in `etcd`, or the paths in `zookeeper`, begin with. Clusters with different prefixes can share the servers.", def: "taskengine", holds: func(c *Config) bool { return c.Coordination.IsExternal() }, is: prefix(), at: in(func(c *Coordination) *string { return &c.Prefix })},
 	{name: "lease", doc: "How long other nodes consider a node alive after its last heartbeat. A node sends a heartbeat every third of this time, and every sixth to `zookeeper`. After the death of a node its tasks run elsewhere within two leases. `etcd` rounds it up to seconds, and `zookeeper` brings it into the range that its servers allow: the node logs the lease that it really has. Not for `local`.", def: "4s", is: lease(), at: in(func(c *Coordination) *time.Duration { return &c.Lease })},
 	{name: "user", doc: "The user of `etcd` or `zookeeper`. Only this user can use what the nodes create in `zookeeper`.", otherwise: "none", is: words("the name of a user", notEmpty), at: in(func(c *Coordination) *string { return &c.User })},
@@ -45,12 +45,11 @@ func isLabel(s string) error {
 	return notEmpty(s)
 }
 
-// endpoint is the address of a server.
-func endpoint() value[string] {
-	const example = "etcd1.example.com:2379"
+// endpoint is the address of a server. encryption is the key that encrypts connections with it.
+func endpoint(example, encryption string) value[string] {
 	return value[string]{want: "a server, such as " + example, json: orReference(document{"type": "string"}), parse: func(t text) (string, error) {
 		if scheme, rest, ok := strings.Cut(t.value, "://"); ok {
-			return "", fmt.Errorf("%.60q begins with %s://; write host:port, such as %s, and coordination.tls for encrypted connections", t.value, scheme, strings.Trim(rest, "/"))
+			return "", fmt.Errorf("%.60q begins with %s://; write host:port, such as %s, and %s for encrypted connections", t.value, scheme, strings.Trim(rest, "/"), encryption)
 		}
 		host, port, err := net.SplitHostPort(t.value)
 		if err != nil {

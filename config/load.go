@@ -75,6 +75,14 @@ func (d *decoder) resolvePaths() {
 			*file = d.within(*file)
 		}
 	}
+	for name, k := range c.Kafka {
+		for _, file := range k.TLS.files() {
+			if *file != "" {
+				*file = d.within(*file)
+			}
+		}
+		c.Kafka[name] = k
+	}
 	for _, l := range []*Listener{&c.API, &c.Admin} {
 		for _, file := range []*string{&l.TLS.Cert, &l.TLS.Key, &l.TLS.ClientCA, &l.Tokens} {
 			if *file != "" {

@@ -28,6 +28,9 @@ func (c *Config) Probe() []Problem {
 		p.folder(c.TaskLog.Path, "task_log", "path")
 	}
 	p.readable(c.Coordination.TLS.named(), "coordination", "tls")
+	for name, k := range c.Kafka {
+		p.readable(k.TLS.named(), "kafka", name, "tls")
+	}
 	p.server(c.API.TLS, "api", "tls")
 	p.server(c.Admin.TLS, "admin", "tls")
 	if c.API.Audit != "" && c.API.Audit != AuditInLog {

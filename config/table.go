@@ -30,6 +30,7 @@ var root = &object{
 		{name: "api", doc: "The API for clients. Without `tokens` every client may do everything, so it listens on loopback, unless clients need certificates. See [Who may](operations.md#who-may).", is: apiTable, at: in(func(c *Config) *Listener { return &c.API })},
 		{name: "admin", doc: "The listener for metrics, health and profiles.", is: adminTable, at: in(func(c *Config) *Listener { return &c.Admin })},
 		{name: "tracing", doc: "Sends spans of tasks to a collector of OpenTelemetry. See [Traces](operations.md#traces). Without `endpoint` there are none.", is: tracingTable, at: in(func(c *Config) *Tracing { return &c.Tracing })},
+		{name: "kafka", doc: "Connections to clusters of Apache Kafka, by name. See [Kafka](kafka.md).", is: kafkaTable, at: in(func(c *Config) *map[string]Kafka { return &c.Kafka })},
 		{name: "handlers", doc: "The handlers of tasks, by name.", is: handlersTable, at: in(func(c *Config) *map[string]Handler { return &c.Handlers })},
 		{name: "retention", doc: "How long finished tasks are kept, unless their type sets another time. Tasks in the state `error` are kept until a person deals with them.", is: retentionTable(false), at: in(func(c *Config) *policy.Retention { return &c.Retention })},
 		{name: "limits", doc: "Limits of concurrency and rate, by name. Limits form trees: a task that runs under a limit counts for all limits above it.", is: limitsTable, at: in(func(c *Config) *map[string]policy.Limit { return &c.Limits })},

@@ -17,6 +17,7 @@ var handlersTable = table[Handler]{of: "handlers", keys: isName, likely: "NAME",
 	{"plugin", pluginTable, func(h *Handler) any { p := defaultPlugin(); h.Plugin = &p; return h.Plugin }},
 	{"exec", execTable, func(h *Handler) any { e := defaultExec(); h.Exec = &e; return h.Exec }},
 	{"http", httpTable, func(h *Handler) any { r := defaultHTTP(); h.HTTP = &r; return h.HTTP }},
+	{"kafka", topicTable, func(h *Handler) any { t := defaultTopic(); h.Kafka = &t; return h.Kafka }},
 	{"remote", remoteTable, func(h *Handler) any { r := defaultRemote(); h.Remote = &r; return h }},
 	{"split", splitTable, func(h *Handler) any { h.Split = make(map[string]int); return h }},
 }}

@@ -19,7 +19,7 @@ type Shared struct {
 	State   State   `json:"state"`
 	Holder  Owner   `json:"holder,omitzero"`   // the node that fires
 	Claims  []Claim `json:"claims,omitempty"`  // that are not known to be committed
-	Cancels []Fire  `json:"cancels,omitempty"` // of which the nodes are to cancel the tasks, the oldest first
+	Cancels []Fire  `json:"cancels,omitempty"` // whose tasks their nodes are to cancel, the oldest first
 }
 
 // Owner is a node with a store of its own. It has another ID after each start.
@@ -40,7 +40,7 @@ type Claim struct {
 type Copy struct {
 	IDs     []task.ID `json:"ids"`            // of the node since it has this store, the present one last
 	Started time.Time `json:"started"`        // when the node with the present ID ran the schedule first
-	Done    uint64    `json:"done,omitempty"` // Seq of the newest claim of which the store has the tasks
+	Done    uint64    `json:"done,omitempty"` // Seq of the newest claim of the node whose tasks are in its store
 	Since   time.Time `json:"since"`          // when the node with the present ID first saw Seq
 
 	Seq     uint64  `json:"seq"` // this and what follows is as in Shared
@@ -164,7 +164,7 @@ func mergeClaims(a, b []Claim) []Claim {
 	return all
 }
 
-// Owed returns the oldest claim of the node of which its store lacks the tasks; nil if there is none.
+// Owed returns the oldest claim of the node whose tasks are not in its store; nil if there is none.
 func (s *Shared) Owed(c *Copy) *Claim {
 	var oldest *Claim
 	for i := range s.Claims {
@@ -175,10 +175,10 @@ func (s *Shared) Owed(c *Copy) *Claim {
 	return oldest
 }
 
-// Running returns the fires of the node with tasks that are not known to have ended.
+// Running returns the fires of the node whose tasks are not known to have ended.
 func (s *Shared) Running(c *Copy) []Fire { return c.own(s.State.Running) }
 
-// ToCancel returns the fires of the node with tasks that are to be cancelled.
+// ToCancel returns the fires of the node whose tasks are to be cancelled.
 func (s *Shared) ToCancel(c *Copy) []Fire { return c.own(s.Cancels) }
 
 // own returns the fires of the node.
@@ -229,7 +229,7 @@ func (s *Shared) Settle(c *Copy, self Owner, live []Fire) (settled *Shared, chan
 // No node decides about what was due before it started, or about what another one may have decided meanwhile, before it has
 // waited for so long, too: if the coordinator has lost its newest state, the nodes that know it restore it in that time.
 func (s *Shared) Turn(c *Copy, p *Peer) (time.Time, error) {
-	due, err := s.due(p)
+	due, err := s.due()
 	if err != nil || due.IsZero() {
 		return due, err
 	}
@@ -252,7 +252,7 @@ func (s *Shared) Turn(c *Copy, p *Peer) (time.Time, error) {
 
 // Next returns when the schedule has something to do next; zero is never.
 func (s *Shared) Next() time.Time {
-	due, _ := s.due(nil)
+	due, _ := s.due()
 	return due
 }
 
@@ -270,23 +270,7 @@ func (s *Shared) Late() time.Time {
 	return oldest
 }
 
-// Look returns when the node is to look at the schedule again. turn is what Turn returned. If times wait for the end of tasks, the node
-// that fires looks sooner.
-func (s *Shared) Look(c *Copy, p *Peer, turn time.Time) time.Time {
-	look := p.Now.Add(lookAgain)
-	if len(s.State.Waiting) == 0 || s.State.Paused != nil || s.State.Deleted || !c.isOf(s.Holder.ID) || !turn.IsZero() && turn.Before(look) {
-		return turn
-	}
-	return look
-}
-
-// runs reports whether a task runs that waiting times wait for, as far as p knows; nil knows nothing.
-func (s *Shared) runs(p *Peer) bool {
-	return slices.ContainsFunc(s.State.Running, func(f Fire) bool { return p == nil || f.Node == p.ID || p.IsAlive(f.Node) })
-}
-
-// due returns when something is due, as far as p knows.
-func (s *Shared) due(p *Peer) (due time.Time, err error) {
+func (s *Shared) due() (due time.Time, err error) {
 	if len(s.State.Orders) > 0 {
 		due = s.State.Orders[0].At
 	}
@@ -305,8 +289,8 @@ func (s *Shared) due(p *Peer) (due time.Time, err error) {
 	if at, ok := all.next(s.State.Decided); ok {
 		sooner(at)
 	}
-	if len(s.State.Waiting) > 0 && !s.runs(p) {
-		sooner(s.State.Decided)
+	if len(s.State.Waiting) > 0 {
+		sooner(s.State.Decided.Add(lookAgain))
 	}
 	return due, nil
 }

@@ -111,32 +111,3 @@ func TestAnotherNodeWaitsForTheOneThatFires(t *testing.T) {
 		t.Errorf("a node without a handler decides at %v, not at %v", at, want)
 	}
 }
-
-// A schedule with waiting times changes nothing at the coordinator until the task has ended that they wait for, or its node is gone.
-func TestAWaitingTimeIsDueWhenTheTaskBeforeItHasEnded(t *testing.T) {
-	now, stored, p := shared(t)
-	now.Definition.Overlap = Queue
-	claimed, c := claim(t, now, p)
-	p.Now = p.Now.Add(time.Hour)
-	waits, none, err := claimed.Claim(task.ID{9}, p)
-	if err != nil || none != nil || len(waits.State.Waiting) != 1 {
-		t.Fatalf("it is %+v with the claim %v, %v", waits, none, err)
-	}
-	own := waits.Stored(stored.Copy, c, p.Now).Copy
-	turn, err := waits.Turn(own, p)
-	if want := p.Now.Add(time.Hour); err != nil || !turn.Equal(want) {
-		t.Errorf("while the task runs it is due at %v, not at %v, %v", turn, want, err)
-	}
-	if at, want := waits.Look(own, p, turn), p.Now.Add(time.Second); !at.Equal(want) {
-		t.Errorf("its node looks at %v, not at %v", at, want)
-	}
-	ended, _ := waits.Settle(own, p.Owner, nil)
-	if turn, err := ended.Turn(own, p); err != nil || turn.After(p.Now) {
-		t.Errorf("when the task has ended it is due at %v, %v", turn, err)
-	}
-	gone := *p
-	gone.ID, gone.IsAlive = task.ID{3}, func(task.ID) bool { return false }
-	if due, err := waits.due(&gone); err != nil || due.After(p.Now) {
-		t.Errorf("when the node of the task is gone it is due at %v, %v", due, err)
-	}
-}

@@ -90,4 +90,9 @@ var internalRules = []rule{
 		May: []string{"internal/servertest"},
 		Why: "a server for tests does not depend on the tests",
 	},
+	{
+		Of:  "internal/kafkatest",
+		May: []string{"internal/servertest"},
+		Why: "a server for tests does not depend on the tests",
+	},
 }

@@ -64,6 +64,18 @@ var rules = slices.Concat(internalRules, []rule{
 		Why: "scenarios run on every store, and know none but the one in memory",
 	},
 	{
+		Of:  "kafka",
+		May: []string{"internal/tlsfiles"},
+		Out: []string{"github.com/twmb/franz-go"},
+		Why: "a connection does not depend on what it is used for",
+	},
+	{
+		Of:  "kafka/publish",
+		May: []string{"engine/task", "internal/place", "kafka"},
+		Out: []string{"github.com/twmb/franz-go"},
+		Why: "a handler knows tasks, and nothing of the engine that runs it",
+	},
+	{
 		Of:  "codec",
 		Out: []string{"github.com/klauspost/compress"},
 		Why: "what tasks carry is encoded by its kind and the type of the task, which are texts",
@@ -396,9 +408,9 @@ var rules = slices.Concat(internalRules, []rule{
 	{
 		Of: "cmd/taskengine/internal/node",
 		May: []string{
-			"cmd/taskengine/internal/alerting", "cmd/taskengine/internal/coordinator", "cmd/taskengine/internal/database", "cmd/taskengine/internal/descriptors",
+			"cmd/taskengine/internal/alerting", "cmd/taskengine/internal/brokers", "cmd/taskengine/internal/coordinator", "cmd/taskengine/internal/database", "cmd/taskengine/internal/descriptors",
 			"cmd/taskengine/internal/stores", "cmd/taskengine/internal/systemd", "cmd/taskengine/internal/traces", "codec", "config", "coord/guid", "coord/postgres",
-			"engine", "engine/policy", "engine/task", "handlers", "internal/access", "internal/pgsession", "internal/tlsfiles", "plugins", "plugins/workers", "schedule", "schedule/scheduler", "server", "storage", "tasklog",
+			"engine", "engine/policy", "engine/task", "handlers", "internal/access", "internal/pgsession", "internal/tlsfiles", "kafka/publish", "plugins", "plugins/workers", "schedule", "schedule/scheduler", "server", "storage", "tasklog",
 		},
 		Out: []string{"github.com/cockroachdb/pebble", "github.com/jackc/pgx", "google.golang.org/grpc"},
 		Why: "a node is put together here: the engine, its store, its handlers and its server",
@@ -417,6 +429,11 @@ var rules = slices.Concat(internalRules, []rule{
 		May: []string{"config", "internal/ratelog", "tracing"},
 		Out: []string{"go.opentelemetry.io/otel"},
 		Why: "a node sends spans as its configuration says; package tracing makes them",
+	},
+	{
+		Of:  "cmd/taskengine/internal/brokers",
+		May: []string{"config", "internal/tlsfiles", "kafka"},
+		Why: "a connection is described here by what a configuration says",
 	},
 	{
 		Of:  "cmd/taskengine/internal/coordinator",

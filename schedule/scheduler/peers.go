@@ -170,7 +170,7 @@ func (p peers) try(ctx context.Context, t *task.Task, was kept, r schedule.Named
 			return nil, err
 		}
 	} else if !isNew && !isChanged {
-		return again(next.Look(s.Copy, self, at), now, s, r), nil
+		return again(at, now, s, r), nil
 	}
 	if swapped, err := p.swap(ctx, was, next); err != nil || !swapped {
 		return nil, err
@@ -185,7 +185,7 @@ func (p peers) try(ctx context.Context, t *task.Task, was kept, r schedule.Named
 	if at, err = next.Turn(s.Copy, self); err != nil {
 		return nil, err
 	}
-	return again(next.Look(s.Copy, self, at), next, s, r), nil
+	return again(at, next, s, r), nil
 }
 
 // settle cancels what this node is to cancel, and returns the schedule after the node has said what has become of its tasks. It

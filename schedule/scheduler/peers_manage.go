@@ -120,7 +120,7 @@ func (f *follower) begin(ctx context.Context) error {
 	}
 }
 
-// retryPending is the pause before a schedule that was running is woken again.
+// retryPending is how soon a schedule is told again that was running.
 const retryPending = 100 * time.Millisecond
 
 func (f *follower) run(ctx context.Context) {
@@ -139,7 +139,7 @@ func (f *follower) run(ctx context.Context) {
 			pause = askAgain
 		}
 		for name, kept := range f.pending {
-			done, err := f.wake(ctx, name, kept)
+			done, err := f.tell(ctx, name, kept)
 			if done {
 				delete(f.pending, name)
 			} else if err == nil {
@@ -209,9 +209,9 @@ func (f *follower) report(ctx context.Context, name string) error {
 	return err
 }
 
-// wake has a schedule of this store run, unless it knows what the peers keep, and adds it if it is missing. It reports false
+// tell has a schedule of this store run, unless it knows what the peers keep, and adds it if it is missing. It reports false
 // if the schedule runs at present, so that it may not know.
-func (f *follower) wake(ctx context.Context, name string, kept *schedule.Shared) (done bool, err error) {
+func (f *follower) tell(ctx context.Context, name string, kept *schedule.Shared) (done bool, err error) {
 	t, err := f.engine.Get(ctx, IDOf(name))
 	switch {
 	case errors.Is(err, task.ErrNotFound) && (kept == nil || kept.State.Deleted):

@@ -183,17 +183,8 @@ func live(t *testing.T, seed uint64) {
 		}
 	}
 	time.Sleep(5 * time.Minute)
-	checkMinutes(t, start, noted.take())
-	for _, n := range nodes {
-		n.end()
-	}
-}
-
-// checkMinutes checks that each minute from a time on has one fire.
-func checkMinutes(t *testing.T, start time.Time, lines string) {
-	t.Helper()
 	var got, want []string
-	for line := range strings.SplitSeq(lines, ", ") {
+	for line := range strings.SplitSeq(noted.take(), ", ") {
 		at, _, _ := strings.Cut(line, "@")
 		got = append(got, at)
 	}
@@ -203,5 +194,8 @@ func checkMinutes(t *testing.T, start time.Time, lines string) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("it has fired at\n%v, not at\n%v", got, want)
+	}
+	for _, n := range nodes {
+		n.end()
 	}
 }

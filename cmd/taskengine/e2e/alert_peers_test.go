@@ -12,7 +12,7 @@ import (
 	"github.com/taskengine/taskengine/config"
 )
 
-// TestAlertsAboutNodesWithStoresOfTheirOwnAreSentOnce fills a limit of the cluster and kills a node: each alert is sent once, though
+// TestAlertsAboutNodesWithStoresOfTheirOwnAreSentOnce fills a limit of the cluster and kills a node: each is told once, though
 // every node has the rules and the target.
 func TestAlertsAboutNodesWithStoresOfTheirOwnAreSentOnce(t *testing.T) {
 	t.Parallel()

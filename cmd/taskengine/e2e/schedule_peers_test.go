@@ -35,14 +35,14 @@ type sharing struct {
 	rng     *rand.Rand
 }
 
-func newSharing(t *testing.T, stores []string, driver, at string) *sharing {
+func newSharing(t *testing.T, stores []string, driver string) *sharing {
 	t.Helper()
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	s := &sharing{journal: filepath.Join(t.TempDir(), "journal"), rng: rand.New(rand.NewPCG(seed, 1)), nodes: make([]*running, len(stores))}
 	prefix := prefixOf(t)
 	for i, store := range stores {
-		s.files = append(s.files, write(t, "taskengine.yaml", fmt.Sprintf(peerConfig, store, s.journal, fmt.Sprint("n", i), driver, at, prefix)))
+		s.files = append(s.files, write(t, "taskengine.yaml", fmt.Sprintf(peerConfig, store, s.journal, fmt.Sprint("n", i), driver, endpoint(t, driver), prefix)))
 	}
 	for i := range stores {
 		s.start(t, i)
@@ -117,7 +117,7 @@ func TestNodesWithStoresOfTheirOwnFireAScheduleOnce(t *testing.T) {
 	}{{config.Etcd, []string{"pebble", "bolt", "pebble"}}, {config.ZooKeeper, []string{"pebble", "bolt"}}} {
 		t.Run(c.driver, func(t *testing.T) {
 			t.Parallel()
-			s := newSharing(t, c.stores, c.driver, endpoint(t, c.driver))
+			s := newSharing(t, c.stores, c.driver)
 			for range 4 {
 				time.Sleep(time.Duration(s.rng.Int64N(int64(3 * time.Second)))) // any moment is the right one
 				i := s.rng.IntN(len(s.nodes))
@@ -137,50 +137,5 @@ func TestNodesWithStoresOfTheirOwnFireAScheduleOnce(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// TestARestoredCoordinatorMakesNoScheduleFireAgain restores the coordinator of nodes with stores of their own from a copy while their
-// schedule fires, and kills the node that fires afterwards.
-func TestARestoredCoordinatorMakesNoScheduleFireAgain(t *testing.T) {
-	t.Parallel()
-	onEach(t, func(t *testing.T, driver string) {
-		own, err := startServers(driver, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer own.Close()
-		kept, ok := own.(interface {
-			Keep() error
-			GoBack() error
-		})
-		if !ok {
-			t.Fatalf("%T keeps no copy", own)
-		}
-		s := newSharing(t, []string{"pebble", "bolt"}, driver, strings.TrimPrefix(own.Endpoints()[0], "http://"))
-		s.await(t, 2)
-		if err := kept.Keep(); err != nil {
-			t.Fatal(err)
-		}
-		s.await(t, 6)
-		if err := kept.GoBack(); err != nil {
-			t.Fatal(err)
-		}
-		s.await(t, 10)
-		for i := range s.nodes {
-			s.kill(t, i)
-			s.start(t, i)
-		}
-		s.verify(t)
-	})
-}
-
-// await waits until the schedule has fired for so many seconds.
-func (s *sharing) await(t *testing.T, seconds int) {
-	t.Helper()
-	for begin := time.Now(); len(s.fires(t)) < seconds; time.Sleep(50 * time.Millisecond) {
-		if time.Since(begin) > limit {
-			t.Fatalf("the schedule has fired for %d seconds only", len(s.fires(t)))
-		}
 	}
 }

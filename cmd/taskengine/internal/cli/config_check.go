@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/brokers"
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/coordinator"
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/database"
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
@@ -75,7 +76,7 @@ do not fit.`,
 				return err
 			}
 			if probe {
-				if problems := slices.Concat(cfg.Probe(), probeStore(cfg), probeDatabases(cmd.Context(), cfg), probeCoordinator(cmd.Context(), cfg)); len(problems) > 0 {
+				if problems := slices.Concat(cfg.Probe(), probeStore(cfg), probeDatabases(cmd.Context(), cfg), probeCoordinator(cmd.Context(), cfg), brokers.Probe(cmd.Context(), cfg)); len(problems) > 0 {
 					return &config.Errors{Problems: problems}
 				}
 			}
@@ -94,7 +95,7 @@ do not fit.`,
 		},
 	}
 	flags.add(cmd, configUsage)
-	cmd.Flags().BoolVar(&probe, "probe", true, "look at this machine, the database and the coordinator, too; --probe=false does not")
+	cmd.Flags().BoolVar(&probe, "probe", true, "look at this machine, the database, the coordinator and Kafka, too; --probe=false does not")
 	return cmd
 }
 

@@ -4,9 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
-	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/database"
@@ -38,10 +36,7 @@ of others.`,
 				return err
 			}
 			return untilSignalled(cmd.Context(), func(ctx context.Context) error {
-				show, done := a.examination()
-				options.Progress = show
 				found, err := doctor.Examine(ctx, p, options, a.warnings())
-				done()
 				if err != nil {
 					return database.OneLine(err)
 				}
@@ -53,37 +48,6 @@ of others.`,
 	cmd.Flags().StringVar(&schema, "schema", "", "the schema, if the store is in PostgreSQL")
 	return cmd
 }
-
-// examination returns a function that shows on a terminal what an examination does, and one that removes that.
-func (a *app) examination() (show func(step string, done, total int64), remove func()) {
-	if !a.errTTY {
-		return nil, func() {}
-	}
-	var bar *progressbar.ProgressBar
-	now := ""
-	remove = func() {
-		if bar != nil {
-			bar.Finish()
-			bar = nil
-		}
-	}
-	return func(step string, done, total int64) {
-		if step != now {
-			remove()
-			if total == 0 {
-				total = -1 // a bar cannot be empty
-			}
-			now, bar = step, progressbar.NewOptions64(total,
-				progressbar.OptionSetWriter(a.stderr), progressbar.OptionSetDescription(step), progressbar.OptionShowCount(),
-				progressbar.OptionThrottle(progressThrottle), progressbar.OptionClearOnFinish(), progressbar.OptionUseANSICodes(false))
-			bar.RenderBlank()
-		}
-		bar.Set64(done)
-	}, remove
-}
-
-// progressThrottle is the least time between two states of a progress bar.
-const progressThrottle = 100 * time.Millisecond
 
 // showFindings shows findings, the worst first. It returns an error if one of them is an error.
 func (a *app) showFindings(p stores.Place, found doctor.Findings) error {

@@ -248,28 +248,3 @@ func TestJSONOnATerminalHasTheSameValueAndIsNotObeyed(t *testing.T) {
 		}
 	}
 }
-
-func TestATerminalShowsHowFarAnExaminationIs(t *testing.T) {
-	var errs bytes.Buffer
-	a := &app{stderr: &errs}
-	if show, remove := a.examination(); show != nil {
-		t.Error("a script is shown how far it is")
-	} else {
-		remove()
-	}
-	a.errTTY = true
-	show, remove := a.examination()
-	show("holding", 0, -1)
-	show("reading", 0, 2000)
-	show("reading", 1000, 2000)
-	show("nothing", 0, 0)
-	remove()
-	for _, want := range []string{"holding", "reading", "/2000", "nothing"} {
-		if !strings.Contains(errs.String(), want) {
-			t.Errorf("it does not show %q but %q", want, errs.String())
-		}
-	}
-	if strings.ContainsAny(errs.String(), "\n\x1b") || !strings.HasSuffix(errs.String(), "\r") {
-		t.Errorf("something is left on the terminal: %q", errs.String())
-	}
-}

@@ -56,19 +56,6 @@ func (f *Findings) add(s Severity, check, what, why, do string) {
 // Options say what else is examined.
 type Options struct {
 	Keys bool // the keys that tasks are encrypted with: all tasks are read
-
-	// Progress is called when a long step begins, and for each progressEvery tasks that it has read, by one goroutine. total
-	// is how many it reads, -1 if that is not known. May be nil.
-	Progress func(step string, done, total int64)
-}
-
-// progressEvery is after how many tasks progress is reported.
-const progressEvery = 1000
-
-func (o *Options) progress(step string, done, total int64) {
-	if o.Progress != nil {
-		o.Progress(step, done, total)
-	}
 }
 
 // Examine examines the store at p and its coordinator, and each database if there are several. It changes nothing. An
@@ -145,7 +132,7 @@ func examineOne(ctx context.Context, p stores.Place, o Options, log *slog.Logger
 		return nil, err
 	}
 	if o.Keys {
-		if err := examineKeys(ctx, &found, s, o); err != nil {
+		if err := examineKeys(ctx, &found, s); err != nil {
 			return nil, err
 		}
 	}
@@ -166,7 +153,7 @@ func examineOne(ctx context.Context, p stores.Place, o Options, log *slog.Logger
 		examineTables(ctx, &found, p, h)
 		return found, nil
 	}
-	return found, examineFiles(ctx, &found, p, s, manifest, o)
+	return found, examineFiles(ctx, &found, p, s, manifest)
 }
 
 // ago writes how long before now t was.

@@ -42,11 +42,10 @@ type survey struct {
 const pastKeepMost = 100_000
 
 // examineFiles reads all of a store in files; manifest is nil if it is no backup.
-func examineFiles(ctx context.Context, found *Findings, p stores.Place, s stores.Store, manifest *backup.Manifest, o Options) error {
+func examineFiles(ctx context.Context, found *Findings, p stores.Place, s stores.Store, manifest *backup.Manifest) error {
 	f := files{manifest: manifest, rows: survey{now: time.Now()}}
 	checker, ok := s.(interface{ Check(context.Context) error })
 	if ok {
-		o.progress("holding every index against the tasks", 0, -1)
 		f.damage = checker.Check(ctx)
 	}
 	if ctx.Err() != nil {
@@ -59,7 +58,7 @@ func examineFiles(ctx context.Context, found *Findings, p stores.Place, s stores
 		found.add(Warning, "driver", warning, "only the store of the driver that is named is examined, backed up and run",
 			"examine the other one, too, before it is moved")
 	}
-	if err := f.rows.take(ctx, s, o); err != nil && f.damage == nil {
+	if err := f.rows.take(ctx, s); err != nil && f.damage == nil {
 		f.damage = err
 	}
 	judgeFiles(found, &f)
@@ -90,23 +89,16 @@ func (f *files) measure(folder string) error {
 }
 
 // take reads the rows that have not ended, and counts the others.
-func (v *survey) take(ctx context.Context, s stores.Store, o Options) (err error) {
-	o.progress("counting the tasks", 0, -1)
+func (v *survey) take(ctx context.Context, s stores.Store) (err error) {
 	if v.counts, err = s.Count(ctx, storage.Filter{}); err != nil {
 		return err
 	}
 	open := storage.Filter{States: []task.State{task.Waiting, task.Submitted, task.Processing, task.Error}}
-	seen, total := int64(0), int64(0)
-	for _, state := range open.States {
-		total += v.in(state)
-	}
 	for before, more := (task.ID{}), true; more; more = !before.IsZero() {
-		o.progress("reading the tasks that have not ended", seen, total)
 		var page []*task.Task
-		if page, before, err = s.List(ctx, open, before, progressEvery, 1<<30); err != nil {
+		if page, before, err = s.List(ctx, open, before, 1000, 1<<30); err != nil {
 			return err
 		}
-		seen += int64(len(page))
 		for _, t := range page {
 			v.see(t)
 		}

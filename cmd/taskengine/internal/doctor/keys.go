@@ -22,18 +22,13 @@ type keyUse struct {
 }
 
 // examineKeys reports with which keys what tasks carry is encrypted. It reads all tasks.
-func examineKeys(ctx context.Context, found *Findings, s stores.Store, o Options) error {
+func examineKeys(ctx context.Context, found *Findings, s stores.Store) error {
 	store, ok := s.(storage.Exporter)
 	if !ok {
 		return nil
 	}
 	keys := make(map[string]*keyUse) // "" is without encryption
-	seen := int64(0)
 	err := store.Export(ctx, func(string, []byte) error { return nil }, func(t *task.Task) error {
-		if seen%progressEvery == 0 {
-			o.progress("reading the keys of all tasks", seen, -1)
-		}
-		seen++
 		mine := make(map[string]bool, 1)
 		for _, part := range [][]byte{t.Payload, t.Result, t.Checkpoint()} {
 			if len(part) > 0 {

@@ -10,10 +10,12 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/brokers"
 	"github.com/taskengine/taskengine/config"
 	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/handlers"
+	"github.com/taskengine/taskengine/kafka/publish"
 	"github.com/taskengine/taskengine/plugins"
 	"github.com/taskengine/taskengine/plugins/workers"
 	"github.com/taskengine/taskengine/server"
@@ -22,17 +24,23 @@ import (
 // handlerSet has the handlers of a node.
 type handlerSet struct {
 	byType map[string]task.Handler
-	hosts  map[string]*plugins.Host // of plugins, by the name of the handler
-	pools  map[string]*workers.Pool // of workers, by the name of the handler
-	turns  *plugins.Turns           // to start, of all plugins
+	hosts  map[string]*plugins.Host    // of plugins, by the name of the handler
+	pools  map[string]*workers.Pool    // of workers, by the name of the handler
+	topics map[string]*publish.Handler // of Kafka, by the name of the handler
+	turns  *plugins.Turns              // to start, of all plugins
 }
 
-// openHandlers starts the handlers that the configuration names. The caller closes the set.
-func openHandlers(ctx context.Context, c *config.Config, log *slog.Logger) (*handlerSet, error) {
-	set := &handlerSet{hosts: make(map[string]*plugins.Host), pools: make(map[string]*workers.Pool)}
+// openHandlers starts the handlers that the configuration of a node names. The caller closes the set.
+func openHandlers(ctx context.Context, c *config.Config, node string, log *slog.Logger) (*handlerSet, error) {
+	set := &handlerSet{
+		hosts: make(map[string]*plugins.Host), pools: make(map[string]*workers.Pool), topics: make(map[string]*publish.Handler),
+	}
 	byName, err := builtIn(c, log)
 	if err == nil {
 		err = set.openPools(c, log)
+	}
+	if err == nil {
+		err = set.openTopics(c, node)
 	}
 	if err == nil {
 		err = set.startPlugins(ctx, c, log)
@@ -42,6 +50,9 @@ func openHandlers(ctx context.Context, c *config.Config, log *slog.Logger) (*han
 	}
 	for name, pool := range set.pools {
 		byName[name] = pool
+	}
+	for name, topic := range set.topics {
+		byName[name] = topic
 	}
 	if err == nil {
 		err = addSplits(c, byName)
@@ -115,10 +126,32 @@ func assign(c *config.Config, byName map[string]task.Handler) map[string]task.Ha
 	return byType
 }
 
-// Close ends the processes of the plugins and the connections of workers. When ctx ends, it kills the processes and waits
-// for no worker.
+// openTopics opens the handlers that send tasks to topics of Kafka.
+func (s *handlerSet) openTopics(c *config.Config, node string) error {
+	for name, h := range c.Handlers {
+		t := h.Kafka
+		if t == nil {
+			continue
+		}
+		settings := publish.Config{
+			Name: name, Connection: brokers.Connection(t.Connection, c.Kafka[t.Connection]), Slots: t.Slots, Timeout: t.Timeout,
+			Mapping: publish.Mapping{Topic: t.Name, TopicFrom: t.From, Key: t.Key, Value: t.Value, Headers: t.Headers},
+		}
+		if t.Transactional {
+			settings.TransactionalID = "taskengine-" + node + "-" + name
+		}
+		var err error
+		if s.topics[name], err = publish.New(settings); err != nil {
+			return fmt.Errorf("handler %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// Close ends the processes of the plugins and the connections of workers, and waits for what was sent to Kafka. When ctx
+// ends, it kills the processes and waits for nothing.
 func (s *handlerSet) Close(ctx context.Context) error {
-	return errors.Join(closeAll(ctx, s.hosts), closeAll(ctx, s.pools))
+	return errors.Join(closeAll(ctx, s.hosts), closeAll(ctx, s.pools), closeAll(ctx, s.topics))
 }
 
 // closeAll closes handlers at the same time.
@@ -137,9 +170,9 @@ func closeAll[H interface{ Close(context.Context) error }](ctx context.Context, 
 	return errors.Join(failed...)
 }
 
-// Status returns the state of the handlers that are plugins or have workers.
+// Status returns the state of the handlers that are plugins, have workers or send to Kafka.
 func (s *handlerSet) Status() []server.HandlerStatus {
-	all := make([]server.HandlerStatus, 0, len(s.hosts)+len(s.pools))
+	all := make([]server.HandlerStatus, 0, len(s.hosts)+len(s.pools)+len(s.topics))
 	for _, name := range slices.Sorted(maps.Keys(s.hosts)) {
 		st := s.hosts[name].Status()
 		all = append(all, server.HandlerStatus{
@@ -151,6 +184,10 @@ func (s *handlerSet) Status() []server.HandlerStatus {
 		all = append(all, server.HandlerStatus{
 			Name: name, Up: st.Up, Detail: cmp.Or(st.Down, st.LastLoss), Starts: st.Starts, Crashes: st.Lost, Running: st.Workers,
 		})
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.topics)) {
+		down := s.topics[name].Down()
+		all = append(all, server.HandlerStatus{Name: name, Up: down == "", Detail: down})
 	}
 	return all
 }

@@ -156,7 +156,7 @@ func (p *parts) openHandlers(ctx context.Context) (err error) {
 		return err
 	}
 	p.add("the task log", p.taskLog.close)
-	if p.handlers, err = openHandlers(ctx, placed(n.Config, n.Name, n.Log), n.Log); err != nil {
+	if p.handlers, err = openHandlers(ctx, placed(n.Config, n.Name, n.Log), n.Name, n.Log); err != nil {
 		return err
 	}
 	p.add("the handlers", p.handlers.Close)

@@ -22,7 +22,7 @@ types: {print: {handler: pdf, max_result: 60MiB}, scan: {handler: pdf, max_paylo
 	if err != nil {
 		t.Fatal(err)
 	}
-	set, err := openHandlers(t.Context(), c, slog.New(slog.DiscardHandler))
+	set, err := openHandlers(t.Context(), c, "node", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,66 @@
+// Package brokers describes the connections to Apache Kafka that a configuration names.
+package brokers
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/taskengine/taskengine/config"
+	"github.com/taskengine/taskengine/internal/tlsfiles"
+	"github.com/taskengine/taskengine/kafka"
+)
+
+const probePatience = 5 * time.Second // with brokers that are only examined
+
+// Connection returns a connection of a configuration.
+func Connection(name string, k config.Kafka) kafka.Connection {
+	c := kafka.Connection{Name: name, Brokers: k.Brokers, ClientID: k.ClientID}
+	if t := k.TLS; t.CA != "" {
+		c.TLS = &tlsfiles.Client{CA: t.CA, Cert: t.Cert, Key: t.Key, ServerName: t.ServerName}
+		if t.CA == config.SystemCA {
+			c.TLS.CA = ""
+		}
+	}
+	if s := k.SASL; s.Mechanism != "" {
+		secret := s.Password
+		if s.Mechanism == kafka.OAuthBearer {
+			secret = s.Token
+		}
+		c.SASL = &kafka.SASL{Mechanism: s.Mechanism, User: s.User, Secret: secret.Now}
+	}
+	return c
+}
+
+// Probe returns why a node cannot use the connections and topics of a configuration. It waits a few seconds for an answer
+// of each.
+func Probe(ctx context.Context, c *config.Config) (found []config.Problem) {
+	answers := make(map[string]bool) // whether the brokers of a connection do
+	for _, name := range slices.Sorted(maps.Keys(c.Kafka)) {
+		err := patiently(ctx, Connection(name, c.Kafka[name]).Probe)
+		if answers[name] = err == nil; err != nil {
+			found = append(found, c.ProblemAt(err.Error(), "kafka", name, "brokers"))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Handlers)) {
+		t := c.Handlers[name].Kafka
+		if t == nil || t.Name == "" || !answers[t.Connection] {
+			continue
+		}
+		connection := Connection(t.Connection, c.Kafka[t.Connection])
+		err := patiently(ctx, func(ctx context.Context) error { return connection.ProbeTopic(ctx, t.Name) })
+		if err != nil {
+			found = append(found, c.ProblemAt(err.Error(), "handlers", name, "kafka", "topic"))
+		}
+	}
+	return found
+}
+
+// patiently returns what probe returns in time.
+func patiently(ctx context.Context, probe func(context.Context) error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, probePatience, fmt.Errorf("no answer within %v", probePatience))
+	defer cancel()
+	return probe(ctx)
+}

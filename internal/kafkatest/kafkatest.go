@@ -1,0 +1,310 @@
+//go:build unix
+
+// Package kafkatest starts real Apache Kafka brokers for tests: clusters of one or more brokers, which can be killed,
+// paused and started again. Nothing of them outlives the test process, however that ends.
+package kafkatest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/taskengine/taskengine/internal/servertest"
+)
+
+// jarsVariable names the folder with the jars if they are not where scripts/kafka puts them.
+const jarsVariable = "TASKENGINE_KAFKA"
+
+// version is that of scripts/kafka.
+const version = "4.4.0"
+
+const clusterID = "klIiMBTcSKWt0UZ5zqvvrw" // any UUID in base64
+
+// Cluster is a cluster of brokers that belongs to this process. Each broker is a controller as well. Topics are not
+// created by their first use. One goroutine at a time calls its methods.
+type Cluster struct {
+	jars    string
+	lines   []string // of the configuration of all brokers
+	tls     bool
+	users   map[string]string // of SASL, with their passwords
+	group   *servertest.Group
+	brokers []*broker
+}
+
+type broker struct {
+	name                       string
+	client, broker, controller int                 // ports: for clients, for other brokers, and for controllers
+	process                    *servertest.Process // nil while it is down
+}
+
+// Option changes how the brokers of a cluster are started.
+type Option func(*Cluster)
+
+// WithTLS has clients connect by TLS. They must have a certificate of an authority, and the brokers present one, whose
+// file has the key as well. Everything is in files as PEM.
+func WithTLS(certAndKey, authority string) Option {
+	return func(c *Cluster) {
+		c.tls = true
+		c.lines = append(c.lines,
+			"ssl.keystore.type=PEM", "ssl.keystore.location="+certAndKey,
+			"ssl.truststore.type=PEM", "ssl.truststore.location="+authority, "listener.name.clients.ssl.client.auth=required")
+	}
+}
+
+// WithUsers has clients prove that they are one of these users, by SCRAM-SHA-256, SCRAM-SHA-512 or PLAIN. Names and
+// passwords have no quotes, brackets and commas.
+func WithUsers(passwords map[string]string) Option {
+	return func(c *Cluster) {
+		c.users = passwords
+		plain := "listener.name.clients.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required"
+		for user, password := range passwords {
+			plain += fmt.Sprintf(" user_%s=%q", user, password)
+		}
+		const scram = "sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;"
+		c.lines = append(c.lines, "sasl.enabled.mechanisms=SCRAM-SHA-256,SCRAM-SHA-512,PLAIN", plain+";",
+			"listener.name.clients.scram-sha-256."+scram, "listener.name.clients.scram-sha-512."+scram)
+	}
+}
+
+// WithLines adds lines to the configuration of each broker.
+func WithLines(lines ...string) Option {
+	return func(c *Cluster) { c.lines = append(c.lines, lines...) }
+}
+
+// Start starts a cluster of a number of brokers, and returns when they accept clients. The caller closes it.
+func Start(brokers int, options ...Option) (*Cluster, error) {
+	jars := os.Getenv(jarsVariable)
+	if jars == "" {
+		cache := cmp.Or(os.Getenv("XDG_CACHE_HOME"), filepath.Join(os.Getenv("HOME"), ".cache"))
+		jars = filepath.Join(cache, "taskengine", "kafka-"+version)
+	}
+	if _, err := os.Stat(jars); err != nil {
+		return nil, fmt.Errorf("kafkatest: there is no Kafka: %w; run scripts/kafka, or set %s", err, jarsVariable)
+	}
+	if _, err := exec.LookPath("java"); err != nil {
+		return nil, errors.New("kafkatest: there is no java; install it with `apt-get install openjdk-17-jre-headless` or `brew install openjdk`")
+	}
+	group, err := servertest.NewGroup("kafkatest", nil)
+	if err != nil {
+		return nil, fmt.Errorf("kafkatest: %w", err)
+	}
+	c := &Cluster{jars: jars, group: group}
+	for _, option := range options {
+		option(c)
+	}
+	if _, err := servertest.AtFreePort(func(int) error { return c.create(brokers) }); err != nil {
+		return nil, errors.Join(fmt.Errorf("kafkatest: starting Kafka: %w", err), c.Close())
+	}
+	return c, nil
+}
+
+// Run is for TestMain: see that of package pgtest.
+func Run(m *testing.M, brokers int, use func(*Cluster)) int {
+	c, err := Start(brokers)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	use(c)
+	code := m.Run()
+	if err := c.Close(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return max(code, 1)
+	}
+	return code
+}
+
+// create starts new brokers at free ports.
+func (c *Cluster) create(brokers int) error {
+	c.brokers = nil
+	for i := range brokers {
+		b := &broker{name: fmt.Sprint("b", i+1)}
+		for _, port := range []*int{&b.client, &b.broker, &b.controller} {
+			var err error
+			if *port, err = servertest.AtFreePort(func(int) error { return nil }); err != nil {
+				return err
+			}
+		}
+		c.brokers = append(c.brokers, b)
+	}
+	var failed error
+	for i := range c.brokers {
+		if failed == nil {
+			failed = c.format(i)
+		}
+	}
+	for i := range c.brokers {
+		if failed == nil {
+			failed = c.launch(i)
+		}
+	}
+	for i := range c.brokers {
+		if failed == nil {
+			failed = c.await(i)
+		}
+	}
+	if failed != nil {
+		for i := range c.brokers {
+			failed = errors.Join(failed, c.Kill(i))
+		}
+	}
+	return failed
+}
+
+// file returns the path of a file of a broker.
+func (c *Cluster) file(i int, suffix string) string {
+	return filepath.Join(c.group.Folder(), c.brokers[i].name+suffix)
+}
+
+// configuration returns the lines for a broker. With a session of one second a broker that was killed can be started
+// again at once.
+func (c *Cluster) configuration(i int) []string {
+	b := c.brokers[i]
+	protocol := "PLAINTEXT"
+	switch {
+	case c.tls && c.users != nil:
+		protocol = "SASL_SSL"
+	case c.tls:
+		protocol = "SSL"
+	case c.users != nil:
+		protocol = "SASL_PLAINTEXT"
+	}
+	var voters []string
+	for n, o := range c.brokers {
+		voters = append(voters, fmt.Sprintf("%d@127.0.0.1:%d", n+1, o.controller))
+	}
+	copies := min(3, len(c.brokers))
+	return slices.Concat([]string{
+		"process.roles=broker,controller", fmt.Sprint("node.id=", i+1), "controller.quorum.voters=" + strings.Join(voters, ","),
+		fmt.Sprintf("listeners=CLIENTS://127.0.0.1:%d,BROKERS://127.0.0.1:%d,CONTROLLERS://127.0.0.1:%d", b.client, b.broker, b.controller),
+		fmt.Sprintf("advertised.listeners=CLIENTS://127.0.0.1:%d,BROKERS://127.0.0.1:%d", b.client, b.broker),
+		"listener.security.protocol.map=CLIENTS:" + protocol + ",BROKERS:PLAINTEXT,CONTROLLERS:PLAINTEXT",
+		"controller.listener.names=CONTROLLERS", "inter.broker.listener.name=BROKERS",
+		"log.dirs=" + c.file(i, ".data"), "num.partitions=1", "auto.create.topics.enable=false",
+		fmt.Sprint("offsets.topic.replication.factor=", copies), "offsets.topic.num.partitions=1",
+		fmt.Sprint("transaction.state.log.replication.factor=", copies), fmt.Sprint("transaction.state.log.min.isr=", min(2, copies)),
+		"transaction.state.log.num.partitions=1",
+		"share.coordinator.state.topic.replication.factor=1", "share.coordinator.state.topic.min.isr=1", "share.coordinator.state.topic.num.partitions=1",
+		"group.initial.rebalance.delay.ms=0", "broker.session.timeout.ms=1000", "broker.heartbeat.interval.ms=200",
+		"controller.quorum.election.timeout.ms=500", "controller.quorum.fetch.timeout.ms=800",
+		"log.cleaner.dedupe.buffer.size=4194304",
+	}, c.lines)
+}
+
+// format makes the folder of a broker.
+func (c *Cluster) format(i int) error {
+	lines := c.configuration(i)
+	log := "status=error\nrootLogger.level=warn\nrootLogger.appenderRef.stderr.ref=stderr\n" +
+		"appender.stderr.type=Console\nappender.stderr.name=stderr\nappender.stderr.target=SYSTEM_ERR\n"
+	err := errors.Join(
+		os.RemoveAll(c.file(i, ".data")),
+		os.WriteFile(c.file(i, ".log4j2.properties"), []byte(log), 0o600),
+		os.WriteFile(c.file(i, ".properties"), []byte(strings.Join(lines, "\n")+"\n"), 0o600),
+	)
+	if err != nil {
+		return err
+	}
+	args := append(c.java(i), "kafka.tools.StorageTool", "format", "--cluster-id", clusterID, "-c", c.file(i, ".properties"))
+	for user, password := range c.users {
+		for _, mechanism := range []string{"SCRAM-SHA-256", "SCRAM-SHA-512"} {
+			args = append(args, "--add-scram", fmt.Sprintf("%s=[name=%s,password=%s]", mechanism, user, password))
+		}
+	}
+	return c.group.Run("java", args...)
+}
+
+// java returns the first arguments for Java. With -Xrs it ends by SIGQUIT, which the watchdog sends, and writes no list
+// of threads instead.
+func (c *Cluster) java(i int) []string {
+	return []string{
+		"-Xrs", "-Xms64m", "-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+		"-Dlog4j2.configurationFile=" + c.file(i, ".log4j2.properties"), "-cp", filepath.Join(c.jars, "*"),
+	}
+}
+
+func (c *Cluster) launch(i int) error {
+	p, err := c.group.Start(c.brokers[i].name, "java", append(c.java(i), "kafka.Kafka", c.file(i, ".properties"))...)
+	if err != nil {
+		return err
+	}
+	c.brokers[i].process = p
+	return nil
+}
+
+// await waits until a broker listens: it does that when it has joined the cluster.
+func (c *Cluster) await(i int) error {
+	b := c.brokers[i]
+	err := b.process.Await(func(ctx context.Context) error {
+		var d net.Dialer
+		conn, err := d.DialContext(ctx, "tcp", c.Brokers()[i])
+		if err == nil {
+			err = conn.Close()
+		}
+		return err
+	})
+	if err != nil {
+		b.process = nil
+	}
+	return err
+}
+
+// Brokers returns the addresses of the brokers as host:port.
+func (c *Cluster) Brokers() []string {
+	var all []string
+	for _, b := range c.brokers {
+		all = append(all, net.JoinHostPort("127.0.0.1", strconv.Itoa(b.client)))
+	}
+	return all
+}
+
+// Kill kills a broker, which can be restarted.
+func (c *Cluster) Kill(i int) error { return c.end(i, syscall.SIGKILL) }
+
+// Stop has a broker stop in order. It can be restarted.
+func (c *Cluster) Stop(i int) error { return c.end(i, syscall.SIGTERM) }
+
+func (c *Cluster) end(i int, signal syscall.Signal) error {
+	p := c.brokers[i].process
+	if p == nil {
+		return nil
+	}
+	c.brokers[i].process = nil
+	return p.End(signal)
+}
+
+// Restart starts a broker that was ended on its data, and returns when it accepts clients.
+func (c *Cluster) Restart(i int) error {
+	if err := c.launch(i); err != nil {
+		return err
+	}
+	return c.await(i)
+}
+
+// Pause stops a broker until Resume, as a machine that hangs.
+func (c *Cluster) Pause(i int) error {
+	return syscall.Kill(c.brokers[i].process.PID(), syscall.SIGSTOP)
+}
+
+// Resume lets a broker go on.
+func (c *Cluster) Resume(i int) error {
+	return syscall.Kill(c.brokers[i].process.PID(), syscall.SIGCONT)
+}
+
+// Close ends all brokers and removes their data.
+func (c *Cluster) Close() error {
+	var failed error
+	for i := range c.brokers {
+		failed = errors.Join(failed, c.Kill(i))
+	}
+	return errors.Join(failed, c.group.Close())
+}

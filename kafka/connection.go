@@ -1,0 +1,126 @@
+package kafka
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/taskengine/taskengine/internal/tlsfiles"
+)
+
+const (
+	dialTimeout = 5 * time.Second
+	// requestOverhead is how long a broker may take for a request, beyond the time that the request itself allows it.
+	requestOverhead = 5 * time.Second
+)
+
+// Connection describes how to connect to the brokers of a cluster.
+type Connection struct {
+	Name     string   // for errors
+	Brokers  []string // the addresses of some of them, as host:port; the client learns the others from these
+	ClientID string   // in the logs and quotas of brokers; "" for taskengine
+	TLS      *tlsfiles.Client
+	SASL     *SASL // nil: the brokers do not ask who the client is
+}
+
+// Client returns a client for the connection, with further options. It connects when it is used. The files of TLS and
+// the secrets of SASL are read again for each connection to a broker. The caller closes the client.
+func (c Connection) Client(options ...kgo.Opt) (*kgo.Client, error) {
+	if len(c.Brokers) == 0 {
+		return nil, fmt.Errorf("kafka.%s: no broker is named", c.Name)
+	}
+	id := c.ClientID
+	if id == "" {
+		id = "taskengine"
+	}
+	all := []kgo.Opt{
+		kgo.SeedBrokers(c.Brokers...), kgo.ClientID(id),
+		kgo.DialTimeout(dialTimeout), kgo.RequestTimeoutOverhead(requestOverhead), kgo.DisableClientMetrics(),
+	}
+	if c.TLS != nil {
+		if _, err := c.TLS.Config(); err != nil {
+			return nil, fmt.Errorf("kafka.%s.tls: %w", c.Name, err)
+		}
+		all = append(all, kgo.Dialer(c.dial))
+	}
+	if c.SASL != nil {
+		mechanism, err := c.SASL.mechanism()
+		if err != nil {
+			return nil, fmt.Errorf("kafka.%s.sasl: %w", c.Name, err)
+		}
+		all = append(all, kgo.SASL(mechanism))
+	}
+	client, err := kgo.NewClient(append(all, options...)...)
+	if err != nil {
+		return nil, fmt.Errorf("kafka.%s: %w", c.Name, err)
+	}
+	return client, nil
+}
+
+// dial connects by TLS, with the files as they are now.
+func (c Connection) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	config, err := c.TLS.Config()
+	if err != nil {
+		return nil, fmt.Errorf("tls: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	d := tls.Dialer{NetDialer: &net.Dialer{KeepAlive: dialTimeout}, Config: config}
+	return d.DialContext(ctx, network, address)
+}
+
+// Probe returns an error unless a broker answers.
+func (c Connection) Probe(ctx context.Context) error {
+	client, err := c.Client()
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	if err := client.Ping(ctx); err != nil {
+		return c.Unreachable(err)
+	}
+	return nil
+}
+
+// ProbeTopic returns an error unless the brokers show a topic to the user of the connection.
+func (c Connection) ProbeTopic(ctx context.Context, topic string) error {
+	client, err := c.Client()
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	topics, err := kadm.NewClient(client).ListTopics(ctx, topic)
+	shown := err
+	if err == nil {
+		shown = topics[topic].Err
+	}
+	r, refused := RefusalOf(topic, shown)
+	switch {
+	case refused:
+		return fmt.Errorf("kafka.%s: %s: %w", c.Name, r.Advice, shown)
+	case err != nil:
+		return c.Unreachable(err)
+	case shown != nil:
+		return fmt.Errorf("kafka.%s: topic %s: %w", c.Name, topic, shown)
+	}
+	return nil
+}
+
+// Unreachable returns the error of a connection on which no broker answers: err is the answer or silence of the last one.
+func (c Connection) Unreachable(err error) error {
+	what := "no broker of it answers; look whether " + list(c.Brokers) + " can be reached from here"
+	switch {
+	case isRefusedUser(err):
+		what = "the brokers refuse the user; correct kafka." + c.Name + ".sasl"
+	case isTLS(err):
+		what = "the connection cannot be encrypted; correct kafka." + c.Name + ".tls"
+	case isClosedAtOnce(err), c.TLS == nil && !isNetwork(err):
+		what = "the brokers do not speak with such a client; perhaps they need kafka." + c.Name + ".tls or sasl"
+	}
+	return fmt.Errorf("kafka.%s: %s: %w", c.Name, what, err)
+}

@@ -1,0 +1,35 @@
+package publish
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/kafka"
+)
+
+var (
+	errTimeout = errors.New("the timeout of the handler is over")
+	// errNotSent is wrapped by errors of records of which nothing was sent.
+	errNotSent = errors.New("it was not sent")
+)
+
+// unconfirmed returns the error of an attempt that ended before its record was confirmed.
+func (h *Handler) unconfirmed(ctx context.Context, topic string) error {
+	return task.InDoubt(task.WithClass("kafka_unconfirmed", fmt.Errorf(
+		"kafka.%s: no broker has confirmed the record for topic %s: %w; it may arrive yet, and another attempt on this node does not send it again; look at the partitions of the topic and their in-sync replicas",
+		h.config.Connection.Name, topic, context.Cause(ctx))))
+}
+
+// failure returns the error of an attempt of which the record was not confirmed.
+func (h *Handler) failure(topic string, err error) error {
+	if r, ok := kafka.RefusalOf(topic, err); ok {
+		return task.Permanent(task.WithClass(r.Class, fmt.Errorf("kafka.%s: %s: %w", h.config.Connection.Name, r.Advice, err)))
+	}
+	failed := task.WithClass("kafka_failed", fmt.Errorf("kafka.%s: topic %s: %w", h.config.Connection.Name, topic, err))
+	if errors.Is(err, errNotSent) {
+		return failed
+	}
+	return task.InDoubt(failed)
+}

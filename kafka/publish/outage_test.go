@@ -1,0 +1,235 @@
+package publish_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/kafkatest"
+	"github.com/taskengine/taskengine/kafka"
+	"github.com/taskengine/taskengine/kafka/publish"
+)
+
+// own starts a cluster that a test may end.
+func own(t *testing.T) *kafkatest.Cluster {
+	t.Helper()
+	c, err := kafkatest.Start(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+// A broker that hangs leaves open whether it has the record. The attempts that follow wait for that one.
+func TestARecordInDoubtIsNotSentAgain(t *testing.T) {
+	t.Parallel()
+	c := own(t)
+	topic := newTopic(t, c, 1, nil)
+	h := open(t, publish.Config{Connection: connection(c), Mapping: publish.Mapping{Topic: topic}})
+	if _, err := h.Handle(t.Context(), newTask("warm")); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Pause(0); err != nil {
+		t.Fatal(err)
+	}
+	waits, later := newTask("waits"), newTask("later")
+	for range 3 {
+		for _, given := range []*task.Task{waits, later} {
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			_, err := h.Handle(ctx, given)
+			cancel()
+			if v := task.VerdictOf(nil, err); !v.InDoubt || v.Class != "kafka_unconfirmed" {
+				t.Fatalf("%v, %+v", err, v)
+			}
+		}
+	}
+	edited := *waits
+	edited.Payload = []byte("edited")
+	if _, err := h.Handle(t.Context(), &edited); !errors.Is(err, task.ErrUnavailable) {
+		t.Errorf("while the record before is under way: %v", err)
+	}
+	if err := c.Resume(0); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the records", func() bool { return ends(t, c, topic) >= 3 })
+	var result struct{ Offset int64 }
+	await(t, "the outcome of the record that had no attempt", func() bool {
+		got, err := h.Handle(t.Context(), waits)
+		return err == nil && json.Unmarshal(got, &result) == nil
+	})
+	if result.Offset != 1 && result.Offset != 2 {
+		t.Errorf("its offset is %d", result.Offset)
+	}
+	if _, err := h.Handle(t.Context(), &edited); err != nil {
+		t.Errorf("an edited task after the record: %v", err)
+	}
+	if n := ends(t, c, topic); n != 4 {
+		t.Errorf("the topic has %d records, want 4", n)
+	}
+}
+
+// While a broker is killed and started again and again, each task is written once, in the order of its key.
+func TestNothingIsLostOrDoubledWhileTheBrokerIsKilled(t *testing.T) {
+	t.Parallel()
+	for _, id := range []string{"", "killed"} {
+		t.Run("transactional id "+id, func(t *testing.T) {
+			t.Parallel()
+			c := own(t)
+			topic := newTopic(t, c, 3, nil)
+			h := open(t, publish.Config{
+				Connection: connection(c), Mapping: publish.Mapping{Topic: topic, Key: "ordering_key"}, Timeout: 2 * time.Second, TransactionalID: id,
+			})
+			ctx, stop := context.WithCancel(t.Context())
+			defer stop()
+			var wg sync.WaitGroup
+			const keys = 20
+			sent := make([]int, keys) // confirmed tasks
+			for k := range keys {
+				wg.Go(func() {
+					for i := 0; ctx.Err() == nil; i++ {
+						given := newTask(fmt.Sprint(i))
+						given.OrderingKey = fmt.Sprint(k)
+						for { // as the engine does
+							_, err := h.Handle(context.Background(), given)
+							if err == nil {
+								sent[k]++
+								break
+							}
+							if task.VerdictOf(nil, err).GiveUp {
+								t.Errorf("%v", err)
+								return
+							}
+							time.Sleep(time.Millisecond)
+						}
+					}
+				})
+			}
+			for range 3 {
+				before := ends(t, c, topic)
+				await(t, "records", func() bool { return ends(t, c, topic) > before+100 })
+				if err := c.Kill(0); err != nil {
+					t.Fatal(err)
+				}
+				if err := c.Restart(0); err != nil {
+					t.Fatal(err)
+				}
+			}
+			stop()
+			wg.Wait()
+			total := 0
+			for _, n := range sent {
+				total += n
+			}
+			next := make(map[string]int)
+			for _, r := range read(t, c, topic, total) {
+				if n := next[string(r.Key)]; string(r.Value) != fmt.Sprint(n) {
+					t.Fatalf("key %s has %s where %d is next", r.Key, r.Value, n)
+				}
+				next[string(r.Key)]++
+			}
+			if n := ends(t, c, topic); id == "" && n != int64(total) {
+				t.Errorf("the topic has %d records of %d tasks", n, total)
+			}
+		})
+	}
+}
+
+// A topic that takes no records keeps half of the slots at most, and its tasks are handed back.
+func TestATopicThatTakesNoRecordsDelaysNoOther(t *testing.T) {
+	fake, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "stuck", "good"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer fake.Close()
+	fault := fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "stuck", Err: kerr.NotEnoughReplicas, Count: -1})
+	h := open(t, publish.Config{
+		Connection: kafka.Connection{Name: "main", Brokers: fake.ListenAddrs()}, Slots: 10, Mapping: publish.Mapping{TopicFrom: "headers.to"},
+	})
+	handle := func(topic string) error {
+		given := newTask("x")
+		given.Headers = map[string]string{"to": topic}
+		_, err := h.Handle(t.Context(), given)
+		return err
+	}
+	var wg sync.WaitGroup
+	for range 5 {
+		wg.Go(func() {
+			err := handle("stuck")
+			for ; errors.Is(err, task.ErrUnavailable); err = handle("stuck") {
+				time.Sleep(time.Millisecond) // a probe was faster
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	await(t, "five records that wait", func() bool {
+		probing, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		given := newTask("probe")
+		given.Headers = map[string]string{"to": "stuck"}
+		_, err := h.Handle(probing, given)
+		return errors.Is(err, task.ErrUnavailable) && strings.Contains(err.Error(), "5 records for topic stuck wait")
+	})
+	for range 20 {
+		if err := handle("good"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fault.Remove()
+	wg.Wait()
+}
+
+// A setting that is lowered after the handler has learned it makes whole batches too large, and no record alone.
+func TestRecordsAreNotRefusedForTheSizeOfTheirBatch(t *testing.T) {
+	for _, id := range []string{"", "batches"} {
+		topic := newTopic(t, brokers, 1, nil)
+		h := open(t, publish.Config{Connection: connection(brokers), Mapping: publish.Mapping{Topic: topic}, TransactionalID: id})
+		if _, err := h.Handle(t.Context(), newTask("first")); err != nil {
+			t.Fatal(err)
+		}
+		_, err := kadm.NewClient(client(t, brokers)).AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "max.message.bytes", Value: ptr("3000")}}, topic)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		for range 60 {
+			wg.Go(func() {
+				if _, err := h.Handle(t.Context(), newTask(random(2000))); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if n := len(read(t, brokers, topic, 61)); n != 61 {
+			t.Errorf("the topic has %d records, want 61", n)
+		}
+	}
+}
+
+// Records may be as large as the topic allows, although the usual bound of a batch is smaller.
+func TestALargeRecordIsSentToATopicThatTakesIt(t *testing.T) {
+	topic := newTopic(t, brokers, 1, map[string]*string{"max.message.bytes": ptr("8000000")})
+	for _, id := range []string{"", "large"} {
+		h := open(t, publish.Config{Connection: connection(brokers), Mapping: publish.Mapping{Topic: topic}, TransactionalID: id})
+		if _, err := h.Handle(t.Context(), newTask(random(3<<20))); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,238 @@
+package publish
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/taskengine/taskengine/kafka"
+)
+
+// transactionPause is how long a transactor waits after a transaction that failed as a whole.
+const transactionPause = 200 * time.Millisecond
+
+// transactor sends records in transactions, one after the other: while one is under way, the records of the next gather.
+type transactor struct {
+	config  Config
+	sizes   *sizes
+	admin   *kgo.Client // for what is no transaction
+	client  *kgo.Client // run owns it
+	stop    context.CancelFunc
+	running sync.WaitGroup
+	wake    chan struct{} // has room for one signal
+
+	mu     sync.Mutex
+	next   []*member // guarded by mu: the records of the next transaction
+	closed bool      // guarded by mu: no record is accepted any more, and wake is closed
+}
+
+// member is a record of a transaction.
+type member struct {
+	record *kgo.Record
+	answer func(error)
+	err    error // of the newest transaction
+}
+
+func newTransactor(c Config) (*transactor, error) {
+	x := &transactor{config: c, sizes: newSizes(), wake: make(chan struct{}, 1)}
+	client, err := x.connect()
+	if err != nil {
+		return nil, err
+	}
+	if x.admin, err = c.Connection.Client(); err != nil {
+		client.Close()
+		return nil, err
+	}
+	x.client = client
+	ctx, stop := context.WithCancel(context.Background())
+	x.stop = stop
+	x.running.Go(func() { x.run(ctx) })
+	return x, nil
+}
+
+// connect returns a client. Its first transaction aborts an open one of an earlier process with the same id.
+func (x *transactor) connect() (*kgo.Client, error) {
+	return x.config.Connection.Client(append(producing(), kgo.TransactionalID(x.config.TransactionalID),
+		kgo.TransactionTimeout(2*x.config.Timeout), kgo.ProducerBatchMaxBytesFn(x.sizes.of))...)
+}
+
+func (x *transactor) put(ctx context.Context, r *kgo.Record, answer func(error)) {
+	x.sizes.learn(ctx, x.admin, r.Topic)
+	if !x.add(&member{record: r, answer: answer}) {
+		answer(fmt.Errorf("%w: the handler stops", errNotSent))
+	}
+}
+
+// add adds a record to the next transaction, and reports whether there will be one.
+func (x *transactor) add(m *member) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.closed {
+		return false
+	}
+	x.next = append(x.next, m)
+	select {
+	case x.wake <- struct{}{}:
+	default:
+	}
+	return true
+}
+
+func (x *transactor) ping(ctx context.Context) error { return x.admin.Ping(ctx) }
+
+// close lets the waiting records become transactions until ctx ends.
+func (x *transactor) close(ctx context.Context) {
+	x.mu.Lock()
+	x.closed = true
+	close(x.wake)
+	x.mu.Unlock()
+	unhook := context.AfterFunc(ctx, x.stop)
+	defer unhook()
+	x.running.Wait()
+	x.stop()
+	x.client.Close()
+	x.admin.Close()
+}
+
+// run makes transactions until it is closed and no record waits, or ctx has ended.
+func (x *transactor) run(ctx context.Context) {
+	for {
+		_, open := <-x.wake
+		for {
+			x.mu.Lock()
+			members := x.next
+			x.next = nil
+			x.mu.Unlock()
+			if len(members) == 0 {
+				break
+			}
+			x.transact(ctx, members)
+		}
+		if !open {
+			return
+		}
+	}
+}
+
+// transact sends records in one transaction, and answers them. Records that are refused abort it; the others are then sent
+// in another one.
+func (x *transactor) transact(ctx context.Context, members []*member) {
+	single := false // each record is a batch of its own
+	for len(members) > 0 {
+		committed, err := x.attempt(ctx, members, single)
+		var again []*member
+		for _, m := range members {
+			_, refused := kafka.RefusalOf(m.record.Topic, m.err)
+			switch {
+			case committed:
+				m.answer(nil)
+			case errors.Is(m.err, kerr.MessageTooLarge) && !single && len(members) > 1: // perhaps only the batch was
+				again = append(again, m)
+			case refused:
+				m.answer(m.err)
+			case err == nil:
+				again = append(again, m)
+			default:
+				m.answer(err)
+			}
+		}
+		if err != nil {
+			x.pause(ctx)
+		}
+		single = single || slices.ContainsFunc(again, func(m *member) bool { return errors.Is(m.err, kerr.MessageTooLarge) })
+		members = again
+	}
+}
+
+// attempt sends records in one transaction. If it returns false without an error, at least one record was refused, which
+// its err says, and nothing was written. An error is of all records, and wraps errNotSent if nothing was written for sure.
+func (x *transactor) attempt(ctx context.Context, members []*member, single bool) (committed bool, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, x.config.Timeout, errTimeout)
+	defer cancel()
+	if err := x.client.BeginTransaction(); err != nil {
+		x.renew()
+		return false, fmt.Errorf("%w: %w", errNotSent, x.explain(err))
+	}
+	var sending sync.WaitGroup
+	for _, m := range members {
+		sending.Add(1)
+		m.err = nil
+		x.client.TryProduce(context.Background(), m.record, func(_ *kgo.Record, err error) {
+			m.err = err
+			sending.Done()
+		})
+		if single && x.client.Flush(ctx) != nil {
+			break
+		}
+	}
+	if err := x.client.Flush(ctx); err != nil {
+		// The broker ends the transaction when the next client begins one.
+		x.renew()
+		sending.Wait()
+		return false, fmt.Errorf("%w, because the transaction was not confirmed: %w", errNotSent, context.Cause(ctx))
+	}
+	sending.Wait()
+	failed, refused := error(nil), false
+	for _, m := range members {
+		if m.err != nil {
+			failed = m.err
+			_, is := kafka.RefusalOf(m.record.Topic, m.err)
+			refused = refused || is
+		}
+	}
+	if failed != nil {
+		if err := x.client.EndTransaction(ctx, kgo.TryAbort); err != nil {
+			x.renew()
+		}
+		if refused {
+			return false, nil
+		}
+		return false, fmt.Errorf("%w, because the transaction was aborted: %w", errNotSent, x.explain(failed))
+	}
+	return x.commit(ctx)
+}
+
+// commit commits the transaction. An error that does not wrap errNotSent leaves open whether it is committed.
+func (x *transactor) commit(ctx context.Context) (bool, error) {
+	err := x.client.EndTransaction(ctx, kgo.TryCommit)
+	if err == nil {
+		return true, nil
+	}
+	x.renew()
+	return false, fmt.Errorf("it is unknown whether the transaction was committed: %w", x.explain(err))
+}
+
+// renew replaces the client, which may be unusable.
+func (x *transactor) renew() {
+	x.client.Close()
+	if client, err := x.connect(); err == nil { // else the closed client says so with each record
+		x.client = client
+	}
+}
+
+// explain adds what to do if another process has the transactional id.
+func (x *transactor) explain(err error) error {
+	if isFenced(err) {
+		return fmt.Errorf("another process uses the transactional id %s; give each node a node.name of its own: %w", x.config.TransactionalID, err)
+	}
+	return err
+}
+
+func (x *transactor) pause(ctx context.Context) {
+	timer := time.NewTimer(transactionPause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+func isFenced(err error) bool {
+	return errors.Is(err, kerr.ProducerFenced) || errors.Is(err, kerr.InvalidProducerEpoch)
+}
