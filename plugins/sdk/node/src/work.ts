@@ -19,7 +19,7 @@ export type Pem = string | Uint8Array | (() => string | Uint8Array);
 
 /** To which nodes a program connects, and as what. */
 export interface WorkOptions extends ServeOptions {
-  /** Of the APIs of nodes: host:port, https://host:port, or unix: and a path. The slots are divided among them. */
+  /** Of the APIs of nodes: host:port, a URL of http or https, or unix: and a path. The slots are divided among them. */
   addresses: string | readonly string[];
   /** The name of the handler in the configuration of the nodes, if it is not the only one that fits. */
   handler?: string;
@@ -27,7 +27,7 @@ export interface WorkOptions extends ServeOptions {
   labels?: Readonly<Record<string, string>>;
   /** Sent to the nodes, which may want one with the role work. */
   token?: string;
-  /** Of connections to host:port and https://host:port. Without it the former are not encrypted. */
+  /** Of connections to host:port and URLs of https. Without it the former are not encrypted; with it, URLs of http are refused. */
   tls?: WorkTls;
   /** When it aborts, the worker takes no more tasks, and ends when those that run are answered. */
   signal?: AbortSignal;
@@ -50,7 +50,7 @@ export async function work(handlers: Handlers, options: WorkOptions): Promise<vo
   if (problem) throw new TypeError(problem);
   const addresses = typeof options.addresses === "string" ? [options.addresses] : options.addresses;
   if (!Array.isArray(addresses) || addresses.length === 0) {
-    throw new RangeError("no address of a node is given: give host:port, https://host:port, or unix: and a path");
+    throw new RangeError("no address of a node is given: give host:port, a URL of http or https, or unix: and a path");
   }
   const workers = addresses.map((address: string, n: number) => {
     const mine: Program = { ...program, slots: share(program.slots, addresses.length, n) };

@@ -1,7 +1,6 @@
 """What handlers may do, seen by a host."""
 
 import unittest
-import uuid
 
 from taskengine import _wire
 from tests import host as h

@@ -2,7 +2,6 @@ import functools
 import sys
 import time
 import unittest
-import uuid
 from datetime import datetime, timedelta, timezone
 from unittest import mock
 
