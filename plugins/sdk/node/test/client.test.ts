@@ -447,6 +447,12 @@ test("https trusts the certificates that are given and no other", async (t) => {
   await assert.rejects(open(t, `https://${address}`).get("x", { timeout: 2000 }), /self-signed certificate/);
 });
 
+test("an expired certificate is called that", async (t) => {
+  const read = (name: string) => readFileSync(new URL(`../../expired/${name}.pem`, import.meta.url));
+  const { address } = await record(t, { key: read("key"), certificate: read("certificate") });
+  await assert.rejects(open(t, address, { ca: read("authority") }).get("x", { timeout: 2000 }), /expired/);
+});
+
 test("the reason why a certificate is not good is in the error", async (t) => {
   const { key, certificate } = selfSigned(t, "elsewhere");
   const { address } = await record(t, { key, certificate });

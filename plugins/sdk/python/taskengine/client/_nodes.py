@@ -13,6 +13,7 @@ import grpc
 
 from .._access import target_of, token_of
 from ._errors import Invalid, Unavailable
+from ._handshake import explain
 
 SERVICE = "/taskengine.v1.TaskService/"
 
@@ -82,6 +83,8 @@ class Node:
         except ValueError as e:
             raise Invalid(str(e)) from None
         self._access = access
+        self._certificate = ""  # why the certificate of the node is not good. Set by any thread
+        self._is_explained = False  # that was looked for. Guarded by _lock
         self._lock = threading.Lock()
         self._channel: Any = None  # guarded by _lock: made when it is used first
         self._has_answered = False  # guarded by _lock: over this channel
@@ -132,6 +135,27 @@ class Node:
         self.heard = time.monotonic()
         self.is_silent = False
         self._has_answered = True
+
+    def fail(self, reason: str) -> None:
+        """Notes why there was no connection. If the handshake has failed, it looks in the background for what is wrong with
+        the certificate of the node."""
+        self.reason = reason
+        self.discard()
+        if not self._is_secure or "andshake failed" not in reason:
+            return
+        with self._lock:
+            is_new, self._is_explained = not self._is_explained, True
+        if is_new:
+            host, _, port = self._target.removeprefix("dns:///").rpartition(":")
+            explain(host.strip("[]"), int(port), self._access.ca, self._note)
+
+    def _note(self, certificate: str) -> None:
+        self._certificate = certificate
+
+    @property
+    def why(self) -> str:
+        """Why there was no connection last; "" if there was one."""
+        return "%s: %s" % (self.reason, self._certificate) if self.reason and self._certificate else self.reason
 
     def cut(self, reason: str) -> None:
         """Has the next call made over a new connection, if this one was good. One that is being made goes on."""
@@ -198,7 +222,7 @@ class Nodes:
 
     def absent(self) -> Unavailable:
         """The error of a client that no node answers."""
-        addresses = ", ".join(n.address + (" (%s)" % n.reason if n.reason else "") for n in self.all)
+        addresses = ", ".join(n.address + (" (%s)" % n.why if n.why else "") for n in self.all)
         return Unavailable("no node answers at %s; is it running?" % addresses, "unavailable")
 
     def close(self) -> None:

@@ -79,6 +79,5 @@ def has_answered(node: Node, asked: Any) -> bool:
     if is_answer(asked):
         return True
     if not asked.cancelled() and asked.code() is grpc.StatusCode.UNAVAILABLE:
-        node.reason = (asked.details() or "").rpartition("last error: ")[2].removeprefix("UNKNOWN: ")
-        node.discard()
+        node.fail((asked.details() or "").rpartition("last error: ")[2].removeprefix("UNKNOWN: "))
     return False

@@ -25,6 +25,7 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.HashMap;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.Queue;
 import java.util.Set;
@@ -200,6 +201,22 @@ class AccessTest {
       assertEquals(ClosedException.class, e.getCause().getClass());
     }
     server.close();
+  }
+
+  @Test
+  void anExpiredCertificateIsCalledThat() throws Exception {
+    Path files = Path.of("..", "expired");
+    try (Recorder server =
+            new Recorder(
+                WHO, files.resolve("certificate.pem").toFile(), files.resolve("key.pem").toFile());
+        TaskengineClient client =
+            TaskengineClient.to(server.address())
+                .authority(files.resolve("authority.pem"))
+                .timeout(Duration.ofSeconds(2))
+                .open()) {
+      UnavailableException e = assertThrows(UnavailableException.class, () -> client.get("x"));
+      assertTrue(e.getMessage().toLowerCase(Locale.ROOT).contains("expired"), e.getMessage());
+    }
   }
 
   @Test
