@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,28 +22,29 @@ func TestReservedTypesAndIDsAreForTheirOwners(t *testing.T) {
 			`type "taskengine.later" is reserved`:    {Type: "taskengine.later"},
 			"id " + ours.String() + " is reserved":   {Type: "mail", ID: ours},
 		}
-		var next engine.Request
-		var tx bool
+		var next atomic.Pointer[engine.Request]
+		var tx atomic.Bool
 		var n *node
 		n = start(t, one("mail", nil), handle("mail", func(ctx context.Context, t *task.Task) ([]byte, error) {
-			if tx {
+			if tx.Load() {
 				return nil, n.store.Update(ctx, func(tx storage.Tx) error {
-					_, err := n.SubmitTx(ctx, tx, next)
+					_, err := n.SubmitTx(ctx, tx, *next.Load())
 					return err
 				})
 			}
-			return nil, task.Again(time.Now().Add(time.Hour), task.WithTasks(next))
+			return nil, task.Again(time.Now().Add(time.Hour), task.WithTasks(*next.Load()))
 		}))
 		for want, r := range requests {
 			if receipts, err := n.Submit(t.Context(), engine.Request{Type: "mail"}, r); !errors.Is(err, engine.ErrInvalid) || !strings.Contains(err.Error(), want) {
 				t.Errorf("submitted: %+v, %v; want %q", receipts, err, want)
 			}
-			for _, tx = range []bool{false, true} {
-				next = r
+			for _, within := range []bool{false, true} {
+				tx.Store(within)
+				next.Store(&r)
 				id := n.submit(engine.Request{Type: "mail"})
 				time.Sleep(time.Second)
 				if got := n.get(id); !strings.Contains(got.LastError, want) {
-					t.Errorf("added by a handler (in a transaction: %v): %v, %q", tx, got.State, got.LastError)
+					t.Errorf("added by a handler (in a transaction: %v): %v, %q", within, got.State, got.LastError)
 				}
 				if _, err := n.Cancel(t.Context(), task.Ref{ID: id}, ""); err != nil {
 					t.Fatal(err)
