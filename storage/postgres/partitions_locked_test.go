@@ -70,9 +70,6 @@ func TestTasksEndWhileTheirTableIsLocked(t *testing.T) {
 				}
 			}
 			pgtest.Exec(t, c, "rollback")
-			if _, _, err := n.store.Expire(t.Context(), time.Now()); err != nil {
-				t.Fatal(err)
-			}
 			isMoved(t, n, ids...)
 		})
 	}
