@@ -12,6 +12,7 @@ import (
 
 	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/coord/internal/retry"
+	"github.com/taskengine/taskengine/internal/pglocks"
 	"github.com/taskengine/taskengine/internal/wakeup"
 )
 
@@ -50,11 +51,16 @@ func (c *Coord) Swap(ctx context.Context, name, scope string, version uint64, va
 		return coord.Setting{}, false, coord.ErrClosed
 	}
 	now, swapped, after := coord.Setting{Scope: scope}, false, int64(0)
-	err := c.within(ctx, c.lease/lockShare, func(tx pgx.Tx) error {
+	swap := func(tx pgx.Tx) error {
 		return tx.QueryRow(ctx, c.sql(`SELECT swapped, version, value
 			FROM {schema}.coord_swap($1::text, $2::text, $3::bigint, $4::bytea)`), name, scope, int64(version), value).
 			Scan(&swapped, &after, &now.Value)
-	})
+	}
+	begin := time.Now()
+	err := c.within(ctx, c.lease/lockShare, swap)
+	for pglocks.IsTimeout(err) && time.Since(begin) < c.lease { // other nodes change it, too
+		err = c.within(ctx, c.lease/lockShare, swap)
+	}
 	if isCode(err, codeUndefinedFunction) {
 		err = ErrNoVersions
 	}
