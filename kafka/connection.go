@@ -17,6 +17,8 @@ const (
 	dialTimeout = 5 * time.Second
 	// requestOverhead is how long a broker may take for a request, beyond the time that the request itself allows it.
 	requestOverhead = 5 * time.Second
+	// metadataAge is how long the answer of a broker about topics is used, also if the topic is not in it.
+	metadataAge = time.Second
 )
 
 // Connection describes how to connect to the brokers of a cluster.
@@ -40,7 +42,7 @@ func (c Connection) Client(options ...kgo.Opt) (*kgo.Client, error) {
 	}
 	all := []kgo.Opt{
 		kgo.SeedBrokers(c.Brokers...), kgo.ClientID(id),
-		kgo.DialTimeout(dialTimeout), kgo.RequestTimeoutOverhead(requestOverhead), kgo.DisableClientMetrics(),
+		kgo.DialTimeout(dialTimeout), kgo.RequestTimeoutOverhead(requestOverhead), kgo.MetadataMinAge(metadataAge), kgo.DisableClientMetrics(),
 	}
 	if c.TLS != nil {
 		if _, err := c.TLS.Config(); err != nil {

@@ -1,2 +1,2 @@
-// Package kafka connects to Apache Kafka, and says what its errors mean.
+// Package kafka connects to Apache Kafka and explains its errors.
 package kafka

@@ -16,7 +16,7 @@ import (
 // Refusal is why brokers refuse a record, however often it is sent.
 type Refusal struct {
 	Class  string // of the error of a task
-	Advice string // what it means, and what to do
+	Advice string // the meaning of the refusal, and the remedy
 }
 
 // The classes of [Refusal].

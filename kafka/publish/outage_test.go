@@ -233,3 +233,34 @@ func TestALargeRecordIsSentToATopicThatTakesIt(t *testing.T) {
 		}
 	}
 }
+
+// A topic that was deleted is an error, and works again when it was created again.
+func TestATopicThatIsDeletedAndCreatedAgain(t *testing.T) {
+	for _, id := range []string{"", "created again"} {
+		topic := newTopic(t, brokers, 2, nil)
+		h := open(t, publish.Config{Connection: connection(brokers), Mapping: publish.Mapping{Topic: topic}, TransactionalID: id})
+		admin := kadm.NewClient(client(t, brokers))
+		for range 2 {
+			for range 3 {
+				if _, err := h.Handle(t.Context(), newTask("x")); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if deleted, err := admin.DeleteTopic(t.Context(), topic); err != nil || deleted.Err != nil {
+				t.Fatal(err, deleted.Err)
+			}
+			_, err := h.Handle(t.Context(), newTask("x"))
+			if v := task.VerdictOf(nil, err); !v.GiveUp || v.Class != kafka.UnknownTopic {
+				t.Fatalf("without the topic: %v", err)
+			}
+			if made, err := admin.CreateTopic(t.Context(), 2, 1, nil, topic); err != nil || made.Err != nil {
+				t.Fatal(err, made.Err)
+			}
+			var last error
+			await(t, "a record in the new topic", func() bool {
+				_, last = h.Handle(t.Context(), newTask("x"))
+				return last == nil
+			}, func() string { return last.Error() })
+		}
+	}
+}

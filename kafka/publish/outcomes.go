@@ -23,7 +23,7 @@ type outcomes struct {
 	confirmed bool                 // guarded by mu: whether a record was confirmed since the last call of hasConfirmed
 }
 
-// outcome is a record and what became of it.
+// outcome is a record and its outcome.
 type outcome struct {
 	id     task.ID
 	record *kgo.Record   // of a confirmed record without an attempt only where it was written

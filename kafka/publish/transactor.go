@@ -21,7 +21,7 @@ const transactionPause = 200 * time.Millisecond
 type transactor struct {
 	config  Config
 	sizes   *sizes
-	admin   *kgo.Client // for what is no transaction
+	admin   *kgo.Client // for requests outside of transactions
 	client  *kgo.Client // run owns it
 	stop    context.CancelFunc
 	running sync.WaitGroup
@@ -37,6 +37,7 @@ type member struct {
 	record *kgo.Record
 	answer func(error)
 	err    error // of the newest transaction
+	renews int   // how often the client was replaced for it
 }
 
 func newTransactor(c Config) (*transactor, error) {
@@ -127,6 +128,7 @@ func (x *transactor) transact(ctx context.Context, members []*member) {
 	for len(members) > 0 {
 		committed, err := x.attempt(ctx, members, single)
 		var again []*member
+		renew := false
 		for _, m := range members {
 			_, refused := kafka.RefusalOf(m.record.Topic, m.err)
 			switch {
@@ -134,6 +136,9 @@ func (x *transactor) transact(ctx context.Context, members []*member) {
 				m.answer(nil)
 			case errors.Is(m.err, kerr.MessageTooLarge) && !single && len(members) > 1: // perhaps only the batch was
 				again = append(again, m)
+			case errors.Is(m.err, kerr.UnknownTopicID) && m.renews < mostRenews: // the topic may have been created again
+				m.renews++
+				again, renew = append(again, m), true
 			case refused:
 				m.answer(m.err)
 			case err == nil:
@@ -141,6 +146,9 @@ func (x *transactor) transact(ctx context.Context, members []*member) {
 			default:
 				m.answer(err)
 			}
+		}
+		if renew {
+			x.renew()
 		}
 		if err != nil {
 			x.pause(ctx)
