@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/taskengine/taskengine/engine/task"
@@ -262,5 +263,55 @@ func TestATopicThatIsDeletedAndCreatedAgain(t *testing.T) {
 				return last == nil
 			}, func() string { return last.Error() })
 		}
+	}
+}
+
+// A broker that answers the end of a transaction with an error may have made it or not.
+func TestATransactionThatWasNotCommittedIsNotInDoubt(t *testing.T) {
+	fake, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "t"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer fake.Close()
+	h := open(t, publish.Config{
+		Connection: kafka.Connection{Name: "main", Brokers: fake.ListenAddrs()}, Mapping: publish.Mapping{Topic: "t"}, TransactionalID: "x",
+	})
+	fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.EndTxn}, Err: kerr.UnknownServerError, TopLevel: true})
+	_, err = h.Handle(t.Context(), newTask("first"))
+	if v := task.VerdictOf(nil, err); err == nil || v.InDoubt || v.GiveUp {
+		t.Errorf("%v, %+v", err, v)
+	}
+	if _, err := h.Handle(t.Context(), newTask("second")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTheOutcomeOfATransactionIsFoundOut(t *testing.T) {
+	topic := newTopic(t, brokers, 1, nil)
+	for name, c := range map[string]struct {
+		end  func(*kgo.Client) error
+		want bool
+	}{
+		"committed": {func(c *kgo.Client) error { return c.EndTransaction(t.Context(), kgo.TryCommit) }, true},
+		"aborted":   {func(c *kgo.Client) error { return c.EndTransaction(t.Context(), kgo.TryAbort) }, false},
+		"open":      {func(c *kgo.Client) error { return nil }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := client(t, brokers, kgo.TransactionalID(topic))
+			r := &kgo.Record{Topic: topic, Value: []byte(name)}
+			if err := before.BeginTransaction(); err != nil {
+				t.Fatal(err)
+			}
+			if err := before.ProduceSync(t.Context(), r).FirstErr(); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.end(before); err != nil {
+				t.Fatal(err)
+			}
+			committed, err := publish.Look(publish.Config{Connection: connection(brokers), Timeout: time.Minute, TransactionalID: topic}, r)
+			if committed != c.want || err != nil {
+				t.Errorf("committed: %v, %v", committed, err)
+			}
+		})
 	}
 }

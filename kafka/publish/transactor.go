@@ -203,17 +203,50 @@ func (x *transactor) attempt(ctx context.Context, members []*member, single bool
 		}
 		return false, fmt.Errorf("%w, because the transaction was aborted: %w", errNotSent, x.explain(failed))
 	}
-	return x.commit(ctx)
+	return x.commit(ctx, members[0].record)
 }
 
-// commit commits the transaction. An error that does not wrap errNotSent leaves open whether it is committed.
-func (x *transactor) commit(ctx context.Context) (bool, error) {
+// commit commits the transaction, of which r is a record that was written. An error that does not wrap errNotSent leaves
+// open whether it is committed.
+func (x *transactor) commit(ctx context.Context, r *kgo.Record) (bool, error) {
 	err := x.client.EndTransaction(ctx, kgo.TryCommit)
 	if err == nil {
 		return true, nil
 	}
 	x.renew()
-	return false, fmt.Errorf("it is unknown whether the transaction was committed: %w", x.explain(err))
+	committed, unknown := x.look(r)
+	switch {
+	case unknown != nil:
+		return false, fmt.Errorf("it is unknown whether the transaction was committed: %w (%w)", x.explain(err), unknown)
+	case committed:
+		return true, nil
+	}
+	return false, fmt.Errorf("%w, because the transaction was not committed: %w", errNotSent, x.explain(err))
+}
+
+// look returns whether the transaction of a record was committed, of which the client before has not heard. It has the
+// brokers end the transaction if it is open, and then reads the record as programs do that read committed records.
+func (x *transactor) look(r *kgo.Record) (committed bool, err error) {
+	ctx, cancel := context.WithTimeoutCause(context.Background(), x.config.Timeout, errTimeout)
+	defer cancel()
+	if _, _, err := x.client.ProducerID(ctx); err != nil {
+		return false, err
+	}
+	at := map[string]map[int32]kgo.Offset{r.Topic: {r.Partition: kgo.NewOffset().At(r.Offset)}}
+	reader, err := x.config.Connection.Client(kgo.ConsumePartitions(at), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords())
+	if err != nil {
+		return false, err
+	}
+	defer reader.Close()
+	for {
+		fetched := reader.PollFetches(ctx)
+		if err := fetched.Err(); err != nil {
+			return false, err
+		}
+		if all := fetched.Records(); len(all) > 0 { // the marker that ended the transaction comes after r
+			return all[0].Offset == r.Offset && contentOf(all[0]) == contentOf(r), nil
+		}
+	}
 }
 
 // renew replaces the client, which may be unusable.
