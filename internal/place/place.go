@@ -61,7 +61,7 @@ type Task struct {
 }
 
 // Bytes returns the value at a place: text as it is, and another JSON value of the payload as it is written there. A
-// value that is missing, empty or null is nil.
+// value that is missing, empty or null is nil. The result may be a part of the payload.
 func (t Task) Bytes(place string) ([]byte, error) {
 	part, rest, _ := strings.Cut(place, ".")
 	switch {
@@ -72,7 +72,10 @@ func (t Task) Bytes(place string) ([]byte, error) {
 	case part == "headers":
 		return notEmpty(t.Headers[rest]), nil
 	case place == "payload":
-		return notEmpty(string(t.Payload)), nil
+		if len(t.Payload) == 0 {
+			return nil, nil
+		}
+		return t.Payload, nil
 	case part != "payload":
 		return nil, fmt.Errorf("%q is not a place in a task", place)
 	}

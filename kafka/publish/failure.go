@@ -1,7 +1,6 @@
 package publish
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -15,11 +14,11 @@ var (
 	errNotSent = errors.New("it was not sent")
 )
 
-// unconfirmed returns the error of an attempt that ended before its record was confirmed.
-func (h *Handler) unconfirmed(ctx context.Context, topic string) error {
+// unconfirmed returns the error of an attempt that ended, for a reason, before its record was confirmed.
+func (h *Handler) unconfirmed(over error, topic string) error {
 	return task.InDoubt(task.WithClass("kafka_unconfirmed", fmt.Errorf(
 		"kafka.%s: no broker has confirmed the record for topic %s: %w; it may arrive yet, and another attempt on this node does not send it again; look at the partitions of the topic and their in-sync replicas",
-		h.config.Connection.Name, topic, context.Cause(ctx))))
+		h.config.Connection.Name, topic, over)))
 }
 
 // failure returns the error of an attempt of which the record was not confirmed.

@@ -34,7 +34,7 @@ type Mapping struct {
 	Headers   map[string]string // places, by the names of the headers
 }
 
-// record returns the record of a task. It keeps nothing of the task.
+// record returns the record of a task, of which the payload may be a part.
 func (m *Mapping) record(t *task.Task) (*kgo.Record, error) {
 	of := place.Task{Key: t.Key, OrderingKey: t.OrderingKey, Headers: t.Headers, Payload: t.Payload}
 	r := &kgo.Record{Topic: m.Topic}
@@ -57,6 +57,7 @@ func (m *Mapping) record(t *task.Task) (*kgo.Record, error) {
 	if r.Value, err = of.Bytes(cmp.Or(m.Value, "payload")); err != nil {
 		return nil, fmt.Errorf("the value: %w", err)
 	}
+	r.Headers = make([]kgo.RecordHeader, 0, len(m.Headers)+len(traceHeaders)+2)
 	for _, name := range slices.Sorted(maps.Keys(m.Headers)) {
 		value, err := of.Bytes(m.Headers[name])
 		if err != nil {
@@ -71,8 +72,12 @@ func (m *Mapping) record(t *task.Task) (*kgo.Record, error) {
 			r.Headers = append(r.Headers, kgo.RecordHeader{Key: name, Value: []byte(value)})
 		}
 	}
+	id, err := t.ID.AppendText(make([]byte, 0, 36))
+	if err != nil {
+		return nil, err
+	}
 	r.Headers = append(r.Headers,
-		kgo.RecordHeader{Key: idHeader, Value: []byte(t.ID.String())},
+		kgo.RecordHeader{Key: idHeader, Value: id},
 		kgo.RecordHeader{Key: typeHeader, Value: []byte(t.Type)})
 	return r, nil
 }
