@@ -141,7 +141,7 @@ class Node:
         the certificate of the node."""
         self.reason = reason
         self.discard()
-        if not self._is_secure or "andshake failed" not in reason:
+        if not self._is_secure or not any(word in reason.lower() for word in ("handshake", "verification")):
             return
         with self._lock:
             is_new, self._is_explained = not self._is_explained, True
