@@ -35,17 +35,9 @@ func probe(t *testing.T, c kafka.Connection) string {
 func TestConnectionsWithTLSAndUsers(t *testing.T) {
 	authority, foreign := certtest.New(t), certtest.New(t)
 	own := authority.Issue(t, "client")
-	cluster, err := kafkatest.Start(1, kafkatest.WithTLS(authority.Issue(t, "server", "127.0.0.1").Both, authority.File),
+	cluster := kafkatest.New(t, 1, kafkatest.WithTLS(authority.Issue(t, "server", "127.0.0.1").Both, authority.File),
 		kafkatest.WithUsers(map[string]string{"admin": "admin-secret", "te": "te-secret"}),
 		kafkatest.WithLines("authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer", "super.users=User:admin;User:ANONYMOUS"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := cluster.Close(); err != nil {
-			t.Error(err)
-		}
-	})
 	files := tlsfiles.Client{CA: authority.File, Cert: own.File, Key: own.KeyFile}
 	as := func(change func(*kafka.Connection)) kafka.Connection {
 		encryption := files

@@ -50,15 +50,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	broker, err := kafkatest.Start(1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := broker.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	broker := kafkatest.New(t, 1)
 	w := &world{program: build(t, "../../cmd/taskengine"), broker: broker}
 	w.env = []string{"DATABASE=" + server.Database(t), "BROKER=" + broker.Brokers()[0], "PATH=" + os.Getenv("PATH")}
 	if out, err := w.command(t, w.program, "migrate", "apply", "-c", "taskengine.yaml").CombinedOutput(); err != nil {

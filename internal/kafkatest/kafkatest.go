@@ -108,6 +108,21 @@ func Start(brokers int, options ...Option) (*Cluster, error) {
 	return c, nil
 }
 
+// New is Start for a test, which closes the cluster.
+func New(tb testing.TB, brokers int, options ...Option) *Cluster {
+	tb.Helper()
+	c, err := Start(brokers, options...)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return c
+}
+
 // Run is for TestMain: see that of package pgtest.
 func Run(m *testing.M, brokers int, use func(*Cluster)) int {
 	c, err := Start(brokers)

@@ -13,5 +13,5 @@ func Look(c Config, r *kgo.Record) (committed bool, err error) {
 		return false, err
 	}
 	defer x.close(context.Background())
-	return x.look(r)
+	return x.look(context.Background(), r)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,25 +23,10 @@ import (
 	"github.com/taskengine/taskengine/kafka/publish"
 )
 
-// own starts a cluster that a test may end.
-func own(t *testing.T) *kafkatest.Cluster {
-	t.Helper()
-	c, err := kafkatest.Start(1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return c
-}
-
 // A broker that hangs leaves open whether it has the record. The attempts that follow wait for that one.
 func TestARecordInDoubtIsNotSentAgain(t *testing.T) {
 	t.Parallel()
-	c := own(t)
+	c := kafkatest.New(t, 1)
 	topic := newTopic(t, c, 1, nil)
 	h := open(t, publish.Config{Connection: connection(c), Mapping: publish.Mapping{Topic: topic}})
 	if _, err := h.Handle(t.Context(), newTask("warm")); err != nil {
@@ -91,7 +77,7 @@ func TestNothingIsLostOrDoubledWhileTheBrokerIsKilled(t *testing.T) {
 	for _, id := range []string{"", "killed"} {
 		t.Run("transactional id "+id, func(t *testing.T) {
 			t.Parallel()
-			c := own(t)
+			c := kafkatest.New(t, 1)
 			topic := newTopic(t, c, 3, nil)
 			h := open(t, publish.Config{
 				Connection: connection(c), Mapping: publish.Mapping{Topic: topic, Key: "ordering_key"}, Timeout: 2 * time.Second, TransactionalID: id,
@@ -195,6 +181,47 @@ func TestATopicThatTakesNoRecordsDelaysNoOther(t *testing.T) {
 	}
 	fault.Remove()
 	wg.Wait()
+}
+
+// Records that no broker confirms take the slots of their attempts until they are confirmed: further tasks wait in the engine.
+func TestRecordsInDoubtTakeSlots(t *testing.T) {
+	fake, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "stuck"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer fake.Close()
+	fault := fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicas, Count: -1})
+	h := open(t, publish.Config{
+		Connection: kafka.Connection{Name: "main", Brokers: fake.ListenAddrs()}, Slots: 3, Mapping: publish.Mapping{Topic: "stuck"},
+	})
+	var now atomic.Pointer[task.Capacity]
+	defer h.Use(func(c task.Capacity) { now.Store(&c) }).End()
+	attempt := func(given *task.Task) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		if _, err := h.Handle(ctx, given); !task.VerdictOf(nil, err).InDoubt {
+			t.Fatal(err)
+		}
+	}
+	tasks := []*task.Task{newTask("a"), newTask("b"), newTask("c")}
+	for i, given := range tasks {
+		attempt(given)
+		attempt(given) // and takes no further slot
+		if c := *now.Load(); c.Slots != 2-i {
+			t.Errorf("with %d records in doubt there are %d slots", i+1, c.Slots)
+		}
+	}
+	if c := *now.Load(); !strings.Contains(c.Down, "3 records of earlier attempts wait for a broker to confirm them") || h.Down() != c.Down {
+		t.Errorf("without a slot it is down for %q, %q", c.Down, h.Down())
+	}
+	fault.Remove()
+	await(t, "all slots", func() bool { return now.Load().Slots == 3 })
+	for _, given := range tasks {
+		if _, err := h.Handle(t.Context(), given); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // A setting that is lowered after the handler has learned it makes whole batches too large, and no record alone.

@@ -14,11 +14,13 @@ const keptOutcomes = 10_000
 
 // outcomes has the records that were sent, by their tasks, until an attempt has got the outcome.
 type outcomes struct {
-	most int // records of one topic
+	most    int             // records of one topic
+	pending func(count int) // called with mu held when the number of records changes that are not confirmed and have no attempt
 
 	mu        sync.Mutex
 	byTask    map[task.ID]*outcome // guarded by mu
 	topics    map[string]int       // guarded by mu: records that are not confirmed, by topic
+	orphans   int                  // guarded by mu: records that are not confirmed and have no attempt
 	left      []task.ID            // guarded by mu: confirmed records without an attempt, oldest first
 	confirmed bool                 // guarded by mu: whether a record was confirmed since the last call of hasConfirmed
 }
@@ -36,8 +38,8 @@ type outcome struct {
 
 // init prepares for a number of slots. With several topics, one of them gets half of the slots at most: while it takes no
 // records, the others go on.
-func (s *outcomes) init(slots int, severalTopics bool) {
-	s.most = slots
+func (s *outcomes) init(slots int, severalTopics bool, pending func(int)) {
+	s.most, s.pending = slots, pending
 	if severalTopics {
 		s.most = max(1, slots/2)
 	}
@@ -51,10 +53,12 @@ func (s *outcomes) of(id task.ID, r *kgo.Record) (o *outcome, isNew bool, err er
 	defer s.mu.Unlock()
 	if o = s.byTask[id]; o != nil {
 		if o.isOf(r) {
-			o.attempts++
 			if o.isDone() { // its attempt takes it
 				delete(s.byTask, id)
+			} else if o.attempts == 0 {
+				s.orphan(-1)
 			}
+			o.attempts++
 			return o, false, nil
 		}
 		if !o.isDone() {
@@ -100,6 +104,9 @@ func (s *outcomes) answer(o *outcome, err error) {
 	if err == nil {
 		s.confirmed = true
 	}
+	if o.attempts == 0 {
+		s.orphan(-1)
+	}
 	if o.attempts > 0 || err != nil {
 		delete(s.byTask, o.id)
 		return
@@ -128,8 +135,16 @@ func (s *outcomes) leave(o *outcome) bool {
 	if o.isDone() {
 		return false
 	}
-	o.attempts--
+	if o.attempts--; o.attempts == 0 {
+		s.orphan(1)
+	}
 	return true
+}
+
+// orphan adds to the number of records that are not confirmed and have no attempt. mu must be held.
+func (s *outcomes) orphan(n int) {
+	s.orphans += n
+	s.pending(s.orphans)
 }
 
 // hasConfirmed reports whether a record was confirmed since the last call.

@@ -61,7 +61,10 @@ func producing() []kgo.Opt {
 
 // put sends a record. The client gives no record up by itself: it could not say whether it was written.
 func (p *plain) put(ctx context.Context, r *kgo.Record, answer func(error)) {
-	p.sizes.learn(ctx, p.current().batches, r.Topic)
+	if err := p.sizes.learn(ctx, p.current().batches, r.Topic); err != nil {
+		answer(fmt.Errorf("%w: %w", errNotSent, err))
+		return
+	}
 	p.send(r, mostRenews, answer)
 }
 

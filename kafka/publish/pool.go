@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"fmt"
 	"sync"
 
 	"github.com/taskengine/taskengine/engine/task"
@@ -13,9 +14,10 @@ const starting = "it connects to Kafka"
 type pool struct {
 	slots int
 
-	mu   sync.Mutex
-	down string        // guarded by mu: why no broker answers; "" if one does
-	uses map[*use]bool // guarded by mu
+	mu      sync.Mutex
+	down    string        // guarded by mu: why no broker answers; "" if one does
+	pending int           // guarded by mu: slots that records of ended attempts take, which no broker has confirmed
+	uses    map[*use]bool // guarded by mu
 }
 
 // use is one use of the pool.
@@ -41,20 +43,40 @@ func (h *Handler) Use(changed func(task.Capacity)) task.PoolUse {
 
 // capacity returns the capacity. mu must be held.
 func (p *pool) capacity() task.Capacity {
-	if p.down != "" {
-		return task.Capacity{Down: p.down}
+	if why := p.why(); why != "" {
+		return task.Capacity{Down: why}
 	}
-	return task.Capacity{Slots: p.slots}
+	return task.Capacity{Slots: p.slots - p.pending}
+}
+
+// why returns why the handler takes no task; "" if it takes some. mu must be held.
+func (p *pool) why() string {
+	if p.down == "" && p.pending >= p.slots {
+		return fmt.Sprintf("%d records of earlier attempts wait for a broker to confirm them; look at the partitions of their topics and their in-sync replicas", p.pending)
+	}
+	return p.down
 }
 
 // set sets why no broker answers.
 func (p *pool) set(down string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.down == down {
-		return
+	if p.down != down {
+		p.down = down
+		p.changed()
 	}
-	p.down = down
+}
+
+// wait sets how many records of ended attempts are not confirmed.
+func (p *pool) wait(pending int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pending = pending
+	p.changed()
+}
+
+// changed reports the capacity. mu must be held.
+func (p *pool) changed() {
 	for u := range p.uses {
 		u.changed(p.capacity())
 	}
@@ -63,7 +85,7 @@ func (p *pool) set(down string) {
 func (p *pool) reason() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.down
+	return p.why()
 }
 
 // Want implements [task.PoolUse]. The number of slots does not change.

@@ -49,8 +49,8 @@ type Handler struct {
 
 var _ task.Pool = (*Handler)(nil)
 
-// producer sends records. It answers each of them once, and may do so before put returns. put waits for ctx at most; what
-// becomes of the record does not depend on ctx.
+// producer sends records. It answers each of them once, and may do so before put returns. put waits for ctx at most. A
+// record that was sent does not depend on ctx.
 type producer interface {
 	put(ctx context.Context, r *kgo.Record, answer func(error))
 	// ping returns an error unless a broker answers.
@@ -68,8 +68,8 @@ func New(c Config) (*Handler, error) {
 		c.Ping = time.Second
 	}
 	h := &Handler{config: c}
-	h.outcomes.init(c.Slots, c.Mapping.TopicFrom != "")
 	h.pool.init(c.Slots)
+	h.outcomes.init(c.Slots, c.Mapping.TopicFrom != "", h.pool.wait)
 	ctx, stop := context.WithCancel(context.Background())
 	h.stop = stop
 	var err error
@@ -121,10 +121,10 @@ func (h *Handler) Handle(ctx context.Context, t *task.Task) ([]byte, error) {
 		over = errTimeout
 	}
 	if over != nil && h.outcomes.leave(o) {
-		return nil, h.unconfirmed(over, o.record.Topic)
+		return nil, h.unconfirmed(over, r.Topic)
 	}
 	if o.err != nil {
-		return nil, h.failure(o.record.Topic, o.err)
+		return nil, h.failure(r.Topic, o.err)
 	}
 	return placeOf(o.record), nil
 }
@@ -138,6 +138,7 @@ func placeOf(r *kgo.Record) []byte {
 func (h *Handler) watch(ctx context.Context) {
 	const patience = 5 * time.Second
 	for ctx.Err() == nil {
+		down := ""
 		if !h.outcomes.hasConfirmed() {
 			trying, cancel := context.WithTimeout(ctx, patience)
 			err := h.producer.ping(trying)
@@ -146,13 +147,10 @@ func (h *Handler) watch(ctx context.Context) {
 				return
 			}
 			if err != nil {
-				h.pool.set(h.config.Connection.Unreachable(err).Error())
-			} else {
-				h.pool.set("")
+				down = h.config.Connection.Unreachable(err).Error()
 			}
-		} else {
-			h.pool.set("")
 		}
+		h.pool.set(down)
 		select {
 		case <-ctx.Done():
 		case <-time.After(h.config.Ping):

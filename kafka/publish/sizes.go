@@ -2,6 +2,8 @@ package publish
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"strconv"
 	"sync"
 	"time"
@@ -27,15 +29,16 @@ type sizes struct {
 }
 
 type size struct {
-	known chan struct{} // closed when bytes is set
+	known chan struct{} // closed when the fields below are set
 	bytes int32
+	err   error // why bytes is not known
 }
 
 func newSizes() *sizes { return &sizes{byTopic: make(map[string]*size)} }
 
-// learn looks up the setting of a topic if that was not done yet. Without an answer, such as for a user who may not see
-// settings, the default is assumed.
-func (s *sizes) learn(ctx context.Context, client *kgo.Client, topic string) {
+// learn looks up the setting of a topic if that was not done yet. For a user who may not see settings, and for a topic that
+// is missing, the default is assumed. It returns an error if no broker answers.
+func (s *sizes) learn(ctx context.Context, client *kgo.Client, topic string) error {
 	s.mu.Lock()
 	known, ok := s.byTopic[topic]
 	if !ok {
@@ -44,35 +47,46 @@ func (s *sizes) learn(ctx context.Context, client *kgo.Client, topic string) {
 	}
 	s.mu.Unlock()
 	if !ok {
-		known.bytes = settingOf(ctx, client, topic)
+		// Not ctx: others wait for the answer, too.
+		looking, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookTime)
+		known.bytes, known.err = settingOf(looking, client, topic)
+		cancel()
+		if known.err != nil {
+			s.mu.Lock()
+			delete(s.byTopic, topic)
+			s.mu.Unlock()
+		}
 		close(known.known)
-		return
 	}
 	select {
 	case <-known.known:
+		return known.err
 	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 
-func settingOf(ctx context.Context, client *kgo.Client, topic string) int32 {
-	ctx, cancel := context.WithTimeout(ctx, lookTime)
-	defer cancel()
+func settingOf(ctx context.Context, client *kgo.Client, topic string) (int32, error) {
 	configs, err := kadm.NewClient(client).DescribeTopicConfigs(ctx, topic)
-	if err != nil {
-		return usualBatch
+	var refused *kadm.AuthError
+	switch {
+	case errors.As(err, &refused):
+		return usualBatch, nil
+	case err != nil:
+		return 0, fmt.Errorf("read the settings of topic %s: %w", topic, err)
 	}
 	config, err := configs.On(topic, nil)
 	if err != nil || config.Err != nil {
-		return usualBatch
+		return usualBatch, nil
 	}
 	for _, c := range config.Configs {
 		if c.Key == "max.message.bytes" {
 			if n, err := strconv.Atoi(c.MaybeValue()); err == nil {
-				return int32(max(leastBatch, min(n, largestBatch)))
+				return int32(max(leastBatch, min(n, largestBatch))), nil
 			}
 		}
 	}
-	return usualBatch
+	return usualBatch, nil
 }
 
 // of returns how large the batches of a topic may be.

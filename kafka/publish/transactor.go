@@ -64,7 +64,10 @@ func (x *transactor) connect() (*kgo.Client, error) {
 }
 
 func (x *transactor) put(ctx context.Context, r *kgo.Record, answer func(error)) {
-	x.sizes.learn(ctx, x.admin, r.Topic)
+	if err := x.sizes.learn(ctx, x.admin, r.Topic); err != nil {
+		answer(fmt.Errorf("%w: %w", errNotSent, err))
+		return
+	}
 	if !x.add(&member{record: r, answer: answer}) {
 		answer(fmt.Errorf("%w: the handler stops", errNotSent))
 	}
@@ -161,31 +164,18 @@ func (x *transactor) transact(ctx context.Context, members []*member) {
 // attempt sends records in one transaction. If it returns false without an error, at least one record was refused, which
 // its err says, and nothing was written. An error is of all records, and wraps errNotSent if nothing was written for sure.
 func (x *transactor) attempt(ctx context.Context, members []*member, single bool) (committed bool, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, x.config.Timeout, errTimeout)
+	until, cancel := context.WithTimeoutCause(ctx, x.config.Timeout, errTimeout)
 	defer cancel()
+	for _, m := range members {
+		m.err = nil
+	}
 	if err := x.client.BeginTransaction(); err != nil {
 		x.renew()
 		return false, fmt.Errorf("%w: %w", errNotSent, x.explain(err))
 	}
-	var sending sync.WaitGroup
-	for _, m := range members {
-		sending.Add(1)
-		m.err = nil
-		x.client.TryProduce(context.Background(), m.record, func(_ *kgo.Record, err error) {
-			m.err = err
-			sending.Done()
-		})
-		if single && x.client.Flush(ctx) != nil {
-			break
-		}
+	if !x.send(until, members, single) {
+		return false, fmt.Errorf("%w, because the transaction was not confirmed: %w", errNotSent, context.Cause(until))
 	}
-	if err := x.client.Flush(ctx); err != nil {
-		// The broker ends the transaction when the next client begins one.
-		x.renew()
-		sending.Wait()
-		return false, fmt.Errorf("%w, because the transaction was not confirmed: %w", errNotSent, context.Cause(ctx))
-	}
-	sending.Wait()
 	failed, refused := error(nil), false
 	for _, m := range members {
 		if m.err != nil {
@@ -195,7 +185,7 @@ func (x *transactor) attempt(ctx context.Context, members []*member, single bool
 		}
 	}
 	if failed != nil {
-		if err := x.client.EndTransaction(ctx, kgo.TryAbort); err != nil {
+		if err := x.client.EndTransaction(until, kgo.TryAbort); err != nil {
 			x.renew()
 		}
 		if refused {
@@ -203,18 +193,40 @@ func (x *transactor) attempt(ctx context.Context, members []*member, single bool
 		}
 		return false, fmt.Errorf("%w, because the transaction was aborted: %w", errNotSent, x.explain(failed))
 	}
-	return x.commit(ctx, members[0].record)
-}
-
-// commit commits the transaction, of which r is a record that was written. An error that does not wrap errNotSent leaves
-// open whether it is committed.
-func (x *transactor) commit(ctx context.Context, r *kgo.Record) (bool, error) {
-	err := x.client.EndTransaction(ctx, kgo.TryCommit)
+	err = x.client.EndTransaction(until, kgo.TryCommit)
 	if err == nil {
 		return true, nil
 	}
+	return x.settle(ctx, members[0].record, err)
+}
+
+// send sends the records of the transaction, and reports whether all of them have an outcome. Otherwise there is another
+// client then, and the broker ends the transaction when that begins one.
+func (x *transactor) send(ctx context.Context, members []*member, single bool) bool {
+	var sending sync.WaitGroup
+	for _, m := range members {
+		sending.Add(1)
+		x.client.TryProduce(context.Background(), m.record, func(_ *kgo.Record, err error) {
+			m.err = err
+			sending.Done()
+		})
+		if single && x.client.Flush(ctx) != nil {
+			break
+		}
+	}
+	err := x.client.Flush(ctx)
+	if err != nil {
+		x.renew()
+	}
+	sending.Wait()
+	return err == nil
+}
+
+// settle finds out whether a transaction is committed after its commit has failed with err. r is a record that was written in
+// it. An error that does not wrap errNotSent leaves that open.
+func (x *transactor) settle(ctx context.Context, r *kgo.Record, err error) (committed bool, _ error) {
 	x.renew()
-	committed, unknown := x.look(r)
+	committed, unknown := x.look(ctx, r)
 	switch {
 	case unknown != nil:
 		return false, fmt.Errorf("it is unknown whether the transaction was committed: %w (%w)", x.explain(err), unknown)
@@ -226,8 +238,8 @@ func (x *transactor) commit(ctx context.Context, r *kgo.Record) (bool, error) {
 
 // look returns whether the transaction of a record was committed, of which the client before has not heard. It has the
 // brokers end the transaction if it is open, and then reads the record as programs do that read committed records.
-func (x *transactor) look(r *kgo.Record) (committed bool, err error) {
-	ctx, cancel := context.WithTimeoutCause(context.Background(), x.config.Timeout, errTimeout)
+func (x *transactor) look(ctx context.Context, r *kgo.Record) (committed bool, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, x.config.Timeout, errTimeout)
 	defer cancel()
 	if _, _, err := x.client.ProducerID(ctx); err != nil {
 		return false, err

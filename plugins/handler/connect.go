@@ -20,7 +20,7 @@ type Connection struct {
 	Handler   string            // name of the handler in the configuration of the nodes; "" if it is the only one that fits
 	Labels    map[string]string // of this worker; the configuration may ask for some
 	Token     string            // sent to the nodes, without the white space around it; they may want one with the role work; "" for none
-	TLS       *tls.Config       // of connections to host:port and URLs of https, with which URLs of http are refused; nil: the former are not encrypted, and the latter trust what the system trusts
+	TLS       *tls.Config       // encrypts connections to host:port and https URLs, and forbids http URLs; nil: host:port is not encrypted, and https uses the trusted authorities of the system
 	Log       *slog.Logger      // of the connections; nil is the standard error
 }
 

@@ -10,10 +10,10 @@ import (
 	"github.com/taskengine/taskengine/storage/postgres/internal/ended"
 )
 
-// shutFor is for how long rows go to [ended.Spare] whose table others keep locked, after that was last found out.
+// shutFor is how long a table counts as locked after a lock on it was seen.
 const shutFor = 10 * time.Second
 
-// avoid gives rows whose table is locked a place in [ended.Spare].
+// avoid routes rows to [ended.Spare] while their own table is locked.
 func (s *partitions) avoid(ends []ending) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -30,7 +30,7 @@ func (s *partitions) avoid(ends []ending) {
 	}
 }
 
-// noteShut notes which tables are locked, and reports whether rows that end have another place now than before.
+// noteShut records the locked tables, and reports whether this changes the destination of any row.
 func (s *partitions) noteShut(names []string) (isNew bool) {
 	if slices.Contains(names, ended.Spare.Name()) {
 		return false
@@ -48,8 +48,8 @@ func (s *partitions) noteShut(names []string) (isNew bool) {
 	return isNew
 }
 
-// isSpared reports whether changes that have waited for a lock in vain can be made once more, because rows that end are to
-// be written to another table.
+// isSpared reports whether a commit that failed with a lock timeout should run again, because its ended rows now go to the
+// spare table.
 func (s *Store) isSpared(ctx context.Context, cs []task.Change, err error) bool {
 	if !pglocks.IsTimeout(err) || !slices.ContainsFunc(cs, func(c task.Change) bool { return finished(c.To) }) {
 		return false

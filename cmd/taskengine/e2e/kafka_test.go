@@ -32,15 +32,7 @@ types:
 // startKafka starts a broker with the topic tasks, which has one partition.
 func startKafka(t *testing.T) *kafkatest.Cluster {
 	t.Helper()
-	c, err := kafkatest.Start(1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	c := kafkatest.New(t, 1)
 	client, err := kgo.NewClient(kgo.SeedBrokers(c.Brokers()...))
 	if err != nil {
 		t.Fatal(err)

@@ -37,7 +37,7 @@ func (k *Cluster) AnnouncedTypes() (types []string) {
 // not draining, have a handler for it and match its nodes.
 func (k *Cluster) RunBy(typ string) (names []string) { return k.RunByPlace(typ, "") }
 
-// OthersThatRun returns the names of the other nodes that announce a type, also of those that drain, sorted.
+// OthersThatRun returns the sorted names of all other nodes that announce a type, including draining ones.
 func (k *Cluster) OthersThatRun(typ string) (names []string) {
 	v := k.view.Load()
 	for _, m := range v.members {

@@ -23,7 +23,7 @@ const (
 	aheadShare = 4
 )
 
-// ahead is how far the core has looked ahead. Its times are those of the table.
+// ahead is the position of the look-ahead in the due rows. Its times are Unix microseconds.
 type ahead struct {
 	isOn   bool  // rows that are due are not moved
 	after  place // of the rows up to here none is to be looked at in this pass, except for those of page

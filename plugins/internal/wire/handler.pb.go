@@ -187,7 +187,7 @@ type FromHandler struct {
 	Progress      []*Progress            `protobuf:"bytes,6,rep,name=progress,proto3" json:"progress,omitempty"`       // ignored by hosts without the feature "progress"
 	Checkpoints   []*Checkpoint          `protobuf:"bytes,7,rep,name=checkpoints,proto3" json:"checkpoints,omitempty"` // ignored by hosts without the feature "checkpoint"
 	Offer         *Offer                 `protobuf:"bytes,8,opt,name=offer,proto3" json:"offer,omitempty"`             // only of workers: in the first frame, with the hello, and in no other
-	Leaving       bool                   `protobuf:"varint,9,opt,name=leaving,proto3" json:"leaving,omitempty"`        // only of workers: no more runs; the node ends the stream when those that it sent are answered
+	Leaving       bool                   `protobuf:"varint,9,opt,name=leaving,proto3" json:"leaving,omitempty"`        // only of workers: send no more runs; the node ends the stream after the last answer
 	Clock         int64                  `protobuf:"varint,10,opt,name=clock,proto3" json:"clock,omitempty"`           // only of workers: the time of the worker's clock, with an offer and with each pong; for display
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -859,7 +859,7 @@ type Finish struct {
 	//	*Finish_Ended
 	Outcome       isFinish_Outcome `protobuf_oneof:"outcome"`
 	Children      []*Child         `protobuf:"bytes,7,rep,name=children,proto3" json:"children,omitempty"` // only to hosts with the feature "children": others fail the task
-	Earlier       *Attempt         `protobuf:"bytes,9,opt,name=earlier,proto3" json:"earlier,omitempty"`   // only of workers, to nodes with the feature "earlier": what it answers, in place of a run
+	Earlier       *Attempt         `protobuf:"bytes,9,opt,name=earlier,proto3" json:"earlier,omitempty"`   // only of workers, to nodes with the feature "earlier": the attempt that this ends, in place of run_id
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
