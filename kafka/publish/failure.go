@@ -12,6 +12,8 @@ var (
 	errTimeout = errors.New("the timeout of the handler is over")
 	// errNotSent is wrapped by errors of records of which nothing was sent.
 	errNotSent = errors.New("it was not sent")
+	// errNotRead is wrapped by the error of a record that the brokers have, and that a reader has not got in time.
+	errNotRead = errors.New("a record of the transaction cannot be read")
 )
 
 // unconfirmed returns the error of an attempt that ended, for a reason, before its record was confirmed.

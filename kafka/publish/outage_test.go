@@ -79,8 +79,12 @@ func TestNothingIsLostOrDoubledWhileTheBrokerIsKilled(t *testing.T) {
 			t.Parallel()
 			c := kafkatest.New(t, 1)
 			topic := newTopic(t, c, 3, nil)
+			timeout := 2 * time.Second // attempts run out of time while the broker starts
+			if id != "" {
+				timeout = 20 * time.Second // the outcome of a transaction is looked for as long
+			}
 			h := open(t, publish.Config{
-				Connection: connection(c), Mapping: publish.Mapping{Topic: topic, Key: "ordering_key"}, Timeout: 2 * time.Second, TransactionalID: id,
+				Connection: connection(c), Mapping: publish.Mapping{Topic: topic, Key: "ordering_key"}, Timeout: timeout, TransactionalID: id,
 			})
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -223,10 +224,19 @@ func (x *transactor) send(ctx context.Context, members []*member, single bool) b
 }
 
 // settle finds out whether a transaction is committed after its commit has failed with err. r is a record that was written in
-// it. An error that does not wrap errNotSent leaves that open.
+// it. It waits until a broker answers: attempts run out of time meanwhile, and the next ones wait for the same records. An
+// error that does not wrap errNotSent leaves the question open: the record cannot be read, or ctx has ended.
 func (x *transactor) settle(ctx context.Context, r *kgo.Record, err error) (committed bool, _ error) {
 	x.renew()
 	committed, unknown := x.look(ctx, r)
+	for unknown != nil && ctx.Err() == nil {
+		if _, refused := kafka.RefusalOf(r.Topic, unknown); refused || errors.Is(unknown, errNotRead) {
+			break
+		}
+		x.pause(ctx)
+		x.renew()
+		committed, unknown = x.look(ctx, r)
+	}
 	switch {
 	case unknown != nil:
 		return false, fmt.Errorf("it is unknown whether the transaction was committed: %w (%w)", x.explain(err), unknown)
@@ -244,6 +254,18 @@ func (x *transactor) look(ctx context.Context, r *kgo.Record) (committed bool, e
 	if _, _, err := x.client.ProducerID(ctx); err != nil {
 		return false, err
 	}
+	ends, err := kadm.NewClient(x.admin).ListCommittedOffsets(ctx, r.Topic)
+	if err != nil {
+		return false, err
+	}
+	switch end, ok := ends.Lookup(r.Topic, r.Partition); {
+	case !ok:
+		return false, fmt.Errorf("%w: the brokers do not know its partition", errNotRead)
+	case end.Err != nil:
+		return false, end.Err
+	case end.Offset <= r.Offset: // the record is not in the log
+		return false, nil
+	}
 	at := map[string]map[int32]kgo.Offset{r.Topic: {r.Partition: kgo.NewOffset().At(r.Offset)}}
 	reader, err := x.config.Connection.Client(kgo.ConsumePartitions(at), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords())
 	if err != nil {
@@ -252,7 +274,9 @@ func (x *transactor) look(ctx context.Context, r *kgo.Record) (committed bool, e
 	defer reader.Close()
 	for {
 		fetched := reader.PollFetches(ctx)
-		if err := fetched.Err(); err != nil {
+		if err := fetched.Err(); ctx.Err() != nil {
+			return false, fmt.Errorf("%w: %w", errNotRead, context.Cause(ctx))
+		} else if err != nil {
 			return false, err
 		}
 		if all := fetched.Records(); len(all) > 0 { // the marker that ended the transaction comes after r
