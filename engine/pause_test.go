@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/memory"
@@ -131,4 +132,37 @@ func TestWhatKeepsATaskOnAllNodesIsSaidByEach(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A backup knows nothing of a pause, or of the end of one, that a person ordered after it was made.
+func TestTypesArePausedAsInARestoredStore(t *testing.T) {
+	for _, isConfigured := range []bool{false, true} {
+		inBubble(t, func(t *testing.T) {
+			g := newGroup(t)
+			set := one("work", func(p *policy.Type) { p.Paused = isConfigured })
+			nodes := []*member{g.join("a", set, takes(0), "work"), g.join("b", set, takes(0), "work")}
+			are := func(paused bool) {
+				t.Helper()
+				time.Sleep(3 * time.Second)
+				for _, m := range nodes {
+					if got := m.Engine.Types()[0]; got.Paused != paused {
+						t.Errorf("on %s the type is paused: %t, want %t", m.name, got.Paused, paused)
+					}
+				}
+			}
+			are(isConfigured)
+			order := nodes[0].Pause
+			if isConfigured {
+				order = nodes[0].Unpause
+			}
+			if err := order(t.Context(), "work"); err != nil {
+				t.Fatal(err)
+			}
+			are(!isConfigured)
+			if err := g.store.SetSetting(t.Context(), "paused-types", nil); err != nil {
+				t.Fatal(err)
+			}
+			are(isConfigured)
+		})
+	}
 }

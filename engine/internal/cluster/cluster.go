@@ -197,7 +197,7 @@ type Cluster struct {
 	reheal     wakeup.Signal   // wakes the healer: the members have changed
 	repause    wakeup.Signal   // wakes pausesLoop: the paused types may have changed
 	pausing    sync.Mutex      // held while the paused types are read or changed
-	pausesRead []byte          // guarded by pausing: the setting as the core has it; nil if that is not known
+	pauses     pauses          // guarded by pausing
 	unhealed   unhealed        // owned by the caller of Heal and HealRest
 	awaited    awaited         // owned by the caller of Heal and HealAwaited
 	refusedLog ratelog.Limiter // the store refuses a change of a task whose node is gone

@@ -31,13 +31,24 @@ const (
 // configured.
 var ErrTooManyPauses = errors.New("configure the types that are to be paused")
 
+// pauses is what a node knows of the types that were paused or resumed by hand.
+type pauses struct {
+	isRead bool            // stored is what the core knows
+	stored []byte          // the setting as it was last read
+	byHand map[string]bool // types that the core was last told are paused or resumed by hand
+}
+
 // Pause stops tasks of a type from being started, or lets them be started again, on all nodes. A
 // store that is a [storage.Settings] keeps that. When Pause returns, this node does so; the others
 // do so as soon as a hint reaches them, and within pausesEvery at the latest.
 func (k *Cluster) Pause(ctx context.Context, typ string, paused bool) error {
 	k.pausing.Lock()
 	defer k.pausing.Unlock()
-	k.pausesRead = nil
+	k.pauses.isRead = false
+	if k.pauses.byHand == nil {
+		k.pauses.byHand = make(map[string]bool)
+	}
+	k.pauses.byHand[typ] = true
 	if settings, ok := k.store.(storage.Settings); ok {
 		if err := k.savePause(ctx, settings, typ, paused); err != nil {
 			return err
@@ -105,7 +116,8 @@ func readPauses(ctx context.Context, s storage.Settings) (all map[string]bool, s
 	return all, stored, nil
 }
 
-// LoadPauses tells the core which types are paused in the store.
+// LoadPauses tells the core which types are paused in the store. A type that the store does not name any more, because it
+// was restored from a backup, is paused or not as it is configured.
 func (k *Cluster) LoadPauses(ctx context.Context) error {
 	settings, ok := k.store.(storage.Settings)
 	if !ok {
@@ -114,13 +126,20 @@ func (k *Cluster) LoadPauses(ctx context.Context) error {
 	k.pausing.Lock()
 	defer k.pausing.Unlock()
 	all, stored, err := readPauses(ctx, settings)
-	if err != nil || stored != nil && bytes.Equal(stored, k.pausesRead) {
+	if err != nil || k.pauses.isRead && bytes.Equal(stored, k.pauses.stored) {
 		return err
 	}
-	k.pausesRead = stored
+	before := k.pauses.byHand
+	k.pauses = pauses{isRead: true, stored: stored, byHand: make(map[string]bool, len(all))}
 	k.engine.Decide(func(c *core.Core, now time.Time) {
 		for typ, paused := range all {
+			k.pauses.byHand[typ] = true
 			c.Pause(now, typ, paused)
+		}
+		for typ := range before {
+			if !k.pauses.byHand[typ] {
+				c.Pause(now, typ, c.Policy(typ).Paused)
+			}
 		}
 	})
 	return nil
