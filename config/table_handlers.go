@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/internal/place"
 )
 
 var handlersTable = table[Handler]{of: "handlers", keys: isName, likely: "NAME", is: variants{
@@ -156,16 +157,8 @@ func checkSocket(path string) error {
 	return nil
 }
 
-var place = regexp.MustCompile(`^(key|ordering_key|(payload|headers)(\.[A-Za-z0-9_-]+)+)$`)
-
-// CheckPlace returns an error if s does not name the place in a task of a value by which a limit
-// counts.
-func CheckPlace(s string) error {
-	if !place.MatchString(s) {
-		return fmt.Errorf("%.40q is not a place in a task; write payload.NAME, headers.NAME, key or ordering_key", s)
-	}
-	return nil
-}
+// CheckPlace returns an error if s does not name the place in a task of a value by which a limit counts.
+func CheckPlace(s string) error { return place.CheckTask(s) }
 
 // isUsersVariable accepts the names of variables that the engine does not set itself.
 func isUsersVariable(s string) error {

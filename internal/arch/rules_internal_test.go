@@ -8,7 +8,7 @@ var internalRules = []rule{
 	},
 	{
 		Of:  "internal/place",
-		Why: "a value of a task is read alike whatever it is for",
+		Why: "a value of a task or record is read alike whatever it is for",
 	},
 	{
 		Of:  "internal/wakeup",

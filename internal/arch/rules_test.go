@@ -76,6 +76,12 @@ var rules = slices.Concat(internalRules, []rule{
 		Why: "a handler knows tasks, and nothing of the engine that runs it",
 	},
 	{
+		Of:  "kafka/source",
+		May: []string{"engine/task", "internal/place", "kafka"},
+		Out: []string{"github.com/twmb/franz-go"},
+		Why: "a record becomes a request whatever submits it",
+	},
+	{
 		Of:  "codec",
 		Out: []string{"github.com/klauspost/compress"},
 		Why: "what tasks carry is encoded by its kind and the type of the task, which are texts",
@@ -378,9 +384,9 @@ var rules = slices.Concat(internalRules, []rule{
 	},
 	{
 		Of:  "config",
-		May: []string{"alert", "engine/task", "engine/policy", "schedule", "schedule/calendar", "internal/access", "internal/suggest", "internal/tlsfiles"},
+		May: []string{"alert", "engine/task", "engine/policy", "kafka/source", "schedule", "schedule/calendar", "internal/access", "internal/place", "internal/suggest", "internal/tlsfiles"},
 		Out: []string{"*"},
-		Why: "a configuration is read into policies and definitions of schedules; cmd/taskengine builds things from it",
+		Why: "a configuration is read into policies and definitions of schedules and sources; cmd/taskengine builds things from it",
 	},
 	{
 		Of:  "cmd/taskengine",

@@ -1,5 +1,4 @@
-// Package place reads values of tasks at the places that configurations name: key, ordering_key, headers.NAME, payload
-// and payload.NAME.
+// Package place reads values of tasks and records at the places that configurations name.
 package place
 
 import (
@@ -8,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 )
 
 // Text returns a member of a JSON document as text: the value of a string, a number with all of its digits, or true or
@@ -19,6 +17,14 @@ func Text(document []byte, path []string) (string, error) {
 	if raw == nil || err != nil {
 		return "", err
 	}
+	return scalar(raw)
+}
+
+// ErrNotScalar is wrapped by the errors of [Text] and [Record.Scalar] for a value that is an object or a list.
+var ErrNotScalar = errors.New("it is neither text, a number nor a boolean")
+
+// scalar returns a JSON value as text; "" for null.
+func scalar(raw json.RawMessage) (string, error) {
 	var v any
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber() // keep all digits: different large numbers must stay different
@@ -35,16 +41,28 @@ func Text(document []byte, path []string) (string, error) {
 	case nil:
 		return "", nil
 	}
-	return "", errors.New("it is neither text, a number nor a boolean")
+	return "", ErrNotScalar
+}
+
+// written returns text as it is, and another JSON value as it is written; nil for null, an empty text, and no value.
+func written(raw json.RawMessage) []byte {
+	var text string
+	switch {
+	case raw == nil || string(raw) == "null":
+		return nil
+	case json.Unmarshal(raw, &text) == nil:
+		return notEmpty(text)
+	}
+	return raw
 }
 
 // member returns a member of a JSON document, nil if it is missing.
 func member(document []byte, path []string) (json.RawMessage, error) {
 	raw := json.RawMessage(document)
 	for _, name := range path {
-		var members map[string]json.RawMessage
-		if err := json.Unmarshal(raw, &members); err != nil {
-			return nil, fmt.Errorf("it is not a JSON object: %w", err)
+		members, err := membersOf(raw)
+		if err != nil {
+			return nil, err
 		}
 		if raw = members[name]; raw == nil {
 			return nil, nil
@@ -53,44 +71,13 @@ func member(document []byte, path []string) (json.RawMessage, error) {
 	return raw, nil
 }
 
-// Task has the parts of a task that have places.
-type Task struct {
-	Key, OrderingKey string
-	Headers          map[string]string
-	Payload          []byte
-}
-
-// Bytes returns the value at a place: text as it is, and another JSON value of the payload as it is written there. A
-// value that is missing, empty or null is nil. The result may be a part of the payload.
-func (t Task) Bytes(place string) ([]byte, error) {
-	part, rest, _ := strings.Cut(place, ".")
-	switch {
-	case place == "key":
-		return notEmpty(t.Key), nil
-	case place == "ordering_key":
-		return notEmpty(t.OrderingKey), nil
-	case part == "headers":
-		return notEmpty(t.Headers[rest]), nil
-	case place == "payload":
-		if len(t.Payload) == 0 {
-			return nil, nil
-		}
-		return t.Payload, nil
-	case part != "payload":
-		return nil, fmt.Errorf("%q is not a place in a task", place)
+// membersOf returns the members of a JSON object.
+func membersOf(document []byte) (map[string]json.RawMessage, error) {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(document, &members); err != nil {
+		return nil, fmt.Errorf("it is not a JSON object: %w", err)
 	}
-	raw, err := member(t.Payload, strings.Split(rest, "."))
-	if err != nil {
-		return nil, fmt.Errorf("%s of the payload: %w", rest, err)
-	}
-	var text string
-	switch {
-	case raw == nil || string(raw) == "null":
-		return nil, nil
-	case json.Unmarshal(raw, &text) == nil:
-		return notEmpty(text), nil
-	}
-	return raw, nil
+	return members, nil
 }
 
 func notEmpty(s string) []byte {

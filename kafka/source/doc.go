@@ -1,0 +1,2 @@
+// Package source makes tasks of the records of topics of Apache Kafka.
+package source
