@@ -1,7 +1,7 @@
 // Package coord has the ports by which nodes coordinate: which node does a duty, how much of a
 // shared limit or rate each may use, which are alive, what is configured, where tasks are ready, and what
 // else they tell each other. Package local implements all of them in one process, package postgres among
-// processes, and package guid elects leaders by [Messages] alone.
+// processes, package kafka carries hints and messages by topics, and package guid elects leaders by [Messages] alone.
 //
 // None of it is needed for the safety of tasks: a row is changed by compare-and-swap, so two leaders,
 // a lost hint or an outdated member list cost work, never a task. Limits that all nodes share are as
@@ -194,4 +194,30 @@ type Bus interface {
 	// Subscribe calls fn with what is published, one call at a time, until ctx ends, and
 	// then returns nil. fn must not keep the slice.
 	Subscribe(ctx context.Context, fn func([]task.Hint)) error
+}
+
+// Selective is implemented by a [Bus] that can spare a node hints that it does not need.
+type Selective interface {
+	// Want says of which shards the subscribers of this connection need hints from now on, in place of
+	// those that they needed before; nil is all, as before the first call. Hints about all shards
+	// reach them in any case, and those of other shards may. When the bus has begun to receive hints of
+	// a shard, it passes its [Wake] to the subscribers: hints from before may be lost. Want does not wait.
+	Want(shards *task.Shards)
+}
+
+// Reporter is implemented by a [Bus] that may fail while the nodes go on.
+type Reporter interface {
+	// BusStatus returns the state of the connection of this node. It does not wait.
+	BusStatus() BusStatus
+}
+
+// BusStatus is the state of the connection of a node to a [Bus], with counts since the connection was made.
+type BusStatus struct {
+	Name        string    // for people, such as "kafka.main, topic hints"
+	Down        error     // why hints do not reach others, or do not come from them, and the remedy; nil: they do
+	Since       time.Time // when it went down, or up; zero if it is neither yet
+	Sent        uint64    // hints that the servers have confirmed
+	Received    uint64    // hints that were passed to subscribers
+	Dropped     uint64    // hints that were published and not sent, or not confirmed
+	Undecodable uint64    // records that are none of a node, or of a version that this program does not know
 }

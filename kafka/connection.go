@@ -28,6 +28,9 @@ type Connection struct {
 	ClientID string   // in the logs and quotas of brokers; "" for taskengine
 	TLS      *tlsfiles.Client
 	SASL     *SASL // nil: the brokers do not ask who the client is
+
+	// Dial connects to the address of a broker; nil is by the network.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // Client returns a client for the connection, with further options. It connects when it is used. The files of TLS and
@@ -48,6 +51,8 @@ func (c Connection) Client(options ...kgo.Opt) (*kgo.Client, error) {
 		if _, err := c.TLS.Config(); err != nil {
 			return nil, fmt.Errorf("kafka.%s.tls: %w", c.Name, err)
 		}
+	}
+	if c.TLS != nil || c.Dial != nil {
 		all = append(all, kgo.Dialer(c.dial))
 	}
 	if c.SASL != nil {
@@ -64,16 +69,36 @@ func (c Connection) Client(options ...kgo.Opt) (*kgo.Client, error) {
 	return client, nil
 }
 
-// dial connects by TLS, with the files as they are now.
+// dial connects to a broker, by TLS with the files as they are now if the connection has that.
 func (c Connection) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	dial := c.Dial
+	if dial == nil {
+		dial = (&net.Dialer{KeepAlive: dialTimeout}).DialContext
+	}
+	if c.TLS == nil {
+		return dial(ctx, network, address)
+	}
 	config, err := c.TLS.Config()
 	if err != nil {
 		return nil, fmt.Errorf("tls: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
-	defer cancel()
-	d := tls.Dialer{NetDialer: &net.Dialer{KeepAlive: dialTimeout}, Config: config}
-	return d.DialContext(ctx, network, address)
+	if config.ServerName == "" {
+		if config.ServerName, _, err = net.SplitHostPort(address); err != nil {
+			return nil, err
+		}
+	}
+	plain, err := dial(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	conn := tls.Client(plain, config)
+	if err := conn.HandshakeContext(ctx); err != nil {
+		_ = plain.Close() // the handshake has failed already
+		return nil, err
+	}
+	return conn, nil
 }
 
 // Probe returns an error unless a broker answers.

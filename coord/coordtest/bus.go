@@ -23,6 +23,7 @@ func RunBus(t *testing.T, b Backend[coord.Bus]) {
 	b.run(t, "a slow subscriber holds up neither publisher nor others", busSlow)
 	b.run(t, "Subscribe returns nil when its context has ended", busEnds)
 	b.run(t, "a severed subscriber gets what comes later", busSevered)
+	b.run(t, "a node that needs some shards gets their hints, and those about all", busSelects)
 }
 
 // subscribed is one call of Subscribe.
@@ -56,6 +57,13 @@ func (s *subscribed) has(tr task.Hint) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.got[tr] > 0
+}
+
+// forget has it not have got a hint.
+func (s *subscribed) forget(h task.Hint) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.got, h)
 }
 
 // hint returns a trigger whose fields are all set, different for every number.
@@ -280,3 +288,39 @@ func busSevered(e *env[coord.Bus]) {
 	reach(e, other, hint(2), s)
 	reach(e, node, hint(3), s)
 }
+
+// busSelects has a node need other shards again and again. A bus that is not selective passes all hints.
+func busSelects(e *env[coord.Bus]) {
+	far, node := e.connect(), e.connect()
+	s := subscribe(e, node)
+	selective, ok := node.(coord.Selective)
+	if !ok {
+		selective = everything{}
+	}
+	for n := range uint64(6) {
+		var shards task.Shards
+		for shard := range uint64(task.ShardCount) {
+			if shard%6 == n {
+				shards.Add(uint16(shard))
+			}
+		}
+		selective.Want(&shards)
+		shards = task.Shards{} // it is the caller's again
+		for _, h := range []task.Hint{hint(6 + n), hint(66 + n), hint(246 + n), coord.Wake(uint16(126 + n))} {
+			reach(e, far, h, s)
+		}
+		s.forget(coord.WakeAll())
+		reach(e, far, coord.WakeAll(), s)
+		s.forget(coord.Changed())
+		reach(e, far, coord.Changed(), s)
+	}
+	selective.Want(nil)
+	for n := range uint64(6) {
+		reach(e, far, hint(100+n), s)
+	}
+}
+
+// everything is what is wanted of a bus that passes all hints.
+type everything struct{}
+
+func (everything) Want(*task.Shards) {}

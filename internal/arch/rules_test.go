@@ -196,6 +196,12 @@ var rules = slices.Concat(internalRules, []rule{
 		Why: "a backend implements its ports and brings one dependency; within one process callers agree by coord/local",
 	},
 	{
+		Of:  "coord/kafka",
+		May: []string{"coord", "coord/internal/...", "coord/local", "engine/task", "internal/ratelog", "internal/wakeup", "kafka"},
+		Out: []string{"github.com/twmb/franz-go"},
+		Why: "a backend implements its ports and brings one dependency; it connects to brokers as other uses of Kafka do",
+	},
+	{
 		Of:  "coord/etcd",
 		May: []string{"coord", "coord/internal/..."},
 		Out: []string{"go.etcd.io/etcd", "go.uber.org/zap", "google.golang.org/grpc"},
