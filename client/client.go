@@ -19,7 +19,6 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/tlsfiles"
 	"github.com/taskengine/taskengine/internal/wakeup"
-	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 )
 
 // DefaultTimeout is how long a call may take whose context has no deadline.
@@ -40,11 +39,11 @@ type Options struct {
 	// Timeout is how long a call may take, with its repetitions, if its context has no deadline. 0 is [DefaultTimeout].
 	Timeout time.Duration
 
-	// Decorate changes a task before it is submitted, for instance by Header("tenant", name)(task). It gets the context of the
-	// submit, and a task of its own, whose payload it must replace and not change. If it returns an error, the task is not
+	// Decorate changes a request before it is submitted, for instance by Header("tenant", name)(r). It gets the context of the
+	// submit, and a request of its own, whose payload it must replace and not change. If it returns an error, the task is not
 	// submitted, and the error of the submit wraps that one and [ErrInvalid]. It may be called by several goroutines at once.
 	// May be nil.
-	Decorate func(ctx context.Context, task *taskenginev1.NewTask) error
+	Decorate func(ctx context.Context, r *Request) error
 
 	// TLS are the settings of connections with TLS: those to URLs of https, and, if it is not nil, to host:port. URLs of
 	// http are refused then. If it is nil, the nodes of URLs of https must have certificates that the system trusts.

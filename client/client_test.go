@@ -22,7 +22,6 @@ import (
 	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/server"
-	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 	"github.com/taskengine/taskengine/server/proto/taskengine/v1/taskenginev1connect"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/memory"
@@ -134,8 +133,14 @@ func TestATaskIsSubmittedAndItsResultIsRead(t *testing.T) {
 		t.Errorf("a second task with the key gives %v, %v", again, err)
 	}
 	got, err := c.Get(t.Context(), receipt.ID)
-	if err != nil || got.GetHeaders()["h"] != "v" || got.GetPriority() != 3 || string(got.GetPayload()) != `{"To":"a"}` {
+	if err != nil || got.Headers["h"] != "v" || got.Priority != 3 || string(got.Payload) != `{"To":"a"}` {
 		t.Errorf("the task is %v, %v", got, err)
+	}
+	if payload, err := echo.Payload(got); err != nil || payload != (greeting{"a"}) || !got.HasEnded() {
+		t.Errorf("the payload of %v is %v, %v", got, payload, err)
+	}
+	if _, err := client.Type[int, int]("echo").Payload(got); err == nil || !strings.Contains(err.Error(), "the payload of task "+receipt.ID.String()) {
+		t.Errorf("the payload is a number: %v", err)
 	}
 	var raw client.Raw
 	if err := c.Result(t.Context(), receipt.ID, &raw); err != nil || string(raw) != `{"To":"a"}` {
@@ -145,8 +150,8 @@ func TestATaskIsSubmittedAndItsResultIsRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var ended *client.EndedError
-	if err := c.Result(t.Context(), failed.ID, nil); !errors.As(err, &ended) || ended.State != "error" || !strings.Contains(ended.Message, "EOF") {
+	var ended *client.NotDoneError
+	if err := c.Result(t.Context(), failed.ID, nil); !errors.As(err, &ended) || ended.State != "error" || !strings.Contains(ended.Reason, "EOF") {
 		t.Errorf("the result of a failed task is %v", err)
 	}
 }
@@ -173,7 +178,7 @@ func TestARemovedResultIsNoEmptyOne(t *testing.T) {
 	if err != nil || again.ID != receipt.ID || again.Outcome != "already_done" {
 		t.Errorf("a second request with the key gives %v, %v", again, err)
 	}
-	if got, err := c.Find(t.Context(), "brief", "k"); err != nil || !got.GetTombstone() || got.GetState() != "done" {
+	if got, err := c.Find(t.Context(), "brief", "k"); err != nil || !got.Tombstone || got.State != "done" {
 		t.Errorf("the task is %v, %v", got, err)
 	}
 	empty, err := c.Submit(t.Context(), "echo", []byte{})
@@ -185,69 +190,23 @@ func TestARemovedResultIsNoEmptyOne(t *testing.T) {
 	}
 }
 
-func TestATaskIsFoundByItsKey(t *testing.T) {
-	c, _ := newClient(t)
-	ids := make(map[string]string)
-	for _, orderingKey := range []string{"", "room"} {
-		r, err := c.Submit(t.Context(), "idle", orderingKey, client.Key("k"), client.OrderingKey(orderingKey))
-		if err != nil {
-			t.Fatal(err)
-		}
-		ids[orderingKey] = r.ID.String()
-	}
-	for orderingKey, id := range ids {
-		if got, err := c.Find(t.Context(), "idle", "k", client.OrderingKey(orderingKey)); err != nil || got.GetId() != id {
-			t.Errorf("with the ordering key %q it is %v, %v, want %s", orderingKey, got, err, id)
+// The zero id and the zero time mean none in a Request. A caller of an option means a value.
+func TestAnOptionWithoutAValueIsRefused(t *testing.T) {
+	c, n := newClient(t)
+	for name, o := range map[string]client.Option{"ID": client.ID(task.ID{}), "At": client.At(time.Time{}), "ExpiresAt": client.ExpiresAt(time.Time{})} {
+		var e *client.Error
+		if _, err := c.Submit(t.Context(), "idle", nil, o); !errors.Is(err, client.ErrInvalid) || !errors.As(err, &e) || !strings.Contains(e.Message, "the option "+name+" ") {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := c.Find(t.Context(), "idle", "none"); !errors.Is(err, client.ErrNotFound) {
-		t.Error(err)
+	if _, err := c.SubmitAll(t.Context(), client.Request{Type: "idle"}, client.Request{}); !errors.Is(err, client.ErrInvalid) {
+		t.Errorf("a request of no type: %v", err)
 	}
-	if _, err := c.Find(t.Context(), "idle", ""); !errors.Is(err, client.ErrInvalid) {
-		t.Error(err)
+	if got := n.count(t, "idle"); got != 0 {
+		t.Errorf("there are %d tasks", got)
 	}
-}
-
-func TestTasksAreManaged(t *testing.T) {
-	c, _ := newClient(t)
-	receipt, err := c.Submit(t.Context(), "idle", nil, client.In(time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if why, err := c.Why(t.Context(), receipt.ID); err != nil || len(why) == 0 || why[0].GetCode() != "scheduled" {
-		t.Errorf("why is %v, %v", why, err)
-	}
-	at := time.Now().Add(2 * time.Hour).Truncate(time.Second)
-	if err := c.Reschedule(t.Context(), receipt.ID, at); err != nil {
-		t.Error(err)
-	}
-	if err := c.Cancel(t.Context(), receipt.ID, "no use"); err != nil {
-		t.Error(err)
-	}
-	ended, err := c.Wait(t.Context(), receipt.ID)
-	if err != nil || ended.GetState() != "cancelled" || ended.GetError() != "no use" || !ended.GetReadyAt().AsTime().Equal(at) {
-		t.Errorf("the task is %v, %v", ended, err)
-	}
-	if err := c.Resume(t.Context(), receipt.ID); err != nil {
-		t.Error(err)
-	}
-	if err := c.Fail(t.Context(), receipt.ID, "given up"); err != nil {
-		t.Error(err)
-	}
-	for range 250 {
-		if _, err := c.Submit(t.Context(), "other", nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-	count := 0
-	for one, err := range c.List(t.Context(), client.Filter{Types: []string{"other"}}) {
-		if err != nil || one.GetType() != "other" {
-			t.Fatal(one, err)
-		}
-		count++
-	}
-	if count != 250 {
-		t.Errorf("the list has %d tasks", count)
+	if each := c.SubmitEach(t.Context(), client.Request{Type: "idle"}); each[0].Err != nil || n.count(t, "idle") != 1 {
+		t.Errorf("a request that New has not made: %+v", each)
 	}
 }
 
@@ -268,16 +227,16 @@ func TestErrorsAreMatchedByTheirKind(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, test := range map[string]struct{ err, kind error }{
-		"no type":         {submit("", nil), client.ErrInvalid},
-		"a long key":      {submit("idle", nil, client.Key(strings.Repeat("x", 600))), client.ErrInvalid},
-		"a key no text":   {submit("idle", nil, client.Key("\xff")), client.ErrInvalid},
-		"a full backlog":  {submit("full", nil), client.ErrBacklog},
-		"too large":       {submit("idle", client.Raw(make([]byte, 2*maxRequest))), client.ErrTooLarge},
-		"nobody":          {c.Cancel(t.Context(), task.ID{1}, ""), client.ErrNotFound},
-		"it has ended":    {c.Cancel(t.Context(), ended.ID, ""), client.ErrNotAllowed},
-		"no such limit":   {second(c.Limit(t.Context(), "nothing", "")), client.ErrNotFound},
-		"no such sched":   {second(c.Schedule(t.Context(), "nothing")), client.ErrNotFound},
-		"wait for nobody": {second(c.Wait(t.Context(), task.ID{1})), client.ErrNotFound},
+		"no type":        {submit("", nil), client.ErrInvalid},
+		"a long key":     {submit("idle", nil, client.Key(strings.Repeat("x", 600))), client.ErrInvalid},
+		"a key no text":  {submit("idle", nil, client.Key("\xff")), client.ErrInvalid},
+		"a full backlog": {submit("full", nil), client.ErrBacklog},
+		"too large":      {submit("idle", client.Raw(make([]byte, 2*maxRequest))), client.ErrTooLarge},
+		"no such task":   {second(c.Cancel(t.Context(), task.ID{1}, "")), client.ErrNotFound},
+		"it has ended":   {second(c.Cancel(t.Context(), ended.ID, "")), client.ErrNotAllowed},
+		"no such limit":  {second(c.Limit(t.Context(), "nothing", "")), client.ErrNotFound},
+		"no such sched":  {second(c.Schedule(t.Context(), "nothing")), client.ErrNotFound},
+		"wait for none":  {second(c.Wait(t.Context(), task.ID{1})), client.ErrNotFound},
 	} {
 		var e *client.Error
 		if !errors.Is(test.err, test.kind) || !errors.As(test.err, &e) || e.Message == "" {
@@ -410,12 +369,12 @@ func TestDecorateChangesWhatIsSubmitted(t *testing.T) {
 	address, _ := n.serve(t)
 	type key struct{}
 	why := errors.New("no tenant")
-	c := open(t, client.Options{Decorate: func(ctx context.Context, m *taskenginev1.NewTask) error {
-		if m.GetKey() == "bad" {
+	c := open(t, client.Options{Decorate: func(ctx context.Context, r *client.Request) error {
+		if r.Key == "bad" {
 			return why
 		}
-		m.Type = "idle"
-		client.Header("traceparent", fmt.Sprint(ctx.Value(key{})))(m)
+		r.Type = "idle"
+		client.Header("traceparent", fmt.Sprint(ctx.Value(key{})))(r)
 		return nil
 	}}, address)
 	ctx := context.WithValue(t.Context(), key{}, "00-1-2-01")
@@ -434,8 +393,11 @@ func TestDecorateChangesWhatIsSubmitted(t *testing.T) {
 	each := c.SubmitEach(ctx, request, bad)
 	for _, id := range []task.ID{all[0].ID, all[1].ID, each[0].Receipt.ID} {
 		got, err := c.Get(t.Context(), id)
-		if err != nil || got.GetType() != "idle" || !maps.Equal(got.GetHeaders(), map[string]string{"traceparent": "00-1-2-01", "h": "of the task"}) {
-			t.Errorf("of type %q with headers %v, %v", got.GetType(), got.GetHeaders(), err)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Type != "idle" || !maps.Equal(got.Headers, map[string]string{"traceparent": "00-1-2-01", "h": "of the task"}) {
+			t.Errorf("of type %q with headers %v", got.Type, got.Headers)
 		}
 	}
 	if err := each[1].Err; !errors.Is(err, why) || !errors.Is(err, client.ErrInvalid) {
@@ -534,36 +496,5 @@ func TestBytesAreSentAsTheyAreAndTextsAsJSON(t *testing.T) {
 		if err := c.Result(t.Context(), r.ID, &got); err != nil || string(got) != want {
 			t.Errorf("the result of the payload %v is %q, %v", payload, got, err)
 		}
-	}
-}
-
-func TestTasksAreCountedFoundByKeyAndChangedAtAVersion(t *testing.T) {
-	c, _ := newClient(t)
-	r, err := c.Submit(t.Context(), "idle", 1, client.Key("k"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Submit(t.Context(), "idle", 2); err != nil {
-		t.Fatal(err)
-	}
-	counts, err := c.Count(t.Context(), client.Filter{Types: []string{"idle"}})
-	if want := (client.Count{State: "submitted", Type: "idle", Tasks: 2}); err != nil || len(counts) != 1 || counts[0] != want {
-		t.Errorf("the counts are %v, %v", counts, err)
-	}
-	n := 0
-	for one, err := range c.List(t.Context(), client.Filter{Key: "k"}) {
-		if n++; err != nil || one.GetId() != r.ID.String() {
-			t.Errorf("listed: %v, %v", one, err)
-		}
-	}
-	one, err := c.Get(t.Context(), r.ID)
-	if n != 1 || err != nil {
-		t.Fatalf("%d tasks have the key: %v", n, err)
-	}
-	if err := c.Cancel(t.Context(), r.ID, "", client.AtVersion(one.GetVersion()+1)); !errors.Is(err, client.ErrConflict) {
-		t.Errorf("cancelled at another version: %v", err)
-	}
-	if err := c.Cancel(t.Context(), r.ID, "", client.AtVersion(one.GetVersion())); err != nil {
-		t.Error(err)
 	}
 }

@@ -8,12 +8,19 @@
 // the same time are sent together, over one stream. Every task has an id that the client makes. So a submit that is
 // repeated, because its answer was lost, adds no second task.
 //
+// The types of this package do not depend on the encoding of the API. Words of a node, such as a [State] or a [ReasonCode], are texts:
+// one that a newer node has introduced arrives as it is, and a switch over them needs a default.
+//
 // The files, by what they do:
 //
-//	client.go, nodes.go      options, addresses, calls
-//	silent.go                nodes that take requests and do not answer
-//	submit.go, flow.go       adding tasks, and the stream that carries them
-//	tasks.go, manage.go      reading and changing tasks, limits and schedules
-//	type.go                  types with their payloads and results
-//	errors.go                errors
+//	client.go, nodes.go          options, addresses, calls
+//	silent.go                    nodes that take requests and do not answer
+//	request.go                   requests and their options
+//	submit.go, flow.go           adding tasks, and the stream that carries them
+//	task.go, tasks.go            tasks; reading and changing them
+//	limits.go                    limits
+//	schedule.go, schedules.go    schedules; reading and changing them
+//	decode.go                    times and ids of the messages of nodes
+//	type.go                      types with their payloads and results
+//	errors.go                    errors
 package client

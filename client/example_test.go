@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/client"
-	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 )
 
 type Mail struct {
@@ -76,10 +75,10 @@ func ExampleType_Result() {
 		log.Fatal(err)
 	}
 	sent, err := SendMail.Result(ctx, c, receipt.ID) // waits for the task
-	var ended *client.EndedError
+	var ended *client.NotDoneError
 	switch {
 	case errors.As(err, &ended):
-		log.Printf("the task is %s: %s", ended.State, ended.Message)
+		log.Printf("the task is %s: %s", ended.State, ended.Reason)
 	case err != nil:
 		log.Fatal(err)
 	default:
@@ -87,26 +86,86 @@ func ExampleType_Result() {
 	}
 }
 
-func ExampleClient_List() {
+func ExampleClient_Tasks() {
 	var c *client.Client // see client.Open
 
-	for t, err := range c.List(context.Background(), client.Filter{States: []string{"error"}}) {
+	for t, err := range c.Tasks(context.Background(), client.TaskFilter{States: []client.State{client.StateError}}) {
 		if err != nil {
 			log.Fatal(err)
 		}
-		fmt.Println(t.GetId(), t.GetError())
+		fmt.Println(t.ID, t.Error)
 	}
+}
+
+func ExampleType_Payload() {
+	var c *client.Client // see client.Open
+
+	t, err := c.Find(context.Background(), string(SendMail), "welcome-17")
+	if err != nil {
+		log.Fatal(err)
+	}
+	mail, err := SendMail.Payload(t)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(mail.To, t.State, t.CreatedAt)
+}
+
+func ExampleClient_Cancel() {
+	var c *client.Client // see client.Open
+
+	ctx := context.Background()
+	t, err := c.Find(ctx, "mail", "welcome-17")
+	if err != nil {
+		log.Fatal(err)
+	}
+	if t.State != client.StateWaiting {
+		return
+	}
+	// If the task has changed since, such as that its handler runs now, the change is refused.
+	if _, err := c.Cancel(ctx, t.ID, "the account was deleted", client.AtVersion(t.Version)); errors.Is(err, client.ErrConflict) {
+		log.Print("too late")
+	}
+}
+
+func ExampleClient_SetLimit() {
+	var c *client.Client // see client.Open
+
+	ctx := context.Background()
+	limit, err := c.SetLimit(ctx, "partner", client.LimitChange{
+		Value: "acme", Max: new(uint32(5)), Rate: &client.Rate{Count: 100, Per: time.Minute}, By: "the dashboard",
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(limit.Max, limit.ConfiguredMax)
+	if _, err := c.UnsetLimit(ctx, "partner", client.LimitUnset{Value: "acme"}); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func ExampleClient_ApplySchedule() {
+	var c *client.Client // see client.Open
+
+	outcome, err := c.ApplySchedule(context.Background(), "nightly-report", client.ScheduleDefinition{
+		Cron: "30 2 * * *", Timezone: "Europe/Berlin", Overlap: client.OverlapQueue,
+		Task: client.ScheduleTask{Type: "report", Payload: `{"day":"{{date}}"}`, Expires: time.Hour},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(outcome) // created, updated or unchanged
 }
 
 // The option takes the trace context of the caller along, here with the propagator of OpenTelemetry.
 func ExampleOptions_decorate() {
 	inject := func(ctx context.Context, headers map[string]string) {} // otel.GetTextMapPropagator().Inject(ctx, propagation.MapCarrier(headers))
 
-	c, err := client.Open([]string{"unix:/run/taskengine/api.sock"}, client.Options{Decorate: func(ctx context.Context, t *taskenginev1.NewTask) error {
+	c, err := client.Open([]string{"unix:/run/taskengine/api.sock"}, client.Options{Decorate: func(ctx context.Context, r *client.Request) error {
 		headers := make(map[string]string)
 		inject(ctx, headers)
 		for name, value := range headers {
-			client.Header(name, value)(t)
+			client.Header(name, value)(r)
 		}
 		return nil
 	}})

@@ -29,10 +29,9 @@ const (
 
 // submission is a task that a caller waits for.
 type submission struct {
-	task  *taskenginev1.NewTask
-	isOwn bool          // the client has made its id
-	wait  time.Duration // for which its caller waits
-	done  chan struct{} // closed when outcome is known
+	outgoing
+	wait time.Duration // for which its caller waits
+	done chan struct{} // closed when outcome is known
 
 	sequence uint64 // guarded by flow.mu: when it was sent last
 	isDone   bool   // guarded by flow.mu: done is closed
@@ -80,8 +79,8 @@ func (s *submission) finish(o Outcome) {
 	if s.isDone {
 		return
 	}
-	if s.isOwn && o.Err == nil && o.Receipt.ID.String() == s.task.GetId() {
-		o.Receipt.Created, o.Receipt.Outcome = true, "created" // an earlier try has added it
+	if o.Err == nil {
+		s.claim(&o.Receipt)
 	}
 	s.isDone, s.outcome = true, o
 	close(s.done)
@@ -108,7 +107,7 @@ func (f *flow) patience() patience {
 		if part := s.wait / 4; len(f.client.nodes.all) > 1 {
 			p.quiet, p.probe = max(leastQuiet, min(p.quiet, part)), max(leastProbe, min(p.probe, part))
 		}
-		size += proto.Size(s.task)
+		size += proto.Size(s.message)
 	}
 	p.probe += arrival(size)
 	return p
@@ -311,7 +310,7 @@ func (f *flow) take() *taskenginev1.SubmitStreamRequest {
 	defer f.mu.Unlock()
 	req, size, n := new(taskenginev1.SubmitStreamRequest), 0, 0
 	for _, s := range f.queue {
-		bytes := proto.Size(s.task)
+		bytes := proto.Size(s.message)
 		if len(req.GetTasks()) == messageTasks || len(f.sent) >= mostSent || len(req.GetTasks()) > 0 && size+bytes > messageBytes {
 			break
 		}
@@ -323,7 +322,7 @@ func (f *flow) take() *taskenginev1.SubmitStreamRequest {
 		s.sequence = f.last
 		f.sent[s.sequence] = s
 		size += bytes
-		req.Tasks = append(req.Tasks, &taskenginev1.StreamedTask{Sequence: s.sequence, Task: s.task})
+		req.Tasks = append(req.Tasks, &taskenginev1.StreamedTask{Sequence: s.sequence, Task: s.message})
 	}
 	f.queue = slices.Delete(f.queue, 0, n)
 	return req

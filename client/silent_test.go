@@ -79,9 +79,9 @@ func used(ctx context.Context, t *testing.T, c *client.Client) {
 		{"submit", func() error { r, err := c.Submit(ctx, "idle", 1); id = r.ID; return err }},
 		{"submit together", func() error { _, err := c.SubmitAll(ctx, request); return err }},
 		{"cancel", func() error {
-			err := c.Cancel(ctx, id, "")
+			_, err := c.Cancel(ctx, id, "")
 			if errors.Is(err, client.ErrUnavailable) {
-				err = c.Cancel(ctx, id, "")
+				_, err = c.Cancel(ctx, id, "")
 			}
 			return err
 		}},
@@ -122,9 +122,9 @@ func TestANodeThatHangsIsLeft(t *testing.T) {
 		"a call that is made again": func(ctx context.Context, c *client.Client) error { _, err := c.Limits(ctx); return err },
 		"a submit":                  func(ctx context.Context, c *client.Client) error { _, err := c.Submit(ctx, "idle", 1); return err },
 		"a call that is made once": func(ctx context.Context, c *client.Client) error {
-			err := c.Cancel(ctx, task.ID{1}, "")
+			_, err := c.Cancel(ctx, task.ID{1}, "")
 			if errors.Is(err, client.ErrUnavailable) {
-				err = c.Cancel(ctx, task.ID{1}, "")
+				_, err = c.Cancel(ctx, task.ID{1}, "")
 			}
 			if errors.Is(err, client.ErrNotFound) {
 				err = nil
@@ -192,7 +192,7 @@ func TestANodeThatIsSlowIsNotLeft(t *testing.T) {
 	if _, err := c.Wait(ctx, first.ID); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a wait for a task that does not end: %v", err)
 	}
-	if err := c.Cancel(t.Context(), first.ID, ""); err != nil {
+	if _, err := c.Cancel(t.Context(), first.ID, ""); err != nil {
 		t.Error(err)
 	}
 	waiting.Wait()

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -20,44 +19,49 @@ import (
 // pollFor is how long a node waits before it answers that tasks have not ended.
 const pollFor = 20 * time.Second
 
-// Filter selects tasks.
-type Filter struct {
+// TaskFilter selects tasks. The zero value selects all.
+type TaskFilter struct {
 	Types  []string // none: all
-	States []string // none: all
+	States []State  // none: all
 	Key    string   // only tasks with this key, whatever their ordering keys are; empty: all
 }
 
-// Get returns a task, with its payload and result.
-func (c *Client) Get(ctx context.Context, id task.ID) (*taskenginev1.Task, error) {
-	res, err := call[taskenginev1.GetResponse](ctx, c, taskenginev1connect.TaskServiceGetProcedure, &taskenginev1.GetRequest{Id: id.String()}, true)
-	return res.GetTask(), err
+// Get returns a task, with its payload and result. The error wraps [ErrNotFound] if there is none with the id.
+func (c *Client) Get(ctx context.Context, id task.ID) (*Task, error) {
+	return c.get(ctx, &taskenginev1.GetRequest{Id: id.String()})
 }
 
 // Find returns the task of a type that has a key, with its payload and result, or an error that wraps [ErrNotFound]. Of
 // the options, only [OrderingKey] has a meaning: the key is that of a task with this ordering key, or without one.
-func (c *Client) Find(ctx context.Context, typ, key string, options ...Option) (*taskenginev1.Task, error) {
-	var of taskenginev1.NewTask
+func (c *Client) Find(ctx context.Context, typ, key string, options ...Option) (*Task, error) {
+	var of Request
 	for _, set := range options {
 		set(&of)
 	}
-	req := &taskenginev1.GetRequest{Type: typ, Key: key, OrderingKey: of.GetOrderingKey()}
-	res, err := call[taskenginev1.GetResponse](ctx, c, taskenginev1connect.TaskServiceGetProcedure, req, true)
-	return res.GetTask(), err
+	return c.get(ctx, &taskenginev1.GetRequest{Type: typ, Key: key, OrderingKey: of.OrderingKey})
 }
 
-// List returns tasks without payload and result, the newest first. It ends after an error. Each page is a call with a
+func (c *Client) get(ctx context.Context, req *taskenginev1.GetRequest) (*Task, error) {
+	res, err := call[taskenginev1.GetResponse](ctx, c, taskenginev1connect.TaskServiceGetProcedure, req, true)
+	if err != nil {
+		return nil, err
+	}
+	return decodeTask(res.GetTask())
+}
+
+// Tasks returns tasks without payload, result and checkpoint, the newest first. It ends after an error. Each page is a call with a
 // time limit of its own, if ctx has none.
-func (c *Client) List(ctx context.Context, f Filter) iter.Seq2[*taskenginev1.Task, error] {
-	return func(yield func(*taskenginev1.Task, error) bool) {
-		req := &taskenginev1.ListRequest{Types: f.Types, States: f.States, Key: f.Key}
+func (c *Client) Tasks(ctx context.Context, f TaskFilter) iter.Seq2[*Task, error] {
+	return func(yield func(*Task, error) bool) {
+		req := &taskenginev1.ListRequest{Types: f.Types, States: f.states(), Key: f.Key}
 		for {
 			res, err := call[taskenginev1.ListResponse](ctx, c, taskenginev1connect.TaskServiceListProcedure, req, true)
 			if err != nil {
 				yield(nil, err)
 				return
 			}
-			for _, t := range res.GetTasks() {
-				if !yield(t, nil) {
+			for _, m := range res.GetTasks() {
+				if t, err := decodeTask(m); !yield(t, err) || err != nil {
 					return
 				}
 			}
@@ -68,33 +72,27 @@ func (c *Client) List(ctx context.Context, f Filter) iter.Seq2[*taskenginev1.Tas
 	}
 }
 
-// Count is how many tasks of a type are in a state.
-type Count struct {
-	State string
-	Type  string
-	Tasks int64
+// states returns the states as the API writes them.
+func (f TaskFilter) states() []string {
+	return all(f.States, func(s State) string { return string(s) })
 }
 
-// Count returns how many tasks there are, by state and type; those of zero are left out. The filter has no key.
-func (c *Client) Count(ctx context.Context, f Filter) ([]Count, error) {
+// Count returns how many tasks there are, by type and state; those of zero are left out. The filter has no key.
+func (c *Client) Count(ctx context.Context, f TaskFilter) ([]StateCount, error) {
 	if f.Key != "" {
 		return nil, newError("", codes.InvalidArgument, "tasks are counted by state and type; list those with a key", "")
 	}
-	req := &taskenginev1.CountRequest{Types: f.Types, States: f.States}
+	req := &taskenginev1.CountRequest{Types: f.Types, States: f.states()}
 	res, err := call[taskenginev1.CountResponse](ctx, c, taskenginev1connect.TaskServiceCountProcedure, req, true)
 	if err != nil {
 		return nil, err
 	}
-	counts := make([]Count, len(res.GetCounts()))
-	for i, n := range res.GetCounts() {
-		counts[i] = Count{State: n.GetState(), Type: n.GetType(), Tasks: n.GetCount()}
-	}
-	return counts, nil
+	return all(res.GetCounts(), stateCountOf), nil
 }
 
 // Wait returns a task when it has ended: it is done, error, failed or cancelled. It waits until ctx ends, also while no
 // node answers. It returns [ErrNotFound] for a task that does not exist, or whose retention is over.
-func (c *Client) Wait(ctx context.Context, id task.ID) (*taskenginev1.Task, error) {
+func (c *Client) Wait(ctx context.Context, id task.ID) (*Task, error) {
 	req := &taskenginev1.WaitRequest{Ids: []string{id.String()}, Timeout: durationpb.New(pollFor)}
 	for {
 		poll, cancel := context.WithTimeout(ctx, pollFor+c.options.Timeout)
@@ -111,16 +109,16 @@ func (c *Client) Wait(ctx context.Context, id task.ID) (*taskenginev1.Task, erro
 	}
 }
 
-// EndedError is the error of a task that ended without being done.
-type EndedError struct {
-	ID      task.ID
-	State   string // error, failed or cancelled
-	Message string // why
+// NotDoneError is the error of a task that ended without being done.
+type NotDoneError struct {
+	ID     task.ID
+	State  State  // of the task: [StateError], [StateFailed] or [StateCancelled]
+	Reason string // why
 }
 
 // Error implements error.
-func (e *EndedError) Error() string {
-	return fmt.Sprintf("taskengine: task %s is %s: %s", e.ID, e.State, e.Message)
+func (e *NotDoneError) Error() string {
+	return fmt.Sprintf("taskengine: task %s is %s: %s", e.ID, e.State, e.Reason)
 }
 
 // ResultRemovedError is the error of a task that is done, if its result was removed: the task is a tombstone. Its type has
@@ -134,31 +132,20 @@ func (e *ResultRemovedError) Error() string {
 }
 
 // Result waits for a task, and decodes its result into v, which json.Unmarshal takes, or is a *[]byte or *[Raw] for
-// the result as it is. nil ignores the result. It returns an [*EndedError] if the task ended without being done, and a
+// the result as it is. nil ignores the result. It returns a [*NotDoneError] if the task ended without being done, and a
 // [*ResultRemovedError] if the task is done, and v is not nil but the result was removed.
 func (c *Client) Result(ctx context.Context, id task.ID, v any) error {
 	t, err := c.Wait(ctx, id)
 	if err != nil {
 		return err
 	}
-	if t.GetState() != "done" {
-		return &EndedError{id, t.GetState(), t.GetError()}
+	if t.State != StateDone {
+		return &NotDoneError{id, t.State, t.Error}
 	}
-	if t.GetTombstone() && v != nil {
-		return &ResultRemovedError{id}
+	if v == nil {
+		return nil
 	}
-	switch v := v.(type) {
-	case nil:
-	case *Raw:
-		*v = t.GetResult()
-	case *[]byte:
-		*v = t.GetResult()
-	default:
-		if err := json.Unmarshal(t.GetResult(), v); err != nil {
-			return fmt.Errorf("taskengine: the result of task %s: %w", id, err)
-		}
-	}
-	return nil
+	return t.DecodeResult(v)
 }
 
 // change is what the options of a change set.
@@ -167,8 +154,8 @@ type change struct{ version uint64 }
 // ChangeOption sets a part of the request to change a task.
 type ChangeOption func(*change)
 
-// AtVersion has a task changed only if it is at a version, such as that of the task that [Client.Get] has returned. Otherwise
-// the change returns [ErrConflict].
+// AtVersion has a task changed only if it is at a version: [Task.Version] of a task that was read before. Otherwise the change returns
+// an error that wraps [ErrConflict], and changes nothing. 0 is any version.
 func AtVersion(version uint64) ChangeOption { return func(c *change) { c.version = version } }
 
 // versionOf returns the version that options ask for; 0 is any.
@@ -180,38 +167,69 @@ func versionOf(options []ChangeOption) uint64 {
 	return c.version
 }
 
-// Cancel ends a task as cancelled. If it is running, its handler is stopped.
-func (c *Client) Cancel(ctx context.Context, id task.ID, reason string, options ...ChangeOption) error {
+// Cancel ends a task as cancelled, and returns it after the change, without payload, result and checkpoint. If it is running, its
+// handler is stopped.
+func (c *Client) Cancel(ctx context.Context, id task.ID, reason string, options ...ChangeOption) (*Task, error) {
 	req := &taskenginev1.CancelRequest{Id: id.String(), Reason: reason, Version: versionOf(options)}
-	_, err := call[taskenginev1.CancelResponse](ctx, c, taskenginev1connect.TaskServiceCancelProcedure, req, false)
-	return err
+	res, err := call[taskenginev1.CancelResponse](ctx, c, taskenginev1connect.TaskServiceCancelProcedure, req, false)
+	if err != nil {
+		return nil, err
+	}
+	return decodeTask(res.GetTask())
 }
 
-// Fail ends a task as failed. For a task in the state error it acknowledges the error.
-func (c *Client) Fail(ctx context.Context, id task.ID, reason string, options ...ChangeOption) error {
+// Fail ends a task as failed, and returns it as [Client.Cancel] does. For a task in the state error it acknowledges the error.
+func (c *Client) Fail(ctx context.Context, id task.ID, reason string, options ...ChangeOption) (*Task, error) {
 	req := &taskenginev1.FailRequest{Id: id.String(), Reason: reason, Version: versionOf(options)}
-	_, err := call[taskenginev1.FailResponse](ctx, c, taskenginev1connect.TaskServiceFailProcedure, req, false)
-	return err
+	res, err := call[taskenginev1.FailResponse](ctx, c, taskenginev1connect.TaskServiceFailProcedure, req, false)
+	if err != nil {
+		return nil, err
+	}
+	return decodeTask(res.GetTask())
 }
 
-// Resume makes a task ready now that waits, or that ended without being done.
-func (c *Client) Resume(ctx context.Context, id task.ID, options ...ChangeOption) error {
+// Resume makes a task ready now that waits, or that ended without being done, and returns it as [Client.Cancel] does.
+func (c *Client) Resume(ctx context.Context, id task.ID, options ...ChangeOption) (*Task, error) {
 	req := &taskenginev1.ResumeRequest{Id: id.String(), Version: versionOf(options)}
-	_, err := call[taskenginev1.ResumeResponse](ctx, c, taskenginev1connect.TaskServiceResumeProcedure, req, false)
-	return err
+	res, err := call[taskenginev1.ResumeResponse](ctx, c, taskenginev1connect.TaskServiceResumeProcedure, req, false)
+	if err != nil {
+		return nil, err
+	}
+	return decodeTask(res.GetTask())
 }
 
-// Reschedule sets the time at which a task is due that is not running.
-func (c *Client) Reschedule(ctx context.Context, id task.ID, at time.Time, options ...ChangeOption) error {
+// Reschedule sets the time at which a task is due that is not running, and returns it as [Client.Cancel] does.
+func (c *Client) Reschedule(ctx context.Context, id task.ID, at time.Time, options ...ChangeOption) (*Task, error) {
 	req := &taskenginev1.RescheduleRequest{
 		Id: id.String(), Version: versionOf(options), Time: &taskenginev1.RescheduleRequest_At{At: timestamppb.New(at)},
 	}
-	_, err := call[taskenginev1.RescheduleResponse](ctx, c, taskenginev1connect.TaskServiceRescheduleProcedure, req, false)
-	return err
+	res, err := call[taskenginev1.RescheduleResponse](ctx, c, taskenginev1connect.TaskServiceRescheduleProcedure, req, false)
+	if err != nil {
+		return nil, err
+	}
+	return decodeTask(res.GetTask())
 }
 
-// Why returns what keeps a task from running, the nearest reason first.
-func (c *Client) Why(ctx context.Context, id task.ID) ([]*taskenginev1.Reason, error) {
+// Why returns the reasons that keep a task from running, the nearest first.
+func (c *Client) Why(ctx context.Context, id task.ID) ([]Reason, error) {
 	res, err := call[taskenginev1.WhyResponse](ctx, c, taskenginev1connect.TaskServiceWhyProcedure, &taskenginev1.WhyRequest{Id: id.String()}, true)
-	return res.GetReasons(), err
+	if err != nil {
+		return nil, err
+	}
+	var d decoder
+	reasons := all(res.GetReasons(), d.reason)
+	if d.err != nil {
+		return nil, d.err
+	}
+	return reasons, nil
+}
+
+// decodeTask returns no task with an error.
+func decodeTask(m *taskenginev1.Task) (*Task, error) {
+	var d decoder
+	t := d.task(m)
+	if d.err != nil {
+		return nil, d.err
+	}
+	return t, nil
 }

@@ -26,3 +26,9 @@ func (t Type[Payload, Result]) Result(ctx context.Context, c *Client, id task.ID
 	err = c.Result(ctx, id, &r)
 	return r, err
 }
+
+// Payload returns the payload of a task of the type, as [Task.DecodePayload] decodes it.
+func (t Type[Payload, Result]) Payload(of *Task) (p Payload, err error) {
+	err = of.DecodePayload(&p)
+	return p, err
+}

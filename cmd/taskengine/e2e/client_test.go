@@ -79,14 +79,13 @@ func TestAClientOfANodeThatIsKilledLosesAndDoublesNothing(t *testing.T) {
 	close(over)
 	all.Wait()
 	there := 0
-	for one, err := range c.List(t.Context(), client.Filter{}) {
+	for one, err := range c.Tasks(t.Context(), client.TaskFilter{}) {
 		if err != nil {
 			t.Fatal(err)
 		}
 		there++
-		id, err := task.ParseID(one.GetId())
-		if err != nil || !accepted[id] {
-			t.Errorf("task %s is there and was not accepted: %v", one.GetId(), err)
+		if !accepted[one.ID] {
+			t.Errorf("task %s is there and was not accepted", one.ID)
 		}
 	}
 	if there != len(accepted) {

@@ -131,8 +131,8 @@ func TestARequestAndTheTaskThatItAddsAreOneTraceAtACollector(t *testing.T) {
 	if hex.EncodeToString(attempt.GetTraceId()) != trace || string(attempt.GetParentSpanId()) != string(submit.GetSpanId()) {
 		t.Errorf("the attempt is %v, not below %v", attempt, submit)
 	}
-	if want := "00-" + trace + "-" + hex.EncodeToString(attempt.GetSpanId()) + "-01"; string(ended.GetResult()) != want {
-		t.Errorf("the handler has the trace context %q, not %q", ended.GetResult(), want)
+	if want := "00-" + trace + "-" + hex.EncodeToString(attempt.GetSpanId()) + "-01"; string(ended.Result) != want {
+		t.Errorf("the handler has the trace context %q, not %q", ended.Result, want)
 	}
 }
 

@@ -104,27 +104,22 @@ func (s *shop) add(w http.ResponseWriter, r *http.Request) {
 	reply(w, http.StatusAccepted, map[string]any{"task": receipt.ID.String()})
 }
 
-// get says what became of an order. It waits up to 10 s for that.
+// get answers with the outcome of an order, and waits up to 10 s for it.
 func (s *shop) get(w http.ResponseWriter, r *http.Request) {
 	found, err := s.tasks.Find(r.Context(), "charge", r.PathValue("id"))
 	if err != nil {
 		fail(w, err)
 		return
 	}
-	id, err := task.ParseID(found.GetId())
-	if err != nil {
-		fail(w, err)
-		return
-	}
 	ctx, cancel := context.WithTimeout(r.Context(), 10*time.Second)
 	defer cancel()
-	receipt, err := Charge.Result(ctx, s.tasks, id)
-	var ended *client.EndedError
+	receipt, err := Charge.Result(ctx, s.tasks, found.ID)
+	var ended *client.NotDoneError
 	switch {
 	case err == nil:
 		reply(w, http.StatusOK, map[string]any{"state": "done", "receipt": receipt.Number})
 	case errors.As(err, &ended):
-		reply(w, http.StatusOK, map[string]any{"state": ended.State, "error": ended.Message})
+		reply(w, http.StatusOK, map[string]any{"state": ended.State, "error": ended.Reason})
 	case ctx.Err() != nil:
 		reply(w, http.StatusAccepted, map[string]any{"state": "running"})
 	default:

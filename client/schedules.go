@@ -1,0 +1,125 @@
+package client
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/taskengine/taskengine/engine/task"
+	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
+	"github.com/taskengine/taskengine/server/proto/taskengine/v1/taskenginev1connect"
+)
+
+// Schedules returns all schedules, without the payloads of their tasks, and without their waiting times and running fires. Their
+// order is fixed, but is not that of their names. It ends after an error. Each page is a call with a time limit of its own, if ctx
+// has none.
+func (c *Client) Schedules(ctx context.Context) iter.Seq2[*Schedule, error] {
+	return func(yield func(*Schedule, error) bool) {
+		req := new(taskenginev1.ListSchedulesRequest)
+		for {
+			res, err := call[taskenginev1.ListSchedulesResponse](ctx, c, taskenginev1connect.TaskServiceListSchedulesProcedure, req, true)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, m := range res.GetSchedules() {
+				if s, err := decodeSchedule(m); !yield(s, err) || err != nil {
+					return
+				}
+			}
+			if req.PageToken = res.GetNextPageToken(); req.PageToken == "" {
+				return
+			}
+		}
+	}
+}
+
+// Schedule returns a schedule. The error wraps [ErrNotFound] if there is none with the name.
+func (c *Client) Schedule(ctx context.Context, name string) (*Schedule, error) {
+	res, err := call[taskenginev1.GetScheduleResponse](ctx, c, taskenginev1connect.TaskServiceGetScheduleProcedure, &taskenginev1.GetScheduleRequest{Name: name}, true)
+	if err != nil {
+		return nil, err
+	}
+	return decodeSchedule(res.GetSchedule())
+}
+
+// ApplySchedule makes a schedule be as a definition says. A new schedule, and one with another definition, fires for times that come
+// after the call. It does not end a pause. A repetition of a call whose answer was lost returns [ScheduleUnchanged].
+func (c *Client) ApplySchedule(ctx context.Context, name string, d ScheduleDefinition) (ScheduleOutcome, error) {
+	req := &taskenginev1.ApplyScheduleRequest{Name: name, Definition: definitionMessage(&d)}
+	res, err := call[taskenginev1.ApplyScheduleResponse](ctx, c, taskenginev1connect.TaskServiceApplyScheduleProcedure, req, true)
+	return ScheduleOutcome(res.GetOutcome()), err
+}
+
+// DeleteSchedule ends a schedule. Tasks that it has added are not affected.
+func (c *Client) DeleteSchedule(ctx context.Context, name string) error {
+	_, err := call[taskenginev1.DeleteScheduleResponse](ctx, c, taskenginev1connect.TaskServiceDeleteScheduleProcedure, &taskenginev1.DeleteScheduleRequest{Name: name}, false)
+	return err
+}
+
+// PauseSchedule stops a schedule from firing until ResumeSchedule, and returns it after the change. Times that come meanwhile are left
+// out. The reason is for people, and has at most 1000 bytes.
+func (c *Client) PauseSchedule(ctx context.Context, name, reason string) (*Schedule, error) {
+	req := &taskenginev1.PauseScheduleRequest{Name: name, Reason: reason}
+	res, err := call[taskenginev1.PauseScheduleResponse](ctx, c, taskenginev1connect.TaskServicePauseScheduleProcedure, req, true)
+	if err != nil {
+		return nil, err
+	}
+	return decodeSchedule(res.GetSchedule())
+}
+
+// ResumeSchedule ends a pause, and returns the schedule after the change.
+func (c *Client) ResumeSchedule(ctx context.Context, name string) (*Schedule, error) {
+	req := &taskenginev1.ResumeScheduleRequest{Name: name}
+	res, err := call[taskenginev1.ResumeScheduleResponse](ctx, c, taskenginev1connect.TaskServiceResumeScheduleProcedure, req, true)
+	if err != nil {
+		return nil, err
+	}
+	return decodeSchedule(res.GetSchedule())
+}
+
+// TriggerSchedule has a schedule add a task now, and returns the id of the task, which is added as soon as the schedule runs. It is
+// not repeated: each call adds another task.
+func (c *Client) TriggerSchedule(ctx context.Context, name string) (task.ID, error) {
+	req := &taskenginev1.TriggerScheduleRequest{Name: name}
+	res, err := call[taskenginev1.TriggerScheduleResponse](ctx, c, taskenginev1connect.TaskServiceTriggerScheduleProcedure, req, false)
+	if err != nil {
+		return task.ID{}, err
+	}
+	var d decoder
+	return d.id(res.GetTaskId()), d.err
+}
+
+// PreviewSchedule returns up to count (1 to 1000) next times of a schedule, or of a definition that is not stored unless it is
+// nil. The first time that may be among them is from; the zero time is now.
+func (c *Client) PreviewSchedule(ctx context.Context, name string, d *ScheduleDefinition, from time.Time, count int) ([]ScheduleTime, error) {
+	req := &taskenginev1.PreviewScheduleRequest{Name: name, From: stamp(from), Count: uint32(max(0, count))}
+	if d != nil {
+		req.Definition = definitionMessage(d)
+	}
+	res, err := call[taskenginev1.PreviewScheduleResponse](ctx, c, taskenginev1connect.TaskServicePreviewScheduleProcedure, req, true)
+	if err != nil {
+		return nil, err
+	}
+	return all(res.GetTimes(), scheduleTimeOf), nil
+}
+
+// BackfillSchedule has a schedule add tasks for its times between two times, both included, and returns how many. With dryRun
+// it only counts them. Without, it is not repeated: each call adds other tasks. More than 50000 times are refused.
+func (c *Client) BackfillSchedule(ctx context.Context, name string, from, to time.Time, dryRun bool) (uint64, error) {
+	req := &taskenginev1.BackfillScheduleRequest{Name: name, From: timestamppb.New(from), To: timestamppb.New(to), DryRun: dryRun}
+	res, err := call[taskenginev1.BackfillScheduleResponse](ctx, c, taskenginev1connect.TaskServiceBackfillScheduleProcedure, req, dryRun)
+	return res.GetTasks(), err
+}
+
+// decodeSchedule returns no schedule with an error.
+func decodeSchedule(m *taskenginev1.Schedule) (*Schedule, error) {
+	var d decoder
+	s := d.schedule(m)
+	if d.err != nil {
+		return nil, d.err
+	}
+	return s, nil
+}
