@@ -161,3 +161,26 @@ func TestSchedulesAreReadAndChanged(t *testing.T) {
 		t.Errorf("deleted: %v", err)
 	}
 }
+
+// A text that is not UTF-8 is a mistake of the caller, and no failure of the node.
+func TestATextThatIsNotUTF8IsRefused(t *testing.T) {
+	c := newManaged(t)
+	const bad = "\xff"
+	hourly := client.ScheduleDefinition{Every: time.Hour, Task: client.ScheduleTask{Type: "report", Payload: bad}}
+	for name, err := range map[string]error{
+		"submit":         second(c.Submit(t.Context(), "report", nil, client.Key(bad))),
+		"submit all":     second(c.SubmitAll(t.Context(), client.Request{Type: "report"}, client.Request{Type: "report", Headers: map[string]string{"h": bad}})),
+		"find":           second(c.Find(t.Context(), "report", bad)),
+		"count":          second(c.Count(t.Context(), client.TaskFilter{Types: []string{bad}})),
+		"cancel":         second(c.Cancel(t.Context(), task.ID{1}, bad)),
+		"limit":          second(c.Limit(t.Context(), "partner", bad)),
+		"set limit":      second(c.SetLimit(t.Context(), "partner", client.LimitChange{Paused: new(true), By: bad})),
+		"apply schedule": second(c.ApplySchedule(t.Context(), "hourly", hourly)),
+		"pause schedule": second(c.PauseSchedule(t.Context(), "hourly", bad)),
+	} {
+		var e *client.Error
+		if !errors.Is(err, client.ErrInvalid) || !errors.As(err, &e) || e.Address != "" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

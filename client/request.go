@@ -166,11 +166,11 @@ func newTaskMessage(r *Request, id task.ID) *taskenginev1.NewTask {
 
 // checkText returns an error if a request cannot be sent: its texts have to be UTF-8.
 func checkText(r *Request) error {
-	isText := utf8.ValidString(r.Type) && utf8.ValidString(r.Key) && utf8.ValidString(r.OrderingKey)
+	isSendable := utf8.ValidString(r.Type) && utf8.ValidString(r.Key) && utf8.ValidString(r.OrderingKey)
 	for k, v := range r.Headers {
-		isText = isText && utf8.ValidString(k) && utf8.ValidString(v)
+		isSendable = isSendable && utf8.ValidString(k) && utf8.ValidString(v)
 	}
-	if !isText {
+	if !isSendable {
 		return newError("", codes.InvalidArgument, "the type, the keys and the headers of a task must be UTF-8 text", "")
 	}
 	return nil

@@ -278,6 +278,9 @@ func (n *node) invoke(ctx context.Context, p patience, procedure string, req, re
 	var trailer metadata.MD
 	err := n.conn.Invoke(w.ctx, procedure, req, res, grpc.Trailer(&trailer))
 	isSilent := w.stop()
+	if status.Code(err) == codes.Internal && !isText(req) { // it was not sent
+		return newError("", codes.InvalidArgument, "a request has a text that is not UTF-8; texts must be UTF-8", "")
+	}
 	if isAnswer(err) {
 		n.hear()
 	}
@@ -291,4 +294,10 @@ func (n *node) invoke(ctx context.Context, p patience, procedure string, req, re
 		n.suspect()
 	}
 	return errorOf(n.address, err, trailer)
+}
+
+// isText reports whether the texts of a message are UTF-8, so that it can be sent.
+func isText(m proto.Message) bool {
+	_, err := proto.Marshal(m)
+	return err == nil
 }
