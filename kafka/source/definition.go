@@ -52,34 +52,34 @@ const (
 	headerState  = "tracestate"
 )
 
-// CheckName returns an error if name cannot be the name of a source.
+// CheckName returns an error if name cannot be the name of a source. The error completes a sentence about it.
 func CheckName(name string) error {
 	switch {
 	case name == "":
-		return errors.New("a source needs a name")
+		return errors.New("is empty; write the name of a source")
 	case len(name) > MaxName:
-		return fmt.Errorf("the name has %d bytes, of %d allowed", len(name), MaxName)
+		return fmt.Errorf("has %d bytes, of %d allowed in the name of a source", len(name), MaxName)
 	case !utf8.ValidString(name):
-		return errors.New("the name is not UTF-8 text")
+		return errors.New("is not UTF-8 text, as the name of a source must be")
 	}
 	for _, r := range name {
 		if r <= ' ' || r == 0x7f || r == '"' || r == '\\' {
-			return errors.New("the name has spaces, quotes, backslashes or characters that cannot be printed")
+			return fmt.Errorf("is not the name of a source, because of %q; use no spaces, quotes, backslashes and characters that cannot be printed", r)
 		}
 	}
 	return nil
 }
 
-// CheckHeader returns an error if name cannot be one of [Definition.Headers].
+// CheckHeader returns an error if name cannot be one of [Definition.Headers]. The error completes a sentence about it.
 func CheckHeader(name string) error {
 	switch strings.ToLower(name) {
 	case "":
-		return errors.New("a header needs a name")
+		return errors.New("is empty; write the name of a header")
 	case HeaderTopic, HeaderPartition, HeaderOffset, HeaderTimestamp, headerParent, headerState:
-		return fmt.Errorf("each task gets the header %s from its record anyway; remove it", strings.ToLower(name))
+		return errors.New("is a header that each task gets from its record anyway; remove it")
 	}
 	if !utf8.ValidString(name) {
-		return errors.New("the name of a header must be UTF-8 text")
+		return errors.New("is not UTF-8 text, as the name of a header must be")
 	}
 	return nil
 }
@@ -87,7 +87,7 @@ func CheckHeader(name string) error {
 // Check returns an error if d is wrong.
 func (d *Definition) Check() error {
 	if err := CheckName(d.Name); err != nil {
-		return err
+		return fmt.Errorf("the name %.40q %w", d.Name, err)
 	}
 	switch {
 	case (len(d.Topics) == 0) == (d.Pattern == ""):
@@ -112,10 +112,10 @@ func (d *Definition) Check() error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.Headers)) {
 		if err := CheckHeader(name); err != nil {
-			return err
+			return fmt.Errorf("the header %.40q %w", name, err)
 		}
 		if err := place.CheckRecord(d.Headers[name]); err != nil {
-			return fmt.Errorf("header %s: %w", name, err)
+			return fmt.Errorf("the header %s: %w", name, err)
 		}
 	}
 	for _, at := range slices.Sorted(maps.Keys(d.Filter)) {
@@ -142,22 +142,30 @@ func (d *Definition) Selection() (func(topic string) bool, error) {
 	}
 	pattern, err := ParsePattern(d.Pattern)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("the pattern %w", err)
 	}
-	return func(topic string) bool { return !strings.HasPrefix(topic, "__") && pattern.MatchString(topic) }, nil
+	return func(topic string) bool { return !isInternal(topic) && pattern.MatchString(topic) }, nil
 }
 
-// ParsePattern returns a regular expression that matches a text if the whole of it matches s.
+// ParsePattern returns a regular expression that matches a topic if the whole of its name matches s. The error completes a
+// sentence about s.
 func ParsePattern(s string) (*regexp.Regexp, error) {
-	if _, err := regexp.Compile(s); err != nil { // before it gets a frame that could close its parentheses
-		return nil, fmt.Errorf("the pattern is not a regular expression: %w", err)
+	alone, err := regexp.Compile(s) // before it gets a frame that could close its parentheses
+	if err != nil {
+		return nil, fmt.Errorf("is not a regular expression: %w; see https://github.com/google/re2/wiki/Syntax", err)
+	}
+	if prefix, _ := alone.LiteralPrefix(); isInternal(prefix) {
+		return nil, errors.New("selects no topic, because a pattern does not apply to topics of Kafka itself, which begin with __; name them as topics")
 	}
 	whole, err := regexp.Compile(`\A(?:` + s + `)\z`)
 	if err != nil {
-		return nil, fmt.Errorf("the pattern is not a regular expression: %w", err)
+		return nil, fmt.Errorf("is not a regular expression: %w; see https://github.com/google/re2/wiki/Syntax", err)
 	}
 	return whole, nil
 }
+
+// isInternal reports whether a topic is one of those that Kafka uses itself.
+func isInternal(topic string) bool { return strings.HasPrefix(topic, "__") }
 
 // Start says where a source begins in a partition that it has not read before. The zero value is the earliest record that
 // the partition has.

@@ -19,8 +19,8 @@ func orders(change func(*source.Definition)) *source.Definition {
 func TestDefinitionsThatAreWrong(t *testing.T) {
 	for want, change := range map[string]func(*source.Definition){
 		"":                            nil,
-		"needs a name":                func(d *source.Definition) { d.Name = "" },
-		"has spaces":                  func(d *source.Definition) { d.Name = "a b" },
+		"the name \"\" is empty":      func(d *source.Definition) { d.Name = "" },
+		"use no spaces":               func(d *source.Definition) { d.Name = "a b" },
 		"201 bytes":                   func(d *source.Definition) { d.Name = strings.Repeat("a", 201) },
 		"not UTF-8":                   func(d *source.Definition) { d.Name = "\xff" },
 		"either topics or a pattern":  func(d *source.Definition) { d.Pattern = ".*" },
@@ -29,15 +29,16 @@ func TestDefinitionsThatAreWrong(t *testing.T) {
 		"belong to the engine":        func(d *source.Definition) { d.Type = "taskengine.schedule" },
 		"the group is empty":          func(d *source.Definition) { d.Group = "" },
 		"not a regular expression":    func(d *source.Definition) { d.Topics, d.Pattern = nil, "a)|(b" },
+		"selects no topic":            func(d *source.Definition) { d.Topics, d.Pattern = nil, "__consumer_.*" },
 		`"payload.id" is not a place`: func(d *source.Definition) { d.Key = "payload.id" },
 		`"a" is not a place`:          func(d *source.Definition) { d.OrderingKey = "a" },
 		`"values" is not a place`:     func(d *source.Definition) { d.Payload = "values" },
 		`header x: "b" is not`:        func(d *source.Definition) { d.Headers = map[string]string{"x": "b"} },
-		"the header kafka-offset":     func(d *source.Definition) { d.Headers = map[string]string{"Kafka-Offset": "key"} },
-		"the header traceparent":      func(d *source.Definition) { d.Headers = map[string]string{"traceparent": "key"} },
-		"a header needs a name":       func(d *source.Definition) { d.Headers = map[string]string{"": "key"} },
-		`filter: "c" is not a place`:  func(d *source.Definition) { d.Filter = map[string][]string{"c": {"d"}} },
-		"key has no values":           func(d *source.Definition) { d.Filter = map[string][]string{"key": nil} },
+		`header "Kafka-Offset" is a header that each task gets`: func(d *source.Definition) { d.Headers = map[string]string{"Kafka-Offset": "key"} },
+		`header "traceparent" is a header that each task gets`:  func(d *source.Definition) { d.Headers = map[string]string{"traceparent": "key"} },
+		`header "" is empty`:         func(d *source.Definition) { d.Headers = map[string]string{"": "key"} },
+		`filter: "c" is not a place`: func(d *source.Definition) { d.Filter = map[string][]string{"c": {"d"}} },
+		"key has no values":          func(d *source.Definition) { d.Filter = map[string][]string{"key": nil} },
 	} {
 		err := orders(change).Check()
 		if want == "" && err != nil {
@@ -61,7 +62,7 @@ func TestWhichTopicsASourceReads(t *testing.T) {
 		{nil, "(?i)orders", "orders ORDERS", "orders2"},
 		{nil, "(?m)^a$", "a", "a\nb b\na"},
 		{nil, ".*", "a _a -", "__consumer_offsets __a"},
-		{nil, "__consumer_offsets", "", "__consumer_offsets"},
+		{nil, "_?_a|b", "b", "__a"},
 	} {
 		d := source.Definition{Topics: c.topics, Pattern: c.pattern}
 		reads, err := d.Selection()
