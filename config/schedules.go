@@ -10,19 +10,17 @@ import (
 	"slices"
 	"time"
 
+	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/suggest"
 	"github.com/taskengine/taskengine/schedule/calendar"
 )
 
 // schedules reports schedules that cannot be, or add tasks of types that do not exist.
 func (d *decoder) schedules() {
-	types := slices.Sorted(maps.Keys(d.cfg.Types))
 	for _, name := range slices.Sorted(maps.Keys(d.cfg.Schedules)) {
 		s := d.cfg.Schedules[name]
 		written := d.cfg.tree.find("schedules").child(name)
-		if _, known := d.cfg.Types[s.Task.Type]; !known && s.Task.Type != "" && d.cfg.tree.find("types").child(s.Task.Type) == nil {
-			d.conflict([]string{"schedules", name, "type"}, fmt.Sprintf("there is no type %q; add it to types%s", s.Task.Type, orNearest(s.Task.Type, types)))
-		}
+		d.typeOf(s.Task.Type, []string{"schedules", name, "type"})
 		if s.Task.Type == "" || d.isWrongBelow(written) {
 			continue // that was reported
 		}
@@ -35,6 +33,18 @@ func (d *decoder) schedules() {
 			d.conflict(path, err.Error())
 		}
 	}
+}
+
+// typeOf refuses a type of tasks that cannot be, or is not there; "" was reported, or need not be there.
+func (d *decoder) typeOf(typ string, path []string) {
+	if _, known := d.cfg.Types[typ]; known || typ == "" || d.cfg.tree.find("types").child(typ) != nil {
+		return
+	}
+	if task.IsReservedType(typ) {
+		d.conflict(path, fmt.Sprintf("%s is reserved: types that begin with %s belong to the engine; name one of types", typ, task.ReservedTypes))
+		return
+	}
+	d.conflict(path, fmt.Sprintf("there is no type %q; add it to types%s", typ, orNearest(typ, slices.Sorted(maps.Keys(d.cfg.Types)))))
 }
 
 // orNearest advises a name that may be meant.
