@@ -154,6 +154,9 @@ func (c *checker) typ(name string, t Type) {
 	if t.Weight < 1 {
 		c.add("must be 1 or more", at("weight")...)
 	}
+	if t.Slotless && len(t.Limits) > 0 {
+		c.add("a type without slots has no limits", at("limits")...)
+	}
 	if t.MaxBacklog.Max < 0 {
 		c.add("must be 0 (no limit) or more", at("max_backlog")...)
 	}
@@ -172,7 +175,7 @@ func (c *checker) typ(name string, t Type) {
 	if t.Concurrency > 0 && t.Weight > t.Concurrency {
 		c.add(fmt.Sprintf("a task of weight %d never fits into a concurrency of %d", t.Weight, t.Concurrency), at("weight")...)
 	}
-	if c.set.Slots > 0 && t.Weight > c.set.Slots {
+	if c.set.Slots > 0 && t.Weight > c.set.Slots && !t.Slotless {
 		c.add(fmt.Sprintf("a task of weight %d never fits into %d slots", t.Weight, c.set.Slots), at("weight")...)
 	}
 	for _, s := range []task.State{task.Done, task.Failed, task.Cancelled} {

@@ -13,6 +13,7 @@ type Type struct {
 	Relaxed     bool     // start a task before its grab is durable; only with AtLeastOnce
 	Concurrency int      // how many tasks may run at once on a node; 0 is no limit
 	Weight      int      // how many slots of each limit one task takes, at least 1
+	Slotless    bool     // its tasks take no slots of a node; only without Limits
 	Limits      []string // names of limits; the first one is the parent of the type in the tree of limits, the others cut across the tree
 	Nodes       Nodes    // which nodes may run the tasks; empty is all
 	Paused      bool     // the type is paused at the start: tasks are accepted and wait

@@ -44,11 +44,15 @@ func (t *Table) Book(now int64) (task.Trigger, Slot, bool) {
 // next returns the queue whose head is the best of those that the limits in the tree have room for. It
 // returns nil if there is none.
 func (t *Table) next(now int64) *queue {
-	if len(t.roomy) > 0 && t.room(now, t.root, 1) {
+	if len(t.roomy) > 0 && (t.slotless.users > 0 || t.room(now, t.root, 1)) {
 		t.wakeParked(now)
 	}
 	top, ok := t.root.children.Min()
-	if !ok || !t.room(now, t.root, top.need) {
+	ok = ok && t.room(now, t.root, top.need)
+	if other, any := t.slotless.children.Min(); any && (!ok || other.before(top)) {
+		top, ok = other, true
+	}
+	if !ok {
 		return nil
 	}
 	return top.node.leaf()

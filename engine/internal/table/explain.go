@@ -78,7 +78,7 @@ func (t *Table) Explain(now int64, name task.Queue, rank task.Rank) Explanation 
 			return before
 		})
 	}
-	for n := &q.node; n != nil; n = n.parent {
+	for n := &q.node; n != nil && n != t.slotless; n = n.parent {
 		if n.queue == nil && (n.fair == nil || !n.fair.isGroup) || n.max > 0 {
 			u := t.usage(now, n, k)
 			u.Before = t.before(now, n, &n.children, q, rank)

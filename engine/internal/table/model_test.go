@@ -73,7 +73,11 @@ func (m *model) count(l task.Queue) (tree, across []counter) {
 			across = append(across, chain...)
 		}
 	}
-	tree = append([]counter{{id: "root", max: m.policies.Slots}}, tree...)
+	root := counter{id: "root", max: m.policies.Slots}
+	if typ.Slotless {
+		root = counter{id: "slotless"}
+	}
+	tree = append([]counter{root}, tree...)
 	if pool, ok := m.pools[l.Type]; ok {
 		across = append(across, counter{id: "pool " + pool, max: m.slots[pool], pool: true})
 	}
@@ -119,9 +123,18 @@ type claim struct {
 	tree    []counter
 }
 
-// best returns the trigger to book. The order is strict at every limit of the tree: while the first
-// task below a limit does not fit, it blocks the others there.
+// best returns the trigger to book.
 func (m *model) best() (task.Trigger, bool) {
+	claims := m.bests()
+	if len(claims) == 0 {
+		return task.Trigger{}, false
+	}
+	return slices.MinFunc(claims, func(a, b claim) int { return a.rank.Compare(b.rank) }).trigger, true
+}
+
+// bests returns the best claim below each root. The order is strict at every limit of the tree: while the first
+// task below a limit does not fit, it blocks the others there.
+func (m *model) bests() []claim {
 	used := m.used()
 	fits := func(c counter, weight int) bool {
 		return !c.paused && (c.max == 0 && !c.pool || used[c.id]+c.cost(weight) <= c.max)
@@ -160,10 +173,7 @@ func (m *model) best() (task.Trigger, bool) {
 		}
 		claims = rest
 	}
-	if len(claims) == 0 {
-		return task.Trigger{}, false
-	}
-	return claims[0].trigger, true
+	return claims
 }
 
 func testPolicies(rng *rand.Rand) policy.Set {
@@ -179,6 +189,8 @@ func testPolicies(rng *rand.Rand) policy.Set {
 		t.Weight, t.Concurrency, t.Limits = weight, concurrency, limits
 		return t
 	}
+	slotless := typ(1, rng.IntN(3))
+	slotless.Slotless = true
 	return policy.Set{
 		Slots:  rng.IntN(12), // 0 is without limit
 		Limits: limits,
@@ -190,6 +202,7 @@ func testPolicies(rng *rand.Rand) policy.Set {
 			"refund": typ(1, 0, "partner", "tenant"),
 			"report": typ(1, 3, "total", "audit", "tenant"),
 			"bulk":   typ(1, 0, "payouts"),
+			"aside":  slotless,
 			"check":  typ(1, 0, "audit"),             // its tree cuts across report
 			"visit":  typ(1, 0, "tenant", "partner"), // the trees of others cut across it
 		},
@@ -226,15 +239,17 @@ func changes(rng *rand.Rand, set policy.Set) policy.Overrides {
 	return all
 }
 
-// claim reports whether tr would be booked at once: whether it is the best if it is added.
+// claim reports whether tr would be booked at once: whether it is the best below its root if it is added. Otherwise it
+// returns the best.
 func (m *model) claim(tr task.Trigger) (task.Trigger, bool) {
 	if len(m.waiting[tr.Queue]) > 0 {
 		return task.Trigger{}, false
 	}
 	m.waiting[tr.Queue] = []task.Trigger{tr}
-	best, ok := m.best()
+	best, _ := m.best()
+	ok := slices.ContainsFunc(m.bests(), func(c claim) bool { return c.trigger == tr })
 	delete(m.waiting, tr.Queue)
-	return best, ok && best == tr
+	return best, ok
 }
 
 func (m *model) book(tr task.Trigger) {
@@ -345,7 +360,7 @@ func (t *Table) check(tb testing.TB) (running int) {
 			tb.Fatalf("pool %s: used %d, counted %d", name, n.used, used[n])
 		}
 	}
-	for _, n := range slices.Concat(slices.Collect(maps.Values(t.nodes)), slices.Collect(maps.Values(t.groups)), []*node{t.root}) {
+	for _, n := range slices.Concat(slices.Collect(maps.Values(t.nodes)), slices.Collect(maps.Values(t.groups)), []*node{t.root, t.slotless}) {
 		if n.children.Len() != children[n] {
 			tb.Fatalf("limit %s%s lists %d children, counted %d", n.name, n.value, n.children.Len(), children[n])
 		}

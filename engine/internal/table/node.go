@@ -209,7 +209,7 @@ func nodeKey(chain []policy.Limit, values []string) string {
 // retire removes n, and then the nodes above it, as long as they are not in use. If the bucket of a
 // node is not full, the table keeps the time at which it will be.
 func (t *Table) retire(now int64, n *node) {
-	for n != t.root && n.queue == nil && n.users == 0 && n.used == 0 && !n.holdsPermits() {
+	for n.parent != nil && n.queue == nil && n.users == 0 && n.used == 0 && !n.holdsPermits() {
 		if due := max(n.bucket.due, n.begins.due); due > now {
 			t.keepSpent(n.key, due)
 		}

@@ -111,7 +111,10 @@ func (q *queue) dropLast() {
 func (t *Table) newQueue(name task.Queue) *queue {
 	k := t.kinds[name.Type]
 	values := k.valuesOf(name.Group)
-	parent := t.limitNode(values.take(k.tree))
+	parent := t.slotless
+	if !k.policy.Slotless {
+		parent = t.limitNode(values.take(k.tree))
+	}
 
 	q := t.spareQueue()
 	rest, across, fairs := q.rest, q.across[:0], q.values[:0]

@@ -43,12 +43,13 @@ type Config struct {
 // Table is the trigger table. Its methods take the time as Unix nanoseconds. The time must not
 // decrease from call to call.
 type Table struct {
-	config Config
-	root   *node
-	kinds  map[string]*kind
-	nodes  map[string]*node   // every limit in use except the root, by node.key
-	groups map[groupKey]*node // of the fair limits in use
-	pools  map[string]*node   // the limits for the slots of pools, by pool; they are never retired
+	config   Config
+	root     *node // the slots of the node
+	slotless *node // the root of the types that take none of them
+	kinds    map[string]*kind
+	nodes    map[string]*node   // every limit in use except the roots, by node.key
+	groups   map[groupKey]*node // of the fair limits in use
+	pools    map[string]*node   // the limits for the slots of pools, by pool; they are never retired
 
 	permits  map[string]*node     // the limits of the cluster, by permits.name
 	changed  []*node              // those that may need another Order
@@ -144,7 +145,7 @@ func New(c Config) *Table {
 	}
 	t.alarms, t.reviews = btree.NewG(degree, alarm.before), btree.NewG(degree, alarm.before)
 	t.spentByTime, t.spentByKey = btree.NewG(degree, spentRate.before), make(map[string]int64)
-	t.root = t.newNode(nil, policy.Limit{Max: c.Policies.Slots}, "")
+	t.root, t.slotless = t.newNode(nil, policy.Limit{Max: c.Policies.Slots}, ""), t.newNode(nil, policy.Limit{}, "")
 	for name, l := range c.Policies.Limits {
 		if l.Fair {
 			t.largest[name] = c.Policies.LargestWeight(name)
