@@ -37,6 +37,34 @@ func (a *attempt) Progress(p task.Progress) {
 
 // Checkpoint implements [task.Reporter].
 func (a *attempt) Checkpoint(data []byte) error {
+	return a.checkpoint(context.Background(), a.engine.store, data, nil)
+}
+
+// CheckpointTx saves data for the next attempt within a transaction of the engine's store: the next attempt
+// finds it in [task.Task.Checkpoint] if and only if the transaction commits. Empty data removes the checkpoint.
+// A handler calls it with the context that it was given, and may do so in many transactions, one after the
+// other. So a handler that goes through a long list does the work of each part exactly once, if it does it in
+// the transaction that says how far it has come.
+//
+// An error that wraps [ErrAttemptOver] says that the attempt no longer counts. Then, as after any other error,
+// the transaction must be rolled back. The transaction locks the row of the task, as that of [FinishTx] does.
+func CheckpointTx(ctx context.Context, tx storage.Tx, data []byte) error {
+	a, ok := ctx.Value(attemptKey{}).(*attempt)
+	if !ok {
+		return fmt.Errorf("engine: store a checkpoint: %w", errNoAttempt)
+	}
+	var reported *task.Progress
+	if p, said := a.engine.progress.take(a); said {
+		reported = &p
+	}
+	if err := a.checkpoint(ctx, tx, data, reported); err != nil {
+		return fmt.Errorf("engine: of %v: %w", a.ref.ID, err)
+	}
+	return nil
+}
+
+// checkpoint stores a checkpoint, and progress unless that is nil.
+func (a *attempt) checkpoint(ctx context.Context, in storage.Tasks, data []byte, p *task.Progress) error {
 	if len(data) > task.MaxCheckpoint {
 		return fmt.Errorf("the checkpoint has %d bytes, of %d allowed", len(data), task.MaxCheckpoint)
 	}
@@ -50,7 +78,7 @@ func (a *attempt) Checkpoint(data []byte) error {
 	if again := a.anew.Load(); again != nil { // the old checkpoint does not replace this one
 		a.anew.Store(&task.Reencoded{Payload: again.Payload})
 	}
-	done, err := a.engine.store.Note(context.Background(), task.Note{Ref: a.ref, Checkpoint: data})
+	done, err := in.Note(ctx, task.Note{Ref: a.ref, Checkpoint: data, Progress: p})
 	switch {
 	case err != nil:
 		return fmt.Errorf("store the checkpoint: %w", err)

@@ -8,8 +8,12 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// Edit is a change of a task that does not run, see [Engine.Edit]. What is nil stays as it is.
+// Edit is a change of a task, see [Engine.Edit]. What is nil stays as it is.
 type Edit struct {
+	// Interrupts has a running attempt overruled, as [Engine.Cancel] does. Without it, a task that runs cannot
+	// be edited.
+	Interrupts bool
+
 	// At is when the task runs next. The zero time is never: the task waits until it is edited,
 	// rescheduled, resumed or cancelled, or until it expires. It holds no other task of its ordering key
 	// back. If At is nil, a task that waits keeps its time, and any other runs as soon as there is a slot
@@ -20,14 +24,14 @@ type Edit struct {
 }
 
 // Edit changes the time, the payload and the checkpoint of a task, in one change. The task must not be
-// running. A task in the state error starts anew.
+// running, unless the edit interrupts it. A task in the state error, or one that is interrupted, starts anew.
 func (e *Engine) Edit(ctx context.Context, ref task.Ref, to Edit) (*task.Task, error) {
 	if to.At != nil && outOfRange(*to.At) {
 		return nil, fmt.Errorf("%w: times must lie between the years 1970 and 9999", ErrInvalid)
 	}
 	var invalid error
 	after, err := e.edit(ctx, ref, "edit", func(t *task.Task, c *task.Change) bool {
-		if t.State == task.Processing {
+		if t.State == task.Processing && !to.Interrupts {
 			return false
 		}
 		if c.Group, invalid = e.catalog.checkEdit(t, &to); invalid != nil {
@@ -49,8 +53,11 @@ func (e *Engine) Edit(ctx context.Context, ref task.Ref, to Edit) (*task.Task, e
 		default:
 			c.NextEventAt = c.At
 		}
-		if t.State == task.Error {
+		switch t.State {
+		case task.Error:
 			c.Count = task.Reset
+		case task.Processing:
+			c.Count, c.Outcome, c.Error = task.Reset, task.Overruled, errInterrupted
 		}
 		return true
 	})
@@ -59,6 +66,9 @@ func (e *Engine) Edit(ctx context.Context, ref task.Ref, to Edit) (*task.Task, e
 	}
 	return after, err
 }
+
+// errInterrupted is the error of an attempt that an Edit interrupts.
+const errInterrupted = "the task was changed"
 
 // lastTime is the time of the seat of a task that waits without a time: it is behind all others of its key.
 var lastTime = time.Date(9999, time.December, 31, 23, 59, 59, 0, time.UTC)

@@ -117,3 +117,40 @@ func TestAnEditGivesATaskItsNewValuesForLimits(t *testing.T) {
 		n.end(id)
 	})
 }
+
+func TestAnEditInterruptsARunningAttempt(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var seen []string
+		var ended []error
+		n := start(t, one("x", nil), handle("x", func(ctx context.Context, t *task.Task) ([]byte, error) {
+			seen = append(seen, string(t.Checkpoint()))
+			if len(seen) > 1 {
+				return nil, nil
+			}
+			<-ctx.Done()
+			ended = append(ended, task.SaveCheckpoint(ctx, []byte("late")))
+			return nil, context.Cause(ctx)
+		}))
+		id := n.submit(engine.Request{Type: "x"})
+		time.Sleep(time.Second)
+		if _, err := n.Edit(t.Context(), task.Ref{ID: id}, engine.Edit{}); !errors.Is(err, engine.ErrNotAllowed) {
+			t.Errorf("an edit that does not interrupt: %v", err)
+		}
+		if _, err := n.Edit(t.Context(), task.Ref{ID: id}, engine.Edit{Interrupts: true, At: new(time.Time), Checkpoint: new([]byte("page 3"))}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		if got := n.expect(id, task.Waiting); got.Attempt != 0 || len(got.History) != 1 || got.History[0].Outcome != task.Overruled {
+			t.Errorf("it is %+v", got)
+		}
+		if len(ended) != 1 || !errors.Is(ended[0], engine.ErrAttemptOver) {
+			t.Errorf("the attempt saved a checkpoint: %v", ended)
+		}
+		if _, err := n.Edit(t.Context(), task.Ref{ID: id}, engine.Edit{Interrupts: true, At: new(time.Now())}); err != nil {
+			t.Fatal(err)
+		}
+		if got := n.end(id); got.State != task.Done || got.Attempt != 1 || seen[1] != "page 3" {
+			t.Errorf("it is %+v, and has seen %q", got, seen)
+		}
+	})
+}
