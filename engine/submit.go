@@ -141,6 +141,16 @@ func (e *Engine) insert(ctx context.Context, rows []*task.Task, waits bool) ([]s
 // receipts with an error, which wraps [ErrExists], [ErrLate] or [ErrBacklog], the transaction may be committed, with what
 // the other requests did; [ErrBacklog] is such an error only if a task has ended while it was in the way of a request.
 func (e *Engine) SubmitTx(ctx context.Context, tx storage.Tx, reqs ...Request) ([]Receipt, error) {
+	return e.submitTx(ctx, tx, reqs, e.catalog.rows)
+}
+
+// SubmitReservedTx is SubmitTx as [Engine.SubmitReserved] is Submit.
+func (e *Engine) SubmitReservedTx(ctx context.Context, _ reserved.Owner, tx storage.Tx, reqs ...Request) ([]Receipt, error) {
+	return e.submitTx(ctx, tx, reqs, e.catalog.ownRows)
+}
+
+// submitTx adds tasks within a transaction. make makes the rows of requests.
+func (e *Engine) submitTx(ctx context.Context, tx storage.Tx, reqs []Request, make func([]Request, *task.Shards) ([]*task.Task, error)) ([]Receipt, error) {
 	var shards *task.Shards
 	if placed, ok := tx.(storage.ShardBound); ok {
 		shards = placed.Shards()
@@ -149,7 +159,7 @@ func (e *Engine) SubmitTx(ctx context.Context, tx storage.Tx, reqs ...Request) (
 	if err != nil {
 		return nil, err
 	}
-	rows, err := e.catalog.rows(reqs, shards)
+	rows, err := make(reqs, shards)
 	if err != nil {
 		return nil, err
 	}

@@ -17,6 +17,24 @@ import (
 // ErrInvalid is wrapped by the errors of requests that the engine cannot accept.
 var ErrInvalid = errors.New("invalid request")
 
+// InvalidRequestError is the [ErrInvalid] of one request of a call. Nothing of the call was done.
+type InvalidRequestError struct {
+	Index int   // of the request
+	Of    int   // the number of requests of the call
+	Err   error // the reason
+}
+
+// Error implements error.
+func (e *InvalidRequestError) Error() string {
+	if e.Of == 1 {
+		return fmt.Sprintf("%v: %v", ErrInvalid, e.Err)
+	}
+	return fmt.Sprintf("%v %d of %d: %v", ErrInvalid, e.Index+1, e.Of, e.Err)
+}
+
+// Unwrap returns [ErrInvalid] and the reason.
+func (e *InvalidRequestError) Unwrap() []error { return []error{ErrInvalid, e.Err} }
+
 // Limits of a request, in bytes.
 const (
 	MaxType    = 200
@@ -33,7 +51,7 @@ type Request = task.Request
 func (c *catalog) rows(reqs []Request, shards *task.Shards) ([]*task.Task, error) {
 	for i := range reqs {
 		if err := checkReserved(&reqs[i]); err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+			return nil, &InvalidRequestError{Index: i, Of: len(reqs), Err: err}
 		}
 	}
 	return c.ownRows(reqs, shards)
@@ -59,7 +77,7 @@ func (c *catalog) ownRows(reqs []Request, shards *task.Shards) ([]*task.Task, er
 		})
 		only.rows[0] = &only.row
 		if err := c.fill(&only.row, &reqs[0], shards); err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+			return nil, &InvalidRequestError{Of: 1, Err: err}
 		}
 		return only.rows[:], nil
 	}
@@ -67,7 +85,7 @@ func (c *catalog) ownRows(reqs []Request, shards *task.Shards) ([]*task.Task, er
 	for i := range reqs {
 		rows[i] = new(task.Task) // one by one: tasks end, and are freed, at different times
 		if err := c.fill(rows[i], &reqs[i], shards); err != nil {
-			return nil, fmt.Errorf("%w %d of %d: %w", ErrInvalid, i+1, len(reqs), err)
+			return nil, &InvalidRequestError{Index: i, Of: len(reqs), Err: err}
 		}
 	}
 	return rows, nil
