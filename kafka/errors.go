@@ -50,6 +50,21 @@ func RefusalOf(topic string, err error) (Refusal, bool) {
 	return Refusal{}, false
 }
 
+// ReadRefusalOf returns why brokers refuse to show the records of a topic, and whether they do: another error can pass.
+func ReadRefusalOf(topic string, err error) (Refusal, bool) {
+	switch {
+	case errors.Is(err, kerr.TopicAuthorizationFailed):
+		return Refusal{NotAuthorised, "the user may not read topic " + topic + "; allow it to, by ACLs for READ and DESCRIBE"}, true
+	case errors.Is(err, kerr.ClusterAuthorizationFailed):
+		return Refusal{NotAuthorised, "the user may not list the topics; allow it to, by an ACL for DESCRIBE"}, true
+	case errors.Is(err, kerr.InvalidTopicException):
+		return Refusal{InvalidTopic, "no topic can be called " + topic + "; correct the name"}, true
+	case errors.Is(err, kerr.UnknownTopicOrPartition), errors.Is(err, kerr.UnknownTopicID):
+		return RefusalOf(topic, err)
+	}
+	return Refusal{}, false
+}
+
 func isRefusedUser(err error) bool {
 	return errors.Is(err, kerr.SaslAuthenticationFailed) || errors.Is(err, kerr.UnsupportedSaslMechanism) || errors.Is(err, kerr.IllegalSaslState)
 }

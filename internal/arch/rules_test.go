@@ -82,6 +82,12 @@ var rules = slices.Concat(internalRules, []rule{
 		Why: "a record becomes a request whatever submits it",
 	},
 	{
+		Of:  "kafka/consume",
+		May: []string{"engine", "engine/policy", "engine/task", "internal/ratelog", "internal/reserved", "kafka", "kafka/source", "storage"},
+		Out: []string{"github.com/twmb/franz-go"},
+		Why: "a source is a client of the engine, as a schedule is, and commits positions by any store",
+	},
+	{
 		Of:  "codec",
 		Out: []string{"github.com/klauspost/compress"},
 		Why: "what tasks carry is encoded by its kind and the type of the task, which are texts",

@@ -1,0 +1,17 @@
+// Package consume reads topics of Apache Kafka and adds a task for each record: docs/kafka.md describes it.
+//
+// A source is a task of a reserved type. It looks for the partitions of its topics, and carries out the orders of people.
+// Each partition is another task of that type: its handler reads the partition, and commits the position, which is the
+// checkpoint of the task, in the transaction of the store that adds the tasks of the records. An attempt lasts about a
+// minute, so that partitions move to the nodes that own their shards. Two attempts at once cannot both commit.
+//
+// The files, by what they do:
+//
+//	sources.go                       the sources of a node, their handlers and policies
+//	id.go, state.go, position.go     what the rows of sources and partitions have
+//	discover.go, orders.go           the run of a source
+//	read.go, commit.go, reset.go     the run of a partition
+//	feed.go                          the client that fetches the records of all partitions of a source
+//	unread.go                        records that could not become tasks
+//	manage.go                        what people ask and order
+package consume

@@ -1,0 +1,255 @@
+package consume
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/taskengine/taskengine/kafka"
+)
+
+const (
+	fetchWait  = time.Second // how long a broker waits for records; a partition that is added waits for it as well
+	pollMost   = 5000        // records of one poll
+	feedMost   = 5000        // records that a partition may have waiting; beyond them it is not fetched
+	feedBytes  = 1 << 20     // of one fetch of a partition
+	fetchBytes = 16 << 20    // of one fetch
+)
+
+// A feed fetches the records of partitions with one client. Its goroutine owns the client's set of partitions: it adds
+// and removes them between two polls, so that a partition which is added again gets no records that were fetched before.
+type feed struct {
+	client *kgo.Client
+	stop   context.CancelFunc
+	done   chan struct{}
+
+	mu      sync.Mutex
+	orders  []feedOrder        // guarded by mu: to be carried out between two polls
+	wake    context.CancelFunc // guarded by mu: ends the poll under way
+	streams map[place]*stream  // guarded by mu: those that are added
+	ids     map[string]string  // guarded by mu: the ids of their topics, by name; they stay when the last one is removed
+	err     error              // guarded by mu: of the feed as a whole, at the last poll
+}
+
+type place struct {
+	topic     string
+	partition int32
+}
+
+type feedOrder struct {
+	stream *stream
+	what   feedVerb
+}
+
+type feedVerb uint8
+
+const (
+	add feedVerb = iota
+	remove
+	resume
+)
+
+// A stream has the records of one partition, in their order. One goroutine reads it.
+type stream struct {
+	feed  *feed
+	place place
+	id    string // of the topic; "" with brokers that have none
+	from  kgo.Offset
+	ready chan struct{} // has an element if there may be something to take
+	once  sync.Once     // of close
+
+	// guarded by feed.mu:
+	records []*kgo.Record
+	paused  bool
+	end     int64 // the offset behind the last committed record, as the broker last said; -1 if unknown
+	err     error
+	gone    chan struct{} // closed when the client has the partition no more
+}
+
+// openFeed returns a feed without partitions. The caller closes it.
+func openFeed(c kafka.Connection) (*feed, error) {
+	client, err := c.Client(
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(), kgo.ConsumeResetOffset(kgo.NoResetOffset()),
+		kgo.FetchMaxWait(fetchWait), kgo.FetchMaxPartitionBytes(feedBytes), kgo.FetchMaxBytes(fetchBytes),
+	)
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	f := &feed{client: client, stop: stop, done: make(chan struct{}), streams: make(map[place]*stream), ids: make(map[string]string), wake: func() {}}
+	go f.run(ctx)
+	return f, nil
+}
+
+func (f *feed) close() {
+	f.stop()
+	<-f.done
+	f.client.Close()
+}
+
+// open adds a partition. The caller closes the stream, before another one for the same partition is opened.
+func (f *feed) open(at place, id string, from kgo.Offset) *stream {
+	s := &stream{feed: f, place: at, id: id, from: from, ready: make(chan struct{}, 1), gone: make(chan struct{}), end: -1}
+	f.order(s, add)
+	return s
+}
+
+func (f *feed) order(s *stream, what feedVerb) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.orders = append(f.orders, feedOrder{s, what})
+	f.wake()
+}
+
+func (f *feed) run(ctx context.Context) {
+	defer close(f.done)
+	for {
+		poll, cancel := context.WithCancel(ctx)
+		f.mu.Lock()
+		if f.wake = cancel; len(f.orders) > 0 {
+			cancel()
+		}
+		f.mu.Unlock()
+		fetched := f.client.PollRecords(poll, pollMost)
+		cancel()
+		f.deliver(fetched)
+		f.carryOut()
+		if ctx.Err() != nil {
+			f.end()
+			return
+		}
+	}
+}
+
+// deliver gives records and errors to their streams.
+func (f *feed) deliver(fetched kgo.Fetches) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	full := make(map[string][]int32)
+	fetched.EachPartition(func(p kgo.FetchTopicPartition) {
+		s := f.streams[place{p.Topic, p.Partition}]
+		switch {
+		case s == nil && p.Err != nil && !errors.Is(p.Err, context.Canceled):
+			f.err = p.Err
+			return
+		case s == nil:
+			return
+		}
+		f.err = nil
+		if p.LastStableOffset >= 0 {
+			s.end = p.LastStableOffset
+		}
+		s.records = append(s.records, p.Records...)
+		if s.err == nil {
+			s.err = p.Err
+		}
+		if len(s.records) >= feedMost && !s.paused {
+			s.paused = true
+			full[p.Topic] = append(full[p.Topic], p.Partition)
+		}
+		s.tell()
+	})
+	if len(full) > 0 {
+		f.client.PauseFetchPartitions(full)
+	}
+}
+
+// carryOut adds, removes and resumes partitions.
+func (f *feed) carryOut() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, o := range f.orders {
+		at := o.stream.place
+		one := func() map[string][]int32 { return map[string][]int32{at.topic: {at.partition}} } // the client may keep it
+		switch o.what {
+		case add:
+			if f.streams[at] != nil { // its reader has not closed it yet
+				f.client.RemoveConsumePartitions(one())
+				f.client.ResumeFetchPartitions(one())
+			}
+			f.change(at.topic, o.stream.id)
+			f.streams[at] = o.stream
+			f.client.AddConsumePartitions(map[string]map[int32]kgo.Offset{at.topic: {at.partition: o.stream.from}})
+		case remove:
+			if f.streams[at] == o.stream {
+				f.client.RemoveConsumePartitions(one())
+				f.client.ResumeFetchPartitions(one())
+				delete(f.streams, at)
+			}
+			close(o.stream.gone)
+		case resume:
+			if f.streams[at] == o.stream {
+				f.client.ResumeFetchPartitions(one())
+			}
+		}
+	}
+	f.orders = nil
+}
+
+// change has the client forget a topic if another one has its name now: the client does not go on with a topic that was
+// created again. It is called with mu held.
+func (f *feed) change(topic, id string) {
+	if was, ok := f.ids[topic]; ok && was != id {
+		f.client.PurgeTopicsFromClient(topic)
+		for at, s := range f.streams {
+			if at.topic == topic {
+				s.err = kerr.UnknownTopicID
+				s.tell()
+				delete(f.streams, at)
+			}
+		}
+	}
+	f.ids[topic] = id
+}
+
+// end tells all streams that nothing follows.
+func (f *feed) end() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, s := range f.streams {
+		s.err = errors.Join(s.err, errFeedClosed)
+		s.tell()
+	}
+}
+
+var errFeedClosed = errors.New("the node stops")
+
+func (s *stream) tell() {
+	select {
+	case s.ready <- struct{}{}:
+	default:
+	}
+}
+
+// take returns at most most records that were fetched, the error that ends the stream behind them, and the end of the
+// partition, -1 if it is not known.
+func (s *stream) take(most int) (records []*kgo.Record, end int64, err error) {
+	f := s.feed
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if n := min(most, len(s.records)); n < len(s.records) {
+		records, s.records = s.records[:n:n], s.records[n:]
+		s.tell()
+	} else {
+		records, s.records, err = s.records, nil, s.err
+	}
+	if s.paused && len(s.records) < feedMost/2 {
+		s.paused = false
+		f.orders = append(f.orders, feedOrder{s, resume})
+		f.wake()
+	}
+	return records, s.end, err
+}
+
+// close returns when the client has the partition no more, or the feed is closed. It may be called again.
+func (s *stream) close() {
+	s.once.Do(func() { s.feed.order(s, remove) })
+	select {
+	case <-s.gone:
+	case <-s.feed.done:
+	}
+}

@@ -1,0 +1,200 @@
+package consume_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/kafkatest"
+	"github.com/taskengine/taskengine/kafka"
+	"github.com/taskengine/taskengine/kafka/consume"
+	"github.com/taskengine/taskengine/kafka/source"
+	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/storage/memory"
+)
+
+// brokers is the cluster of all tests of this package. Tests that end brokers start one of their own.
+var brokers *kafkatest.Cluster
+
+func TestMain(m *testing.M) {
+	os.Exit(kafkatest.Run(m, 1, func(c *kafkatest.Cluster) { brokers = c }))
+}
+
+var topics atomic.Int64
+
+// newTopic creates a topic that no other test uses.
+func newTopic(t *testing.T, c *kafkatest.Cluster, partitions int32, settings map[string]*string) string {
+	t.Helper()
+	name := fmt.Sprint("topic-", topics.Add(1))
+	create(t, c, name, partitions, settings)
+	return name
+}
+
+func create(t *testing.T, c *kafkatest.Cluster, name string, partitions int32, settings map[string]*string) {
+	t.Helper()
+	made, err := admin(t, c).CreateTopic(t.Context(), partitions, 1, settings, name)
+	if err != nil || made.Err != nil {
+		t.Fatal(err, made.Err)
+	}
+}
+
+func admin(t *testing.T, c *kafkatest.Cluster) *kadm.Client {
+	t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(c.Brokers()...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return kadm.NewClient(client)
+}
+
+// produce writes records in their order. The caller names topic and, with [kgo.ManualPartitioner], partition.
+func produce(t *testing.T, c *kafkatest.Cluster, records ...*kgo.Record) {
+	t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(c.Brokers()...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if err := client.ProduceSync(t.Context(), records...).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// numbered returns n records of a topic whose values are numbers from first on, in its partitions in turn.
+func numbered(topic string, partitions, first, n int) (all []*kgo.Record) {
+	for i := first; i < first+n; i++ {
+		all = append(all, &kgo.Record{Topic: topic, Partition: int32(i % partitions), Key: fmt.Append(nil, i%7), Value: fmt.Append(nil, i)})
+	}
+	return all
+}
+
+func definition(name string, topics ...string) source.Definition {
+	return source.Definition{Name: name, Topics: topics, Group: "group-" + name, Type: "order", OrderingKey: "key"}
+}
+
+// node is an engine with sources, and the tasks that it has run.
+type node struct {
+	*engine.Engine
+	t       *testing.T
+	cluster *kafkatest.Cluster
+	store   storage.Store
+	sources *consume.Sources
+	types   map[string]policy.Type // besides those of the sources; order if there is none
+
+	mu   sync.Mutex
+	runs map[string]int // guarded by mu: by payload
+	last map[string]*task.Task
+	hold chan struct{} // tasks wait for it, unless it is nil
+}
+
+func newStore() storage.Store { return memory.New() }
+
+// newNode returns a node with a store in memory, which runs until the end of the test.
+func newNode(t *testing.T, c *kafkatest.Cluster, all ...source.Definition) *node {
+	t.Helper()
+	n := &node{t: t, cluster: c, store: newStore()}
+	n.open(all...)
+	t.Cleanup(n.close)
+	return n
+}
+
+func (n *node) open(all ...source.Definition) {
+	n.t.Helper()
+	config := consume.Config{Store: n.store, Log: slog.New(slog.DiscardHandler)}
+	for _, d := range all {
+		config.Sources = append(config.Sources, consume.Source{Definition: d, Connection: kafka.Connection{Name: "main", Brokers: n.cluster.Brokers()}})
+	}
+	var err error
+	if n.sources, err = consume.New(config); err != nil {
+		n.t.Fatal(err)
+	}
+	if n.runs == nil {
+		n.runs, n.last = make(map[string]int), make(map[string]*task.Task)
+	}
+	if n.types == nil {
+		n.types = map[string]policy.Type{"order": policy.DefaultType()}
+	}
+	handlers, types := n.sources.Handlers(), n.sources.Policies()
+	maps.Copy(types, n.types)
+	for name := range n.types {
+		handlers[name] = task.HandlerFunc(n.handle)
+	}
+	n.Engine, err = engine.Open(n.t.Context(), engine.Config{Name: "n1", Store: n.store, Policies: policy.Set{Slots: 8, Types: types}, Handlers: handlers, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	if err := n.sources.Apply(n.t.Context(), n.Engine); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+func (n *node) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	n.sources.Stop()
+	if err := n.Close(ctx); err != nil {
+		n.t.Error(err)
+	}
+	_ = n.sources.Close(ctx)
+}
+
+func (n *node) handle(ctx context.Context, t *task.Task) ([]byte, error) {
+	if n.hold != nil {
+		select {
+		case <-n.hold:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.runs[string(t.Payload)]++
+	n.last[string(t.Payload)] = t
+	return nil, nil
+}
+
+// ran returns how many tasks have run, and how often the one that ran most often.
+func (n *node) ran() (tasks, most int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, times := range n.runs {
+		most = max(most, times)
+	}
+	return len(n.runs), most
+}
+
+// status returns a source.
+func (n *node) status(name string) *consume.Status {
+	n.t.Helper()
+	s, err := n.sources.Get(n.t.Context(), n.Engine, name)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return s
+}
+
+func (n *node) await(what string, is func() bool) {
+	n.t.Helper()
+	for end := time.Now().Add(time.Minute); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			for _, name := range n.sources.Names() {
+				what += fmt.Sprintf("\n%+v", *n.status(name))
+			}
+			tasks, most := n.ran()
+			n.t.Fatalf("%s: not within a minute; %d tasks have run, one of them %d times", what, tasks, most)
+		}
+	}
+}

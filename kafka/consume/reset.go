@@ -1,0 +1,105 @@
+package consume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
+)
+
+// reset moves the position after an error of the stream, if the log does not have the records there any more. Otherwise
+// it returns the error of the attempt.
+func (r *reader) reset(ctx context.Context, failed error) error {
+	loss, isLoss := errors.AsType[*kgo.ErrDataLoss](failed)
+	if !isLoss && !errors.Is(failed, kerr.OffsetOutOfRange) {
+		return r.source.failed(r.of.Topic, failed)
+	}
+	begin, end, err := r.source.bounds(ctx, r.of.Topic, r.of.Partition)
+	if err != nil {
+		return r.source.failed(r.of.Topic, err)
+	}
+	lost := Lost{At: time.Now()}
+	switch {
+	case r.at.Next < begin.Offset:
+		lost.From, lost.To, lost.Reason = r.at.Next, begin.Offset, "the topic has deleted these records before they were read"
+	case isLoss && loss.ResetTo < r.at.Next:
+		lost.From, lost.To, lost.Reason = loss.ResetTo, r.at.Next, "the brokers have lost these records after they were read"
+	case r.at.Next > end.Offset && r.source.suspects(place{r.of.Topic, r.of.Partition}):
+		lost.From, lost.To, lost.Reason = end.Offset, r.at.Next, "the brokers have lost these records after they were read"
+	default: // another broker was asked, which was not current
+		return task.WithClass("kafka_stale", fmt.Errorf("%s/%d: a broker did not know the offset %d, which is there", r.of.Topic, r.of.Partition, r.at.Next))
+	}
+	next := r.at
+	next.lose(lost)
+	next.Next, next.Epoch = lost.To, -1
+	if lost.From < r.at.Next {
+		next.Next = lost.From
+	}
+	if err := r.source.config.Store.Update(ctx, func(tx storage.Tx) error { return engine.CheckpointTx(ctx, tx, next.encode()) }); err != nil {
+		return err
+	}
+	r.at, r.stale = next, false
+	r.source.lost(ctx, place{r.of.Topic, r.of.Partition}, &lost)
+	return nil
+}
+
+// suspects reports whether a partition has seemed to be shorter than its position for longer than a broker that is not
+// current is asked.
+func (s *reading) suspects(at place) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	since, ok := s.suspected[at]
+	if !ok {
+		s.suspected[at] = time.Now()
+	}
+	return ok && time.Since(since) >= suspicion
+}
+
+// trust forgets what suspects has noted.
+func (s *reading) trust(at place) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.suspected, at)
+}
+
+// deleted ends the task of a partition whose topic was deleted.
+func (r *reader) deleted(ctx context.Context) ([]byte, error) {
+	known := r.task.Progress().Total
+	lost := Lost{From: r.at.Next, To: max(r.at.Next, int64(known)), At: time.Now(), Reason: "the topic was deleted before these records, and perhaps further ones, were read"}
+	if lost.To > lost.From {
+		r.source.lost(ctx, place{r.of.Topic, r.of.Partition}, &lost)
+	}
+	return fmt.Appendf(nil, `{"ended":"the topic was deleted","position":%d,"last_known_end":%d}`, r.at.Next, known), nil
+}
+
+// bounds returns the first offset of a partition and that behind its last record.
+func (s *reading) bounds(ctx context.Context, topic string, partition int32) (begin, end kadm.ListedOffset, err error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	admin, err := s.admin()
+	if err != nil {
+		return begin, end, err
+	}
+	begins, err := admin.ListStartOffsets(ctx, topic)
+	if err == nil {
+		begin = begins[topic][partition]
+		err = begin.Err
+	}
+	if err != nil {
+		return begin, end, err
+	}
+	ends, err := admin.ListEndOffsets(ctx, topic)
+	if err == nil {
+		end = ends[topic][partition]
+		err = end.Err
+	}
+	return begin, end, err
+}

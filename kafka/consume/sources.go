@@ -1,0 +1,259 @@
+package consume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/ratelog"
+	"github.com/taskengine/taskengine/kafka"
+	"github.com/taskengine/taskengine/kafka/source"
+	"github.com/taskengine/taskengine/storage"
+)
+
+const (
+	answerTime = 10 * time.Second // of a broker
+	suspicion  = 10 * time.Second // see suspects
+	listAge    = 5 * time.Second  // how long the id of a topic is used without another look
+)
+
+// Config describes the sources of a node.
+type Config struct {
+	Store   storage.Store // of the engine
+	Log     *slog.Logger
+	Sources []Source
+}
+
+// Source is one source, and the connection to the brokers of its topics.
+type Source struct {
+	source.Definition
+	Connection kafka.Connection
+}
+
+// Sources are the sources of a node. It is safe for concurrent use.
+type Sources struct {
+	all     map[string]*reading
+	stopped chan struct{}
+	stop    sync.Once
+}
+
+// New returns the sources of a node. They read when an engine has their Handlers and Policies, and Apply was called.
+// The caller closes them, after the engine.
+func New(c Config) (*Sources, error) {
+	s := &Sources{all: make(map[string]*reading), stopped: make(chan struct{})}
+	for _, one := range c.Sources {
+		if err := one.Check(); err != nil {
+			return nil, fmt.Errorf("source %s: %w", one.Name, err)
+		}
+		selects, err := one.Selection()
+		if err != nil {
+			return nil, fmt.Errorf("source %s: %w", one.Name, err)
+		}
+		s.all[one.Name] = &reading{
+			config: c, definition: one.Definition, connection: one.Connection, selects: selects, stopped: s.stopped,
+			suspected: make(map[place]time.Time), grouped: make(kadm.Offsets), stats: newStats(),
+		}
+	}
+	return s, nil
+}
+
+// Handlers returns the handlers of the types of the sources.
+func (s *Sources) Handlers() map[string]task.Handler {
+	all := make(map[string]task.Handler)
+	for name, one := range s.all {
+		all[TypeOf(name)] = task.HandlerFunc(one.handle)
+		all[UnreadTypeOf(name)] = task.HandlerFunc(one.handleUnread)
+	}
+	return all
+}
+
+// Policies returns the policies of the types of the sources.
+func (s *Sources) Policies() map[string]policy.Type {
+	all := make(map[string]policy.Type)
+	for name := range s.all {
+		all[TypeOf(name)], all[UnreadTypeOf(name)] = sourcePolicy(), unreadPolicy()
+	}
+	return all
+}
+
+// Stop has the partitions that this node reads go to other nodes. The engine is drained afterwards.
+func (s *Sources) Stop() { s.stop.Do(func() { close(s.stopped) }) }
+
+// Close closes the connections. The engine is closed before.
+func (s *Sources) Close(context.Context) error {
+	s.Stop()
+	for _, one := range s.all {
+		one.close()
+	}
+	return nil
+}
+
+// reading is a source on this node.
+type reading struct {
+	config     Config
+	definition source.Definition
+	connection kafka.Connection
+	selects    func(topic string) bool
+	stopped    chan struct{}
+	stats      *stats
+
+	mu        sync.Mutex
+	client    *kgo.Client         // guarded by mu: for questions; nil before the first
+	fetcher   *feed               // guarded by mu: nil before the first partition
+	listed    map[string]string   // guarded by mu: the ids of topics, by name, at listedAt
+	listedAt  time.Time           // guarded by mu
+	suspected map[place]time.Time // guarded by mu: see suspects
+	grouped   kadm.Offsets        // guarded by mu: positions to commit to the group
+	groupedAt time.Time           // guarded by mu: when they were last committed
+	groupLog  ratelog.Limiter     // guarded by mu
+}
+
+func (s *reading) close() {
+	s.mu.Lock()
+	client, fetcher := s.client, s.fetcher
+	s.client, s.fetcher = nil, nil
+	s.mu.Unlock()
+	if fetcher != nil {
+		fetcher.close()
+	}
+	if client != nil {
+		client.Close()
+	}
+}
+
+// handle is the handler of the type of a source and its partitions.
+func (s *reading) handle(ctx context.Context, t *task.Task) ([]byte, error) {
+	e, ok := engine.FromContext(ctx)
+	if !ok {
+		return nil, errors.New("a source must be run by an engine")
+	}
+	if t.ID == idOfSource(s.definition.Name) {
+		return nil, s.run(ctx, e, t)
+	}
+	return s.read(ctx, e, t)
+}
+
+// feed returns the feed of the source, which it opens first.
+func (s *reading) feed() (*feed, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fetcher == nil {
+		f, err := openFeed(s.connection)
+		if err != nil {
+			return nil, err
+		}
+		s.fetcher = f
+	}
+	return s.fetcher, nil
+}
+
+// admin returns a client for questions.
+func (s *reading) admin() (*kadm.Client, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.client == nil {
+		c, err := s.connection.Client()
+		if err != nil {
+			return nil, err
+		}
+		s.client = c
+	}
+	return kadm.NewClient(s.client), nil
+}
+
+// list returns the topics of the source. If it names topics that are missing, it returns the others with the error of
+// one of them.
+func (s *reading) list(ctx context.Context) (found kadm.TopicDetails, missing, err error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	admin, err := s.admin()
+	if err != nil {
+		return nil, nil, err
+	}
+	all, err := admin.ListTopicsWithInternal(ctx, s.definition.Topics...) // all topics if there is a pattern
+	if err != nil {
+		return nil, nil, s.failed("", err)
+	}
+	found = make(kadm.TopicDetails)
+	for name, one := range all {
+		switch {
+		case !s.selects(name):
+		case one.Err != nil:
+			missing = s.failed(name, one.Err)
+		case len(one.Partitions) > 0:
+			found[name] = one
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.listed, s.listedAt = make(map[string]string, len(found)), time.Now()
+	for name, one := range found {
+		s.listed[name] = textOf(one.ID)
+	}
+	return found, missing, nil
+}
+
+// topicID returns the id of a topic, "" if the brokers have none. It is an error if the topic is missing.
+func (s *reading) topicID(ctx context.Context, topic string) (string, error) {
+	s.mu.Lock()
+	id, ok := s.listed[topic]
+	isNew := time.Since(s.listedAt) < listAge
+	s.mu.Unlock()
+	if !isNew {
+		if _, _, err := s.list(ctx); err != nil {
+			return "", err
+		}
+		s.mu.Lock()
+		id, ok = s.listed[topic]
+		s.mu.Unlock()
+	}
+	if !ok {
+		return "", kerr.UnknownTopicOrPartition
+	}
+	return id, nil
+}
+
+func textOf(id kadm.TopicID) string {
+	if id == (kadm.TopicID{}) {
+		return ""
+	}
+	return id.String()
+}
+
+// failed returns the error of an attempt that err of a broker ends. topic may be "".
+func (s *reading) failed(topic string, err error) error {
+	switch r, ok := kafka.ReadRefusalOf(topic, err); {
+	case ok:
+		return task.WithClass(r.Class, fmt.Errorf("kafka.%s: %s: %w", s.connection.Name, r.Advice, err))
+	case errors.Is(err, errFeedClosed):
+		return err
+	}
+	return task.WithClass("kafka_failed", s.connection.Unreachable(err))
+}
+
+// state returns the state of the source.
+func (s *reading) state(ctx context.Context, e *engine.Engine) (state, error) {
+	t, err := e.Get(ctx, idOfSource(s.definition.Name))
+	if err != nil {
+		return state{}, fmt.Errorf("read source %s: %w", s.definition.Name, err)
+	}
+	return decodeState(t.Checkpoint())
+}
+
+// lost reports that records were lost.
+func (s *reading) lost(ctx context.Context, at place, l *Lost) {
+	s.stats.lost(l.To - l.From)
+	s.config.Log.ErrorContext(ctx, "records of a topic are lost", "source", s.definition.Name, "topic", at.topic, "partition", at.partition,
+		"from", l.From, "to", l.To, "reason", l.Reason)
+	task.Logger(ctx).ErrorContext(ctx, "records are lost", "from", l.From, "to", l.To, "reason", l.Reason)
+}
