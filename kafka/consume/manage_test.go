@@ -134,7 +134,9 @@ func TestARecordThatCannotBeReadIsAnErrorAndStopsNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		slices.SortFunc(rows, func(a, b *task.Task) int { return strings.Compare(a.Headers["kafka-offset"], b.Headers["kafka-offset"]) })
+		slices.SortFunc(rows, func(a, b *task.Task) int {
+			return strings.Compare(a.Headers["kafka-offset"], b.Headers["kafka-offset"])
+		})
 		return rows
 	}
 	n.await("the others", func() bool { tasks, _ := n.ran(); return tasks == 4 && len(unread()) == 3 })

@@ -17,7 +17,7 @@ import (
 // been cancelled, because its id is made of its name and must not be given to another task.
 func TypePolicy() policy.Type {
 	p := policy.DefaultType()
-	p.Priority = task.HighestPriority
+	p.Priority, p.Slotless = task.HighestPriority, true
 	p.MaxCrashes = 0
 	p.Retry = policy.Retry{Max: policy.Forever, Backoff: policy.Backoff{Kind: policy.Exponential, Initial: time.Second, Factor: 2, Max: time.Minute}}
 	p.Retention = policy.Retention{Done: policy.Forever, Failed: policy.Forever, Cancelled: policy.Forever}

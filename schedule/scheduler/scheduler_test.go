@@ -319,3 +319,33 @@ func TestAScheduleThatCannotAddItsTaskIsLate(t *testing.T) {
 		}
 	})
 }
+
+// A schedule takes no slot: it adds its tasks though all slots are taken.
+func TestAScheduleFiresThoughNoSlotIsFree(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		held := make(chan struct{})
+		e, err := engine.Open(t.Context(), engine.Config{
+			Store: memory.New(), Policies: policy.Set{Slots: 1, Types: map[string]policy.Type{"report": policy.DefaultType(), schedule.Type: scheduler.TypePolicy()}},
+			Handlers: map[string]task.Handler{
+				"report":      task.HandlerFunc(func(context.Context, *task.Task) ([]byte, error) { <-held; return nil, nil }),
+				schedule.Type: scheduler.Handler,
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := e.Submit(t.Context(), engine.Request{Type: "report"}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := scheduler.Of(e).Apply(t.Context(), "often", schedule.Definition{Every: time.Minute, Overlap: schedule.Allow, Task: schedule.Template{Type: "report"}}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3*time.Minute + 30*time.Second)
+		rows, _, err := e.List(t.Context(), storage.Filter{Types: []string{"report"}}, task.ID{}, 10)
+		if err != nil || len(rows) != 4 {
+			t.Errorf("%d tasks, %v", len(rows), err)
+		}
+		close(held)
+		shut(t, e)
+	})
+}
