@@ -34,7 +34,7 @@ import {
 } from "./errors.js";
 import { Flow, type Submission } from "./flow.js";
 import { Ids } from "./ids.js";
-import type { Limit, Reason, Schedule, ScheduleDefinition, ScheduleTime, Task, TaskCount } from "./messages.js";
+import type { Limit, Reason, Schedule, ScheduleDefinition, ScheduleTime, StateCount, Task } from "./messages.js";
 import { duration, fromNative, timestamp, toNative } from "./native.js";
 import { Deadline, type Nodes } from "./nodes.js";
 import type { CallOptions, ChangeOptions, ClientOptions, LimitChange, SchedulePreview, TaskFilter } from "./options.js";
@@ -233,7 +233,7 @@ export class Client {
   }
 
   /** How many tasks there are, by state and type; those of zero are left out. */
-  async count(filter: TaskFilter = {}, options?: CallOptions): Promise<TaskCount[]> {
+  async count(filter: TaskFilter = {}, options?: CallOptions): Promise<StateCount[]> {
     const { states = [], types = [] } = checkedFilter(filter);
     const { counts } = await this.#call(TaskService.method.count, () => ({ states, types }), options);
     return counts.map(({ state, type, count }) => ({ state, type, count: Number(count) }));

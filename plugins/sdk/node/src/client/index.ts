@@ -34,7 +34,7 @@ export {
   Unavailable,
   Unsupported,
 } from "./errors.js";
-export type { Limit, Reason, Schedule, ScheduleDefinition, ScheduleTime, Task, TaskCount } from "./messages.js";
+export type { Limit, Reason, Schedule, ScheduleDefinition, ScheduleTime, StateCount, Task } from "./messages.js";
 export type {
   CallOptions,
   ChangeOptions,

@@ -8,7 +8,7 @@ import type { Given, Native } from "./native.js";
 export interface Task extends Native<api.Task> {}
 
 /** How many tasks of a type are in a state. */
-export interface TaskCount {
+export interface StateCount {
   state: string;
   type: string;
   count: number;
