@@ -1718,7 +1718,8 @@ func (x *WhyResponse) GetReasons() []*Reason {
 type Reason struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// ended, running, starting, stuck, scheduled, retry, paused, no_handler, no_node, limit,
-	// rate, queue, behind or draining.
+	// rate, queue, behind, draining, elsewhere, node_gone, no_proof, handler, database, key or
+	// unwritten.
 	Code string `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
 	Text string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"` // for display
 	// For limit, rate and paused: the name of the limit; empty for the node's slots, and for
