@@ -83,8 +83,8 @@ type LimitChange struct {
 	Rate   *Rate   // Count 0: no limit
 	Paused *bool   // whether tasks that count for it are not started
 
-	// IfVersion has the limit changed only if its setting is at this version; 0 is that nothing is set. Otherwise the error wraps
-	// [ErrConflict]. nil: any version.
+	// IfVersion restricts the change to a setting at this version; 0 is no setting. If the setting is at another one, nothing is
+	// changed, and the error wraps [ErrConflict]. nil: any version.
 	IfVersion *uint64
 
 	By string // who asks; kept with the setting

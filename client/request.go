@@ -31,13 +31,13 @@ type Request struct {
 	ExpiresAt   time.Time         // a task that has not begun by then becomes an error; zero: never
 	Headers     map[string]string // stored with the task; nil: none
 
-	problem error // of an option that was given a value that means none
+	problem error // the mistake of an option; nil if there is none
 }
 
 // Option sets a part of a request.
 type Option func(*Request)
 
-// ID gives a task an id of the caller's own, so that the caller can submit it again later. The zero id is refused.
+// ID gives a task an id of the caller, who can then repeat the request. The zero id is refused.
 func ID(id task.ID) Option {
 	return func(r *Request) {
 		if r.ID = id; id.IsZero() {
@@ -49,7 +49,7 @@ func ID(id task.ID) Option {
 // Key makes a task unique among the tasks of its type that are kept.
 func Key(key string) Option { return func(r *Request) { r.Key = key } }
 
-// OrderingKey has a task run after those that were added before with the same key.
+// OrderingKey runs a task after earlier tasks with the same key, one at a time.
 func OrderingKey(key string) Option { return func(r *Request) { r.OrderingKey = key } }
 
 // Priority is 0 (sooner) to 9 (later).
@@ -67,7 +67,7 @@ func At(t time.Time) Option {
 // In starts a task not before a duration, which begins when the node gets the request.
 func In(d time.Duration) Option { return func(r *Request) { r.In = d } }
 
-// ExpiresAt makes a task an error that has not begun by a time. The zero time is refused.
+// ExpiresAt makes a task an error if it has not begun by a time. The zero time is refused.
 func ExpiresAt(t time.Time) Option {
 	return func(r *Request) {
 		if r.ExpiresAt = t; t.IsZero() {

@@ -80,7 +80,7 @@ func (c *Client) ResumeSchedule(ctx context.Context, name string) (*Schedule, er
 	return decodeSchedule(res.GetSchedule())
 }
 
-// TriggerSchedule has a schedule add a task now, and returns the id of the task, which is added as soon as the schedule runs. It is
+// TriggerSchedule orders one task of a schedule now, and returns its id. The task is added as soon as the schedule runs. It is
 // not repeated: each call adds another task.
 func (c *Client) TriggerSchedule(ctx context.Context, name string) (task.ID, error) {
 	req := &taskenginev1.TriggerScheduleRequest{Name: name}
@@ -106,7 +106,7 @@ func (c *Client) PreviewSchedule(ctx context.Context, name string, d *ScheduleDe
 	return all(res.GetTimes(), scheduleTimeOf), nil
 }
 
-// BackfillSchedule has a schedule add tasks for its times between two times, both included, and returns how many. With dryRun
+// BackfillSchedule orders the tasks of a schedule for its times between two times, both included, and returns their number. With dryRun
 // it only counts them. Without, it is not repeated: each call adds other tasks. More than 50000 times are refused.
 func (c *Client) BackfillSchedule(ctx context.Context, name string, from, to time.Time, dryRun bool) (uint64, error) {
 	req := &taskenginev1.BackfillScheduleRequest{Name: name, From: timestamppb.New(from), To: timestamppb.New(to), DryRun: dryRun}

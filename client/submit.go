@@ -143,7 +143,7 @@ func (c *Client) submitUnary(ctx context.Context, req *taskenginev1.SubmitReques
 	return receipts, errors.Join(refused...)
 }
 
-// claim makes a receipt say that the request has added its task, if the id of the client shows that: an earlier try did.
+// claim marks a receipt as that of a new task if the task has an id that the client has made: an earlier try has added it.
 func (o *outgoing) claim(r *Receipt) {
 	if o.isOwn && r.ID == o.id {
 		r.Created, r.Outcome = true, ReceiptCreated

@@ -75,7 +75,7 @@ func load(t *testing.T, paths ...string) map[string]*types.Package {
 	return loaded
 }
 
-// sweep finds the packages of the types that a caller sees.
+// sweep finds the packages of the types that exported identifiers show.
 type sweep struct {
 	seen  map[types.Type]bool
 	found map[string][]string // by package: the identifiers that show its types

@@ -154,8 +154,8 @@ type change struct{ version uint64 }
 // ChangeOption sets a part of the request to change a task.
 type ChangeOption func(*change)
 
-// AtVersion has a task changed only if it is at a version: [Task.Version] of a task that was read before. Otherwise the change returns
-// an error that wraps [ErrConflict], and changes nothing. 0 is any version.
+// AtVersion restricts a change to one version of a task: [Task.Version] of a task that was read before. If the task is at another
+// one, nothing is changed, and the error wraps [ErrConflict]. 0 is any version.
 func AtVersion(version uint64) ChangeOption { return func(c *change) { c.version = version } }
 
 // versionOf returns the version that options ask for; 0 is any.
