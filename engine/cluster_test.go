@@ -25,6 +25,7 @@ type group struct {
 	store    *memory.Store
 	first    *local.Node
 	noBus    bool
+	busDown  error         // of buses that lose hints; nil for none
 	ahead    *atomic.Int64 // how far the clock of the test is ahead of the clock that the nodes share; nil if they share none
 	apart    time.Duration // how far the wall clock of the next node is ahead of the clock of the test; that of the one after it is behind
 	observer engine.Observer
@@ -70,6 +71,9 @@ func (g *group) join(name string, set policy.Set, work func(context.Context, *ta
 	}}
 	if g.noBus {
 		m.config.Bus = nil
+	}
+	if g.busDown != nil {
+		m.config.Bus = downBus{m.coord, g.busDown}
 	}
 	if g.ahead != nil {
 		if g.clock {

@@ -61,6 +61,7 @@ const (
 	CodeHandler   = "handler"    // its handler is down
 	CodeDatabase  = "database"   // its database, one of several, does not answer
 	CodeKey       = "key"        // this node cannot decode what it carries, because it lacks the key
+	CodeBus       = "bus"        // hints do not reach the node that is to start it: that node finds it in the store, within about a second
 	CodeUnwritten = "unwritten"  // a change of it is not in the store yet: it is being written, was not answered, or is refused
 )
 
@@ -117,7 +118,9 @@ func (e *Engine) why(ctx context.Context, id task.ID) (*task.Task, []Reason, err
 		}
 		rs = append(rs, r)
 	})
-	if !isElsewhere {
+	if isElsewhere {
+		rs = e.withBus(rs)
+	} else {
 		rs = e.withKey(t, rs)
 	}
 	return t, e.withProof(ctx, t, e.withNodes(t, rs)), nil

@@ -46,6 +46,7 @@ func (e *Engine) newCluster() (*cluster.Cluster, error) {
 			IsDraining:   e.isClosing,
 			StopAll:      e.stopRunning,
 			Running:      e.running,
+			RunningIn:    e.runningIn,
 			GoesOn:       e.goesOn,
 			IsAway:       func(shard uint16) bool { return e.state.IsHeld(shard) },
 			Ended:        func(t *task.Task) { e.state.waiters.ended(t) },
@@ -139,6 +140,14 @@ func (e *Engine) running() (refs []task.Ref) {
 		refs = append(refs, a.ref)
 	}
 	return refs
+}
+
+// runningIn returns the shards of the rows whose handlers run. It is called with mu held.
+func (e *Engine) runningIn() (shards task.Shards) {
+	for _, a := range e.state.attempts {
+		shards.Add(a.Task.Shard)
+	}
+	return shards
 }
 
 // goesOn reports whether the attempt at this version of a row runs, has not been stopped, and has

@@ -73,6 +73,13 @@ func (g gatherer) Collect(out chan<- prometheus.Metric) {
 	if holds, ok := node.engine.HoldsPermits(); ok {
 		gauge(desc("permits_usable", "1 if the node can prove to the coordinator that it holds its permits: otherwise it starts no task under a limit of the cluster."), truth(holds))
 	}
+	if s, ok := node.engine.BusStatus(); ok {
+		gauge(desc("bus_up", "1 if hints reach other nodes by the bus, and come from them: otherwise nodes find tasks of each other in the store, within about a second."), truth(s.Down == nil))
+		counter("bus_sent_total", "Hints that were sent by the bus.", s.Sent)
+		counter("bus_received_total", "Hints that have arrived by the bus.", s.Received)
+		counter("bus_dropped_total", "Hints for the bus that were lost, because it was down or slow.", s.Dropped)
+		counter("bus_undecodable_total", "Records of the bus that could not be decoded, and were passed over.", s.Undecodable)
+	}
 	g.perType(node, gauge)
 	g.unhandled(node, gauge)
 	g.depths(node, gauge)

@@ -77,6 +77,13 @@ func (h *Health) checks() []check {
 	if o, ok := node.engine.ClockOffset(); ok {
 		all = append(all, checkClock(o))
 	}
+	if s, ok := node.engine.BusStatus(); ok {
+		bus := check{name: "bus", detail: s.Name}
+		if s.Down != nil {
+			bus.err = fmt.Errorf("nodes find tasks of each other in the store, within about a second: %s", terminal.Line(s.Down.Error()))
+		}
+		all = append(all, bus)
+	}
 	if node.handlers == nil {
 		return all
 	}
@@ -134,8 +141,8 @@ func checkClock(o engine.ClockOffset) check {
 }
 
 // ready answers 200 if the node is ready, and otherwise 503 with the reason. With ?verbose it lists all checks. A handler
-// that is down, permits that are lost and a wall clock that is off are listed there only: other tasks run, and tasks do
-// not go by that clock.
+// that is down, permits that are lost, a bus that is down and a wall clock that is off are listed there only: other tasks
+// run, nodes find tasks without the bus, and tasks do not go by that clock.
 func (h *Health) ready(w http.ResponseWriter, r *http.Request) {
 	code, verbose := http.StatusOK, r.URL.Query().Has("verbose")
 	var lines []string

@@ -150,6 +150,9 @@ type Engine struct {
 	// Running returns the versions of the rows whose attempts are under way.
 	Running func() []task.Ref
 
+	// RunningIn returns the shards of these rows.
+	RunningIn func() task.Shards
+
 	// IsAway reports whether the database of a shard does not answer.
 	IsAway func(shard uint16) bool
 
@@ -193,6 +196,7 @@ type Cluster struct {
 
 	outbox     outbox          // hints to be published
 	requests   requests        // what pollLoop is asked to read
+	wanting    sync.Mutex      // held while the shards are found of which the node needs hints
 	permits    permits         // what is asked of semaphore and rates
 	reheal     wakeup.Signal   // wakes the healer: the members have changed
 	repause    wakeup.Signal   // wakes pausesLoop: the paused types may have changed

@@ -67,6 +67,7 @@ func (k *Cluster) see(members []coord.Member) {
 		c.Own(now, after.owned)
 		c.Suspend(now, false)
 	})
+	k.want(before.owned)
 	if k.isJoined {
 		k.requests.gain(gain{before.owned, after.owned})
 	} else { // the core reads everything anyway: it knows nothing yet

@@ -76,6 +76,12 @@ func openWith(t *testing.T, store storage.Store, set policy.Set, change func(*Co
 				}
 				return refs
 			},
+			RunningIn: func() (shards task.Shards) {
+				for ref := range n.running {
+					shards.Add(ref.ID.Shard())
+				}
+				return shards
+			},
 			GoesOn:    func(ref task.Ref) bool { return n.running[ref] },
 			Recovered: func(*task.Task) {},
 			Inserted:  func(time.Time, *task.Task, storage.Inserted) {},

@@ -93,6 +93,7 @@ func (k *Cluster) pollLoop(ctx context.Context) {
 			key, ordered = k.lookForHeads(ctx, key)
 			place, surveyed = k.survey(ctx, place)
 			running, compared = k.checkRunning(ctx, running)
+			k.want(none())
 			checked = begin
 		}
 		timer.Reset(max(pollEvery, pollShare*cost.After(time.Since(begin), heads && ordered && surveyed && compared)))
