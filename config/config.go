@@ -88,7 +88,8 @@ const (
 	Database  = "postgres" // by the database of the storage
 	Etcd      = "etcd"
 	ZooKeeper = "zookeeper"
-	GUID      = "guid" // of roles alone
+	GUID      = "guid"  // of roles alone
+	KafkaBus  = "kafka" // of the bus alone
 )
 
 // How a user proves itself to ZooKeeper.
@@ -126,8 +127,14 @@ const SystemCA = "system"
 
 // Bus is how nodes notify each other of ready tasks.
 type Bus struct {
-	Driver string // Local or Database; "" is chosen by the storage
+	Driver string // Local, Database or KafkaBus; "" is chosen by the storage
 	Listen Text   // URL of a database for LISTEN; "" is the storage's, "none" is none
+
+	// For KafkaBus.
+	Connection   string
+	Topic        string
+	CreateTopics bool // Topic is created if it is missing,
+	Partitions   int  // with so many
 }
 
 // TaskLog is how much is kept of the logs of tasks.
@@ -281,6 +288,7 @@ func Default() *Config {
 	return &Config{
 		Node:         Node{Slots: 100, DrainTimeout: 30 * time.Second},
 		Coordination: Coordination{Lease: 4 * time.Second, Prefix: "taskengine"},
+		Bus:          Bus{Connection: usualConnection, Topic: "taskengine-hints", Partitions: 16},
 		Storage:      Storage{Path: "data", Schema: "taskengine"},
 		TaskLog:      TaskLog{Path: filepath.Join("data", taskLogFolder), MaxSize: 256 << 20, AttemptLines: 10_000, AttemptSize: 1 << 20},
 		API:          Listener{Listen: "127.0.0.1:7420", Clients: 0o600},

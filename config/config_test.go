@@ -60,7 +60,7 @@ func TestTheDefaultsOfTheTableAreThoseOfTheCode(t *testing.T) {
 		"storage.schema":            "storage: {driver: postgres, url: 'postgres:///', %s}",
 		"`task_log`":                "task_log: {%s}",
 		"`coordination`":            "coordination: {driver: zookeeper, endpoints: 'zk:2181', %s}",
-		"`bus`":                     "bus: {%s}",
+		"`bus`":                     "storage: {driver: postgres, url: 'postgres:///'}\nkafka: {main: {brokers: 'k:9092'}}\nbus: {driver: kafka, %s}",
 		"`api`":                     "api: {%s}",
 		"`admin`":                   "admin: {%s}",
 		"`encoding`":                "encoding: {%s}",

@@ -21,7 +21,7 @@ var coordinationTable = &object{fields: []field{
 	{name: "password", doc: "The password of `user`. Write a reference.", otherwise: "none", is: guarded{secret("a password", notEmpty), masked}, at: in(func(c *Coordination) *Text { return &c.Password })},
 	{name: "auth", doc: "How `user` proves itself to `zookeeper`: `digest` sends the password as it is, for the scheme of this name; `sasl` uses SASL with DIGEST-MD5, for users that the servers know.", otherwise: "`digest`", is: oneOf(nil, option[string]{"digest", Digest}, option[string]{"sasl", SASL}), at: in(func(c *Coordination) *string { return &c.Auth })},
 	{name: "tls", doc: "Encrypts the connections with `etcd` or `zookeeper`.", is: tlsTable, at: in(func(c *Coordination) *TLS { return &c.TLS })},
-	{name: "roles", doc: "`guid` elects the nodes that have roles, such as the one that removes old tasks, by messages over the bus, and not by the driver. Only with the storage `postgres`, and not with `bus.listen: none`.", otherwise: "elected by the driver", is: oneOf(nil, option[string]{"guid", GUID}), at: in(func(c *Coordination) *string { return &c.Roles })},
+	{name: "roles", doc: "`guid` elects the nodes that have roles, such as the one that removes old tasks, by messages over the bus, and not by the driver. Only with the storage `postgres`, and not with `bus.listen: none` unless the bus is `kafka`.", otherwise: "elected by the driver", is: oneOf(nil, option[string]{"guid", GUID}), at: in(func(c *Coordination) *string { return &c.Roles })},
 	{name: "labels", doc: "Further attributes of the node. Types choose their nodes by them, see `nodes` of a type. No label can be called `name`: there that is the name of the node.", otherwise: "none", is: table[string]{of: "labels", keys: isLabel, likely: "LABEL", is: words("text", notEmpty)}, at: in(func(c *Coordination) *map[string]string { return &c.Labels })},
 }}
 
@@ -33,9 +33,15 @@ var tlsTable = &object{what: "tls", fields: []field{
 }}
 
 var busTable = &object{fields: []field{
-	{name: "driver", doc: "`local` is for a single node, and `postgres` for nodes that share a database.", otherwise: "`postgres` with that storage, else `local`", is: oneOf(map[string]string{"kafka": "not in this build"}, option[string]{"local", Local}, option[string]{"postgres", Database}), at: in(func(b *Bus) *string { return &b.Driver })},
-	{name: "listen", doc: "Only for `postgres`: a URL of the same database for LISTEN, which a pool of connections such as PgBouncer does not support, or `none`.", otherwise: "`storage.url`", is: databaseURL{or: "none"}, at: in(func(b *Bus) *Text { return &b.Listen })},
+	{name: "driver", doc: "`local` is for a single node. `postgres` and `kafka` are for nodes that share a database: `kafka` uses a topic, and the database if no broker can be used, see [Kafka](kafka.md#hints-between-nodes).", otherwise: "`postgres` with that storage, else `local`", is: oneOf(nil, option[string]{"local", Local}, option[string]{"postgres", Database}, option[string]{"kafka", KafkaBus}), at: in(func(b *Bus) *string { return &b.Driver })},
+	{name: "listen", doc: "Not for `local`: a URL of the same database for LISTEN, which a pool of connections such as PgBouncer does not support, or `none`. With `kafka` the database still notifies nodes of tasks that SQL adds, and of changes of settings.", otherwise: "`storage.url`", is: databaseURL{or: "none"}, at: in(func(b *Bus) *Text { return &b.Listen })},
+	{name: "connection", doc: "Only for `kafka`: the name of a connection of `kafka`.", def: usualConnection, holds: usesKafka, is: words("the name of a connection", notEmpty), at: in(func(b *Bus) *string { return &b.Connection })},
+	{name: "topic", doc: "Only for `kafka`: the topic. Several clusters can share it.", def: "taskengine-hints", holds: usesKafka, is: words("the name of a topic", isTopic), at: in(func(b *Bus) *string { return &b.Topic })},
+	{name: "create_topics", doc: "Only for `kafka`: whether nodes create the topic if it is missing. Its records are kept for ten minutes.", def: "false", holds: usesKafka, is: boolean(), at: in(func(b *Bus) *bool { return &b.CreateTopics })},
+	{name: "partitions", doc: "Only for `kafka`: how many partitions a topic has that nodes create. A node reads those of its shards: with more partitions than nodes each reads less. There are 256 shards.", def: "16", holds: usesKafka, is: whole[int](1, 256, "a number"), at: in(func(b *Bus) *int { return &b.Partitions })},
 }}
+
+func usesKafka(c *Config) bool { return c.Bus.Driver == KafkaBus }
 
 // isLabel accepts what a label can be called.
 func isLabel(s string) error {
@@ -85,6 +91,7 @@ func prefix() value[string] {
 // coordination refuses drivers of coordination and bus that do not fit the storage, and keys that do
 // not fit the driver.
 func (d *decoder) coordination() {
+	d.kafkaBus()
 	if d.cfg.Storage.Driver == Memory {
 		return
 	}
@@ -94,14 +101,14 @@ func (d *decoder) coordination() {
 	}
 	c, written := &d.cfg.Coordination, d.cfg.tree.find("coordination")
 	for key, driver := range map[string]string{"coordination": c.Driver, "bus": d.cfg.Bus.Driver} {
-		if driver != "" && driver != own && (key == "bus" || !c.IsExternal()) {
+		if driver != "" && driver != own && driver != KafkaBus && (key == "bus" || !c.IsExternal()) {
 			d.conflict([]string{key, "driver"}, "does not go with storage.driver; remove it, or write driver: "+own)
 		}
 	}
 	if c.Roles == GUID && own == Local {
 		d.conflict([]string{"coordination", "roles"}, "needs nodes that share a bus, which those with storage.driver: postgres do; remove it")
 	}
-	if c.Roles == GUID && d.cfg.Bus.Listen.Reveal() == "none" {
+	if c.Roles == GUID && d.cfg.Bus.Listen.Reveal() == "none" && !usesKafka(d.cfg) {
 		d.conflict([]string{"coordination", "roles"}, "needs messages between nodes, and bus.listen is none; remove one of them")
 	}
 	if !c.IsExternal() {
@@ -113,6 +120,24 @@ func (d *decoder) coordination() {
 		return
 	}
 	c.misfits(written.child("endpoints") != nil, func(key, text string) { d.conflict([]string{"coordination", key}, text) })
+}
+
+// kafkaBus refuses a bus by Kafka for nodes that have no tasks in common, and its keys without it.
+func (d *decoder) kafkaBus() {
+	written, b := d.cfg.tree.find("bus"), d.cfg.Bus
+	if !usesKafka(d.cfg) {
+		for _, key := range []string{"connection", "topic", "create_topics", "partitions"} {
+			if written.child(key) != nil && !d.found.at(d.cfg.tree.locate([]string{"bus", "driver"})) {
+				d.conflict([]string{"bus", key}, "belongs to the driver kafka; remove it, or write driver: kafka")
+			}
+		}
+		return
+	}
+	if d.cfg.Storage.Driver != Postgres {
+		d.conflict([]string{"bus", "driver"}, "is kafka, by which nodes that share a database tell each other of its tasks; this node has a store of its own, and there is no other node to tell; remove it")
+		return
+	}
+	d.connection(b.Connection, "bus", "connection")
 }
 
 // misfits calls found with each key that does not fit the driver etcd or zookeeper, and with what to do.

@@ -117,8 +117,7 @@ func isRecordHeader(s string) error {
 
 // kafka refuses connections that are not complete, and handlers that name none.
 func (d *decoder) kafka() {
-	connections := slices.Sorted(maps.Keys(d.cfg.Kafka))
-	for _, name := range connections {
+	for _, name := range slices.Sorted(maps.Keys(d.cfg.Kafka)) {
 		k := d.cfg.Kafka[name]
 		at := func(keys ...string) []string { return append([]string{"kafka", name}, keys...) }
 		if k.TLS.Cert != "" && k.TLS.Key == "" {
@@ -139,17 +138,23 @@ func (d *decoder) kafka() {
 		if (t.Name == "") == (t.From == "") {
 			d.conflict(at("topic"), "there has to be either a topic or a topic_from; write one of them")
 		}
-		if _, ok := d.cfg.Kafka[t.Connection]; ok || d.cfg.tree.find("kafka").child(t.Connection) != nil {
-			continue
-		}
-		advice := "add it to kafka"
-		if near := suggest.Nearest(t.Connection, connections); near != "" {
-			advice += fmt.Sprintf(", or did you mean %s?", near)
-		} else if len(connections) > 0 {
-			advice += ", or name " + suggest.Either(connections)
-		}
-		d.conflict(at("connection"), fmt.Sprintf("there is no connection %q; %s", t.Connection, advice))
+		d.connection(t.Connection, at("connection")...)
 	}
+}
+
+// connection refuses the name of a connection, at a path, if there is no such connection.
+func (d *decoder) connection(name string, path ...string) {
+	if _, ok := d.cfg.Kafka[name]; ok || d.cfg.tree.find("kafka").child(name) != nil {
+		return
+	}
+	connections := slices.Sorted(maps.Keys(d.cfg.Kafka))
+	advice := "add it to kafka"
+	if near := suggest.Nearest(name, connections); near != "" {
+		advice += fmt.Sprintf(", or did you mean %s?", near)
+	} else if len(connections) > 0 {
+		advice += ", or name " + suggest.Either(connections)
+	}
+	d.conflict(path, fmt.Sprintf("there is no connection %q; %s", name, advice))
 }
 
 // misfits calls found with each key that does not fit the mechanism, and with what to do. password and token say whether

@@ -55,6 +55,12 @@ func Probe(ctx context.Context, c *config.Config) (found []config.Problem) {
 			found = append(found, c.ProblemAt(err.Error(), "handlers", name, "kafka", "topic"))
 		}
 	}
+	if b := c.Bus; b.Driver == config.KafkaBus && !b.CreateTopics && answers[b.Connection] {
+		connection := Connection(b.Connection, c.Kafka[b.Connection])
+		if err := patiently(ctx, func(ctx context.Context) error { return connection.ProbeTopic(ctx, b.Topic) }); err != nil {
+			found = append(found, c.ProblemAt(err.Error()+"; or write bus.create_topics: true", "bus", "topic"))
+		}
+	}
 	return found
 }
 

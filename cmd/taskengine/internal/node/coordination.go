@@ -10,10 +10,13 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/alerting"
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/brokers"
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/coordinator"
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/database"
 	"github.com/taskengine/taskengine/config"
+	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/coord/guid"
+	kafkacoord "github.com/taskengine/taskengine/coord/kafka"
 	pgcoord "github.com/taskengine/taskengine/coord/postgres"
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/internal/pgsession"
@@ -28,6 +31,7 @@ type coordination struct {
 	pool     *pgxpool.Pool
 	database *pgcoord.Coord          // of the nodes that share the store; nil: the store has one node
 	external coordinator.Coordinator // etcd or ZooKeeper; nil: none
+	topic    *kafkacoord.Bus         // carries hints and messages by Kafka; nil: the database does
 	messages *guid.Elector           // elects by messages; nil: the others elect
 }
 
@@ -48,15 +52,48 @@ func openCoordination(ctx context.Context, c *config.Config, log *slog.Logger) (
 	if c.Storage.Driver == config.Memory && c.Coordination.Driver != "" && c.Coordination.Driver != config.Local {
 		log.Warn("a node whose tasks are in memory is alone: coordination.driver has no effect", "driver", c.Coordination.Driver)
 	}
+	if t.database != nil && c.Bus.Driver == config.KafkaBus {
+		if err := t.openTopic(ctx, c, log); err != nil {
+			return t, err
+		}
+	}
 	if t.database == nil || c.Coordination.Roles != config.GUID {
 		return t, nil
 	}
-	messages, err := t.database.Messages()
+	messages, err := t.carrier()
 	if err != nil {
 		return t, fmt.Errorf("coordination.roles: %w", err)
 	}
 	t.messages, err = guid.New(messages, electionOf(c.Coordination, log))
 	return t, err
+}
+
+// carrier returns what carries messages between the nodes of the database.
+func (t *coordination) carrier() (coord.Messages, error) {
+	if t.topic != nil {
+		return t.topic, nil
+	}
+	return t.database.Messages()
+}
+
+// openTopic begins to use a topic of Kafka for hints and messages. It does not wait for a broker.
+func (t *coordination) openTopic(ctx context.Context, c *config.Config, log *slog.Logger) error {
+	var store string
+	err := database.Retry(ctx, c.Storage, log, func(ctx context.Context) (err error) {
+		store, _, err = t.lookAtDatabase(ctx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	t.topic, err = kafkacoord.New(kafkacoord.Options{
+		Connection: brokers.Connection(c.Bus.Connection, c.Kafka[c.Bus.Connection]), Topic: c.Bus.Topic, Cluster: store,
+		Create: c.Bus.CreateTopics, Partitions: c.Bus.Partitions, Log: log,
+	})
+	if err != nil {
+		return fmt.Errorf("bus: %w", err)
+	}
+	return nil
 }
 
 // electionOf returns how roles are elected by messages: another node takes over as soon as with the other ways.
@@ -142,6 +179,9 @@ func (t *coordination) configure(c *engine.Config, from config.Coordination) {
 	default:
 		return
 	}
+	if t.topic != nil {
+		c.Bus = hints{t.topic, t.database}
+	}
 	if t.messages != nil {
 		c.Elector = t.messages
 	}
@@ -158,6 +198,9 @@ func (t *coordination) peers() alerting.Peers {
 
 func (t *coordination) close(context.Context) error {
 	var errs []error
+	if t.topic != nil {
+		errs = append(errs, t.topic.Close())
+	}
 	if t.external != nil {
 		errs = append(errs, t.external.Close())
 	}
