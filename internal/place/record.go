@@ -1,14 +1,11 @@
 package place
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 	"unicode"
-	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -38,8 +35,8 @@ func isName(s string) bool {
 	return s != "" && utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) })
 }
 
-// Record has the parts of a record of a topic that have places. It keeps the members of a value that is a JSON object, so
-// that several places are read from one parse. It is not safe for concurrent use.
+// Record has the parts of a record of a topic that have places. It remembers whether its value is JSON. It is not safe for
+// concurrent use.
 type Record struct {
 	Topic      string
 	Partition  int32
@@ -48,9 +45,8 @@ type Record struct {
 	Key, Value []byte
 	Header     func(name string) []byte // the value of a header; nil if it is missing
 
-	isParsed bool
-	members  map[string]json.RawMessage // of Value
-	err      error                      // why there are none
+	isChecked bool
+	notJSON   error // of Value, once that is checked
 }
 
 // Bytes returns the value at a place that [CheckRecord] accepts: a key, value or header as it is, text of a JSON value as it
@@ -59,75 +55,24 @@ type Record struct {
 // may be a part of the record.
 func (r *Record) Bytes(place string) ([]byte, error) {
 	b, raw, err := r.at(place)
-	switch {
-	case err != nil || raw == nil:
+	if err != nil || raw == nil {
 		return b, err
-	case isText(raw):
-		return exactly(raw)
 	}
-	return written(raw), nil
+	return written(raw)
 }
 
 // Scalar is [Record.Bytes], and returns an error for a member of the value that is an object or a list.
 func (r *Record) Scalar(place string) ([]byte, error) {
 	b, raw, err := r.at(place)
-	switch {
-	case err != nil || raw == nil:
+	if err != nil || raw == nil {
 		return b, err
-	case isText(raw):
-		return exactly(raw)
 	}
-	text, err := scalar(raw)
-	return notEmpty(text), err
-}
-
-func isText(raw json.RawMessage) bool { return len(raw) > 0 && raw[0] == '"' }
-
-// exactly returns a text of JSON, nil if it is empty, unless a part of it cannot be kept.
-func exactly(raw json.RawMessage) ([]byte, error) {
-	var text string
-	if err := json.Unmarshal(raw, &text); err != nil {
-		return nil, err
-	}
-	if strings.ContainsRune(text, utf8.RuneError) && (!utf8.Valid(raw) || hasLoneSurrogate(raw)) {
-		return nil, errors.New("it is text that is not Unicode")
-	}
-	return notEmpty(text), nil
-}
-
-// hasLoneSurrogate reports whether a valid text of JSON escapes a surrogate without its partner.
-func hasLoneSurrogate(raw json.RawMessage) bool {
-	for i := 0; i < len(raw); i++ {
-		if raw[i] != '\\' {
-			continue
-		}
-		i++ // the next character is escaped
-		high := escaped(raw, i)
-		if !utf16.IsSurrogate(high) {
-			continue
-		}
-		if raw[i+5] != '\\' || utf16.DecodeRune(high, escaped(raw, i+6)) == utf8.RuneError {
-			return true
-		}
-		i += 10
-	}
-	return false
-}
-
-// escaped returns the code unit of an escape u0000 at i; -1 if there is another one.
-func escaped(raw json.RawMessage, i int) rune {
-	if i+5 > len(raw) || raw[i] != 'u' {
-		return -1
-	}
-	n, err := strconv.ParseUint(string(raw[i+1:i+5]), 16, 16)
-	if err != nil {
-		return -1
-	}
-	return rune(n)
+	s, err := scalar(raw)
+	return notEmpty(s), err
 }
 
 // at returns the value at a place: bytes, or JSON that is a member of the value of the record.
-func (r *Record) at(place string) ([]byte, json.RawMessage, error) {
+func (r *Record) at(place string) (b, raw []byte, err error) {
 	switch place {
 	case "key":
 		return orNil(r.Key), nil, nil
@@ -154,23 +99,29 @@ func (r *Record) at(place string) ([]byte, json.RawMessage, error) {
 }
 
 // member returns a member of the value, nil if it is missing.
-func (r *Record) member(path string) (json.RawMessage, error) {
+func (r *Record) member(path string) ([]byte, error) {
 	if len(r.Value) == 0 {
 		return nil, nil
 	}
-	if !r.isParsed {
-		r.members, r.err = membersOf(r.Value)
-		r.isParsed = true
+	if !r.isChecked {
+		r.notJSON = check(r.Value)
+		r.isChecked = true
 	}
-	if r.err != nil {
-		return nil, r.err
+	if r.notJSON != nil {
+		return nil, r.notJSON
 	}
-	name, rest, isDeep := strings.Cut(path, ".")
-	raw := r.members[name]
-	if raw == nil || !isDeep {
-		return raw, nil
+	raw, name := r.Value, ""
+	for isMore := true; isMore; {
+		name, path, isMore = strings.Cut(path, ".")
+		var err error
+		if raw, err = member(raw, name); raw == nil || err != nil {
+			return nil, err
+		}
 	}
-	return member(raw, strings.Split(rest, "."))
+	if !isUnicode(raw) {
+		return nil, errNotUnicode
+	}
+	return raw, nil
 }
 
 // Moment returns a time as RFC 3339 with milliseconds in UTC; "" for a time before 1970 or after the year 9999, which

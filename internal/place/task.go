@@ -44,9 +44,9 @@ func (t Task) Bytes(place string) ([]byte, error) {
 	case part != "payload":
 		return nil, fmt.Errorf("%q is not a place in a task", place)
 	}
-	raw, err := member(t.Payload, strings.Split(rest, "."))
+	raw, err := at(t.Payload, strings.Split(rest, "."))
 	if err != nil {
 		return nil, fmt.Errorf("%s of the payload: %w", rest, err)
 	}
-	return written(raw), nil
+	return written(raw)
 }
