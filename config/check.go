@@ -45,6 +45,7 @@ func (d *decoder) check() {
 	d.results()
 	d.alerts()
 	d.schedules()
+	d.sources()
 	set := d.cfg.Policies()
 	d.depth(set.Limits)
 	for _, p := range set.Check() {

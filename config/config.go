@@ -32,6 +32,7 @@ type Config struct {
 	Types     map[string]Type
 	Alerts    Alerts
 	Schedules map[string]schedule.Definition
+	Sources   map[string]Source
 
 	tree *node // of the file, for String and for the places of problems
 }

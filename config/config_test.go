@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/taskengine/taskengine/engine/policy"
+	records "github.com/taskengine/taskengine/kafka/source"
 )
 
 // write makes a configuration file of text and returns its path.
@@ -52,6 +53,7 @@ func TestAnEmptyFileGivesTheDefaults(t *testing.T) {
 func TestTheDefaultsOfTheTableAreThoseOfTheCode(t *testing.T) {
 	const typed = "handlers: {h: {exec: [h]}}\ntypes: {t: {handler: h, %s}}"
 	const scheduled = "handlers: {t: {exec: [h]}}\ntypes: {t: {}}\nschedules: {NAME: {every: 1m, type: t, %s}}"
+	const recorded = "kafka: {main: {brokers: 'k:9092'}}\nhandlers: {t: {exec: [h]}}\ntypes: {t: {}}\nsources: {NAME: {type: t, %s}}"
 	around := func(outer, inner string) string { return fmt.Sprintf(outer, inner) }
 	templates := map[string]string{ // a file with nothing in the section but what it needs
 		"`node`":                    "node: {%s}",
@@ -76,6 +78,8 @@ func TestTheDefaultsOfTheTableAreThoseOfTheCode(t *testing.T) {
 		"`handlers.NAME.limits`":                   "handlers: {NAME: {plugin: [a], limits: {%s}}}",
 		"`handlers.NAME`: a handler with exec":     "handlers: {NAME: {exec: [a], %s}}",
 		"`handlers.NAME.remote`":                   "handlers: {NAME: {remote: {%s}}}",
+		"`sources.NAME`":                           around(recorded, "kafka: {topics: t}, %s"),
+		"`sources.NAME.kafka`":                     around(recorded, "kafka: {topics: t, %s}"),
 		"`kafka.NAME`":                             "kafka: {NAME: {brokers: 'k:9092', %s}}",
 		"`handlers.NAME`: a handler with kafka":    "kafka: {main: {brokers: 'k:9092'}}\nhandlers: {NAME: {kafka: {topic: t}, %s}}",
 		"`handlers.NAME.kafka`":                    "kafka: {main: {brokers: 'k:9092'}}\nhandlers: {NAME: {kafka: {topic: t, %s}}}",
@@ -120,6 +124,38 @@ func TestTheDefaultsOfTheTableAreThoseOfTheCode(t *testing.T) {
 				t.Errorf("%s: %s (-code +table)\n%s", s.title(), f.name, diff)
 			}
 		}
+	}
+}
+
+func TestTheFileBecomesSources(t *testing.T) {
+	c, err := load(&source{name: "sources.yaml", text: `
+kafka: {main: {brokers: "k1:9092"}, other: {brokers: "k2:9092"}}
+handlers: {order: {exec: [cat]}}
+types: {order: {}}
+sources:
+  plain: {kafka: {topics: orders}, type: order}
+  full:
+    kafka: {connection: other, pattern: "orders-.*", start: 2026-01-31T18:00:00+01:00, group: lag}
+    type_from: headers.type
+    key: value.id
+    ordering_key: key
+    payload: value.event
+    headers: {source: headers.source}
+    filter: {value.kind: [a, b], headers.test: ""}
+`}, t.TempDir(), nil, testEnv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]Source{
+		"plain": {"main", records.Definition{Name: "plain", Topics: []string{"orders"}, Group: "taskengine-plain", Type: "order", Payload: "value"}},
+		"full": {"other", records.Definition{
+			Name: "full", Pattern: "orders-.*", Start: records.StartAt(time.Date(2026, 1, 31, 17, 0, 0, 0, time.UTC)), Group: "lag", TypeFrom: "headers.type",
+			Key: "value.id", OrderingKey: "key", Payload: "value.event", Headers: map[string]string{"source": "headers.source"},
+			Filter: map[string][]string{"value.kind": {"a", "b"}, "headers.test": {""}},
+		}},
+	}
+	if diff := cmp.Diff(want, c.Sources, alike); diff != "" {
+		t.Errorf("(-want +got) %s", diff)
 	}
 }
 

@@ -37,10 +37,10 @@ var root = &object{
 		{name: "types", doc: "The settings of tasks, by type.", is: typesTable, at: in(func(c *Config) *map[string]Type { return &c.Types })},
 		{name: "alerts", doc: "What people are told about: tasks in error, nodes that are down and the like. See the section about alerts in [operations.md](operations.md#alerts). Without this section the log says which types have new tasks in error, and there are no alerts.", is: alertsTable, at: in(func(c *Config) *Alerts { return &c.Alerts })},
 		{name: "schedules", doc: "Tasks that recur, by the names of their schedules: see [Schedules](schedules.md). A node applies them when it starts. A schedule that was removed from the file goes on until `taskengine schedule delete` ends it.", is: schedulesTable, at: in(func(c *Config) *map[string]schedule.Definition { return &c.Schedules })},
+		{name: "sources", doc: "Topics of which the records become tasks, by the names of the sources: see [Topics to tasks](kafka.md#topics-to-tasks).", is: sourcesTable, at: in(func(c *Config) *map[string]Source { return &c.Sources })},
 	},
 	later: map[string]string{
 		"cluster": "not a section of this version; remove it: nodes that share a database need no other setting",
-		"sources": "not in this version; remove it",
 	},
 }
 

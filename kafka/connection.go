@@ -1,13 +1,17 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/taskengine/taskengine/internal/tlsfiles"
@@ -136,6 +140,50 @@ func (c Connection) ProbeTopic(ctx context.Context, topic string) error {
 		return fmt.Errorf("kafka.%s: topic %s: %w", c.Name, topic, shown)
 	}
 	return nil
+}
+
+// ProbeReading returns why the user of the connection cannot read some of the topics, by topic; nil if it can read all of
+// them. Brokers before Kafka 2.3 do not say whether a user that sees a topic may read it.
+func (c Connection) ProbeReading(ctx context.Context, topics ...string) (map[string]error, error) {
+	client, err := c.Client()
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	var found map[string]error
+	for _, topic := range topics {
+		err := c.probeReading(ctx, kadm.NewClient(client), topic)
+		if err == nil {
+			continue
+		}
+		if found == nil {
+			found = make(map[string]error)
+		}
+		if found[topic] = err; ctx.Err() != nil {
+			break // the others would say the same
+		}
+	}
+	return found, nil
+}
+
+func (c Connection) probeReading(ctx context.Context, admin *kadm.Client, topic string) error {
+	topics, err := admin.ListTopicsWithInternal(kadm.WithAuthorizedOps(ctx), topic)
+	of := topics[topic]
+	shown := cmp.Or(err, of.Err)
+	switch {
+	case errors.Is(shown, kerr.TopicAuthorizationFailed),
+		shown == nil && len(of.AuthorizedOperations) > 0 && !slices.Contains(of.AuthorizedOperations, kadm.OpRead):
+		return fmt.Errorf("kafka.%s: the user may not read topic %s; allow it to, by an ACL for READ", c.Name, topic)
+	case shown == nil:
+		return nil
+	}
+	if r, refused := RefusalOf(topic, shown); refused {
+		return fmt.Errorf("kafka.%s: %s: %w", c.Name, r.Advice, shown)
+	}
+	if err != nil {
+		return c.Unreachable(err)
+	}
+	return fmt.Errorf("kafka.%s: topic %s: %w", c.Name, topic, shown)
 }
 
 // Unreachable returns the error of a connection on which no broker answers: err is the answer or silence of the last one.

@@ -3,6 +3,9 @@ package kafka_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -93,6 +96,48 @@ func TestConnectionsWithTLSAndUsers(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "the user may not write to topic secrets") {
 			t.Errorf("probe: %v", err)
 		}
+		if made, err := kadm.NewClient(admin).CreateTopic(t.Context(), 1, 1, nil, "shown"); err != nil || made.Err != nil {
+			t.Fatal(err, made.Err)
+		}
+		allow := func(operation kadm.ACLOperation) {
+			t.Helper()
+			acl := kadm.NewACLs().Topics("shown").ResourcePatternType(kadm.ACLPatternLiteral).Operations(operation).Allow("User:te")
+			if made, err := kadm.NewClient(admin).CreateACLs(t.Context(), acl); err != nil || made[0].Err != nil {
+				t.Fatal(err, made)
+			}
+		}
+		allow(kadm.OpDescribe)
+		reading := func(c kafka.Connection, want map[string]string) {
+			t.Helper()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			said := func() string { // "" if it is as wanted
+				found, err := c.ProbeReading(ctx, slices.Sorted(maps.Keys(want))...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for topic, text := range want {
+					if err := found[topic]; (err == nil) != (text == "") || err != nil && !strings.Contains(err.Error(), text) {
+						return fmt.Sprintf("reading %s: %v, want %q", topic, err, text)
+					}
+				}
+				return ""
+			}
+			wrong := said()
+			for wrong != "" && ctx.Err() == nil { // a broker learns of rights later than their creation is answered
+				wrong = said()
+			}
+			if wrong != "" {
+				t.Error(wrong)
+			}
+		}
+		const unreadable = "kafka.main: the user may not read topic %s; allow it to, by an ACL for READ"
+		reading(c, map[string]string{"secrets": fmt.Sprintf(unreadable, "secrets"), "shown": fmt.Sprintf(unreadable, "shown")})
+		allow(kadm.OpRead)
+		reading(c, map[string]string{"secrets": fmt.Sprintf(unreadable, "secrets"), "shown": ""})
+		reading(as(func(c *kafka.Connection) { c.SASL.User, c.SASL.Secret = "admin", secret("admin-secret") }), map[string]string{
+			"secrets": "", "missing": "kafka.main: there is no topic missing that the user may see; create it", "a/b": "kafka.main: no topic can be called a/b",
+		})
 		client, err := c.Client()
 		if err != nil {
 			t.Fatal(err)

@@ -450,8 +450,8 @@ var rules = slices.Concat(internalRules, []rule{
 	},
 	{
 		Of:  "cmd/taskengine/internal/brokers",
-		May: []string{"config", "internal/tlsfiles", "kafka"},
-		Why: "a connection is described here by what a configuration says",
+		May: []string{"config", "internal/tlsfiles", "kafka", "kafka/source"},
+		Why: "connections and sources are described here as a configuration names them",
 	},
 	{
 		Of:  "cmd/taskengine/internal/coordinator",

@@ -1,4 +1,4 @@
-// Package brokers describes the connections to Apache Kafka that a configuration names.
+// Package brokers describes what a configuration names of Apache Kafka: connections, and sources of tasks.
 package brokers
 
 import (
@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/taskengine/taskengine/config"
 	"github.com/taskengine/taskengine/internal/tlsfiles"
 	"github.com/taskengine/taskengine/kafka"
+	"github.com/taskengine/taskengine/kafka/source"
 )
 
 const probePatience = 5 * time.Second // with brokers that are only examined
@@ -32,6 +34,22 @@ func Connection(name string, k config.Kafka) kafka.Connection {
 		c.SASL = &kafka.SASL{Mechanism: s.Mechanism, User: s.User, Secret: secret.Now}
 	}
 	return c
+}
+
+// Source is a source of tasks, and the connection to the brokers of its topics.
+type Source struct {
+	Connection kafka.Connection
+	Definition source.Definition
+}
+
+// Sources returns the sources of a configuration, ordered by name.
+func Sources(c *config.Config) []Source {
+	all := make([]Source, 0, len(c.Sources))
+	for _, name := range slices.Sorted(maps.Keys(c.Sources)) {
+		s := c.Sources[name]
+		all = append(all, Source{Connection(s.Connection, c.Kafka[s.Connection]), s.Definition})
+	}
+	return all
 }
 
 // Probe returns why a node cannot use the connections and topics of a configuration. It waits a few seconds for an answer
@@ -59,6 +77,30 @@ func Probe(ctx context.Context, c *config.Config) (found []config.Problem) {
 		connection := Connection(b.Connection, c.Kafka[b.Connection])
 		if err := patiently(ctx, func(ctx context.Context) error { return connection.ProbeTopic(ctx, b.Topic) }); err != nil {
 			found = append(found, c.ProblemAt(err.Error()+"; or write bus.create_topics: true", "bus", "topic"))
+		}
+	}
+	for _, s := range Sources(c) {
+		if answers[s.Connection.Name] {
+			found = append(found, probeTopics(ctx, c, s)...)
+		}
+	}
+	return found
+}
+
+// probeTopics returns why topics that a source names cannot be read.
+func probeTopics(ctx context.Context, c *config.Config, s Source) (found []config.Problem) {
+	var wrong map[string]error
+	at := func(keys ...string) []string { return append([]string{"sources", s.Definition.Name, "kafka"}, keys...) }
+	err := patiently(ctx, func(ctx context.Context) (err error) {
+		wrong, err = s.Connection.ProbeReading(ctx, s.Definition.Topics...)
+		return err
+	})
+	if err != nil {
+		return []config.Problem{c.ProblemAt(err.Error(), at("connection")...)}
+	}
+	for i, topic := range s.Definition.Topics {
+		if err := wrong[topic]; err != nil {
+			found = append(found, c.ProblemAt(err.Error(), at("topics", strconv.Itoa(i))...))
 		}
 	}
 	return found

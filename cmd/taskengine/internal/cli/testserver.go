@@ -30,7 +30,7 @@ and Java start it.
 
 It keeps its tasks in memory, and has the types, limits and schedules of the configuration.
 Each type has a handler of its name with "remote": the test is the worker. Handlers, storage,
-coordination, alerts and listeners of the configuration are not used.
+coordination, sources, alerts and listeners of the configuration are not used.
 
 Its first line on the standard output is JSON with the address of the API and the time. Time
 stands still until a line on the standard input lets it pass:
@@ -71,7 +71,7 @@ It ends with its standard input.`,
 func forTests(c *config.Config) {
 	fresh := config.Default()
 	c.Storage, c.Coordination, c.Bus, c.Tracing = config.Storage{Driver: config.Memory}, fresh.Coordination, config.Bus{}, fresh.Tracing
-	c.Encoding, c.Alerts = config.Encoding{}, config.Alerts{}
+	c.Encoding, c.Alerts, c.Kafka, c.Sources = config.Encoding{}, config.Alerts{}, nil, nil
 	c.API, c.Admin = config.Listener{Listen: "127.0.0.1:0"}, config.Listener{}
 	c.Node.DrainTimeout = time.Second
 	c.Handlers = make(map[string]config.Handler)
