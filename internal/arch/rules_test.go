@@ -428,7 +428,7 @@ var rules = slices.Concat(internalRules, []rule{
 		May: []string{
 			"cmd/taskengine/internal/alerting", "cmd/taskengine/internal/brokers", "cmd/taskengine/internal/coordinator", "cmd/taskengine/internal/database", "cmd/taskengine/internal/descriptors",
 			"cmd/taskengine/internal/stores", "cmd/taskengine/internal/systemd", "cmd/taskengine/internal/traces", "codec", "config", "coord/guid", "coord/postgres",
-			"engine", "engine/policy", "engine/task", "handlers", "internal/access", "internal/pgsession", "internal/tlsfiles", "kafka/publish", "plugins", "plugins/workers", "schedule", "schedule/scheduler", "server", "storage", "tasklog",
+			"engine", "engine/policy", "engine/task", "handlers", "internal/access", "internal/pgsession", "internal/tlsfiles", "kafka/consume", "kafka/publish", "plugins", "plugins/workers", "schedule", "schedule/scheduler", "server", "storage", "tasklog",
 		},
 		Out: []string{"github.com/cockroachdb/pebble", "github.com/jackc/pgx", "google.golang.org/grpc"},
 		Why: "a node is put together here: the engine, its store, its handlers and its server",

@@ -47,6 +47,8 @@ func (s *reading) read(ctx context.Context, e *engine.Engine, t *task.Task) ([]b
 	switch {
 	case err != nil:
 		return nil, err
+	case s.isStopped():
+		return nil, r.again(e.Now().Add(time.Second))
 	case st.superseded(r.of.Topic, r.of.TopicID):
 		return r.deleted(ctx)
 	case st.Paused != nil:

@@ -78,6 +78,7 @@ func (n *Node) Run(stop, hurry context.Context) (err error) {
 	n.Manager.Stopping()
 	p.service.Drain()
 	p.alerts.Stop() // a node that stops looks as if something were wrong with it
+	p.sources.Stop()
 	return errors.Join(err, n.drain(hurry, p.engine))
 }
 

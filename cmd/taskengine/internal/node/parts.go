@@ -20,6 +20,7 @@ import (
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/traces"
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/internal/access"
+	"github.com/taskengine/taskengine/kafka/consume"
 	"github.com/taskengine/taskengine/schedule"
 	"github.com/taskengine/taskengine/schedule/scheduler"
 	"github.com/taskengine/taskengine/server"
@@ -38,6 +39,7 @@ type parts struct {
 	others   *coordination
 	taskLog  taskLog
 	handlers *handlerSet
+	sources  *consume.Sources
 	failures *server.FailureLog
 	spans    *traces.Sender        // nil without tracing
 	tokens   func() *access.Tokens // of clients; nil if they need none
@@ -77,6 +79,9 @@ func (p *parts) open(ctx context.Context) error {
 		return err
 	}
 	if err := p.openHandlers(ctx); err != nil {
+		return err
+	}
+	if err := p.openSources(); err != nil {
 		return err
 	}
 	if err := p.openTracing(ctx); err != nil {
@@ -188,6 +193,7 @@ func (p *parts) openEngine(ctx context.Context) (err error) {
 	})
 	policies := n.Config.Policies()
 	policies.Types[schedule.Type] = scheduler.TypePolicy()
+	p.addSources(policies.Types, p.handlers.byType)
 	conf := engine.Config{
 		Store: p.store, Policies: policies, Handlers: p.handlers.byType, Name: n.Name, Labels: n.Config.Coordination.Labels, Log: n.Log,
 		Observer: server.Observers(n.metrics.Observer(), p.failures.Observer(), server.Ended(p.taskLog.Ended)),
@@ -210,7 +216,10 @@ func (p *parts) openEngine(ctx context.Context) (err error) {
 	p.add("the engine", p.engine.Close) // it is drained by then, unless opening the API failed
 	n.metrics.Watch(p.engine, p.handlers.Status)
 	p.followSchedules()
-	return database.Retry(ctx, n.Config.Storage, n.Log, p.applySchedules)
+	if err := database.Retry(ctx, n.Config.Storage, n.Log, p.applySchedules); err != nil {
+		return err
+	}
+	return p.applySources(ctx)
 }
 
 // followSchedules begins to follow the schedules of nodes that have stores of their own.

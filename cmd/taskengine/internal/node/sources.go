@@ -1,0 +1,36 @@
+package node
+
+import (
+	"context"
+	"maps"
+
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/brokers"
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/database"
+	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/kafka/consume"
+)
+
+// openSources makes the sources of the configuration, which read when the engine is open and has them applied.
+func (p *parts) openSources() (err error) {
+	c := consume.Config{Store: p.store, Log: p.node.Log}
+	for _, one := range brokers.Sources(p.node.Config) {
+		c.Sources = append(c.Sources, consume.Source{Definition: one.Definition, Connection: one.Connection})
+	}
+	if p.sources, err = consume.New(c); err != nil {
+		return err
+	}
+	p.add("the sources", p.sources.Close)
+	return nil
+}
+
+// addSources gives an engine what the sources need of it.
+func (p *parts) addSources(types map[string]policy.Type, handlers map[string]task.Handler) {
+	maps.Copy(types, p.sources.Policies())
+	maps.Copy(handlers, p.sources.Handlers())
+}
+
+// applySources begins to read.
+func (p *parts) applySources(ctx context.Context) error {
+	return database.Retry(ctx, p.node.Config.Storage, p.node.Log, func(ctx context.Context) error { return p.sources.Apply(ctx, p.engine) })
+}
