@@ -112,7 +112,7 @@ func (p *serverPeer) idle(ctx context.Context) (bool, error) {
 	if err := p.failure.err(); err != nil {
 		return false, err
 	}
-	for _, err := range p.client.List(ctx, client.Filter{States: []string{"waiting", "submitted", "processing"}}) {
+	for _, err := range p.client.Tasks(ctx, client.TaskFilter{States: []client.State{client.StateWaiting, client.StateSubmitted, client.StateProcessing}}) {
 		return false, err
 	}
 	return true, nil
