@@ -22,7 +22,7 @@ const MaxResult = policy.DefaultMaxResult
 
 // begin makes the attempt of a task that was grabbed. It is called with mu held.
 func (e *Engine) begin(r core.Run) *attempt {
-	a := &attempt{Run: r, engine: e, ref: r.Task.Ref(), number: r.Task.Attempt}
+	a := &attempt{Run: r, engine: e, ref: r.Task.Ref(), owner: r.Task.Owner, number: r.Task.Attempt}
 	if _, ok := e.pools.of[r.Type]; ok {
 		a.made = time.Now()
 	}

@@ -17,6 +17,7 @@ type attempt struct {
 	core.Run // read only, except its Deadline, which is guarded by mu
 	engine   *Engine
 	ref      task.Ref    // the row that it runs
+	owner    task.ID     // of the row
 	number   uint32      // of the attempt, as the row counts them
 	reported atomic.Bool // the handler has reported progress
 

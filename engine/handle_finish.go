@@ -82,7 +82,7 @@ func (a *attempt) finish(ctx context.Context, tx storage.Tx, result []byte) erro
 	}
 	p := e.catalog.policyOf(a.Type)
 	change := task.Change{
-		Ref: a.ref, To: task.Done, At: now, NextEventAt: core.KeepUntil(p.Retention, task.Done, now), Outcome: task.Completed, Result: result,
+		Ref: a.ref, By: a.owner, To: task.Done, At: now, NextEventAt: core.KeepUntil(p.Retention, task.Done, now), Outcome: task.Completed, Result: result,
 	}
 	remove := !core.Remembers(&p, a.Task.Key != "", &change) && p.Retention.Done == 0
 	return a.endIn(ctx, tx, change, remove)
@@ -130,7 +130,7 @@ func (a *attempt) checkResult(result []byte) error {
 func (a *attempt) endIn(ctx context.Context, tx storage.Tx, change task.Change, remove bool) error {
 	e := a.engine
 	if p, said := e.progress.take(a); said {
-		if _, err := tx.Note(ctx, task.Note{Ref: a.ref, Progress: &p}); err != nil {
+		if _, err := tx.Note(ctx, task.Note{Ref: a.ref, By: a.owner, Progress: &p}); err != nil {
 			return err
 		}
 	}

@@ -78,7 +78,7 @@ func (a *attempt) checkpoint(ctx context.Context, in storage.Tasks, data []byte,
 	if again := a.anew.Load(); again != nil { // the old checkpoint does not replace this one
 		a.anew.Store(&task.Reencoded{Payload: again.Payload})
 	}
-	done, err := in.Note(ctx, task.Note{Ref: a.ref, Checkpoint: data, Progress: p})
+	done, err := in.Note(ctx, task.Note{Ref: a.ref, By: a.owner, Checkpoint: data, Progress: p})
 	switch {
 	case err != nil:
 		return fmt.Errorf("store the checkpoint: %w", err)
@@ -172,7 +172,7 @@ func (b *progressBuffer) write(all map[*attempt]task.Progress) {
 	}
 	notes := make([]task.Note, 0, len(all))
 	for a, p := range all {
-		notes = append(notes, task.Note{Ref: a.ref, Progress: &p})
+		notes = append(notes, task.Note{Ref: a.ref, By: a.owner, Progress: &p})
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), progressTimeout)
 	defer cancel()

@@ -378,7 +378,7 @@ func newEngine(ctx context.Context, c Config) (*Engine, error) {
 		Owner: e.cluster.Incarnation(), Policies: c.Policies, Handled: handled, Pools: e.pools.of,
 		Capacity: c.LookAhead, QueueCapacity: c.QueueLookAhead, Chance: chance.Float64,
 		Layouts: e.catalog.layouts, Regroup: e.catalog.regroup, Place: e.catalog.placeOf, Permits: c.Semaphore != nil,
-		GrabsHeads: !isElsewhere,
+		Shared: e.cluster.IsShared(), GrabsHeads: !isElsewhere,
 	})
 	e.state = state{attempts: make(map[task.ID]*attempt), Shell: shell.New(shellConfig)}
 	e.state.clock = clock{base: e.base, stepped: e.stepped}

@@ -75,6 +75,16 @@ type Change struct {
 	// is its state, and the change has no Payload and no Checkpoint.
 	FreesKey bool
 
+	// By is the node whose attempt the change ends: it applies to a row that is Processing with this Owner. The zero ID is
+	// any other change. It tells attempts apart that have the same version, one of which the store has lost, such
+	// as by a restore from a backup.
+	By ID
+
+	// Due says that the engine makes the change because its node knows the row as ready or due. It applies to a row that
+	// is Submitted or Waiting and whose NextEventAt has come at At, and to the grab of any Submitted row. So a version that
+	// the store has lost, and then given to another state of the row, starts no task early, and none that has ended.
+	Due bool
+
 	// OrderingKey is that of the row, if the caller knows that the row has one. It changes nothing. A store
 	// that does not read rows before it changes them learns by it whose head to look for.
 	OrderingKey string
@@ -110,10 +120,10 @@ func (t *Task) Create(to State, at, nextEventAt time.Time) {
 }
 
 // Apply applies c to t and reports whether it did. It does nothing and returns false if t is at
-// another version, if the state of t cannot become c.To, if c grabs t and t is overdue at c.At, see
-// [Task.IsOverdue], or Behind, or if c replaces, remembers or frees what it may not, see [Replace], Remember and FreesKey. Times are stamped, and an
-// error that is too long is cut. t keeps no reference to c except to its Result, its Payload and its
-// Checkpoint.
+// another version, if the state of t cannot become c.To, if t is not as By or Due say, if c grabs t and t is overdue at
+// c.At, see [Task.IsOverdue], or Behind, or if c replaces, remembers or frees what it may not, see [Replace], Remember
+// and FreesKey. Times are stamped, and an error that is too long is cut. t keeps no reference to c except to its Result,
+// its Payload and its Checkpoint.
 func (c Change) Apply(t *Task) bool {
 	if t.Ref() != c.Ref || !c.permitted(t) {
 		return false
@@ -201,6 +211,8 @@ func (c *Change) endAttempt(t *Task, at time.Time, reason string) {
 // permitted reports whether the state of t permits c.
 func (c *Change) permitted(t *Task) bool {
 	switch {
+	case !c.By.IsZero() && (t.State != Processing || t.Owner != c.By), c.Due && !c.isDue(t):
+		return false
 	case c.FreesKey:
 		hasEnded := t.State == Done || t.State == Failed || t.State == Cancelled
 		return t.Key != "" && hasEnded && c.To == t.State && c.Remember == 0 && c.Replace == nil && c.Payload == nil && c.Checkpoint == nil
@@ -211,6 +223,17 @@ func (c *Change) permitted(t *Task) bool {
 		return t.CanBeReplaced() && (c.To == Waiting || c.To == Submitted)
 	}
 	return t.State.CanBecome(c.To)
+}
+
+// isDue reports whether t is as Due says.
+func (c *Change) isDue(t *Task) bool {
+	switch {
+	case t.State == Submitted && c.To == Processing:
+		return true
+	case t.State != Submitted && t.State != Waiting, t.NextEventAt.IsZero():
+		return false
+	}
+	return !Stamp(c.At).Before(t.NextEventAt)
 }
 
 // CanBeReplaced reports whether another request may take the place of t, see [Replace].

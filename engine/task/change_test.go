@@ -175,6 +175,45 @@ func TestATaskThatHasEndedGivesUpItsKeyAndNothingElse(t *testing.T) {
 	}
 }
 
+func TestAChangeAppliesToTheAttemptOfItsNodeAlone(t *testing.T) {
+	for _, s := range task.States() {
+		for _, c := range []struct {
+			owner, by task.ID
+			want      bool
+		}{
+			{task.ID{1}, task.ID{}, s.CanBecome(task.Waiting)},
+			{task.ID{1}, task.ID{1}, s == task.Processing},
+			{task.ID{1}, task.ID{2}, false},
+			{task.ID{}, task.ID{2}, false},
+		} {
+			row := &task.Task{ID: task.ID{1}, Version: 3, State: s, Owner: c.owner}
+			if got := (task.Change{Ref: row.Ref(), By: c.by, To: task.Waiting, At: start}).Apply(row); got != c.want {
+				t.Errorf("a row that is %v of %v, and a change of %v: %t", s, c.owner, c.by, got)
+			}
+		}
+	}
+}
+
+func TestAChangeThatIsDueAppliesToARowThatIsDue(t *testing.T) {
+	for _, s := range task.States() {
+		for _, to := range task.States() {
+			for next, isDue := range map[time.Time]bool{{}: false, start.Add(-time.Second): true, start: true, start.Add(time.Second): false} {
+				want := false
+				switch {
+				case s == task.Submitted && to == task.Processing:
+					want = next.IsZero() || !isDue // otherwise it has waited too long
+				case s == task.Submitted || s == task.Waiting:
+					want = isDue && s.CanBecome(to)
+				}
+				row := &task.Task{ID: task.ID{1}, Version: 3, State: s, NextEventAt: next}
+				if got := (task.Change{Ref: row.Ref(), Due: true, To: to, At: start}).Apply(row); got != want {
+					t.Errorf("%v to %v, with its next event at %v: %t", s, to, next, got)
+				}
+			}
+		}
+	}
+}
+
 func TestATaskThatHasWaitedTooLongIsNotGrabbed(t *testing.T) {
 	late := time.Date(2026, 1, 1, 0, 0, 10, 0, time.UTC)
 	for _, c := range []struct {
@@ -496,7 +535,7 @@ func TestACreatedRowHasNoPast(t *testing.T) {
 }
 
 func TestEveryFieldOfAChangeIsKnownToTheseTests(t *testing.T) {
-	const known = 18
+	const known = 20
 	if n := reflect.TypeFor[task.Change]().NumField(); n != known {
 		t.Errorf("task.Change has %d fields, the tests know %d", n, known)
 	}

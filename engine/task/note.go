@@ -57,14 +57,15 @@ func (t *Task) Checkpoint() []byte {
 // not change the version: the Ref of the attempt stays valid.
 type Note struct {
 	Ref
+	By         ID        // the node whose attempt reports: the Owner that the row must have; zero is any
 	Progress   *Progress // nil keeps the old one
 	Checkpoint []byte    // nil keeps the old one, empty removes it
 }
 
 // Apply applies n to t and reports whether it did. It does nothing and returns false if t is at
-// another version or not Processing. t keeps a reference to the checkpoint.
+// another version, not Processing, or of another Owner than By. t keeps a reference to the checkpoint.
 func (n Note) Apply(t *Task) bool {
-	if t.Ref() != n.Ref || t.State != Processing {
+	if t.Ref() != n.Ref || t.State != Processing || !n.By.IsZero() && t.Owner != n.By {
 		return false
 	}
 	progress, checkpoint := t.Progress(), t.Checkpoint()

@@ -144,8 +144,9 @@ const updateNotes = `
 update {task} t
 set progress = case when c.tells then c.progress else t.progress end,
 	checkpoint = case when c.keeps then c.checkpoint else t.checkpoint end
-from unnest($1::uuid[], $2::bigint[], $3::boolean[], $4::bytea[], $5::boolean[], $6::bytea[]) as c (id, version, tells, progress, keeps, checkpoint)
-where t.id = c.id and t.version = c.version and t.state = 3
+from unnest($1::uuid[], $2::bigint[], $3::boolean[], $4::bytea[], $5::boolean[], $6::bytea[], $7::uuid[])
+	as c (id, version, tells, progress, keeps, checkpoint, by)
+where t.id = c.id and t.version = c.version and t.state = 3 and (c.by is null or t.owner = c.by)
 returning t.id`
 
 // It changes no indexed column, unless the task could expire while it was queued.
@@ -153,17 +154,17 @@ const updateGrab = `
 update {task} t
 set version = t.version + 1, state = 3, attempt = least(t.attempt, 2147483646) + 1, owner = c.owner,
 	started_at = c.at, updated_at = c.at, next_event_at = c.next, due_state = null, due_at = null, progress = null
-from unnest($1::uuid[], $2::bigint[], $3::uuid[], $4::bigint[], $5::bigint[]) as c (id, version, owner, at, next)
+from unnest($1::uuid[], $2::bigint[], $3::uuid[], $4::bigint[], $5::bigint[], $6::boolean[]) as c (id, version, owner, at, next, due)
 where t.id = c.id and t.version = c.version
-	and (t.state = 1 or t.state = 2 and (t.next_event_at = {none} or t.next_event_at > c.at)) and not ({behind:t})
+	and (t.state = 1 and (not c.due or t.next_event_at <> {none} and t.next_event_at <= c.at) or t.state = 2 and (t.next_event_at = {none} or t.next_event_at > c.at)) and not ({behind:t})
 returning {narrow:t}, t.checkpoint, t.payload`
 
 const moveDone = `
 with gone as (
 	delete from {task} t
-	using unnest($1::uuid[], $2::bigint[], $3::bytea[], $4::bigint[], $5::bigint[], $6::bigint[], $7::integer[])
-		as c (id, version, new_result, at, next, ended_at, keep)
-	where t.id = c.id and t.version = c.version and t.state = 3
+	using unnest($1::uuid[], $2::bigint[], $3::bytea[], $4::bigint[], $5::bigint[], $6::bigint[], $7::integer[], $8::uuid[])
+		as c (id, version, new_result, at, next, ended_at, keep, by)
+	where t.id = c.id and t.version = c.version and t.state = 3 and (c.by is null or t.owner = c.by)
 	returning t.*, c.new_result, c.at, c.next, c.ended_at, c.keep)
 insert into {ended} (id, owner, version, seq, created_at, ready_at, next_event_at, expires_at, started_at, updated_at, due_at,
 	shard, attempt, crashes, state, priority, due_state, queued,
@@ -176,8 +177,8 @@ returning {narrow}`
 
 const dropDone = `
 with gone as (
-	delete from {task} t using unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[]) as c (id, version, at, next)
-	where t.id = c.id and t.version = c.version and t.state = 3
+	delete from {task} t using unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::uuid[]) as c (id, version, at, next, by)
+	where t.id = c.id and t.version = c.version and t.state = 3 and (c.by is null or t.owner = c.by)
 	returning {narrow:t}, c.at, c.next),
 keys as (delete from {key} k using gone where gone.key is not null and k.type = gone.type and k.key in (gone.key, {entry:gone}) and k.id = gone.id)
 select id, null::uuid, version + 1, seq, created_at, ready_at, next, expires_at, started_at, at,

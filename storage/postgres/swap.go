@@ -73,9 +73,9 @@ func classify(cs []task.Change) *swaps {
 	for i, c := range cs {
 		plain := c.Count == task.Keep && c.ReadyAt.IsZero() && c.Error == "" && c.Group == nil && c.Payload == nil && c.Checkpoint == nil && c.Replace == nil && c.Remember == 0 && !c.FreesKey
 		switch {
-		case plain && c.To == task.Processing:
+		case plain && c.To == task.Processing && c.By.IsZero():
 			w.grabs = append(w.grabs, i)
-		case plain && c.To == task.Done && c.Outcome == task.Completed:
+		case plain && c.To == task.Done && c.Outcome == task.Completed && !c.Due:
 			w.ends = append(w.ends, i)
 		default:
 			w.others = append(w.others, i)
@@ -139,7 +139,8 @@ func (v *verbs) grab(p *pipe, w *swaps) {
 		uuids(w.grabs, func(i int) task.ID { return change(i).ID }), bigints(w.grabs, func(i int) int64 { return int64(change(i).Version) }),
 		uuidsOrNull(w.grabs, func(i int) task.ID { return change(i).Owner }),
 		bigints(w.grabs, func(i int) int64 { return micro(task.Stamp(change(i).At)) }),
-		bigints(w.grabs, func(i int) int64 { return micro(task.Stamp(change(i).NextEventAt)) }))
+		bigints(w.grabs, func(i int) int64 { return micro(task.Stamp(change(i).NextEventAt)) }),
+		booleans(w.grabs, func(i int) bool { return change(i).Due }))
 }
 
 // finish queues the statement that does it for the completions in some.
@@ -157,7 +158,8 @@ func (v *verbs) finish(ctx context.Context, p *pipe, w *swaps, some []int) error
 	p.add(w.answers(some), v.store.sql.finish, ids,
 		bigints(some, func(i int) int64 { return int64(change(i).Version) }), bytesOrNull(some, func(i int) []byte { return change(i).Result }),
 		bigints(some, func(i int) int64 { return micro(task.Stamp(change(i).At)) }),
-		bigints(some, func(i int) int64 { return micro(task.Stamp(change(i).NextEventAt)) }), at, keep)
+		bigints(some, func(i int) int64 { return micro(task.Stamp(change(i).NextEventAt)) }), at, keep,
+		uuidsOrNull(some, func(i int) task.ID { return change(i).By }))
 	return nil
 }
 
@@ -169,5 +171,6 @@ func (v *verbs) drop(p *pipe, w *swaps, some []int) {
 	p.add(w.answers(some), v.store.sql.drop,
 		uuids(some, func(i int) task.ID { return w.changes[i].ID }), bigints(some, func(i int) int64 { return int64(w.changes[i].Version) }),
 		bigints(some, func(i int) int64 { return micro(task.Stamp(w.changes[i].At)) }),
-		bigints(some, func(i int) int64 { return micro(task.Stamp(w.changes[i].NextEventAt)) }))
+		bigints(some, func(i int) int64 { return micro(task.Stamp(w.changes[i].NextEventAt)) }),
+		uuidsOrNull(some, func(i int) task.ID { return w.changes[i].By }))
 }

@@ -315,7 +315,7 @@ func (v *verbs) note(ctx context.Context, ns []task.Note) (map[task.ID]bool, err
 	rows := make([]task.Task, len(ns)) // a note is applied to an empty row to learn what it writes
 	indexes := make([]int, len(ns))
 	for i, n := range ns {
-		rows[i], indexes[i] = task.Task{ID: n.ID, Version: n.Version, State: task.Processing}, i
+		rows[i], indexes[i] = task.Task{ID: n.ID, Version: n.Version, State: task.Processing, Owner: n.By}, i
 		n.Apply(&rows[i])
 	}
 	noted := make(map[task.ID]bool, len(ns))
@@ -327,7 +327,8 @@ func (v *verbs) note(ctx context.Context, ns []task.Note) (map[task.ID]bool, err
 		booleans(ns, func(n task.Note) bool { return n.Progress != nil }),
 		bytesOrNull(indexes, func(i int) []byte { return encodeProgress(rows[i].Progress()) }),
 		booleans(ns, func(n task.Note) bool { return n.Checkpoint != nil }),
-		bytesOrNull(indexes, func(i int) []byte { return rows[i].Checkpoint() }))
+		bytesOrNull(indexes, func(i int) []byte { return rows[i].Checkpoint() }),
+		uuidsOrNull(ns, func(n task.Note) task.ID { return n.By }))
 	return noted, v.do(ctx, &p)
 }
 

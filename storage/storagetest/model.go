@@ -219,6 +219,10 @@ func (m *model) randomChange() task.Change {
 		Error: strings.Repeat("e", pick(m, modelSizes)), // Apply cuts one that is too long
 	}
 	if m.rand.IntN(4) == 0 {
+		c.By = task.ID{byte(m.rand.IntN(3))}
+	}
+	c.Due = m.rand.IntN(4) == 0
+	if m.rand.IntN(4) == 0 {
 		c.Payload = new(pattern(pick(m, modelSizes)))
 	}
 	if m.rand.IntN(4) == 0 {
@@ -241,6 +245,9 @@ func (m *model) randomChange() task.Change {
 
 func (m *model) randomNote() task.Note {
 	n := task.Note{Ref: task.Ref{ID: pick(m, m.ids)}}
+	if m.rand.IntN(4) == 0 {
+		n.By = task.ID{byte(m.rand.IntN(3))}
+	}
 	if m.rand.IntN(3) > 0 {
 		n.Progress = &task.Progress{Done: m.rand.Uint64(), Message: strings.Repeat("p", pick(m, modelSizes)), At: m.randomTime()}
 	}

@@ -35,6 +35,14 @@ var noteCases = []testCase{
 		}
 		f.note(&task.Task{}, task.Note{Ref: task.Ref{ID: task.ID{1}, Version: 1}, Checkpoint: []byte("of nobody")})
 	}},
+	{"a note of an attempt of another node is not written", func(f *fixture) {
+		t := f.row(task.Processing, func(t *task.Task) { t.Owner = task.ID{1} })
+		f.put(t)
+		for _, by := range []task.ID{{1}, {2}, {}} {
+			f.note(t, task.Note{Ref: t.Ref(), By: by, Checkpoint: by[:]})
+			f.note(t, task.Note{Ref: t.Ref(), By: by, Progress: &task.Progress{Done: uint64(by[0])}})
+		}
+	}},
 	{"notes of one call are written in order, those that cannot be left out", func(f *fixture) {
 		t := f.row(task.Processing)
 		f.put(t)

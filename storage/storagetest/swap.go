@@ -75,6 +75,43 @@ var swapCases = []testCase{
 			f.same(f.get(t.ID), t)
 		}
 	}},
+	{"a change that ends an attempt ends that of its node alone", func(f *fixture) {
+		for _, from := range task.States() {
+			for _, by := range []task.ID{{}, {1}, {2}} {
+				for _, c := range []task.Change{
+					{To: task.Done, Outcome: task.Completed, Result: []byte("r")},
+					{To: task.Done, Outcome: task.Completed, Result: []byte("r"), Error: "why"},
+					{To: task.Waiting, Outcome: task.Errored, NextEventAt: at(9)},
+				} {
+					t := f.row(from, func(t *task.Task) { t.NextEventAt = at(5) })
+					if from == task.Processing {
+						t.Owner = task.ID{1}
+					}
+					f.put(t)
+					c.At, c.By = at(1), by
+					f.step(t, c)
+				}
+				t := f.row(task.Processing, func(t *task.Task) { t.Owner = task.ID{1} })
+				f.put(t)
+				end := task.Change{Ref: t.Ref(), By: by, To: task.Done, At: at(1), Outcome: task.Completed}
+				out := f.do(&storage.Batch{Swap: []task.Change{end}, Remove: []bool{true}})
+				if ends := by != (task.ID{2}); (out.Swapped[0] != nil) != ends {
+					f.Errorf("a change of %v that removes a row of %v was made: %v", by, t.Owner, !ends)
+				}
+			}
+		}
+	}},
+	{"a change of a row that is due changes no other", func(f *fixture) {
+		for _, from := range task.States() {
+			for _, to := range task.States() {
+				for _, next := range []time.Time{{}, at(4), at(5), at(6)} {
+					t := f.row(from, func(t *task.Task) { t.NextEventAt = next })
+					f.put(t)
+					f.step(t, task.Change{Due: true, To: to, At: at(5), Owner: task.ID{1}})
+				}
+			}
+		}
+	}},
 	{"a change of a row that does not exist is nil", func(f *fixture) {
 		if got := f.swap(task.Change{Ref: task.Ref{ID: task.ID{1}, Version: 1}, To: task.Processing}); got != nil {
 			f.Fatalf("got %v", got)

@@ -77,7 +77,7 @@ func (c *Core) begin(now time.Time, r *run, t *task.Task) {
 	if r.phase != delayed && len(c.delayed) > 0 && c.steady(now) >= c.delayedAt {
 		c.beginDelayed(now) // they were grabbed before
 	}
-	back := task.Change{Ref: t.Ref(), At: now, Count: task.Refund, Outcome: task.HandedBack, To: task.Submitted}
+	back := task.Change{Ref: t.Ref(), By: t.Owner, At: now, Count: task.Refund, Outcome: task.HandedBack, To: task.Submitted}
 	back.NextEventAt = queueDeadline(r.kind.policy.Timeout, now)
 	isBack := true
 	switch why := c.refuses(r); {
@@ -150,6 +150,7 @@ func (c *Core) regroup(t *task.Task) (group string, missing error, is bool) {
 // handle asks to run the handler.
 func (c *Core) handle(now time.Time, r *run, t *task.Task) {
 	c.stats.Grabbed++
+	r.owner = t.Owner
 	r.phase, r.row, r.key, r.isKeyed = running, nil, orderingKeyOf(t), t.Key != ""
 	r.attempt, r.crashes, r.expires = t.Attempt, t.Crashes, t.ExpiresAt
 	r.lag, r.rearms = lagOf(t), rearmsOf(t)

@@ -34,6 +34,7 @@ type Config struct {
 	QueueCapacity int                 // triggers of one queue
 	Layouts       map[string][]string // see table.Config
 	Permits       bool                // see table.Config
+	Shared        bool                // other nodes use the store, and this one polls it: changes of rows that do not run are Due, see task.Change
 	GrabsHeads    bool                // saves ask for the grab of the next head, see Save.Head: the store makes it with the save
 
 	// Regroup reports whether the group of a row was packed when its type had fewer values, and
@@ -103,6 +104,7 @@ const (
 // run is a task that has a slot.
 type run struct {
 	ref         task.Ref // the version that the next change is made of
+	owner       task.ID  // of the row while it runs
 	kind        *kind
 	slot        table.Slot
 	phase       phase
@@ -256,7 +258,7 @@ func (c *Core) HasSlot(id task.ID) bool {
 // count.
 func (c *Core) HandBack(now time.Time, t *task.Task) {
 	c.save(t.Type, task.Change{
-		Ref: t.Ref(), To: task.Submitted, At: now, Count: task.Refund, Outcome: task.HandedBack,
+		Ref: t.Ref(), By: t.Owner, To: task.Submitted, At: now, Count: task.Refund, Outcome: task.HandedBack,
 		NextEventAt: queueDeadline(c.kind(t.Type).policy.Timeout, now),
 		Error:       "the store did not answer whether it was grabbed",
 	}, false)
@@ -268,7 +270,7 @@ func (c *Core) HandBack(now time.Time, t *task.Task) {
 func (c *Core) Reclaim(now time.Time, t *task.Task) {
 	p := c.kind(t.Type).policy
 	change := task.Change{
-		Ref: t.Ref(), To: task.Submitted, At: now, Count: task.Refund, Outcome: task.Interrupted,
+		Ref: t.Ref(), By: t.Owner, To: task.Submitted, At: now, Count: task.Refund, Outcome: task.Interrupted,
 		NextEventAt: queueDeadline(p.Timeout, now), Error: errReclaimed,
 	}
 	if p.Delivery == policy.AtMostOnce {

@@ -92,7 +92,7 @@ func (c *Core) following(now time.Time, v task.Verdict) []*task.Task {
 // delete the row with it.
 func (c *Core) concluded(now time.Time, r *run, v task.Verdict) (change task.Change, remove bool) {
 	p := &r.kind.policy
-	change = decide(now, p, attempt{r.ref, r.attempt, r.crashes, r.expires}, v, c.config.Chance)
+	change = decide(now, p, attempt{r.ref, r.owner, r.attempt, r.crashes, r.expires}, v, c.config.Chance)
 	asks := v.Outcome == task.Snoozed || v.Outcome == task.Completed || v.Outcome == task.Errored && v.Delay >= 0
 	if change.To == task.Waiting && asks && r.rearm(now, &change) {
 		c.stats.Slowed++
@@ -119,7 +119,7 @@ func settle(now time.Time, p *policy.Type, key string, isKeyed bool, change *tas
 // is left to the cleaner.
 func (c *Core) Earlier(now time.Time, t *task.Task, v task.Verdict) (change task.Change, follow []*task.Task) {
 	p := c.Policy(t.Type)
-	change = decide(now, &p, attempt{t.Ref(), t.Attempt, t.Crashes, t.ExpiresAt}, v, c.config.Chance)
+	change = decide(now, &p, attempt{t.Ref(), t.Owner, t.Attempt, t.Crashes, t.ExpiresAt}, v, c.config.Chance)
 	settle(now, &p, orderingKeyOf(t), t.Key != "", &change)
 	v.Reencoded.Add(&change, change.Completes(task.Processing))
 	return change, c.following(now, v)
@@ -157,6 +157,7 @@ func KeepUntil(r policy.Retention, s task.State, at time.Time) time.Time {
 // attempt is what decide needs to know of a run.
 type attempt struct {
 	ref     task.Ref
+	owner   task.ID
 	number  uint32
 	crashes uint32 // before this one
 	expires time.Time
@@ -166,7 +167,7 @@ type attempt struct {
 // decides about retries, deliveries and crashes of attempts on this node; see Orphaned for those of
 // dead nodes.
 func decide(now time.Time, p *policy.Type, a attempt, v task.Verdict, chance func() float64) task.Change {
-	c := task.Change{Ref: a.ref, At: now, Outcome: v.Outcome, Error: v.Error}
+	c := task.Change{Ref: a.ref, By: a.owner, At: now, Outcome: v.Outcome, Error: v.Error}
 	wait := func(d time.Duration) task.Change {
 		at := now.Add(d)
 		if !a.expires.IsZero() && !at.Before(a.expires) {
@@ -300,7 +301,7 @@ func (r *run) timeUp() time.Time {
 // its type allows that. The attempt counts, and so does the crash.
 func Orphaned(now time.Time, p policy.Type, t *task.Task) task.Change {
 	c := task.Change{
-		Ref: t.Ref(), To: task.Submitted, At: now, NextEventAt: queueDeadline(p.Timeout, now),
+		Ref: t.Ref(), By: t.Owner, To: task.Submitted, At: now, NextEventAt: queueDeadline(p.Timeout, now),
 		Outcome: task.Crashed, Error: "its node stopped while it ran",
 	}
 	switch {

@@ -49,7 +49,7 @@ func (c *Core) GrabbedHead(now time.Time, ended task.ID, t *task.Task) {
 	if _, has := c.runs[t.ID]; has { // an attempt that was given up still has its handler
 		c.end(now, r, false)
 		c.save(t.Type, task.Change{
-			Ref: t.Ref(), To: task.Submitted, At: now, Count: task.Refund, Outcome: task.HandedBack,
+			Ref: t.Ref(), By: t.Owner, To: task.Submitted, At: now, Count: task.Refund, Outcome: task.HandedBack,
 			NextEventAt: queueDeadline(r.kind.policy.Timeout, now), Error: "an earlier attempt of it has not returned yet",
 		}, false)
 		c.book(now)

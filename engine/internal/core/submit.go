@@ -115,7 +115,7 @@ func (c *Core) schedule(now time.Time, h task.Hint) (kept bool) {
 
 // grab returns the change that grabs the task at ref for this node.
 func (c *Core) grab(now time.Time, ref task.Ref) task.Change {
-	return task.Change{Ref: ref, To: task.Processing, At: now, NextEventAt: now, Owner: c.config.Owner}
+	return task.Change{Ref: ref, Due: c.config.Shared, To: task.Processing, At: now, NextEventAt: now, Owner: c.config.Owner}
 }
 
 // queueDeadline returns the time from which a task that is submitted now is overdue; zero is never.

@@ -101,7 +101,7 @@ func (c *Core) Tick(now time.Time) {
 			c.putAside(now, t.trigger, toMove)
 		} else if c.Owns(t.trigger.Queue, t.trigger.Shard) {
 			c.move(t.trigger.Type, task.Change{
-				Ref: t.trigger.Ref, To: task.Error, At: now, Error: "it was not started in time",
+				Ref: t.trigger.Ref, Due: c.config.Shared, To: task.Error, At: now, Error: "it was not started in time",
 				Leaves: c.kind(t.trigger.Type).policy.Ordering.OnExhausted == policy.Continue,
 			})
 		}
@@ -131,7 +131,7 @@ func (c *Core) fire(now time.Time, tr task.Trigger) {
 		c.ready.Grabs = append(c.ready.Grabs, c.grab(now, tr.Ref))
 		return
 	}
-	c.move(tr.Type, task.Change{Ref: tr.Ref, To: task.Submitted, At: now, NextEventAt: queueDeadline(k.policy.Timeout, now)})
+	c.move(tr.Type, task.Change{Ref: tr.Ref, Due: c.config.Shared, To: task.Submitted, At: now, NextEventAt: queueDeadline(k.policy.Timeout, now)})
 }
 
 // claimDue takes a slot for a task whose time has come, if it may start here at once. One that is Behind may not.

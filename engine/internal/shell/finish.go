@@ -71,7 +71,7 @@ func (s *Shell) notesOf(saves []core.Save) (notes []task.Note) {
 	}
 	for _, save := range saves {
 		if p, ok := s.lastProgress[save.Ref]; ok {
-			notes = append(notes, task.Note{Ref: save.Ref, Progress: &p})
+			notes = append(notes, task.Note{Ref: save.Ref, By: save.By, Progress: &p})
 			delete(s.lastProgress, save.Ref)
 		}
 	}
