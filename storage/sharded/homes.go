@@ -104,13 +104,13 @@ func (r *routes) why(shards task.Shards) error {
 	for i, h := range r.homes {
 		for j, other := range r.homes[:i] {
 			if some := both(both(shards, r.twice), both(h.Owned, other.Owned)); !some.IsEmpty() {
-				errs = append(errs, fmt.Errorf("the shards %s are held by %s and by %s; one of them is a copy, or of another engine: take it out of storage.databases",
+				errs = append(errs, fmt.Errorf("the shards %s are held by %s and by %s; one of them is a copy, or of another engine: take it out of storage.databases; or it was restored from an older backup: restore all to one moment",
 					&some, r.names[j], r.names[i]))
 			}
 		}
 	}
 	if some := both(shards, lost); !some.IsEmpty() {
-		errs = append(errs, fmt.Errorf("no database holds the shards %s; is one missing in storage.databases?", &some))
+		errs = append(errs, fmt.Errorf("no database holds the shards %s; is one missing in storage.databases, or restored from an older backup?", &some))
 	}
 	return errors.Join(errs...)
 }

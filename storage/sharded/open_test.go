@@ -32,7 +32,7 @@ func TestOpenSaysWhatIsWrongWithThePlaces(t *testing.T) {
 		{"too many", places(sharded.MaxPlaces + 1), "there are 65 databases, want 1 to 64"},
 		{"one without a name", []*place{whole("")}, "a database has no name"},
 		{"a name twice", []*place{whole("a"), newPlace("b", task.Shards{}), newPlace("a", task.Shards{})}, "two databases have the name a"},
-		{"shards that nobody holds", places(3)[:2], "no database holds the shards 170-255; is one missing in storage.databases?"},
+		{"shards that nobody holds", places(3)[:2], "no database holds the shards 170-255; is one missing in storage.databases, or restored from an older backup?"},
 		{"shards that two hold", []*place{whole("a"), newPlace("b", shards(3, 7))}, "the shards 3-7 are held by a and by b; one of them is a copy"},
 		{"one that does not answer", []*place{broken, newPlace("b", task.Shards{})}, "look which shards are where: a: the disk is gone"},
 	} {
