@@ -46,6 +46,7 @@ const shortestWait = time.Nanosecond
 type Store struct {
 	kv.Calls
 
+	path string
 	db   *bbolt.DB
 	kv   *kv.DB
 	file *os.File // the file of db
@@ -61,6 +62,7 @@ type Store struct {
 	life   sync.RWMutex
 	closed bool // guarded by life
 
+	newest atomic.Int64          // number of the newest transaction that was committed; 0 before one is
 	broken atomic.Pointer[error] // the error of every further call; nil unless the store has failed
 	stuck  atomic.Bool           // bbolt has panicked while it held its locks
 }
@@ -79,7 +81,7 @@ var (
 // [storage.ErrFormat] if a newer version has written it, and [ErrDamaged] if Open finds
 // damage. Damage of other parts of the file is found when they are read.
 func Open(path string, opts Options) (*Store, error) {
-	s := &Store{}
+	s := &Store{path: path}
 	s.Calls = kv.NewCalls(s.Update, s.view)
 	if err := s.open(path, opts); err != nil {
 		return nil, fmt.Errorf("bolt: open %s: %w", path, err)

@@ -55,6 +55,24 @@ func (s *Store) begin(writable bool) (btx *bbolt.Tx, b *bbolt.Bucket, err error)
 
 // beginIn begins a transaction of bbolt, which keeps its locks forever if it panics meanwhile.
 func (s *Store) beginIn(writable bool) (btx *bbolt.Tx, err error) {
+	known := s.newest.Load()
+	if btx, err = s.beginAny(writable); err != nil {
+		return nil, err
+	}
+	before := int64(btx.ID())
+	if writable {
+		before-- // its own number is the next one
+	}
+	if before < known || writable && known > 0 && before != known {
+		err := s.fail(fmt.Errorf("%s was overwritten while the store was open: it is at transaction %d, after %d; stop the node before files are put back or restored",
+			s.path, before, known))
+		s.end(btx, &err)
+		return nil, err
+	}
+	return btx, nil
+}
+
+func (s *Store) beginAny(writable bool) (btx *bbolt.Tx, err error) {
 	defer s.breakIfDamaged(&err)
 	defer catch(&err)
 	return s.db.Begin(writable)

@@ -76,8 +76,10 @@ func (s *Store) commit(fn func(storage.Tx) error) (hooks []func(), err error) {
 	if err := tx.Err(); err != nil {
 		return nil, err
 	}
+	number := int64(btx.ID())
 	err = commit(btx)
 	if err == nil {
+		s.newest.Store(number)
 		err = s.here.Gone() // before the caller relies on the commit
 	}
 	if err != nil {

@@ -26,6 +26,7 @@ type failstop struct {
 	vfs.FS
 	aside  string                 // a folder that is not covered: the store does not depend on its files
 	onStop func(error)            // called once, with the first failure
+	tails  *tails                 // the ends of files; nil if they are not on the file system of the machine, or are only read
 	replay atomic.Pointer[replay] // examines the logs that are opened; nil unless the library is being opened
 
 	mu    sync.Mutex
@@ -114,7 +115,20 @@ func (f *failstop) fill(name string, file vfs.File, err error, category vfs.Disk
 		f.logs[name] = log
 		f.mu.Unlock()
 	}
+	if err == nil && f.tails != nil && hasTail(name) {
+		return f.tails.add(name, file)
+	}
 	return file, err
+}
+
+// forget forgets a file that gets another name or is removed.
+func (f *failstop) forget(name string) {
+	f.mu.Lock()
+	delete(f.logs, name)
+	f.mu.Unlock()
+	if f.tails != nil {
+		f.tails.remove(name)
+	}
 }
 
 // Open opens a file for reading. A log that is being written, as a backup reads it, ends for the
@@ -145,9 +159,7 @@ func (f *failstop) OpenReadWrite(name string, category vfs.DiskWriteCategory, op
 }
 
 func (f *failstop) ReuseForWrite(old, name string, category vfs.DiskWriteCategory) (vfs.File, error) {
-	f.mu.Lock()
-	delete(f.logs, old)
-	f.mu.Unlock()
+	f.forget(old)
 	return f.create(func() (vfs.File, error) {
 		file, err := f.FS.ReuseForWrite(old, name, category)
 		return f.fill(name, file, err, category)
@@ -174,6 +186,7 @@ func (f *failstop) Rename(old, name string) error {
 	if f.isAside(name) {
 		return f.FS.Rename(old, name)
 	}
+	f.forget(old)
 	return f.write(func() error { return f.FS.Rename(old, name) })
 }
 
@@ -189,9 +202,7 @@ func (f *failstop) Remove(name string) error {
 	if f.failure() != nil {
 		return nil
 	}
-	f.mu.Lock()
-	delete(f.logs, name)
-	f.mu.Unlock()
+	f.forget(name)
 	return f.FS.Remove(name)
 }
 

@@ -127,6 +127,9 @@ func Open(dir string, opts Options) (*Store, error) {
 		}
 	}
 	s.fs = newFailstop(opts.FS, s.broke)
+	if opts.FS == vfs.Default && !opts.ReadOnly {
+		s.fs.tails = new(tails)
+	}
 	s.fs.aside = opts.FS.PathJoin(s.dir, backupFolder)
 	s.life.Lock()
 	err := s.open(opts)

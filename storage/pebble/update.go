@@ -158,6 +158,14 @@ func (s *Store) applyBatch(b *pebble.Batch, durable bool) (err error) {
 	return nil
 }
 
+// gone returns an error if the files of the store were removed, replaced or overwritten.
+func (s *Store) gone() error {
+	if err := s.here.Gone(); err != nil || s.fs.tails == nil {
+		return err
+	}
+	return s.fs.tails.gone()
+}
+
 // wait returns when the transaction is durable.
 func (c *commit) wait(s *Store) error {
 	if c.batch == nil {
@@ -165,7 +173,7 @@ func (c *commit) wait(s *Store) error {
 	}
 	err := c.batch.SyncWait()
 	if err == nil {
-		err = s.here.Gone() // before the caller relies on the commit
+		err = s.gone() // before the caller relies on the commit
 	}
 	if err != nil {
 		s.fs.stop(err)
