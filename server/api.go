@@ -54,6 +54,7 @@ type APIConfig struct {
 	TaskLog    *tasklog.Log // lines that handlers log about tasks; nil if they are not kept
 	Alerts     Alerts       // nil if the node has none
 	Workers    Workers      // nil if the node takes none
+	Sources    Sources      // nil if the node has none
 
 	// Submitted returns the context with which the tasks of a Submit are added, for instance one with the trace context
 	// of the request. header returns the value of a header by its name in lower case, "" if there is none. May be nil.
@@ -87,6 +88,7 @@ type API struct {
 	taskLog    *tasklog.Log          // nil for none
 	alerts     Alerts                // nil for none
 	workers    Workers               // nil for none
+	sources    Sources               // nil for none
 	audit      *slog.Logger          // nil for none
 	tokens     func() *access.Tokens // nil: every caller may do everything
 	submitted  func(ctx context.Context, header func(name string) string) context.Context
@@ -104,7 +106,7 @@ var _ taskenginev1connect.TaskServiceHandler = (*API)(nil)
 func NewAPI(c APIConfig) *API {
 	api := &API{
 		maxRequest: cmp.Or(c.MaxRequest, DefaultMaxRequest),
-		engine:     c.Engine, build: c.Build, node: c.Node, log: c.Log, metrics: c.Metrics, taskLog: c.TaskLog, alerts: c.Alerts, workers: c.Workers, tokens: c.Tokens, audit: c.Audit,
+		engine:     c.Engine, build: c.Build, node: c.Node, log: c.Log, metrics: c.Metrics, taskLog: c.TaskLog, alerts: c.Alerts, workers: c.Workers, sources: c.Sources, tokens: c.Tokens, audit: c.Audit,
 		submitted: c.Submitted, register: c.Register,
 		schedules: scheduler.Of(c.Engine), stopping: make(chan struct{}),
 	}

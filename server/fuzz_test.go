@@ -27,6 +27,7 @@ var methods = []string{
 	"ListTypes", "PauseType", "ResumeType", "Version", "ListWorkers", "DrainWorker", "ListLimits", "GetLimit", "SetLimit", "UnsetLimit", "WhyLimit",
 	"ListSchedules", "GetSchedule", "ApplySchedule", "PreviewSchedule", "DeleteSchedule", "PauseSchedule", "ResumeSchedule",
 	"TriggerSchedule", "BackfillSchedule", "ListKeys", "GetKey", "ResumeKey", "SkipKey",
+	"ListSources", "GetSource", "PauseSource", "ResumeSource", "SeekSource",
 }
 
 // FuzzAPI sends arbitrary bodies to every method, as JSON and as protobuf. The code of the response is never internal.

@@ -94,6 +94,11 @@ func (a *API) unaryMethods() []grpc.MethodDesc {
 		unary(a, "ResumeSchedule", a.ResumeSchedule),
 		unary(a, "TriggerSchedule", a.TriggerSchedule),
 		unary(a, "BackfillSchedule", a.BackfillSchedule),
+		unary(a, "ListSources", a.ListSources),
+		unary(a, "GetSource", a.GetSource),
+		unary(a, "PauseSource", a.PauseSource),
+		unary(a, "ResumeSource", a.ResumeSource),
+		unary(a, "SeekSource", a.SeekSource),
 		unary(a, "Version", a.Version),
 	}
 }

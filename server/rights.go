@@ -43,6 +43,8 @@ var rights = map[string]right{
 	"ListSchedules":   {access.Submit, ofAll},
 	"GetSchedule":     {access.Submit, ofAll},
 	"PreviewSchedule": {access.Submit, ofAll},
+	"ListSources":     {access.Submit, ofAll},
+	"GetSource":       {access.Submit, ofAll},
 
 	"Cancel":     {access.Operate, ofTypes},
 	"Resume":     {access.Operate, ofTypes},
@@ -62,6 +64,9 @@ var rights = map[string]right{
 	"ResumeSchedule":   {access.Operate, ofAll},
 	"TriggerSchedule":  {access.Operate, ofAll},
 	"BackfillSchedule": {access.Operate, ofAll},
+	"PauseSource":      {access.Operate, ofAll},
+	"ResumeSource":     {access.Operate, ofAll},
+	"SeekSource":       {access.Operate, ofAll},
 
 	"ApplySchedule":  {access.Admin, ofAll},
 	"DeleteSchedule": {access.Admin, ofAll},

@@ -13,5 +13,5 @@
 //	read.go, commit.go, reset.go     the run of a partition
 //	feed.go                          the client that fetches the records of all partitions of a source
 //	unread.go                        records that could not become tasks
-//	manage.go                        what people ask and order
+//	manage.go, plan.go               what people ask and order
 package consume

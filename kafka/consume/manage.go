@@ -1,6 +1,7 @@
 package consume
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +25,8 @@ var (
 	ErrInvalid = errors.New("invalid seek")
 	// ErrBusy says that a source did not stand still for long enough to be changed.
 	ErrBusy = errors.New("the source is running")
+	// ErrBrokers says that the brokers do not answer, or do not say where a seek goes.
+	ErrBrokers = errors.New("the brokers do not say where that is")
 	// ErrEnded says that the task of a source was cancelled or failed by hand. It wraps [engine.ErrNotAllowed].
 	ErrEnded = fmt.Errorf("%w: the task of the source was ended by hand; resume it", engine.ErrNotAllowed)
 )
@@ -37,7 +40,8 @@ type Status struct {
 	Problem    string // why not all of its topics are read; "" if they are
 	Lag        int64  // offsets behind the positions of all partitions; -1 if that is not known
 	Partitions []Partition
-	Here       Stats // what this node has done
+	Here       Stats   // what this node has done
+	Task       task.ID // of the source
 }
 
 // Partition is a partition that a source reads, or has read.
@@ -93,11 +97,26 @@ func (s *Sources) Get(ctx context.Context, e *engine.Engine, name string) (*Stat
 	if !ok {
 		return nil, fmt.Errorf("%w: %s", ErrUnknown, name)
 	}
-	st, err := of.state(ctx, e)
+	all := &Status{Name: name, Definition: of.definition, Here: of.stats.get(), Task: idOfSource(name)}
+	t, err := e.Get(ctx, all.Task)
+	switch {
+	case errors.Is(err, task.ErrNotFound):
+		all.Lag, all.Problem = -1, "no node has begun to read it"
+		return all, nil
+	case err != nil:
+		return nil, fmt.Errorf("read source %s: %w", name, err)
+	}
+	st, err := decodeState(t.Checkpoint())
 	if err != nil {
 		return nil, err
 	}
-	all := &Status{Name: name, Definition: of.definition, Paused: st.Paused, Pending: len(st.Orders), Problem: st.Problem, Here: of.stats.get()}
+	all.Paused, all.Pending, all.Problem = st.Paused, len(st.Orders), st.Problem
+	if st.Began.IsZero() { // it has found no topic
+		all.Lag, all.Problem = -1, cmp.Or(st.Problem, t.LastError, "no node has looked for its topics yet")
+	}
+	if t.State == task.Cancelled || t.State == task.Failed {
+		all.Problem = ErrEnded.Error()
+	}
 	ends := of.ends(ctx, slices.Collect(maps.Keys(st.Topics)))
 	for _, topic := range slices.Sorted(maps.Keys(st.Topics)) {
 		for i := range st.Topics[topic].Partitions {
@@ -216,6 +235,21 @@ func (s *Seek) check() error {
 	return nil
 }
 
+// checkTopic returns an error if the source does not read the topic and the partition of s.
+func (s *Seek) checkTopic(st *state) error {
+	if s.Topic == "" {
+		return nil
+	}
+	known, ok := st.Topics[s.Topic]
+	switch {
+	case !ok:
+		return fmt.Errorf("%w: the source reads no topic %s", ErrInvalid, s.Topic)
+	case s.Partition != nil && *s.Partition >= known.Partitions:
+		return fmt.Errorf("%w: topic %s has %d partitions", ErrInvalid, s.Topic, known.Partitions)
+	}
+	return nil
+}
+
 const (
 	maxOrders  = 100
 	orderTries = 200
@@ -257,13 +291,9 @@ func (s *reading) orderOnce(ctx context.Context, e *engine.Engine, o order) erro
 	if err != nil {
 		return err
 	}
-	if q := o.Seek; q != nil && q.Topic != "" {
-		known, ok := st.Topics[q.Topic]
-		switch {
-		case !ok:
-			return fmt.Errorf("%w: the source reads no topic %s", ErrInvalid, q.Topic)
-		case q.Partition != nil && *q.Partition >= known.Partitions:
-			return fmt.Errorf("%w: topic %s has %d partitions", ErrInvalid, q.Topic, known.Partitions)
+	if o.Seek != nil {
+		if err := o.Seek.checkTopic(&st); err != nil {
+			return err
 		}
 	}
 	if len(st.Orders) >= maxOrders {

@@ -286,3 +286,34 @@ func TestOnlyCommittedRecordsBecomeTasks(t *testing.T) {
 		t.Errorf("%v", n.runs)
 	}
 }
+
+func TestAPlanSaysWhereASeekGoesAndChangesNothing(t *testing.T) {
+	t.Parallel()
+	topic := newTopic(t, brokers, 2, nil)
+	n := newNode(t, brokers, definition("orders", topic))
+	produce(t, brokers, numbered(topic, 2, 0, 20)...)
+	n.await("the records", func() bool { return n.status("orders").Lag == 0 && len(n.status("orders").Partitions) == 2 })
+	n.await("the positions", func() bool { return n.status("orders").Partitions[1].Position == 10 })
+	for _, c := range []struct {
+		to   consume.Seek
+		want []consume.Move
+	}{
+		{consume.Seek{Begin: true}, []consume.Move{{topic, 0, 10, 0}, {topic, 1, 10, 0}}},
+		{consume.Seek{End: true, Topic: topic}, []consume.Move{{topic, 0, 10, 10}, {topic, 1, 10, 10}}},
+		{consume.Seek{Time: time.Now().Add(time.Hour)}, []consume.Move{{topic, 0, 10, 10}, {topic, 1, 10, 10}}},
+		{consume.Seek{Offset: new(int64(4)), Topic: topic, Partition: new(int32(1))}, []consume.Move{{topic, 1, 10, 4}}},
+	} {
+		got, err := n.sources.Plan(t.Context(), n.Engine, "orders", c.to)
+		if err != nil || !slices.Equal(got, c.want) {
+			t.Errorf("%+v: %v, %v; want %v", c.to, got, err, c.want)
+		}
+	}
+	for _, wrong := range []consume.Seek{{}, {Begin: true, Topic: "other"}, {End: true, Topic: topic, Partition: new(int32(2))}} {
+		if _, err := n.sources.Plan(t.Context(), n.Engine, "orders", wrong); !errors.Is(err, consume.ErrInvalid) {
+			t.Errorf("%+v: %v", wrong, err)
+		}
+	}
+	if s := n.status("orders"); s.Pending != 0 || s.Partitions[0].Position != 10 {
+		t.Errorf("%+v", s)
+	}
+}

@@ -54,6 +54,8 @@ func newRoot(a *app) *cobra.Command {
 		group("schedule", "Look at schedules, and change them while nodes run",
 			newScheduleList(a), newScheduleShow(a), newSchedulePreview(a), newScheduleApply(a), newScheduleDelete(a),
 			newSchedulePause(a), newScheduleResume(a), newScheduleTrigger(a), newScheduleBackfill(a)),
+		group("source", "Look at sources of tasks, such as topics of Kafka, and order them",
+			newSourceList(a), newSourceShow(a), newSourcePause(a), newSourceResume(a), newSourceSeek(a)),
 		group("token", "Make, list and revoke the tokens of clients, in the file of api.tokens",
 			newTokenCreate(a), newTokenList(a), newTokenRevoke(a)),
 		newMigrate(a), newShards(a), newCoordination(a), newCopy(a), newBackup(a), newRestore(a), newDoctor(a),

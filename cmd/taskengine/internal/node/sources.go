@@ -6,6 +6,7 @@ import (
 
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/brokers"
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/database"
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/sources"
 	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/kafka/consume"
@@ -29,6 +30,9 @@ func (p *parts) addSources(types map[string]policy.Type, handlers map[string]tas
 	maps.Copy(types, p.sources.Policies())
 	maps.Copy(handlers, p.sources.Handlers())
 }
+
+// shownSources returns the sources for the API, metrics and alerts.
+func (p *parts) shownSources() *sources.Sources { return sources.Of(p.sources, p.engine) }
 
 // applySources begins to read.
 func (p *parts) applySources(ctx context.Context) error {

@@ -7292,6 +7292,1068 @@ func (x *BackfillScheduleResponse) GetTasks() uint64 {
 	return 0
 }
 
+// Source is a source of tasks: topics of Apache Kafka whose records become tasks. Counts are
+// those of all nodes.
+type Source struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Name    string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Topics  []string               `protobuf:"bytes,2,rep,name=topics,proto3" json:"topics,omitempty"` // either these are set, or pattern is
+	Pattern string                 `protobuf:"bytes,3,opt,name=pattern,proto3" json:"pattern,omitempty"`
+	Group   string                 `protobuf:"bytes,4,opt,name=group,proto3" json:"group,omitempty"`    // the consumer group to which positions are committed for other programs
+	Paused  *SourcePause           `protobuf:"bytes,5,opt,name=paused,proto3" json:"paused,omitempty"`  // absent: it is not paused
+	Orders  uint32                 `protobuf:"varint,6,opt,name=orders,proto3" json:"orders,omitempty"` // requests that were accepted and are not carried out yet
+	// Why it does not read all of its topics; empty if it does.
+	Problem string `protobuf:"bytes,7,opt,name=problem,proto3" json:"problem,omitempty"`
+	// Offsets between the positions of its partitions and their ends. Absent: that is not known
+	// of all partitions, for instance because the brokers do not answer.
+	Lag            *uint64            `protobuf:"varint,8,opt,name=lag,proto3,oneof" json:"lag,omitempty"`
+	PartitionCount uint32             `protobuf:"varint,9,opt,name=partition_count,json=partitionCount,proto3" json:"partition_count,omitempty"`
+	Reading        uint32             `protobuf:"varint,10,opt,name=reading,proto3" json:"reading,omitempty"`            // partitions that a node reads at present
+	Records        uint64             `protobuf:"varint,11,opt,name=records,proto3" json:"records,omitempty"`            // that it has read
+	Tasks          uint64             `protobuf:"varint,12,opt,name=tasks,proto3" json:"tasks,omitempty"`                // that it has added
+	Unreadable     uint64             `protobuf:"varint,13,opt,name=unreadable,proto3" json:"unreadable,omitempty"`      // records that could not become tasks
+	Skipped        uint64             `protobuf:"varint,14,opt,name=skipped,proto3" json:"skipped,omitempty"`            // records that the filter left out, or that had a task already
+	Lost           uint64             `protobuf:"varint,15,opt,name=lost,proto3" json:"lost,omitempty"`                  // offsets of the lost ranges that the partitions keep
+	Partitions     []*SourcePartition `protobuf:"bytes,16,rep,name=partitions,proto3" json:"partitions,omitempty"`       // by topic and number; not in lists
+	TaskId         string             `protobuf:"bytes,17,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"` // of the task that is the source
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *Source) Reset() {
+	*x = Source{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[114]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Source) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Source) ProtoMessage() {}
+
+func (x *Source) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[114]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Source.ProtoReflect.Descriptor instead.
+func (*Source) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{114}
+}
+
+func (x *Source) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Source) GetTopics() []string {
+	if x != nil {
+		return x.Topics
+	}
+	return nil
+}
+
+func (x *Source) GetPattern() string {
+	if x != nil {
+		return x.Pattern
+	}
+	return ""
+}
+
+func (x *Source) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *Source) GetPaused() *SourcePause {
+	if x != nil {
+		return x.Paused
+	}
+	return nil
+}
+
+func (x *Source) GetOrders() uint32 {
+	if x != nil {
+		return x.Orders
+	}
+	return 0
+}
+
+func (x *Source) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
+func (x *Source) GetLag() uint64 {
+	if x != nil && x.Lag != nil {
+		return *x.Lag
+	}
+	return 0
+}
+
+func (x *Source) GetPartitionCount() uint32 {
+	if x != nil {
+		return x.PartitionCount
+	}
+	return 0
+}
+
+func (x *Source) GetReading() uint32 {
+	if x != nil {
+		return x.Reading
+	}
+	return 0
+}
+
+func (x *Source) GetRecords() uint64 {
+	if x != nil {
+		return x.Records
+	}
+	return 0
+}
+
+func (x *Source) GetTasks() uint64 {
+	if x != nil {
+		return x.Tasks
+	}
+	return 0
+}
+
+func (x *Source) GetUnreadable() uint64 {
+	if x != nil {
+		return x.Unreadable
+	}
+	return 0
+}
+
+func (x *Source) GetSkipped() uint64 {
+	if x != nil {
+		return x.Skipped
+	}
+	return 0
+}
+
+func (x *Source) GetLost() uint64 {
+	if x != nil {
+		return x.Lost
+	}
+	return 0
+}
+
+func (x *Source) GetPartitions() []*SourcePartition {
+	if x != nil {
+		return x.Partitions
+	}
+	return nil
+}
+
+func (x *Source) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+type SourcePause struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Since         *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=since,proto3" json:"since,omitempty"`
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SourcePause) Reset() {
+	*x = SourcePause{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[115]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SourcePause) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SourcePause) ProtoMessage() {}
+
+func (x *SourcePause) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[115]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SourcePause.ProtoReflect.Descriptor instead.
+func (*SourcePause) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{115}
+}
+
+func (x *SourcePause) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *SourcePause) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// SourcePartition is a partition that a source reads.
+type SourcePartition struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Topic         string                 `protobuf:"bytes,1,opt,name=topic,proto3" json:"topic,omitempty"`
+	Partition     uint32                 `protobuf:"varint,2,opt,name=partition,proto3" json:"partition,omitempty"`
+	Position      uint64                 `protobuf:"varint,3,opt,name=position,proto3" json:"position,omitempty"` // the offset of the next record
+	End           *uint64                `protobuf:"varint,4,opt,name=end,proto3,oneof" json:"end,omitempty"`     // the offset behind the last record; absent: it is not known
+	Lag           *uint64                `protobuf:"varint,5,opt,name=lag,proto3,oneof" json:"lag,omitempty"`     // absent: it is not known
+	Node          string                 `protobuf:"bytes,6,opt,name=node,proto3" json:"node,omitempty"`          // that reads it; empty if none does
+	Message       string                 `protobuf:"bytes,7,opt,name=message,proto3" json:"message,omitempty"`    // why it is not read at present; empty if it is
+	Records       uint64                 `protobuf:"varint,8,opt,name=records,proto3" json:"records,omitempty"`
+	Tasks         uint64                 `protobuf:"varint,9,opt,name=tasks,proto3" json:"tasks,omitempty"`
+	Unreadable    uint64                 `protobuf:"varint,10,opt,name=unreadable,proto3" json:"unreadable,omitempty"`
+	Skipped       uint64                 `protobuf:"varint,11,opt,name=skipped,proto3" json:"skipped,omitempty"`
+	Lost          []*SourceLoss          `protobuf:"bytes,12,rep,name=lost,proto3" json:"lost,omitempty"`                   // the newest ranges that it could not read
+	TaskId        string                 `protobuf:"bytes,13,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"` // of the task that is the partition
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SourcePartition) Reset() {
+	*x = SourcePartition{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[116]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SourcePartition) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SourcePartition) ProtoMessage() {}
+
+func (x *SourcePartition) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[116]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SourcePartition.ProtoReflect.Descriptor instead.
+func (*SourcePartition) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{116}
+}
+
+func (x *SourcePartition) GetTopic() string {
+	if x != nil {
+		return x.Topic
+	}
+	return ""
+}
+
+func (x *SourcePartition) GetPartition() uint32 {
+	if x != nil {
+		return x.Partition
+	}
+	return 0
+}
+
+func (x *SourcePartition) GetPosition() uint64 {
+	if x != nil {
+		return x.Position
+	}
+	return 0
+}
+
+func (x *SourcePartition) GetEnd() uint64 {
+	if x != nil && x.End != nil {
+		return *x.End
+	}
+	return 0
+}
+
+func (x *SourcePartition) GetLag() uint64 {
+	if x != nil && x.Lag != nil {
+		return *x.Lag
+	}
+	return 0
+}
+
+func (x *SourcePartition) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *SourcePartition) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *SourcePartition) GetRecords() uint64 {
+	if x != nil {
+		return x.Records
+	}
+	return 0
+}
+
+func (x *SourcePartition) GetTasks() uint64 {
+	if x != nil {
+		return x.Tasks
+	}
+	return 0
+}
+
+func (x *SourcePartition) GetUnreadable() uint64 {
+	if x != nil {
+		return x.Unreadable
+	}
+	return 0
+}
+
+func (x *SourcePartition) GetSkipped() uint64 {
+	if x != nil {
+		return x.Skipped
+	}
+	return 0
+}
+
+func (x *SourcePartition) GetLost() []*SourceLoss {
+	if x != nil {
+		return x.Lost
+	}
+	return nil
+}
+
+func (x *SourcePartition) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+// SourceLoss is a range of offsets that a source could not read, because the topic did not
+// have them any more.
+type SourceLoss struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	From          uint64                 `protobuf:"varint,1,opt,name=from,proto3" json:"from,omitempty"` // the first offset
+	To            uint64                 `protobuf:"varint,2,opt,name=to,proto3" json:"to,omitempty"`     // the offset behind the last one
+	At            *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`      // when it was noticed
+	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SourceLoss) Reset() {
+	*x = SourceLoss{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[117]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SourceLoss) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SourceLoss) ProtoMessage() {}
+
+func (x *SourceLoss) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[117]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SourceLoss.ProtoReflect.Descriptor instead.
+func (*SourceLoss) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{117}
+}
+
+func (x *SourceLoss) GetFrom() uint64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *SourceLoss) GetTo() uint64 {
+	if x != nil {
+		return x.To
+	}
+	return 0
+}
+
+func (x *SourceLoss) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *SourceLoss) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type ListSourcesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSourcesRequest) Reset() {
+	*x = ListSourcesRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[118]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSourcesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSourcesRequest) ProtoMessage() {}
+
+func (x *ListSourcesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[118]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSourcesRequest.ProtoReflect.Descriptor instead.
+func (*ListSourcesRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{118}
+}
+
+type ListSourcesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sources       []*Source              `protobuf:"bytes,1,rep,name=sources,proto3" json:"sources,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSourcesResponse) Reset() {
+	*x = ListSourcesResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[119]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSourcesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSourcesResponse) ProtoMessage() {}
+
+func (x *ListSourcesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[119]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSourcesResponse.ProtoReflect.Descriptor instead.
+func (*ListSourcesResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{119}
+}
+
+func (x *ListSourcesResponse) GetSources() []*Source {
+	if x != nil {
+		return x.Sources
+	}
+	return nil
+}
+
+type GetSourceRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetSourceRequest) Reset() {
+	*x = GetSourceRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[120]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetSourceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetSourceRequest) ProtoMessage() {}
+
+func (x *GetSourceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[120]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetSourceRequest.ProtoReflect.Descriptor instead.
+func (*GetSourceRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{120}
+}
+
+func (x *GetSourceRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type GetSourceResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Source        *Source                `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetSourceResponse) Reset() {
+	*x = GetSourceResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[121]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetSourceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetSourceResponse) ProtoMessage() {}
+
+func (x *GetSourceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[121]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetSourceResponse.ProtoReflect.Descriptor instead.
+func (*GetSourceResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{121}
+}
+
+func (x *GetSourceResponse) GetSource() *Source {
+	if x != nil {
+		return x.Source
+	}
+	return nil
+}
+
+type PauseSourceRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"` // at most 1000 bytes
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseSourceRequest) Reset() {
+	*x = PauseSourceRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[122]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseSourceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseSourceRequest) ProtoMessage() {}
+
+func (x *PauseSourceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[122]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseSourceRequest.ProtoReflect.Descriptor instead.
+func (*PauseSourceRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{122}
+}
+
+func (x *PauseSourceRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PauseSourceRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type PauseSourceResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Source        *Source                `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseSourceResponse) Reset() {
+	*x = PauseSourceResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[123]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseSourceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseSourceResponse) ProtoMessage() {}
+
+func (x *PauseSourceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[123]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseSourceResponse.ProtoReflect.Descriptor instead.
+func (*PauseSourceResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{123}
+}
+
+func (x *PauseSourceResponse) GetSource() *Source {
+	if x != nil {
+		return x.Source
+	}
+	return nil
+}
+
+type ResumeSourceRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeSourceRequest) Reset() {
+	*x = ResumeSourceRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[124]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeSourceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeSourceRequest) ProtoMessage() {}
+
+func (x *ResumeSourceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[124]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeSourceRequest.ProtoReflect.Descriptor instead.
+func (*ResumeSourceRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{124}
+}
+
+func (x *ResumeSourceRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type ResumeSourceResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Source        *Source                `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeSourceResponse) Reset() {
+	*x = ResumeSourceResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[125]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeSourceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeSourceResponse) ProtoMessage() {}
+
+func (x *ResumeSourceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[125]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeSourceResponse.ProtoReflect.Descriptor instead.
+func (*ResumeSourceResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{125}
+}
+
+func (x *ResumeSourceResponse) GetSource() *Source {
+	if x != nil {
+		return x.Source
+	}
+	return nil
+}
+
+type SeekSourceRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Name      string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Topic     string                 `protobuf:"bytes,2,opt,name=topic,proto3" json:"topic,omitempty"`                // empty: all topics of the source
+	Partition *uint32                `protobuf:"varint,3,opt,name=partition,proto3,oneof" json:"partition,omitempty"` // of topic; absent: all partitions
+	// Types that are valid to be assigned to To:
+	//
+	//	*SeekSourceRequest_Begin
+	//	*SeekSourceRequest_End
+	//	*SeekSourceRequest_Time
+	//	*SeekSourceRequest_Offset
+	To            isSeekSourceRequest_To `protobuf_oneof:"to"`
+	DryRun        bool                   `protobuf:"varint,8,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"` // only answer where the partitions would go
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SeekSourceRequest) Reset() {
+	*x = SeekSourceRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[126]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SeekSourceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SeekSourceRequest) ProtoMessage() {}
+
+func (x *SeekSourceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[126]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SeekSourceRequest.ProtoReflect.Descriptor instead.
+func (*SeekSourceRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{126}
+}
+
+func (x *SeekSourceRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SeekSourceRequest) GetTopic() string {
+	if x != nil {
+		return x.Topic
+	}
+	return ""
+}
+
+func (x *SeekSourceRequest) GetPartition() uint32 {
+	if x != nil && x.Partition != nil {
+		return *x.Partition
+	}
+	return 0
+}
+
+func (x *SeekSourceRequest) GetTo() isSeekSourceRequest_To {
+	if x != nil {
+		return x.To
+	}
+	return nil
+}
+
+func (x *SeekSourceRequest) GetBegin() bool {
+	if x != nil {
+		if x, ok := x.To.(*SeekSourceRequest_Begin); ok {
+			return x.Begin
+		}
+	}
+	return false
+}
+
+func (x *SeekSourceRequest) GetEnd() bool {
+	if x != nil {
+		if x, ok := x.To.(*SeekSourceRequest_End); ok {
+			return x.End
+		}
+	}
+	return false
+}
+
+func (x *SeekSourceRequest) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		if x, ok := x.To.(*SeekSourceRequest_Time); ok {
+			return x.Time
+		}
+	}
+	return nil
+}
+
+func (x *SeekSourceRequest) GetOffset() uint64 {
+	if x != nil {
+		if x, ok := x.To.(*SeekSourceRequest_Offset); ok {
+			return x.Offset
+		}
+	}
+	return 0
+}
+
+func (x *SeekSourceRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+type isSeekSourceRequest_To interface {
+	isSeekSourceRequest_To()
+}
+
+type SeekSourceRequest_Begin struct {
+	Begin bool `protobuf:"varint,4,opt,name=begin,proto3,oneof"` // true: the first record that there is
+}
+
+type SeekSourceRequest_End struct {
+	End bool `protobuf:"varint,5,opt,name=end,proto3,oneof"` // true: behind the last record
+}
+
+type SeekSourceRequest_Time struct {
+	Time *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=time,proto3,oneof"` // the first record of this time or later
+}
+
+type SeekSourceRequest_Offset struct {
+	Offset uint64 `protobuf:"varint,7,opt,name=offset,proto3,oneof"` // needs a topic and a partition
+}
+
+func (*SeekSourceRequest_Begin) isSeekSourceRequest_To() {}
+
+func (*SeekSourceRequest_End) isSeekSourceRequest_To() {}
+
+func (*SeekSourceRequest_Time) isSeekSourceRequest_To() {}
+
+func (*SeekSourceRequest_Offset) isSeekSourceRequest_To() {}
+
+type SeekSourceResponse struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Source *Source                `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	// Where the partitions go, by topic and number. None if the brokers do not say that at
+	// present: then the order is carried out when they do.
+	Moves         []*SourceMove `protobuf:"bytes,2,rep,name=moves,proto3" json:"moves,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SeekSourceResponse) Reset() {
+	*x = SeekSourceResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[127]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SeekSourceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SeekSourceResponse) ProtoMessage() {}
+
+func (x *SeekSourceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[127]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SeekSourceResponse.ProtoReflect.Descriptor instead.
+func (*SeekSourceResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{127}
+}
+
+func (x *SeekSourceResponse) GetSource() *Source {
+	if x != nil {
+		return x.Source
+	}
+	return nil
+}
+
+func (x *SeekSourceResponse) GetMoves() []*SourceMove {
+	if x != nil {
+		return x.Moves
+	}
+	return nil
+}
+
+// SourceMove is what a seek does to a partition. If to is less than from, the source reads the
+// offsets between them again; if it is more, it leaves them out.
+type SourceMove struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Topic         string                 `protobuf:"bytes,1,opt,name=topic,proto3" json:"topic,omitempty"`
+	Partition     uint32                 `protobuf:"varint,2,opt,name=partition,proto3" json:"partition,omitempty"`
+	From          uint64                 `protobuf:"varint,3,opt,name=from,proto3" json:"from,omitempty"` // the position before
+	To            uint64                 `protobuf:"varint,4,opt,name=to,proto3" json:"to,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SourceMove) Reset() {
+	*x = SourceMove{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[128]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SourceMove) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SourceMove) ProtoMessage() {}
+
+func (x *SourceMove) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[128]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SourceMove.ProtoReflect.Descriptor instead.
+func (*SourceMove) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{128}
+}
+
+func (x *SourceMove) GetTopic() string {
+	if x != nil {
+		return x.Topic
+	}
+	return ""
+}
+
+func (x *SourceMove) GetPartition() uint32 {
+	if x != nil {
+		return x.Partition
+	}
+	return 0
+}
+
+func (x *SourceMove) GetFrom() uint64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *SourceMove) GetTo() uint64 {
+	if x != nil {
+		return x.To
+	}
+	return 0
+}
+
 var File_taskengine_v1_taskengine_proto protoreflect.FileDescriptor
 
 const file_taskengine_v1_taskengine_proto_rawDesc = "" +
@@ -7848,7 +8910,96 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x02to\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x02to\x12\x17\n" +
 	"\adry_run\x18\x04 \x01(\bR\x06dryRun\"0\n" +
 	"\x18BackfillScheduleResponse\x12\x14\n" +
-	"\x05tasks\x18\x01 \x01(\x04R\x05tasks2\x95\x1a\n" +
+	"\x05tasks\x18\x01 \x01(\x04R\x05tasks\"\x83\x04\n" +
+	"\x06Source\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06topics\x18\x02 \x03(\tR\x06topics\x12\x18\n" +
+	"\apattern\x18\x03 \x01(\tR\apattern\x12\x14\n" +
+	"\x05group\x18\x04 \x01(\tR\x05group\x122\n" +
+	"\x06paused\x18\x05 \x01(\v2\x1a.taskengine.v1.SourcePauseR\x06paused\x12\x16\n" +
+	"\x06orders\x18\x06 \x01(\rR\x06orders\x12\x18\n" +
+	"\aproblem\x18\a \x01(\tR\aproblem\x12\x15\n" +
+	"\x03lag\x18\b \x01(\x04H\x00R\x03lag\x88\x01\x01\x12'\n" +
+	"\x0fpartition_count\x18\t \x01(\rR\x0epartitionCount\x12\x18\n" +
+	"\areading\x18\n" +
+	" \x01(\rR\areading\x12\x18\n" +
+	"\arecords\x18\v \x01(\x04R\arecords\x12\x14\n" +
+	"\x05tasks\x18\f \x01(\x04R\x05tasks\x12\x1e\n" +
+	"\n" +
+	"unreadable\x18\r \x01(\x04R\n" +
+	"unreadable\x12\x18\n" +
+	"\askipped\x18\x0e \x01(\x04R\askipped\x12\x12\n" +
+	"\x04lost\x18\x0f \x01(\x04R\x04lost\x12>\n" +
+	"\n" +
+	"partitions\x18\x10 \x03(\v2\x1e.taskengine.v1.SourcePartitionR\n" +
+	"partitions\x12\x17\n" +
+	"\atask_id\x18\x11 \x01(\tR\x06taskIdB\x06\n" +
+	"\x04_lag\"W\n" +
+	"\vSourcePause\x120\n" +
+	"\x05since\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xff\x02\n" +
+	"\x0fSourcePartition\x12\x14\n" +
+	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x1c\n" +
+	"\tpartition\x18\x02 \x01(\rR\tpartition\x12\x1a\n" +
+	"\bposition\x18\x03 \x01(\x04R\bposition\x12\x15\n" +
+	"\x03end\x18\x04 \x01(\x04H\x00R\x03end\x88\x01\x01\x12\x15\n" +
+	"\x03lag\x18\x05 \x01(\x04H\x01R\x03lag\x88\x01\x01\x12\x12\n" +
+	"\x04node\x18\x06 \x01(\tR\x04node\x12\x18\n" +
+	"\amessage\x18\a \x01(\tR\amessage\x12\x18\n" +
+	"\arecords\x18\b \x01(\x04R\arecords\x12\x14\n" +
+	"\x05tasks\x18\t \x01(\x04R\x05tasks\x12\x1e\n" +
+	"\n" +
+	"unreadable\x18\n" +
+	" \x01(\x04R\n" +
+	"unreadable\x12\x18\n" +
+	"\askipped\x18\v \x01(\x04R\askipped\x12-\n" +
+	"\x04lost\x18\f \x03(\v2\x19.taskengine.v1.SourceLossR\x04lost\x12\x17\n" +
+	"\atask_id\x18\r \x01(\tR\x06taskIdB\x06\n" +
+	"\x04_endB\x06\n" +
+	"\x04_lag\"t\n" +
+	"\n" +
+	"SourceLoss\x12\x12\n" +
+	"\x04from\x18\x01 \x01(\x04R\x04from\x12\x0e\n" +
+	"\x02to\x18\x02 \x01(\x04R\x02to\x12*\n" +
+	"\x02at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"\x14\n" +
+	"\x12ListSourcesRequest\"F\n" +
+	"\x13ListSourcesResponse\x12/\n" +
+	"\asources\x18\x01 \x03(\v2\x15.taskengine.v1.SourceR\asources\"&\n" +
+	"\x10GetSourceRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"B\n" +
+	"\x11GetSourceResponse\x12-\n" +
+	"\x06source\x18\x01 \x01(\v2\x15.taskengine.v1.SourceR\x06source\"@\n" +
+	"\x12PauseSourceRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"D\n" +
+	"\x13PauseSourceResponse\x12-\n" +
+	"\x06source\x18\x01 \x01(\v2\x15.taskengine.v1.SourceR\x06source\")\n" +
+	"\x13ResumeSourceRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"E\n" +
+	"\x14ResumeSourceResponse\x12-\n" +
+	"\x06source\x18\x01 \x01(\v2\x15.taskengine.v1.SourceR\x06source\"\x85\x02\n" +
+	"\x11SeekSourceRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05topic\x18\x02 \x01(\tR\x05topic\x12!\n" +
+	"\tpartition\x18\x03 \x01(\rH\x01R\tpartition\x88\x01\x01\x12\x16\n" +
+	"\x05begin\x18\x04 \x01(\bH\x00R\x05begin\x12\x12\n" +
+	"\x03end\x18\x05 \x01(\bH\x00R\x03end\x120\n" +
+	"\x04time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampH\x00R\x04time\x12\x18\n" +
+	"\x06offset\x18\a \x01(\x04H\x00R\x06offset\x12\x17\n" +
+	"\adry_run\x18\b \x01(\bR\x06dryRunB\x04\n" +
+	"\x02toB\f\n" +
+	"\n" +
+	"_partition\"t\n" +
+	"\x12SeekSourceResponse\x12-\n" +
+	"\x06source\x18\x01 \x01(\v2\x15.taskengine.v1.SourceR\x06source\x12/\n" +
+	"\x05moves\x18\x02 \x03(\v2\x19.taskengine.v1.SourceMoveR\x05moves\"d\n" +
+	"\n" +
+	"SourceMove\x12\x14\n" +
+	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x1c\n" +
+	"\tpartition\x18\x02 \x01(\rR\tpartition\x12\x12\n" +
+	"\x04from\x18\x03 \x01(\x04R\x04from\x12\x0e\n" +
+	"\x02to\x18\x04 \x01(\x04R\x02to2\xbd\x1d\n" +
 	"\vTaskService\x12E\n" +
 	"\x06Submit\x12\x1c.taskengine.v1.SubmitRequest\x1a\x1d.taskengine.v1.SubmitResponse\x12[\n" +
 	"\fSubmitStream\x12\".taskengine.v1.SubmitStreamRequest\x1a#.taskengine.v1.SubmitStreamResponse(\x010\x01\x12<\n" +
@@ -7895,7 +9046,13 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\rPauseSchedule\x12#.taskengine.v1.PauseScheduleRequest\x1a$.taskengine.v1.PauseScheduleResponse\x12]\n" +
 	"\x0eResumeSchedule\x12$.taskengine.v1.ResumeScheduleRequest\x1a%.taskengine.v1.ResumeScheduleResponse\x12`\n" +
 	"\x0fTriggerSchedule\x12%.taskengine.v1.TriggerScheduleRequest\x1a&.taskengine.v1.TriggerScheduleResponse\x12c\n" +
-	"\x10BackfillSchedule\x12&.taskengine.v1.BackfillScheduleRequest\x1a'.taskengine.v1.BackfillScheduleResponse\x12H\n" +
+	"\x10BackfillSchedule\x12&.taskengine.v1.BackfillScheduleRequest\x1a'.taskengine.v1.BackfillScheduleResponse\x12T\n" +
+	"\vListSources\x12!.taskengine.v1.ListSourcesRequest\x1a\".taskengine.v1.ListSourcesResponse\x12N\n" +
+	"\tGetSource\x12\x1f.taskengine.v1.GetSourceRequest\x1a .taskengine.v1.GetSourceResponse\x12T\n" +
+	"\vPauseSource\x12!.taskengine.v1.PauseSourceRequest\x1a\".taskengine.v1.PauseSourceResponse\x12W\n" +
+	"\fResumeSource\x12\".taskengine.v1.ResumeSourceRequest\x1a#.taskengine.v1.ResumeSourceResponse\x12Q\n" +
+	"\n" +
+	"SeekSource\x12 .taskengine.v1.SeekSourceRequest\x1a!.taskengine.v1.SeekSourceResponse\x12H\n" +
 	"\aVersion\x12\x1d.taskengine.v1.VersionRequest\x1a\x1e.taskengine.v1.VersionResponseBJZHgithub.com/taskengine/taskengine/server/proto/taskengine/v1;taskenginev1b\x06proto3"
 
 var (
@@ -7911,7 +9068,7 @@ func file_taskengine_v1_taskengine_proto_rawDescGZIP() []byte {
 }
 
 var (
-	file_taskengine_v1_taskengine_proto_msgTypes = make([]protoimpl.MessageInfo, 120)
+	file_taskengine_v1_taskengine_proto_msgTypes = make([]protoimpl.MessageInfo, 135)
 	file_taskengine_v1_taskengine_proto_goTypes  = []any{
 		(*NewTask)(nil),                  // 0: taskengine.v1.NewTask
 		(*SubmitRequest)(nil),            // 1: taskengine.v1.SubmitRequest
@@ -8027,22 +9184,37 @@ var (
 		(*TriggerScheduleResponse)(nil),  // 111: taskengine.v1.TriggerScheduleResponse
 		(*BackfillScheduleRequest)(nil),  // 112: taskengine.v1.BackfillScheduleRequest
 		(*BackfillScheduleResponse)(nil), // 113: taskengine.v1.BackfillScheduleResponse
-		nil,                              // 114: taskengine.v1.NewTask.HeadersEntry
-		nil,                              // 115: taskengine.v1.Task.HeadersEntry
-		nil,                              // 116: taskengine.v1.Alert.LabelsEntry
-		nil,                              // 117: taskengine.v1.AlertSilence.LabelsEntry
-		nil,                              // 118: taskengine.v1.SilenceAlertsRequest.LabelsEntry
-		nil,                              // 119: taskengine.v1.ScheduleTask.HeadersEntry
-		(*timestamppb.Timestamp)(nil),    // 120: google.protobuf.Timestamp
-		(*durationpb.Duration)(nil),      // 121: google.protobuf.Duration
+		(*Source)(nil),                   // 114: taskengine.v1.Source
+		(*SourcePause)(nil),              // 115: taskengine.v1.SourcePause
+		(*SourcePartition)(nil),          // 116: taskengine.v1.SourcePartition
+		(*SourceLoss)(nil),               // 117: taskengine.v1.SourceLoss
+		(*ListSourcesRequest)(nil),       // 118: taskengine.v1.ListSourcesRequest
+		(*ListSourcesResponse)(nil),      // 119: taskengine.v1.ListSourcesResponse
+		(*GetSourceRequest)(nil),         // 120: taskengine.v1.GetSourceRequest
+		(*GetSourceResponse)(nil),        // 121: taskengine.v1.GetSourceResponse
+		(*PauseSourceRequest)(nil),       // 122: taskengine.v1.PauseSourceRequest
+		(*PauseSourceResponse)(nil),      // 123: taskengine.v1.PauseSourceResponse
+		(*ResumeSourceRequest)(nil),      // 124: taskengine.v1.ResumeSourceRequest
+		(*ResumeSourceResponse)(nil),     // 125: taskengine.v1.ResumeSourceResponse
+		(*SeekSourceRequest)(nil),        // 126: taskengine.v1.SeekSourceRequest
+		(*SeekSourceResponse)(nil),       // 127: taskengine.v1.SeekSourceResponse
+		(*SourceMove)(nil),               // 128: taskengine.v1.SourceMove
+		nil,                              // 129: taskengine.v1.NewTask.HeadersEntry
+		nil,                              // 130: taskengine.v1.Task.HeadersEntry
+		nil,                              // 131: taskengine.v1.Alert.LabelsEntry
+		nil,                              // 132: taskengine.v1.AlertSilence.LabelsEntry
+		nil,                              // 133: taskengine.v1.SilenceAlertsRequest.LabelsEntry
+		nil,                              // 134: taskengine.v1.ScheduleTask.HeadersEntry
+		(*timestamppb.Timestamp)(nil),    // 135: google.protobuf.Timestamp
+		(*durationpb.Duration)(nil),      // 136: google.protobuf.Duration
 	}
 )
 
 var file_taskengine_v1_taskengine_proto_depIdxs = []int32{
-	120, // 0: taskengine.v1.NewTask.at:type_name -> google.protobuf.Timestamp
-	121, // 1: taskengine.v1.NewTask.in:type_name -> google.protobuf.Duration
-	120, // 2: taskengine.v1.NewTask.expires_at:type_name -> google.protobuf.Timestamp
-	114, // 3: taskengine.v1.NewTask.headers:type_name -> taskengine.v1.NewTask.HeadersEntry
+	135, // 0: taskengine.v1.NewTask.at:type_name -> google.protobuf.Timestamp
+	136, // 1: taskengine.v1.NewTask.in:type_name -> google.protobuf.Duration
+	135, // 2: taskengine.v1.NewTask.expires_at:type_name -> google.protobuf.Timestamp
+	129, // 3: taskengine.v1.NewTask.headers:type_name -> taskengine.v1.NewTask.HeadersEntry
 	0,   // 4: taskengine.v1.SubmitRequest.tasks:type_name -> taskengine.v1.NewTask
 	8,   // 5: taskengine.v1.SubmitResponse.receipts:type_name -> taskengine.v1.Receipt
 	4,   // 6: taskengine.v1.SubmitStreamRequest.tasks:type_name -> taskengine.v1.StreamedTask
@@ -8050,201 +9222,223 @@ var file_taskengine_v1_taskengine_proto_depIdxs = []int32{
 	6,   // 8: taskengine.v1.SubmitStreamResponse.outcomes:type_name -> taskengine.v1.SubmitOutcome
 	8,   // 9: taskengine.v1.SubmitOutcome.receipt:type_name -> taskengine.v1.Receipt
 	7,   // 10: taskengine.v1.SubmitOutcome.error:type_name -> taskengine.v1.SubmitError
-	115, // 11: taskengine.v1.Task.headers:type_name -> taskengine.v1.Task.HeadersEntry
-	120, // 12: taskengine.v1.Task.created_at:type_name -> google.protobuf.Timestamp
-	120, // 13: taskengine.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
-	120, // 14: taskengine.v1.Task.next_event_at:type_name -> google.protobuf.Timestamp
-	120, // 15: taskengine.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
-	120, // 16: taskengine.v1.Task.started_at:type_name -> google.protobuf.Timestamp
-	120, // 17: taskengine.v1.Task.updated_at:type_name -> google.protobuf.Timestamp
+	130, // 11: taskengine.v1.Task.headers:type_name -> taskengine.v1.Task.HeadersEntry
+	135, // 12: taskengine.v1.Task.created_at:type_name -> google.protobuf.Timestamp
+	135, // 13: taskengine.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
+	135, // 14: taskengine.v1.Task.next_event_at:type_name -> google.protobuf.Timestamp
+	135, // 15: taskengine.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
+	135, // 16: taskengine.v1.Task.started_at:type_name -> google.protobuf.Timestamp
+	135, // 17: taskengine.v1.Task.updated_at:type_name -> google.protobuf.Timestamp
 	11,  // 18: taskengine.v1.Task.history:type_name -> taskengine.v1.Attempt
 	10,  // 19: taskengine.v1.Task.progress:type_name -> taskengine.v1.Progress
-	120, // 20: taskengine.v1.Progress.at:type_name -> google.protobuf.Timestamp
-	120, // 21: taskengine.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	120, // 22: taskengine.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	135, // 20: taskengine.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	135, // 21: taskengine.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	135, // 22: taskengine.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
 	9,   // 23: taskengine.v1.GetResponse.task:type_name -> taskengine.v1.Task
 	9,   // 24: taskengine.v1.ListResponse.tasks:type_name -> taskengine.v1.Task
 	18,  // 25: taskengine.v1.CountResponse.counts:type_name -> taskengine.v1.StateCount
-	121, // 26: taskengine.v1.WaitRequest.timeout:type_name -> google.protobuf.Duration
+	136, // 26: taskengine.v1.WaitRequest.timeout:type_name -> google.protobuf.Duration
 	9,   // 27: taskengine.v1.WaitResponse.tasks:type_name -> taskengine.v1.Task
 	9,   // 28: taskengine.v1.WhyResponse.task:type_name -> taskengine.v1.Task
 	23,  // 29: taskengine.v1.WhyResponse.reasons:type_name -> taskengine.v1.Reason
-	120, // 30: taskengine.v1.Reason.until:type_name -> google.protobuf.Timestamp
-	121, // 31: taskengine.v1.TaskLogsRequest.timeout:type_name -> google.protobuf.Duration
+	135, // 30: taskengine.v1.Reason.until:type_name -> google.protobuf.Timestamp
+	136, // 31: taskengine.v1.TaskLogsRequest.timeout:type_name -> google.protobuf.Duration
 	27,  // 32: taskengine.v1.TaskLogsResponse.lines:type_name -> taskengine.v1.LogLine
 	26,  // 33: taskengine.v1.TaskLogsResponse.elsewhere:type_name -> taskengine.v1.RanElsewhere
-	120, // 34: taskengine.v1.LogLine.time:type_name -> google.protobuf.Timestamp
+	135, // 34: taskengine.v1.LogLine.time:type_name -> google.protobuf.Timestamp
 	9,   // 35: taskengine.v1.CancelResponse.task:type_name -> taskengine.v1.Task
 	9,   // 36: taskengine.v1.ResumeResponse.task:type_name -> taskengine.v1.Task
 	9,   // 37: taskengine.v1.FailResponse.task:type_name -> taskengine.v1.Task
-	120, // 38: taskengine.v1.RescheduleRequest.at:type_name -> google.protobuf.Timestamp
-	121, // 39: taskengine.v1.RescheduleRequest.in:type_name -> google.protobuf.Duration
+	135, // 38: taskengine.v1.RescheduleRequest.at:type_name -> google.protobuf.Timestamp
+	136, // 39: taskengine.v1.RescheduleRequest.in:type_name -> google.protobuf.Duration
 	9,   // 40: taskengine.v1.RescheduleResponse.task:type_name -> taskengine.v1.Task
 	38,  // 41: taskengine.v1.ListKeysResponse.keys:type_name -> taskengine.v1.OrderingKey
 	9,   // 42: taskengine.v1.OrderingKey.head:type_name -> taskengine.v1.Task
-	120, // 43: taskengine.v1.OrderingKey.oldest_ready_at:type_name -> google.protobuf.Timestamp
+	135, // 43: taskengine.v1.OrderingKey.oldest_ready_at:type_name -> google.protobuf.Timestamp
 	9,   // 44: taskengine.v1.GetKeyResponse.head:type_name -> taskengine.v1.Task
 	9,   // 45: taskengine.v1.GetKeyResponse.behind:type_name -> taskengine.v1.Task
 	9,   // 46: taskengine.v1.ResumeKeyResponse.task:type_name -> taskengine.v1.Task
 	9,   // 47: taskengine.v1.SkipKeyResponse.task:type_name -> taskengine.v1.Task
 	47,  // 48: taskengine.v1.ListTypesResponse.types:type_name -> taskengine.v1.Type
 	54,  // 49: taskengine.v1.ListWorkersResponse.workers:type_name -> taskengine.v1.Worker
-	120, // 50: taskengine.v1.Worker.connected_at:type_name -> google.protobuf.Timestamp
-	121, // 51: taskengine.v1.Worker.clock_ahead:type_name -> google.protobuf.Duration
+	135, // 50: taskengine.v1.Worker.connected_at:type_name -> google.protobuf.Timestamp
+	136, // 51: taskengine.v1.Worker.clock_ahead:type_name -> google.protobuf.Duration
 	54,  // 52: taskengine.v1.DrainWorkerResponse.workers:type_name -> taskengine.v1.Worker
-	121, // 53: taskengine.v1.Rate.per:type_name -> google.protobuf.Duration
+	136, // 53: taskengine.v1.Rate.per:type_name -> google.protobuf.Duration
 	59,  // 54: taskengine.v1.Limit.rate:type_name -> taskengine.v1.Rate
 	59,  // 55: taskengine.v1.Limit.configured_rate:type_name -> taskengine.v1.Rate
 	61,  // 56: taskengine.v1.Limit.setting:type_name -> taskengine.v1.LimitSetting
 	61,  // 57: taskengine.v1.Limit.inherited:type_name -> taskengine.v1.LimitSetting
 	59,  // 58: taskengine.v1.LimitSetting.rate:type_name -> taskengine.v1.Rate
-	120, // 59: taskengine.v1.LimitSetting.at:type_name -> google.protobuf.Timestamp
+	135, // 59: taskengine.v1.LimitSetting.at:type_name -> google.protobuf.Timestamp
 	60,  // 60: taskengine.v1.ListLimitsResponse.limits:type_name -> taskengine.v1.Limit
 	60,  // 61: taskengine.v1.GetLimitResponse.limit:type_name -> taskengine.v1.Limit
 	59,  // 62: taskengine.v1.SetLimitRequest.rate:type_name -> taskengine.v1.Rate
 	60,  // 63: taskengine.v1.SetLimitResponse.limit:type_name -> taskengine.v1.Limit
 	60,  // 64: taskengine.v1.UnsetLimitResponse.limit:type_name -> taskengine.v1.Limit
-	121, // 65: taskengine.v1.WatchLimitsRequest.timeout:type_name -> google.protobuf.Duration
+	136, // 65: taskengine.v1.WatchLimitsRequest.timeout:type_name -> google.protobuf.Duration
 	60,  // 66: taskengine.v1.WatchLimitsResponse.limits:type_name -> taskengine.v1.Limit
 	60,  // 67: taskengine.v1.WhyLimitResponse.limit:type_name -> taskengine.v1.Limit
 	74,  // 68: taskengine.v1.WhyLimitResponse.tasks:type_name -> taskengine.v1.LimitTask
 	76,  // 69: taskengine.v1.WhyLimitResponse.queued:type_name -> taskengine.v1.LimitQueue
-	120, // 70: taskengine.v1.WhyLimitResponse.next_start:type_name -> google.protobuf.Timestamp
+	135, // 70: taskengine.v1.WhyLimitResponse.next_start:type_name -> google.protobuf.Timestamp
 	75,  // 71: taskengine.v1.WhyLimitResponse.nodes:type_name -> taskengine.v1.LimitNode
-	120, // 72: taskengine.v1.LimitTask.started_at:type_name -> google.protobuf.Timestamp
-	120, // 73: taskengine.v1.LimitNode.since:type_name -> google.protobuf.Timestamp
-	116, // 74: taskengine.v1.Alert.labels:type_name -> taskengine.v1.Alert.LabelsEntry
-	120, // 75: taskengine.v1.Alert.since:type_name -> google.protobuf.Timestamp
-	120, // 76: taskengine.v1.Alert.fired_at:type_name -> google.protobuf.Timestamp
-	120, // 77: taskengine.v1.Alert.resolved_at:type_name -> google.protobuf.Timestamp
-	117, // 78: taskengine.v1.AlertSilence.labels:type_name -> taskengine.v1.AlertSilence.LabelsEntry
-	120, // 79: taskengine.v1.AlertSilence.until:type_name -> google.protobuf.Timestamp
-	120, // 80: taskengine.v1.AlertSilence.at:type_name -> google.protobuf.Timestamp
-	120, // 81: taskengine.v1.UnsentAlerts.at:type_name -> google.protobuf.Timestamp
+	135, // 72: taskengine.v1.LimitTask.started_at:type_name -> google.protobuf.Timestamp
+	135, // 73: taskengine.v1.LimitNode.since:type_name -> google.protobuf.Timestamp
+	131, // 74: taskengine.v1.Alert.labels:type_name -> taskengine.v1.Alert.LabelsEntry
+	135, // 75: taskengine.v1.Alert.since:type_name -> google.protobuf.Timestamp
+	135, // 76: taskengine.v1.Alert.fired_at:type_name -> google.protobuf.Timestamp
+	135, // 77: taskengine.v1.Alert.resolved_at:type_name -> google.protobuf.Timestamp
+	132, // 78: taskengine.v1.AlertSilence.labels:type_name -> taskengine.v1.AlertSilence.LabelsEntry
+	135, // 79: taskengine.v1.AlertSilence.until:type_name -> google.protobuf.Timestamp
+	135, // 80: taskengine.v1.AlertSilence.at:type_name -> google.protobuf.Timestamp
+	135, // 81: taskengine.v1.UnsentAlerts.at:type_name -> google.protobuf.Timestamp
 	77,  // 82: taskengine.v1.ListAlertsResponse.alerts:type_name -> taskengine.v1.Alert
 	78,  // 83: taskengine.v1.ListAlertsResponse.silences:type_name -> taskengine.v1.AlertSilence
 	79,  // 84: taskengine.v1.ListAlertsResponse.unsent:type_name -> taskengine.v1.UnsentAlerts
 	84,  // 85: taskengine.v1.TestAlertsResponse.tests:type_name -> taskengine.v1.AlertTest
-	121, // 86: taskengine.v1.AlertTest.took:type_name -> google.protobuf.Duration
-	118, // 87: taskengine.v1.SilenceAlertsRequest.labels:type_name -> taskengine.v1.SilenceAlertsRequest.LabelsEntry
-	121, // 88: taskengine.v1.SilenceAlertsRequest.for:type_name -> google.protobuf.Duration
+	136, // 86: taskengine.v1.AlertTest.took:type_name -> google.protobuf.Duration
+	133, // 87: taskengine.v1.SilenceAlertsRequest.labels:type_name -> taskengine.v1.SilenceAlertsRequest.LabelsEntry
+	136, // 88: taskengine.v1.SilenceAlertsRequest.for:type_name -> google.protobuf.Duration
 	78,  // 89: taskengine.v1.SilenceAlertsResponse.silence:type_name -> taskengine.v1.AlertSilence
-	121, // 90: taskengine.v1.ScheduleDefinition.every:type_name -> google.protobuf.Duration
-	120, // 91: taskengine.v1.ScheduleDefinition.anchor:type_name -> google.protobuf.Timestamp
-	120, // 92: taskengine.v1.ScheduleDefinition.start:type_name -> google.protobuf.Timestamp
-	120, // 93: taskengine.v1.ScheduleDefinition.end:type_name -> google.protobuf.Timestamp
-	121, // 94: taskengine.v1.ScheduleDefinition.jitter:type_name -> google.protobuf.Duration
+	136, // 90: taskengine.v1.ScheduleDefinition.every:type_name -> google.protobuf.Duration
+	135, // 91: taskengine.v1.ScheduleDefinition.anchor:type_name -> google.protobuf.Timestamp
+	135, // 92: taskengine.v1.ScheduleDefinition.start:type_name -> google.protobuf.Timestamp
+	135, // 93: taskengine.v1.ScheduleDefinition.end:type_name -> google.protobuf.Timestamp
+	136, // 94: taskengine.v1.ScheduleDefinition.jitter:type_name -> google.protobuf.Duration
 	90,  // 95: taskengine.v1.ScheduleDefinition.catch_up:type_name -> taskengine.v1.ScheduleCatchUp
 	91,  // 96: taskengine.v1.ScheduleDefinition.task:type_name -> taskengine.v1.ScheduleTask
-	121, // 97: taskengine.v1.ScheduleCatchUp.window:type_name -> google.protobuf.Duration
-	119, // 98: taskengine.v1.ScheduleTask.headers:type_name -> taskengine.v1.ScheduleTask.HeadersEntry
-	121, // 99: taskengine.v1.ScheduleTask.expires:type_name -> google.protobuf.Duration
+	136, // 97: taskengine.v1.ScheduleCatchUp.window:type_name -> google.protobuf.Duration
+	134, // 98: taskengine.v1.ScheduleTask.headers:type_name -> taskengine.v1.ScheduleTask.HeadersEntry
+	136, // 99: taskengine.v1.ScheduleTask.expires:type_name -> google.protobuf.Duration
 	89,  // 100: taskengine.v1.Schedule.definition:type_name -> taskengine.v1.ScheduleDefinition
-	120, // 101: taskengine.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	135, // 101: taskengine.v1.Schedule.next:type_name -> google.protobuf.Timestamp
 	93,  // 102: taskengine.v1.Schedule.paused:type_name -> taskengine.v1.SchedulePause
 	94,  // 103: taskengine.v1.Schedule.last:type_name -> taskengine.v1.ScheduleFire
-	120, // 104: taskengine.v1.Schedule.waiting:type_name -> google.protobuf.Timestamp
+	135, // 104: taskengine.v1.Schedule.waiting:type_name -> google.protobuf.Timestamp
 	94,  // 105: taskengine.v1.Schedule.running:type_name -> taskengine.v1.ScheduleFire
-	120, // 106: taskengine.v1.SchedulePause.since:type_name -> google.protobuf.Timestamp
-	120, // 107: taskengine.v1.ScheduleFire.time:type_name -> google.protobuf.Timestamp
+	135, // 106: taskengine.v1.SchedulePause.since:type_name -> google.protobuf.Timestamp
+	135, // 107: taskengine.v1.ScheduleFire.time:type_name -> google.protobuf.Timestamp
 	92,  // 108: taskengine.v1.ListSchedulesResponse.schedules:type_name -> taskengine.v1.Schedule
 	92,  // 109: taskengine.v1.GetScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
 	89,  // 110: taskengine.v1.ApplyScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
 	89,  // 111: taskengine.v1.PreviewScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
-	120, // 112: taskengine.v1.PreviewScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	135, // 112: taskengine.v1.PreviewScheduleRequest.from:type_name -> google.protobuf.Timestamp
 	103, // 113: taskengine.v1.PreviewScheduleResponse.times:type_name -> taskengine.v1.ScheduleTime
-	120, // 114: taskengine.v1.ScheduleTime.time:type_name -> google.protobuf.Timestamp
+	135, // 114: taskengine.v1.ScheduleTime.time:type_name -> google.protobuf.Timestamp
 	92,  // 115: taskengine.v1.PauseScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
 	92,  // 116: taskengine.v1.ResumeScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
-	120, // 117: taskengine.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	120, // 118: taskengine.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
-	1,   // 119: taskengine.v1.TaskService.Submit:input_type -> taskengine.v1.SubmitRequest
-	3,   // 120: taskengine.v1.TaskService.SubmitStream:input_type -> taskengine.v1.SubmitStreamRequest
-	12,  // 121: taskengine.v1.TaskService.Get:input_type -> taskengine.v1.GetRequest
-	14,  // 122: taskengine.v1.TaskService.List:input_type -> taskengine.v1.ListRequest
-	16,  // 123: taskengine.v1.TaskService.Count:input_type -> taskengine.v1.CountRequest
-	19,  // 124: taskengine.v1.TaskService.Wait:input_type -> taskengine.v1.WaitRequest
-	21,  // 125: taskengine.v1.TaskService.Why:input_type -> taskengine.v1.WhyRequest
-	24,  // 126: taskengine.v1.TaskService.TaskLogs:input_type -> taskengine.v1.TaskLogsRequest
-	28,  // 127: taskengine.v1.TaskService.Cancel:input_type -> taskengine.v1.CancelRequest
-	30,  // 128: taskengine.v1.TaskService.Resume:input_type -> taskengine.v1.ResumeRequest
-	32,  // 129: taskengine.v1.TaskService.Fail:input_type -> taskengine.v1.FailRequest
-	34,  // 130: taskengine.v1.TaskService.Reschedule:input_type -> taskengine.v1.RescheduleRequest
-	36,  // 131: taskengine.v1.TaskService.ListKeys:input_type -> taskengine.v1.ListKeysRequest
-	39,  // 132: taskengine.v1.TaskService.GetKey:input_type -> taskengine.v1.GetKeyRequest
-	41,  // 133: taskengine.v1.TaskService.ResumeKey:input_type -> taskengine.v1.ResumeKeyRequest
-	43,  // 134: taskengine.v1.TaskService.SkipKey:input_type -> taskengine.v1.SkipKeyRequest
-	45,  // 135: taskengine.v1.TaskService.ListTypes:input_type -> taskengine.v1.ListTypesRequest
-	48,  // 136: taskengine.v1.TaskService.PauseType:input_type -> taskengine.v1.PauseTypeRequest
-	50,  // 137: taskengine.v1.TaskService.ResumeType:input_type -> taskengine.v1.ResumeTypeRequest
-	52,  // 138: taskengine.v1.TaskService.ListWorkers:input_type -> taskengine.v1.ListWorkersRequest
-	55,  // 139: taskengine.v1.TaskService.DrainWorker:input_type -> taskengine.v1.DrainWorkerRequest
-	62,  // 140: taskengine.v1.TaskService.ListLimits:input_type -> taskengine.v1.ListLimitsRequest
-	64,  // 141: taskengine.v1.TaskService.GetLimit:input_type -> taskengine.v1.GetLimitRequest
-	66,  // 142: taskengine.v1.TaskService.SetLimit:input_type -> taskengine.v1.SetLimitRequest
-	68,  // 143: taskengine.v1.TaskService.UnsetLimit:input_type -> taskengine.v1.UnsetLimitRequest
-	70,  // 144: taskengine.v1.TaskService.WatchLimits:input_type -> taskengine.v1.WatchLimitsRequest
-	72,  // 145: taskengine.v1.TaskService.WhyLimit:input_type -> taskengine.v1.WhyLimitRequest
-	80,  // 146: taskengine.v1.TaskService.ListAlerts:input_type -> taskengine.v1.ListAlertsRequest
-	82,  // 147: taskengine.v1.TaskService.TestAlerts:input_type -> taskengine.v1.TestAlertsRequest
-	85,  // 148: taskengine.v1.TaskService.SilenceAlerts:input_type -> taskengine.v1.SilenceAlertsRequest
-	87,  // 149: taskengine.v1.TaskService.UnsilenceAlerts:input_type -> taskengine.v1.UnsilenceAlertsRequest
-	95,  // 150: taskengine.v1.TaskService.ListSchedules:input_type -> taskengine.v1.ListSchedulesRequest
-	97,  // 151: taskengine.v1.TaskService.GetSchedule:input_type -> taskengine.v1.GetScheduleRequest
-	99,  // 152: taskengine.v1.TaskService.ApplySchedule:input_type -> taskengine.v1.ApplyScheduleRequest
-	101, // 153: taskengine.v1.TaskService.PreviewSchedule:input_type -> taskengine.v1.PreviewScheduleRequest
-	104, // 154: taskengine.v1.TaskService.DeleteSchedule:input_type -> taskengine.v1.DeleteScheduleRequest
-	106, // 155: taskengine.v1.TaskService.PauseSchedule:input_type -> taskengine.v1.PauseScheduleRequest
-	108, // 156: taskengine.v1.TaskService.ResumeSchedule:input_type -> taskengine.v1.ResumeScheduleRequest
-	110, // 157: taskengine.v1.TaskService.TriggerSchedule:input_type -> taskengine.v1.TriggerScheduleRequest
-	112, // 158: taskengine.v1.TaskService.BackfillSchedule:input_type -> taskengine.v1.BackfillScheduleRequest
-	57,  // 159: taskengine.v1.TaskService.Version:input_type -> taskengine.v1.VersionRequest
-	2,   // 160: taskengine.v1.TaskService.Submit:output_type -> taskengine.v1.SubmitResponse
-	5,   // 161: taskengine.v1.TaskService.SubmitStream:output_type -> taskengine.v1.SubmitStreamResponse
-	13,  // 162: taskengine.v1.TaskService.Get:output_type -> taskengine.v1.GetResponse
-	15,  // 163: taskengine.v1.TaskService.List:output_type -> taskengine.v1.ListResponse
-	17,  // 164: taskengine.v1.TaskService.Count:output_type -> taskengine.v1.CountResponse
-	20,  // 165: taskengine.v1.TaskService.Wait:output_type -> taskengine.v1.WaitResponse
-	22,  // 166: taskengine.v1.TaskService.Why:output_type -> taskengine.v1.WhyResponse
-	25,  // 167: taskengine.v1.TaskService.TaskLogs:output_type -> taskengine.v1.TaskLogsResponse
-	29,  // 168: taskengine.v1.TaskService.Cancel:output_type -> taskengine.v1.CancelResponse
-	31,  // 169: taskengine.v1.TaskService.Resume:output_type -> taskengine.v1.ResumeResponse
-	33,  // 170: taskengine.v1.TaskService.Fail:output_type -> taskengine.v1.FailResponse
-	35,  // 171: taskengine.v1.TaskService.Reschedule:output_type -> taskengine.v1.RescheduleResponse
-	37,  // 172: taskengine.v1.TaskService.ListKeys:output_type -> taskengine.v1.ListKeysResponse
-	40,  // 173: taskengine.v1.TaskService.GetKey:output_type -> taskengine.v1.GetKeyResponse
-	42,  // 174: taskengine.v1.TaskService.ResumeKey:output_type -> taskengine.v1.ResumeKeyResponse
-	44,  // 175: taskengine.v1.TaskService.SkipKey:output_type -> taskengine.v1.SkipKeyResponse
-	46,  // 176: taskengine.v1.TaskService.ListTypes:output_type -> taskengine.v1.ListTypesResponse
-	49,  // 177: taskengine.v1.TaskService.PauseType:output_type -> taskengine.v1.PauseTypeResponse
-	51,  // 178: taskengine.v1.TaskService.ResumeType:output_type -> taskengine.v1.ResumeTypeResponse
-	53,  // 179: taskengine.v1.TaskService.ListWorkers:output_type -> taskengine.v1.ListWorkersResponse
-	56,  // 180: taskengine.v1.TaskService.DrainWorker:output_type -> taskengine.v1.DrainWorkerResponse
-	63,  // 181: taskengine.v1.TaskService.ListLimits:output_type -> taskengine.v1.ListLimitsResponse
-	65,  // 182: taskengine.v1.TaskService.GetLimit:output_type -> taskengine.v1.GetLimitResponse
-	67,  // 183: taskengine.v1.TaskService.SetLimit:output_type -> taskengine.v1.SetLimitResponse
-	69,  // 184: taskengine.v1.TaskService.UnsetLimit:output_type -> taskengine.v1.UnsetLimitResponse
-	71,  // 185: taskengine.v1.TaskService.WatchLimits:output_type -> taskengine.v1.WatchLimitsResponse
-	73,  // 186: taskengine.v1.TaskService.WhyLimit:output_type -> taskengine.v1.WhyLimitResponse
-	81,  // 187: taskengine.v1.TaskService.ListAlerts:output_type -> taskengine.v1.ListAlertsResponse
-	83,  // 188: taskengine.v1.TaskService.TestAlerts:output_type -> taskengine.v1.TestAlertsResponse
-	86,  // 189: taskengine.v1.TaskService.SilenceAlerts:output_type -> taskengine.v1.SilenceAlertsResponse
-	88,  // 190: taskengine.v1.TaskService.UnsilenceAlerts:output_type -> taskengine.v1.UnsilenceAlertsResponse
-	96,  // 191: taskengine.v1.TaskService.ListSchedules:output_type -> taskengine.v1.ListSchedulesResponse
-	98,  // 192: taskengine.v1.TaskService.GetSchedule:output_type -> taskengine.v1.GetScheduleResponse
-	100, // 193: taskengine.v1.TaskService.ApplySchedule:output_type -> taskengine.v1.ApplyScheduleResponse
-	102, // 194: taskengine.v1.TaskService.PreviewSchedule:output_type -> taskengine.v1.PreviewScheduleResponse
-	105, // 195: taskengine.v1.TaskService.DeleteSchedule:output_type -> taskengine.v1.DeleteScheduleResponse
-	107, // 196: taskengine.v1.TaskService.PauseSchedule:output_type -> taskengine.v1.PauseScheduleResponse
-	109, // 197: taskengine.v1.TaskService.ResumeSchedule:output_type -> taskengine.v1.ResumeScheduleResponse
-	111, // 198: taskengine.v1.TaskService.TriggerSchedule:output_type -> taskengine.v1.TriggerScheduleResponse
-	113, // 199: taskengine.v1.TaskService.BackfillSchedule:output_type -> taskengine.v1.BackfillScheduleResponse
-	58,  // 200: taskengine.v1.TaskService.Version:output_type -> taskengine.v1.VersionResponse
-	160, // [160:201] is the sub-list for method output_type
-	119, // [119:160] is the sub-list for method input_type
-	119, // [119:119] is the sub-list for extension type_name
-	119, // [119:119] is the sub-list for extension extendee
-	0,   // [0:119] is the sub-list for field type_name
+	135, // 117: taskengine.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	135, // 118: taskengine.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	115, // 119: taskengine.v1.Source.paused:type_name -> taskengine.v1.SourcePause
+	116, // 120: taskengine.v1.Source.partitions:type_name -> taskengine.v1.SourcePartition
+	135, // 121: taskengine.v1.SourcePause.since:type_name -> google.protobuf.Timestamp
+	117, // 122: taskengine.v1.SourcePartition.lost:type_name -> taskengine.v1.SourceLoss
+	135, // 123: taskengine.v1.SourceLoss.at:type_name -> google.protobuf.Timestamp
+	114, // 124: taskengine.v1.ListSourcesResponse.sources:type_name -> taskengine.v1.Source
+	114, // 125: taskengine.v1.GetSourceResponse.source:type_name -> taskengine.v1.Source
+	114, // 126: taskengine.v1.PauseSourceResponse.source:type_name -> taskengine.v1.Source
+	114, // 127: taskengine.v1.ResumeSourceResponse.source:type_name -> taskengine.v1.Source
+	135, // 128: taskengine.v1.SeekSourceRequest.time:type_name -> google.protobuf.Timestamp
+	114, // 129: taskengine.v1.SeekSourceResponse.source:type_name -> taskengine.v1.Source
+	128, // 130: taskengine.v1.SeekSourceResponse.moves:type_name -> taskengine.v1.SourceMove
+	1,   // 131: taskengine.v1.TaskService.Submit:input_type -> taskengine.v1.SubmitRequest
+	3,   // 132: taskengine.v1.TaskService.SubmitStream:input_type -> taskengine.v1.SubmitStreamRequest
+	12,  // 133: taskengine.v1.TaskService.Get:input_type -> taskengine.v1.GetRequest
+	14,  // 134: taskengine.v1.TaskService.List:input_type -> taskengine.v1.ListRequest
+	16,  // 135: taskengine.v1.TaskService.Count:input_type -> taskengine.v1.CountRequest
+	19,  // 136: taskengine.v1.TaskService.Wait:input_type -> taskengine.v1.WaitRequest
+	21,  // 137: taskengine.v1.TaskService.Why:input_type -> taskengine.v1.WhyRequest
+	24,  // 138: taskengine.v1.TaskService.TaskLogs:input_type -> taskengine.v1.TaskLogsRequest
+	28,  // 139: taskengine.v1.TaskService.Cancel:input_type -> taskengine.v1.CancelRequest
+	30,  // 140: taskengine.v1.TaskService.Resume:input_type -> taskengine.v1.ResumeRequest
+	32,  // 141: taskengine.v1.TaskService.Fail:input_type -> taskengine.v1.FailRequest
+	34,  // 142: taskengine.v1.TaskService.Reschedule:input_type -> taskengine.v1.RescheduleRequest
+	36,  // 143: taskengine.v1.TaskService.ListKeys:input_type -> taskengine.v1.ListKeysRequest
+	39,  // 144: taskengine.v1.TaskService.GetKey:input_type -> taskengine.v1.GetKeyRequest
+	41,  // 145: taskengine.v1.TaskService.ResumeKey:input_type -> taskengine.v1.ResumeKeyRequest
+	43,  // 146: taskengine.v1.TaskService.SkipKey:input_type -> taskengine.v1.SkipKeyRequest
+	45,  // 147: taskengine.v1.TaskService.ListTypes:input_type -> taskengine.v1.ListTypesRequest
+	48,  // 148: taskengine.v1.TaskService.PauseType:input_type -> taskengine.v1.PauseTypeRequest
+	50,  // 149: taskengine.v1.TaskService.ResumeType:input_type -> taskengine.v1.ResumeTypeRequest
+	52,  // 150: taskengine.v1.TaskService.ListWorkers:input_type -> taskengine.v1.ListWorkersRequest
+	55,  // 151: taskengine.v1.TaskService.DrainWorker:input_type -> taskengine.v1.DrainWorkerRequest
+	62,  // 152: taskengine.v1.TaskService.ListLimits:input_type -> taskengine.v1.ListLimitsRequest
+	64,  // 153: taskengine.v1.TaskService.GetLimit:input_type -> taskengine.v1.GetLimitRequest
+	66,  // 154: taskengine.v1.TaskService.SetLimit:input_type -> taskengine.v1.SetLimitRequest
+	68,  // 155: taskengine.v1.TaskService.UnsetLimit:input_type -> taskengine.v1.UnsetLimitRequest
+	70,  // 156: taskengine.v1.TaskService.WatchLimits:input_type -> taskengine.v1.WatchLimitsRequest
+	72,  // 157: taskengine.v1.TaskService.WhyLimit:input_type -> taskengine.v1.WhyLimitRequest
+	80,  // 158: taskengine.v1.TaskService.ListAlerts:input_type -> taskengine.v1.ListAlertsRequest
+	82,  // 159: taskengine.v1.TaskService.TestAlerts:input_type -> taskengine.v1.TestAlertsRequest
+	85,  // 160: taskengine.v1.TaskService.SilenceAlerts:input_type -> taskengine.v1.SilenceAlertsRequest
+	87,  // 161: taskengine.v1.TaskService.UnsilenceAlerts:input_type -> taskengine.v1.UnsilenceAlertsRequest
+	95,  // 162: taskengine.v1.TaskService.ListSchedules:input_type -> taskengine.v1.ListSchedulesRequest
+	97,  // 163: taskengine.v1.TaskService.GetSchedule:input_type -> taskengine.v1.GetScheduleRequest
+	99,  // 164: taskengine.v1.TaskService.ApplySchedule:input_type -> taskengine.v1.ApplyScheduleRequest
+	101, // 165: taskengine.v1.TaskService.PreviewSchedule:input_type -> taskengine.v1.PreviewScheduleRequest
+	104, // 166: taskengine.v1.TaskService.DeleteSchedule:input_type -> taskengine.v1.DeleteScheduleRequest
+	106, // 167: taskengine.v1.TaskService.PauseSchedule:input_type -> taskengine.v1.PauseScheduleRequest
+	108, // 168: taskengine.v1.TaskService.ResumeSchedule:input_type -> taskengine.v1.ResumeScheduleRequest
+	110, // 169: taskengine.v1.TaskService.TriggerSchedule:input_type -> taskengine.v1.TriggerScheduleRequest
+	112, // 170: taskengine.v1.TaskService.BackfillSchedule:input_type -> taskengine.v1.BackfillScheduleRequest
+	118, // 171: taskengine.v1.TaskService.ListSources:input_type -> taskengine.v1.ListSourcesRequest
+	120, // 172: taskengine.v1.TaskService.GetSource:input_type -> taskengine.v1.GetSourceRequest
+	122, // 173: taskengine.v1.TaskService.PauseSource:input_type -> taskengine.v1.PauseSourceRequest
+	124, // 174: taskengine.v1.TaskService.ResumeSource:input_type -> taskengine.v1.ResumeSourceRequest
+	126, // 175: taskengine.v1.TaskService.SeekSource:input_type -> taskengine.v1.SeekSourceRequest
+	57,  // 176: taskengine.v1.TaskService.Version:input_type -> taskengine.v1.VersionRequest
+	2,   // 177: taskengine.v1.TaskService.Submit:output_type -> taskengine.v1.SubmitResponse
+	5,   // 178: taskengine.v1.TaskService.SubmitStream:output_type -> taskengine.v1.SubmitStreamResponse
+	13,  // 179: taskengine.v1.TaskService.Get:output_type -> taskengine.v1.GetResponse
+	15,  // 180: taskengine.v1.TaskService.List:output_type -> taskengine.v1.ListResponse
+	17,  // 181: taskengine.v1.TaskService.Count:output_type -> taskengine.v1.CountResponse
+	20,  // 182: taskengine.v1.TaskService.Wait:output_type -> taskengine.v1.WaitResponse
+	22,  // 183: taskengine.v1.TaskService.Why:output_type -> taskengine.v1.WhyResponse
+	25,  // 184: taskengine.v1.TaskService.TaskLogs:output_type -> taskengine.v1.TaskLogsResponse
+	29,  // 185: taskengine.v1.TaskService.Cancel:output_type -> taskengine.v1.CancelResponse
+	31,  // 186: taskengine.v1.TaskService.Resume:output_type -> taskengine.v1.ResumeResponse
+	33,  // 187: taskengine.v1.TaskService.Fail:output_type -> taskengine.v1.FailResponse
+	35,  // 188: taskengine.v1.TaskService.Reschedule:output_type -> taskengine.v1.RescheduleResponse
+	37,  // 189: taskengine.v1.TaskService.ListKeys:output_type -> taskengine.v1.ListKeysResponse
+	40,  // 190: taskengine.v1.TaskService.GetKey:output_type -> taskengine.v1.GetKeyResponse
+	42,  // 191: taskengine.v1.TaskService.ResumeKey:output_type -> taskengine.v1.ResumeKeyResponse
+	44,  // 192: taskengine.v1.TaskService.SkipKey:output_type -> taskengine.v1.SkipKeyResponse
+	46,  // 193: taskengine.v1.TaskService.ListTypes:output_type -> taskengine.v1.ListTypesResponse
+	49,  // 194: taskengine.v1.TaskService.PauseType:output_type -> taskengine.v1.PauseTypeResponse
+	51,  // 195: taskengine.v1.TaskService.ResumeType:output_type -> taskengine.v1.ResumeTypeResponse
+	53,  // 196: taskengine.v1.TaskService.ListWorkers:output_type -> taskengine.v1.ListWorkersResponse
+	56,  // 197: taskengine.v1.TaskService.DrainWorker:output_type -> taskengine.v1.DrainWorkerResponse
+	63,  // 198: taskengine.v1.TaskService.ListLimits:output_type -> taskengine.v1.ListLimitsResponse
+	65,  // 199: taskengine.v1.TaskService.GetLimit:output_type -> taskengine.v1.GetLimitResponse
+	67,  // 200: taskengine.v1.TaskService.SetLimit:output_type -> taskengine.v1.SetLimitResponse
+	69,  // 201: taskengine.v1.TaskService.UnsetLimit:output_type -> taskengine.v1.UnsetLimitResponse
+	71,  // 202: taskengine.v1.TaskService.WatchLimits:output_type -> taskengine.v1.WatchLimitsResponse
+	73,  // 203: taskengine.v1.TaskService.WhyLimit:output_type -> taskengine.v1.WhyLimitResponse
+	81,  // 204: taskengine.v1.TaskService.ListAlerts:output_type -> taskengine.v1.ListAlertsResponse
+	83,  // 205: taskengine.v1.TaskService.TestAlerts:output_type -> taskengine.v1.TestAlertsResponse
+	86,  // 206: taskengine.v1.TaskService.SilenceAlerts:output_type -> taskengine.v1.SilenceAlertsResponse
+	88,  // 207: taskengine.v1.TaskService.UnsilenceAlerts:output_type -> taskengine.v1.UnsilenceAlertsResponse
+	96,  // 208: taskengine.v1.TaskService.ListSchedules:output_type -> taskengine.v1.ListSchedulesResponse
+	98,  // 209: taskengine.v1.TaskService.GetSchedule:output_type -> taskengine.v1.GetScheduleResponse
+	100, // 210: taskengine.v1.TaskService.ApplySchedule:output_type -> taskengine.v1.ApplyScheduleResponse
+	102, // 211: taskengine.v1.TaskService.PreviewSchedule:output_type -> taskengine.v1.PreviewScheduleResponse
+	105, // 212: taskengine.v1.TaskService.DeleteSchedule:output_type -> taskengine.v1.DeleteScheduleResponse
+	107, // 213: taskengine.v1.TaskService.PauseSchedule:output_type -> taskengine.v1.PauseScheduleResponse
+	109, // 214: taskengine.v1.TaskService.ResumeSchedule:output_type -> taskengine.v1.ResumeScheduleResponse
+	111, // 215: taskengine.v1.TaskService.TriggerSchedule:output_type -> taskengine.v1.TriggerScheduleResponse
+	113, // 216: taskengine.v1.TaskService.BackfillSchedule:output_type -> taskengine.v1.BackfillScheduleResponse
+	119, // 217: taskengine.v1.TaskService.ListSources:output_type -> taskengine.v1.ListSourcesResponse
+	121, // 218: taskengine.v1.TaskService.GetSource:output_type -> taskengine.v1.GetSourceResponse
+	123, // 219: taskengine.v1.TaskService.PauseSource:output_type -> taskengine.v1.PauseSourceResponse
+	125, // 220: taskengine.v1.TaskService.ResumeSource:output_type -> taskengine.v1.ResumeSourceResponse
+	127, // 221: taskengine.v1.TaskService.SeekSource:output_type -> taskengine.v1.SeekSourceResponse
+	58,  // 222: taskengine.v1.TaskService.Version:output_type -> taskengine.v1.VersionResponse
+	177, // [177:223] is the sub-list for method output_type
+	131, // [131:177] is the sub-list for method input_type
+	131, // [131:131] is the sub-list for extension type_name
+	131, // [131:131] is the sub-list for extension extendee
+	0,   // [0:131] is the sub-list for field type_name
 }
 
 func init() { file_taskengine_v1_taskengine_proto_init() }
@@ -8270,13 +9464,21 @@ func file_taskengine_v1_taskengine_proto_init() {
 	file_taskengine_v1_taskengine_proto_msgTypes[66].OneofWrappers = []any{}
 	file_taskengine_v1_taskengine_proto_msgTypes[68].OneofWrappers = []any{}
 	file_taskengine_v1_taskengine_proto_msgTypes[91].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[114].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[116].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[126].OneofWrappers = []any{
+		(*SeekSourceRequest_Begin)(nil),
+		(*SeekSourceRequest_End)(nil),
+		(*SeekSourceRequest_Time)(nil),
+		(*SeekSourceRequest_Offset)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_taskengine_v1_taskengine_proto_rawDesc), len(file_taskengine_v1_taskengine_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   120,
+			NumMessages:   135,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

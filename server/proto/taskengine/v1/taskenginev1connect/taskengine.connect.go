@@ -135,6 +135,17 @@ const (
 	// TaskServiceBackfillScheduleProcedure is the fully-qualified name of the TaskService's
 	// BackfillSchedule RPC.
 	TaskServiceBackfillScheduleProcedure = "/taskengine.v1.TaskService/BackfillSchedule"
+	// TaskServiceListSourcesProcedure is the fully-qualified name of the TaskService's ListSources RPC.
+	TaskServiceListSourcesProcedure = "/taskengine.v1.TaskService/ListSources"
+	// TaskServiceGetSourceProcedure is the fully-qualified name of the TaskService's GetSource RPC.
+	TaskServiceGetSourceProcedure = "/taskengine.v1.TaskService/GetSource"
+	// TaskServicePauseSourceProcedure is the fully-qualified name of the TaskService's PauseSource RPC.
+	TaskServicePauseSourceProcedure = "/taskengine.v1.TaskService/PauseSource"
+	// TaskServiceResumeSourceProcedure is the fully-qualified name of the TaskService's ResumeSource
+	// RPC.
+	TaskServiceResumeSourceProcedure = "/taskengine.v1.TaskService/ResumeSource"
+	// TaskServiceSeekSourceProcedure is the fully-qualified name of the TaskService's SeekSource RPC.
+	TaskServiceSeekSourceProcedure = "/taskengine.v1.TaskService/SeekSource"
 	// TaskServiceVersionProcedure is the fully-qualified name of the TaskService's Version RPC.
 	TaskServiceVersionProcedure = "/taskengine.v1.TaskService/Version"
 )
@@ -281,6 +292,23 @@ type TaskServiceClient interface {
 	// added some for them before, if it is paused, and whatever its overlap is. Each request
 	// adds other tasks. It answers invalid_argument for more than 50000 times.
 	BackfillSchedule(context.Context, *v1.BackfillScheduleRequest) (*v1.BackfillScheduleResponse, error)
+	// ListSources returns the sources of the configuration of the node by name, without their
+	// partitions. A node without sources returns none.
+	ListSources(context.Context, *v1.ListSourcesRequest) (*v1.ListSourcesResponse, error)
+	// GetSource returns one source with its partitions. It answers not_found if the
+	// configuration of the node has none with the name.
+	GetSource(context.Context, *v1.GetSourceRequest) (*v1.GetSourceResponse, error)
+	// PauseSource stops a source from reading, on all nodes, until ResumeSource. It keeps its
+	// positions. Tasks that it has added are not affected. When the method returns, the order
+	// is durable: it is carried out when orders of GetSource is 0. For a paused source it does
+	// nothing.
+	PauseSource(context.Context, *v1.PauseSourceRequest) (*v1.PauseSourceResponse, error)
+	// ResumeSource ends a pause. For a source that is not paused it does nothing.
+	ResumeSource(context.Context, *v1.ResumeSourceRequest) (*v1.ResumeSourceResponse, error)
+	// SeekSource moves the positions of a source. Records that it has read before become tasks
+	// once more when it reads them again. Requests with a key recognise these as usual. A
+	// paused source stays paused.
+	SeekSource(context.Context, *v1.SeekSourceRequest) (*v1.SeekSourceResponse, error)
 	// Version returns the version of the program.
 	Version(context.Context, *v1.VersionRequest) (*v1.VersionResponse, error)
 }
@@ -536,6 +564,36 @@ func NewTaskServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(taskServiceMethods.ByName("BackfillSchedule")),
 			connect.WithClientOptions(opts...),
 		),
+		listSources: connect.NewClient[v1.ListSourcesRequest, v1.ListSourcesResponse](
+			httpClient,
+			baseURL+TaskServiceListSourcesProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("ListSources")),
+			connect.WithClientOptions(opts...),
+		),
+		getSource: connect.NewClient[v1.GetSourceRequest, v1.GetSourceResponse](
+			httpClient,
+			baseURL+TaskServiceGetSourceProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("GetSource")),
+			connect.WithClientOptions(opts...),
+		),
+		pauseSource: connect.NewClient[v1.PauseSourceRequest, v1.PauseSourceResponse](
+			httpClient,
+			baseURL+TaskServicePauseSourceProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("PauseSource")),
+			connect.WithClientOptions(opts...),
+		),
+		resumeSource: connect.NewClient[v1.ResumeSourceRequest, v1.ResumeSourceResponse](
+			httpClient,
+			baseURL+TaskServiceResumeSourceProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("ResumeSource")),
+			connect.WithClientOptions(opts...),
+		),
+		seekSource: connect.NewClient[v1.SeekSourceRequest, v1.SeekSourceResponse](
+			httpClient,
+			baseURL+TaskServiceSeekSourceProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("SeekSource")),
+			connect.WithClientOptions(opts...),
+		),
 		version: connect.NewClient[v1.VersionRequest, v1.VersionResponse](
 			httpClient,
 			baseURL+TaskServiceVersionProcedure,
@@ -587,6 +645,11 @@ type taskServiceClient struct {
 	resumeSchedule   *connect.Client[v1.ResumeScheduleRequest, v1.ResumeScheduleResponse]
 	triggerSchedule  *connect.Client[v1.TriggerScheduleRequest, v1.TriggerScheduleResponse]
 	backfillSchedule *connect.Client[v1.BackfillScheduleRequest, v1.BackfillScheduleResponse]
+	listSources      *connect.Client[v1.ListSourcesRequest, v1.ListSourcesResponse]
+	getSource        *connect.Client[v1.GetSourceRequest, v1.GetSourceResponse]
+	pauseSource      *connect.Client[v1.PauseSourceRequest, v1.PauseSourceResponse]
+	resumeSource     *connect.Client[v1.ResumeSourceRequest, v1.ResumeSourceResponse]
+	seekSource       *connect.Client[v1.SeekSourceRequest, v1.SeekSourceResponse]
 	version          *connect.Client[v1.VersionRequest, v1.VersionResponse]
 }
 
@@ -938,6 +1001,51 @@ func (c *taskServiceClient) BackfillSchedule(ctx context.Context, req *v1.Backfi
 	return nil, err
 }
 
+// ListSources calls taskengine.v1.TaskService.ListSources.
+func (c *taskServiceClient) ListSources(ctx context.Context, req *v1.ListSourcesRequest) (*v1.ListSourcesResponse, error) {
+	response, err := c.listSources.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// GetSource calls taskengine.v1.TaskService.GetSource.
+func (c *taskServiceClient) GetSource(ctx context.Context, req *v1.GetSourceRequest) (*v1.GetSourceResponse, error) {
+	response, err := c.getSource.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// PauseSource calls taskengine.v1.TaskService.PauseSource.
+func (c *taskServiceClient) PauseSource(ctx context.Context, req *v1.PauseSourceRequest) (*v1.PauseSourceResponse, error) {
+	response, err := c.pauseSource.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ResumeSource calls taskengine.v1.TaskService.ResumeSource.
+func (c *taskServiceClient) ResumeSource(ctx context.Context, req *v1.ResumeSourceRequest) (*v1.ResumeSourceResponse, error) {
+	response, err := c.resumeSource.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// SeekSource calls taskengine.v1.TaskService.SeekSource.
+func (c *taskServiceClient) SeekSource(ctx context.Context, req *v1.SeekSourceRequest) (*v1.SeekSourceResponse, error) {
+	response, err := c.seekSource.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // Version calls taskengine.v1.TaskService.Version.
 func (c *taskServiceClient) Version(ctx context.Context, req *v1.VersionRequest) (*v1.VersionResponse, error) {
 	response, err := c.version.CallUnary(ctx, connect.NewRequest(req))
@@ -1089,6 +1197,23 @@ type TaskServiceHandler interface {
 	// added some for them before, if it is paused, and whatever its overlap is. Each request
 	// adds other tasks. It answers invalid_argument for more than 50000 times.
 	BackfillSchedule(context.Context, *v1.BackfillScheduleRequest) (*v1.BackfillScheduleResponse, error)
+	// ListSources returns the sources of the configuration of the node by name, without their
+	// partitions. A node without sources returns none.
+	ListSources(context.Context, *v1.ListSourcesRequest) (*v1.ListSourcesResponse, error)
+	// GetSource returns one source with its partitions. It answers not_found if the
+	// configuration of the node has none with the name.
+	GetSource(context.Context, *v1.GetSourceRequest) (*v1.GetSourceResponse, error)
+	// PauseSource stops a source from reading, on all nodes, until ResumeSource. It keeps its
+	// positions. Tasks that it has added are not affected. When the method returns, the order
+	// is durable: it is carried out when orders of GetSource is 0. For a paused source it does
+	// nothing.
+	PauseSource(context.Context, *v1.PauseSourceRequest) (*v1.PauseSourceResponse, error)
+	// ResumeSource ends a pause. For a source that is not paused it does nothing.
+	ResumeSource(context.Context, *v1.ResumeSourceRequest) (*v1.ResumeSourceResponse, error)
+	// SeekSource moves the positions of a source. Records that it has read before become tasks
+	// once more when it reads them again. Requests with a key recognise these as usual. A
+	// paused source stays paused.
+	SeekSource(context.Context, *v1.SeekSourceRequest) (*v1.SeekSourceResponse, error)
 	// Version returns the version of the program.
 	Version(context.Context, *v1.VersionRequest) (*v1.VersionResponse, error)
 }
@@ -1340,6 +1465,36 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 		connect.WithSchema(taskServiceMethods.ByName("BackfillSchedule")),
 		connect.WithHandlerOptions(opts...),
 	)
+	taskServiceListSourcesHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceListSourcesProcedure,
+		svc.ListSources,
+		connect.WithSchema(taskServiceMethods.ByName("ListSources")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceGetSourceHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceGetSourceProcedure,
+		svc.GetSource,
+		connect.WithSchema(taskServiceMethods.ByName("GetSource")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServicePauseSourceHandler := connect.NewUnaryHandlerSimple(
+		TaskServicePauseSourceProcedure,
+		svc.PauseSource,
+		connect.WithSchema(taskServiceMethods.ByName("PauseSource")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceResumeSourceHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceResumeSourceProcedure,
+		svc.ResumeSource,
+		connect.WithSchema(taskServiceMethods.ByName("ResumeSource")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceSeekSourceHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceSeekSourceProcedure,
+		svc.SeekSource,
+		connect.WithSchema(taskServiceMethods.ByName("SeekSource")),
+		connect.WithHandlerOptions(opts...),
+	)
 	taskServiceVersionHandler := connect.NewUnaryHandlerSimple(
 		TaskServiceVersionProcedure,
 		svc.Version,
@@ -1428,6 +1583,16 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 			taskServiceTriggerScheduleHandler.ServeHTTP(w, r)
 		case TaskServiceBackfillScheduleProcedure:
 			taskServiceBackfillScheduleHandler.ServeHTTP(w, r)
+		case TaskServiceListSourcesProcedure:
+			taskServiceListSourcesHandler.ServeHTTP(w, r)
+		case TaskServiceGetSourceProcedure:
+			taskServiceGetSourceHandler.ServeHTTP(w, r)
+		case TaskServicePauseSourceProcedure:
+			taskServicePauseSourceHandler.ServeHTTP(w, r)
+		case TaskServiceResumeSourceProcedure:
+			taskServiceResumeSourceHandler.ServeHTTP(w, r)
+		case TaskServiceSeekSourceProcedure:
+			taskServiceSeekSourceHandler.ServeHTTP(w, r)
 		case TaskServiceVersionProcedure:
 			taskServiceVersionHandler.ServeHTTP(w, r)
 		default:
@@ -1597,6 +1762,26 @@ func (UnimplementedTaskServiceHandler) TriggerSchedule(context.Context, *v1.Trig
 
 func (UnimplementedTaskServiceHandler) BackfillSchedule(context.Context, *v1.BackfillScheduleRequest) (*v1.BackfillScheduleResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.BackfillSchedule is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) ListSources(context.Context, *v1.ListSourcesRequest) (*v1.ListSourcesResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.ListSources is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) GetSource(context.Context, *v1.GetSourceRequest) (*v1.GetSourceResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.GetSource is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) PauseSource(context.Context, *v1.PauseSourceRequest) (*v1.PauseSourceResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.PauseSource is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) ResumeSource(context.Context, *v1.ResumeSourceRequest) (*v1.ResumeSourceResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.ResumeSource is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) SeekSource(context.Context, *v1.SeekSourceRequest) (*v1.SeekSourceResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.SeekSource is not implemented"))
 }
 
 func (UnimplementedTaskServiceHandler) Version(context.Context, *v1.VersionRequest) (*v1.VersionResponse, error) {
