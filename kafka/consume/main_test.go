@@ -91,12 +91,14 @@ type node struct {
 	t       *testing.T
 	cluster *kafkatest.Cluster
 	store   storage.Store
+	reads   storage.Store // of the sources; nil for store
 	sources *consume.Sources
 	types   map[string]policy.Type // besides those of the sources; order if there is none
 
 	mu   sync.Mutex
 	runs map[string]int // guarded by mu: by payload
 	last map[string]*task.Task
+	ids  map[task.ID]bool // guarded by mu
 	hold chan struct{} // tasks wait for it, unless it is nil
 }
 
@@ -114,6 +116,9 @@ func newNode(t *testing.T, c *kafkatest.Cluster, all ...source.Definition) *node
 func (n *node) open(all ...source.Definition) {
 	n.t.Helper()
 	config := consume.Config{Store: n.store, Log: slog.New(slog.DiscardHandler)}
+	if n.reads != nil {
+		config.Store = n.reads
+	}
 	for _, d := range all {
 		config.Sources = append(config.Sources, consume.Source{Definition: d, Connection: kafka.Connection{Name: "main", Brokers: n.cluster.Brokers()}})
 	}
@@ -122,7 +127,7 @@ func (n *node) open(all ...source.Definition) {
 		n.t.Fatal(err)
 	}
 	if n.runs == nil {
-		n.runs, n.last = make(map[string]int), make(map[string]*task.Task)
+		n.runs, n.last, n.ids = make(map[string]int), make(map[string]*task.Task), make(map[task.ID]bool)
 	}
 	if n.types == nil {
 		n.types = map[string]policy.Type{"order": policy.DefaultType()}
@@ -130,7 +135,9 @@ func (n *node) open(all ...source.Definition) {
 	handlers, types := n.sources.Handlers(), n.sources.Policies()
 	maps.Copy(types, n.types)
 	for name := range n.types {
-		handlers[name] = task.HandlerFunc(n.handle)
+		if handlers[name] == nil {
+			handlers[name] = task.HandlerFunc(n.handle)
+		}
 	}
 	n.Engine, err = engine.Open(n.t.Context(), engine.Config{Name: "n1", Store: n.store, Policies: policy.Set{Slots: 8, Types: types}, Handlers: handlers, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -162,6 +169,7 @@ func (n *node) handle(ctx context.Context, t *task.Task) ([]byte, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.runs[string(t.Payload)]++
+	n.ids[t.ID] = true
 	n.last[string(t.Payload)] = t
 	return nil, nil
 }
@@ -174,6 +182,13 @@ func (n *node) ran() (tasks, most int) {
 		most = max(most, times)
 	}
 	return len(n.runs), most
+}
+
+// inserted returns how many different tasks have run, whatever their payloads are.
+func (n *node) inserted() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.ids)
 }
 
 // status returns a source.

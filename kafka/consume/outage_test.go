@@ -1,0 +1,129 @@
+package consume_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/internal/kafkatest"
+	"github.com/taskengine/taskengine/kafka/consume"
+	"github.com/taskengine/taskengine/storage/memory"
+	"github.com/taskengine/taskengine/storage/storagetest"
+)
+
+// The store fails before, in and at the end of transactions of readers. Each record becomes one task.
+func TestAStoreThatFailsNowAndThenLosesAndDoublesNothing(t *testing.T) {
+	t.Parallel()
+	topic := newTopic(t, brokers, 2, nil)
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	var mu sync.Mutex
+	rng, left := rand.New(rand.NewPCG(seed, 1)), 60
+	errFault := errors.New("a fault")
+	n := &node{t: t, cluster: brokers, store: memory.New()}
+	n.reads = storagetest.Faulty(n.store, func(c storagetest.Call) (f storagetest.Fault) {
+		mu.Lock()
+		defer mu.Unlock()
+		if left == 0 || rng.IntN(10) > 0 {
+			return f
+		}
+		left--
+		return storagetest.Fault{Before: errFault}
+	})
+	quick := consume.Config{Sources: []consume.Source{{Definition: definition("orders", topic)}}}
+	sources, err := consume.New(quick)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := sources.Policies()[consume.TypeOf("orders")]
+	p.Retry.Backoff = policy.Backoff{Kind: policy.Exponential, Initial: time.Millisecond, Factor: 1, Max: 2 * time.Millisecond}
+	n.types = map[string]policy.Type{"order": policy.DefaultType(), consume.TypeOf("orders"): p}
+	n.open(definition("orders", topic))
+	t.Cleanup(n.close)
+	filling, full := context.WithCancel(t.Context())
+	produced := make(chan int)
+	go func() {
+		total := 0
+		for ; filling.Err() == nil; total += 50 {
+			produce(t, brokers, numbered(topic, 2, total, 50)...)
+			time.Sleep(10 * time.Millisecond)
+		}
+		produced <- total
+	}()
+	n.await("faults", func() bool { mu.Lock(); defer mu.Unlock(); return left == 0 })
+	full()
+	total := <-produced
+	n.await("all records", func() bool { tasks, _ := n.ran(); return tasks == total })
+	got := n.status("orders")
+	var added uint64
+	for _, p := range got.Partitions {
+		added += p.Tasks
+	}
+	if added != uint64(total) || n.inserted() != total {
+		t.Errorf("%d records became %d tasks, and %d rows were added: %+v", total, added, n.inserted(), got)
+	}
+}
+
+// The broker dies again and again, and hangs. Each record becomes one task.
+func TestABrokerThatIsKilledAndHangsLosesAndDoublesNothing(t *testing.T) {
+	t.Parallel()
+	c := kafkatest.New(t, 1)
+	topic := newTopic(t, c, 3, nil)
+	n := newNode(t, c, definition("orders", topic))
+	client, err := kgo.NewClient(kgo.SeedBrokers(c.Brokers()...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.RequestTimeoutOverhead(2*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	filling, full := context.WithCancel(t.Context())
+	produced := make(chan int)
+	go func() {
+		total := 0
+		for ; filling.Err() == nil; total++ {
+			client.Produce(context.Background(), numbered(topic, 3, total, 1)[0], func(_ *kgo.Record, err error) {
+				if err != nil {
+					t.Error(err)
+				}
+			})
+			time.Sleep(2 * time.Millisecond)
+		}
+		if err := client.Flush(context.Background()); err != nil {
+			t.Error(err)
+		}
+		produced <- total
+	}()
+	more := func() {
+		before, _ := n.ran()
+		n.await("further records", func() bool { tasks, _ := n.ran(); return tasks > before+100 })
+	}
+	more()
+	for range 2 {
+		if err := c.Kill(0); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Restart(0); err != nil {
+			t.Fatal(err)
+		}
+		more()
+	}
+	if err := c.Pause(0); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(500 * time.Millisecond) // the broker hangs
+	if err := c.Resume(0); err != nil {
+		t.Fatal(err)
+	}
+	more()
+	full()
+	total := <-produced
+	n.await("all records", func() bool { tasks, _ := n.ran(); return tasks == total && n.status("orders").Lag == 0 })
+	if n.inserted() != total {
+		t.Errorf("%d records, and %d rows were added", total, n.inserted())
+	}
+}
