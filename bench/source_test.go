@@ -1,0 +1,134 @@
+//go:build unix
+
+package bench
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/internal/kafkatest"
+	"github.com/taskengine/taskengine/kafka"
+	"github.com/taskengine/taskengine/kafka/consume"
+	"github.com/taskengine/taskengine/kafka/source"
+	"github.com/taskengine/taskengine/storage"
+)
+
+const (
+	sourceParts = 4    // partitions of the topic of one source, and callers of the library
+	sourceBatch = 1000 // tasks of a call
+)
+
+// BenchmarkSource measures how fast sources add tasks, which do not run, from topics that have all of the records.
+// "library" adds as many in batches.
+func BenchmarkSource(b *testing.B) {
+	cluster, err := kafkatest.Start(1)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer cluster.Close()
+	for _, s := range stores {
+		b.Run("store="+s.name+"/library", func(b *testing.B) { addBatches(b, openStore(b, s.open)) })
+		for _, n := range []int{1, 50} {
+			b.Run(fmt.Sprintf("store=%s/sources=%d", s.name, n), func(b *testing.B) { readTopics(b, cluster, n, openStore(b, s.open)) })
+		}
+	}
+}
+
+// addBatches adds b.N tasks by the library.
+func addBatches(b *testing.B, store storage.Store) {
+	e, err := engine.Open(b.Context(), engine.Config{Store: store, Policies: policy.Set{Types: map[string]policy.Type{"order": policy.DefaultType()}}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer e.Close(context.Background())
+	used := cpuTime(b)
+	b.ResetTimer()
+	var adding sync.WaitGroup
+	for caller := range sourceParts {
+		adding.Go(func() {
+			for left := b.N*(caller+1)/sourceParts - b.N*caller/sourceParts; left > 0; {
+				reqs := make([]engine.Request, min(left, sourceBatch))
+				for i := range reqs {
+					reqs[i] = engine.Request{Type: "order", Payload: make([]byte, payloadSize)}
+				}
+				if _, err := e.Submit(b.Context(), reqs...); err != nil {
+					b.Error(err)
+					return
+				}
+				left -= len(reqs)
+			}
+		})
+	}
+	adding.Wait()
+	b.StopTimer()
+	report(b, used)
+}
+
+// readTopics adds b.N tasks by n sources.
+func readTopics(b *testing.B, cluster *kafkatest.Cluster, n int, store storage.Store) {
+	client, err := kgo.NewClient(kgo.SeedBrokers(cluster.Brokers()...))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer client.Close()
+	config := consume.Config{Store: store}
+	parts := int32(sourceParts)
+	if n > 1 {
+		parts = 1
+	}
+	for i := range n {
+		topic := fmt.Sprintf("source-%d-%d-%d", b.N, i, time.Now().UnixNano())
+		if made, err := kadm.NewClient(client).CreateTopic(b.Context(), parts, 1, nil, topic); err != nil || made.Err != nil {
+			b.Fatal(err, made.Err)
+		}
+		for range b.N*(i+1)/n - b.N*i/n {
+			client.Produce(b.Context(), &kgo.Record{Topic: topic, Value: make([]byte, payloadSize)}, nil)
+		}
+		config.Sources = append(config.Sources, consume.Source{
+			Definition: source.Definition{Name: fmt.Sprint("s", i), Topics: []string{topic}, Group: "bench", Type: "order"},
+			Connection: kafka.Connection{Name: "main", Brokers: cluster.Brokers()},
+		})
+	}
+	if err := client.Flush(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	sources, err := consume.New(config)
+	if err != nil {
+		b.Fatal(err)
+	}
+	types := sources.Policies()
+	types["order"] = policy.DefaultType()
+	handlers := make(map[string]task.Handler)
+	for typ, h := range sources.Handlers() {
+		handlers[typ] = h
+	}
+	e, err := engine.Open(b.Context(), engine.Config{Store: store, Policies: policy.Set{Types: types}, Handlers: handlers})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer sources.Close(context.Background())
+	defer e.Close(context.Background())
+	defer sources.Stop()
+	used := cpuTime(b)
+	b.ResetTimer()
+	if err := sources.Apply(b.Context(), e); err != nil {
+		b.Fatal(err)
+	}
+	for added := uint64(0); added < uint64(b.N); time.Sleep(5 * time.Millisecond) {
+		added = 0
+		for _, s := range sources.Stats() {
+			added += s.Tasks
+		}
+	}
+	b.StopTimer()
+	report(b, used)
+}
