@@ -99,7 +99,7 @@ type node struct {
 	runs map[string]int // guarded by mu: by payload
 	last map[string]*task.Task
 	ids  map[task.ID]bool // guarded by mu
-	hold chan struct{} // tasks wait for it, unless it is nil
+	hold chan struct{}    // tasks wait for it, unless it is nil
 }
 
 func newStore() storage.Store { return memory.New() }
