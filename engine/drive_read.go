@@ -211,6 +211,7 @@ func (e *Engine) unanswered(ctx context.Context, what string, err error) bool {
 	if err == nil {
 		return false
 	}
+	e.staleRules.Store(true)
 	if ctx.Err() == nil {
 		if e.reader.log.Allow() {
 			e.log.Error("cannot read from the store; the engine tries again", "what", what, "error", err)

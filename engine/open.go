@@ -9,6 +9,7 @@ import (
 	"maps"
 	mathrand "math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/taskengine/taskengine/codec"
@@ -180,7 +181,8 @@ type Engine struct {
 	begun        begun                    // types of which tasks have begun, see KnowsType
 	progress     progressBuffer           // writes the progress that handlers report
 	replacements replacements
-	submissions  sync.Pool // of *shell.Submission, reused for their channels
+	staleRules   atomic.Bool // the rules of types are to be stored again: the store may have lost them
+	submissions  sync.Pool   // of *shell.Submission, reused for their channels
 
 	mu    sync.Mutex
 	state state // guarded by mu

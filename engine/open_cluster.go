@@ -129,6 +129,7 @@ func (e *Engine) isClosing() bool {
 // stopRunning ends the contexts of all handlers that run, because the node has lost its lease.
 // It is called with mu held.
 func (e *Engine) stopRunning() {
+	e.staleRules.Store(true)
 	for _, a := range e.state.attempts {
 		a.stop(ErrLeaseLost)
 	}

@@ -382,3 +382,34 @@ func TestTheEndOfAnAttemptThatTheStoreHasLostChangesNoOther(t *testing.T) {
 		})
 	}
 }
+
+// ruled is a store that counts how often the rules of types are stored.
+type ruled struct {
+	*memory.Store
+	storage.Ruled
+	times atomic.Int32
+}
+
+func (r *ruled) SetRules(context.Context, ...storage.TypeRules) error {
+	r.times.Add(1)
+	return nil
+}
+
+// A database that is restored may lack the rules by which SQL adds tasks.
+func TestANodeThatHasLostItsLeaseStoresTheRulesOfItsTypesAgain(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		g := newGroup(t)
+		s := &ruled{Store: g.store}
+		g.wrap = func(*memory.Store) storage.Store { return s }
+		a := g.join("a", one("work", nil), takes(0), "work")
+		time.Sleep(10 * time.Minute)
+		if n := s.times.Load(); n != 1 {
+			t.Errorf("they were stored %d times, want 1", n)
+		}
+		a.coord.Sever()
+		time.Sleep(10 * time.Minute)
+		if n := s.times.Load(); n != 2 {
+			t.Errorf("they were stored %d times after the loss, want 2", n)
+		}
+	})
+}
