@@ -1,7 +1,8 @@
 // Testsum reads the output of `go test -json` from standard input and prints a summary: a line for
-// every package, the output of every failed test, every skipped test with its reason, and at the
-// end how many tests exercised each real part. It exits with 1 if a test failed or if no test ran;
-// with -strict also if a part was not exercised.
+// every package, the output of every failed test below the name of its package, every skipped test
+// with its reason, and at the end how many tests exercised each real part. Of a package that failed
+// it also prints the output of the package itself and of each test that did not end. It exits with 1
+// if a test failed or if no test ran; with -strict also if a part was not exercised.
 //
 //	go test -json ./... | go run ./internal/testsum [-strict] [-part name=package-regexp[:test-regexp]]...
 package main
@@ -14,6 +15,7 @@ import (
 	"io"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -114,9 +116,11 @@ func read(in io.Reader, out io.Writer) (summary, error) {
 			}
 		case "pass", "fail", "skip":
 			if e.Test == "" {
-				if e.Action == "fail" && !failedIn[e.Package] {
-					s.broken = append(s.broken, e.Package)
-					show(out, said[at])
+				if e.Action == "fail" {
+					if !failedIn[e.Package] {
+						s.broken = append(s.broken, e.Package)
+					}
+					showRest(out, said, e.Package)
 				}
 				result := map[string]string{"pass": "ok", "fail": "FAIL", "skip": "-"}[e.Action] // -: no tests
 				fmt.Fprintf(out, "%-4s  %-60s %6.1fs\n", result, e.Package, e.Elapsed)
@@ -124,7 +128,7 @@ func read(in io.Reader, out io.Writer) (summary, error) {
 				s.ended(e.Action, at, parent[at], said[at])
 				if e.Action == "fail" {
 					failedIn[e.Package] = true
-					show(out, said[at])
+					show(out, at, said[at])
 				}
 			}
 			delete(said, at)
@@ -159,9 +163,26 @@ func reason(said string) string {
 	return strings.Join(kept, " ")
 }
 
-func show(out io.Writer, said *strings.Builder) {
+// showRest prints the output of the package itself and of those of its tests that did not end: a
+// panic, a race, a time limit or an exit ends the process while they run.
+func showRest(out io.Writer, said map[test]*strings.Builder, pkg string) {
+	var rest []test
+	for at := range said {
+		if at.pkg == pkg {
+			rest = append(rest, at)
+		}
+	}
+	slices.SortFunc(rest, func(a, b test) int { return strings.Compare(a.name, b.name) })
+	for _, at := range rest {
+		show(out, at, said[at])
+		delete(said, at)
+	}
+}
+
+// show prints the output of a test, or of a package, below its name.
+func show(out io.Writer, at test, said *strings.Builder) {
 	if said != nil {
-		fmt.Fprint(out, said.String())
+		fmt.Fprintf(out, "\n%s %s\n%s", at.pkg, at.name, said)
 	}
 }
 

@@ -57,6 +57,42 @@ func TestTheSummaryTellsWhatMatters(t *testing.T) {
 	}
 }
 
+func TestTheOutputOfAPackageThatFailedIsNeverSilent(t *testing.T) {
+	const stream = `{"Action":"run","Package":"a/dies","Test":"TestRuns"}
+{"Action":"output","Package":"a/dies","Test":"TestRuns","Output":"panic: in a goroutine\n"}
+{"Action":"output","Package":"a/dies","Output":"exit status 2\n"}
+{"Action":"fail","Package":"a/dies","Elapsed":1}
+{"Action":"run","Package":"a/leaks","Test":"TestGood"}
+{"Action":"pass","Package":"a/leaks","Test":"TestGood"}
+{"Action":"output","Package":"a/leaks","Output":"goroutines are left\n"}
+{"Action":"fail","Package":"a/leaks","Elapsed":1}
+{"Action":"run","Package":"a/both","Test":"TestBad"}
+{"Action":"output","Package":"a/both","Test":"TestBad","Output":"got 1, want 2\n"}
+{"Action":"fail","Package":"a/both","Test":"TestBad"}
+{"Action":"run","Package":"a/both","Test":"TestRunsToo"}
+{"Action":"output","Package":"a/both","Test":"TestRunsToo","Output":"WARNING: DATA RACE\n"}
+{"Action":"output","Package":"a/both","Output":"exit status 66\n"}
+{"Action":"fail","Package":"a/both","Elapsed":1}
+`
+	var out strings.Builder
+	s, err := read(strings.NewReader(stream), &out)
+	if err != nil || s.report(&out, nil, false) {
+		t.Errorf("a run with failures passes for a good one: %v", err)
+	}
+	for _, want := range []string{
+		"a/dies TestRuns\npanic: in a goroutine\n", "a/dies \nexit status 2\n", "a/leaks \ngoroutines are left\n",
+		"a/both TestBad\ngot 1, want 2\n", "a/both TestRunsToo\nWARNING: DATA RACE\n", "a/both \nexit status 66\n",
+		"a/dies did not build, or ended by itself", "a/leaks did not build, or ended by itself",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the output lacks %q", want)
+		}
+	}
+	if t.Failed() {
+		t.Log(out.String())
+	}
+}
+
 func TestAStrictRunExercisesEveryPart(t *testing.T) {
 	good := summary{passed: []test{{"a/bolt", "TestStore"}}}
 	var parts partsFlag
