@@ -59,7 +59,14 @@ DROP FUNCTION {schema}.coord_grant(text, uuid);
 DROP TABLE {schema}.permit;
 DROP TABLE {schema}.semaphore;
 
-ALTER TABLE {schema}.session ADD COLUMN channel text; -- on which the process listens; NULL: on none
+-- The newest request of orders of each session that has made one. It has a row of its own: the transaction of a request
+-- locks it until its end, and the heartbeats of the session do not wait for that.
+ALTER TABLE {schema}.session DROP COLUMN orders;
+CREATE TABLE {schema}.ordering (
+    session uuid PRIMARY KEY,
+    orders  bigint NOT NULL,              -- the number of the request
+    channel text                          -- on which the process listens; NULL: on none
+) WITH (fillfactor = 50);
 
 -- A semaphore's row is there while permits of it are held or wanted. It is locked by whoever changes
 -- anything of its permits; of several, in the order of their names.
@@ -163,8 +170,8 @@ BEGIN
     )
     SELECT array_agg(c.session) INTO told FROM changed c;
 
-    PERFORM pg_notify(s.channel, 'c:permit') FROM {schema}.session s
-        WHERE s.id = ANY (granted || told) AND s.id IS DISTINCT FROM p_me AND s.channel IS NOT NULL;
+    PERFORM pg_notify(o.channel, 'c:permit') FROM {schema}.ordering o
+        WHERE o.session = ANY (granted || told) AND o.session IS DISTINCT FROM p_me AND o.channel IS NOT NULL;
     DELETE FROM {schema}.semaphore s WHERE s.name = ANY (names)
         AND s.name NOT IN (SELECT p.name FROM {schema}.permit p WHERE p.name = ANY (names));
 END $$;
@@ -177,30 +184,48 @@ END $$;
 --   orders           those to replace: i (their order), holder, name, keep (how many of the permits held before are kept),
 --                    wanted, at_least, most, version
 --   ended            holders that give everything back
---   all              whether to answer with all that the session has
+--   all              whether to answer with all that the session has, of the names above the next one
+--   after            a name
+--   names            how many names it takes at most for each of ended, all and news
 -- The answer is {"alive": false}, also if the database has lost what it had answered or a setting, or alive and
 --   holdings         what the session has and wants of the semaphores ordered, and of those of which there is news
+--   after            the last name of all, if there may be more
+--   ending           whether the holders that have ended still have something
+--   news             whether there is more news
 CREATE FUNCTION {schema}.coord_orders(q jsonb) RETURNS jsonb LANGUAGE plpgsql
     SET plan_cache_mode = force_generic_plan SET enable_nestloop = off SET enable_seqscan = off SET jit = off AS $$
 DECLARE
     me     uuid := (q->>'session')::uuid;
     ended  uuid[] := ARRAY(SELECT jsonb_array_elements_text(q->'ended')::uuid);
+    part   bigint := (q->>'names')::bigint;
+    page   text[];
     names  text[];
     answer jsonb;
 BEGIN
     PERFORM {schema}.coord_check();
-    UPDATE {schema}.session SET orders = (q->>'number')::bigint, channel = q->>'channel'
-        WHERE id = me AND orders >= (q->>'known')::bigint AND orders < (q->>'number')::bigint AND expires_at > clock_timestamp()
-            AND EXISTS (SELECT FROM {schema}.pulse p WHERE p.single AND p.settings >= coalesce((q->>'settings')::bigint, 0));
+    -- The lock keeps the session from being ended before the commit, and does not keep it from being renewed.
+    PERFORM FROM {schema}.session WHERE id = me AND expires_at > clock_timestamp()
+        AND EXISTS (SELECT FROM {schema}.pulse p WHERE p.single AND p.settings >= coalesce((q->>'settings')::bigint, 0))
+        FOR KEY SHARE;
+    IF NOT FOUND THEN
+        RETURN '{"alive": false}';
+    END IF;
+    IF (q->>'known')::bigint = 0 THEN
+        INSERT INTO {schema}.ordering (session, orders) VALUES (me, 0) ON CONFLICT DO NOTHING;
+    END IF;
+    UPDATE {schema}.ordering SET orders = (q->>'number')::bigint, channel = q->>'channel'
+        WHERE session = me AND orders >= (q->>'known')::bigint AND orders < (q->>'number')::bigint;
     IF NOT FOUND THEN
         RETURN '{"alive": false}';
     END IF;
 
+    page := ARRAY(SELECT DISTINCT p.name FROM {schema}.permit p
+        WHERE (q->>'all')::boolean AND p.session = me AND p.name > q->>'after' ORDER BY p.name LIMIT part);
     names := ARRAY(
         SELECT o.name FROM jsonb_to_recordset(q->'orders') AS o (name text)
-        UNION SELECT p.name FROM {schema}.permit p WHERE p.session = me AND p.news
-        UNION SELECT p.name FROM {schema}.permit p WHERE p.session = me AND cardinality(ended) > 0 AND p.holder = ANY (ended)
-        UNION SELECT p.name FROM {schema}.permit p WHERE p.session = me AND (q->>'all')::boolean);
+        UNION (SELECT p.name FROM {schema}.permit p WHERE p.session = me AND p.news LIMIT part)
+        UNION (SELECT p.name FROM {schema}.permit p WHERE p.session = me AND cardinality(ended) > 0 AND p.holder = ANY (ended) LIMIT part)
+        UNION SELECT unnest(page));
     -- Of rows that are there already all are locked, also those that are not changed.
     INSERT INTO {schema}.semaphore AS s (name, most, version)
         SELECT n.name, coalesce(o.most, 0), coalesce(o.version, -1) FROM unnest(names) AS n (name)
@@ -211,7 +236,7 @@ BEGIN
         ON CONFLICT (name) DO UPDATE SET most = excluded.most, version = excluded.version
         WHERE excluded.version > s.version OR excluded.version = s.version AND excluded.most <> s.most;
 
-    DELETE FROM {schema}.permit p WHERE p.session = me AND cardinality(ended) > 0 AND p.holder = ANY (ended);
+    DELETE FROM {schema}.permit p WHERE p.session = me AND cardinality(ended) > 0 AND p.holder = ANY (ended) AND p.name = ANY (names);
     -- IS NOT DISTINCT FROM uses no index, so rows are found by their names, not among all of the session.
     DELETE FROM {schema}.permit p USING jsonb_to_recordset(q->'orders') AS o (holder uuid, name text, wanted bigint)
         WHERE p.name = ANY (names) AND p.name = o.name AND p.holder = o.holder AND p.session IS NOT DISTINCT FROM me AND o.wanted = 0;
@@ -240,7 +265,10 @@ BEGIN
     SELECT jsonb_build_object('alive', true, 'holdings', jsonb_agg(jsonb_build_object('holder', m.holder, 'name', m.name,
         'held', m.held, 'fence', m.fence, 'share', m.share, 'waiting', m.waiting, 'needed', m.needed)))
         INTO answer FROM mine m;
-    RETURN answer;
+    RETURN answer || jsonb_build_object(
+        'after', CASE WHEN cardinality(page) = part THEN page[part] END,
+        'ending', EXISTS (SELECT FROM {schema}.permit p WHERE p.session = me AND cardinality(ended) > 0 AND p.holder = ANY (ended)),
+        'news', EXISTS (SELECT FROM {schema}.permit p WHERE p.session = me AND p.news));
 END $$;
 
 -- coord_renew is coord_beat for processes that order permits. The request says in addition
@@ -253,9 +281,13 @@ DECLARE
     answer jsonb;
     news   boolean := false;
 BEGIN
-    IF EXISTS (SELECT FROM {schema}.session WHERE id = me AND orders < (q->>'orders')::bigint) THEN
-        RETURN '{"alive": false}';
-    END IF;
+    BEGIN
+        IF (q->>'orders')::bigint > 0
+            AND NOT EXISTS (SELECT FROM {schema}.ordering WHERE session = me AND orders >= (q->>'orders')::bigint) THEN
+            RETURN '{"alive": false}';
+        END IF;
+    EXCEPTION WHEN lock_not_available THEN -- a later heartbeat finds that; no lease may depend on that
+    END;
     answer := {schema}.coord_beat(q);
     BEGIN
         news := EXISTS (SELECT FROM {schema}.permit p WHERE p.session = me AND p.news);
@@ -277,6 +309,7 @@ BEGIN
         RETURN false;
     END IF;
     DELETE FROM {schema}.session WHERE id = ANY (dead);
+    DELETE FROM {schema}.ordering WHERE session = ANY (dead);
     UPDATE {schema}.leader SET session = NULL WHERE session = ANY (dead);
     IF FOUND THEN
         PERFORM pg_notify({channel}, 'c:leader');

@@ -10,8 +10,26 @@ import (
 	"github.com/taskengine/taskengine/internal/wakeup"
 )
 
-// maxOrders is how many orders are in one request.
+// maxOrders is how many orders are in one request at most.
 const maxOrders = 1000
+
+// orderBatch is how many orders the next request has at most, and how many names it asks for. The transaction of a request
+// locks its limits, and other nodes that order permits of these wait for the lock for a part of the lease: so it should
+// take less than that, however slow the database is.
+type orderBatch int
+
+// after returns the batch after a request that took some time, with orders and answers for a number of limits, whose
+// statements wait for locks for at most patience.
+func (b orderBatch) after(took, patience time.Duration, limits int) orderBatch {
+	switch {
+	case took > patience:
+		return max(1, b/2)
+	case took < patience/4 && limits >= int(b)/2:
+		return min(2*b, maxOrders)
+	default:
+		return b
+	}
+}
 
 // ordersRequest and ordersAnswer are what coord_orders in limits.sql describes.
 type ordersRequest struct {
@@ -23,6 +41,8 @@ type ordersRequest struct {
 	Orders   []orderEntry `json:"orders"`
 	Ended    []task.ID    `json:"ended,omitempty"`
 	All      bool         `json:"all"`
+	After    string       `json:"after"`
+	Names    int          `json:"names"`
 
 	sent []*standing // those of Orders
 }
@@ -43,6 +63,9 @@ type orderEntry struct {
 type ordersAnswer struct {
 	Alive    bool           `json:"alive"`
 	Holdings []holdingEntry `json:"holdings"`
+	After    *string        `json:"after"`
+	Ending   bool           `json:"ending"`
+	News     bool           `json:"news"`
 }
 
 type holdingEntry struct {
@@ -62,15 +85,20 @@ func (c *Coord) orderLoop() {
 	}
 	again := retry.Backoff{Most: c.maxPause}
 	poll := retry.Backoff{Most: c.maxPause}
+	patience := c.lease / lockShare
+	batch := orderBatch(maxOrders)
 	for !c.isClosed() {
-		q, ok := c.nextOrders()
+		q, ok := c.nextOrders(int(batch))
 		if !ok {
 			c.outage.Worked("ordering permits") // nothing is to be sent, so nothing fails
 			c.awaitOrders(&poll)
 			continue
 		}
 		var a ordersAnswer
-		if err := c.call("coord_orders", q, &a); err != nil {
+		start := time.Now()
+		err := c.call("coord_orders", q, &a)
+		batch = batch.after(time.Since(start), patience, max(len(q.sent), len(a.Holdings)))
+		if err != nil {
 			c.outage.Failed("ordering permits", err)
 			c.requeue(q)
 			c.sleep(again.Next(), wakeup.Signal{})
@@ -115,24 +143,25 @@ func (c *Coord) mustPoll() bool {
 	return false
 }
 
-// nextOrders returns what the database must be told or asked, and reports whether there is anything.
-func (c *Coord) nextOrders() (ordersRequest, bool) {
+// nextOrders returns the next request, with up to most orders, and reports whether there is one to make.
+func (c *Coord) nextOrders(most int) (ordersRequest, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.session.open || len(c.orders) == 0 && len(c.ended) == 0 && !c.news && !c.unsure {
 		return ordersRequest{}, false
 	}
 	c.session.order++
-	q := ordersRequest{Session: c.session.id, Number: c.session.order, Known: c.session.answered, Settings: c.newestSetting(), All: c.unsure, Orders: []orderEntry{}}
+	q := ordersRequest{Session: c.session.id, Number: c.session.order, Known: c.session.answered, Settings: c.newestSetting(), Orders: []orderEntry{}}
+	q.All, q.After, q.Names = c.unsure, c.sureTo, most
 	if c.listen != nil {
 		q.Channel = &c.own
 	}
-	c.news, c.unsure = false, false
+	c.news, c.unsure, c.sureTo = false, false, ""
 	for _, h := range c.ended {
 		q.Ended = append(q.Ended, h.id)
 	}
 	n := 0
-	for ; n < len(c.orders) && len(q.sent) < maxOrders; n++ {
+	for ; n < len(c.orders) && len(q.sent) < most; n++ {
 		st := c.orders[n]
 		st.queued = false
 		if c.holders[st.of.id] != st.of { // it has ended, or was lost
@@ -158,7 +187,7 @@ func (c *Coord) requeue(q ordersRequest) {
 	if c.session.id != q.Session {
 		return // this session was lost meanwhile
 	}
-	c.unsure = true
+	c.unsure, c.sureTo = true, ""
 	later := c.orders
 	c.orders = nil
 	for i, st := range q.sent {
@@ -182,10 +211,17 @@ func (c *Coord) applyOrders(q ordersRequest, a ordersAnswer) bool {
 		return false
 	}
 	c.session.answered = q.Number
-	for _, h := range c.ended[:len(q.Ended)] { // newer ones were appended
-		close(h.gone)
+	c.news = c.news || a.News
+	c.unsure, c.sureTo = a.After != nil, ""
+	if a.After != nil {
+		c.sureTo = *a.After
 	}
-	c.ended = slices.Delete(c.ended, 0, len(q.Ended))
+	if !a.Ending {
+		for _, h := range c.ended[:len(q.Ended)] { // newer ones were appended
+			close(h.gone)
+		}
+		c.ended = slices.Delete(c.ended, 0, len(q.Ended))
+	}
 	for i, st := range q.sent {
 		st.now = coord.Holding{Name: st.order.Name, Number: q.Orders[i].number}
 		st.of.tell(st)

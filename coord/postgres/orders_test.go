@@ -26,7 +26,7 @@ func (h *holder) want(c *Coord, number uint64, want int) {
 // send returns the next request.
 func send(t *testing.T, c *Coord) ordersRequest {
 	t.Helper()
-	q, ok := c.nextOrders()
+	q, ok := c.nextOrders(maxOrders)
 	if !ok {
 		t.Fatal("there is no request")
 	}
@@ -114,4 +114,70 @@ func TestTheNamesOfLimitsFitIntoAnIndex(t *testing.T) {
 	if keyOf("name") != "name" {
 		t.Error("a short name is not its own key")
 	}
+}
+
+func TestASlowRequestMakesTheNextOnesSmaller(t *testing.T) {
+	const patience = 120 * time.Millisecond
+	b := orderBatch(maxOrders)
+	for b > 1 {
+		before := b
+		if b = b.after(patience+1, patience, int(b)); b >= before || b < 1 {
+			t.Fatalf("after a slow request the batch of %d is one of %d", before, b)
+		}
+	}
+	if got := b.after(patience+1, patience, 1); got != 1 {
+		t.Errorf("the smallest batch becomes one of %d", got)
+	}
+	if got := orderBatch(8).after(time.Millisecond, patience, 3); got != 8 {
+		t.Errorf("a quick request with few orders makes the batch of 8 one of %d", got)
+	}
+	for b < maxOrders {
+		before := b
+		if b = b.after(time.Millisecond, patience, int(b)); b <= before {
+			t.Fatalf("after a quick request the batch of %d is one of %d", before, b)
+		}
+	}
+	if b > maxOrders {
+		t.Errorf("the batch has %d orders", b)
+	}
+}
+
+func TestARequestThatFailedIsFollowedByAllInParts(t *testing.T) {
+	c, h := ordering()
+	h.want(c, 1, 5)
+	c.requeue(send(t, c))
+	after := "limit"
+	first := send(t, c)
+	c.applyOrders(first, ordersAnswer{Alive: true, After: &after})
+	second := send(t, c)
+	if !first.All || first.After != "" || !second.All || second.After != after || second.Names != maxOrders {
+		t.Errorf("the parts begin with %+v and %+v", first, second)
+	}
+	c.requeue(second)
+	again := send(t, c)
+	if !again.All || again.After != "" {
+		t.Errorf("after a part that failed the next one is %+v", again)
+	}
+	c.applyOrders(again, ordersAnswer{Alive: true})
+	if q, ok := c.nextOrders(maxOrders); ok {
+		t.Errorf("after the last part there is %+v", q)
+	}
+}
+
+func TestAHolderIsGoneWhenTheDatabaseHasNothingOfIt(t *testing.T) {
+	c, h := ordering()
+	h.gone = make(chan struct{})
+	c.ended = append(c.ended, h)
+	c.applyOrders(send(t, c), ordersAnswer{Alive: true, Ending: true})
+	select {
+	case <-h.gone:
+		t.Error("a holder is gone that still has something")
+	default:
+	}
+	q := send(t, c)
+	if len(q.Ended) != 1 {
+		t.Errorf("the next request is %+v", q)
+	}
+	c.applyOrders(q, ordersAnswer{Alive: true})
+	<-h.gone
 }

@@ -91,7 +91,7 @@ const orders = "SELECT taskengine.coord_orders($1::text::jsonb)::text"
 
 // ordering returns a request with an order of a holder, which has the id of its session.
 func ordering(session task.ID, number, want, most int) string {
-	return fmt.Sprintf(`{"session": %q, "number": %d, "known": 0, "all": false, "orders": [{"i": 0, "holder": %[1]q, "name": "limit",
+	return fmt.Sprintf(`{"session": %q, "number": %d, "known": 0, "all": false, "names": 1000, "orders": [{"i": 0, "holder": %[1]q, "name": "limit",
 		"keep": %[3]d, "wanted": %[3]d, "at_least": 1, "most": %[4]d, "version": 0}]}`, session, number, want, most)
 }
 
@@ -201,7 +201,7 @@ func TestAnOrderWhoseOutcomeIsUnknownIsMadeAgain(t *testing.T) {
 			h.order("another", 1, 1)
 			eventually(t, "the order to wait", func() bool { return isLocked(t, url) })
 			if done {
-				execute(t, url, "UPDATE taskengine.session SET orders = orders + 1") // as if it had come to its end
+				execute(t, url, "UPDATE taskengine.ordering SET orders = orders + 1") // as if it had come to its end
 			}
 			execute(t, url, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
 			if err := tx.Rollback(t.Context()); err != nil {
@@ -223,7 +223,7 @@ func TestAHolderWhosePermitsTheDatabaseHasForgottenIsLost(t *testing.T) {
 	h := hold(t, n)
 	h.order("limit", 1, 1)
 	h.gets(t, "limit", 1)
-	execute(t, url, "DELETE FROM taskengine.permit; DELETE FROM taskengine.semaphore; UPDATE taskengine.session SET orders = orders - 1")
+	execute(t, url, "DELETE FROM taskengine.permit; DELETE FROM taskengine.semaphore; UPDATE taskengine.ordering SET orders = orders - 1")
 	if err := receive(t, "Hold to return", h.result); !errors.Is(err, postgres.ErrLeaseOver) {
 		t.Errorf("Hold returned %v", err)
 	}

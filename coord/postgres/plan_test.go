@@ -22,7 +22,7 @@ func orderMany(t *testing.T, session task.ID, number, from, to int) string {
 			"i": i, "holder": session, "name": fmt.Sprint("limit ", i), "keep": 1, "wanted": 1, "at_least": 1, "most": 1, "version": 0,
 		})
 	}
-	text, err := json.Marshal(map[string]any{"session": session, "number": number, "known": 0, "all": false, "orders": all})
+	text, err := json.Marshal(map[string]any{"session": session, "number": number, "known": 0, "all": false, "names": 1000, "orders": all})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -107,7 +107,8 @@ type Coord struct {
 	orders    []*standing            // guarded by mu: those whose orders must be sent, in their order
 	ended     []*holder              // guarded by mu: those that must still give back what they have
 	news      bool                   // guarded by mu: the database has news of permits
-	unsure    bool                   // guarded by mu: an answer about permits may have been lost
+	unsure    bool                   // guarded by mu: an answer about permits may have been lost,
+	sureTo    string                 // guarded by mu: and all of the names up to this one was answered since then
 	drawing   drawing                // guarded by mu
 	swept     time.Time              // guarded by mu: when full buckets of rates were removed last
 	outbox    []task.Hint            // guarded by mu; at most Backlog

@@ -36,7 +36,7 @@ func CheckSchema(name string) error {
 
 // Tables returns the names of the tables in the schema.
 func Tables() []string {
-	return []string{"session", "member", "leader", "pulse", "setting", "semaphore", "permit", "rate"}
+	return []string{"session", "member", "leader", "pulse", "setting", "ordering", "semaphore", "permit", "rate"}
 }
 
 // DDL returns the statements that create the tables and functions of version 1 in an existing

@@ -246,7 +246,7 @@ func (c *Coord) loseHolders(why error) {
 	for _, h := range c.ended {
 		close(h.gone)
 	}
-	c.ended, c.news, c.unsure = nil, false, false
+	c.ended, c.news, c.unsure, c.sureTo = nil, false, false, ""
 }
 
 // takeNews returns what h is to be told, and reports whether it lives.
