@@ -93,6 +93,7 @@ var internalRules = []rule{
 	{
 		Of:  "internal/kafkatest",
 		May: []string{"internal/servertest"},
+		Out: []string{"github.com/twmb/franz-go"},
 		Why: "a server for tests does not depend on the tests",
 	},
 }

@@ -117,12 +117,7 @@ func read(t *testing.T, c *kafkatest.Cluster, topic string, n int) []*kgo.Record
 }
 
 // ends returns how many records a topic has, and markers of transactions.
-func ends(t *testing.T, c *kafkatest.Cluster, topic string) (n int64) {
+func ends(t *testing.T, c *kafkatest.Cluster, topic string) int64 {
 	t.Helper()
-	offsets, err := kadm.NewClient(client(t, c)).ListEndOffsets(t.Context(), topic)
-	if err != nil {
-		t.Fatal(err)
-	}
-	offsets.Each(func(o kadm.ListedOffset) { n += o.Offset })
-	return n
+	return c.Ends(t, topic, false)
 }

@@ -54,15 +54,11 @@ func journalOf(t *testing.T, c *kafkatest.Cluster) string {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	ends, err := kadm.NewClient(client).ListCommittedOffsets(t.Context(), "tasks")
-	if err != nil {
-		t.Fatal(err)
-	}
-	end, _ := ends.Lookup("tasks", 0)
+	end := c.Ends(t, "tasks", true)
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	var lines strings.Builder
-	for at := int64(0); at < end.Offset; {
+	for at := int64(0); at < end; {
 		fetched := client.PollFetches(ctx)
 		if err := fetched.Err(); err != nil {
 			t.Fatal(err)
