@@ -21,16 +21,30 @@ import (
 	"github.com/taskengine/taskengine/coord/coordtest"
 	"github.com/taskengine/taskengine/coord/guid"
 	"github.com/taskengine/taskengine/coord/postgres"
+	"github.com/taskengine/taskengine/internal/kafkatest"
 	"github.com/taskengine/taskengine/internal/pgtest"
 	"github.com/taskengine/taskengine/internal/wiretest"
 )
 
-var server *pgtest.Server // set once, before the tests
+// The servers are set once, before the tests.
+var (
+	server  *pgtest.Server
+	brokers *kafkatest.Cluster
+)
 
 func TestMain(m *testing.M) {
 	flag.Parse()
 	_ = flag.Set("test.parallel", "8") // most of it is waiting for leases
+	var err error
+	if brokers, err = kafkatest.Start(1); err != nil {
+		slog.Error("cannot start a broker", "error", err)
+		os.Exit(1)
+	}
 	code := pgtest.Run(m, func(s *pgtest.Server) { server = s })
+	if err := brokers.Close(); err != nil {
+		slog.Error("cannot end the broker", "error", err)
+		code = max(code, 1)
+	}
 	if code == 0 {
 		if err := goleak.Find(); err != nil {
 			slog.Error("goroutines are left", "error", err)
@@ -45,7 +59,7 @@ const testLease = 2 * time.Second
 
 const patience = time.Minute
 
-// remote is the elector of a node whose messages are notifications of a database. Its network can be cut.
+// remote is the elector of a node whose messages go by a server. Its network can be cut.
 type remote struct {
 	*guid.Elector
 	wire    *wiretest.Wire

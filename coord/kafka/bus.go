@@ -166,6 +166,17 @@ func (b *Bus) begin(s *session) {
 	b.send(s, 0, b.mark.head(kindHello, 0), 0) // which shows whether the node may write
 }
 
+// resume tells the subscribers and receivers that what was sent and received around now may be lost: a connection has ended,
+// and another one has taken its place.
+func (b *Bus) resume(s *session) {
+	b.mu.Lock()
+	if b.session == s {
+		b.boxes.Begin()
+	}
+	b.mu.Unlock()
+	_ = b.inProcess.Publish(context.Background(), coord.WakeAll())
+}
+
 // end has nothing sent by a session any more.
 func (b *Bus) end() {
 	b.mu.Lock()

@@ -205,3 +205,15 @@ func TestATopicThatTakesNoHintsIsNamed(t *testing.T) {
 	n := connect(t, brokers, topic, nil)
 	n.isDown(t, "topic "+topic+" does not accept such a record")
 }
+
+func TestAConnectionThatEndsLosesNoHintOfOthersAndSaysThatSomeMayBeLost(t *testing.T) {
+	t.Parallel()
+	topic := newName()
+	a, b := connect(t, brokers, topic, nil).isUp(t), connect(t, brokers, topic, nil).isUp(t)
+	heard := b.hear(t)
+	a.reaches(t, hint(1, 1), heard)
+	before := heard.count(coord.WakeAll())
+	b.sever()
+	eventually(t, "a wake of all shards", func() bool { return heard.count(coord.WakeAll()) > before })
+	a.reaches(t, hint(2, 1), heard)
+}

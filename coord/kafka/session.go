@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -20,6 +22,7 @@ import (
 const (
 	patience    = 5 * time.Second        // with a broker that does not answer
 	longPoll    = 500 * time.Millisecond // how long brokers wait for records; a further partition is read after that at most
+	idle        = 5 * time.Minute        // how long a connection is kept that is not used
 	lastRecords = time.Second            // how long the end of a node waits for its last records
 	maxLag      = 10 * time.Second       // how far behind a node reads on before it goes on from the end
 	maxRecords  = 10_000                 // that wait to be sent
@@ -44,10 +47,23 @@ type session struct {
 	assigned   map[int32]bool // partitions that are read; of the goroutine that runs the session
 	reading    sync.WaitGroup
 	failed     chan error // why the reader has ended
+	broken     cuts
 
 	mu        sync.Mutex
 	positions map[int32]int64 // guarded by mu: which record of a partition is read next
 	ends      []endsAt        // of the goroutine that runs the session: of the last checks, oldest first
+}
+
+// cuts notes that a connection of a client has ended. It implements [kgo.HookBrokerDisconnect].
+type cuts struct {
+	isOne atomic.Bool
+	tell  wakeup.Signal
+}
+
+// OnBrokerDisconnect implements [kgo.HookBrokerDisconnect].
+func (c *cuts) OnBrokerDisconnect(kgo.BrokerMetadata, net.Conn) {
+	c.isOne.Store(true)
+	c.tell.Set()
 }
 
 // endsAt is where partitions ended at a time.
@@ -64,20 +80,19 @@ func (b *Bus) clientOptions() []kgo.Opt {
 		kgo.DisableIdempotentWrite(), kgo.RequiredAcks(kgo.LeaderAck()), kgo.MaxProduceRequestsInflightPerBroker(5),
 		kgo.MaxBufferedRecords(maxRecords), kgo.MaxBufferedBytes(maxBuffered),
 		kgo.RecordDeliveryTimeout(patience), kgo.ProduceRequestTimeout(patience),
-		kgo.FetchMaxWait(longPoll), kgo.ConsumeResetOffset(kgo.NoResetOffset()), kgo.KeepControlRecords(),
+		kgo.ConnIdleTimeout(idle), kgo.FetchMaxWait(longPoll), kgo.ConsumeResetOffset(kgo.NoResetOffset()), kgo.KeepControlRecords(),
 	}
 }
 
 // runSession uses the topic until ctx ends or something fails, and reports whether it could.
 func (b *Bus) runSession(ctx context.Context) (wasUp bool, err error) {
-	client, err := b.options.Connection.Client(b.clientOptions()...)
-	if err != nil {
+	s := &session{
+		bus: b, assigned: map[int32]bool{}, positions: map[int32]int64{}, failed: make(chan error, 1), broken: cuts{tell: b.recheck},
+	}
+	if s.client, err = b.options.Connection.Client(append(b.clientOptions(), kgo.WithHooks(&s.broken))...); err != nil {
 		return false, err
 	}
-	s := &session{
-		bus: b, client: client, admin: kadm.NewClient(client),
-		assigned: map[int32]bool{}, positions: map[int32]int64{}, failed: make(chan error, 1),
-	}
+	s.admin = kadm.NewClient(s.client)
 	defer s.close()
 	if err := s.open(ctx); err != nil {
 		return false, err
@@ -166,6 +181,9 @@ func (s *session) check(ctx context.Context) error {
 	}
 	s.bus.forgive()
 	s.bus.wake(s.assign(found))
+	if s.broken.isOne.Swap(false) {
+		s.bus.resume(s)
+	}
 	return nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/taskengine/taskengine/internal/etcdtest"
+	"github.com/taskengine/taskengine/internal/kafkatest"
 	"github.com/taskengine/taskengine/internal/pgtest"
 	"github.com/taskengine/taskengine/internal/zktest"
 )
@@ -20,6 +21,7 @@ var (
 	server    *pgtest.Server
 	etcds     *etcdtest.Cluster
 	zookeeper *zktest.Ensemble
+	brokers   *kafkatest.Cluster
 )
 
 func TestMain(m *testing.M) {
@@ -59,12 +61,18 @@ func start() (err error) {
 	if etcds, err = etcdtest.Start(1); err != nil {
 		return err
 	}
-	zookeeper, err = zktest.Start(1)
+	if zookeeper, err = zktest.Start(1); err != nil {
+		return err
+	}
+	brokers, err = kafkatest.Start(1)
 	return err
 }
 
 // stop ends those of the servers that were started.
 func stop() (failed error) {
+	if brokers != nil {
+		failed = errors.Join(failed, brokers.Close())
+	}
 	if zookeeper != nil {
 		failed = errors.Join(failed, zookeeper.Close())
 	}
