@@ -120,6 +120,11 @@ outbox-kafka: ## run examples/outbox-kafka on a database and a broker of its own
 	@scripts/kafka >/dev/null
 	go test -count=1 -v ./examples/outbox-kafka
 
+.PHONY: ingest
+ingest: ## run examples/ingest on a broker of its own, and verify it
+	@scripts/kafka >/dev/null
+	go test -count=1 -v ./examples/ingest
+
 .PHONY: cluster
 cluster: ## run examples/cluster: three nodes, one killed, under a limit that is changed; COORD=etcd or zookeeper
 	COORD="$${COORD:-postgres}" go test -count=1 -v -run TestTheLimitHolds ./examples/cluster
