@@ -33,7 +33,10 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const maxRequest = 2 << 20
 
 // tasks is an engine whose API several listeners may serve: the nodes of a cluster.
-type tasks struct{ engine *engine.Engine }
+type tasks struct {
+	engine  *engine.Engine
+	sources server.Sources // nil for none
+}
 
 // newTasks opens an engine with the types echo, fail, idle, which has no handler, and full, which has a backlog of one.
 func newTasks(t testing.TB) tasks {
@@ -61,7 +64,7 @@ func newTasks(t testing.TB) tasks {
 		cancel()
 		e.Close(ctx)
 	})
-	return tasks{e}
+	return tasks{engine: e}
 }
 
 // count returns how many tasks of a type there are.
@@ -80,7 +83,7 @@ func (n tasks) count(t testing.TB, typ string) (count int) {
 // serve serves the API at an address of its own. stop has it end as a node does.
 func (n tasks) serve(t testing.TB) (address string, stop func()) {
 	t.Helper()
-	api := server.NewAPI(server.APIConfig{Engine: n.engine, MaxRequest: maxRequest})
+	api := server.NewAPI(server.APIConfig{Engine: n.engine, MaxRequest: maxRequest, Sources: n.sources})
 	l, err := server.Listen(t.Context(), server.ListenConfig{Address: "127.0.0.1:0", Handler: api, GRPC: api.GRPC(), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
@@ -414,7 +417,7 @@ func TestDecorateChangesWhatIsSubmitted(t *testing.T) {
 // A version without SubmitStream is asked by unary requests.
 func TestANodeWithoutSubmitStreamIsAskedByUnaryRequests(t *testing.T) {
 	n := newTasks(t)
-	api := server.NewAPI(server.APIConfig{Engine: n.engine, MaxRequest: maxRequest})
+	api := server.NewAPI(server.APIConfig{Engine: n.engine, MaxRequest: maxRequest, Sources: n.sources})
 	var streams atomic.Int32
 	old := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == taskenginev1connect.TaskServiceSubmitStreamProcedure {

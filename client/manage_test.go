@@ -42,7 +42,7 @@ func newManaged(t *testing.T) *client.Client {
 		cancel()
 		e.Close(ctx)
 	})
-	address, _ := tasks{e}.serve(t)
+	address, _ := tasks{engine: e}.serve(t)
 	return open(t, client.Options{}, address)
 }
 

@@ -37,6 +37,8 @@ func TestEveryFieldOfAMessageArrives(t *testing.T) {
 		{new(taskenginev1.Limit), func(_ *decoder, m proto.Message) any { return limitOf(m.(*taskenginev1.Limit)) }},
 		{new(taskenginev1.Schedule), func(d *decoder, m proto.Message) any { return d.schedule(m.(*taskenginev1.Schedule)) }},
 		{new(taskenginev1.ScheduleTime), func(_ *decoder, m proto.Message) any { return scheduleTimeOf(m.(*taskenginev1.ScheduleTime)) }},
+		{new(taskenginev1.Source), func(d *decoder, m proto.Message) any { return d.source(m.(*taskenginev1.Source)) }},
+		{new(taskenginev1.SourceMove), func(_ *decoder, m proto.Message) any { return moveOf(m.(*taskenginev1.SourceMove)) }},
 		{new(taskenginev1.Receipt), func(d *decoder, m proto.Message) any {
 			var r Receipt
 			r, d.err = receiptOf(m.(*taskenginev1.Receipt))

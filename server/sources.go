@@ -235,7 +235,7 @@ func (a *API) SeekSource(ctx context.Context, req *taskenginev1.SeekSourceReques
 			return err
 		}
 		for _, m := range moves {
-			res.Moves = append(res.Moves, &taskenginev1.SourceMove{Topic: text(m.Topic), Partition: uint32(m.Partition), From: uint64(m.From), To: uint64(m.To)})
+			res.Moves = append(res.Moves, &taskenginev1.SourceMove{Topic: text(m.Topic), Partition: uint32(m.Partition), Position: uint64(m.From), Target: uint64(m.To)})
 		}
 		if req.GetDryRun() {
 			return nil
@@ -322,7 +322,7 @@ func partitionOf(p *SourcePartition) *taskenginev1.SourcePartition {
 		Message: text(p.Message), Records: p.Records, Tasks: p.Tasks, Unreadable: p.Unreadable, Skipped: p.Skipped, TaskId: p.TaskID.String(),
 	}
 	for _, l := range p.Lost {
-		m.Lost = append(m.Lost, &taskenginev1.SourceLoss{From: uint64(l.From), To: uint64(l.To), At: stamp(l.At), Reason: text(l.Reason)})
+		m.Lost = append(m.Lost, &taskenginev1.SourceLoss{Begin: uint64(l.From), End: uint64(l.To), At: stamp(l.At), Reason: text(l.Reason)})
 	}
 	return m
 }

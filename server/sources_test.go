@@ -159,7 +159,7 @@ func TestASeekThatIsOnlyPlannedChangesNothing(t *testing.T) {
 	c := newSourceNode(t, sources).client(t)
 	begin := &taskenginev1.SeekSourceRequest{Name: "orders", Topic: "t", To: &taskenginev1.SeekSourceRequest_Begin{Begin: true}, DryRun: true}
 	res, err := c.SeekSource(t.Context(), begin)
-	if err != nil || len(res.GetMoves()) != 1 || res.GetMoves()[0].GetFrom() != 5 || res.GetSource().GetName() != "orders" || len(sources.orders) != 0 {
+	if err != nil || len(res.GetMoves()) != 1 || res.GetMoves()[0].GetPosition() != 5 || res.GetSource().GetName() != "orders" || len(sources.orders) != 0 {
 		t.Error(res, err, sources.orders)
 	}
 	begin.DryRun = false

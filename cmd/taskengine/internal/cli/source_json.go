@@ -44,10 +44,10 @@ type sourcePartitionJSON struct {
 	TaskID     string           `json:"task_id"`
 }
 
-// sourceLossJSON is a range of offsets: To is behind the last one.
+// sourceLossJSON is a range of offsets: End is behind the last one.
 type sourceLossJSON struct {
-	From   uint64     `json:"from"`
-	To     uint64     `json:"to"`
+	Begin  uint64     `json:"begin"`
+	End    uint64     `json:"end"`
 	At     *time.Time `json:"at"`
 	Reason string     `json:"reason"`
 }
@@ -61,8 +61,8 @@ type sourceMovesJSON struct {
 type sourceMoveJSON struct {
 	Topic     string `json:"topic"`
 	Partition uint32 `json:"partition"`
-	From      uint64 `json:"from"`
-	To        uint64 `json:"to"`
+	Position  uint64 `json:"position"`
+	Target    uint64 `json:"target"`
 }
 
 func sourceToJSON(s *taskenginev1.Source) sourceJSON {
@@ -83,7 +83,7 @@ func sourceToJSON(s *taskenginev1.Source) sourceJSON {
 			Records: p.GetRecords(), Tasks: p.GetTasks(), Unreadable: p.GetUnreadable(), Skipped: p.GetSkipped(), TaskID: p.GetTaskId(),
 		}
 		for _, l := range p.GetLost() {
-			one.Lost = append(one.Lost, sourceLossJSON{l.GetFrom(), l.GetTo(), timeToJSON(l.GetAt()), l.GetReason()})
+			one.Lost = append(one.Lost, sourceLossJSON{l.GetBegin(), l.GetEnd(), timeToJSON(l.GetAt()), l.GetReason()})
 		}
 		j.Partitions = append(j.Partitions, one)
 	}
@@ -93,7 +93,7 @@ func sourceToJSON(s *taskenginev1.Source) sourceJSON {
 func movesToJSON(name string, moves []*taskenginev1.SourceMove, isDry bool) sourceMovesJSON {
 	j := sourceMovesJSON{Name: name, DryRun: isDry, Moves: make([]sourceMoveJSON, len(moves))}
 	for i, m := range moves {
-		j.Moves[i] = sourceMoveJSON{m.GetTopic(), m.GetPartition(), m.GetFrom(), m.GetTo()}
+		j.Moves[i] = sourceMoveJSON{m.GetTopic(), m.GetPartition(), m.GetPosition(), m.GetTarget()}
 	}
 	return j
 }

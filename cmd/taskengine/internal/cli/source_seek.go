@@ -104,7 +104,7 @@ func (a *app) showMoves(name string, moves []*taskenginev1.SourceMove, isDry boo
 	var again, left uint64
 	for i, m := range moves {
 		effect := "stays"
-		switch from, to := m.GetFrom(), m.GetTo(); {
+		switch from, to := m.GetPosition(), m.GetTarget(); {
 		case to < from:
 			again += from - to
 			effect = fmt.Sprintf("%d offsets again", from-to)
@@ -112,7 +112,7 @@ func (a *app) showMoves(name string, moves []*taskenginev1.SourceMove, isDry boo
 			left += to - from
 			effect = fmt.Sprintf("%d offsets left out", to-from)
 		}
-		rows[i] = []string{m.GetTopic(), fmt.Sprint(m.GetPartition()), fmt.Sprint(m.GetFrom()), fmt.Sprint(m.GetTo()), effect}
+		rows[i] = []string{m.GetTopic(), fmt.Sprint(m.GetPartition()), fmt.Sprint(m.GetPosition()), fmt.Sprint(m.GetTarget()), effect}
 	}
 	if err := a.printTable([]string{"TOPIC", "PARTITION", "FROM", "TO", "READS"}, rows); err != nil {
 		return err

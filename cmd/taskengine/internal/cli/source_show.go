@@ -46,7 +46,7 @@ func sourceText(s *taskenginev1.Source) string {
 	f.add("records", fmt.Sprintf("%d; tasks %d, unreadable %d, skipped %d", s.GetRecords(), s.GetTasks(), s.GetUnreadable(), s.GetSkipped()))
 	for _, p := range s.GetPartitions() {
 		for _, l := range p.GetLost() {
-			f.add("lost", fmt.Sprintf("%s/%d: offsets %d to %d, noticed %s: %s", p.GetTopic(), p.GetPartition(), l.GetFrom(), l.GetTo()-1, when(l.GetAt()), l.GetReason()))
+			f.add("lost", fmt.Sprintf("%s/%d: offsets %d to %d, noticed %s: %s", p.GetTopic(), p.GetPartition(), l.GetBegin(), l.GetEnd()-1, when(l.GetAt()), l.GetReason()))
 		}
 	}
 	if n := s.GetOrders(); n > 0 {

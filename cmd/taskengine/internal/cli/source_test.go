@@ -31,7 +31,7 @@ var aSource = &taskenginev1.Source{
 	Partitions: []*taskenginev1.SourcePartition{
 		{
 			Topic: "orders", Partition: 0, Position: 3, End: new(uint64(10)), Lag: new(uint64(7)), Node: "n1", Records: 10, Tasks: 6, Unreadable: 3, Skipped: 1, TaskId: "t1",
-			Lost: []*taskenginev1.SourceLoss{{From: 10, To: 30, At: aTime, Reason: "they were deleted"}},
+			Lost: []*taskenginev1.SourceLoss{{Begin: 10, End: 30, At: aTime, Reason: "they were deleted"}},
 		},
 		{Topic: "orders", Partition: 1, Message: "no broker answers", TaskId: "t2"},
 	},
@@ -40,7 +40,7 @@ var aSource = &taskenginev1.Source{
 const aSourceJSON = `{"name":"orders","task_id":"t0","topics":["orders","returns"],"group":"g","paused":{"since":"2026-03-28T01:30:00Z","reason":"holidays"},` +
 	`"problem":"no topic returns","lag":7,"partition_count":2,"reading":1,"records":10,"tasks":6,"unreadable":3,"skipped":1,"lost":20,"partitions":[` +
 	`{"topic":"orders","partition":0,"position":3,"end":10,"lag":7,"node":"n1","records":10,"tasks":6,"unreadable":3,"skipped":1,` +
-	`"lost":[{"from":10,"to":30,"at":"2026-03-28T01:30:00Z","reason":"they were deleted"}],"task_id":"t1"},` +
+	`"lost":[{"begin":10,"end":30,"at":"2026-03-28T01:30:00Z","reason":"they were deleted"}],"task_id":"t1"},` +
 	`{"topic":"orders","partition":1,"position":0,"message":"no broker answers","records":0,"tasks":0,"unreadable":0,"skipped":0,"task_id":"t2"}]}`
 
 // source returns a source that has orders.
@@ -75,7 +75,7 @@ func (n *sourceNode) ResumeSource(_ context.Context, req *taskenginev1.ResumeSou
 func (n *sourceNode) SeekSource(_ context.Context, req *taskenginev1.SeekSourceRequest) (*taskenginev1.SeekSourceResponse, error) {
 	n.asked = append(n.asked, req)
 	return &taskenginev1.SeekSourceResponse{Source: n.source(), Moves: []*taskenginev1.SourceMove{
-		{Topic: "orders", Partition: 0, From: 30, To: 10}, {Topic: "orders", Partition: 1, From: 2, To: 5}, {Topic: "orders", Partition: 2, From: 4, To: 4},
+		{Topic: "orders", Partition: 0, Position: 30, Target: 10}, {Topic: "orders", Partition: 1, Position: 2, Target: 5}, {Topic: "orders", Partition: 2, Position: 4, Target: 4},
 	}}, nil
 }
 
@@ -146,7 +146,7 @@ func TestASourceInJSONIsTheContract(t *testing.T) {
 		"show orders":                   aSourceJSON,
 		"pause orders":                  aSourceJSON,
 		"resume orders":                 aSourceJSON,
-		"seek orders --begin --dry-run": `{"name":"orders","dry_run":true,"moves":[{"topic":"orders","partition":0,"from":30,"to":10},{"topic":"orders","partition":1,"from":2,"to":5},{"topic":"orders","partition":2,"from":4,"to":4}]}`,
+		"seek orders --begin --dry-run": `{"name":"orders","dry_run":true,"moves":[{"topic":"orders","partition":0,"position":30,"target":10},{"topic":"orders","partition":1,"position":2,"target":5},{"topic":"orders","partition":2,"position":4,"target":4}]}`,
 	} {
 		if r := new(sourceNode).on(t, append(strings.Fields(line), "-o", "json")...); r.stdout != want+"\n" {
 			t.Errorf("%s writes\n%s, want\n%s", line, r.stdout, want)

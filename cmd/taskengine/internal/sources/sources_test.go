@@ -168,7 +168,7 @@ func TestASourceIsShownAndOrderedByTheAPI(t *testing.T) {
 	}
 	for _, begin.DryRun = range []bool{true, false} {
 		res, err := n.SeekSource(t.Context(), begin)
-		if err != nil || len(res.GetMoves()) != 1 || res.GetMoves()[0].GetFrom() != 5 || res.GetMoves()[0].GetTo() != 2 {
+		if err != nil || len(res.GetMoves()) != 1 || res.GetMoves()[0].GetPosition() != 5 || res.GetMoves()[0].GetTarget() != 2 {
 			t.Fatal(res, err)
 		}
 	}

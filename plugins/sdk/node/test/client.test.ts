@@ -131,6 +131,33 @@ describe("with a node", { skip }, () => {
     await assert.rejects(c.limit("nothing"), client.NotFound);
   });
 
+  test("sources are ordered", async () => {
+    const carriedOut = async () => {
+      for (const end = Date.now() + PATIENCE; ; await sleep(50)) {
+        const found = await c.source("orders");
+        if (found.orders === 0) return found;
+        assert.ok(Date.now() < end, JSON.stringify(found));
+      }
+    };
+    assert.deepEqual(
+      (await c.sources()).map((source) => source.name),
+      ["orders"],
+    );
+    const found = await c.source("orders");
+    assert.deepEqual([found.topics, found.lag, found.partitions], [["orders"], undefined, []]);
+    assert.equal((await c.pauseSource("orders", "holiday")).name, "orders");
+    assert.equal((await carriedOut()).paused?.reason, "holiday");
+    await c.resumeSource("orders");
+    assert.equal((await carriedOut()).paused, undefined);
+    assert.deepEqual(await c.seekSource("orders", { time: new Date("2026-03-28T00:00:00Z"), dryRun: true }), []);
+    await c.seekSource("orders", { begin: true });
+    await assert.rejects(c.source("order"), client.NotFound);
+    await assert.rejects(c.pauseSource("order"), client.NotFound);
+    for (const wrong of [{}, { begin: true, end: true }, { offset: 1 }, { end: true, topic: "other" }]) {
+      await assert.rejects(c.seekSource("orders", wrong), client.Invalid);
+    }
+  });
+
   test("schedules are managed", async () => {
     const name = `nightly-${randomUUID()}`;
     const task = { type: "report", payload: '"{{date}}"', headers: { a: "b" }, expires: 60_000 };

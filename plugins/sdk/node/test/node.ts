@@ -33,6 +33,9 @@ types:
   brief: {handler: echo, retention: {done: 0s}, unique: {remember: 1h}}
 limits:
   partner: {max: 2, per: key}
+kafka: {main: {brokers: ["127.0.0.1:1"]}}
+sources:
+  orders: {kafka: {topics: [orders]}, type: echo}
 `;
 
 /** A node in a process of its own, with a store that outlives it. */

@@ -163,6 +163,32 @@ class Verbs(NodeTest):
             await c.limit("nothing")
 
     @on_both
+    async def test_sources_are_ordered(self, c):
+        async def carried_out():
+            end = time.monotonic() + PATIENCE
+            while (found := await c.source("orders")).orders:
+                self.assertLess(time.monotonic(), end, found)
+                await asyncio.sleep(0.05)
+            return found
+
+        self.assertEqual([s.name for s in await c.sources()], ["orders"])
+        found = await c.source("orders")
+        self.assertEqual((found.topics, found.lag, found.partitions), (("orders",), None, ()))
+        self.assertEqual((await c.pause_source("orders", "holiday")).name, "orders")
+        self.assertEqual((await carried_out()).paused.reason, "holiday")
+        await c.resume_source("orders")
+        self.assertIsNone((await carried_out()).paused)
+        self.assertEqual(await c.seek_source("orders", time=datetime(2026, 3, 28, tzinfo=timezone.utc), dry_run=True), [])
+        await c.seek_source("orders", begin=True)
+        with self.assertRaises(NotFound):
+            await c.source("order")
+        with self.assertRaises(NotFound):
+            await c.pause_source("order")
+        for wrong in ({}, {"begin": True, "end": True}, {"offset": 1}, {"end": True, "topic": "other"}, {"begin": True, "partition": 1}):
+            with self.subTest(wrong), self.assertRaises(Invalid):
+                await c.seek_source("orders", **wrong)
+
+    @on_both
     async def test_schedules_are_managed(self, c):
         name = "nightly-%s" % uuid.uuid4()
         d = ScheduleDefinition(

@@ -76,6 +76,8 @@ class Messages(unittest.TestCase):
             lambda: _calls.reschedule("x", None, None, 0),
             lambda: _calls.reschedule("x", datetime(2026, 1, 1), None, 0),
             lambda: _calls.apply_schedule("s", client.ScheduleDefinition(cron=5)),
+            lambda: _calls.seek_source("s", "", None, False, False, None, None, False),
+            lambda: _calls.seek_source("s", "", -1, True, False, None, None, False),
             lambda: _calls.submit([b""] * 1001),
         ):
             with self.assertRaises(client.Invalid):

@@ -71,5 +71,9 @@ async def coroutines(c: client.AsyncClient) -> str:
         async for schedule in c.schedules():
             if schedule.next is not None:
                 return schedule.next.isoformat()
+        moves = await c.seek_source("orders", begin=True, dry_run=True)
+        lag: int | None = (await c.source("orders")).lag
+        if lag is None and moves:
+            return moves[0].topic
         task: client.Task = await c.wait((await c.submit("mail")).id, timeout=1)
         return task.state

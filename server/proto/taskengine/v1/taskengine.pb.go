@@ -7666,9 +7666,9 @@ func (x *SourcePartition) GetTaskId() string {
 // have them any more.
 type SourceLoss struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	From          uint64                 `protobuf:"varint,1,opt,name=from,proto3" json:"from,omitempty"` // the first offset
-	To            uint64                 `protobuf:"varint,2,opt,name=to,proto3" json:"to,omitempty"`     // the offset behind the last one
-	At            *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`      // when it was noticed
+	Begin         uint64                 `protobuf:"varint,1,opt,name=begin,proto3" json:"begin,omitempty"` // the first offset
+	End           uint64                 `protobuf:"varint,2,opt,name=end,proto3" json:"end,omitempty"`     // the offset behind the last one
+	At            *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`        // when it was noticed
 	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -7704,16 +7704,16 @@ func (*SourceLoss) Descriptor() ([]byte, []int) {
 	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{117}
 }
 
-func (x *SourceLoss) GetFrom() uint64 {
+func (x *SourceLoss) GetBegin() uint64 {
 	if x != nil {
-		return x.From
+		return x.Begin
 	}
 	return 0
 }
 
-func (x *SourceLoss) GetTo() uint64 {
+func (x *SourceLoss) GetEnd() uint64 {
 	if x != nil {
-		return x.To
+		return x.End
 	}
 	return 0
 }
@@ -8284,14 +8284,14 @@ func (x *SeekSourceResponse) GetMoves() []*SourceMove {
 	return nil
 }
 
-// SourceMove is what a seek does to a partition. If to is less than from, the source reads the
-// offsets between them again; if it is more, it leaves them out.
+// SourceMove is what a seek does to a partition. If target is less than position, the source
+// reads the offsets between them again; if it is more, it leaves them out.
 type SourceMove struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Topic         string                 `protobuf:"bytes,1,opt,name=topic,proto3" json:"topic,omitempty"`
 	Partition     uint32                 `protobuf:"varint,2,opt,name=partition,proto3" json:"partition,omitempty"`
-	From          uint64                 `protobuf:"varint,3,opt,name=from,proto3" json:"from,omitempty"` // the position before
-	To            uint64                 `protobuf:"varint,4,opt,name=to,proto3" json:"to,omitempty"`
+	Position      uint64                 `protobuf:"varint,3,opt,name=position,proto3" json:"position,omitempty"` // before the seek
+	Target        uint64                 `protobuf:"varint,4,opt,name=target,proto3" json:"target,omitempty"`     // the position after it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -8340,16 +8340,16 @@ func (x *SourceMove) GetPartition() uint32 {
 	return 0
 }
 
-func (x *SourceMove) GetFrom() uint64 {
+func (x *SourceMove) GetPosition() uint64 {
 	if x != nil {
-		return x.From
+		return x.Position
 	}
 	return 0
 }
 
-func (x *SourceMove) GetTo() uint64 {
+func (x *SourceMove) GetTarget() uint64 {
 	if x != nil {
-		return x.To
+		return x.Target
 	}
 	return 0
 }
@@ -8956,11 +8956,11 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x04lost\x18\f \x03(\v2\x19.taskengine.v1.SourceLossR\x04lost\x12\x17\n" +
 	"\atask_id\x18\r \x01(\tR\x06taskIdB\x06\n" +
 	"\x04_endB\x06\n" +
-	"\x04_lag\"t\n" +
+	"\x04_lag\"x\n" +
 	"\n" +
-	"SourceLoss\x12\x12\n" +
-	"\x04from\x18\x01 \x01(\x04R\x04from\x12\x0e\n" +
-	"\x02to\x18\x02 \x01(\x04R\x02to\x12*\n" +
+	"SourceLoss\x12\x14\n" +
+	"\x05begin\x18\x01 \x01(\x04R\x05begin\x12\x10\n" +
+	"\x03end\x18\x02 \x01(\x04R\x03end\x12*\n" +
 	"\x02at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\"\x14\n" +
 	"\x12ListSourcesRequest\"F\n" +
@@ -8993,13 +8993,13 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"_partition\"t\n" +
 	"\x12SeekSourceResponse\x12-\n" +
 	"\x06source\x18\x01 \x01(\v2\x15.taskengine.v1.SourceR\x06source\x12/\n" +
-	"\x05moves\x18\x02 \x03(\v2\x19.taskengine.v1.SourceMoveR\x05moves\"d\n" +
+	"\x05moves\x18\x02 \x03(\v2\x19.taskengine.v1.SourceMoveR\x05moves\"t\n" +
 	"\n" +
 	"SourceMove\x12\x14\n" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x1c\n" +
-	"\tpartition\x18\x02 \x01(\rR\tpartition\x12\x12\n" +
-	"\x04from\x18\x03 \x01(\x04R\x04from\x12\x0e\n" +
-	"\x02to\x18\x04 \x01(\x04R\x02to2\xbd\x1d\n" +
+	"\tpartition\x18\x02 \x01(\rR\tpartition\x12\x1a\n" +
+	"\bposition\x18\x03 \x01(\x04R\bposition\x12\x16\n" +
+	"\x06target\x18\x04 \x01(\x04R\x06target2\xbd\x1d\n" +
 	"\vTaskService\x12E\n" +
 	"\x06Submit\x12\x1c.taskengine.v1.SubmitRequest\x1a\x1d.taskengine.v1.SubmitResponse\x12[\n" +
 	"\fSubmitStream\x12\".taskengine.v1.SubmitStreamRequest\x1a#.taskengine.v1.SubmitStreamResponse(\x010\x01\x12<\n" +

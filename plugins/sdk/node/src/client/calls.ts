@@ -9,9 +9,9 @@ import {
   type MessageShape,
   toBinary,
 } from "@bufbuild/protobuf";
-import { LimitSchema, ScheduleSchema, TaskSchema } from "../gen/taskengine_pb.js";
+import { LimitSchema, ScheduleSchema, SourceSchema, TaskSchema } from "../gen/taskengine_pb.js";
 import { Internal, Invalid } from "./errors.js";
-import type { Limit, Schedule, Task } from "./messages.js";
+import type { Limit, Schedule, Source, Task } from "./messages.js";
 import { toNative } from "./native.js";
 import type { TaskFilter } from "./options.js";
 
@@ -53,6 +53,11 @@ export function limitOf({ limit }: { limit?: MessageShape<typeof LimitSchema> | 
 /** The schedule of an answer. */
 export function scheduleOf({ schedule }: { schedule?: MessageShape<typeof ScheduleSchema> | undefined }): Schedule {
   return toNative(ScheduleSchema, schedule ?? create(ScheduleSchema));
+}
+
+/** The source of an answer. */
+export function sourceOf({ source }: { source?: MessageShape<typeof SourceSchema> | undefined }): Source {
+  return toNative(SourceSchema, source ?? create(SourceSchema));
 }
 
 /** A filter that is one. Throws Invalid for a text in place of a list, whose characters would be taken for names. */

@@ -34,13 +34,24 @@ export {
   Unavailable,
   Unsupported,
 } from "./errors.js";
-export type { Limit, Reason, Schedule, ScheduleDefinition, ScheduleTime, StateCount, Task } from "./messages.js";
+export type {
+  Limit,
+  Reason,
+  Schedule,
+  ScheduleDefinition,
+  ScheduleTime,
+  Source,
+  SourceMove,
+  StateCount,
+  Task,
+} from "./messages.js";
 export type {
   CallOptions,
   ChangeOptions,
   ClientOptions,
   LimitChange,
   SchedulePreview,
+  SourceSeek,
   TaskFilter,
 } from "./options.js";
 export type { NewTask, Receipt, TaskOptions } from "./request.js";

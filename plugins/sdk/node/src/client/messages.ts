@@ -1,4 +1,4 @@
-// What nodes say of tasks, limits and schedules. The proto file of the API describes each field. Times are Dates, and
+// What nodes say of tasks, limits, schedules and sources. The proto file of the API describes each field. Times are Dates, and
 // durations are milliseconds.
 
 import type * as api from "../gen/taskengine_pb.js";
@@ -28,3 +28,9 @@ export interface ScheduleDefinition extends Given<api.ScheduleDefinition> {}
 
 /** A time at which a schedule fires. */
 export interface ScheduleTime extends Native<api.ScheduleTime> {}
+
+/** A source of tasks: topics of Apache Kafka whose records become tasks. Counts are those of all nodes. */
+export interface Source extends Native<api.Source> {}
+
+/** What a seek does to a partition. If target is less than position, the source reads the offsets between them again. */
+export interface SourceMove extends Native<api.SourceMove> {}

@@ -55,6 +55,24 @@ export interface LimitChange {
   by?: string;
 }
 
+/** Where seekSource goes: one of begin, end, time and offset is given. */
+export interface SourceSeek {
+  /** Left out, all topics of the source. */
+  topic?: string;
+  /** Of topic; left out, all partitions. */
+  partition?: number;
+  /** To the first record that there is. */
+  begin?: boolean;
+  /** Behind the last record. */
+  end?: boolean;
+  /** To the first record of this time or later. */
+  time?: Date | number;
+  /** Needs a topic and a partition. */
+  offset?: number | bigint;
+  /** Only return where the partitions would go. */
+  dryRun?: boolean;
+}
+
 /** Of which times previewSchedule tells. */
 export interface SchedulePreview {
   definition?: ScheduleDefinition;

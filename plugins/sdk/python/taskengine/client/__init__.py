@@ -44,6 +44,11 @@ from ._messages import (
     SchedulePause,
     ScheduleTask,
     ScheduleTime,
+    Source,
+    SourceLoss,
+    SourceMove,
+    SourcePartition,
+    SourcePause,
     StateCount,
     Task,
 )  # fmt: skip
@@ -53,5 +58,6 @@ __all__ = [
     "AlreadyExists", "AsyncClient", "Attempt", "BacklogFull", "Client", "Closed", "Conflict", "DeadlineExceeded",
     "Error", "Internal", "Invalid", "Late", "Limit", "LimitSetting", "NewTask", "NotAllowed", "NotDone", "NotFound",
     "Progress", "Rate", "Reason", "Receipt", "ResultRemoved", "Schedule", "ScheduleCatchUp",
-    "ScheduleDefinition", "ScheduleFire", "SchedulePause", "ScheduleTask", "ScheduleTime", "StateCount", "Task", "TooLarge", "Unavailable", "Unsupported",
+    "ScheduleDefinition", "ScheduleFire", "SchedulePause", "ScheduleTask", "ScheduleTime", "Source", "SourceLoss", "SourceMove",
+    "SourcePartition", "SourcePause", "StateCount", "Task", "TooLarge", "Unavailable", "Unsupported",
 ]  # fmt: skip

@@ -13,7 +13,18 @@ from ._base import Base, Decorate, is_final, outcomes, receipt_of, result_of, st
 from ._calls import POLL, Call, Page
 from ._errors import Closed, DeadlineExceeded, Error, Unavailable
 from ._flow import Submission
-from ._messages import Limit, Rate, Reason, Schedule, ScheduleDefinition, ScheduleTime, StateCount, Task
+from ._messages import (
+    Limit,
+    Rate,
+    Reason,
+    Schedule,
+    ScheduleDefinition,
+    ScheduleTime,
+    Source,
+    SourceMove,
+    StateCount,
+    Task,
+)  # fmt: skip
 from ._nodes import Node
 from ._requests import Id, Instant, NewTask, Receipt, Seconds
 from ._silent import Patience, Silence, answer_of, is_answer, probe
@@ -393,3 +404,40 @@ class AsyncClient(Base):
         """Has a schedule add tasks for its times from start to end, and returns how many; with dry_run
         it only counts them. Each call adds other tasks."""
         return await self._call(_calls.backfill_schedule(name, start, end, dry_run), timeout)
+
+    # --- sources
+
+    async def sources(self, *, timeout: float | None = None) -> Sequence[Source]:
+        """The sources of tasks in the configuration of the node, by name, without their partitions."""
+        return await self._call(_calls.sources(), timeout)
+
+    async def source(self, name: str, *, timeout: float | None = None) -> Source:
+        """A source with its partitions."""
+        return await self._call(_calls.source(name), timeout)
+
+    async def pause_source(self, name: str, reason: str = "", *, timeout: float | None = None) -> Source:
+        """Stops a source from reading until resume_source. It is carried out when orders of source() is 0."""
+        return await self._call(_calls.pause_source(name, reason), timeout)
+
+    async def resume_source(self, name: str, *, timeout: float | None = None) -> Source:
+        """Ends a pause. It is carried out when orders of source() is 0."""
+        return await self._call(_calls.resume_source(name), timeout)
+
+    async def seek_source(
+        self,
+        name: str,
+        *,
+        topic: str = "",
+        partition: int | None = None,
+        begin: bool = False,
+        end: bool = False,
+        time: Instant | None = None,
+        offset: int | None = None,
+        dry_run: bool = False,
+        timeout: float | None = None,
+    ) -> Sequence[SourceMove]:
+        """Moves the positions of a source: to the first record (begin), behind the last one (end), to the
+        first record of a time or later, or to an offset of a partition. Returns where each partition
+        goes, and with dry_run only that; none if the brokers do not say it now. Records that are read
+        again become tasks once more."""
+        return await self._call(_calls.seek_source(name, topic, partition, begin, end, time, offset, dry_run), timeout)

@@ -10,7 +10,18 @@ from typing import Any, Callable, Generic, TypeVar
 from .._wire import _encode_varint, _fields
 from ._codec import decode, encode, give_duration, integer, sized, text
 from ._errors import Error, Invalid
-from ._messages import Limit, Rate, Reason, Schedule, ScheduleDefinition, ScheduleTime, StateCount, Task
+from ._messages import (
+    Limit,
+    Rate,
+    Reason,
+    Schedule,
+    ScheduleDefinition,
+    ScheduleTime,
+    Source,
+    SourceMove,
+    StateCount,
+    Task,
+)  # fmt: skip
 from ._requests import MAX_TOGETHER, Id, Instant, Receipt, Seconds, decode_receipts, instant, seconds
 
 T = TypeVar("T")
@@ -250,3 +261,45 @@ def trigger_schedule(name: str) -> Call[str]:
 def backfill_schedule(name: str, start: Instant, end: Instant, dry_run: bool) -> Call[int]:
     request = text(1, name) + sized(2, instant(start)) + sized(3, instant(end)) + integer(4, int(dry_run))
     return Call("BackfillSchedule", request, _read_number, dry_run)
+
+
+# --- sources
+
+
+def sources() -> Call[Sequence[Source]]:
+    return Call("ListSources", b"", _read_all(Source, 1), True)
+
+
+@_checked
+def source(name: str) -> Call[Source]:
+    return Call("GetSource", text(1, name), _read(Source), True)
+
+
+@_checked
+def pause_source(name: str, reason: str) -> Call[Source]:
+    return Call("PauseSource", text(1, name) + text(2, reason), _read(Source), True)
+
+
+@_checked
+def resume_source(name: str) -> Call[Source]:
+    return Call("ResumeSource", text(1, name), _read(Source), True)
+
+
+@_checked
+def seek_source(
+    name: str,
+    topic: str,
+    partition: int | None,
+    begin: bool,
+    end: bool,
+    time: Instant | None,
+    offset: int | None,
+    dry_run: bool,
+) -> Call[Sequence[SourceMove]]:
+    if sum((begin, end, time is not None, offset is not None)) != 1:
+        raise ValueError("give one of begin, end, time and offset")
+    request = text(1, name) + text(2, topic) + _optional(3, partition) + integer(4, int(begin)) + integer(5, int(end))
+    if time is not None:
+        request += sized(6, instant(time))
+    request += _optional(7, offset) + integer(8, int(dry_run))
+    return Call("SeekSource", request, _read_all(SourceMove, 2), dry_run)

@@ -1,4 +1,4 @@
-"""What nodes say of tasks, limits and schedules. The proto file of the API describes each field."""
+"""What nodes say of tasks, limits, schedules and sources. The proto file of the API describes each field."""
 
 from __future__ import annotations
 
@@ -224,7 +224,81 @@ class ScheduleTime:
     repeated: bool = one(4, BOOL)
 
 
+@dataclass(frozen=True)
+class SourcePause:
+    """Since when a source is paused, and why."""
+
+    since: datetime | None = one(1, TIME)
+    reason: str = one(2, TEXT)
+
+
+@dataclass(frozen=True)
+class SourceLoss:
+    """A range of offsets that a source could not read, because the topic did not have them any more."""
+
+    begin: int = one(1, UINT64)  # the first offset
+    end: int = one(2, UINT64)  # the offset behind the last one
+    at: datetime | None = one(3, TIME)
+    reason: str = one(4, TEXT)
+
+
+LOSS = message(SourceLoss)  # a field of SourcePartition hides the function
+
+
+@dataclass(frozen=True)
+class SourcePartition:
+    """A partition that a source reads."""
+
+    topic: str = one(1, TEXT)
+    partition: int = one(2, UINT32)
+    position: int = one(3, UINT64)  # the offset of the next record
+    end: int | None = optional(4, UINT64)  # None: it is not known
+    lag: int | None = optional(5, UINT64)  # None: it is not known
+    node: str = one(6, TEXT)  # that reads it; empty if none does
+    message: str = one(7, TEXT)  # why it is not read at present
+    records: int = one(8, UINT64)
+    tasks: int = one(9, UINT64)
+    unreadable: int = one(10, UINT64)
+    skipped: int = one(11, UINT64)
+    lost: Sequence[SourceLoss] = many(12, LOSS)
+    task_id: str = one(13, TEXT)
+
+
+@dataclass(frozen=True)
+class Source:
+    """A source of tasks: topics of Apache Kafka whose records become tasks. Counts are those of all nodes."""
+
+    name: str = one(1, TEXT)
+    topics: Sequence[str] = many(2, TEXT)  # either these are set, or pattern is
+    pattern: str = one(3, TEXT)
+    group: str = one(4, TEXT)
+    paused: SourcePause | None = one(5, message(SourcePause))
+    orders: int = one(6, UINT32)  # requests that are not carried out yet
+    problem: str = one(7, TEXT)  # why it does not read all of its topics
+    lag: int | None = optional(8, UINT64)  # None: it is not known of all partitions
+    partition_count: int = one(9, UINT32)
+    reading: int = one(10, UINT32)  # partitions that a node reads at present
+    records: int = one(11, UINT64)
+    tasks: int = one(12, UINT64)
+    unreadable: int = one(13, UINT64)
+    skipped: int = one(14, UINT64)
+    lost: int = one(15, UINT64)
+    partitions: Sequence[SourcePartition] = many(16, message(SourcePartition))  # not in lists
+    task_id: str = one(17, TEXT)
+
+
+@dataclass(frozen=True)
+class SourceMove:
+    """What a seek does to a partition. If target is less than position, it reads the offsets between them again."""
+
+    topic: str = one(1, TEXT)
+    partition: int = one(2, UINT32)
+    position: int = one(3, UINT64)  # before the seek
+    target: int = one(4, UINT64)
+
+
 MESSAGES: tuple[type[Any], ...] = (
     Progress, Attempt, Task, StateCount, Reason, Rate, LimitSetting, Limit, ScheduleCatchUp, ScheduleTask,
     ScheduleDefinition, SchedulePause, ScheduleFire, Schedule, ScheduleTime,
+    SourcePause, SourceLoss, SourcePartition, Source, SourceMove,
 )  # fmt: skip

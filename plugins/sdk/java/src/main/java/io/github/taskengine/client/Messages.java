@@ -147,6 +147,57 @@ final class Messages {
     return new ScheduleFire(f.hasTime() ? Times.instant(f.getTime()) : null, f.getTaskId());
   }
 
+  static Source source(Api.Source s) {
+    return new Source(
+        s.getName(),
+        s.getTopicsList(),
+        s.getPattern(),
+        s.getGroup(),
+        s.hasPaused() ? pause(s.getPaused()) : null,
+        s.getOrders(),
+        s.getProblem(),
+        s.hasLag() ? s.getLag() : null,
+        s.getPartitionCount(),
+        s.getReading(),
+        s.getRecords(),
+        s.getTasks(),
+        s.getUnreadable(),
+        s.getSkipped(),
+        s.getLost(),
+        all(s.getPartitionsList(), Messages::partition),
+        s.getTaskId());
+  }
+
+  private static SourcePause pause(Api.SourcePause p) {
+    return new SourcePause(p.hasSince() ? Times.instant(p.getSince()) : null, p.getReason());
+  }
+
+  private static SourcePartition partition(Api.SourcePartition p) {
+    return new SourcePartition(
+        p.getTopic(),
+        p.getPartition(),
+        p.getPosition(),
+        p.hasEnd() ? p.getEnd() : null,
+        p.hasLag() ? p.getLag() : null,
+        p.getNode(),
+        p.getMessage(),
+        p.getRecords(),
+        p.getTasks(),
+        p.getUnreadable(),
+        p.getSkipped(),
+        all(p.getLostList(), Messages::loss),
+        p.getTaskId());
+  }
+
+  private static SourceLoss loss(Api.SourceLoss l) {
+    return new SourceLoss(
+        l.getBegin(), l.getEnd(), l.hasAt() ? Times.instant(l.getAt()) : null, l.getReason());
+  }
+
+  static SourceMove move(Api.SourceMove m) {
+    return new SourceMove(m.getTopic(), m.getPartition(), m.getPosition(), m.getTarget());
+  }
+
   static ScheduleTime time(Api.ScheduleTime t) {
     return new ScheduleTime(
         t.hasTime() ? Times.instant(t.getTime()) : null,

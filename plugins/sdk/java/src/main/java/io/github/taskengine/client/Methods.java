@@ -129,6 +129,31 @@ final class Methods {
               "BackfillSchedule",
               Api.BackfillScheduleRequest.getDefaultInstance(),
               Api.BackfillScheduleResponse.getDefaultInstance());
+  static final MethodDescriptor<Api.ListSourcesRequest, Api.ListSourcesResponse> LIST_SOURCES =
+      unary(
+          "ListSources",
+          Api.ListSourcesRequest.getDefaultInstance(),
+          Api.ListSourcesResponse.getDefaultInstance());
+  static final MethodDescriptor<Api.GetSourceRequest, Api.GetSourceResponse> GET_SOURCE =
+      unary(
+          "GetSource",
+          Api.GetSourceRequest.getDefaultInstance(),
+          Api.GetSourceResponse.getDefaultInstance());
+  static final MethodDescriptor<Api.PauseSourceRequest, Api.PauseSourceResponse> PAUSE_SOURCE =
+      unary(
+          "PauseSource",
+          Api.PauseSourceRequest.getDefaultInstance(),
+          Api.PauseSourceResponse.getDefaultInstance());
+  static final MethodDescriptor<Api.ResumeSourceRequest, Api.ResumeSourceResponse> RESUME_SOURCE =
+      unary(
+          "ResumeSource",
+          Api.ResumeSourceRequest.getDefaultInstance(),
+          Api.ResumeSourceResponse.getDefaultInstance());
+  static final MethodDescriptor<Api.SeekSourceRequest, Api.SeekSourceResponse> SEEK_SOURCE =
+      unary(
+          "SeekSource",
+          Api.SeekSourceRequest.getDefaultInstance(),
+          Api.SeekSourceResponse.getDefaultInstance());
   static final MethodDescriptor<Api.VersionRequest, Api.VersionResponse> VERSION =
       unary(
           "Version",

@@ -96,6 +96,15 @@ public final class TaskengineClient implements AutoCloseable {
     return new Schedules(core.calls, timeout);
   }
 
+  /**
+   * The sources of tasks.
+   *
+   * @return what reads and orders them
+   */
+  public Sources sources() {
+    return new Sources(core.calls, timeout);
+  }
+
   // --- adding tasks
 
   /**

@@ -206,6 +206,39 @@ class ClientTest {
   }
 
   @Test
+  void sourcesAreOrdered() throws Exception {
+    Sources sources = client.sources();
+    assertEquals(List.of("orders"), sources.list().stream().map(Source::name).toList());
+    Source found = sources.get("orders");
+    assertEquals(List.of("orders"), found.topics());
+    assertNull(found.lag());
+    assertEquals("orders", sources.pause("orders", "holiday").name());
+    assertEquals("holiday", carriedOut(sources).paused().reason());
+    sources.resume("orders");
+    assertNull(carriedOut(sources).paused());
+    SourceSeek day = SourceSeek.time(Instant.parse("2026-03-28T00:00:00Z"));
+    assertEquals(List.of(), sources.seek("orders", day, true));
+    sources.seek("orders", SourceSeek.begin(), false);
+    assertThrows(NotFoundException.class, () -> sources.get("order"));
+    assertThrows(NotFoundException.class, () -> sources.pause("order", ""));
+    for (SourceSeek wrong :
+        List.of(SourceSeek.end().in("other"), SourceSeek.offset("orders", 7, 1), day.in("", 1))) {
+      assertThrows(InvalidException.class, () -> sources.seek("orders", wrong, true));
+    }
+  }
+
+  /** The source of the node, when it has carried out its orders. */
+  private static Source carriedOut(Sources sources) throws InterruptedException {
+    for (Instant end = Instant.now().plus(PATIENCE); ; Thread.sleep(50)) {
+      Source found = sources.get("orders");
+      if (found.orders() == 0) {
+        return found;
+      }
+      assertTrue(Instant.now().isBefore(end), found.toString());
+    }
+  }
+
+  @Test
   void schedulesAreManaged() {
     String name = unique("nightly");
     ScheduleTask task =

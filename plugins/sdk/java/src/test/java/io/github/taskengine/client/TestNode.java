@@ -39,6 +39,9 @@ final class TestNode implements AutoCloseable {
         brief: {handler: echo, retention: {done: 0s}, unique: {remember: 1h}}
       limits:
         partner: {max: 2, per: key}
+      kafka: {main: {brokers: ["127.0.0.1:1"]}}
+      sources:
+        orders: {kafka: {topics: [orders]}, type: echo}
       """;
 
   private final Path directory = Files.createTempDirectory("te-");
