@@ -28,7 +28,7 @@ cross: ## compile everything for every supported platform; PLATFORMS='linux/arm6
 	done
 
 .PHONY: test
-test: ## run every test with the race detector; ARGS='-run X' selects
+test: ## run every test, most with the race detector; ARGS='-run X' selects
 	@scripts/test $(ARGS)
 
 .PHONY: test-scaffolds

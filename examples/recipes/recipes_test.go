@@ -1,4 +1,4 @@
-//go:build unix
+//go:build unix && !race
 
 // Package recipes_test runs the recipes with a real node, and kills them and the node while orders come in.
 package recipes_test

@@ -1,3 +1,5 @@
+//go:build !race
+
 package e2e
 
 import (
@@ -21,9 +23,6 @@ type project struct {
 	runs    bool                       // its configuration as it is finds all that it needs
 	folder  string
 }
-
-// withPath is an environment in which programs are found.
-func withPath() []string { return []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")} }
 
 // scaffold has the program write a project named mailer in a language, and returns its folder.
 func scaffold(t *testing.T, lang, dir string) string {

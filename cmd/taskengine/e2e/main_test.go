@@ -69,6 +69,9 @@ func program(ctx context.Context, t testing.TB, env []string, args ...string) *e
 	return cmd
 }
 
+// withPath is an environment in which programs are found.
+func withPath() []string { return []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")} }
+
 // cli runs taskengine to its end.
 func cli(t testing.TB, env []string, stdin string, args ...string) result {
 	t.Helper()

@@ -452,3 +452,33 @@ api: {tls: {cert: %q, key: %q, client_ca: %q}, tokens: %q}
 		}
 	}
 }
+
+// verifyChildren looks that each task of these types that is done has added exactly one task, and no other has.
+func verifyChildren(t *testing.T, n *running, types ...string) {
+	t.Helper()
+	children := make(map[string]int) // by their parents
+	for _, c := range n.objects(t, "task", "list", "--type", "child", "--all") {
+		headers, _ := c["headers"].(map[string]any)
+		children[fmt.Sprint(headers["of"])]++
+	}
+	done, others := 0, 0
+	for _, typ := range types {
+		for _, p := range n.objects(t, "task", "list", "--type", typ, "--all") {
+			id, want := fmt.Sprint(p["id"]), 0
+			if p["state"] == "done" {
+				want = 1
+				done++
+			} else {
+				others++
+			}
+			if children[id] != want {
+				t.Errorf("task %s of type %s is %v and has added %d tasks, want %d", id, typ, p["state"], children[id], want)
+			}
+			delete(children, id)
+		}
+	}
+	if done == 0 || len(children) > 0 {
+		t.Errorf("%d tasks are done, and other tasks than these have added %v", done, children)
+	}
+	t.Logf("%d tasks that are done have added one task each, and %d others none", done, others)
+}

@@ -1,0 +1,113 @@
+//go:build !race
+
+package enginetest_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/taskengine/taskengine/codec"
+	"github.com/taskengine/taskengine/engine/enginetest"
+	"github.com/taskengine/taskengine/internal/pgtest"
+	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/storage/bolt"
+	"github.com/taskengine/taskengine/storage/memory"
+	"github.com/taskengine/taskengine/storage/postgres"
+	"github.com/taskengine/taskengine/storage/postgres/schema"
+)
+
+// The race detector sees the same engine on memory and on Pebble, these stores in their own suites, and PostgreSQL
+// below an engine in the scenarios of clusters.
+
+var server *pgtest.Server // set once, before the tests
+
+func TestMain(m *testing.M) {
+	s, err := pgtest.Start()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	server = s
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		if err := s.Close(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = max(code, 1)
+		}
+		os.Exit(code)
+	}))
+}
+
+func TestOnMemoryEncrypted(t *testing.T) {
+	both, err := codec.New(codec.Config{CompressAbove: 100, Keys: map[string][]byte{"k": make([]byte, codec.KeySize)}, Key: "k"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	enginetest.Run(t, enginetest.Config{
+		Open: func(testing.TB) storage.Store { return memory.New() }, Codec: both,
+	})
+}
+
+func TestOnBolt(t *testing.T) {
+	enginetest.Run(t, enginetest.Config{
+		Open: func(t testing.TB) storage.Store { return openBolt(t, filepath.Join(t.TempDir(), "tasks.db")) },
+	})
+}
+
+func TestOnPostgres(t *testing.T) {
+	enginetest.Run(t, enginetest.Config{
+		Open: func(t testing.TB) storage.Store { return openPostgres(t, server.Database(t)) },
+	})
+}
+
+// onBolt is a store that can be reopened.
+type onBolt struct {
+	*bolt.Store
+	path string
+}
+
+func openBolt(t testing.TB, path string) onBolt {
+	t.Helper()
+	s, err := bolt.Open(path, bolt.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeWith(t, s)
+	return onBolt{s, path}
+}
+
+func (s onBolt) Reopen(t testing.TB) storage.Store {
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return openBolt(t, s.path)
+}
+
+// onPostgres is a store that can be reopened.
+type onPostgres struct {
+	*postgres.Store
+	url string
+}
+
+func openPostgres(t testing.TB, url string) onPostgres {
+	t.Helper()
+	if _, err := schema.Migrate(t.Context(), url, schema.Default); err != nil {
+		t.Fatal(err)
+	}
+	s, err := postgres.Open(t.Context(), url, postgres.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeWith(t, s)
+	return onPostgres{s, url}
+}
+
+func (s onPostgres) Reopen(t testing.TB) storage.Store {
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return openPostgres(t, s.url)
+}
