@@ -167,7 +167,7 @@ func TestRulesAndDashboardUseMetricsThatANodeHas(t *testing.T) {
 	// These are there on some nodes only: of a cluster, with a max_backlog, half a minute after the start, or after a request to the API.
 	for name, part := range map[string]string{
 		"clock_offset_seconds": "", "backlog_tasks": "", "backlog_max": "", "backlog_waiting": "", "backlog_refused_total": "", "backlog_dropped_total": "",
-		"api_request_seconds": "_bucket", "schedules_overdue": "",
+		"api_request_seconds": "_bucket", "schedules_overdue": "", "bus_up": "",
 	} {
 		if !strings.Contains(source(t), `"`+name+`"`) {
 			t.Fatalf("there is no metric %s", name)

@@ -108,13 +108,17 @@ func BenchmarkTriggerToGrabByKafka(b *testing.B) {
 	b.ReportMetric(node99/raw99, "p99-ratio")
 }
 
-// rawRecords returns a function that sends a record to a consumer.
+// rawRecords returns a function that sends a record to a consumer, by a topic like that of hints.
 func rawRecords(b *testing.B, d *delays) (produce func()) {
 	topic := "raw"
 	options := []kgo.Opt{kgo.SeedBrokers(brokers.Brokers()...), kgo.ProducerLinger(0), kgo.DisableIdempotentWrite(), kgo.RequiredAcks(kgo.LeaderAck()), kgo.MaxProduceRequestsInflightPerBroker(5)}
 	_, up := carryTo(b, topic) // which creates it
 	up()
-	client, err := kgo.NewClient(append(options, kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {0: kgo.NewOffset().AtEnd()}}), kgo.RecordPartitioner(kgo.ManualPartitioner()))...)
+	ends := make(map[int32]kgo.Offset)
+	for p := range int32(kafkacoord.DefaultPartitions) {
+		ends[p] = kgo.NewOffset().AtEnd()
+	}
+	client, err := kgo.NewClient(append(options, kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: ends}), kgo.RecordPartitioner(kgo.ManualPartitioner()))...)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -136,8 +140,10 @@ func rawRecords(b *testing.B, d *delays) (produce func()) {
 			})
 		}
 	})
+	sent := int32(0)
 	send := func(value []byte) {
-		client.Produce(context.Background(), &kgo.Record{Topic: topic, Value: value}, func(_ *kgo.Record, err error) {
+		sent++
+		client.Produce(context.Background(), &kgo.Record{Topic: topic, Partition: sent % kafkacoord.DefaultPartitions, Value: value}, func(_ *kgo.Record, err error) {
 			if err != nil {
 				b.Error(err)
 			}
