@@ -217,3 +217,30 @@ func TestAConnectionThatEndsLosesNoHintOfOthersAndSaysThatSomeMayBeLost(t *testi
 	eventually(t, "a wake of all shards", func() bool { return heard.count(coord.WakeAll()) > before })
 	a.reaches(t, hint(2, 1), heard)
 }
+
+func TestOneOfThreeBrokersMayBeLost(t *testing.T) {
+	t.Parallel()
+	c := kafkatest.New(t, 3, kafkatest.WithLines("default.replication.factor=3", "min.insync.replicas=2"))
+	topic := newName()
+	direct := func(o *kafka.Options) {
+		o.Connection, o.Partitions = connection.Connection{Name: "main", Brokers: c.Brokers()}, 6
+	}
+	a, b := connect(t, c, topic, direct).isUp(t), connect(t, c, topic, direct).isUp(t)
+	heard := b.hear(t)
+	for shard := range uint16(6) {
+		a.reaches(t, hint(int(shard), shard), heard)
+	}
+	for broker := range 2 { // each leads some of the partitions
+		if err := c.Kill(broker); err != nil {
+			t.Fatal(err)
+		}
+		for shard := range uint16(6) {
+			a.reaches(t, hint(10+100*broker+int(shard), shard), heard)
+		}
+		if err := c.Restart(broker); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a.isUp(t)
+	b.isUp(t)
+}
