@@ -96,6 +96,12 @@ func (a *Alert) what() string {
 		return fmt.Sprintf("schedule %s has not run for %v although its time has come", a.Subject, (time.Duration(a.Value) * time.Second).String())
 	case KeyMissing:
 		return fmt.Sprintf("the key %q is missing%s: %s %s for it", a.Subject, on, a.number(), map[bool]string{true: "waits", false: "wait"}[a.Value == 1])
+	case SourceLag:
+		return fmt.Sprintf("source %s is %.0f offsets behind%s", a.Subject, a.Value, on)
+	case SourceFailing:
+		return fmt.Sprintf("source %s does not read all of its topics%s", a.Subject, on)
+	case SourceLost:
+		return fmt.Sprintf("source %s has lost %.0f offsets within a day%s", a.Subject, a.Value, on)
 	case DiskFull:
 		return fmt.Sprintf("the disk of %s is %.0f %% full%s", a.Subject, a.Value, on)
 	}

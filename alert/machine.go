@@ -176,7 +176,7 @@ func (m *Machine) holds(at time.Time, r *Rule, key Key, f *Fact) {
 		a.Status, a.Since, a.ResolvedAt = Pending, at, time.Time{}
 		m.changed = true
 	}
-	if a.Status == Firing && r.When == Errors && (f.Value > a.Value || f.News > a.News) {
+	if a.Status == Firing && (r.When == Errors || r.When == SourceLost) && (f.Value > a.Value || f.News > a.News) {
 		a.Grown, a.GrownAt, m.changed = a.Grown+1, at, true
 	}
 	a.When, a.Value, a.More, a.News, a.Detail = r.When, f.Value, f.More, max(a.News, f.News), cut(f.Detail, maxDetail)

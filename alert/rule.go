@@ -11,7 +11,7 @@ import (
 // Kind is what a rule is about.
 type Kind uint8
 
-// The kinds. Their subjects are types of tasks, limits, handlers, paths or schedules; those that have none are about a
+// The kinds. Their subjects are types of tasks, limits, handlers, paths, schedules or sources; those that have none are about a
 // node. What is observed on one node has its name in [Fact].Node.
 const (
 	Errors             Kind = iota + 1 // tasks of a type are in error; the value is how many
@@ -26,6 +26,9 @@ const (
 	DiskFull                           // a disk of a node fills up; the value is the percentage that is used
 	ScheduleOverdue                    // a schedule has not run although its time has come; the value is how late it is, in seconds
 	KeyMissing                         // a node lacks a key that tasks are encrypted with; the value is how many tasks wait for it, about
+	SourceLag                          // a source is behind; the value is by how many offsets
+	SourceFailing                      // a source does not read all of its topics; the value is 1
+	SourceLost                         // records of a source were lost within a day; the value is how many offsets
 )
 
 // kindInfo is what is said of a kind.
@@ -40,6 +43,7 @@ var kinds = [...]kindInfo{
 	StoreFailing: {"store_failing", ""}, CoordinatorFailing: {"coordinator_failing", ""},
 	HandlerDown: {"handler_down", "handler"}, CrashLoop: {"crash_loop", "handler"}, DiskFull: {"disk_full", "path"},
 	ScheduleOverdue: {"schedule_overdue", "schedule"}, KeyMissing: {"key_missing", "key"},
+	SourceLag: {"source_lag", "source"}, SourceFailing: {"source_failing", "source"}, SourceLost: {"source_lost", "source"},
 }
 
 // Kinds returns all kinds.
@@ -177,7 +181,7 @@ type Fact struct {
 	Node    string  // on which it was observed; "" if it is about all nodes
 	Value   float64 // see Kind
 	More    bool    // the value may be larger
-	News    int64   // of Errors: it is larger than before if a task has become an error
+	News    int64   // of Errors and SourceLost: it is larger than before if another task has become an error, or more was lost
 	Detail  string  // for people
 }
 

@@ -71,7 +71,7 @@ type AlertSMTP struct {
 type AlertRule struct {
 	When      alert.Kind
 	Match     []string
-	Count     int           // of Errors, Unhandled and CrashLoop
+	Count     int           // of Errors, Unhandled, CrashLoop and SourceLag
 	OlderThan time.Duration // of QueueAge and ScheduleOverdue
 	Used      int           // of DiskFull, in percent
 	For       time.Duration
@@ -140,12 +140,12 @@ var alertSMTPTable = &object{what: "smtp", fields: []field{
 }}
 
 var alertRuleTable = &object{what: "a rule of alerts", fields: []field{
-	{name: "when", doc: "What the rule is about. `errors`: tasks in the state `error`, by type. `unhandled`: ready tasks of a type that no node runs. `queue_age`: a ready task that waits for long, by type. `limit_full`: a limit whose `max` is used up, or one of its values if it has `per` (at most 100 values of a limit on each node). `node_down`: a node that left without draining. `store_failing`: a node that cannot use its store. `coordinator_failing`: a node that cannot prove to its coordinator that it is alive. `handler_down`: a plugin or a handler with `remote` that takes no tasks. `crash_loop`: a plugin whose processes crash, or a handler with `remote` that loses its workers. `disk_full`: a disk with data of the node. `schedule_overdue`: a schedule whose time has come and that has not run, because it fails or nothing runs it. `key_missing`: a node that lacks a key of `encoding` which tasks wait for.", required: true, is: oneOf(nil, alertKinds()...), at: in(func(r *AlertRule) *alert.Kind { return &r.When })},
-	{name: "match", doc: "The types, limits, handlers, directories, schedules or keys that the rule is about, or else the nodes. A name with `*` at its end stands for all that begin so. The value of a limit with `per` is `LIMIT/VALUE`; `LIMIT` stands for all of them.", otherwise: "all", is: sequence[string]{is: words("text", notEmpty), single: true, least: 1, most: 100}, at: in(func(r *AlertRule) *[]string { return &r.Match })},
-	{name: "count", doc: "For `errors` and `unhandled`: from how many tasks of a type on. For `crash_loop`: from how many crashes within ten minutes on.", otherwise: "1; for `crash_loop` 5", is: whole[int](1, maxCount, "a number"), at: in(func(r *AlertRule) *int { return &r.Count })},
+	{name: "when", doc: "What the rule is about. `errors`: tasks in the state `error`, by type. `unhandled`: ready tasks of a type that no node runs. `queue_age`: a ready task that waits for long, by type. `limit_full`: a limit whose `max` is used up, or one of its values if it has `per` (at most 100 values of a limit on each node). `node_down`: a node that left without draining. `store_failing`: a node that cannot use its store. `coordinator_failing`: a node that cannot prove to its coordinator that it is alive. `handler_down`: a plugin or a handler with `remote` that takes no tasks. `crash_loop`: a plugin whose processes crash, or a handler with `remote` that loses its workers. `disk_full`: a disk with data of the node. `schedule_overdue`: a schedule whose time has come and that has not run, because it fails or nothing runs it. `key_missing`: a node that lacks a key of `encoding` which tasks wait for. `source_lag`: a source that is behind. `source_failing`: a source that does not read all of its topics; a pause is no failure. `source_lost`: records that a source could not read because they were deleted before, with their range; it ends a day after the last loss.", required: true, is: oneOf(nil, alertKinds()...), at: in(func(r *AlertRule) *alert.Kind { return &r.When })},
+	{name: "match", doc: "The types, limits, handlers, directories, schedules, keys or sources that the rule is about, or else the nodes. A name with `*` at its end stands for all that begin so. The value of a limit with `per` is `LIMIT/VALUE`; `LIMIT` stands for all of them.", otherwise: "all", is: sequence[string]{is: words("text", notEmpty), single: true, least: 1, most: 100}, at: in(func(r *AlertRule) *[]string { return &r.Match })},
+	{name: "count", doc: "For `errors` and `unhandled`: from how many tasks of a type on. For `crash_loop`: from how many crashes within ten minutes on. For `source_lag`: from how many offsets behind on.", otherwise: "1; for `crash_loop` 5, for `source_lag` 10000", is: whole[int](1, maxCount, "a number"), at: in(func(r *AlertRule) *int { return &r.Count })},
 	{name: "older_than", doc: "For `queue_age`: for how long the oldest ready task has waited. For `schedule_overdue`: how late the schedule is.", otherwise: "10m", is: period(aDuration, true), at: in(func(r *AlertRule) *time.Duration { return &r.OlderThan })},
 	{name: "used", doc: "For `disk_full`: from which percentage on.", otherwise: "90", is: whole[int](1, 100, "a number"), at: in(func(r *AlertRule) *int { return &r.Used })},
-	{name: "for", doc: "How long it must be so before the alert fires.", otherwise: "0s; for `unhandled`, `node_down`, `handler_down` and `disk_full` 1m, for `store_failing` and `coordinator_failing` 30s, for `limit_full` 10m", is: period(aDuration, false), at: in(func(r *AlertRule) *time.Duration { return &r.For })},
+	{name: "for", doc: "How long it must be so before the alert fires.", otherwise: "0s; for `unhandled`, `node_down`, `handler_down`, `disk_full` and `source_failing` 1m, for `store_failing` and `coordinator_failing` 30s, for `limit_full` and `source_lag` 10m", is: period(aDuration, false), at: in(func(r *AlertRule) *time.Duration { return &r.For })},
 	{name: "group_wait", doc: "How long a notification waits for further alerts of the rule.", def: "30s", is: period(aDuration, false), at: in(func(r *AlertRule) *time.Duration { return &r.GroupWait })},
 	{name: "interval", doc: "The least time between two notifications of the rule that say something new.", def: "5m", is: period(aDuration, false), at: in(func(r *AlertRule) *time.Duration { return &r.Interval })},
 	{name: "repeat", doc: "After this time alerts that go on are told again. 0s is never.", def: "4h", is: period(aDuration, false), at: in(func(r *AlertRule) *time.Duration { return &r.Repeat })},
@@ -190,7 +190,7 @@ func (d *decoder) alerts() {
 
 // complete sets what the file does not give, and returns the keys that are given and not for the kind.
 func (r *AlertRule) complete() (wrong []string) {
-	counts := r.When == alert.Errors || r.When == alert.Unhandled || r.When == alert.CrashLoop
+	counts := r.When == alert.Errors || r.When == alert.Unhandled || r.When == alert.CrashLoop || r.When == alert.SourceLag
 	if r.Count != notGiven && !counts {
 		wrong = append(wrong, "count")
 	}
@@ -201,8 +201,13 @@ func (r *AlertRule) complete() (wrong []string) {
 		wrong = append(wrong, "used")
 	}
 	if r.Count == notGiven {
-		if r.Count = 1; r.When == alert.CrashLoop {
+		switch r.When {
+		case alert.CrashLoop:
 			r.Count = 5
+		case alert.SourceLag:
+			r.Count = 10_000
+		default:
+			r.Count = 1
 		}
 	}
 	if r.OlderThan == notGiven {
@@ -213,11 +218,11 @@ func (r *AlertRule) complete() (wrong []string) {
 	}
 	if r.For == notGiven {
 		switch r.When {
-		case alert.Unhandled, alert.NodeDown, alert.HandlerDown, alert.DiskFull:
+		case alert.Unhandled, alert.NodeDown, alert.HandlerDown, alert.DiskFull, alert.SourceFailing:
 			r.For = time.Minute
 		case alert.StoreFailing, alert.CoordinatorFailing:
 			r.For = 30 * time.Second
-		case alert.LimitFull:
+		case alert.LimitFull, alert.SourceLag:
 			r.For = 10 * time.Minute
 		default:
 			r.For = 0
@@ -251,7 +256,7 @@ func (r *AlertRule) Rule(name string) alert.Rule {
 		Name: name, When: r.When, Match: r.Match, AtLeast: 1, For: r.For, GroupWait: r.GroupWait, Interval: r.Interval, Repeat: r.Repeat, Targets: r.Targets,
 	}
 	switch r.When {
-	case alert.Errors, alert.Unhandled, alert.CrashLoop:
+	case alert.Errors, alert.Unhandled, alert.CrashLoop, alert.SourceLag:
 		rule.AtLeast = float64(r.Count)
 	case alert.QueueAge, alert.ScheduleOverdue:
 		rule.AtLeast = r.OlderThan.Seconds()

@@ -12,7 +12,8 @@ import (
 func TestRulesOfAlertsAreCompletedByTheirKind(t *testing.T) {
 	text := `alerts: {targets: {a: {log: true}, b: {log: true}}, rules: {
 		errors: {when: errors, count: 3, match: mail, for: 5m, repeat: 0s, targets: b}, crash: {when: crash_loop}, age: {when: queue_age},
-		disk: {when: disk_full, used: 80}, full: {when: limit_full}, store: {when: store_failing}, down: {when: node_down}}}`
+		disk: {when: disk_full, used: 80}, full: {when: limit_full}, store: {when: store_failing}, down: {when: node_down},
+		behind: {when: source_lag}, far: {when: source_lag, count: 7}, failing: {when: source_failing}, lost: {when: source_lost}}}`
 	c, err := load(&source{name: "alerts.yaml", text: text}, t.TempDir(), nil, testEnv)
 	if err != nil {
 		t.Fatal(err)
@@ -25,6 +26,7 @@ func TestRulesOfAlertsAreCompletedByTheirKind(t *testing.T) {
 		"errors": {When: alert.Errors, AtLeast: 3, Match: []string{"mail"}, For: 5 * time.Minute, GroupWait: 30 * time.Second, Interval: 5 * time.Minute, Targets: []string{"b"}},
 		"crash":  rule(alert.CrashLoop, 5, 0), "age": rule(alert.QueueAge, 600, 0), "disk": rule(alert.DiskFull, 80, time.Minute),
 		"full": rule(alert.LimitFull, 1, 10*time.Minute), "store": rule(alert.StoreFailing, 1, 30*time.Second), "down": rule(alert.NodeDown, 1, time.Minute),
+		"behind": rule(alert.SourceLag, 10_000, 10*time.Minute), "far": rule(alert.SourceLag, 7, 10*time.Minute), "failing": rule(alert.SourceFailing, 1, time.Minute), "lost": rule(alert.SourceLost, 1, 0),
 	}
 	got := map[string]alert.Rule{}
 	for name, r := range c.Alerts.Rules {

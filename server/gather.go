@@ -84,6 +84,9 @@ func (g gatherer) Collect(out chan<- prometheus.Metric) {
 	g.unhandled(node, gauge)
 	g.depths(node, gauge)
 	g.schedules(gauge)
+	if s := g.sources.Load(); s != nil {
+		sourceMetrics((*s).Counts(), out)
+	}
 	keys(node.engine, gauge, out)
 	roles(node.engine.Roles(), gauge)
 	limits(node.engine.LimitTotals(), gauge)

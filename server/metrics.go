@@ -35,6 +35,7 @@ type Metrics struct {
 
 	node    atomic.Pointer[nodeParts] // read at each scrape; nil before Watch
 	health  atomic.Pointer[Health]    // likewise; nil before WatchHealth
+	sources atomic.Pointer[Sources]   // likewise; nil before WatchSources
 	overdue atomic.Pointer[overdue]   // likewise; nil while this node does not know it; WatchSchedules stores it
 }
 
@@ -88,6 +89,9 @@ func NewMetrics(types []string, build Build) *Metrics {
 func (m *Metrics) Watch(e *engine.Engine, handlers func() []HandlerStatus) {
 	m.node.Store(&nodeParts{e, handlers})
 }
+
+// WatchSources adds what the node does for its sources.
+func (m *Metrics) WatchSources(s Sources) { m.sources.Store(&s) }
 
 // WatchHealth adds whether the node is ready.
 func (m *Metrics) WatchHealth(h *Health) { m.health.Store(h) }

@@ -159,6 +159,7 @@ var metricName = regexp.MustCompile(`\b(taskengine|process|go)_[a-z_]+`)
 func TestRulesAndDashboardUseMetricsThatANodeHas(t *testing.T) {
 	n := loaded(t)
 	n.metrics.Watch(n.engine, func() []server.HandlerStatus { return []server.HandlerStatus{{Name: "a", Up: true}} })
+	n.metrics.WatchSources(&someSources{counts: map[string]server.SourceCounts{"orders": {}}})
 	has := make(map[string]bool)
 	text := n.whenCounted(t)
 	for _, m := range regexp.MustCompile(`(?m)^([a-z_]+)[{ ]`).FindAllStringSubmatch(text, -1) {
@@ -208,7 +209,7 @@ func collect(names map[string]bool, expressions ...string) {
 func source(t *testing.T) string {
 	t.Helper()
 	var all []byte
-	for _, name := range []string{"gather.go", "metrics.go", "overdue.go"} {
+	for _, name := range []string{"gather.go", "metrics.go", "overdue.go", "sources_metrics.go"} {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/taskengine/taskengine/engine"
@@ -22,6 +23,8 @@ type someSources struct {
 	all   map[string]*server.Source
 	names []string
 	fails error // of orders
+
+	counts map[string]server.SourceCounts
 
 	mu     sync.Mutex
 	orders []string // guarded by mu
@@ -63,7 +66,7 @@ func (s *someSources) Plan(_ context.Context, name string, to server.SourceSeek)
 	return []server.SourceMove{{Topic: "t", Partition: 1, From: 5, To: 2}}, s.fails
 }
 
-func (s *someSources) Counts() map[string]server.SourceCounts { return nil }
+func (s *someSources) Counts() map[string]server.SourceCounts { return s.counts }
 
 func newSourceNode(t *testing.T, sources server.Sources) *node {
 	t.Helper()
@@ -165,5 +168,30 @@ func TestASeekThatIsOnlyPlannedChangesNothing(t *testing.T) {
 	begin.DryRun = false
 	if _, err = c.SeekSource(t.Context(), begin); err != nil || len(sources.orders) != 1 || sources.orders[0] != `seek "t" true false 0001-01-01 00:00:00 +0000 UTC` {
 		t.Error(err, sources.orders)
+	}
+}
+
+func TestWhatANodeDoesForItsSourcesIsInItsMetrics(t *testing.T) {
+	n := newNode(t)
+	n.metrics.WatchSources(&someSources{counts: map[string]server.SourceCounts{
+		"orders": {Records: 8, Tasks: 5, Unreadable: 1, Skipped: 2, Lost: 20, Lag: 7, Reading: 3, Waits: true}, "idle": {},
+	}})
+	text, got := scrape(t, n)
+	for name, want := range map[string]float64{
+		"lag": 7, "partitions": 3, "waiting": 1, "records_total": 8, "tasks_total": 5, "unreadable_total": 1, "skipped_total": 2, "lost_offsets_total": 20,
+	} {
+		idle, ok := got[`taskengine_source_`+name+`{source="idle"}`]
+		if got[`taskengine_source_`+name+`{source="orders"}`] != want || idle != 0 || !ok {
+			t.Errorf("%s is not %v, or %v of the idle source is not 0", name, want, idle)
+		}
+	}
+	problems, err := promlint.New(strings.NewReader(text)).Lint()
+	for _, p := range problems {
+		if strings.HasPrefix(p.Metric, "taskengine_source_") {
+			t.Errorf("%s: %s", p.Metric, p.Text)
+		}
+	}
+	if err != nil {
+		t.Error(err)
 	}
 }

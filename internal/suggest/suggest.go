@@ -60,7 +60,7 @@ func Advice(word string, names []string) string {
 
 // Either lists the names, or the first of many.
 func Either(names []string) string {
-	const most = 12
+	const most = 16
 	switch n := len(names); {
 	case n == 0:
 		return "none"

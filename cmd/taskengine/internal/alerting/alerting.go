@@ -44,6 +44,7 @@ type Config struct {
 	Store    storage.Store
 	Engine   *engine.Engine
 	Handlers func() []server.HandlerStatus
+	Sources  server.Sources
 	Peers    Peers // zero if the node shares its store, or is alone
 	Log      *slog.Logger
 }

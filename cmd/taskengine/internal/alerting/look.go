@@ -39,7 +39,8 @@ type look struct {
 	errors  errorsSeen
 	late    scheduler.Lookout
 	crashes map[string][]crash // by handler, the oldest first
-	full    map[string]bool    // subjects of values of limits that were full at the last look
+	sources sourcesSeen
+	full    map[string]bool // subjects of values of limits that were full at the last look
 }
 
 // errorsSeen is what was read of tasks in error.
@@ -71,11 +72,14 @@ func (l *look) all(ctx context.Context, o duty.Overview, storeErr error) alert.L
 	return seen
 }
 
-// store observes the tasks of a store.
+// store observes the tasks and sources of a store.
 func (l *look) store(ctx context.Context, _ duty.Overview, _ error) alert.Look {
 	seen := alert.Look{At: l.config.Engine.Now()}
 	if depths, ok := l.config.Engine.Depths(); ok {
 		l.tasks(ctx, &seen, depths)
+	}
+	if l.wanted[alert.SourceLag] || l.wanted[alert.SourceFailing] || l.wanted[alert.SourceLost] {
+		l.lookAtSources(ctx, &seen)
 	}
 	return seen
 }

@@ -215,6 +215,7 @@ func (p *parts) openEngine(ctx context.Context) (err error) {
 	}
 	p.add("the engine", p.engine.Close) // it is drained by then, unless opening the API failed
 	n.metrics.Watch(p.engine, p.handlers.Status)
+	n.metrics.WatchSources(p.shownSources())
 	p.followSchedules()
 	if err := database.Retry(ctx, n.Config.Storage, n.Log, p.applySchedules); err != nil {
 		return err
@@ -256,7 +257,7 @@ func (p *parts) applySchedules(ctx context.Context) error {
 // openAlerts begins with the alerts, which observe the engine and the handlers.
 func (p *parts) openAlerts() {
 	n := p.node
-	p.alerts = alerting.Start(alerting.Config{Config: n.Config, Node: n.Name, Store: p.store, Engine: p.engine, Handlers: p.handlers.Status, Peers: p.others.peers(), Log: n.Log})
+	p.alerts = alerting.Start(alerting.Config{Config: n.Config, Node: n.Name, Store: p.store, Engine: p.engine, Handlers: p.handlers.Status, Sources: p.shownSources(), Peers: p.others.peers(), Log: n.Log})
 	p.add("the alerts", func(ctx context.Context) error {
 		p.alerts.Stop()
 		select {
