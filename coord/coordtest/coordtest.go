@@ -34,6 +34,10 @@ type Backend[P any] struct {
 	// Settle is how long a suite waits for what must not happen; 0 is not at all.
 	Settle time.Duration
 
+	// Slower returns a backend for the next attempt at a test in which leases have lapsed, whose leases are
+	// longer; nil: it is the same one.
+	Slower func() Backend[P]
+
 	// Overlap is how long a severed node may still hold, by its own knowledge, what another
 	// node was granted meanwhile; 0 is not at all.
 	Overlap time.Duration
@@ -86,6 +90,10 @@ func (b Backend[P]) run(t *testing.T, name string, test func(*env[P])) {
 				t.Fatalf("leases lapsed in all of %d attempts", attempts)
 			}
 			t.Log("a lease lapsed, because the machine is slow: the test begins again")
+			if b.Slower != nil {
+				next := b.Slower()
+				b.New, b.Sever, b.Slower = next.New, next.Sever, next.Slower
+			}
 		}
 	}
 	t.Run(name, func(t *testing.T) {

@@ -61,3 +61,25 @@ func TestTheSuiteOfElectorsBeginsAgainWhenALeaseLapses(t *testing.T) {
 		})
 	}
 }
+
+// Leases that are too short for the machine lapse in every attempt.
+func TestTheNextAttemptHasLongerLeases(t *testing.T) {
+	var slower func(lapses int) coordtest.Backend[coord.Elector]
+	slower = func(lapses int) coordtest.Backend[coord.Elector] {
+		return coordtest.Backend[coord.Elector]{
+			New: func(*testing.T) func() coord.Elector {
+				first := local.New()
+				return func() coord.Elector {
+					n := lapsing{Node: first.Peer()}
+					if lapses > 0 {
+						n.atBegin = new(sync.Once)
+					}
+					return n
+				}
+			},
+			Sever:  func(_ *testing.T, n coord.Elector) { n.(lapsing).Sever() },
+			Slower: func() coordtest.Backend[coord.Elector] { return slower(lapses - 1) },
+		}
+	}
+	coordtest.RunElector(t, slower(2))
+}

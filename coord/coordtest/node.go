@@ -49,10 +49,13 @@ var prefixes atomic.Int64
 // Prefix returns a prefix that no other test of this process has.
 func Prefix() string { return fmt.Sprint("test", prefixes.Add(1)) }
 
-// RunPorts runs the suites of all ports but [coord.Bus] and [coord.Messages] in parallel: they mostly wait for leases.
-// connect connects a node with a lease to the server at an address, below a prefix, and closes it at the end of the test.
-// The network of a node is cut to sever it, until it has lost its lease by its own clock.
-func RunPorts(t *testing.T, server string, lease time.Duration, connect func(t *testing.T, address, prefix string) Node) {
+// ConnectFunc connects a node with a lease to the server at an address, below a prefix, and closes it at the end of the test.
+type ConnectFunc func(t *testing.T, address, prefix string, lease time.Duration) Node
+
+// RunPorts runs the suites of all ports but [coord.Bus] and [coord.Messages] in parallel: they mostly wait for leases. The
+// network of a node is cut to sever it, until it has lost its lease by its own clock. A test in which leases lapse is tried
+// again with leases that are twice as long.
+func RunPorts(t *testing.T, server string, lease time.Duration, connect ConnectFunc) {
 	suite(t, "Elector", RunElector, server, lease, connect)
 	suite(t, "Semaphore", RunSemaphore, server, lease, connect)
 	suite(t, "Rates", RunRates, server, lease, connect)
@@ -60,17 +63,22 @@ func RunPorts(t *testing.T, server string, lease time.Duration, connect func(t *
 	suite(t, "Config", RunConfig, server, lease, connect)
 }
 
-func suite[P any](
-	t *testing.T, name string, run func(*testing.T, Backend[P]),
-	server string, lease time.Duration, connect func(t *testing.T, address, prefix string) Node,
-) {
+func suite[P any](t *testing.T, name string, run func(*testing.T, Backend[P]), server string, lease time.Duration, connect ConnectFunc) {
+	t.Run(name, func(t *testing.T) {
+		t.Parallel()
+		run(t, servers[P](server, lease, connect))
+	})
+}
+
+// servers returns the backend whose nodes are connected to a server.
+func servers[P any](server string, lease time.Duration, connect ConnectFunc) Backend[P] {
 	var wires sync.Map // a *wiretest.Wire for each node
-	b := Backend[P]{
+	return Backend[P]{
 		New: func(t *testing.T) func() P {
 			prefix := Prefix()
 			return func() P {
 				wire, address := Wire(t, server)
-				n := connect(t, address, prefix)
+				n := connect(t, address, prefix, lease)
 				wires.Store(any(n), wire)
 				return any(n).(P)
 			}
@@ -81,13 +89,10 @@ func suite[P any](
 			time.AfterFunc(lease+lease/2, wire.(*wiretest.Wire).Heal)
 		},
 		Patience: time.Minute,
+		Slower:   func() Backend[P] { return servers[P](server, 2*lease, connect) },
 		Settle:   20 * time.Millisecond,
 		Parallel: true,
 	}
-	t.Run(name, func(t *testing.T) {
-		t.Parallel()
-		run(t, b)
-	})
 }
 
 // Wire returns a network to the server at an address, and the address of the server by way of it.

@@ -13,24 +13,6 @@ import (
 // maxOrders is how many orders are in one request at most.
 const maxOrders = 1000
 
-// orderBatch is how many orders the next request has at most, and how many names it asks for. The transaction of a request
-// locks its limits, and other nodes that order permits of these wait for the lock for a part of the lease: so it should
-// take less than that, however slow the database is.
-type orderBatch int
-
-// after returns the batch after a request that took some time, with orders and answers for a number of limits, whose
-// statements wait for locks for at most patience.
-func (b orderBatch) after(took, patience time.Duration, limits int) orderBatch {
-	switch {
-	case took > patience:
-		return max(1, b/2)
-	case took < patience/4 && limits >= int(b)/2:
-		return min(2*b, maxOrders)
-	default:
-		return b
-	}
-}
-
 // ordersRequest and ordersAnswer are what coord_orders in limits.sql describes.
 type ordersRequest struct {
 	Session  task.ID      `json:"session"`
@@ -85,10 +67,11 @@ func (c *Coord) orderLoop() {
 	}
 	again := retry.Backoff{Most: c.maxPause}
 	poll := retry.Backoff{Most: c.maxPause}
+	// The transaction of a request locks its limits, for which other nodes wait no longer than that.
 	patience := c.lease / lockShare
-	batch := orderBatch(maxOrders)
+	batch := retry.NewBatch(maxOrders)
 	for !c.isClosed() {
-		q, ok := c.nextOrders(int(batch))
+		q, ok := c.nextOrders(batch.Size())
 		if !ok {
 			c.outage.Worked("ordering permits") // nothing is to be sent, so nothing fails
 			c.awaitOrders(&poll)
@@ -97,7 +80,7 @@ func (c *Coord) orderLoop() {
 		var a ordersAnswer
 		start := time.Now()
 		err := c.call("coord_orders", q, &a)
-		batch = batch.after(time.Since(start), patience, max(len(q.sent), len(a.Holdings)))
+		batch.Took(time.Since(start), patience, max(len(q.sent), len(a.Holdings)))
 		if err != nil {
 			c.outage.Failed("ordering permits", err)
 			c.requeue(q)

@@ -116,32 +116,6 @@ func TestTheNamesOfLimitsFitIntoAnIndex(t *testing.T) {
 	}
 }
 
-func TestASlowRequestMakesTheNextOnesSmaller(t *testing.T) {
-	const patience = 120 * time.Millisecond
-	b := orderBatch(maxOrders)
-	for b > 1 {
-		before := b
-		if b = b.after(patience+1, patience, int(b)); b >= before || b < 1 {
-			t.Fatalf("after a slow request the batch of %d is one of %d", before, b)
-		}
-	}
-	if got := b.after(patience+1, patience, 1); got != 1 {
-		t.Errorf("the smallest batch becomes one of %d", got)
-	}
-	if got := orderBatch(8).after(time.Millisecond, patience, 3); got != 8 {
-		t.Errorf("a quick request with few orders makes the batch of 8 one of %d", got)
-	}
-	for b < maxOrders {
-		before := b
-		if b = b.after(time.Millisecond, patience, int(b)); b <= before {
-			t.Fatalf("after a quick request the batch of %d is one of %d", before, b)
-		}
-	}
-	if b > maxOrders {
-		t.Errorf("the batch has %d orders", b)
-	}
-}
-
 func TestARequestThatFailedIsFollowedByAllInParts(t *testing.T) {
 	c, h := ordering()
 	h.want(c, 1, 5)

@@ -17,13 +17,18 @@ import (
 
 // backend makes clusters for the suite of a port, each in a schema of its own in one database.
 func backend[P any](t *testing.T, w way, port func(*testing.T, *postgres.Coord) P) coordtest.Backend[P] {
-	url := server.Database(t)
-	var schemas atomic.Int64
+	return backendOf(server.Database(t), new(atomic.Int64), testLease, w, port)
+}
+
+// backendOf returns the backend of nodes with a lease. It counts the schemas.
+func backendOf[P any](
+	url string, schemas *atomic.Int64, lease time.Duration, w way, port func(*testing.T, *postgres.Coord) P,
+) coordtest.Backend[P] {
 	var nodes sync.Map // from any(P) to *node
 	return coordtest.Backend[P]{
 		New: func(t *testing.T) func() P {
 			s := w.setup(url)
-			s.Schema = fmt.Sprint("cluster_", schemas.Add(1))
+			s.Schema, s.Lease = fmt.Sprint("cluster_", schemas.Add(1)), lease
 			prepare(t, url, s.Schema)
 			return func() P {
 				n := connect(t, w.to(url), s)
@@ -36,6 +41,7 @@ func backend[P any](t *testing.T, w way, port func(*testing.T, *postgres.Coord) 
 			n, _ := nodes.Load(p)
 			n.(*node).sever(t)
 		},
+		Slower:   func() coordtest.Backend[P] { return backendOf(url, schemas, 2*lease, w, port) },
 		Patience: patience,
 		Settle:   20 * time.Millisecond,
 		Parallel: true,

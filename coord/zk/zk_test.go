@@ -41,8 +41,8 @@ func connect(t *testing.T, o zk.Options) *zk.Coord {
 }
 
 func TestPorts(t *testing.T) {
-	const lease = 2 * time.Second
-	coordtest.RunPorts(t, cluster.Endpoints()[0], lease, func(t *testing.T, address, prefix string) coordtest.Node {
+	connectTo := func(t *testing.T, address, prefix string, lease time.Duration) coordtest.Node {
 		return connect(t, zk.Options{Endpoints: []string{address}, Prefix: prefix, Lease: lease})
-	})
+	}
+	coordtest.RunPorts(t, cluster.Endpoints()[0], 2*time.Second, connectTo)
 }

@@ -161,6 +161,8 @@ type client struct {
 	late   time.Duration // guarded by memory.mu: by how much the next change of a session is late, after an error; 0: it is not
 	lost   bool          // guarded by memory.mu: the answer to the next change of a session is lost
 	calls  int           // guarded by memory.mu: so far, of all kinds
+	slow   time.Duration // guarded by memory.mu: how long a session's connection is busy with each change and renewal
+	line   chan struct{} // holds one while that is busy
 
 	gate sync.Mutex
 	cut  chan struct{} // guarded by gate: closed while the connection is cut
@@ -168,7 +170,7 @@ type client struct {
 }
 
 func (m *memory) connect(faults *rand.Rand) *client {
-	c := &client{memory: m, faults: faults, cut: make(chan struct{}), heal: make(chan struct{})}
+	c := &client{memory: m, faults: faults, line: make(chan struct{}, 1), cut: make(chan struct{}), heal: make(chan struct{})}
 	close(c.heal)
 	return c
 }
@@ -230,6 +232,30 @@ func (c *client) call(ctx context.Context, faulty bool, fn func()) error {
 	}
 	fn()
 	return nil
+}
+
+// transfer waits for the requests before it and then for the time that a number of changes take, if requests are slow. The
+// coordinator carries the request out also if ctx ends before.
+func (c *client) transfer(ctx context.Context, changes int) error {
+	c.mu.Lock()
+	slow := time.Duration(changes) * c.slow
+	c.mu.Unlock()
+	if slow == 0 {
+		return nil
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		c.line <- struct{}{}
+		time.Sleep(slow)
+		<-c.line
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 func (c *client) Open(ctx context.Context, lease time.Duration) (kv.Session, error) {
@@ -311,6 +337,11 @@ func (c *client) change(ctx context.Context, by *memorySession, changes []kv.Cha
 	c.mu.Unlock()
 	if by != nil && c.misbehaves(by, changes) {
 		return nil, errFault
+	}
+	if by != nil {
+		if err := c.transfer(ctx, len(changes)); err != nil {
+			return nil, err
+		}
 	}
 	var outcomes []kv.Outcome // this and over belong to the function when it may be late
 	over := false
@@ -396,6 +427,9 @@ type memorySession struct {
 func (s *memorySession) Lease() time.Duration { return s.lease }
 
 func (s *memorySession) Renew(ctx context.Context) (kv.Renewal, error) {
+	if err := s.transfer(ctx, 1); err != nil {
+		return kv.Renewal{}, err
+	}
 	over := false
 	var r kv.Renewal
 	err := s.call(ctx, true, func() {

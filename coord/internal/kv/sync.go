@@ -18,11 +18,15 @@ import (
 // requestSize.
 const maxCells = 256
 
+// requestShare is how many times less than the lease a request should take: renewals of the session may wait for it.
+const requestShare = 12
+
 // plan is a request that brings cells to what the node wants.
 type plan struct {
 	session *session
 	era     uint64 // Node.era when it was made
 	changes []Change
+	most    int                             // how many changes it has at most, but for those of members, roles and holders
 	size    int                             // of the changes, in bytes
 	then    []func(swapped bool, err error) // called with mu held, after the cell was learned; after an error the change may have been made
 }
@@ -35,7 +39,7 @@ func (p *plan) add(c Change, then func(swapped bool, err error)) {
 }
 
 // isFull reports whether what is still to be changed is for the next request.
-func (p *plan) isFull() bool { return len(p.changes) >= maxCells || p.size >= requestSize }
+func (p *plan) isFull() bool { return len(p.changes) >= p.most || p.size >= requestSize }
 
 // syncLoop changes the cells of the node until they are as the node wants, whenever something has changed, until Close.
 // Only one request is under way at a time.
@@ -45,9 +49,13 @@ func (n *Node) syncLoop() {
 	}
 	pause := retry.Backoff{Most: n.maxPause}
 	var conflicts conflicts
+	batch := retry.NewBatch(maxCells)
 	for !n.isClosed() {
 		start := time.Now()
-		busy, lost, err := n.sync()
+		changed, busy, lost, err := n.sync(batch.Size())
+		if changed > 0 {
+			batch.Took(time.Since(start), n.realLease()/requestShare, changed)
+		}
 		switch {
 		case err != nil:
 			n.outage.Failed("changing cells", err)
@@ -79,17 +87,24 @@ func (c *conflicts) pause(took, most time.Duration) time.Duration {
 	return rand.N(min(took<<*c, most) + 1)
 }
 
-// sync makes one request, and reports whether there was one to make, and whether other nodes had changed a cell before.
-func (n *Node) sync() (busy, lost bool, err error) {
+// sync makes one request, with up to most changes of permits. It returns how many changes the request had, and reports
+// whether there was one to make, and whether other nodes had changed a cell before.
+func (n *Node) sync(most int) (changed int, busy, lost bool, err error) {
 	ctx, cancel := n.call()
 	defer cancel()
 	if read, err := n.readDoubted(ctx); read || err != nil {
-		return read, false, err
+		return 0, read, false, err
 	}
-	p := n.plan()
+	p := n.plan(most)
 	if p == nil {
-		return false, false, nil
+		return 0, false, false, nil
 	}
+	busy, lost, err = n.carryOut(ctx, p)
+	return len(p.changes), busy, lost, err
+}
+
+// carryOut makes the request of a plan: see sync.
+func (n *Node) carryOut(ctx context.Context, p *plan) (busy, lost bool, err error) {
 	outcomes, err := p.session.Swap(ctx, p.changes...)
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -176,14 +191,14 @@ func (n *Node) readDoubted(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// plan returns the next request, or nil if everything is as the node wants it.
-func (n *Node) plan() *plan {
+// plan returns the next request, with up to most changes of permits, or nil if everything is as the node wants it.
+func (n *Node) plan(most int) *plan {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.session == nil || n.session.proof == (lease.Proof{}) || n.isClosed() {
 		return nil
 	}
-	p := &plan{session: n.session, era: n.era}
+	p := &plan{session: n.session, era: n.era, most: most}
 	n.planMembers(p)
 	n.planRoles(p)
 	n.planHolders(p)
