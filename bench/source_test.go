@@ -5,6 +5,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -28,7 +29,7 @@ const (
 )
 
 // BenchmarkSource measures how fast sources add tasks, which do not run, from topics that have all of the records.
-// "library" adds as many in batches.
+// "library" adds as many in batches, with the same headers.
 func BenchmarkSource(b *testing.B) {
 	cluster, err := kafkatest.Start(1)
 	if err != nil {
@@ -58,7 +59,10 @@ func addBatches(b *testing.B, store storage.Store) {
 			for left := b.N*(caller+1)/sourceParts - b.N*caller/sourceParts; left > 0; {
 				reqs := make([]engine.Request, min(left, sourceBatch))
 				for i := range reqs {
-					reqs[i] = engine.Request{Type: "order", Payload: make([]byte, payloadSize)}
+					reqs[i] = engine.Request{Type: "order", Payload: make([]byte, payloadSize), Headers: map[string]string{
+						source.HeaderTopic: "source-0", source.HeaderPartition: strconv.Itoa(caller), source.HeaderOffset: strconv.Itoa(left - i),
+						source.HeaderTimestamp: time.Now().UTC().Format("2006-01-02T15:04:05.000Z"),
+					}}
 				}
 				if _, err := e.Submit(b.Context(), reqs...); err != nil {
 					b.Error(err)

@@ -22,6 +22,9 @@ const (
 	longestWait = time.Second
 )
 
+// errStopped says that a reader has stopped before it could commit, because its node stops.
+var errStopped = errors.New("the node stops")
+
 // maxUnread is the size of the payload of a record that could not become a task, in bytes.
 const maxUnread = 16 << 20
 
@@ -116,7 +119,7 @@ func (r *reader) commitWithRoom(ctx context.Context, p *part) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-r.source.stopped:
-			return err
+			return errStopped
 		}
 	}
 }

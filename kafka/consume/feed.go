@@ -32,7 +32,6 @@ type feed struct {
 	wake    context.CancelFunc // guarded by mu: ends the poll under way
 	streams map[place]*stream  // guarded by mu: those that are added
 	ids     map[string]string  // guarded by mu: the ids of their topics, by name; they stay when the last one is removed
-	err     error              // guarded by mu: of the feed as a whole, at the last poll
 }
 
 type place struct {
@@ -132,14 +131,9 @@ func (f *feed) deliver(fetched kgo.Fetches) {
 	full := make(map[string][]int32)
 	fetched.EachPartition(func(p kgo.FetchTopicPartition) {
 		s := f.streams[place{p.Topic, p.Partition}]
-		switch {
-		case s == nil && p.Err != nil && !errors.Is(p.Err, context.Canceled):
-			f.err = p.Err
-			return
-		case s == nil:
+		if s == nil { // it was removed, or the poll was ended
 			return
 		}
-		f.err = nil
 		if p.LastStableOffset >= 0 {
 			s.end = p.LastStableOffset
 		}
@@ -211,12 +205,10 @@ func (f *feed) end() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, s := range f.streams {
-		s.err = errors.Join(s.err, errFeedClosed)
+		s.err = errors.Join(s.err, errStopped)
 		s.tell()
 	}
 }
-
-var errFeedClosed = errors.New("the node stops")
 
 func (s *stream) tell() {
 	select {

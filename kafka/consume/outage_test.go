@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/taskengine/taskengine/engine/policy"
@@ -125,5 +126,54 @@ func TestABrokerThatIsKilledAndHangsLosesAndDoublesNothing(t *testing.T) {
 	n.await("all records", func() bool { tasks, _ := n.ran(); return tasks == total && n.status("orders").Lag == 0 })
 	if n.inserted() != total {
 		t.Errorf("%d records, and %d rows were added", total, n.inserted())
+	}
+}
+
+// One of three brokers is lost, and the partitions move to other brokers. Each record becomes one task.
+func TestPartitionsThatMoveBetweenBrokersLoseAndDoubleNothing(t *testing.T) {
+	t.Parallel()
+	c := kafkatest.New(t, 3)
+	const topic = "moving"
+	kadmin := admin(t, c)
+	if made, err := kadmin.CreateTopic(t.Context(), 3, 3, map[string]*string{"min.insync.replicas": new("2")}, topic); err != nil || made.Err != nil {
+		t.Fatal(err, made.Err)
+	}
+	n := newNode(t, c, definition("orders", topic))
+	client, err := kgo.NewClient(kgo.SeedBrokers(c.Brokers()...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	total := 0
+	send := func() { // waits until the records are confirmed, and have become tasks
+		t.Helper()
+		if err := client.ProduceSync(t.Context(), numbered(topic, 3, total, 300)...).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+		total += 300
+		n.await("further records", func() bool { tasks, _ := n.ran(); return tasks == total })
+	}
+	send()
+	if err := c.Kill(0); err != nil {
+		t.Fatal(err)
+	}
+	send()
+	if err := c.Restart(0); err != nil {
+		t.Fatal(err)
+	}
+	for round := range 2 {
+		var moves kadm.AlterPartitionAssignmentsReq
+		for p := range int32(3) {
+			first := (p + int32(round) + 1) % 3
+			moves.Assign(topic, p, []int32{first + 1, (first+1)%3 + 1})
+		}
+		n.await("partitions that move", func() bool {
+			moved, err := kadmin.AlterPartitionAssignments(t.Context(), moves)
+			return err == nil && moved.Error() == nil
+		})
+		send()
+	}
+	if s := n.status("orders"); n.inserted() != total || s.Here.Lost != 0 {
+		t.Errorf("%d records, and %d rows were added: %+v", total, n.inserted(), s)
 	}
 }

@@ -104,7 +104,11 @@ func (r *reader) run(ctx context.Context) ([]byte, error) {
 		if end >= 0 {
 			r.end = end
 		}
-		if err := r.commitAll(ctx, records); err != nil {
+		err := r.commitAll(ctx, records)
+		switch {
+		case errors.Is(err, errStopped):
+			return nil, r.again(r.engine.Now())
+		case err != nil:
 			return nil, err
 		}
 		r.report(r.waits)

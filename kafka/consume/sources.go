@@ -250,7 +250,7 @@ func (s *reading) failed(topic string, err error) error {
 	switch r, ok := kafka.ReadRefusalOf(topic, err); {
 	case ok:
 		return task.WithClass(r.Class, fmt.Errorf("kafka.%s: %s: %w", s.connection.Name, r.Advice, err))
-	case errors.Is(err, errFeedClosed):
+	case errors.Is(err, errStopped):
 		return err
 	}
 	return task.WithClass("kafka_failed", s.connection.Unreachable(err))
