@@ -23,6 +23,9 @@ import (
 // DefaultPartitions is the number of partitions of a topic that is created, unless [Options] say another.
 const DefaultPartitions = 16
 
+// forgiveAfter is for how many checks it counts that a record was not confirmed.
+const forgiveAfter = 10
+
 // maxPause is how long a node waits at most before it tries again to use the brokers.
 const maxPause = 2 * time.Second
 
@@ -277,12 +280,21 @@ func (b *Bus) drop(by *session, count int, err error) {
 	}
 }
 
-// forgive forgets why a record was not confirmed, if that was long ago and can pass.
-func (b *Bus) forgive() {
+// forgive forgets why a record was not confirmed, if that was long ago and can pass by itself. Otherwise it sends another
+// record to learn whether the reason still holds.
+func (b *Bus) forgive(s *session) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	if _, isLasting := connection.RefusalOf(b.options.Topic, b.unsent); !isLasting && time.Since(b.failedAt) > maxLag {
+	isOld := b.unsent != nil && time.Since(b.failedAt) > forgiveAfter*b.options.Check
+	_, isLasting := connection.RefusalOf(b.options.Topic, b.unsent)
+	switch {
+	case isOld && isLasting:
+		b.failedAt = time.Now()
+	case isOld:
 		b.unsent = nil
+	}
+	b.mu.Unlock()
+	if isOld && isLasting {
+		b.send(s, 0, b.mark.head(kindHello, 0), 0)
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
+
 	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/coord/kafka"
 	"github.com/taskengine/taskengine/engine/task"
@@ -204,6 +206,11 @@ func TestATopicThatTakesNoHintsIsNamed(t *testing.T) {
 	}
 	n := connect(t, brokers, topic, nil)
 	n.isDown(t, "topic "+topic+" does not accept such a record")
+	policy = "delete"
+	if _, err := manage.AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "cleanup.policy", Value: &policy}}, topic); err != nil {
+		t.Fatal(err)
+	}
+	n.isUp(t) // though it has nothing to send
 }
 
 func TestAConnectionThatEndsLosesNoHintOfOthersAndSaysThatSomeMayBeLost(t *testing.T) {

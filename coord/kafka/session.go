@@ -179,7 +179,7 @@ func (s *session) check(ctx context.Context) error {
 	if s.lags(time.Now(), found) {
 		return s.bus.explain(errLags)
 	}
-	s.bus.forgive()
+	s.bus.forgive(s)
 	s.bus.wake(s.assign(found))
 	if s.broken.isOne.Swap(false) {
 		s.bus.resume(s)
