@@ -18,13 +18,6 @@ var moment = time.Date(2024, time.March, 1, 12, 0, 0, 0, time.UTC)
 // small keeps tests light: memory for memtables is allocated in advance.
 var small = pebble.Options{CacheSize: 1 << 20, MemTableSize: 1 << 20}
 
-func TestStoreOnDisk(t *testing.T) {
-	storagetest.Run(t, func(t testing.TB) storage.Store {
-		dir := t.TempDir()
-		return onDisk{open(t, dir, small), dir}
-	})
-}
-
 func TestStoreInMemory(t *testing.T) {
 	storagetest.Run(t, func(t testing.TB) storage.Store {
 		fs := vfs.NewCrashableMem()
@@ -53,19 +46,6 @@ func open(t testing.TB, dir string, o pebble.Options) *pebble.Store {
 	return s
 }
 
-// onDisk is a store that can be reopened.
-type onDisk struct {
-	*pebble.Store
-	dir string
-}
-
-func (s onDisk) Reopen(t testing.TB) storage.Store {
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return onDisk{open(t, s.dir, small), s.dir}
-}
-
 // inMemory is a store whose machine can lose power.
 type inMemory struct {
 	*pebble.Store
@@ -79,7 +59,5 @@ func (s inMemory) Crash(t testing.TB) storage.Store {
 	o.FS = left
 	return inMemory{open(t, "db", o), left}
 }
-
-func (s onDisk) Restore(t testing.TB, folder string) storage.Store { return open(t, folder, small) }
 
 func (s inMemory) Restore(t testing.TB, folder string) storage.Store { return open(t, folder, small) }
