@@ -206,8 +206,8 @@ func TestASubmitThatWaitsAtASlowNodeIsSentOnce(t *testing.T) {
 	}
 	var sent atomic.Int32
 	s := grpc.NewServer(grpc.UnknownServiceHandler(func(_ any, s grpc.ServerStream) error {
-		if method, _ := grpc.MethodFromServerStream(s); method == taskenginev1connect.TaskServiceVersionProcedure {
-			return s.SendMsg(&taskenginev1.VersionResponse{})
+		if method, _ := grpc.MethodFromServerStream(s); method != taskenginev1connect.TaskServiceSubmitStreamProcedure {
+			return s.SendMsg(&taskenginev1.VersionResponse{}) // without fields, it is an answer to any call
 		}
 		for s.RecvMsg(new(taskenginev1.SubmitStreamRequest)) == nil {
 			sent.Add(1)
@@ -221,6 +221,9 @@ func TestASubmitThatWaitsAtASlowNodeIsSentOnce(t *testing.T) {
 		work.Wait()
 	})
 	c := open(t, client.Options{}, l.Addr().String(), listen(t, func(net.Conn) { t.Error("the other node is used") }))
+	if _, err := c.Limits(t.Context()); err != nil { // connects, which takes no part of the three seconds
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
 	if _, err := c.Submit(ctx, "idle", 1); !errors.Is(err, context.DeadlineExceeded) {

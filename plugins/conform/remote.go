@@ -22,7 +22,7 @@ const examToken = "te_a_token_of_the_examination"
 
 // Times of the welcome to a worker.
 const (
-	workerLiveness  = 10 * time.Second
+	workerLiveness  = time.Hour // the node of the examination sends no pings; one check has a short one of its own
 	workerReconnect = time.Minute
 )
 

@@ -465,28 +465,35 @@ function selfSigned(t: TestContext, host = "localhost"): { key: Buffer; certific
   };
 }
 
+/** Waits until the errors of a client have a reason: a call may end before the handshake has. */
+async function says(c: client.Client, reason: RegExp): Promise<void> {
+  for (const end = performance.now() + PATIENCE; ; ) {
+    const error: unknown = await c.get("x", { timeout: 1000 }).catch((e: unknown) => e);
+    assert.ok(error instanceof client.Unavailable, String(error));
+    if (reason.test(error.message)) return;
+    assert.ok(performance.now() < end, error.message);
+  }
+}
+
 test("https trusts the certificates that are given and no other", async (t) => {
   const { key, certificate } = selfSigned(t);
   const { address } = await record(t, { key, certificate });
   for (const at of [`https://${address}`, address]) {
     assert.equal((await open(t, at, { ca: certificate }).get("x")).id, "");
   }
-  await assert.rejects(open(t, `https://${address}`).get("x", { timeout: 2000 }), /self-signed certificate/);
+  await says(open(t, `https://${address}`), /self-signed certificate/);
 });
 
 test("an expired certificate is called that", async (t) => {
   const read = (name: string) => readFileSync(new URL(`../../expired/${name}.pem`, import.meta.url));
   const { address } = await record(t, { key: read("key"), certificate: read("certificate") });
-  await assert.rejects(open(t, address, { ca: read("authority") }).get("x", { timeout: 2000 }), /expired/);
+  await says(open(t, address, { ca: read("authority") }), /expired/);
 });
 
 test("the reason why a certificate is not good is in the error", async (t) => {
   const { key, certificate } = selfSigned(t, "elsewhere");
   const { address } = await record(t, { key, certificate });
-  await assert.rejects(open(t, address, { ca: certificate }).get("x", { timeout: 2000 }), (e: ClientError) => {
-    assert.match(e.message, /does not match certificate's altnames/);
-    return e instanceof client.Unavailable;
-  });
+  await says(open(t, address, { ca: certificate }), /does not match certificate's altnames/);
 });
 
 test("a client shows its certificate", async (t) => {

@@ -25,8 +25,6 @@ import org.jspecify.annotations.Nullable;
 
 /** One stream of a worker, from its offer to its end. It belongs to the event loop. */
 final class WorkerStream extends ClientCall.Listener<Wire.ToHandler> implements Outbox.Sink {
-  private static final int CHECKS = 4; // in the time in which a node must have sent something
-
   static final MethodDescriptor<Wire.FromHandler, Wire.ToHandler> WORK =
       MethodDescriptor.<Wire.FromHandler, Wire.ToHandler>newBuilder()
           .setType(MethodDescriptor.MethodType.BIDI_STREAMING)
@@ -39,10 +37,9 @@ final class WorkerStream extends ClientCall.Listener<Wire.ToHandler> implements 
   private final EventLoop loop;
   private final CompletableFuture<End> over = new CompletableFuture<>();
   private @Nullable ClientCall<Wire.FromHandler, Wire.ToHandler> call;
-  private @Nullable ScheduledFuture<?> timer; // for the welcome, and then for silence
+  private @Nullable ScheduledFuture<?> timer; // for the welcome
+  private final Liveness liveness;
   private boolean welcomed;
-  private boolean heard; // a frame came since this was last set to false
-  private int missed;
   private @Nullable String why; // of an end by this side
 
   /**
@@ -56,6 +53,7 @@ final class WorkerStream extends ClientCall.Listener<Wire.ToHandler> implements 
   WorkerStream(Dialer dialer, EventLoop loop) {
     this.dialer = dialer;
     this.loop = loop;
+    liveness = new Liveness(loop);
   }
 
   /** Opens a connection, and runs tasks until it ends. */
@@ -135,7 +133,7 @@ final class WorkerStream extends ClientCall.Listener<Wire.ToHandler> implements 
     if (why != null) {
       return;
     }
-    heard = true;
+    liveness.hear();
     if (welcomed) {
       dialer.take(frame);
     } else {
@@ -159,20 +157,7 @@ final class WorkerStream extends ClientCall.Listener<Wire.ToHandler> implements 
     }
     welcomed = true;
     dialer.begin(welcome, this);
-    long life = welcome.getLiveness();
-    if (life > 0) {
-      long check = Math.max(1, life / CHECKS);
-      timer = loop.scheduleAtFixedRate(() -> check(life), check, check, TimeUnit.MICROSECONDS);
-    }
-  }
-
-  /** Ends a stream whose node has been silent for so many microseconds. */
-  private void check(long life) {
-    missed = heard ? 0 : missed + 1;
-    heard = false;
-    if (missed > CHECKS) {
-      end("the node was silent for " + TimeUnit.MICROSECONDS.toMillis(life) + " ms");
-    }
+    liveness.watch(welcome.getLiveness(), this::end);
   }
 
   private void end(String why) {
@@ -184,6 +169,7 @@ final class WorkerStream extends ClientCall.Listener<Wire.ToHandler> implements 
 
   private void close(Status status) {
     timer.cancel(false);
+    liveness.close();
     dialer.pause();
     if (why == null && !(status.isOk() && welcomed)) {
       String details = status.getDescription();
