@@ -173,6 +173,7 @@ const (
 	ReasonDatabase  ReasonCode = "database"   // its database, one of several, does not answer
 	ReasonKey       ReasonCode = "key"        // the node lacks the key to decode its payload
 	ReasonUnwritten ReasonCode = "unwritten"  // a change of it is not in the store yet
+	ReasonBus       ReasonCode = "bus"        // hints do not reach the node that is to start it, which finds it in the store within about a second
 )
 
 // Reason is one reason why a task does not run, or its present state.
