@@ -1,3 +1,5 @@
+//go:build !race
+
 // Package arch_test has the architecture of the module as tests: which package may import which
 // (rules_test.go), and what no package may do (source_test.go).
 package arch_test

@@ -1,3 +1,5 @@
+//go:build !race
+
 package arch_test
 
 // internalRules are the rules of the packages below internal, which any part may use.
