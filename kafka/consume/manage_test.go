@@ -231,6 +231,18 @@ func TestATopicThatIsCreatedAgainAndNewPartitionsAreRead(t *testing.T) {
 	if _, most := n.ran(); most != 1 {
 		t.Errorf("a task has run %d times", most)
 	}
+	if _, err := admin(t, brokers).DeleteTopics(t.Context(), prefix+"-more"); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.sources.Seek(t.Context(), n.Engine, "orders", consume.Seek{Begin: true}); err != nil {
+		t.Fatal(err)
+	}
+	n.await("a seek of the topics that are there", func() bool {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		return n.runs["50"] == 2 && n.runs["69"] == 2
+	})
+	n.await("the end of the order", func() bool { return n.status("orders").Pending == 0 })
 }
 
 // The range of what a topic has deleted before it was read is told, and the source goes on behind it.

@@ -4,19 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// carryOut does what the orders of st say, in their order, and removes those that are done. It returns early if st has to
+// carryOut does what the orders of st say, in their order but seeks last, and removes those that are done. It returns early if st has to
 // be stored first: readers that begin meanwhile look whether the source is paused.
 func (s *reading) carryOut(ctx context.Context, e *engine.Engine, st *state) (isEarly bool, err error) {
 	for len(st.Orders) > 0 {
-		o := st.Orders[0]
+		i := max(0, slices.IndexFunc(st.Orders, func(o order) bool { return o.Seek == nil })) // a seek may have to wait for brokers
+		o := st.Orders[i]
 		switch {
 		case o.Pause && st.Paused == nil:
 			st.Paused = &Pause{At: o.At, Reason: o.Reason}
@@ -28,7 +31,7 @@ func (s *reading) carryOut(ctx context.Context, e *engine.Engine, st *state) (is
 		if err := s.carryOutOne(ctx, e, st, &o); err != nil {
 			return false, err
 		}
-		st.Orders = st.Orders[1:]
+		st.Orders = slices.Delete(st.Orders, i, i+1)
 	}
 	return false, nil
 }
@@ -43,11 +46,17 @@ func (s *reading) carryOutOne(ctx context.Context, e *engine.Engine, st *state, 
 			}
 			if o.Seek != nil && to == nil {
 				var err error
-				if to, err = s.offsetsOf(ctx, name, o.Seek); err != nil {
+				if to, err = s.offsetsOf(ctx, name, o.Seek); errors.Is(err, kerr.UnknownTopicOrPartition) {
+					break // it was deleted, and is not read
+				} else if err != nil {
 					return err
 				}
 			}
-			if err := s.change(ctx, e, idOfPartition(s.definition.Name, name, t.ID, i), st.Paused != nil, o, to[i]); err != nil {
+			offset, isThere := to[i]
+			if o.Seek != nil && !isThere {
+				continue
+			}
+			if err := s.change(ctx, e, idOfPartition(s.definition.Name, name, t.ID, i), st.Paused != nil, o, offset); err != nil {
 				return fmt.Errorf("%s/%d: %w", name, i, err)
 			}
 		}

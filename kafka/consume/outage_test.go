@@ -177,3 +177,43 @@ func TestPartitionsThatMoveBetweenBrokersLoseAndDoubleNothing(t *testing.T) {
 		t.Errorf("%d records, and %d rows were added: %+v", total, n.inserted(), s)
 	}
 }
+
+// Without brokers a source is paused and resumed, though a seek waits for them.
+func TestASourceIsPausedWithoutBrokers(t *testing.T) {
+	t.Parallel()
+	c := kafkatest.New(t, 1)
+	topic := newTopic(t, c, 2, nil)
+	produce(t, c, numbered(topic, 2, 0, 100)...)
+	n := newNode(t, c, definition("orders", topic))
+	n.await("the records", func() bool { tasks, _ := n.ran(); return tasks == 100 && n.status("orders").Lag == 0 })
+	if err := c.Kill(0); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.sources.Seek(t.Context(), n.Engine, "orders", consume.Seek{Begin: true}); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.sources.Pause(t.Context(), n.Engine, "orders", ""); err != nil {
+		t.Fatal(err)
+	}
+	n.await("a pause beside a seek that waits", func() bool {
+		s := n.status("orders")
+		return s.Paused != nil && s.Pending == 1 && s.Partitions[0].Owner == "" && s.Partitions[1].Owner == ""
+	})
+	if err := n.sources.Resume(t.Context(), n.Engine, "orders"); err != nil {
+		t.Fatal(err)
+	}
+	n.await("the end of the pause", func() bool { return n.status("orders").Paused == nil })
+	if err := c.Restart(0); err != nil {
+		t.Fatal(err)
+	}
+	n.await("all records once more", func() bool {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		for _, times := range n.runs {
+			if times != 2 {
+				return false
+			}
+		}
+		return true
+	})
+}
