@@ -37,24 +37,50 @@ type part struct {
 	next     position
 }
 
-// commitAll adds the tasks of records, in transactions of a bounded size.
+// commitAll adds the tasks of records, in transactions of a bounded size. While a backlog is full, it waits.
 func (r *reader) commitAll(ctx context.Context, records []*kgo.Record) error {
+	wait := firstWait
 	for len(records) > 0 {
 		n, size := 0, 0
-		for n < len(records) && (n == 0 || size+sizeOf(records[n]) <= batchBytes) {
+		for n < min(len(records), r.most) && (n == 0 || size+sizeOf(records[n]) <= batchBytes) {
 			size += sizeOf(records[n])
 			n++
 		}
 		p, err := r.part(records[:n])
-		if err != nil {
-			return err
+		if err == nil {
+			err = r.commit(ctx, p)
 		}
-		if err := r.commitWithRoom(ctx, p); err != nil {
+		switch {
+		case errors.Is(err, engine.ErrBacklog) && n > 1: // a part of them may have room
+			r.most = n / 2
+			continue
+		case errors.Is(err, engine.ErrBacklog):
+			if err := r.awaitRoom(ctx, wait, err); err != nil {
+				return err
+			}
+			wait = min(2*wait, longestWait)
+			continue
+		case err != nil:
 			return err
 		}
 		records = records[n:]
+		r.waits, r.most, wait = "", min(2*r.most, batchMost), firstWait
 	}
 	return nil
+}
+
+// awaitRoom waits before a reader looks again whether a backlog has room. full says which one.
+func (r *reader) awaitRoom(ctx context.Context, wait time.Duration, full error) error {
+	r.waits = full.Error()
+	r.report(r.waits)
+	select {
+	case <-time.After(wait):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-r.source.stopped:
+		return errStopped
+	}
 }
 
 func sizeOf(r *kgo.Record) int {
@@ -99,34 +125,14 @@ func (r *reader) leaveUnread(p *part, one *kgo.Record, reason error) error {
 	return nil
 }
 
-// commitWithRoom commits p, as soon as the backlogs have room for its tasks.
-func (r *reader) commitWithRoom(ctx context.Context, p *part) error {
+// commit adds the tasks of p and moves the position, in one transaction. It returns an error that wraps
+// [engine.ErrBacklog], and has done nothing, if a backlog is full.
+func (r *reader) commit(ctx context.Context, p *part) error {
 	if len(p.requests) == 0 && len(p.unread) == 0 { // the filter has left all of them out
 		p.next.Skipped += p.skipped
 		r.at, r.stale = p.next, true
 		return nil
 	}
-	for wait := firstWait; ; wait = min(2*wait, longestWait) {
-		err := r.commit(ctx, p)
-		if !errors.Is(err, engine.ErrBacklog) {
-			r.waits = ""
-			return err
-		}
-		r.waits = err.Error()
-		r.report(r.waits)
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-r.source.stopped:
-			return errStopped
-		}
-	}
-}
-
-// commit adds the tasks of p and moves the position, in one transaction. It returns an error that wraps
-// [engine.ErrBacklog], and has done nothing, if a backlog is full.
-func (r *reader) commit(ctx context.Context, p *part) error {
 	next := p.next
 	err := r.source.config.Store.Update(ctx, func(tx storage.Tx) error {
 		receipts, err := r.submit(ctx, tx, p)

@@ -15,9 +15,14 @@ import (
 const (
 	fetchWait  = time.Second // how long a broker waits for records; a partition that is added waits for it as well
 	pollMost   = 5000        // records of one poll
-	feedMost   = 5000        // records that a partition may have waiting; beyond them it is not fetched
-	feedBytes  = 1 << 20     // of one fetch of a partition
+	streamMost = 5000        // records that a partition may have waiting; beyond them it is not fetched
 	fetchBytes = 16 << 20    // of one fetch
+
+	// feedBytes are divided among the partitions of a feed. A partition that has its share waiting is not fetched. The
+	// memory of a feed is some times as much: a fetch brings up to a share, which brokers count as it is compressed.
+	feedBytes  = 64 << 20
+	leastShare = 64 << 10
+	mostShare  = 1 << 20
 )
 
 // A feed fetches the records of partitions with one client. Its goroutine owns the client's set of partitions: it adds
@@ -63,6 +68,7 @@ type stream struct {
 
 	// guarded by feed.mu:
 	records []*kgo.Record
+	bytes   int // of records
 	paused  bool
 	end     int64 // the offset behind the last committed record, as the broker last said; -1 if unknown
 	err     error
@@ -73,7 +79,7 @@ type stream struct {
 func openFeed(c kafka.Connection) (*feed, error) {
 	client, err := c.Client(
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(), kgo.ConsumeResetOffset(kgo.NoResetOffset()),
-		kgo.FetchMaxWait(fetchWait), kgo.FetchMaxPartitionBytes(feedBytes), kgo.FetchMaxBytes(fetchBytes),
+		kgo.FetchMaxWait(fetchWait), kgo.FetchMaxPartitionBytes(mostShare), kgo.FetchMaxBytes(fetchBytes),
 	)
 	if err != nil {
 		return nil, err
@@ -138,10 +144,13 @@ func (f *feed) deliver(fetched kgo.Fetches) {
 			s.end = p.LastStableOffset
 		}
 		s.records = append(s.records, p.Records...)
+		for _, r := range p.Records {
+			s.bytes += sizeOf(r)
+		}
 		if s.err == nil {
 			s.err = p.Err
 		}
-		if len(s.records) >= feedMost && !s.paused {
+		if !s.paused && (len(s.records) >= streamMost || s.bytes >= f.share()) {
 			s.paused = true
 			full[p.Topic] = append(full[p.Topic], p.Partition)
 		}
@@ -181,8 +190,13 @@ func (f *feed) carryOut() {
 			}
 		}
 	}
-	f.orders = nil
+	if f.orders = nil; len(f.streams) > 0 {
+		f.client.UpdateFetchMaxBytes(fetchBytes, int32(f.share()))
+	}
 }
+
+// share returns how many bytes of records a partition may have waiting. It is called with mu held.
+func (f *feed) share() int { return min(max(feedBytes/max(1, len(f.streams)), leastShare), mostShare) }
 
 // change has the client forget a topic if another one has its name now: the client does not go on with a topic that was
 // created again. It is called with mu held.
@@ -229,7 +243,10 @@ func (s *stream) take(most int) (records []*kgo.Record, end int64, err error) {
 	} else {
 		records, s.records, err = s.records, nil, s.err
 	}
-	if s.paused && len(s.records) < feedMost/2 {
+	for _, r := range records {
+		s.bytes -= sizeOf(r)
+	}
+	if s.paused && len(s.records) < streamMost/2 && s.bytes < f.share()/2 {
 		s.paused = false
 		f.orders = append(f.orders, feedOrder{s, resume})
 		f.wake()

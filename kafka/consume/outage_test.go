@@ -217,3 +217,32 @@ func TestASourceIsPausedWithoutBrokers(t *testing.T) {
 		return true
 	})
 }
+
+// Records that cannot become tasks yet stay in their topic, also if they are large.
+func TestRecordsThatWaitForABacklogTakeLittleMemory(t *testing.T) {
+	t.Parallel()
+	topic := newTopic(t, brokers, 4, nil)
+	n := &node{t: t, cluster: brokers, store: newStore(), hold: make(chan struct{})}
+	p := policy.DefaultType()
+	p.MaxBacklog = policy.Backlog{Max: 1, WhenFull: policy.PauseSource}
+	n.types = map[string]policy.Type{"order": p}
+	d := definition("orders", topic)
+	d.OrderingKey = ""
+	n.open(d)
+	t.Cleanup(n.close)
+	defer close(n.hold)
+	records := numbered(topic, 4, 0, 120)
+	rng := rand.NewChaCha8([32]byte{1})
+	for _, r := range records {
+		large := make([]byte, 500<<10) // random, because brokers count compressed bytes
+		_, _ = rng.Read(large)
+		r.Value = large
+	}
+	produce(t, brokers, records...)
+	n.await("a full backlog", func() bool { return n.status("orders").Here.Waiting != "" })
+	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		if got := n.sources.Waiting("orders"); got > 4*3<<20 {
+			t.Fatalf("%d bytes wait, of %d", got, 120*500<<10)
+		}
+	}
+}

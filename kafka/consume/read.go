@@ -34,11 +34,12 @@ type reader struct {
 	stale  bool      // the position has changed since
 	end    int64     // of the partition; -1 if it is not known
 	waits  string    // why it does not go on; "" if it does
+	most   int       // records of the next transaction
 }
 
 // read is the handler of a partition.
 func (s *reading) read(ctx context.Context, e *engine.Engine, t *task.Task) ([]byte, error) {
-	r := &reader{ctx: ctx, source: s, engine: e, task: t, end: -1, saved: time.Now()}
+	r := &reader{ctx: ctx, source: s, engine: e, task: t, end: -1, saved: time.Now(), most: batchMost}
 	var err error
 	if r.of, r.at, err = decodePartition(t.Payload, t.Checkpoint()); err != nil {
 		return nil, err
