@@ -9,6 +9,7 @@ import (
 
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/storage"
 )
 
 // racers is how many tasks take part in each race.
@@ -52,6 +53,16 @@ var raceScenarios = []scenario{
 	{"of several verbs at one version exactly one wins", verbsRace},
 }
 
+// insist gives an order again while the store refuses it because other transactions are in the way: nothing was done then.
+func insist(n *node, give func() (*task.Task, error)) (*task.Task, error) {
+	for {
+		t, err := give()
+		if !errors.Is(err, storage.ErrBusy) || n.ctx.Err() != nil {
+			return t, err
+		}
+	}
+}
+
 // race applies v to version 1 of every task when ready has returned, while the engine is about to
 // start them, and checks that exactly one of the two took effect.
 func race(n *node, v verb, ids []task.ID, ready func(i int)) {
@@ -61,7 +72,7 @@ func race(n *node, v verb, ids []task.ID, ready func(i int)) {
 	for i, id := range ids {
 		wg.Go(func() {
 			ready(i)
-			_, err := v.do(n, task.Ref{ID: id, Version: 1})
+			_, err := insist(n, func() (*task.Task, error) { return v.do(n, task.Ref{ID: id, Version: 1}) })
 			won[i] = err == nil
 			if err != nil && !errors.Is(err, engine.ErrStale) && !errors.Is(err, engine.ErrNotAllowed) {
 				n.Errorf("%s: %v", v.name, err)
@@ -121,7 +132,7 @@ func answerRace(n *node) {
 			close(gates[id])
 		})
 		wg.Go(func() {
-			_, err := n.Cancel(n.ctx, task.Ref{ID: id}, "not wanted")
+			_, err := insist(n, func() (*task.Task, error) { return n.Cancel(n.ctx, task.Ref{ID: id}, "not wanted") })
 			won[i] = err == nil
 			if err != nil && !errors.Is(err, engine.ErrNotAllowed) {
 				n.Errorf("cancel: %v", err)
@@ -152,7 +163,7 @@ func verbsRace(n *node) {
 	for i, id := range ids {
 		for _, v := range verbs() {
 			wg.Go(func() {
-				_, err := v.do(n, task.Ref{ID: id, Version: 1})
+				_, err := insist(n, func() (*task.Task, error) { return v.do(n, task.Ref{ID: id, Version: 1}) })
 				switch {
 				case err == nil:
 					mu.Lock()
