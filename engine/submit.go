@@ -149,8 +149,8 @@ func (e *Engine) SubmitReservedTx(ctx context.Context, _ reserved.Owner, tx stor
 	return e.submitTx(ctx, tx, reqs, e.catalog.ownRows)
 }
 
-// submitTx adds tasks within a transaction. make makes the rows of requests.
-func (e *Engine) submitTx(ctx context.Context, tx storage.Tx, reqs []Request, make func([]Request, *task.Shards) ([]*task.Task, error)) ([]Receipt, error) {
+// submitTx adds tasks within a transaction. rowsOf returns the rows of requests.
+func (e *Engine) submitTx(ctx context.Context, tx storage.Tx, reqs []Request, rowsOf func([]Request, *task.Shards) ([]*task.Task, error)) ([]Receipt, error) {
 	var shards *task.Shards
 	if placed, ok := tx.(storage.ShardBound); ok {
 		shards = placed.Shards()
@@ -159,7 +159,7 @@ func (e *Engine) submitTx(ctx context.Context, tx storage.Tx, reqs []Request, ma
 	if err != nil {
 		return nil, err
 	}
-	rows, err := make(reqs, shards)
+	rows, err := rowsOf(reqs, shards)
 	if err != nil {
 		return nil, err
 	}

@@ -72,7 +72,7 @@ func (r *reader) commitAll(ctx context.Context, records []*kgo.Record) error {
 // awaitRoom waits before a reader looks again whether a backlog has room. full says which one.
 func (r *reader) awaitRoom(ctx context.Context, wait time.Duration, full error) error {
 	r.waits = full.Error()
-	r.report(r.waits)
+	r.report(ctx, r.waits)
 	select {
 	case <-time.After(wait):
 		return nil

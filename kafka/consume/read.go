@@ -24,7 +24,6 @@ const (
 
 // reader is an attempt of the task that is a partition.
 type reader struct {
-	ctx    context.Context // of the attempt
 	source *reading
 	engine *engine.Engine
 	task   *task.Task
@@ -39,7 +38,7 @@ type reader struct {
 
 // read is the handler of a partition.
 func (s *reading) read(ctx context.Context, e *engine.Engine, t *task.Task) ([]byte, error) {
-	r := &reader{ctx: ctx, source: s, engine: e, task: t, end: -1, saved: time.Now(), most: batchMost}
+	r := &reader{source: s, engine: e, task: t, end: -1, saved: time.Now(), most: batchMost}
 	var err error
 	if r.of, r.at, err = decodePartition(t.Payload, t.Checkpoint()); err != nil {
 		return nil, err
@@ -58,7 +57,7 @@ func (s *reading) read(ctx context.Context, e *engine.Engine, t *task.Task) ([]b
 	now, err := s.topicID(ctx, r.of.Topic)
 	switch {
 	case errors.Is(err, kerr.UnknownTopicOrPartition):
-		r.report("the topic is missing")
+		r.report(ctx, "the topic is missing")
 		return nil, r.again(e.Now().Add(missing))
 	case err != nil:
 		return nil, s.failed(r.of.Topic, err)
@@ -112,7 +111,7 @@ func (r *reader) run(ctx context.Context) ([]byte, error) {
 		case err != nil:
 			return nil, err
 		}
-		r.report(r.waits)
+		r.report(ctx, r.waits)
 		if failed == nil {
 			continue
 		}
@@ -130,8 +129,8 @@ func (r *reader) open(f *feed) *stream {
 }
 
 // report reports the progress: the position, of the end of the partition.
-func (r *reader) report(message string) {
-	task.ReportProgress(r.ctx, uint64(max(r.at.Next, 0)), uint64(max(r.end, 0)), message)
+func (r *reader) report(ctx context.Context, message string) {
+	task.ReportProgress(ctx, uint64(max(r.at.Next, 0)), uint64(max(r.end, 0)), message)
 	r.source.stats.read(place{r.of.Topic, r.of.Partition}, r.lag(), message)
 }
 
