@@ -79,11 +79,11 @@ func TestEachPartIsAddedOnceWithItsCheckpoint(t *testing.T) {
 func TestAnAttemptThatIsOverCommitsNoCheckpoint(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var n *node
-		var after error
+		after := make(chan error, 1)
 		n = start(t, one("list", nil), handle("list", func(ctx context.Context, _ *task.Task) ([]byte, error) {
 			<-ctx.Done()
 			ctx = context.WithoutCancel(ctx)
-			after = n.store.Update(ctx, func(tx storage.Tx) error {
+			after <- n.store.Update(ctx, func(tx storage.Tx) error {
 				if _, err := n.SubmitTx(ctx, tx, engine.Request{Type: "list", At: time.Now().Add(time.Hour)}); err != nil {
 					return err
 				}
@@ -97,8 +97,8 @@ func TestAnAttemptThatIsOverCommitsNoCheckpoint(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
-		if !errors.Is(after, engine.ErrAttemptOver) {
-			t.Errorf("the transaction: %v", after)
+		if err := <-after; !errors.Is(err, engine.ErrAttemptOver) {
+			t.Errorf("the transaction: %v", err)
 		}
 		if got := n.expect(id, task.Cancelled); got.Checkpoint() != nil {
 			t.Errorf("it has the checkpoint %q", got.Checkpoint())

@@ -120,15 +120,14 @@ func TestAnEditGivesATaskItsNewValuesForLimits(t *testing.T) {
 
 func TestAnEditInterruptsARunningAttempt(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		var seen []string
-		var ended []error
+		seen, ended := make(chan string, 2), make(chan error, 1)
 		n := start(t, one("x", nil), handle("x", func(ctx context.Context, t *task.Task) ([]byte, error) {
-			seen = append(seen, string(t.Checkpoint()))
-			if len(seen) > 1 {
+			seen <- string(t.Checkpoint())
+			if t.Checkpoint() != nil {
 				return nil, nil
 			}
 			<-ctx.Done()
-			ended = append(ended, task.SaveCheckpoint(ctx, []byte("late")))
+			ended <- task.SaveCheckpoint(ctx, []byte("late"))
 			return nil, context.Cause(ctx)
 		}))
 		id := n.submit(engine.Request{Type: "x"})
@@ -143,14 +142,17 @@ func TestAnEditInterruptsARunningAttempt(t *testing.T) {
 		if got := n.expect(id, task.Waiting); got.Attempt != 0 || len(got.History) != 1 || got.History[0].Outcome != task.Overruled {
 			t.Errorf("it is %+v", got)
 		}
-		if len(ended) != 1 || !errors.Is(ended[0], engine.ErrAttemptOver) {
-			t.Errorf("the attempt saved a checkpoint: %v", ended)
+		if err := <-ended; !errors.Is(err, engine.ErrAttemptOver) {
+			t.Errorf("the attempt saved a checkpoint: %v", err)
 		}
 		if _, err := n.Edit(t.Context(), task.Ref{ID: id}, engine.Edit{Interrupts: true, At: new(time.Now())}); err != nil {
 			t.Fatal(err)
 		}
-		if got := n.end(id); got.State != task.Done || got.Attempt != 1 || seen[1] != "page 3" {
-			t.Errorf("it is %+v, and has seen %q", got, seen)
+		if got := n.end(id); got.State != task.Done || got.Attempt != 1 {
+			t.Errorf("it is %+v", got)
+		}
+		if first, second := <-seen, <-seen; first != "" || second != "page 3" {
+			t.Errorf("its attempts have seen %q and %q", first, second)
 		}
 	})
 }
