@@ -272,7 +272,7 @@ func TestManyOrdersShareAStatement(t *testing.T) {
 	h.ordered[all[many-1].Name] = 1
 	n.Order(h.id, all...)
 	h.gets(t, all[many-1].Name, 1)
-	if asked := sent.with("coord_orders"); len(asked) > 4 {
+	if asked := sent.with("coord_orders"); len(asked) > many/50 { // slow requests are followed by smaller ones
 		t.Errorf("%d orders took %d statements", many, len(asked))
 	}
 }

@@ -35,7 +35,7 @@ func TestACommitOfShardsThatNoDatabaseHoldsFailsUntilOneOfThemIsHeld(t *testing.
 	}
 	ps[1].settle(func(h *storage.Holdings) { h.Owned = shards(128, 250) })
 	out, err = s.CommitIn(t.Context(), 2, mixture(nil, 251)).Wait()
-	fails(t, out, err, "no database holds the shards 251; is one missing in storage.databases?")
+	fails(t, out, err, "no database holds the shards 251; is one missing in storage.databases, or restored from an older backup?")
 	if !errors.Is(err, storage.ErrUnavailable) || !errors.Is(err, storage.ErrUndone) {
 		t.Errorf("got %v", err)
 	}

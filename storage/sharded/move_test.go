@@ -174,7 +174,7 @@ func TestShardsThatNobodyHoldsAnyMoreAreToldOf(t *testing.T) {
 	s := open(t, ps...)
 	ps[1].settle(func(h *storage.Holdings) { h.Owned = shards(128, 250) })
 	out, err := s.Commit(t.Context(), mixture(nil, 1, 251)).Wait()
-	fails(t, out, err, "no database holds the shards 251; is one missing in storage.databases?")
+	fails(t, out, err, "no database holds the shards 251; is one missing in storage.databases, or restored from an older backup?")
 }
 
 // afterAMove returns a store that does not know yet that one of its rows was moved, and the place
