@@ -157,12 +157,13 @@ func (m *memory) touch(prefix string) {
 // client is the connection of one node to a coordinator in memory.
 type client struct {
 	*memory
-	faults *rand.Rand    // nil: none
-	late   time.Duration // guarded by memory.mu: by how much the next change of a session is late, after an error; 0: it is not
-	lost   bool          // guarded by memory.mu: the answer to the next change of a session is lost
-	calls  int           // guarded by memory.mu: so far, of all kinds
-	slow   time.Duration // guarded by memory.mu: how long a session's connection is busy with each change and renewal
-	line   chan struct{} // holds one while that is busy
+	faults    *rand.Rand     // nil: none
+	late      time.Duration  // guarded by memory.mu: by how much the next change of a session is late, after an error; 0: it is not
+	lost      bool           // guarded by memory.mu: the answer to the next change of a session is lost
+	calls     int            // guarded by memory.mu: so far, of all kinds
+	slow      time.Duration  // guarded by memory.mu: how long a session's connection is busy with each change and renewal
+	line      chan struct{}  // holds one while that is busy
+	transfers sync.WaitGroup // requests under way
 
 	gate sync.Mutex
 	cut  chan struct{} // guarded by gate: closed while the connection is cut
@@ -244,12 +245,12 @@ func (c *client) transfer(ctx context.Context, changes int) error {
 		return nil
 	}
 	done := make(chan struct{})
-	go func() {
+	c.transfers.Go(func() {
 		defer close(done)
 		c.line <- struct{}{}
 		time.Sleep(slow)
 		<-c.line
-	}()
+	})
 	select {
 	case <-done:
 		return nil

@@ -15,6 +15,7 @@ import (
 func TestSlowRequestsAreMadeSmaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newMemory().connect(nil)
+		t.Cleanup(c.transfers.Wait) // after the node has closed
 		n := node(t, c)
 		const many = 2000
 		held := map[string]int{}
