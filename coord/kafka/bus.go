@@ -109,7 +109,7 @@ func New(o Options) (*Bus, error) {
 	return b, nil
 }
 
-// Close sends what is left if a broker takes it within a second, and disconnects.
+// Close waits up to a second until brokers have confirmed the last records, and disconnects.
 func (b *Bus) Close() error {
 	b.mu.Lock()
 	ended := b.ended

@@ -11,7 +11,7 @@ import (
 	"github.com/taskengine/taskengine/engine/task"
 )
 
-// version is the first byte of the value of a record. The kind follows, then the mark of the cluster, then what the kind has.
+// version is the first byte of a record. The kind of the record, the mark of the cluster and the content follow.
 const version = 1
 
 // The kinds of records.

@@ -187,7 +187,7 @@ func (r *reader) submit(ctx context.Context, tx storage.Tx, p *part) ([]engine.R
 
 // save commits the position if it has changed by records that became no tasks.
 func (r *reader) save(ctx context.Context) error {
-	r.source.commitToGroup(ctx, place{r.of.Topic, r.of.Partition}, &r.at)
+	r.source.commitToGroup(place{r.of.Topic, r.of.Partition}, &r.at)
 	if !r.stale || time.Since(r.saved) < idleSave {
 		return nil
 	}

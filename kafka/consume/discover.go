@@ -26,7 +26,7 @@ const (
 var never = time.Date(9999, time.December, 31, 0, 0, 0, 0, time.UTC)
 
 // run is the handler of the task that is a source: it adds the partitions that are new, and carries out orders.
-func (s *reading) run(ctx context.Context, e *engine.Engine, t *task.Task) error {
+func (s *localSource) run(ctx context.Context, e *engine.Engine, t *task.Task) error {
 	st, err := decodeState(t.Checkpoint())
 	if err != nil {
 		return err
@@ -51,7 +51,7 @@ func (s *reading) run(ctx context.Context, e *engine.Engine, t *task.Task) error
 }
 
 // discover adds the partitions that the source has not read before, and notes them in st.
-func (s *reading) discover(ctx context.Context, e *engine.Engine, st *state) error {
+func (s *localSource) discover(ctx context.Context, e *engine.Engine, st *state) error {
 	found, missing, err := s.list(ctx)
 	if err != nil {
 		return err
@@ -64,21 +64,15 @@ func (s *reading) discover(ctx context.Context, e *engine.Engine, st *state) err
 	var added []partition
 	for _, name := range slices.Sorted(maps.Keys(found)) {
 		now, first, isKnown := st.found(name, textOf(found[name].ID), int32(len(found[name].Partitions)))
-		topics[name] = now
-		if first == now.Partitions {
+		some, err := s.beginnings(ctx, name, now, first, isFirst && !isKnown)
+		switch {
+		case err != nil && isFirst: // topics that are found later begin elsewhere
+			return err
+		case err != nil: // the others do not wait for it
+			missing = err
 			continue
 		}
-		from, err := s.firstOffsets(ctx, name, isFirst && !isKnown)
-		if err != nil {
-			return err
-		}
-		for i := first; i < now.Partitions; i++ {
-			offset, ok := from[i]
-			if !ok || offset.Err != nil {
-				return s.failed(name, errors.Join(fmt.Errorf("partition %d has no offsets", i), offset.Err))
-			}
-			added = append(added, partition{Topic: name, TopicID: now.ID, Partition: i, From: offset.Offset})
-		}
+		topics[name], added = now, append(added, some...)
 	}
 	if err := s.addAll(ctx, e, added); err != nil {
 		return err
@@ -90,9 +84,28 @@ func (s *reading) discover(ctx context.Context, e *engine.Engine, st *state) err
 	return missing
 }
 
+// beginnings returns the partitions of a topic from first on, each with its first offset.
+func (s *localSource) beginnings(ctx context.Context, name string, of topic, first int32, isStart bool) (all []partition, err error) {
+	if first == of.Partitions {
+		return nil, nil
+	}
+	from, err := s.firstOffsets(ctx, name, isStart)
+	if err != nil {
+		return nil, err
+	}
+	for i := first; i < of.Partitions; i++ {
+		offset, ok := from[i]
+		if !ok || offset.Err != nil {
+			return nil, s.failed(name, errors.Join(fmt.Errorf("partition %d has no offsets", i), offset.Err))
+		}
+		all = append(all, partition{Topic: name, TopicID: of.ID, Partition: i, From: offset.Offset})
+	}
+	return all, nil
+}
+
 // firstOffsets returns where the partitions of a topic begin. A topic or partition that is found later than those of the
 // start begins with its first record: it did not exist at the start.
-func (s *reading) firstOffsets(ctx context.Context, topic string, isStart bool) (map[int32]kadm.ListedOffset, error) {
+func (s *localSource) firstOffsets(ctx context.Context, topic string, isStart bool) (map[int32]kadm.ListedOffset, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	admin, err := s.admin()
@@ -115,7 +128,7 @@ func (s *reading) firstOffsets(ctx context.Context, topic string, isStart bool) 
 }
 
 // addAll adds the tasks of partitions. Those that exist stay as they are.
-func (s *reading) addAll(ctx context.Context, e *engine.Engine, all []partition) error {
+func (s *localSource) addAll(ctx context.Context, e *engine.Engine, all []partition) error {
 	var adding sync.WaitGroup
 	errs := make([]error, len(all))
 	slots := make(chan struct{}, manyAdds)
@@ -140,7 +153,7 @@ const (
 	headerPartition = "partition"
 )
 
-func (s *reading) requestOf(p *partition) task.Request {
+func (s *localSource) requestOf(p *partition) task.Request {
 	return task.Request{
 		ID: idOfPartition(s.definition.Name, p.Topic, p.TopicID, p.Partition), Type: TypeOf(s.definition.Name), Payload: p.encode(),
 		Headers: map[string]string{headerSource: s.definition.Name, headerTopic: p.Topic, headerPartition: fmt.Sprint(p.Partition)},

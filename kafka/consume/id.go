@@ -1,7 +1,6 @@
 package consume
 
 import (
-	"crypto/sha256"
 	"strconv"
 	"strings"
 	"time"
@@ -25,21 +24,12 @@ func UnreadTypeOf(source string) string { return typeOfUnread + source }
 // SourceOf returns the name of the source of a type, and whether the type is that of a source and its partitions.
 func SourceOf(typ string) (string, bool) { return strings.CutPrefix(typ, typeOfSource) }
 
-// idOf returns a reserved id that is made of names.
-func idOf(names ...string) (id task.ID) {
-	sum := sha256.Sum256([]byte(strings.Join(names, "\x00")))
-	copy(id[6:], sum[:])
-	id[6] = 0x80 | id[6]&0x0f // UUID version 8
-	id[8] = 0x80 | id[8]&0x3f
-	return id
-}
-
 // idOfSource returns the id of the task that is a source.
-func idOfSource(name string) task.ID { return idOf(typeOfSource, name) }
+func idOfSource(name string) task.ID { return task.ReservedID(typeOfSource, name) }
 
 // idOfPartition returns the id of the task that is a partition. A topic that is deleted and created again is another topic.
 func idOfPartition(source, topic, topicID string, partition int32) task.ID {
-	return idOf(typeOfSource, source, topic, topicID, strconv.Itoa(int(partition)))
+	return task.ReservedID(typeOfSource, source, topic, topicID, strconv.Itoa(int(partition)))
 }
 
 // sourcePolicy is the policy of the type of a source and its partitions.

@@ -143,7 +143,7 @@ func (s *Sources) Get(ctx context.Context, e *engine.Engine, name string) (*Stat
 }
 
 // ends returns the ends of the partitions of topics, as far as the brokers say.
-func (s *reading) ends(ctx context.Context, topics []string) kadm.ListedOffsets {
+func (s *localSource) ends(ctx context.Context, topics []string) kadm.ListedOffsets {
 	if len(topics) == 0 {
 		return nil
 	}
@@ -158,7 +158,7 @@ func (s *reading) ends(ctx context.Context, topics []string) kadm.ListedOffsets 
 }
 
 // partition returns the partition of a task.
-func (s *reading) partition(ctx context.Context, e *engine.Engine, id task.ID) (*Partition, error) {
+func (s *localSource) partition(ctx context.Context, e *engine.Engine, id task.ID) (*Partition, error) {
 	t, err := e.Get(ctx, id)
 	if err != nil {
 		return nil, err
@@ -279,7 +279,7 @@ func (s *Sources) order(ctx context.Context, e *engine.Engine, name, verb string
 	return fmt.Errorf("%s source %s: %w", verb, name, ErrBusy)
 }
 
-func (s *reading) orderOnce(ctx context.Context, e *engine.Engine, o order) error {
+func (s *localSource) orderOnce(ctx context.Context, e *engine.Engine, o order) error {
 	t, err := e.Get(ctx, idOfSource(s.definition.Name))
 	switch {
 	case err != nil:

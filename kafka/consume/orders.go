@@ -16,7 +16,7 @@ import (
 
 // carryOut does what the orders of st say, in their order but seeks last, and removes those that are done. It returns early if st has to
 // be stored first: readers that begin meanwhile look whether the source is paused.
-func (s *reading) carryOut(ctx context.Context, e *engine.Engine, st *state) (isEarly bool, err error) {
+func (s *localSource) carryOut(ctx context.Context, e *engine.Engine, st *state) (isEarly bool, err error) {
 	for len(st.Orders) > 0 {
 		i := max(0, slices.IndexFunc(st.Orders, func(o order) bool { return o.Seek == nil })) // a seek may have to wait for brokers
 		o := st.Orders[i]
@@ -37,7 +37,7 @@ func (s *reading) carryOut(ctx context.Context, e *engine.Engine, st *state) (is
 }
 
 // carryOutOne changes the partitions that an order is about. It may be repeated.
-func (s *reading) carryOutOne(ctx context.Context, e *engine.Engine, st *state, o *order) error {
+func (s *localSource) carryOutOne(ctx context.Context, e *engine.Engine, st *state, o *order) error {
 	for name, t := range st.Topics {
 		var to map[int32]kadm.ListedOffset
 		for i := range t.Partitions {
@@ -65,7 +65,7 @@ func (s *reading) carryOutOne(ctx context.Context, e *engine.Engine, st *state, 
 }
 
 // offsetsOf returns where a seek goes in each partition of a topic.
-func (s *reading) offsetsOf(ctx context.Context, topic string, to *Seek) (map[int32]kadm.ListedOffset, error) {
+func (s *localSource) offsetsOf(ctx context.Context, topic string, to *Seek) (map[int32]kadm.ListedOffset, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	admin, err := s.admin()
@@ -97,7 +97,7 @@ func (s *reading) offsetsOf(ctx context.Context, topic string, to *Seek) (map[in
 const changeTries = 20
 
 // change carries out an order in a partition.
-func (s *reading) change(ctx context.Context, e *engine.Engine, id task.ID, isPaused bool, o *order, to kadm.ListedOffset) error {
+func (s *localSource) change(ctx context.Context, e *engine.Engine, id task.ID, isPaused bool, o *order, to kadm.ListedOffset) error {
 	for range changeTries {
 		t, err := e.Get(ctx, id)
 		switch {

@@ -48,8 +48,8 @@ func (s *Sources) Plan(ctx context.Context, e *engine.Engine, name string, to Se
 	return all, nil
 }
 
-// plan returns where a seek would take the partitions of a topic. It leaves out partitions whose tasks have ended.
-func (s *reading) plan(ctx context.Context, e *engine.Engine, to *Seek, name string, of topic) (all []Move, err error) {
+// plan returns the moves that a seek makes in a topic. It omits partitions with a task that has ended.
+func (s *localSource) plan(ctx context.Context, e *engine.Engine, to *Seek, name string, of topic) (all []Move, err error) {
 	for i := range of.Partitions {
 		if !to.selects(name, i) {
 			continue

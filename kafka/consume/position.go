@@ -59,7 +59,7 @@ func (p *partition) encode() []byte {
 	return data
 }
 
-// decodePartition returns what the row of a partition has.
+// decodePartition decodes the payload and the checkpoint of the task of a partition.
 func decodePartition(payload, checkpoint []byte) (p partition, at position, err error) {
 	if err = json.Unmarshal(payload, &p); err != nil {
 		return p, at, fmt.Errorf("the partition cannot be read: %w", err)

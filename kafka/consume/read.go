@@ -24,7 +24,7 @@ const (
 
 // reader is an attempt of the task that is a partition.
 type reader struct {
-	source *reading
+	source *localSource
 	engine *engine.Engine
 	task   *task.Task
 	of     partition
@@ -37,7 +37,7 @@ type reader struct {
 }
 
 // read is the handler of a partition.
-func (s *reading) read(ctx context.Context, e *engine.Engine, t *task.Task) ([]byte, error) {
+func (s *localSource) read(ctx context.Context, e *engine.Engine, t *task.Task) ([]byte, error) {
 	r := &reader{source: s, engine: e, task: t, end: -1, saved: time.Now(), most: batchMost}
 	var err error
 	if r.of, r.at, err = decodePartition(t.Payload, t.Checkpoint()); err != nil {

@@ -53,7 +53,7 @@ func (r *reader) reset(ctx context.Context, failed error) error {
 
 // suspects reports whether a partition has seemed to be shorter than its position for longer than a broker that is not
 // current is asked.
-func (s *reading) suspects(at place) bool {
+func (s *localSource) suspects(at place) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	since, ok := s.suspected[at]
@@ -64,7 +64,7 @@ func (s *reading) suspects(at place) bool {
 }
 
 // trust forgets what suspects has noted.
-func (s *reading) trust(at place) {
+func (s *localSource) trust(at place) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.suspected, at)
@@ -81,7 +81,7 @@ func (r *reader) deleted(ctx context.Context) ([]byte, error) {
 }
 
 // bounds returns the first offset of a partition and that behind its last record.
-func (s *reading) bounds(ctx context.Context, topic string, partition int32) (begin, end kadm.ListedOffset, err error) {
+func (s *localSource) bounds(ctx context.Context, topic string, partition int32) (begin, end kadm.ListedOffset, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	admin, err := s.admin()

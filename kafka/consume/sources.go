@@ -42,7 +42,7 @@ type Source struct {
 
 // Sources are the sources of a node. It is safe for concurrent use.
 type Sources struct {
-	all     map[string]*reading
+	all     map[string]*localSource
 	stopped chan struct{}
 	stop    sync.Once
 }
@@ -55,7 +55,7 @@ func New(c Config) (*Sources, error) {
 	if _, isDivided := c.Store.(storage.Divided); isDivided && len(c.Sources) > 0 {
 		return nil, errDivided
 	}
-	s := &Sources{all: make(map[string]*reading), stopped: make(chan struct{})}
+	s := &Sources{all: make(map[string]*localSource), stopped: make(chan struct{})}
 	for _, one := range c.Sources {
 		if err := one.Check(); err != nil {
 			return nil, fmt.Errorf("source %s: %w", one.Name, err)
@@ -64,7 +64,7 @@ func New(c Config) (*Sources, error) {
 		if err != nil {
 			return nil, fmt.Errorf("source %s: %w", one.Name, err)
 		}
-		s.all[one.Name] = &reading{
+		s.all[one.Name] = &localSource{
 			config: c, definition: one.Definition, connection: one.Connection, selects: selects, stopped: s.stopped,
 			suspected: make(map[place]time.Time), grouped: make(kadm.Offsets), stats: newStats(),
 		}
@@ -103,8 +103,8 @@ func (s *Sources) Close(context.Context) error {
 	return nil
 }
 
-// reading is a source on this node.
-type reading struct {
+// localSource is a source on this node.
+type localSource struct {
 	config     Config
 	definition source.Definition
 	connection kafka.Connection
@@ -121,12 +121,15 @@ type reading struct {
 	grouped   kadm.Offsets        // guarded by mu: positions to commit to the group
 	groupedAt time.Time           // guarded by mu: when they were last committed
 	groupLog  ratelog.Limiter     // guarded by mu
+	grouping  bool                // guarded by mu: they are being committed
+	isClosed  bool                // guarded by mu
+	aside     sync.WaitGroup      // of what does not delay readers
 }
 
-func (s *reading) close() {
+func (s *localSource) close() {
 	s.mu.Lock()
 	client, fetcher := s.client, s.fetcher
-	s.client, s.fetcher = nil, nil
+	s.client, s.fetcher, s.isClosed = nil, nil, true
 	s.mu.Unlock()
 	if fetcher != nil {
 		fetcher.close()
@@ -134,10 +137,11 @@ func (s *reading) close() {
 	if client != nil {
 		client.Close()
 	}
+	s.aside.Wait()
 }
 
 // isStopped reports whether this node stops.
-func (s *reading) isStopped() bool {
+func (s *localSource) isStopped() bool {
 	select {
 	case <-s.stopped:
 		return true
@@ -147,7 +151,7 @@ func (s *reading) isStopped() bool {
 }
 
 // handle is the handler of the type of a source and its partitions.
-func (s *reading) handle(ctx context.Context, t *task.Task) ([]byte, error) {
+func (s *localSource) handle(ctx context.Context, t *task.Task) ([]byte, error) {
 	e, ok := engine.FromContext(ctx)
 	if !ok {
 		return nil, errors.New("a source must be run by an engine")
@@ -159,7 +163,7 @@ func (s *reading) handle(ctx context.Context, t *task.Task) ([]byte, error) {
 }
 
 // feed returns the feed of the source, which it opens first.
-func (s *reading) feed() (*feed, error) {
+func (s *localSource) feed() (*feed, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.fetcher == nil {
@@ -173,9 +177,12 @@ func (s *reading) feed() (*feed, error) {
 }
 
 // admin returns a client for questions.
-func (s *reading) admin() (*kadm.Client, error) {
+func (s *localSource) admin() (*kadm.Client, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.isClosed {
+		return nil, errStopped
+	}
 	if s.client == nil {
 		c, err := s.connection.Client()
 		if err != nil {
@@ -188,7 +195,7 @@ func (s *reading) admin() (*kadm.Client, error) {
 
 // list returns the topics of the source. If it names topics that are missing, it returns the others with the error of
 // one of them.
-func (s *reading) list(ctx context.Context) (found kadm.TopicDetails, missing, err error) {
+func (s *localSource) list(ctx context.Context) (found kadm.TopicDetails, missing, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	admin, err := s.admin()
@@ -219,7 +226,7 @@ func (s *reading) list(ctx context.Context) (found kadm.TopicDetails, missing, e
 }
 
 // topicID returns the id of a topic, "" if the brokers have none. It is an error if the topic is missing.
-func (s *reading) topicID(ctx context.Context, topic string) (string, error) {
+func (s *localSource) topicID(ctx context.Context, topic string) (string, error) {
 	s.mu.Lock()
 	id, ok := s.listed[topic]
 	isNew := time.Since(s.listedAt) < listAge
@@ -246,7 +253,7 @@ func textOf(id kadm.TopicID) string {
 }
 
 // failed returns the error of an attempt that err of a broker ends. topic may be "".
-func (s *reading) failed(topic string, err error) error {
+func (s *localSource) failed(topic string, err error) error {
 	switch r, ok := kafka.ReadRefusalOf(topic, err); {
 	case ok:
 		return task.WithClass(r.Class, fmt.Errorf("kafka.%s: %s: %w", s.connection.Name, r.Advice, err))
@@ -257,7 +264,7 @@ func (s *reading) failed(topic string, err error) error {
 }
 
 // state returns the state of the source.
-func (s *reading) state(ctx context.Context, e *engine.Engine) (state, error) {
+func (s *localSource) state(ctx context.Context, e *engine.Engine) (state, error) {
 	t, err := e.Get(ctx, idOfSource(s.definition.Name))
 	if err != nil {
 		return state{}, fmt.Errorf("read source %s: %w", s.definition.Name, err)
@@ -266,7 +273,7 @@ func (s *reading) state(ctx context.Context, e *engine.Engine) (state, error) {
 }
 
 // lost reports that records were lost.
-func (s *reading) lost(ctx context.Context, at place, l *Lost) {
+func (s *localSource) lost(ctx context.Context, at place, l *Lost) {
 	s.stats.lost(l.To - l.From)
 	s.config.Log.ErrorContext(ctx, "records of a topic are lost", "source", s.definition.Name, "topic", at.topic, "partition", at.partition,
 		"from", l.From, "to", l.To, "reason", l.Reason)

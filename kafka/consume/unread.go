@@ -23,7 +23,7 @@ func unreadRequest(of string, r *kgo.Record, data []byte) task.Request {
 // handleUnread is the handler of records that could not become tasks. It tries to make the task by the definition that
 // the source has now: if that was corrected, a person who resumes the task has the record become its task. Otherwise it
 // is an error.
-func (s *reading) handleUnread(_ context.Context, t *task.Task) ([]byte, error) {
+func (s *localSource) handleUnread(_ context.Context, t *task.Task) ([]byte, error) {
 	u, err := source.DecodeUnreadable(t.Payload)
 	if err != nil {
 		return nil, task.Permanent(task.WithClass("kafka_unreadable", err))

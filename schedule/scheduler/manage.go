@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -57,13 +56,7 @@ type Schedule struct {
 
 // IDOf returns the id of the task that is the schedule with a name. It begins with six zero bytes, so that all schedules are
 // together in the order of ids.
-func IDOf(name string) (id task.ID) {
-	sum := sha256.Sum256([]byte(schedule.Type + "\x00" + name))
-	copy(id[6:], sum[:])
-	id[6] = 0x80 | id[6]&0x0f // UUID version 8
-	id[8] = 0x80 | id[8]&0x3f
-	return id
-}
+func IDOf(name string) task.ID { return task.ReservedID(schedule.Type, name) }
 
 // requestOf returns the request of the task that is a schedule.
 func requestOf(n schedule.Named) engine.Request {
