@@ -33,10 +33,11 @@ func (b *book) note(format string, args ...any) {
 	b.lines = append(b.lines, fmt.Sprintf(format, args...))
 }
 
-// take returns the notes, and removes them.
+// take returns the notes in their order as text, and removes them: attempts that begin together write in any order.
 func (b *book) take() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	slices.Sort(b.lines)
 	all := strings.Join(b.lines, ", ")
 	b.lines = nil
 	return all
