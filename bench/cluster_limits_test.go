@@ -8,8 +8,8 @@ import (
 
 	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/engine"
-	"github.com/taskengine/taskengine/engine/policy"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/policy"
+	"github.com/taskengine/taskengine/task"
 )
 
 // partners is how many values the keyed limits of the benchmarks below have.

@@ -16,11 +16,11 @@ import (
 	"github.com/taskengine/taskengine/coord/etcd"
 	taskzk "github.com/taskengine/taskengine/coord/zk"
 	"github.com/taskengine/taskengine/engine"
-	"github.com/taskengine/taskengine/engine/policy"
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/etcdtest"
 	"github.com/taskengine/taskengine/internal/zktest"
+	"github.com/taskengine/taskengine/policy"
 	"github.com/taskengine/taskengine/storage/memory"
+	"github.com/taskengine/taskengine/task"
 )
 
 // granting is what the nodes of this benchmark use of a coordinator.

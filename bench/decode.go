@@ -9,7 +9,7 @@ import (
 
 	"github.com/taskengine/taskengine/bench/result"
 	"github.com/taskengine/taskengine/config"
-	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/policy"
 )
 
 // Bounds of a scenario. A value beyond them is a mistake, or another kind of test.

@@ -5,9 +5,9 @@ import (
 	"os"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/machine"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // inspected is a store with all optional interfaces that the engine uses.

@@ -13,10 +13,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/handlers"
 	"github.com/taskengine/taskengine/plugins"
 	"github.com/taskengine/taskengine/plugins/handler"
+	"github.com/taskengine/taskengine/task"
 )
 
 // handlerSet has the handlers of a repetition.

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/bench/result"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // allFlows selects the tasks of all flows.

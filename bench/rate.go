@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/policy"
 )
 
 // grain is the resolution of the times of the engine.

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/bench/result"
-	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/policy"
 )
 
 // Scenario describes a load, the node, and what must hold. [Parse] reads it from YAML;

@@ -11,8 +11,8 @@ import (
 	"sync/atomic"
 
 	"github.com/taskengine/taskengine/bench/result"
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // rows is the store from which the verifier reads rows.

@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/bench/result"
-	"github.com/taskengine/taskengine/engine/policy"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/policy"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/memory"
+	"github.com/taskengine/taskengine/task"
 )
 
 // faultyStore is a store in memory that makes mistakes on purpose.

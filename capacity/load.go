@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/config"
-	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/internal/objective"
+	"github.com/taskengine/taskengine/policy"
 )
 
 // Load is the load of a system. docs/capacity.md describes it as a file.

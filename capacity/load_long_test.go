@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/policy"
 )
 
 func TestALoadThatIsRetriedForeverLosesNothing(t *testing.T) {

@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // probe is a store that records what its transactions write and how long they take.

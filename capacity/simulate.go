@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine"
-	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/sim"
+	"github.com/taskengine/taskengine/policy"
 )
 
 // simulated is a load, and the machine to simulate it on.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine/sim"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // trace draws about this number of tasks of a load in its busiest time. factor multiplies all rates:

@@ -3,8 +3,8 @@ package client
 import (
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
+	"github.com/taskengine/taskengine/task"
 )
 
 // ScheduleGap says what happens to a time of the day that a clock change leaves out. The empty one is [GapRunAfter].

@@ -3,8 +3,8 @@ package client
 import (
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Source is a source of tasks: topics of Apache Kafka whose records become tasks. Counts are those of all nodes.

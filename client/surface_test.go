@@ -18,7 +18,7 @@ import (
 // named are the packages outside the standard library that the public identifiers may show.
 var named = []string{
 	"github.com/taskengine/taskengine/client",
-	"github.com/taskengine/taskengine/engine/task",
+	"github.com/taskengine/taskengine/task",
 	"google.golang.org/grpc", // Options.Dial
 }
 
@@ -31,7 +31,7 @@ func TestThePublicTypesAreThoseOfThePackage(t *testing.T) {
 			s.look(o.Type(), name)
 		}
 	}
-	if len(s.found[named[0]]) < 30 || s.found["github.com/taskengine/taskengine/engine/task"] == nil || s.found["context"] == nil {
+	if len(s.found[named[0]]) < 30 || s.found["github.com/taskengine/taskengine/task"] == nil || s.found["context"] == nil {
 		t.Fatalf("the sweep has found types of %v only", s.found)
 	}
 	for path, where := range s.found {

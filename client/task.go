@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
+	"github.com/taskengine/taskengine/task"
 )
 
 // State is the state of a task. A node of a newer version may have states without a constant here: a State is their name then.

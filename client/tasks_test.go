@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/client"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 func TestATaskIsFoundByItsKey(t *testing.T) {

@@ -3,7 +3,7 @@ package client
 import (
 	"context"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Type is a type of task with its payload and its result, which are encoded as JSON:

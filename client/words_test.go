@@ -8,24 +8,24 @@ import (
 	"testing"
 
 	"github.com/taskengine/taskengine/engine"
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/schedule"
 	"github.com/taskengine/taskengine/schedule/calendar"
 	"github.com/taskengine/taskengine/schedule/scheduler"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Every word that a node of this version may say has a constant, and no other word has one.
 func TestEveryWordOfANodeHasAConstant(t *testing.T) {
 	const module = "github.com/taskengine/taskengine/"
-	packages := load(t, module+"client", module+"engine", module+"engine/task", module+"schedule", module+"schedule/calendar", module+"schedule/scheduler")
+	packages := load(t, module+"client", module+"engine", module+"task", module+"schedule", module+"schedule/calendar", module+"schedule/scheduler")
 	for _, one := range []struct {
 		here  string             // a type of this package
 		there string             // the package that has the words
 		of    string             // its type that has them, or the beginning of the names of its constants
 		word  func(uint8) string // of a constant that is a number; nil if it is the word
 	}{
-		{"State", "engine/task", "State", func(i uint8) string { return task.State(i).String() }},
-		{"AttemptOutcome", "engine/task", "Outcome", func(i uint8) string { return task.Outcome(i).String() }},
+		{"State", "task", "State", func(i uint8) string { return task.State(i).String() }},
+		{"AttemptOutcome", "task", "Outcome", func(i uint8) string { return task.Outcome(i).String() }},
 		{"ReceiptOutcome", "engine", "SubmitOutcome", func(i uint8) string { return engine.SubmitOutcome(i).String() }},
 		{"ReasonCode", "engine", "Code", nil},
 		{"ScheduleOutcome", "schedule/scheduler", "Outcome", func(i uint8) string { return scheduler.Outcome(i).String() }},

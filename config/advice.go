@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/taskengine/taskengine/alert"
-	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/internal/suggest"
+	"github.com/taskengine/taskengine/policy"
 )
 
 // Advice returns what is allowed but probably a mistake, with its place: handlers that no type

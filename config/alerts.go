@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/alert"
-	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/internal/suggest"
+	"github.com/taskengine/taskengine/policy"
 )
 
 // Alerts say what people are told about.

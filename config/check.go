@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/internal/suggest"
+	"github.com/taskengine/taskengine/policy"
 )
 
 // check compares the parts of the configuration with each other.

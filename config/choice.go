@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/internal/suggest"
+	"github.com/taskengine/taskengine/policy"
 )
 
 // short is an object with a short form: a single value.

@@ -13,8 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/taskengine/taskengine/engine/policy"
 	records "github.com/taskengine/taskengine/kafka/source"
+	"github.com/taskengine/taskengine/policy"
 )
 
 // write makes a configuration file of text and returns its path.

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/internal/suggest"
+	"github.com/taskengine/taskengine/policy"
 )
 
 // value is a scalar that is read by parse. Errors of parse complete a sentence about

@@ -10,9 +10,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/suggest"
 	"github.com/taskengine/taskengine/schedule/calendar"
+	"github.com/taskengine/taskengine/task"
 )
 
 // schedules reports schedules that cannot be, or add tasks of types that do not exist.

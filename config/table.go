@@ -8,9 +8,9 @@ import (
 	"math"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/policy"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/policy"
 	"github.com/taskengine/taskengine/schedule"
+	"github.com/taskengine/taskengine/task"
 )
 
 // maxCount bounds every number of things, so that sums of them never overflow.

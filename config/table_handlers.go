@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/internal/place"
+	"github.com/taskengine/taskengine/policy"
 )
 
 var handlersTable = table[Handler]{of: "handlers", keys: isName, likely: "NAME", is: variants{

@@ -3,9 +3,9 @@ package config
 import (
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/schedule"
 	"github.com/taskengine/taskengine/schedule/calendar"
+	"github.com/taskengine/taskengine/task"
 )
 
 var schedulesTable = table[schedule.Definition]{of: "schedules", keys: isScheduleName, likely: "NAME", is: scheduleTable}

@@ -17,7 +17,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // ErrClosed is returned by a coordination backend that was closed.

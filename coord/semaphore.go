@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Semaphore grants permits of limits that all nodes share. A holder orders how many permits of a limit

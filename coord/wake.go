@@ -1,6 +1,6 @@
 package coord
 
-import "github.com/taskengine/taskengine/engine/task"
+import "github.com/taskengine/taskengine/task"
 
 // The kinds of hints without a task, as their version.
 const (

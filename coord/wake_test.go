@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/taskengine/taskengine/coord"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 func TestAHintWithoutATaskSaysWhereToLook(t *testing.T) {

@@ -8,10 +8,10 @@ import (
 
 	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/engine"
-	"github.com/taskengine/taskengine/engine/policy"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/policy"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/memory"
+	"github.com/taskengine/taskengine/task"
 )
 
 func TestAGrabThatIsAnsweredAfterTheNodeWasTakenForDeadIsNotRun(t *testing.T) {

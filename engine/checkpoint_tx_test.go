@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine"
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // An attempt adds tasks part by part, each with its checkpoint in one transaction. It fails in the middle, once before

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/policy"
 )
 
 // Failed returns a channel that is closed when the store has failed for good: the engine does

@@ -5,8 +5,8 @@ import (
 	"fmt"
 
 	"github.com/taskengine/taskengine/codec"
-	"github.com/taskengine/taskengine/engine/policy"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/policy"
+	"github.com/taskengine/taskengine/task"
 )
 
 // contents encodes what tasks carry, and decodes it. Handlers, callers and the checks of sizes see it decoded, and the core,

@@ -11,9 +11,9 @@ import (
 
 	"github.com/taskengine/taskengine/codec"
 	"github.com/taskengine/taskengine/engine"
-	"github.com/taskengine/taskengine/engine/policy"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/policy"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // encrypting returns a codec that encrypts with one of the keys named by the letters, the first.

@@ -10,7 +10,7 @@ import (
 	"github.com/taskengine/taskengine/coord/local"
 	"github.com/taskengine/taskengine/coord/record"
 	"github.com/taskengine/taskengine/engine"
-	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/policy"
 	"github.com/taskengine/taskengine/storage/memory"
 )
 

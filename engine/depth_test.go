@@ -11,10 +11,10 @@ import (
 
 	"github.com/taskengine/taskengine/coord/local"
 	"github.com/taskengine/taskengine/engine"
-	"github.com/taskengine/taskengine/engine/policy"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/policy"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/memory"
+	"github.com/taskengine/taskengine/task"
 )
 
 // watched starts a node with the types mail, whose tasks are for customers, and bad, whose tasks fail.

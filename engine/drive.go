@@ -8,8 +8,8 @@ import (
 
 	"github.com/taskengine/taskengine/engine/internal/core"
 	"github.com/taskengine/taskengine/engine/internal/shell"
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/workpool"
+	"github.com/taskengine/taskengine/task"
 )
 
 // state is what the mutex of the engine guards: the shell with its core, and what belongs to the

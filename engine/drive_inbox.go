@@ -4,7 +4,7 @@ import (
 	"sync"
 
 	"github.com/taskengine/taskengine/engine/internal/shell"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // inbox collects what callers and handlers say, so that they do not wait for Engine.mu: the lock of

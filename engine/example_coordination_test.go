@@ -9,9 +9,9 @@ import (
 	"github.com/taskengine/taskengine/coord/etcd"
 	bus "github.com/taskengine/taskengine/coord/postgres"
 	"github.com/taskengine/taskengine/engine"
-	"github.com/taskengine/taskengine/engine/policy"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/policy"
 	"github.com/taskengine/taskengine/storage/postgres"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Nodes keep tasks in PostgreSQL and coordinate by etcd. Hints between them, and the clock by which tasks go, are those

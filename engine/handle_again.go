@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine/internal/shell"
-	"github.com/taskengine/taskengine/engine/policy"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/policy"
+	"github.com/taskengine/taskengine/task"
 )
 
 // checkRerun returns an error if the task cannot run again as its handler asked for. Otherwise it

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine/internal/core"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // attempt is a call of a handler, and the context of the call. Most handlers never use

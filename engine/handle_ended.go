@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"github.com/taskengine/taskengine/engine/internal/shell"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // ended returns the verdict on an attempt whose handler says that it has ended the attempt by a function of

@@ -10,8 +10,8 @@ import (
 	"github.com/taskengine/taskengine/codec"
 	"github.com/taskengine/taskengine/engine/internal/core"
 	"github.com/taskengine/taskengine/engine/internal/shell"
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // attemptKey is the key under which a context has its attempt.

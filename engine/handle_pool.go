@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine/internal/shell"
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/wakeup"
+	"github.com/taskengine/taskengine/task"
 )
 
 // pools holds the handlers that run a limited number of tasks at a time. The core counts

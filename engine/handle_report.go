@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/codec"
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // ErrAttemptOver says that an attempt cannot store a checkpoint or finish its task, because

@@ -3,7 +3,7 @@ package engine
 import (
 	"fmt"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // wrapped returns what is called for each type: its handler, or what Config.Wrap makes of it.

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine/internal/core"
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // ErrUnsupported says that the store cannot do what was asked for.

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Bounds of what [Engine.Keys] reads.

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine/internal/core"
-	"github.com/taskengine/taskengine/engine/policy"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/policy"
+	"github.com/taskengine/taskengine/task"
 )
 
 // LimitWhy says what a limit, or one of its values, counts at this moment, and what waits for it.

@@ -3,7 +3,7 @@ package engine
 import (
 	"slices"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // RanElsewhere says where an attempt of a task ran, or runs.

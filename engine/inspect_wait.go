@@ -5,9 +5,9 @@ import (
 	"errors"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/wakeup"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // WaitTasks returns when none of the tasks is live any more: each has ended, or is not

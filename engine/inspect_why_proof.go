@@ -3,7 +3,7 @@ package engine
 import (
 	"context"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // withProof adds to the reasons of a task what the node cannot prove at present: it starts nothing without that.

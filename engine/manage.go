@@ -8,7 +8,7 @@ import (
 
 	"github.com/taskengine/taskengine/engine/internal/cluster"
 	"github.com/taskengine/taskengine/engine/internal/shell"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Errors of the methods by which people manage tasks. [task.ErrNotFound] is another.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/coord"
-	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/policy"
 )
 
 // Errors of the methods that change limits. [ErrInvalid] and [ErrStale] are others.

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/internal/suggest"
+	"github.com/taskengine/taskengine/policy"
 )
 
 // checkLimit returns what is wrong with a setting.

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // manualClock is a clock that stands still until it is moved.

@@ -13,9 +13,9 @@ import (
 
 	"github.com/taskengine/taskengine/codec"
 	"github.com/taskengine/taskengine/engine"
-	"github.com/taskengine/taskengine/engine/policy"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/policy"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // keysIn returns how many payloads and checkpoints of tasks that have not ended are under each key, by its name.

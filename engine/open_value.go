@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/taskengine/taskengine/engine/internal/core"
-	"github.com/taskengine/taskengine/engine/policy"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/policy"
+	"github.com/taskengine/taskengine/task"
 )
 
 // placement says which nodes may run the tasks of single values of one type, see policy.Limit.Nodes. It is

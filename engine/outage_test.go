@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/policy"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/policy"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/memory"
+	"github.com/taskengine/taskengine/task"
 )
 
 // unreachable is a store in memory to which some reads do not get through during an outage: they

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine/internal/shell"
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // maxOpenTxs is how many transactions of callers [openTxs] has at most.

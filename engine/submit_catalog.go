@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/policy"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/policy"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // catalog is what the engine knows of types before a task of them exists: it makes the rows of

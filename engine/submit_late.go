@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // ErrLate is wrapped by the errors of requests whose time lies further in the past than [policy.Type.MaxLateness].

@@ -9,9 +9,9 @@ import (
 	"strings"
 
 	"github.com/taskengine/taskengine/codec"
-	"github.com/taskengine/taskengine/engine/policy"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/policy"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // layoutsSetting is the setting that holds the layout of each type: the sources of the values of

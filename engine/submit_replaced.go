@@ -3,7 +3,7 @@ package engine
 import (
 	"sync"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // replacements are the tasks that requests of this engine have replaced while other requests are being settled. Of many

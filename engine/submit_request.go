@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/taskengine/taskengine/codec"
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/place"
+	"github.com/taskengine/taskengine/task"
 )
 
 // ErrInvalid is wrapped by the errors of requests that the engine cannot accept.

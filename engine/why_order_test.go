@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // behind fails the test unless a task waits only for another one, and the text has these parts. It returns the reason.

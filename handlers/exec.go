@@ -16,8 +16,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/supervise"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Exit codes with a meaning, from sysexits.h. 0 is success. Any other code is an error that is retried.

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/handlers"
+	"github.com/taskengine/taskengine/task"
 )
 
 func systemRoles() map[string]func() {

@@ -20,8 +20,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/handlers"
+	"github.com/taskengine/taskengine/task"
 )
 
 // roleVariable makes this test program play another part than that of the tests.

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/supervise"
+	"github.com/taskengine/taskengine/task"
 )
 
 // stderrTail is how many of the last bytes of the standard error are kept for the error of the task. task.MaxErrorText

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 const (

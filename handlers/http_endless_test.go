@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/handlers"
+	"github.com/taskengine/taskengine/task"
 )
 
 // endless serves a connection by beginning an answer and repeating a piece of it for ever.

@@ -11,7 +11,7 @@ import (
 	"net/url"
 	"sync/atomic"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 const (

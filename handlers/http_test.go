@@ -18,8 +18,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/handlers"
+	"github.com/taskengine/taskengine/task"
 )
 
 // sending returns a handler that sends to a server which answers by answer.

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/ratelog"
+	"github.com/taskengine/taskengine/task"
 )
 
 const (

@@ -8,7 +8,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // HandlerHeader is the header of a task that names the handler of a [Split] that is to run it.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // unlimited is the number of slots of a handler that is no [task.Pool].

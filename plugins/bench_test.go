@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // BenchmarkGo measures tasks per second through one Go process, many at once.

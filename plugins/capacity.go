@@ -6,8 +6,8 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/plugins/internal/calls"
+	"github.com/taskengine/taskengine/task"
 )
 
 var _ task.Pool = (*Host)(nil)

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/policy"
 )
 
 // Config says how a [Host] runs its program. Name and Command are required. The zero value of every other field is a

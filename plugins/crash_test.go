@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/supervise/supervisetest"
+	"github.com/taskengine/taskengine/task"
 )
 
 func TestAProgramThatCannotStartSaysWhy(t *testing.T) {

@@ -12,11 +12,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/supervise"
 	"github.com/taskengine/taskengine/internal/wakeup"
 	"github.com/taskengine/taskengine/plugins/internal/calls"
 	"github.com/taskengine/taskengine/plugins/internal/programlog"
+	"github.com/taskengine/taskengine/task"
 )
 
 // maxPause is the longest pause before a restart for which tasks wait. In a longer pause they are handed back.

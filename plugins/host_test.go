@@ -18,8 +18,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/supervise/supervisetest"
+	"github.com/taskengine/taskengine/task"
 )
 
 func TestATaskAndItsResultArriveUnchanged(t *testing.T) {

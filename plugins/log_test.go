@@ -9,9 +9,9 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/logtest"
 	"github.com/taskengine/taskengine/plugins/internal/programlog"
+	"github.com/taskengine/taskengine/task"
 )
 
 // journal is a reporter that counts lines.

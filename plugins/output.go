@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/supervise"
 	"github.com/taskengine/taskengine/plugins/internal/programlog"
+	"github.com/taskengine/taskengine/task"
 )
 
 const (

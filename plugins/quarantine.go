@@ -1,6 +1,6 @@
 package plugins
 
-import "github.com/taskengine/taskengine/engine/task"
+import "github.com/taskengine/taskengine/task"
 
 // maxQuarantine is how many tasks may be in quarantine. Beyond it the oldest are forgotten: a task that is never tried
 // again would stay for ever.

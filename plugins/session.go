@@ -12,11 +12,11 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/wakeup"
 	"github.com/taskengine/taskengine/internal/workpool"
 	"github.com/taskengine/taskengine/plugins/internal/programlog"
 	"github.com/taskengine/taskengine/plugins/internal/wire"
+	"github.com/taskengine/taskengine/task"
 )
 
 // session is one process of the program, the stream to it and the calls that it runs. It has three goroutines, which

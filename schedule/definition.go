@@ -7,8 +7,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/schedule/calendar"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Type is the type of the tasks that are schedules.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Placeholders are the words that the payload of a [Template] may have in double braces, such as {{date}}. Each stands for

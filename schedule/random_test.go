@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // TestEachTimeIsDecidedAboutOnce runs schedules through random lives: runs that are late, lost and repeated, a clock that goes

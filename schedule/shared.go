@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Shared is a schedule of nodes with stores of their own, as they keep it where they coordinate: one of them fires it. A node

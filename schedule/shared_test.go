@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // shared returns a schedule of nodes with stores of their own, and one of them that has seen it.

@@ -15,8 +15,8 @@ import (
 	"google.golang.org/grpc/peer"
 
 	"github.com/taskengine/taskengine/engine"
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/access"
+	"github.com/taskengine/taskengine/task"
 )
 
 // caller is who makes a request with a token. Callers that need none have no caller in their context, and may do

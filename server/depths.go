@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // depths adds how many tasks there are. Only the node with the role of the monitor knows.

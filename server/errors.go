@@ -8,9 +8,9 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/taskengine/taskengine/engine"
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/schedule/scheduler"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // codes has the code of each error; the first match counts. docs/api.md has the same table.

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // summaryInterval is the time between two summaries of tasks in error in the log.

@@ -9,9 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/logtest"
 	"github.com/taskengine/taskengine/server"
+	"github.com/taskengine/taskengine/task"
 )
 
 // warnings returns the lines of a log at the level warn.

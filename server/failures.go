@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // FailureLog logs failed attempts at level info, because a failing task is no failure of the engine. It logs at most

@@ -5,9 +5,9 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/taskengine/taskengine/engine/task"
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // ListKeys returns a page of ordering keys.

@@ -8,9 +8,9 @@ import (
 
 	"github.com/taskengine/taskengine/codec"
 	"github.com/taskengine/taskengine/engine"
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/server"
 	"github.com/taskengine/taskengine/storage/memory"
+	"github.com/taskengine/taskengine/task"
 )
 
 func TestKeysThatAreUsedAndThoseThatAreMissingAreCounted(t *testing.T) {

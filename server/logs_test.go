@@ -17,10 +17,10 @@ import (
 
 	"github.com/taskengine/taskengine/coord/local"
 	"github.com/taskengine/taskengine/engine"
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/server"
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 	"github.com/taskengine/taskengine/server/proto/taskengine/v1/taskenginev1connect"
+	"github.com/taskengine/taskengine/task"
 )
 
 // received is what a stream of a task's log has sent.

@@ -3,8 +3,8 @@ package server
 import (
 	"context"
 
-	"github.com/taskengine/taskengine/engine/task"
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
+	"github.com/taskengine/taskengine/task"
 )
 
 // named is a request that names a version of a task.

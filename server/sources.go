@@ -7,9 +7,9 @@ import (
 	"math"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/suggest"
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Sources are the sources of tasks in the configuration of a node. It is safe for concurrent use.

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Batch is the work of one transaction: notes, then inserts, then swaps, then deletes, then the rows

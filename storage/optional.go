@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Inspector is a [Store] that lists and counts tasks for people: the API, the command line and

@@ -16,7 +16,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Errors that callers match with [errors.Is]. Only ErrRefused, ErrBusy, ErrUndone and ErrElsewhere say that

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // slack is how far clocks may be set back without a line being missed: a segment is skipped if it

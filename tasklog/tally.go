@@ -1,6 +1,6 @@
 package tasklog
 
-import "github.com/taskengine/taskengine/engine/task"
+import "github.com/taskengine/taskengine/task"
 
 // generation is how many attempts are counted until the older half of them is dropped.
 const generation = 16 << 10

@@ -10,11 +10,11 @@ import (
 
 	"github.com/taskengine/taskengine/bench/result"
 	"github.com/taskengine/taskengine/engine"
-	"github.com/taskengine/taskengine/engine/policy"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/policy"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/bolt"
 	"github.com/taskengine/taskengine/storage/pebble"
+	"github.com/taskengine/taskengine/task"
 )
 
 // openStores are the stores of taskengine that are measured.

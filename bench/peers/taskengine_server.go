@@ -11,8 +11,8 @@ import (
 
 	"github.com/taskengine/taskengine/bench/result"
 	"github.com/taskengine/taskengine/client"
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/plugins/handler"
+	"github.com/taskengine/taskengine/task"
 )
 
 // taskengineServerSubjects are a node in a process of its own, to which the client and a worker connect through a socket,

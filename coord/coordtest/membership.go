@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/coord"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // RunMembership runs the suite of [coord.Membership]. The nodes are [coord.Identified], too.

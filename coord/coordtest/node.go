@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/coord"
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/wiretest"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Node is the connection of a node to a coordinator whose servers are other processes.

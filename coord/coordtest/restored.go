@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/coord"
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/wakeup"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Restorable is the servers of a coordinator whose data can be lost.

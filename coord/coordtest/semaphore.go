@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/taskengine/taskengine/coord"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // RunSemaphore runs the suite of [coord.Semaphore].

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/taskengine/taskengine/coord"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 type semaphores = env[coord.Semaphore]

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/coord"
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/wiretest"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Servers are the three servers of a coordinator, of which two are a majority.

@@ -18,9 +18,9 @@ import (
 	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/coord/coordtest"
 	"github.com/taskengine/taskengine/coord/etcd"
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/etcdtest"
 	"github.com/taskengine/taskengine/internal/logtest"
+	"github.com/taskengine/taskengine/task"
 )
 
 // busy is what a node does while etcd runs out of space: it leads a role and holds permits of a limit.

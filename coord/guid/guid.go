@@ -13,7 +13,7 @@ import (
 	"github.com/taskengine/taskengine/coord/guid/internal/election"
 	"github.com/taskengine/taskengine/coord/internal/lease"
 	"github.com/taskengine/taskengine/coord/local"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // DefaultLease is the lease if [Options] have none.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/taskengine/taskengine/coord/guid"
 	"github.com/taskengine/taskengine/coord/local"
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage/memory"
+	"github.com/taskengine/taskengine/task"
 )
 
 // E16: two lead at once, on two sides of a cut, and both see the same tasks become due.

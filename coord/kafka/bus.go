@@ -14,10 +14,10 @@ import (
 	"github.com/taskengine/taskengine/coord/internal/mailbox"
 	"github.com/taskengine/taskengine/coord/internal/retry"
 	"github.com/taskengine/taskengine/coord/local"
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/ratelog"
 	"github.com/taskengine/taskengine/internal/wakeup"
 	connection "github.com/taskengine/taskengine/kafka"
+	"github.com/taskengine/taskengine/task"
 )
 
 // DefaultPartitions is the number of partitions of a topic that is created, unless [Options] say another.

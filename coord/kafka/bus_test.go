@@ -9,7 +9,7 @@ import (
 
 	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/coord/kafka"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 func TestARecordThatCannotBeDecodedIsCountedLoggedAndPassedOver(t *testing.T) {

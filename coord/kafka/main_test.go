@@ -21,10 +21,10 @@ import (
 
 	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/coord/kafka"
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/kafkatest"
 	"github.com/taskengine/taskengine/internal/wiretest"
 	connection "github.com/taskengine/taskengine/kafka"
+	"github.com/taskengine/taskengine/task"
 )
 
 // brokers is the cluster of tests that do not end it. It is set once, before the tests.

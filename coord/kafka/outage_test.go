@@ -13,9 +13,9 @@ import (
 
 	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/coord/kafka"
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/kafkatest"
 	connection "github.com/taskengine/taskengine/kafka"
+	"github.com/taskengine/taskengine/task"
 )
 
 // load publishes hints until the result is called, which returns how many. Publish must neither wait nor fail.

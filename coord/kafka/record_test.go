@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/taskengine/taskengine/coord"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 func TestRecordsAreEncodedAndDecoded(t *testing.T) {

@@ -6,8 +6,8 @@ import (
 	"sync"
 
 	"github.com/taskengine/taskengine/coord"
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/wakeup"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Backlog is how many hints may wait for a subscriber. Further ones are dropped.

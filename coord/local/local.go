@@ -9,8 +9,8 @@ import (
 	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/coord/internal/limits"
 	"github.com/taskengine/taskengine/coord/internal/mailbox"
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/wakeup"
+	"github.com/taskengine/taskengine/task"
 )
 
 // ErrSevered is the reason why a node lost a role, permits or its membership: see [Node.Sever].

@@ -11,7 +11,7 @@ import (
 	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/coord/coordtest"
 	"github.com/taskengine/taskengine/coord/local"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 func TestCallersLeadInTheOrderOfTheirCalls(t *testing.T) {

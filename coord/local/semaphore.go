@@ -6,7 +6,7 @@ import (
 
 	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/coord/internal/limits"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // ordered is a limit of which a holder has ordered permits. All of it is guarded by cluster.mu.

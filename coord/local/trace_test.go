@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/taskengine/taskengine/coord"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 func TestNothingIsKeptOfWhatHasEnded(t *testing.T) {

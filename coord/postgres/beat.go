@@ -9,8 +9,8 @@ import (
 	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/coord/internal/lease"
 	"github.com/taskengine/taskengine/coord/internal/retry"
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/wakeup"
+	"github.com/taskengine/taskengine/task"
 )
 
 // minPause is the shortest time between two heartbeats, however often beatSoon is set.

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/coord"
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/wakeup"
+	"github.com/taskengine/taskengine/task"
 )
 
 func TestAnAnnouncementDuringAHeartbeatIsInTheNextOne(t *testing.T) {

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/coord/internal/retry"
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/wakeup"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Backlog is how many hints may wait to be sent before the newest are dropped.

@@ -3,7 +3,7 @@ package postgres
 import (
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Session returns the session by which the process holds leases, or zero if it has none now.

@@ -14,8 +14,8 @@ import (
 
 	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/coord/postgres"
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/pgtest"
+	"github.com/taskengine/taskengine/task"
 )
 
 // standby starts a server of its own, which can fail over, and returns the URL of a database with the tables.

@@ -17,8 +17,8 @@ import (
 
 	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/coord/postgres"
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/pgtest"
+	"github.com/taskengine/taskengine/task"
 )
 
 const beat = `SELECT taskengine.coord_beat(jsonb_build_object('session', $1::text, 'beat', $2::int, 'lease', $3::int,

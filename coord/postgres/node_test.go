@@ -17,9 +17,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/taskengine/taskengine/coord/postgres"
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/pgtest"
 	"github.com/taskengine/taskengine/internal/wiretest"
+	"github.com/taskengine/taskengine/task"
 )
 
 // server is set once, by TestMain.

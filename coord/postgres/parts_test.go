@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/pgtest"
+	"github.com/taskengine/taskengine/task"
 )
 
 // orderedAnswer is the answer of coord_orders.

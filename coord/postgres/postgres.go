@@ -18,8 +18,8 @@ import (
 	"github.com/taskengine/taskengine/coord/internal/mailbox"
 	"github.com/taskengine/taskengine/coord/internal/retry"
 	"github.com/taskengine/taskengine/coord/local"
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/wakeup"
+	"github.com/taskengine/taskengine/task"
 )
 
 // ErrLeaseOver says that the process did not renew its lease in time, or found it ended: other

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/coord/internal/lease"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Proves implements [coord.Prover].

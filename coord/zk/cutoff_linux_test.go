@@ -8,9 +8,9 @@ import (
 
 	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/coord/zk"
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/wiretest"
 	"github.com/taskengine/taskengine/internal/zktest"
+	"github.com/taskengine/taskengine/task"
 )
 
 // A server that is cut off answers reads for 30 s here, which is twice the lease. Most likely one of the nodes is there.

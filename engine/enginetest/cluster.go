@@ -11,9 +11,9 @@ import (
 
 	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/engine"
-	"github.com/taskengine/taskengine/engine/policy"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/policy"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Cluster has what the nodes of a cluster are to be tested on: a kind of store, and a kind of

@@ -19,10 +19,10 @@ import (
 	"github.com/taskengine/taskengine/codec"
 	"github.com/taskengine/taskengine/coord/local"
 	"github.com/taskengine/taskengine/engine"
-	"github.com/taskengine/taskengine/engine/policy"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/policy"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/storagetest"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Config has the store to test the engine on.

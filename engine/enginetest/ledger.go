@@ -6,7 +6,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // ledger records every call of a handler, and reports calls that must not happen.

@@ -11,9 +11,9 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/sim"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/policy"
+	"github.com/taskengine/taskengine/task"
 )
 
 // limited are policies with every kind of limit: slots, a type's own, a tree, one per

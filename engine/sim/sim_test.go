@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/policy"
 	"github.com/taskengine/taskengine/engine/sim"
+	"github.com/taskengine/taskengine/policy"
 )
 
 // arrivals yields n tasks of one type: what changes from one to the next is drawn.

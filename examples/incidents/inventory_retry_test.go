@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // secondFailed is a time at which a task that was ready at the begin waits for its third attempt, whatever its delays are.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 func TestTasksRunAtTheirTimesWhateverTheirKeysHaveInCommon(t *testing.T) {

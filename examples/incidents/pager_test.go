@@ -13,7 +13,7 @@ import (
 
 	"github.com/taskengine/taskengine/config"
 	"github.com/taskengine/taskengine/engine"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 	"github.com/taskengine/taskengine/taskenginetest"
 )
 

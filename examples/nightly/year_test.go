@@ -13,10 +13,10 @@ import (
 
 	"github.com/taskengine/taskengine/config"
 	"github.com/taskengine/taskengine/engine"
-	"github.com/taskengine/taskengine/engine/policy"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/policy"
 	"github.com/taskengine/taskengine/schedule"
 	"github.com/taskengine/taskengine/schedule/scheduler"
+	"github.com/taskengine/taskengine/task"
 	"github.com/taskengine/taskengine/taskenginetest"
 )
 

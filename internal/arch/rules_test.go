@@ -14,15 +14,15 @@ type rule struct {
 }
 
 // rules are the layers: cmd connects the parts, engine decides, ports are contracts, backends
-// implement them, and all of them use engine/task. Each rule is about a package that exists.
+// implement them, and all of them use the package task. Each rule is about a package that exists.
 var rules = slices.Concat(internalRules, []rule{
 	{
-		Of:  "engine/task",
+		Of:  "task",
 		Why: "the vocabulary must be usable by every port, backend and plugin",
 	},
 	{
-		Of:  "engine/policy",
-		May: []string{"engine/task"},
+		Of:  "policy",
+		May: []string{"task"},
 		Why: "policies are plain data",
 	},
 	{
@@ -31,13 +31,13 @@ var rules = slices.Concat(internalRules, []rule{
 	},
 	{
 		Of:  "engine/internal",
-		May: []string{"engine/task", "engine/policy", "engine/internal/..."},
+		May: []string{"task", "policy", "engine/internal/..."},
 		Out: []string{"github.com/google/btree"},
 		Why: "the core decides by what it is told; package engine talks to stores and nodes",
 	},
 	{
 		Of:  "engine/internal/shell",
-		May: []string{"engine/internal/core", "engine/policy", "engine/task", "storage"},
+		May: []string{"engine/internal/core", "policy", "task", "storage"},
 		Why: "the shell decides about batches and their outcomes, and knows a store by its data alone; package engine does the I/O",
 	},
 	{
@@ -46,23 +46,23 @@ var rules = slices.Concat(internalRules, []rule{
 	},
 	{
 		Of:  "engine/internal/cluster",
-		May: []string{"engine/internal/core", "engine/task", "storage", "coord", "coord/local", "coord/stored", "internal/ratelog", "internal/wakeup"},
+		May: []string{"engine/internal/core", "task", "storage", "coord", "coord/local", "coord/stored", "internal/ratelog", "internal/wakeup"},
 		Why: "what deals with other nodes knows the ports and the core, and the engine by functions alone; a node alone is one of a cluster in memory",
 	},
 	{
 		Of:  "engine",
-		May: []string{"engine/...", "codec", "storage", "coord", "coord/record", "internal/place", "internal/workpool", "internal/ratelog", "internal/reserved", "internal/suggest", "internal/wakeup"},
+		May: []string{"engine/...", "policy", "task", "codec", "storage", "coord", "coord/record", "internal/place", "internal/workpool", "internal/ratelog", "internal/reserved", "internal/suggest", "internal/wakeup"},
 		Why: "the engine knows ports; cmd/taskengine chooses the backends",
 	},
 	{
 		Of:  "engine/sim",
-		May: []string{"engine/internal/...", "engine/policy", "engine/task", "storage"},
+		May: []string{"engine/internal/...", "policy", "task", "storage"},
 		Out: []string{"github.com/google/btree"},
 		Why: "a simulation runs the real shell, core and table, and models everything else; it knows a store by its data alone",
 	},
 	{
 		Of:  "engine/enginetest",
-		May: []string{"engine/...", "codec", "storage", "storage/memory", "storage/storagetest", "coord", "coord/local"},
+		May: []string{"engine/...", "policy", "task", "codec", "storage", "storage/memory", "storage/storagetest", "coord", "coord/local"},
 		Why: "scenarios run on every store, and know none but the one in memory",
 	},
 	{
@@ -73,19 +73,19 @@ var rules = slices.Concat(internalRules, []rule{
 	},
 	{
 		Of:  "kafka/publish",
-		May: []string{"engine/task", "internal/place", "kafka"},
+		May: []string{"task", "internal/place", "kafka"},
 		Out: []string{"github.com/twmb/franz-go"},
 		Why: "a handler knows tasks, and nothing of the engine that runs it",
 	},
 	{
 		Of:  "kafka/source",
-		May: []string{"engine/task", "internal/place", "kafka"},
+		May: []string{"task", "internal/place", "kafka"},
 		Out: []string{"github.com/twmb/franz-go"},
 		Why: "a record becomes a request whatever submits it",
 	},
 	{
 		Of:  "kafka/consume",
-		May: []string{"engine", "engine/policy", "engine/task", "internal/ratelog", "internal/reserved", "kafka", "kafka/source", "storage"},
+		May: []string{"engine", "policy", "task", "internal/ratelog", "internal/reserved", "kafka", "kafka/source", "storage"},
 		Out: []string{"github.com/twmb/franz-go"},
 		Why: "a source is a client of the engine, as a schedule is, and commits positions by any store",
 	},
@@ -96,34 +96,34 @@ var rules = slices.Concat(internalRules, []rule{
 	},
 	{
 		Of:  "storage",
-		May: []string{"engine/task"},
-		Why: "a port speaks engine/task and nothing else",
+		May: []string{"task"},
+		Why: "a port uses the types of tasks and nothing else",
 	},
 	{
 		Of:  "storage/internal",
-		May: []string{"storage", "engine/task"},
+		May: []string{"storage", "task"},
 		Why: "what backends share knows no particular one",
 	},
 	{
 		Of:  "storage/memory",
-		May: []string{"storage", "engine/task"},
+		May: []string{"storage", "task"},
 		Why: "a backend implements its port and knows no other backend",
 	},
 	{
 		Of:  "storage/bolt",
-		May: []string{"storage", "storage/internal/...", "engine/task"},
+		May: []string{"storage", "storage/internal/...", "task"},
 		Out: []string{"go.etcd.io/bbolt"},
 		Why: "a backend implements its port and brings one dependency",
 	},
 	{
 		Of:  "storage/pebble",
-		May: []string{"storage", "storage/internal/...", "engine/task"},
+		May: []string{"storage", "storage/internal/...", "task"},
 		Out: []string{"github.com/cockroachdb/pebble"},
 		Why: "a backend implements its port and brings one dependency",
 	},
 	{
 		Of:  "storage/postgres",
-		May: []string{"internal/pglocks", "internal/pgsession", "internal/wakeup", "storage", "storage/internal/...", "storage/postgres/internal/...", "storage/postgres/schema", "engine/task"},
+		May: []string{"internal/pglocks", "internal/pgsession", "internal/wakeup", "storage", "storage/internal/...", "storage/postgres/internal/...", "storage/postgres/schema", "task"},
 		Out: []string{"github.com/jackc/pgx"},
 		Why: "a backend implements its port and brings one dependency; it checks its tables, and does not know what examines or divides it",
 	},
@@ -133,25 +133,25 @@ var rules = slices.Concat(internalRules, []rule{
 	},
 	{
 		Of:  "storage/postgres/schema",
-		May: []string{"internal/pgsession", "storage/postgres/internal/ended", "coord/postgres", "engine/task"},
+		May: []string{"internal/pgsession", "storage/postgres/internal/ended", "coord/postgres", "task"},
 		Out: []string{"github.com/jackc/pgx"},
 		Why: "the tables are made without the store; the migrations make those of the coordination, too",
 	},
 	{
 		Of:  "storage/postgres/health",
-		May: []string{"storage", "storage/postgres", "storage/postgres/internal/ended", "storage/postgres/schema", "coord/postgres", "engine/task"},
+		May: []string{"storage", "storage/postgres", "storage/postgres/internal/ended", "storage/postgres/schema", "coord/postgres", "task"},
 		Out: []string{"github.com/jackc/pgx"},
 		Why: "an examination uses a store, and no store needs it",
 	},
 	{
 		Of:  "storage/postgres/internal/home",
-		May: []string{"storage", "storage/postgres/schema", "engine/task"},
+		May: []string{"storage", "storage/postgres/schema", "task"},
 		Out: []string{"github.com/jackc/pgx"},
 		Why: "the store reads one row, and what divides the shards writes it",
 	},
 	{
 		Of:  "storage/postgres/placement",
-		May: []string{"storage", "storage/postgres", "storage/postgres/internal/home", "storage/postgres/schema", "engine/task"},
+		May: []string{"storage", "storage/postgres", "storage/postgres/internal/home", "storage/postgres/schema", "task"},
 		Out: []string{"github.com/jackc/pgx"},
 		Why: "what divides and moves the shards uses stores, and no store needs it",
 	},
@@ -162,24 +162,24 @@ var rules = slices.Concat(internalRules, []rule{
 	},
 	{
 		Of:  "storage/transfer",
-		May: []string{"storage", "engine/task"},
+		May: []string{"storage", "task"},
 		Why: "what moves tasks from one store to another knows the port, and no store",
 	},
 	{
 		Of:  "storage/sharded",
-		May: []string{"storage", "engine/task"},
+		May: []string{"storage", "task"},
 		Why: "what spreads tasks over several stores knows the port, and no store",
 	},
 	{
 		Of:  "storage/storagetest",
-		May: []string{"storage", "storage/memory", "engine/task"},
+		May: []string{"storage", "storage/memory", "task"},
 		Out: []string{"github.com/anishathalye/porcupine"},
 		Why: "a suite knows its port, not the backends that run it",
 	},
 	{
 		Of:  "coord",
-		May: []string{"engine/task"},
-		Why: "a port speaks engine/task and nothing else",
+		May: []string{"task"},
+		Why: "a port uses the types of tasks and nothing else",
 	},
 	{
 		Of:  "coord/record",
@@ -188,24 +188,24 @@ var rules = slices.Concat(internalRules, []rule{
 	},
 	{
 		Of:  "coord/internal",
-		May: []string{"coord", "coord/internal/...", "coord/local", "engine/task", "internal/wakeup"},
+		May: []string{"coord", "coord/internal/...", "coord/local", "task", "internal/wakeup"},
 		Out: []string{"golang.org/x/sys"},
 		Why: "what backends share knows no particular one",
 	},
 	{
 		Of:  "coord/local",
-		May: []string{"coord", "coord/internal/...", "engine/task", "internal/wakeup"},
+		May: []string{"coord", "coord/internal/...", "task", "internal/wakeup"},
 		Why: "a backend implements its port and knows no other backend",
 	},
 	{
 		Of:  "coord/postgres",
-		May: []string{"internal/pglocks", "internal/pgsession", "coord", "coord/internal/...", "coord/local", "engine/task", "internal/wakeup"},
+		May: []string{"internal/pglocks", "internal/pgsession", "coord", "coord/internal/...", "coord/local", "task", "internal/wakeup"},
 		Out: []string{"github.com/jackc/pgx"},
 		Why: "a backend implements its ports and brings one dependency; within one process callers agree by coord/local",
 	},
 	{
 		Of:  "coord/kafka",
-		May: []string{"coord", "coord/internal/...", "coord/local", "engine/task", "internal/ratelog", "internal/wakeup", "kafka"},
+		May: []string{"coord", "coord/internal/...", "coord/local", "task", "internal/ratelog", "internal/wakeup", "kafka"},
 		Out: []string{"github.com/twmb/franz-go"},
 		Why: "a backend implements its ports and brings one dependency; it connects to brokers as other uses of Kafka do",
 	},
@@ -228,34 +228,34 @@ var rules = slices.Concat(internalRules, []rule{
 	},
 	{
 		Of:  "coord/guid",
-		May: []string{"coord", "coord/internal/...", "coord/guid/internal/...", "coord/local", "engine/task"},
+		May: []string{"coord", "coord/internal/...", "coord/guid/internal/...", "coord/local", "task"},
 		Why: "an election needs messages, whichever backend carries them; within one process callers agree by coord/local",
 	},
 	{
 		Of:  "coord/guid/internal/election",
-		May: []string{"engine/task"},
+		May: []string{"task"},
 		Why: "what decides who leads neither waits nor sends",
 	},
 	{
 		Of:  "coord/coordtest",
-		May: []string{"coord", "engine/task", "internal/logtest", "internal/wakeup", "internal/wiretest"},
+		May: []string{"coord", "task", "internal/logtest", "internal/wakeup", "internal/wiretest"},
 		Out: []string{"pgregory.net/rapid"},
 		Why: "a suite knows its port, not the backends that run it",
 	},
 	{
 		Of:  "plugins",
-		May: []string{"engine/task", "engine/policy", "plugins/...", "internal/workpool", "internal/ratelog", "internal/supervise", "internal/wakeup"},
+		May: []string{"task", "policy", "plugins/...", "internal/workpool", "internal/ratelog", "internal/supervise", "internal/wakeup"},
 		Out: []string{"github.com/hashicorp/go-plugin", "github.com/hashicorp/go-hclog", "google.golang.org/grpc", "google.golang.org/protobuf"},
 		Why: "a plugin host is a task.Handler and knows no engine",
 	},
 	{
 		Of:  "plugins/internal/calls",
-		May: []string{"engine/task", "plugins/internal/wire"},
+		May: []string{"task", "plugins/internal/wire"},
 		Why: "what the hosts of handlers share starts nothing and connects to nothing",
 	},
 	{
 		Of:  "plugins/internal/programlog",
-		May: []string{"engine/task", "internal/ratelog", "plugins/internal/wire"},
+		May: []string{"task", "internal/ratelog", "plugins/internal/wire"},
 		Why: "what the hosts of handlers share starts nothing and connects to nothing",
 	},
 	{
@@ -265,19 +265,19 @@ var rules = slices.Concat(internalRules, []rule{
 	},
 	{
 		Of:  "plugins/workers",
-		May: []string{"engine/policy", "engine/task", "internal/wakeup", "internal/workpool", "plugins/internal/calls", "plugins/internal/programlog", "plugins/internal/wire"},
+		May: []string{"policy", "task", "internal/wakeup", "internal/workpool", "plugins/internal/calls", "plugins/internal/programlog", "plugins/internal/wire"},
 		Out: []string{"google.golang.org/grpc"},
 		Why: "what gives tasks to workers is a task.Handler and a gRPC service; it knows no engine, no API and no process",
 	},
 	{
 		Of:  "plugins/conform",
-		May: []string{"engine", "engine/policy", "engine/task", "internal/supervise", "plugins", "plugins/internal/wire", "plugins/workers", "storage", "storage/memory"},
+		May: []string{"engine", "policy", "task", "internal/supervise", "plugins", "plugins/internal/wire", "plugins/workers", "storage", "storage/memory"},
 		Out: []string{"google.golang.org/grpc", "google.golang.org/protobuf"},
 		Why: "a program is examined by a host that breaks rules on purpose, and by a node in memory",
 	},
 	{
 		Of:  "plugins/handler",
-		May: []string{"engine/task", "plugins/internal/wire", "internal/workpool", "internal/wakeup"},
+		May: []string{"task", "plugins/internal/wire", "internal/workpool", "internal/wakeup"},
 		Out: []string{"golang.org/x/sys", "github.com/hashicorp/go-plugin", "google.golang.org/grpc", "google.golang.org/protobuf"},
 		Why: "the SDK speaks the protocol and knows no host",
 	},
@@ -301,20 +301,20 @@ var rules = slices.Concat(internalRules, []rule{
 	},
 	{
 		Of:  "tracing",
-		May: []string{"engine/task"},
+		May: []string{"task"},
 		Out: []string{"go.opentelemetry.io/otel"},
 		Why: "spans are made around handlers and requests; the engine knows none, and the program chooses where they go",
 	},
 	{
 		Of:  "handlers",
-		May: []string{"engine/task", "internal/ratelog", "internal/supervise"},
+		May: []string{"task", "internal/ratelog", "internal/supervise"},
 		Out: []string{"golang.org/x/net"},
 		Why: "a built-in handler is a task.Handler and knows no engine",
 	},
 	{
 		Of: "server",
 		May: []string{
-			"server/proto/...", "alert", "engine", "engine/policy", "engine/task", "schedule", "schedule/scheduler", "storage", "tasklog",
+			"server/proto/...", "alert", "engine", "policy", "task", "schedule", "schedule/scheduler", "storage", "tasklog",
 			"internal/access", "internal/ratelog", "internal/suggest", "internal/terminal",
 		},
 		Out: []string{"connectrpc.com/connect", "github.com/prometheus/client_golang", "golang.org/x/net", "google.golang.org/grpc", "google.golang.org/protobuf"},
@@ -328,18 +328,18 @@ var rules = slices.Concat(internalRules, []rule{
 	},
 	{
 		Of:  "client",
-		May: []string{"engine/task", "internal/tlsfiles", "internal/wakeup", "internal/workpool", "server/proto/..."},
+		May: []string{"task", "internal/tlsfiles", "internal/wakeup", "internal/workpool", "server/proto/..."},
 		Out: []string{"google.golang.org/grpc", "google.golang.org/protobuf"},
 		Why: "programs that add tasks have the client, and neither an engine nor a server",
 	},
 	{
 		Of:  "schedule",
-		May: []string{"engine/task", "schedule", "schedule/calendar"},
+		May: []string{"task", "schedule", "schedule/calendar"},
 		Why: "what a schedule does at a time is decided without an engine and a clock",
 	},
 	{
 		Of:  "schedule/scheduler",
-		May: []string{"coord", "engine", "engine/policy", "engine/task", "internal/ratelog", "internal/reserved", "schedule", "storage"},
+		May: []string{"coord", "engine", "policy", "task", "internal/ratelog", "internal/reserved", "schedule", "storage"},
 		Why: "a schedule is a task like any other: the scheduler is a handler, and uses what every program can",
 	},
 	{
@@ -348,12 +348,12 @@ var rules = slices.Concat(internalRules, []rule{
 	},
 	{
 		Of:  "tasklog",
-		May: []string{"engine/task", "internal/wakeup"},
+		May: []string{"task", "internal/wakeup"},
 		Why: "lines are kept by task; cmd/taskengine connects the code that logs and reads them",
 	},
 	{
 		Of:  "taskenginetest",
-		May: []string{"engine", "engine/task", "storage", "storage/memory"},
+		May: []string{"engine", "task", "storage", "storage/memory"},
 		Why: "a program tests what it does with the engine, whatever its store is",
 	},
 	{
@@ -363,7 +363,7 @@ var rules = slices.Concat(internalRules, []rule{
 	},
 	{
 		Of:  "bench",
-		May: []string{"bench/result", "bench/limits", "engine", "engine/policy", "engine/task", "storage", "config", "handlers", "plugins", "plugins/handler", "internal/machine"},
+		May: []string{"bench/result", "bench/limits", "engine", "policy", "task", "storage", "config", "handlers", "plugins", "plugins/handler", "internal/machine"},
 		Out: []string{"golang.org/x/sys"},
 		Why: "the engine is measured through its public API",
 	},
@@ -386,19 +386,19 @@ var rules = slices.Concat(internalRules, []rule{
 	},
 	{
 		Of:  "bench/limits",
-		May: []string{"bench/result", "storage", "storage/pebble", "storage/bolt", "engine/task"},
+		May: []string{"bench/result", "storage", "storage/pebble", "storage/bolt", "task"},
 		Out: []string{"github.com/cockroachdb/pebble", "github.com/google/btree", "go.etcd.io/bbolt", "golang.org/x/sys", "google.golang.org/grpc", "google.golang.org/protobuf"},
 		Why: "the machine is measured without an engine",
 	},
 	{
 		Of:  "capacity",
-		May: []string{"engine", "engine/sim", "engine/policy", "engine/task", "storage", "storage/bolt", "storage/memory", "storage/pebble", "config", "internal/machine", "internal/objective"},
+		May: []string{"engine", "engine/sim", "policy", "task", "storage", "storage/bolt", "storage/memory", "storage/pebble", "config", "internal/machine", "internal/objective"},
 		Out: []string{"github.com/cockroachdb/pebble", "golang.org/x/sys"},
 		Why: "planning needs the engine and its simulation, and none of the benchmarks",
 	},
 	{
 		Of:  "config",
-		May: []string{"alert", "engine/task", "engine/policy", "kafka/source", "schedule", "schedule/calendar", "internal/access", "internal/place", "internal/suggest", "internal/tlsfiles"},
+		May: []string{"alert", "task", "policy", "kafka/source", "schedule", "schedule/calendar", "internal/access", "internal/place", "internal/suggest", "internal/tlsfiles"},
 		Out: []string{"*"},
 		Why: "a configuration is read into policies and definitions of schedules and sources; cmd/taskengine builds things from it",
 	},
@@ -410,7 +410,7 @@ var rules = slices.Concat(internalRules, []rule{
 	{
 		Of: "cmd/taskengine/internal/cli",
 		May: []string{
-			"bench/...", "capacity", "cmd/taskengine/internal/...", "config", "coord", "engine/policy", "engine/task", "internal/machine", "internal/terminal",
+			"bench/...", "capacity", "cmd/taskengine/internal/...", "config", "coord", "policy", "task", "internal/machine", "internal/terminal",
 			"internal/access", "internal/suggest", "internal/tlsfiles", "internal/units", "plugins", "plugins/conform", "schedule", "schedule/calendar", "server/...", "storage", "storage/postgres/schema",
 			"storage/transfer",
 		},
@@ -425,7 +425,7 @@ var rules = slices.Concat(internalRules, []rule{
 	{
 		Of: "cmd/taskengine/internal/alerting",
 		May: []string{
-			"alert", "alert/duty", "alert/target", "config", "coord", "coord/local", "coord/stored", "engine", "engine/task", "internal/machine",
+			"alert", "alert/duty", "alert/target", "config", "coord", "coord/local", "coord/stored", "engine", "task", "internal/machine",
 			"internal/terminal", "internal/wakeup", "schedule/scheduler", "server", "storage",
 		},
 		Why: "what a node observes becomes facts here; package alert decides",
@@ -435,7 +435,7 @@ var rules = slices.Concat(internalRules, []rule{
 		May: []string{
 			"cmd/taskengine/internal/alerting", "cmd/taskengine/internal/brokers", "cmd/taskengine/internal/coordinator", "cmd/taskengine/internal/database", "cmd/taskengine/internal/descriptors",
 			"cmd/taskengine/internal/sources", "cmd/taskengine/internal/stores", "cmd/taskengine/internal/systemd", "cmd/taskengine/internal/traces", "codec", "config", "coord", "coord/guid", "coord/kafka", "coord/postgres",
-			"engine", "engine/policy", "engine/task", "handlers", "internal/access", "internal/pgsession", "internal/tlsfiles", "kafka/consume", "kafka/publish", "plugins", "plugins/workers", "schedule", "schedule/scheduler", "server", "storage", "tasklog",
+			"engine", "policy", "task", "handlers", "internal/access", "internal/pgsession", "internal/tlsfiles", "kafka/consume", "kafka/publish", "plugins", "plugins/workers", "schedule", "schedule/scheduler", "server", "storage", "tasklog",
 		},
 		Out: []string{"github.com/cockroachdb/pebble", "github.com/jackc/pgx", "google.golang.org/grpc"},
 		Why: "a node is put together here: the engine, its store, its handlers and its server",
@@ -476,7 +476,7 @@ var rules = slices.Concat(internalRules, []rule{
 	},
 	{
 		Of:  "cmd/taskengine/internal/database",
-		May: []string{"cmd/taskengine/internal/exit", "config", "engine/task", "storage", "storage/postgres/...", "storage/sharded"},
+		May: []string{"cmd/taskengine/internal/exit", "config", "task", "storage", "storage/postgres/...", "storage/sharded"},
 		Out: []string{"github.com/jackc/pgx"},
 		Why: "it opens databases and knows no other store",
 	},
@@ -499,7 +499,7 @@ var rules = slices.Concat(internalRules, []rule{
 	{
 		Of: "cmd/taskengine/internal/doctor",
 		May: []string{
-			"cmd/taskengine/internal/backup", "cmd/taskengine/internal/coordinator", "cmd/taskengine/internal/database", "cmd/taskengine/internal/stores", "codec", "config", "engine/task",
+			"cmd/taskengine/internal/backup", "cmd/taskengine/internal/coordinator", "cmd/taskengine/internal/database", "cmd/taskengine/internal/stores", "codec", "config", "task",
 			"coord/record", "internal/units", "storage", "storage/postgres/...", "storage/transfer",
 		},
 		Out: []string{"github.com/cockroachdb/pebble"},
@@ -553,7 +553,7 @@ var onlyBy = map[string][]string{
 
 // deterministic packages decide, so they do no I/O and do not wait: time and chance are passed
 // in. Forbidden are whole packages, and the functions of package time that read a clock or wait.
-var deterministic = []string{"coord/guid/internal/election", "engine/internal/core", "engine/internal/shell", "engine/internal/table", "engine/internal/window", "engine/policy", "schedule", "schedule/calendar"}
+var deterministic = []string{"coord/guid/internal/election", "engine/internal/core", "engine/internal/shell", "engine/internal/table", "engine/internal/window", "policy", "schedule", "schedule/calendar"}
 
 var (
 	forbiddenImports = []string{"context", "crypto/rand", "database/sql", "io", "log", "log/slog", "net", "os", "sync", "sync/atomic", "syscall"}

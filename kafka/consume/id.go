@@ -5,8 +5,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/policy"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/policy"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Prefixes of the types of a source, before its name.

@@ -12,9 +12,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/taskengine/taskengine/engine"
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/reserved"
 	"github.com/taskengine/taskengine/kafka/source"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Errors that callers match with [errors.Is].

@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/taskengine/taskengine/engine"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Move is what a seek does to a partition.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/kafka/source"
+	"github.com/taskengine/taskengine/task"
 )
 
 // unreadRequest returns the request of the task of a record that could not become one of the source.

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/kafka"
+	"github.com/taskengine/taskengine/task"
 )
 
 var (

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // starting is why a handler is down that has not reached a broker yet.

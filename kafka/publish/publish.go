@@ -9,8 +9,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/kafka"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Bounds of the records of one handler that no broker has confirmed.

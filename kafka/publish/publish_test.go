@@ -12,9 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/kafka"
 	"github.com/taskengine/taskengine/kafka/publish"
+	"github.com/taskengine/taskengine/task"
 )
 
 func ptr(s string) *string { return &s }

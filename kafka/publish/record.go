@@ -11,8 +11,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/place"
+	"github.com/taskengine/taskengine/task"
 )
 
 // The headers of each record, besides those that [Mapping] names.

@@ -10,8 +10,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/place"
+	"github.com/taskengine/taskengine/task"
 )
 
 // MaxName is the length of the name of a source, in bytes.

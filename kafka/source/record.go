@@ -12,8 +12,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/place"
+	"github.com/taskengine/taskengine/task"
 )
 
 // binaryPrefix begins the text of bytes that are not text.

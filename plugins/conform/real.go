@@ -11,12 +11,12 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/taskengine/taskengine/engine"
-	"github.com/taskengine/taskengine/engine/policy"
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/plugins"
 	"github.com/taskengine/taskengine/plugins/workers"
+	"github.com/taskengine/taskengine/policy"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/memory"
+	"github.com/taskengine/taskengine/task"
 )
 
 // withNode calls see with an engine that has its tasks in memory, and whose tasks of type typ the program runs as a handler or

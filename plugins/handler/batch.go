@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Outcome is the outcome of one task of a batch: what the handler of a single task would return.

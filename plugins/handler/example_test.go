@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/plugins/handler"
+	"github.com/taskengine/taskengine/task"
 )
 
 // One statement inserts the rows of up to three tasks. Here no program serves the handler, so

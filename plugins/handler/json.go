@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // JSON makes a handler of a function whose argument and result are encoded as JSON; []byte is the payload, or the result, as

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/plugins/handler"
+	"github.com/taskengine/taskengine/task"
 )
 
 // unencodable is a value of which the encoding panics.

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/plugins/internal/wire"
+	"github.com/taskengine/taskengine/task"
 )
 
 // earlierFeature is what a node names that takes answers of sessions that it does not know.

@@ -9,9 +9,9 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/wakeup"
 	"github.com/taskengine/taskengine/plugins/internal/wire"
+	"github.com/taskengine/taskengine/task"
 )
 
 // A frame that is too large for the host breaks the stream, and with it the process.

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/plugins/internal/wire"
+	"github.com/taskengine/taskengine/task"
 )
 
 // fillIn sets t to the task of a run.

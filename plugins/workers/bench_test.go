@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/plugins"
+	"github.com/taskengine/taskengine/task"
 )
 
 // BenchmarkWorker measures tasks per second through one worker on loopback, and BenchmarkPlugin through one process that

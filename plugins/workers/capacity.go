@@ -1,8 +1,8 @@
 package workers
 
 import (
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/plugins/internal/calls"
+	"github.com/taskengine/taskengine/task"
 )
 
 var _ task.Pool = (*Pool)(nil)

@@ -22,7 +22,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/policy"
 )
 
 // Config says which workers may run the tasks of a handler, and how. Name and Types are required. The zero value of every

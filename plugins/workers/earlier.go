@@ -5,9 +5,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/plugins/internal/calls"
 	"github.com/taskengine/taskengine/plugins/internal/wire"
+	"github.com/taskengine/taskengine/task"
 )
 
 // earlierFeature is the feature of the protocol by which a worker sends answers of sessions that the node does not know.

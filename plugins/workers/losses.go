@@ -1,6 +1,6 @@
 package workers
 
-import "github.com/taskengine/taskengine/engine/task"
+import "github.com/taskengine/taskengine/task"
 
 // tolerated is how many workers a task may lose in a row without being suspected. A worker is lost for many reasons: a
 // machine that is taken away, a network, another task. A task that loses one worker after the other is the likely cause.

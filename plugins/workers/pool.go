@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/plugins/internal/calls"
 	"github.com/taskengine/taskengine/plugins/internal/programlog"
+	"github.com/taskengine/taskengine/task"
 )
 
 // The calls of a Pool are run by its workers.

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/plugins/handler"
+	"github.com/taskengine/taskengine/task"
 )
 
 func TestAProgramThatConnectsRunsTheTasksOfItsHandler(t *testing.T) {

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine"
-	"github.com/taskengine/taskengine/engine/policy"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/policy"
 	"github.com/taskengine/taskengine/schedule"
+	"github.com/taskengine/taskengine/task"
 )
 
 // TypePolicy returns the policy of [schedule.Type]: a schedule that cannot run is tried again until it can, and it is kept when it has

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Lookout finds the schedules that are late, a bounded number of schedules at a time. Those of a store

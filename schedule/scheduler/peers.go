@@ -11,8 +11,8 @@ import (
 
 	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/engine"
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/schedule"
+	"github.com/taskengine/taskengine/task"
 )
 
 // settingsName is the name of the settings in which nodes with stores of their own keep their schedules, by name.

@@ -10,10 +10,10 @@ import (
 
 	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/engine"
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/ratelog"
 	"github.com/taskengine/taskengine/internal/reserved"
 	"github.com/taskengine/taskengine/schedule"
+	"github.com/taskengine/taskengine/task"
 )
 
 // maxKept is how many bytes a schedule may have that the peers keep, before it is compressed or encrypted: a coordinator takes

@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/bolt"
 	"github.com/taskengine/taskengine/storage/storagetest"
+	"github.com/taskengine/taskengine/task"
 )
 
 // moment is when the tests take place.

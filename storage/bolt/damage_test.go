@@ -14,10 +14,10 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/taskengine/taskengine/engine"
-	"github.com/taskengine/taskengine/engine/policy"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/policy"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/bolt"
+	"github.com/taskengine/taskengine/task"
 )
 
 // payload returns a payload that a test can find in the file. It is part of the record, or has a key of

@@ -7,9 +7,9 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/bolt"
+	"github.com/taskengine/taskengine/task"
 )
 
 // TestFullDisk fills a small file system. It needs the permission to mount one.

@@ -9,9 +9,9 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/bolt"
+	"github.com/taskengine/taskengine/task"
 )
 
 func TestAFileThatIsOnlyReadIsNotChanged(t *testing.T) {

@@ -5,8 +5,8 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // ListKeys implements [storage.KeyInspector].

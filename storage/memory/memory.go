@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Store is a [storage.Store] in memory. It implements [storage.Inspector],

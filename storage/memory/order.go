@@ -5,8 +5,8 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // members returns the head of an ordering key and the row with the first seat behind it; nil if there is none.

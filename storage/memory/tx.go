@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // errDone is returned by a transaction that is used after its function has returned.

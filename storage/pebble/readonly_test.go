@@ -7,8 +7,8 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
-	"github.com/taskengine/taskengine/engine/task"
 	pebblestore "github.com/taskengine/taskengine/storage/pebble"
+	"github.com/taskengine/taskengine/task"
 )
 
 func TestAFolderThatIsOnlyReadIsNotChanged(t *testing.T) {

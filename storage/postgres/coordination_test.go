@@ -10,10 +10,10 @@ import (
 	coordination "github.com/taskengine/taskengine/coord/postgres"
 	"github.com/taskengine/taskengine/coord/record"
 	"github.com/taskengine/taskengine/engine"
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/postgres"
 	"github.com/taskengine/taskengine/storage/postgres/postgrestest"
+	"github.com/taskengine/taskengine/task"
 )
 
 // opens opens an engine on a store as a member of a cluster, nil for a node alone.

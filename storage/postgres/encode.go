@@ -8,7 +8,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Columns that have more than one value are sequences of fields: numbers of eight bytes, most

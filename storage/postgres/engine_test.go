@@ -10,10 +10,10 @@ import (
 
 	coordination "github.com/taskengine/taskengine/coord/postgres"
 	"github.com/taskengine/taskengine/engine"
-	"github.com/taskengine/taskengine/engine/policy"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/policy"
 	"github.com/taskengine/taskengine/storage/postgres"
 	"github.com/taskengine/taskengine/storage/postgres/postgrestest"
+	"github.com/taskengine/taskengine/task"
 )
 
 // node is an engine on a database, with a store of its own.

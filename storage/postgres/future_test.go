@@ -10,8 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage/postgres/internal/ended"
+	"github.com/taskengine/taskengine/task"
 )
 
 // idAt returns an id of version 7 with a time in it.

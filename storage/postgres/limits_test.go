@@ -7,7 +7,7 @@ import (
 
 	coordination "github.com/taskengine/taskengine/coord/postgres"
 	"github.com/taskengine/taskengine/engine"
-	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/policy"
 	"github.com/taskengine/taskengine/storage/postgres/postgrestest"
 )
 

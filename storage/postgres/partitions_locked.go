@@ -5,9 +5,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/pglocks"
 	"github.com/taskengine/taskengine/storage/postgres/internal/ended"
+	"github.com/taskengine/taskengine/task"
 )
 
 // shutFor is how long a table counts as locked after a lock on it was seen.

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine"
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/pgtest"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Tasks end while somebody keeps their table for ended tasks locked against writes, such as CREATE INDEX does, or the table

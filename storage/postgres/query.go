@@ -6,9 +6,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/postgres/internal/home"
+	"github.com/taskengine/taskengine/task"
 )
 
 // query sends one statement by do, and calls row with each row of its answer. It calls begin before

@@ -5,10 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/pgtest"
 	"github.com/taskengine/taskengine/storage/postgres"
 	"github.com/taskengine/taskengine/storage/postgres/schema"
+	"github.com/taskengine/taskengine/task"
 )
 
 // TestSettingsOfTheRoleChangeNothing has a role with settings under which the statements of the store would mean

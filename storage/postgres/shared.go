@@ -6,9 +6,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/postgres/internal/home"
+	"github.com/taskengine/taskengine/task"
 )
 
 // deep is how many rows of a queue are read to find the first one of some shards.

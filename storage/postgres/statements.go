@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage/postgres/internal/home"
 	"github.com/taskengine/taskengine/storage/postgres/schema"
+	"github.com/taskengine/taskengine/task"
 )
 
 // statements are the statements of a store, for one schema. The texts below have the placeholders of

@@ -12,10 +12,10 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/taskengine/taskengine/engine"
-	"github.com/taskengine/taskengine/engine/policy"
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/pgtest"
+	"github.com/taskengine/taskengine/policy"
 	"github.com/taskengine/taskengine/storage/postgres"
+	"github.com/taskengine/taskengine/task"
 )
 
 // throttledTypes returns types of which one task of a key is added in a window: of an hour, and so short that it is over.

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine"
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage/postgres"
+	"github.com/taskengine/taskengine/task"
 )
 
 // idsOf returns SQL that makes ids of tasks that a owns, and SQL that makes those of tasks that b owns.

@@ -16,10 +16,10 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/taskengine/taskengine/engine"
-	"github.com/taskengine/taskengine/engine/policy"
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/pgtest"
+	"github.com/taskengine/taskengine/policy"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // uniqueTypes returns a type for each mode, with its name, with timeouts and a limit by a value.

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // In returns a transaction of the store that is part of t, a transaction of the place of this name.

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // attach calls fn within a transaction of one place, as the store has it.

@@ -7,10 +7,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/sharded"
 	"github.com/taskengine/taskengine/storage/storagetest"
+	"github.com/taskengine/taskengine/task"
 )
 
 func TestACommitOfShardsThatNoDatabaseHoldsFailsUntilOneOfThemIsHeld(t *testing.T) {

@@ -8,9 +8,9 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/sharded"
+	"github.com/taskengine/taskengine/task"
 )
 
 // commit commits a batch as the engine does: each row in the database that holds it, and again what

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Commit implements [storage.Store]. Each place does its part wholly or not at all. After an error,

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/sharded"
+	"github.com/taskengine/taskengine/task"
 )
 
 var epoch = time.Date(2024, time.March, 1, 12, 0, 0, 0, time.UTC)

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Expire implements [storage.Expirer]. If one place fails, the others have removed their rows.

@@ -8,7 +8,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 var (

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // ErrMoving is wrapped by the errors of calls that need tasks of a shard that is on its way

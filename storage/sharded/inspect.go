@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // List implements [storage.Inspector]. Each place reads its share of scan, but one row at

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // ListKeys implements [storage.KeyInspector]. Each place reads its share of q.Scan, but one key at least.

@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // merge returns the rows of the pages of all places, in one order. If several pages have a row, since

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Promote implements [storage.Tasks]. The tasks of an ordering key are in the shard of the key.

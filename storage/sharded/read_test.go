@@ -12,10 +12,10 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/memory"
 	"github.com/taskengine/taskengine/storage/sharded"
+	"github.com/taskengine/taskengine/task"
 )
 
 // reads is a store, and what it should answer: the rows as one store has them that numbers

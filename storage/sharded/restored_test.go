@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/sharded"
+	"github.com/taskengine/taskengine/task"
 )
 
 // One of two databases is restored from a backup that is older than the move of a shard from one to the other.

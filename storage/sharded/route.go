@@ -7,8 +7,8 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // call is a call about n things, such as rows or changes, each of which belongs to a shard.

@@ -1,6 +1,6 @@
 package sharded
 
-import "github.com/taskengine/taskengine/engine/task"
+import "github.com/taskengine/taskengine/task"
 
 // Each place numbers its rows from 1, and the ranks of rows of different places must differ. So the
 // store returns a Seq that begins with the number of the place. Hints carry it to other nodes, and

@@ -5,10 +5,10 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/sharded"
 	"github.com/taskengine/taskengine/storage/storagetest"
+	"github.com/taskengine/taskengine/task"
 )
 
 // divided is a store under test, whose places stay as they are.

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // verbs implements [storage.Tasks] for a Store and for a transaction.

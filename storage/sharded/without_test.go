@@ -5,9 +5,9 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/sharded"
+	"github.com/taskengine/taskengine/task"
 )
 
 // silent is a place that must not be read.

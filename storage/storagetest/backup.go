@@ -8,8 +8,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Restorer is implemented by a [storage.Backuper] under test. Restore opens the store from the

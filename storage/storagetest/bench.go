@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // inFlight is how many tasks are in progress at a time in [Benchmark], in batches of

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // BenchmarkBacklogOfKeys measures how a backlog of ordering keys is worked off that is in the store only: the ends of 100

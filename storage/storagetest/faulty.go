@@ -3,8 +3,8 @@ package storagetest
 import (
 	"context"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Call names a call of a store that [Faulty] can make fail.

@@ -4,10 +4,10 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/memory"
 	"github.com/taskengine/taskengine/storage/storagetest"
+	"github.com/taskengine/taskengine/task"
 )
 
 func TestFaultyStorePassesTheSuiteWhileNothingFails(t *testing.T) {

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // findsKeys reports whether s is a [storage.KeyFinder], and not a store of places that are none.

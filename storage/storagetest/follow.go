@@ -3,8 +3,8 @@ package storagetest
 import (
 	"fmt"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // followCases are about rows of a batch that are inserted if and only if a change is made.

@@ -1,8 +1,8 @@
 package storagetest
 
 import (
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 var ended = []task.State{task.Done, task.Failed, task.Cancelled}

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // RunGone tests that a store accepts nothing more once the file or folder with its rows was

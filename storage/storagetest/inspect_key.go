@@ -7,8 +7,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // listsKeys reports whether s is a [storage.KeyInspector], and not a store of places that are none.

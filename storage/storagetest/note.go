@@ -3,7 +3,7 @@ package storagetest
 import (
 	"strings"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 var noteCases = []testCase{

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // orderCases are about tasks that share an ordering key. Other cases compare the verbs in random sequences with

@@ -3,8 +3,8 @@ package storagetest
 import (
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 var rememberCases = []testCase{

@@ -5,8 +5,8 @@ import (
 	"math/rand/v2"
 	"sync"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 var reopenCases = []testCase{

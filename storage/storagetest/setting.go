@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // settingNames are names that are easily confused, with each other or with something else in a

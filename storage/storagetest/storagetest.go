@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Reopener is implemented by a durable store under test, usually by a wrapper. Reopen closes the

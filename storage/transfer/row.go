@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Checksum is a checksum of rows in any order: the sum of the SHA-256 of each row, so that equal

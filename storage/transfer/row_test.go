@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Were a field forgotten in the encoding of a row, a copy without it would be verified.

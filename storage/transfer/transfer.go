@@ -15,8 +15,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Errors that callers match with [errors.Is].

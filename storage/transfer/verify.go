@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Kind is a kind of difference between source and destination.

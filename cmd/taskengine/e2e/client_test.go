@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/client"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // A node is killed again and again while a client submits to it. Each accepted task is there once, and no other is.

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage/bolt"
+	"github.com/taskengine/taskengine/task"
 )
 
 // boltOf makes a store with n tasks and returns how it is named.

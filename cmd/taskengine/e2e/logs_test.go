@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // talk is a handler of a plugin: it logs, waits for the gate, and logs again. In its first

@@ -25,8 +25,8 @@ import (
 	"go.uber.org/goleak"
 
 	commandline "github.com/taskengine/taskengine/cmd/taskengine/internal/cli"
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/plugins/handler"
+	"github.com/taskengine/taskengine/task"
 )
 
 // role is the environment variable that makes the test binary one of the programs that

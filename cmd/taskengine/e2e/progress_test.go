@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // scan is a handler that reports its progress, keeps a checkpoint, and fails once the gate

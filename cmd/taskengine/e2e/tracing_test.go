@@ -16,9 +16,9 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/taskengine/taskengine/client"
-	"github.com/taskengine/taskengine/engine/task"
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 	"github.com/taskengine/taskengine/server/proto/taskengine/v1/taskenginev1connect"
+	"github.com/taskengine/taskengine/task"
 )
 
 // spanCollector accepts spans as a collector of OpenTelemetry does.

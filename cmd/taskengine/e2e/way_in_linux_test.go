@@ -21,11 +21,11 @@ import (
 
 	"github.com/taskengine/taskengine/client"
 	"github.com/taskengine/taskengine/engine"
-	"github.com/taskengine/taskengine/engine/policy"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/policy"
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 	"github.com/taskengine/taskengine/server/proto/taskengine/v1/taskenginev1connect"
 	"github.com/taskengine/taskengine/storage/pebble"
+	"github.com/taskengine/taskengine/task"
 )
 
 // wayInConfig makes a node whose tasks are run by a Go plugin, and not kept.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/coord/internal/kv"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 func TestContentsAreWhatNodesKeepUntilTheyAreCleaned(t *testing.T) {

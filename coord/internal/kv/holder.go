@@ -9,8 +9,8 @@ import (
 	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/coord/internal/lease"
 	"github.com/taskengine/taskengine/coord/internal/limits"
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/wakeup"
+	"github.com/taskengine/taskengine/task"
 )
 
 // holder is one call of Hold. Its cell is there as long as it lives, and a holder whose cell was removed never lives

@@ -14,8 +14,8 @@ import (
 
 	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/coord/internal/lease"
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/wakeup"
+	"github.com/taskengine/taskengine/task"
 )
 
 // member is a node that has joined by this connection.

@@ -12,8 +12,8 @@ import (
 	"github.com/taskengine/taskengine/coord/internal/limits"
 	"github.com/taskengine/taskengine/coord/internal/retry"
 	"github.com/taskengine/taskengine/coord/local"
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/wakeup"
+	"github.com/taskengine/taskengine/task"
 )
 
 // ErrLeaseOver says that the node did not renew its lease in time, or found it ended: other nodes may hold by now what

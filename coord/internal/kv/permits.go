@@ -11,7 +11,7 @@ import (
 
 	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/coord/internal/limits"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // permitCells is how many cells have the permits of all limits. More cells are changed by fewer nodes at once, and

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/coord/internal/limits"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // permits is what a cell says of the permits of some limits. The cell stays there when nothing is held or wanted of

@@ -8,7 +8,7 @@ import (
 
 	"github.com/taskengine/taskengine/coord/internal/lease"
 	"github.com/taskengine/taskengine/coord/internal/retry"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // session is the lease by which the node holds roles, permits and members.

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/coord/internal/kv"
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/logtest"
+	"github.com/taskengine/taskengine/task"
 )
 
 // mute is a store whose sessions get no answer while it is silent. Its watch goes on, as over a network that has

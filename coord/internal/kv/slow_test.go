@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/coord"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // On a slow coordinator a request for hundreds of limits takes longer than a request may, and keeps the renewals of the

@@ -9,7 +9,7 @@ import (
 
 	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/coord/internal/kv"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 func TestNodesOfTwoStoresShareLimitsAndNeitherMembersNorRoles(t *testing.T) {

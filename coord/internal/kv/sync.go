@@ -10,8 +10,8 @@ import (
 
 	"github.com/taskengine/taskengine/coord/internal/lease"
 	"github.com/taskengine/taskengine/coord/internal/retry"
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/wakeup"
+	"github.com/taskengine/taskengine/task"
 )
 
 // maxCells is how many cells a request of the node changes at most, but for those of members, roles and holders. See

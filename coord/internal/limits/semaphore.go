@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/coord"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Semaphore is who has and wants permits of one limit. It decides about orders as [coord.Semaphore] describes, in

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // fillUp checks that no slot of any limit was lost: it runs as many tasks of each type at once on

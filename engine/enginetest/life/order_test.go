@@ -4,9 +4,9 @@ import (
 	"context"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/policy"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/policy"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // checkOrder checks a change of a task that has an ordering key: one task of a key runs at a time, from its first

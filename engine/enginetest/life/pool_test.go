@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // pool is a handler of some types with slots of its own, such as a plugin with processes. Their

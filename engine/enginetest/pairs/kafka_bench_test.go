@@ -14,10 +14,10 @@ import (
 	kafkacoord "github.com/taskengine/taskengine/coord/kafka"
 	"github.com/taskengine/taskengine/coord/local"
 	"github.com/taskengine/taskengine/engine"
-	"github.com/taskengine/taskengine/engine/policy"
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/kafka"
+	"github.com/taskengine/taskengine/policy"
 	"github.com/taskengine/taskengine/storage/memory"
+	"github.com/taskengine/taskengine/task"
 )
 
 const (

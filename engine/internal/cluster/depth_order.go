@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // behindPage is how many ordering keys, or rows behind a head, are read at once.

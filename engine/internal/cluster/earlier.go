@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/wakeup"
+	"github.com/taskengine/taskengine/task"
 )
 
 // awaited are tasks that an earlier process ran, and about which Heal has not decided: the ends of their attempts may still

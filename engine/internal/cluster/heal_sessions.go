@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // endSessions ends the sessions of nodes that are gone for good, if they are in a transaction: a host that was lost, or

@@ -2,7 +2,7 @@ package cluster
 
 import (
 	"github.com/taskengine/taskengine/engine/internal/core"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Place is where a task is.

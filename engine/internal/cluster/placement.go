@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/taskengine/taskengine/coord"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // maxNodesTold is how many nodes a text for people names at most.

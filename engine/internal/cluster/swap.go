@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // swapped is the outcome of swap.

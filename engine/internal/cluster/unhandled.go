@@ -8,8 +8,8 @@ import (
 	"slices"
 
 	"github.com/taskengine/taskengine/coord"
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Bounds of what the monitor reads, each time, from a store that does not count while rows change.

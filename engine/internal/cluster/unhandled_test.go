@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 func TestUnhandledTypesAreFoundByBoundedReads(t *testing.T) {

@@ -3,7 +3,7 @@ package core
 import (
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // The store has due rows in the order of their times, and the core moves them in that order and not faster than beside

@@ -3,7 +3,7 @@ package core
 import (
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // book books all tasks that may run, best first, and asks to grab them.

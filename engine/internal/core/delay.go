@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine/internal/table"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // maxDelay is how long a task that was grabbed keeps its slot until it may begin, in nanoseconds. After that it

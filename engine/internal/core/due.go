@@ -6,7 +6,7 @@ import (
 	"github.com/google/btree"
 
 	"github.com/taskengine/taskengine/engine/internal/window"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // duePage is how many rows one DueLoad asks for. Memory holds at most twice as many rows of a

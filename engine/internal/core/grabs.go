@@ -3,7 +3,7 @@ package core
 import (
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // unlimited is what [Core.LimitGrabs] is given for no limit.

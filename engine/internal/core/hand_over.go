@@ -4,8 +4,8 @@ import (
 	"math"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/policy"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/policy"
+	"github.com/taskengine/taskengine/task"
 )
 
 // The task that follows in the order of a key mostly is of the same queue. If it may start when the task before it ends,

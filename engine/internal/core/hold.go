@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine/internal/table"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // holding is what the core keeps of tasks whose database does not answer. They are not started, so

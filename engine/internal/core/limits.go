@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine/internal/table"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // LimitUse is what the tasks of this node take of some limits.

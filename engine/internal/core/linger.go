@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // A person may end a task while its handler runs, and the store then makes another task the head of its ordering key.

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine/internal/table"
-	"github.com/taskengine/taskengine/engine/policy"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/policy"
+	"github.com/taskengine/taskengine/task"
 )
 
 // This file prints the effects of the core of a story, and has the store of the story answer reads.

@@ -3,8 +3,8 @@ package core
 import (
 	"time"
 
-	"github.com/taskengine/taskengine/engine/policy"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/policy"
+	"github.com/taskengine/taskengine/task"
 )
 
 // The store makes a row the head of its ordering key, in the transaction of the change because of which that row

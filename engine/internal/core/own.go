@@ -3,7 +3,7 @@ package core
 import (
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Place says which nodes may run the tasks of a queue, as far as that depends on a value of the queue. The

@@ -3,7 +3,7 @@ package core
 import (
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // pool is a handler that runs a limited number of tasks at a time. The table counts its slots. The

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine/internal/table"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Ready has all effects that the shell must produce now. Effects in one slice are to be produced in

@@ -3,7 +3,7 @@ package core
 import (
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // A task whose handler asks to be called again at once (a rearm), after an error or not, is delayed all the same. The delay

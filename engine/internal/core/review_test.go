@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/policy"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/policy"
+	"github.com/taskengine/taskengine/task"
 )
 
 // A task whose grab failed is tried again after a second. Meanwhile it is not in the window of

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/scripttest"
+	"github.com/taskengine/taskengine/task"
 )
 
 // TestScripts plays the stories in testdata. scriptCommands has their commands.

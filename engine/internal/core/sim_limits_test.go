@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/policy"
 )
 
 // limitsOfSim is what the people of a sim have changed, and the beginnings that its rates have seen.

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/taskengine/taskengine/engine/internal/table"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // This file answers the reads of the core of a sim.

@@ -4,8 +4,8 @@ import (
 	"math"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/policy"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/policy"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Create makes t the row that is to be inserted for a task of policy p. t has what its submitter

@@ -6,8 +6,8 @@ import (
 	"github.com/google/btree"
 
 	"github.com/taskengine/taskengine/engine/internal/table"
-	"github.com/taskengine/taskengine/engine/policy"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/policy"
+	"github.com/taskengine/taskengine/task"
 )
 
 // The rows that are being moved at a time, from waiting to submitted or to error: half as many as there are tasks that have

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/policy"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/policy"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // backlog is what the shell knows of the backlog of a type that has a maximum: of its tasks that are

@@ -5,9 +5,9 @@ import (
 	"testing"
 
 	"github.com/taskengine/taskengine/engine/internal/core"
-	"github.com/taskengine/taskengine/engine/policy"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/policy"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 func TestABacklogIsFollowedThroughEveryAnswerOfTheStore(t *testing.T) {

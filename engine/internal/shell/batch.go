@@ -4,8 +4,8 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine/internal/core"
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Limits of the inserts of a batch, and of its changes: rows, and bytes of payloads, results and

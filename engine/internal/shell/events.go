@@ -3,8 +3,8 @@ package shell
 import (
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Events are what callers and handlers say, in their order.

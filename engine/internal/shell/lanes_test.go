@@ -3,9 +3,9 @@ package shell
 import (
 	"testing"
 
-	"github.com/taskengine/taskengine/engine/policy"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/policy"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 func TestWhatIsPassedBeforeItsDatabaseFailsTakesNoSlot(t *testing.T) {

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/policy"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/policy"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Bounds of the line of a backlog, so that what waits for room cannot fill the memory. What finds the

@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/policy"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/policy"
+	"github.com/taskengine/taskengine/task"
 )
 
 // A batch that the caller may reuse is not the pending one when Next has taken nothing: two batches would share it.

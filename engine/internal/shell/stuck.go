@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine/internal/core"
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // From these limits on, the types that have more than their share of what is stuck are stopped: no task of them is grabbed.

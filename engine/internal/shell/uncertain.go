@@ -4,7 +4,7 @@ import (
 	"container/list"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // uncertain is a task of a batch that failed. The batch may have been written all the same: a

@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // A type may have ageing (policy.Type.Ageing). A level of priority is then worth that time, and not

@@ -1,7 +1,7 @@
 package table
 
 import (
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Slot is what a booked task takes of every limit that counts for it. The caller that booked it must

@@ -3,7 +3,7 @@ package table
 import (
 	"math"
 
-	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/policy"
 )
 
 // bucket is a rate limit by the generic cell rate algorithm (ITU-T I.371), whose state is one instant.

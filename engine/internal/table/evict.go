@@ -3,7 +3,7 @@ package table
 import (
 	"cmp"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // This file decides which triggers and queues leave the table when it is full. What leaves it stays in

@@ -3,7 +3,7 @@ package table
 import (
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Explanation says why a ready task has no slot.

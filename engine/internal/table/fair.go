@@ -5,8 +5,8 @@ import (
 	"math"
 	"slices"
 
-	"github.com/taskengine/taskengine/engine/policy"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/policy"
+	"github.com/taskengine/taskengine/task"
 )
 
 // The values of a fair limit take turns by deficit round robin (M. Shreedhar and G. Varghese, Efficient

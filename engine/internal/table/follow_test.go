@@ -6,8 +6,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/taskengine/taskengine/engine/policy"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/policy"
+	"github.com/taskengine/taskengine/task"
 )
 
 func TestBooksLikeTheNaiveModel(t *testing.T) {

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // A type may have more queues than memory can hold. Therefore the table lists the queues of each open

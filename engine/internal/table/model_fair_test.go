@@ -8,8 +8,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/taskengine/taskengine/engine/policy"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/policy"
+	"github.com/taskengine/taskengine/task"
 )
 
 // turnsOfModel has the turns of the values that wait, by counter.id.

@@ -3,8 +3,8 @@ package table
 import (
 	"strings"
 
-	"github.com/taskengine/taskengine/engine/policy"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/policy"
+	"github.com/taskengine/taskengine/task"
 )
 
 // node is a limit in use, or the part of a queue that makes the queue a node of the tree.

@@ -4,7 +4,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/policy"
 )
 
 // Override replaces the overrides of all limits by those in live. version is the version of these

@@ -3,7 +3,7 @@ package table
 import (
 	"hash/fnv"
 
-	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/policy"
 )
 
 // A limit of the cluster counts the tasks of all nodes. A coordinator keeps its permits, and grants

@@ -1,6 +1,6 @@
 package table
 
-import "github.com/taskengine/taskengine/engine/policy"
+import "github.com/taskengine/taskengine/policy"
 
 // A pool is a handler that runs a limited number of tasks at a time. Its slots are a limit that cuts
 // across the tree, for all queues of the types that the handler serves. The number of slots is 0 at

@@ -4,8 +4,8 @@ import (
 	"github.com/google/btree"
 
 	"github.com/taskengine/taskengine/engine/internal/window"
-	"github.com/taskengine/taskengine/engine/policy"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/policy"
+	"github.com/taskengine/taskengine/task"
 )
 
 // queue has the triggers of one type and group. It is a leaf of the tree of limits.

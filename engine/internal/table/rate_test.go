@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/policy"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/policy"
+	"github.com/taskengine/taskengine/task"
 )
 
 func TestRateAdmitsABurstAndThenOneInEveryInterval(t *testing.T) {

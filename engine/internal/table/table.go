@@ -19,8 +19,8 @@ import (
 
 	"github.com/google/btree"
 
-	"github.com/taskengine/taskengine/engine/policy"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/policy"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Config is the configuration of a table.

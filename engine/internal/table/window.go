@@ -3,7 +3,7 @@ package table
 import (
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // The table holds of each queue a window of its rows in the store: those that rank first. Package

@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/client"
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/plugins/handler"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Order is what customers send.

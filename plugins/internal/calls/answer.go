@@ -6,8 +6,8 @@ import (
 	"math"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/plugins/internal/wire"
+	"github.com/taskengine/taskengine/task"
 )
 
 // AnswerOf returns the answer in a Finish.

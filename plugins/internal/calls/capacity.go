@@ -3,7 +3,7 @@ package calls
 import (
 	"slices"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Users are told of the capacity of a host. The host's mutex guards all fields. The zero value has none.

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // few rows are read faster one by one.

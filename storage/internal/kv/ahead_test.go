@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // forgotten returns a store with n submitted rows that are not in its cache.

@@ -3,8 +3,8 @@ package kv
 import (
 	"context"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Calls are the verbs of a store outside a transaction: each call has a transaction of its own.

@@ -7,7 +7,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // maxDamages is how many damaged places the error of Check names.

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // sorted is a ReadWriter that counts its calls.

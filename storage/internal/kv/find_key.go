@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // FindKey implements [storage.KeyFinder].

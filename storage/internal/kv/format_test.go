@@ -6,8 +6,8 @@ import (
 	"maps"
 	"testing"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 func TestAStoreOfANewerProgramIsRefused(t *testing.T) {

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // history returns a store with many rows that are done and, among them, a few rows in each of the other

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // List implements [storage.Inspector].

@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // ListKeys implements [storage.KeyInspector]. It skips from each key to the next, in the index of seats and in the

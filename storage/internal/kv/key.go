@@ -7,8 +7,8 @@ import (
 	"math"
 	"strings"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // The first byte of a key names the table it belongs to. The layout, where text is an

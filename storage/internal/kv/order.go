@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // A row of an ordering key that is Behind has an entry in the index of seats, and the head of a key has one in the

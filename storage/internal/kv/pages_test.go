@@ -4,8 +4,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // pagesOf reads a list page by page, calls between after each page, and returns its ids and how many keys were read.

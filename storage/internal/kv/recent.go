@@ -1,6 +1,6 @@
 package kv
 
-import "github.com/taskengine/taskengine/engine/task"
+import "github.com/taskengine/taskengine/task"
 
 // recentRows is how many of the rows changed last are cached. At about 700 bytes a row that is
 // some 12 MB at most.

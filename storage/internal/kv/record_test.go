@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 var moment = time.Date(2024, time.March, 1, 12, 0, 0, 123456000, time.UTC)

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Tx is one transaction that may write. It is used by one goroutine, until it is committed or

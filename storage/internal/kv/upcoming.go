@@ -7,7 +7,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Bounds of what a DB knows of the rows that are Behind.

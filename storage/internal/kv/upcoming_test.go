@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // keyStory is a random story of a few ordering keys: rows are added, changed and deleted, and the keys get their heads, in

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"maps"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // putRecord writes the record of r.

@@ -7,9 +7,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	coordination "github.com/taskengine/taskengine/coord/postgres"
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage/postgres"
 	"github.com/taskengine/taskengine/storage/postgres/schema"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Node is a member of the cluster that uses the schema.

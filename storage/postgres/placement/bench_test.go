@@ -3,9 +3,9 @@ package placement_test
 import (
 	"testing"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage/postgres/placement"
 	"github.com/taskengine/taskengine/storage/postgres/postgrestest"
+	"github.com/taskengine/taskengine/task"
 )
 
 // BenchmarkMove moves tasks to another database of the same server and back. Nine tenths of them have

@@ -4,11 +4,11 @@ import (
 	"maps"
 	"testing"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/pgtest"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/postgres"
 	"github.com/taskengine/taskengine/storage/postgres/placement"
+	"github.com/taskengine/taskengine/task"
 )
 
 // total returns the number of tasks of some shards, by state and type.

@@ -9,9 +9,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/postgres/internal/home"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Divide decides which shards databases hold that have no such decision yet. If there are no tasks,

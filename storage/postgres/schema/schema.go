@@ -18,8 +18,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	coordination "github.com/taskengine/taskengine/coord/postgres"
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage/postgres/internal/ended"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Default is the name of the schema that has the tables if no other is given.

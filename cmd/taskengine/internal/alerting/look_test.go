@@ -16,13 +16,13 @@ import (
 	"github.com/taskengine/taskengine/codec"
 	"github.com/taskengine/taskengine/config"
 	"github.com/taskengine/taskengine/engine"
-	"github.com/taskengine/taskengine/engine/policy"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/policy"
 	"github.com/taskengine/taskengine/schedule"
 	"github.com/taskengine/taskengine/schedule/scheduler"
 	"github.com/taskengine/taskengine/server"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/memory"
+	"github.com/taskengine/taskengine/task"
 )
 
 // looks are a real engine on a store that has a task in error, a task that no handler takes, and a limit that

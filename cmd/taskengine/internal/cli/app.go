@@ -19,8 +19,8 @@ import (
 
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
 	"github.com/taskengine/taskengine/config"
-	"github.com/taskengine/taskengine/engine/task"
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Main runs the subcommand that args name with the standard streams and the environment of the

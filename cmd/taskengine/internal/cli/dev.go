@@ -11,9 +11,9 @@ import (
 
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/node"
 	"github.com/taskengine/taskengine/config"
-	"github.com/taskengine/taskengine/engine/policy"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/policy"
 	"github.com/taskengine/taskengine/server"
+	"github.com/taskengine/taskengine/task"
 )
 
 func newDev(a *app) *cobra.Command {

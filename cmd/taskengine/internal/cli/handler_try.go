@@ -14,12 +14,12 @@ import (
 
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
 	"github.com/taskengine/taskengine/config"
-	"github.com/taskengine/taskengine/engine/policy"
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/terminal"
 	"github.com/taskengine/taskengine/internal/units"
 	"github.com/taskengine/taskengine/plugins"
+	"github.com/taskengine/taskengine/policy"
 	"github.com/taskengine/taskengine/server"
+	"github.com/taskengine/taskengine/task"
 )
 
 // trial is one task that a handler program is tried with.

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/postgres/health"
+	"github.com/taskengine/taskengine/task"
 )
 
 // has fails the test unless there is a finding of a severity and a check that says a text.

@@ -11,9 +11,9 @@ import (
 
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/backup"
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/stores"
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/units"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 )
 
 // files describes a store in files that is not in use.

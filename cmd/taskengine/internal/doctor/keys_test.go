@@ -12,8 +12,8 @@ import (
 	"github.com/taskengine/taskengine/codec"
 	"github.com/taskengine/taskengine/config"
 	"github.com/taskengine/taskengine/engine"
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/storage/bolt"
+	"github.com/taskengine/taskengine/task"
 )
 
 func TestDoctorSaysWhichKeysAreInUse(t *testing.T) {

@@ -12,13 +12,13 @@ import (
 
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/brokers"
 	"github.com/taskengine/taskengine/config"
-	"github.com/taskengine/taskengine/engine/policy"
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/handlers"
 	"github.com/taskengine/taskengine/kafka/publish"
 	"github.com/taskengine/taskengine/plugins"
 	"github.com/taskengine/taskengine/plugins/workers"
+	"github.com/taskengine/taskengine/policy"
 	"github.com/taskengine/taskengine/server"
+	"github.com/taskengine/taskengine/task"
 )
 
 // handlerSet has the handlers of a node.

@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"github.com/taskengine/taskengine/coord"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // topicBus is a bus that may fail, and that can choose what it receives.

@@ -14,8 +14,8 @@ import (
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/systemd"
 	"github.com/taskengine/taskengine/config"
 	"github.com/taskengine/taskengine/engine"
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/server"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Node is a node of `taskengine run`. Its exported fields are set before Run and do not change.

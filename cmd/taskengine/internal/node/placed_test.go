@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/taskengine/taskengine/config"
-	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/policy"
 )
 
 func TestHandlersOfTypesForOtherNodesAreNotStarted(t *testing.T) {

@@ -21,16 +21,16 @@ import (
 
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/sources"
 	"github.com/taskengine/taskengine/engine"
-	"github.com/taskengine/taskengine/engine/policy"
-	"github.com/taskengine/taskengine/engine/task"
 	"github.com/taskengine/taskengine/internal/kafkatest"
 	"github.com/taskengine/taskengine/kafka"
 	"github.com/taskengine/taskengine/kafka/consume"
 	"github.com/taskengine/taskengine/kafka/source"
+	"github.com/taskengine/taskengine/policy"
 	"github.com/taskengine/taskengine/server"
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 	"github.com/taskengine/taskengine/server/proto/taskengine/v1/taskenginev1connect"
 	"github.com/taskengine/taskengine/storage/memory"
+	"github.com/taskengine/taskengine/task"
 )
 
 // brokers is the cluster of all tests of this package.

@@ -13,7 +13,7 @@ import (
 	"github.com/taskengine/taskengine/config"
 	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/coord/stored"
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 var silent = slog.New(slog.DiscardHandler)

@@ -10,7 +10,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // State is what a candidate is.

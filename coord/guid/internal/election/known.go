@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // maxKnown is how many other candidates are kept.

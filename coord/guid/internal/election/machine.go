@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Machine is one candidate for one role. Times are those of a clock that never goes back, since any moment. The methods

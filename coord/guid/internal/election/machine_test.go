@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // alone is a candidate whose messages the test passes on, or not.

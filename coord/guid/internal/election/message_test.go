@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 func TestAMessageIsReadAsItWasWritten(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 var usual = Rules{Lease: 12 * time.Second}

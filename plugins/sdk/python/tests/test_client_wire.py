@@ -93,7 +93,7 @@ class TaskIds(unittest.TestCase):
     def test_ids_are_those_of_go(self):
         ids = Ids(lambda: 0x0190A6F07C3E * 1_000_000 + 500_000, lambda n: bytes(range(1, 9)) * (n // 8))
         made = [ids.next("mail", *keys) for keys in (("", ""), ("k", ""), ("k", "käy"))]
-        # task.ID{...}.in(shard) of engine/task, with BoundShard("mail", ...)
+        # ID.in of the Go package task, with BoundShard("mail", ...)
         self.assertEqual(made[0], "0190a6f0-7c3e-7800-8102-030405060708")
         for task_id, shard in zip(made[1:], (0x93, 0xCC)):
             b = uuid.UUID(task_id).bytes

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // lending is how a model of a queue differs from the rule of inherited priorities: [task.Task.Inherit] and

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 func TestAGroupKeepsItsValuesApart(t *testing.T) {

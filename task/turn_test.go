@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // turnAfter says what [task.Change.Apply] makes of the turn of a row that has an ordering key.

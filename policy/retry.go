@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Retry says whether and when another attempt follows a failed one.

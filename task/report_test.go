@@ -8,7 +8,7 @@ import (
 	"testing"
 	"testing/slogtest"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // heard is a reporter that records its calls.

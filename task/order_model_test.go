@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // rule is how a model of a cluster differs from the rule for tasks of an ordering key: [task.Change.Apply] and

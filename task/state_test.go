@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 func TestEveryStateHasANameThatIsReadBack(t *testing.T) {
@@ -148,7 +148,7 @@ func TestTheDiagramInTheDocumentIsTheTableInTheCode(t *testing.T) {
 
 func document(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/states.md")
+	text, err := os.ReadFile("../docs/states.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,7 @@ package policy
 import (
 	"time"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Type says how the engine treats the tasks of one type. [DefaultType] has the defaults.

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/taskengine/taskengine/engine/task"
+	"github.com/taskengine/taskengine/task"
 )
 
 // Set has all policies of an engine: the types and their limits.

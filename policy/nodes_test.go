@@ -3,7 +3,7 @@ package policy_test
 import (
 	"testing"
 
-	"github.com/taskengine/taskengine/engine/policy"
+	"github.com/taskengine/taskengine/policy"
 )
 
 func TestANodeMatchesIfItHasOneOfTheValuesOfEachLabel(t *testing.T) {
