@@ -28,6 +28,8 @@ var (
 	ErrLocked = errors.New("the store is in use by another process")
 	// ErrFormat says that the store was written by a newer version of the program.
 	ErrFormat = errors.New("the store was written by a newer version")
+	// ErrUnreleased says that the store was written before the first release.
+	ErrUnreleased = errors.New("the store was written by a development build, which no release reads; begin with an empty store")
 	// ErrBroken says that the store has failed, for example because the disk is full, and must
 	// be reopened. It refuses all further calls. No acknowledged change is lost.
 	ErrBroken = errors.New("the store has failed and must be reopened")

@@ -118,11 +118,7 @@ func (v *View) expect(c Cursor, e *entries, to expectation) error {
 		want[string(e.due)] = []byte{}
 	}
 	if r.Key != "" {
-		key, err := v.keyOf(&r.Task)
-		if err != nil {
-			return err
-		}
-		want[string(key)] = bytes.Clone(id[:])
+		want[string(appendUniqueKey(nil, &r.Task))] = bytes.Clone(id[:])
 	}
 	for _, bit := range [...]fields{farHistory, farPayload, farResult, farCheckpoint} {
 		if r.far&bit != 0 {
@@ -130,19 +126,6 @@ func (v *View) expect(c Cursor, e *entries, to expectation) error {
 		}
 	}
 	return nil
-}
-
-// keyOf returns the key that the unique key of a row must have: that of rows without an ordering key, if an older
-// program has added the row.
-func (v *View) keyOf(t *task.Task) ([]byte, error) {
-	if t.OrderingKey != "" {
-		old := appendUniqueKey(nil, t.Type, t.Key)
-		value, found, err := v.r.Get(old)
-		if err != nil || found && bytes.Equal(value, t.ID[:]) {
-			return old, err
-		}
-	}
-	return appendKeyOf(nil, t), nil
 }
 
 // ask looks up an existing key, as verbs do: a lookup uses other parts of the store than a scan,

@@ -10,28 +10,19 @@ import (
 
 // FindKey implements [storage.KeyFinder].
 func (v *View) FindKey(ctx context.Context, typ, orderingKey, key string) (*task.Task, error) {
-	wanted := &task.Task{Type: typ, OrderingKey: orderingKey, Key: key}
-	keys := [][]byte{appendKeyOf(nil, wanted)}
-	if orderingKey != "" { // an older program may have added the row
-		keys = append(keys, appendUniqueKey(nil, typ, key))
+	k := appendUniqueKey(nil, &task.Task{Type: typ, OrderingKey: orderingKey, Key: key})
+	value, found, err := v.r.Get(k)
+	if err != nil {
+		return nil, v.db.fail("find a key", err)
 	}
-	for _, k := range keys {
-		value, found, err := v.r.Get(k)
-		if err != nil {
-			return nil, v.db.fail("find a key", err)
-		}
-		if !found {
-			continue
-		}
-		id, err := idOfValue(k, value)
-		if err != nil {
-			return nil, v.db.fail("find a key", err)
-		}
-		if t, err := v.Get(ctx, id); err != nil || t.OrderingKey == orderingKey {
-			return t, err
-		}
+	if !found {
+		return nil, fmt.Errorf("no task has the key: %w", task.ErrNotFound)
 	}
-	return nil, fmt.Errorf("no task has the key: %w", task.ErrNotFound)
+	id, err := idOfValue(k, value)
+	if err != nil {
+		return nil, v.db.fail("find a key", err)
+	}
+	return v.Get(ctx, id)
 }
 
 var _ storage.KeyFinder = (*Calls)(nil)

@@ -12,9 +12,9 @@ import (
 
 func TestAStoreOfANewerProgramIsRefused(t *testing.T) {
 	for name, value := range map[string][]byte{
-		"the next format": appendNumber(nil, formatNewest+1),
+		"the next format": appendNumber(nil, formatStore+1),
 		"a far one":       appendNumber(nil, 1<<40),
-		"more behind it":  append(appendNumber(nil, formatNewest+1), "what this program does not know"...),
+		"more behind it":  append(appendNumber(nil, formatStore+1), "what this program does not know"...),
 	} {
 		for _, readOnly := range []bool{true, false} {
 			s, _ := filled(t, 1)
@@ -27,7 +27,7 @@ func TestAStoreOfANewerProgramIsRefused(t *testing.T) {
 			}
 		}
 	}
-	for name, value := range map[string][]byte{"none": {}, "zero": {0}, "no number": {0xff}, "more behind ours": {formatNewest, 0}} {
+	for name, value := range map[string][]byte{"none": {}, "zero": {0}, "no number": {0xff}, "more behind ours": {formatStore, 0}} {
 		s, _ := filled(t, 1)
 		s.keys[string(keyFormat)] = value
 		if _, err := Open("test", s, false); !errors.Is(err, ErrDamaged) {
@@ -36,116 +36,66 @@ func TestAStoreOfANewerProgramIsRefused(t *testing.T) {
 	}
 }
 
-// TestAStoreOfAnOlderFormatGetsThisOne also checks that older programs refuse the store from then on.
-func TestAStoreOfAnOlderFormatGetsThisOne(t *testing.T) {
+// TestTheNextFormatReplacesThisOneAndIsRefusedThen opens a store as a program with a made-up next format does.
+func TestTheNextFormatReplacesThisOneAndIsRefusedThen(t *testing.T) {
 	s, _ := filled(t, 1)
-	s.keys[string(keyFormat)] = []byte{1}
-	db, err := Open("test", s, true)
-	if err != nil {
+	if err := openFormat(s, formatStore+1, true); err != nil {
 		t.Fatal(err)
 	}
-	if got := s.keys[string(keyFormat)]; !bytes.Equal(got, []byte{1}) {
+	if got := s.keys[string(keyFormat)]; !bytes.Equal(got, []byte{formatStore}) {
 		t.Errorf("to read it only changed the format to %x", got)
 	}
-	v := db.Read(s)
-	if err := v.Check(); err != nil {
-		t.Error(err)
-	}
-	if _, err := Open("test", s, false); err != nil {
+	if err := openFormat(s, formatStore+1, false); err != nil {
 		t.Fatal(err)
 	}
-	if got := s.keys[string(keyFormat)]; !bytes.Equal(got, []byte{formatStore}) {
+	if got := s.keys[string(keyFormat)]; !bytes.Equal(got, []byte{formatStore + 1}) {
 		t.Errorf("the format is %x", got)
 	}
+	if _, err := Open("test", s, false); !errors.Is(err, storage.ErrFormat) {
+		t.Errorf("this program opens it: %v", err)
+	}
 }
 
-// TestTheFirstRowThatHasATurnNeedsANewerFormat also checks that a transaction that is undone changes nothing.
-func TestTheFirstRowThatHasATurnNeedsANewerFormat(t *testing.T) {
-	s, db := filled(t, 0)
-	add := func(turn task.Turn) *Tx {
-		tx := db.Begin(s)
-		row := &task.Task{ID: task.ID{byte(len(s.keys))}, Version: 1, State: task.Submitted, OrderingKey: "k", Turn: turn}
-		if _, err := tx.Insert(t.Context(), row); err != nil {
-			t.Fatal(err)
+func TestAStoreOfADevelopmentBuildIsRefused(t *testing.T) {
+	for _, format := range []uint64{1, 2, 5} {
+		for _, readOnly := range []bool{true, false} {
+			s, _ := filled(t, 1)
+			delete(s.keys, string(keyFormat))
+			s.keys[string(keyDevelopment)] = appendNumber(nil, format)
+			before := maps.Clone(s.keys)
+			_, err := Open("test", s, readOnly)
+			if !errors.Is(err, storage.ErrUnreleased) || errors.Is(err, ErrDamaged) {
+				t.Errorf("format %d: %v", format, err)
+			}
+			if !maps.EqualFunc(s.keys, before, bytes.Equal) {
+				t.Error("it has been changed")
+			}
 		}
-		return tx
-	}
-	add(task.Unordered).Committed()
-	before := maps.Clone(s.keys)
-	add(task.Behind).RolledBack()
-	s.keys = before
-	if got := s.keys[string(keyFormat)]; !bytes.Equal(got, []byte{formatStore}) {
-		t.Errorf("the format is %x before", got)
-	}
-	add(task.Behind).Committed()
-	if got := s.keys[string(keyFormat)]; !bytes.Equal(got, []byte{formatOrder}) {
-		t.Errorf("the format is %x then", got)
-	}
-	if _, err := Open("test", s, false); err != nil {
-		t.Error(err)
 	}
 }
 
-// TestTheFirstKeyWithinAnOrderingKeyNeedsANewerFormat also checks that a row of an older program keeps its key.
-func TestTheFirstKeyWithinAnOrderingKeyNeedsANewerFormat(t *testing.T) {
+func TestAUniqueKeyIsOneWithinItsOrderingKey(t *testing.T) {
 	s, db := filled(t, 0)
-	row := func(n byte, order, key string) *task.Task {
-		return &task.Task{ID: task.ID{n}, Version: 1, State: task.Submitted, Type: "x", OrderingKey: order, Key: key}
+	row := func(n byte, order string) *task.Task {
+		return &task.Task{ID: task.ID{n}, Version: 1, State: task.Submitted, Type: "x", OrderingKey: order, Key: "k"}
 	}
-	add := func(t *testing.T, row *task.Task, want task.ID) {
-		t.Helper()
+	for _, c := range []struct {
+		row  *task.Task
+		want task.ID
+	}{{row(1, ""), task.ID{}}, {row(2, "a"), task.ID{}}, {row(3, "b"), task.ID{}}, {row(4, "a"), task.ID{2}}, {row(5, ""), task.ID{1}}} {
 		tx := db.Begin(s)
-		got, err := tx.Insert(t.Context(), row)
-		if err != nil || got[0].Existing != want {
-			t.Errorf("%s within %s: %+v, %v", row.Key, row.OrderingKey, got, err)
+		got, err := tx.Insert(t.Context(), c.row)
+		if err != nil || got[0].Existing != c.want {
+			t.Errorf("%v: got %+v, %v", c.row.ID, got, err)
 		}
 		if tx.Wrote() {
 			tx.Committed()
-			return
-		}
-		tx.RolledBack()
-	}
-	format := func(t *testing.T, want byte) {
-		t.Helper()
-		if got := s.keys[string(keyFormat)]; !bytes.Equal(got, []byte{want}) {
-			t.Errorf("the format is %x, want %x", got, want)
+		} else {
+			tx.RolledBack()
 		}
 	}
-	old := row(1, "a", "old")
-	add(t, old, task.ID{})
-	s.keys[string(appendUniqueKey(nil, "x", "old"))] = old.ID[:] // as an older program has it
-	delete(s.keys, string(appendKeyOf(nil, old)))
-	s.keys[string(keyFormat)] = []byte{formatStore}
-	db, err := Open("test", s, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	add(t, row(2, "", "k"), task.ID{})
-	add(t, row(3, "a", "old"), old.ID)
-	add(t, row(3, "", "old"), old.ID)
-	format(t, formatStore)
-	other := row(3, "b", "old")
-	add(t, other, task.ID{})
-	add(t, row(4, "b", "old"), other.ID)
-	format(t, formatUnique)
 	v := db.Read(s)
 	if err := v.Check(); err != nil {
-		t.Error(err)
-	}
-	for _, gone := range []*task.Task{old, other} {
-		tx := db.Begin(s)
-		if done, err := tx.Delete(t.Context(), gone.Ref()); err != nil || !done[0] {
-			t.Fatalf("got %v, %v", done, err)
-		}
-		tx.Committed()
-		if err := v.Check(); err != nil {
-			t.Error(err)
-		}
-	}
-	add(t, old, task.ID{})
-	add(t, other, task.ID{})
-	add(t, row(5, "", "old"), task.ID{})
-	if _, err := Open("test", s, false); err != nil {
 		t.Error(err)
 	}
 }

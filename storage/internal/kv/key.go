@@ -27,8 +27,7 @@ import (
 //	r id                                           -> record
 //	s text(ordering key) time number               -> id, of a row that is behind
 //	t ordering key                                 -> id, of the head
-//	u text(type) key                               -> id, of a row without an ordering key or of an older program
-//	v text(type) text(ordering key) key            -> id
+//	u text(type) text(ordering key) key            -> id
 const (
 	prefixCheckpoint = 'c'
 	prefixDue        = 'd'
@@ -43,7 +42,6 @@ const (
 	prefixSeat       = 's'
 	prefixHead       = 't'
 	prefixUnique     = 'u'
-	prefixInOrder    = 'v'
 )
 
 // TableEnd returns the first key after the table, or the part of a table, that key is in. New
@@ -57,8 +55,11 @@ func TableEnd(key []byte) []byte {
 }
 
 var (
-	keyFormat = []byte{prefixMeta, 'f', 'o', 'r', 'm', 'a', 't'}
+	keyFormat = []byte{prefixMeta, 'l', 'a', 'y', 'o', 'u', 't'}
 	keySeq    = []byte{prefixMeta, 's', 'e', 'q'}
+
+	// keyDevelopment had the format of a store before the first release. Its numbers mean other formats.
+	keyDevelopment = []byte{prefixMeta, 'f', 'o', 'r', 'm', 'a', 't'}
 )
 
 // settingPrefix begins the key of every setting, so that it differs from the keys above.
@@ -155,24 +156,10 @@ func idOf(key []byte) (task.ID, error) {
 	return task.ID(key[1:]), nil
 }
 
-func appendUniqueKey(b []byte, typ, key string) []byte {
-	b = append(b, prefixUnique)
-	b = appendText(b, typ)
-	return append(b, key...)
-}
-
-// appendKeyInOrder returns the key of the unique key of a row with an ordering key.
-func appendKeyInOrder(b []byte, t *task.Task) []byte {
-	b = appendText(append(b, prefixInOrder), t.Type)
+// appendUniqueKey returns the key of the unique key of a row.
+func appendUniqueKey(b []byte, t *task.Task) []byte {
+	b = appendText(append(b, prefixUnique), t.Type)
 	return append(appendText(b, t.OrderingKey), t.Key...)
-}
-
-// appendKeyOf returns the key of the unique key of a row.
-func appendKeyOf(b []byte, t *task.Task) []byte {
-	if t.OrderingKey != "" {
-		return appendKeyInOrder(b, t)
-	}
-	return appendUniqueKey(b, t.Type, t.Key)
 }
 
 // appendKeyOfSeats returns what the keys of all seats of an ordering key begin with.

@@ -76,25 +76,10 @@ type Cursor interface {
 }
 
 // formatStore is the layout of keys and records that this program writes, and the newest that it
-// reads. It is incremented by every change that a program of the previous format would read
+// reads. A release increments it with every change that a program of the previous format would read
 // wrongly or leave incomplete, such as a new table or a new field of a record. A store of an
 // older format gets this format when it is opened for writing; older programs refuse it then.
-//
-//	1: the first
-//	2: entries of rows without a time; progress and checkpoints
-//	3: turns of ordering keys
-//	4: unique keys within ordering keys
-//	5: priorities that heads inherit
-//
-// A store gets formatOrder with the first row that has a turn, formatUnique with the first one that has a key and an
-// ordering key, and formatLent with the first one that inherits, so that older programs can use it until then.
-const (
-	formatStore  = 2
-	formatOrder  = 3
-	formatUnique = 4
-	formatLent   = 5
-	formatNewest = formatLent
-)
+const formatStore = 1
 
 // seqBlock is how many sequence numbers are reserved by one write. A restart skips the rest of
 // a block.
@@ -109,7 +94,6 @@ type DB struct {
 
 	// Owned by the transaction in progress.
 	recent   recent
-	format   uint64               // of the store
 	upcoming map[string]*upcoming // by ordering key; at most upcomingKeys
 	seq      uint64               // the newest number in use
 	ceiling  uint64               // the newest number reserved
@@ -122,28 +106,10 @@ type DB struct {
 // succeeds. If readOnly is true, Open writes nothing, and an empty store is an error.
 func Open(name string, rw ReadWriter, readOnly bool) (*DB, error) {
 	db := &DB{name: name, recent: newRecent(recentRows), upcoming: make(map[string]*upcoming)}
-	format, err := getFormat(rw)
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("%s: read the format: %w", name, err)
-	case format > formatNewest:
-		return nil, fmt.Errorf("%s: its format is %d, this program reads up to %d, use the program that wrote it or a newer one: %w",
-			name, format, formatNewest, storage.ErrFormat)
-	case format == 0:
-		if err := checkEmpty(rw); err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
-		if readOnly {
-			return nil, fmt.Errorf("%s: there are no tasks in it", name)
-		}
+	if err := openFormat(rw, formatStore, readOnly); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	if format < formatStore && !readOnly {
-		format = formatStore
-		if err := rw.Put(keyFormat, appendNumber(nil, format)); err != nil {
-			return nil, fmt.Errorf("%s: write the format: %w", name, err)
-		}
-	}
-	db.format = format
+	var err error
 	if db.ceiling, _, err = getNumber(rw, keySeq); err != nil {
 		return nil, fmt.Errorf("%s: read the sequence: %w", name, err)
 	}
@@ -154,32 +120,54 @@ func Open(name string, rw ReadWriter, readOnly bool) (*DB, error) {
 	return db, nil
 }
 
-// getFormat returns the format of the store, zero if it has none. A newer program may have
+// openFormat checks that the store has the format own or an older one, and writes own unless readOnly is true.
+func openFormat(rw ReadWriter, own uint64, readOnly bool) error {
+	format, err := getFormat(rw, own)
+	switch {
+	case err != nil:
+		return fmt.Errorf("read the format: %w", err)
+	case format > own:
+		return fmt.Errorf("its format is %d, this program reads up to %d, use the program that wrote it or a newer one: %w",
+			format, own, storage.ErrFormat)
+	case format == 0:
+		if err := checkEmpty(rw); err != nil {
+			return err
+		}
+		if readOnly {
+			return errors.New("there are no tasks in it")
+		}
+	}
+	if format == own || readOnly {
+		return nil
+	}
+	if err := rw.Put(keyFormat, appendNumber(nil, own)); err != nil {
+		return fmt.Errorf("write the format: %w", err)
+	}
+	return nil
+}
+
+// getFormat returns the format of the store, zero if it has none. A program newer than the one of format own may have
 // written more after the number.
-func getFormat(r Reader) (format uint64, err error) {
+func getFormat(r Reader, own uint64) (format uint64, err error) {
 	value, found, err := r.Get(keyFormat)
 	if err != nil || !found {
 		return 0, err
 	}
 	d := decoder{rest: value}
 	format = d.uvarint()
-	if d.bad || format == 0 || format <= formatNewest && len(d.rest) > 0 {
+	if d.bad || format == 0 || format <= own && len(d.rest) > 0 {
 		return 0, fmt.Errorf("value of key %q: %w", keyFormat, ErrDamaged)
 	}
 	return format, nil
 }
 
-// needFormat writes the format of the store if it is older.
-func (s *state) needFormat(format uint64) error {
-	if s.db.format >= format {
-		return nil
-	}
-	s.db.format = format
-	return s.rw.Put(keyFormat, appendNumber(nil, format))
-}
-
 // checkEmpty returns an error if a store without a format is not empty.
 func checkEmpty(r Reader) error {
+	if _, found, err := r.Get(keyDevelopment); err != nil {
+		return err
+	} else if found {
+		return storage.ErrUnreleased
+	}
 	c, err := r.Scan(nil, nil)
 	if err != nil {
 		return err

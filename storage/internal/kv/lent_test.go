@@ -1,7 +1,6 @@
 package kv
 
 import (
-	"bytes"
 	"errors"
 	"testing"
 
@@ -27,25 +26,13 @@ func insert(t *testing.T, s *sorted, db *DB, rows ...*task.Task) {
 	tx.Committed()
 }
 
-func TestTheFirstRowThatInheritsNeedsANewerFormat(t *testing.T) {
+func TestARowThatDoesNotInheritLendsNothing(t *testing.T) {
 	s, db := filled(t, 0)
-	format := func(want byte) {
-		t.Helper()
-		if got := s.keys[string(keyFormat)]; !bytes.Equal(got, []byte{want}) {
-			t.Errorf("the format is %x, want %x", got, want)
-		}
-	}
 	plain := heir(1, 5)
 	plain.Inherits = false
 	insert(t, s, db, plain)
-	format(formatOrder)
 	if _, found := s.keys[string(appendLentKey(nil, "k"))]; found {
 		t.Error("a row that does not inherit is counted")
-	}
-	insert(t, s, db, heir(2, 5))
-	format(formatLent)
-	if _, err := Open("test", s, false); err != nil {
-		t.Error(err)
 	}
 }
 

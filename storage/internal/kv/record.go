@@ -42,15 +42,12 @@ const (
 	hasHistory
 	hasPayload
 	hasResult
+	hasCheckpoint
 	farHistory // the history has a key of its own
 	farPayload
 	farResult
-	hasProgress
-	_
-	hasCheckpoint
-	_
-	_
 	farCheckpoint
+	hasProgress
 	hasTurn
 	hasBoost    // the row inherits a priority
 	isTombstone // nothing follows for it

@@ -68,8 +68,8 @@ type state struct {
 	hooks   []func()
 	err     error // the first error of a verb: the transaction cannot be committed
 
-	seq, ceiling, format uint64 // those of the DB before it began
-	wrote                bool
+	seq, ceiling uint64 // those of the DB before it began
+	wrote        bool
 
 	key, value []byte // scratch
 	was, is    entries
@@ -84,7 +84,7 @@ func (db *DB) Begin(rw ReadWriter) *Tx {
 	}
 	s.View = View{db: db, r: rw, rows: s.rows, parts: s.parts, heads: s.heads}
 	s.rw, s.err, s.wrote = rw, nil, false
-	s.seq, s.ceiling, s.format = db.seq, db.ceiling, db.format
+	s.seq, s.ceiling = db.seq, db.ceiling
 	return &Tx{s}
 }
 
@@ -117,7 +117,6 @@ func (tx *Tx) Committed() []func() {
 // RolledBack ends the transaction when nothing of it was applied.
 func (tx *Tx) RolledBack() {
 	tx.db.seq, tx.db.ceiling = tx.seq, tx.ceiling
-	tx.db.format = tx.format
 	clear(tx.db.upcoming)
 	tx.end()
 }

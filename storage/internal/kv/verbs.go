@@ -79,31 +79,16 @@ func (s *state) insert(t *task.Task) (existing task.ID, err error) {
 
 // takeKey records the unique key of t, or returns the ID of the task that has it.
 func (s *state) takeKey(t *task.Task) (holder task.ID, err error) {
-	if t.OrderingKey != "" {
-		// A row of an older program has the key of rows without an ordering key.
-		old, err := s.keyHolder(appendUniqueKey(s.key[:0], t.Type, t.Key))
-		if err != nil {
-			return task.ID{}, err
-		}
-		if !old.IsZero() {
-			if r, err := s.row(old); err != nil || r != nil && r.OrderingKey == t.OrderingKey {
-				return old, err
-			}
-		}
-	}
-	if holder, err = s.keyHolder(appendKeyOf(s.key[:0], t)); err != nil || !holder.IsZero() {
+	s.key = appendUniqueKey(s.key[:0], t)
+	if holder, err = s.keyHolder(s.key); err != nil || !holder.IsZero() {
 		return holder, err
 	}
 	s.keys[string(s.key)] = t.ID
-	if err := s.rw.Put(s.key, t.ID[:]); err != nil || t.OrderingKey == "" {
-		return task.ID{}, err
-	}
-	return task.ID{}, s.needFormat(formatUnique)
+	return task.ID{}, s.rw.Put(s.key, t.ID[:])
 }
 
-// keyHolder returns the ID of the task that has a unique key, which becomes s.key; zero if there is none.
+// keyHolder returns the ID of the task that has a unique key; zero if there is none.
 func (s *state) keyHolder(key []byte) (holder task.ID, err error) {
-	s.key = key
 	if holder, touched := s.keys[string(key)]; touched {
 		return holder, nil
 	}
@@ -116,24 +101,7 @@ func (s *state) keyHolder(key []byte) (holder task.ID, err error) {
 
 // giveKeyBack removes the unique key of a row.
 func (s *state) giveKeyBack(old *task.Task) error {
-	if old.OrderingKey != "" {
-		holder, err := s.keyHolder(appendKeyInOrder(s.key[:0], old))
-		if err != nil {
-			return err
-		}
-		if holder == old.ID {
-			return s.dropKey()
-		}
-		if holder, err := s.keyHolder(appendUniqueKey(s.key[:0], old.Type, old.Key)); err != nil || holder != old.ID {
-			return err // it is that of another row
-		}
-		return s.dropKey()
-	}
-	s.key = appendUniqueKey(s.key[:0], old.Type, old.Key)
-	return s.dropKey()
-}
-
-func (s *state) dropKey() error {
+	s.key = appendUniqueKey(s.key[:0], old)
 	s.keys[string(s.key)] = task.ID{}
 	return s.rw.Delete(s.key)
 }

@@ -11,16 +11,6 @@ import (
 func (s *state) putRecord(r *row) error {
 	s.key = appendIDKey(s.key[:0], prefixRecord, r.ID)
 	s.value = appendRecord(s.value[:0], r)
-	if r.Turn != task.Unordered {
-		if err := s.needFormat(formatOrder); err != nil {
-			return err
-		}
-	}
-	if r.Inherits {
-		if err := s.needFormat(formatLent); err != nil {
-			return err
-		}
-	}
 	return s.rw.Put(s.key, s.value)
 }
 

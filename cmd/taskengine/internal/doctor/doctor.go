@@ -114,7 +114,7 @@ func examineOne(ctx context.Context, p stores.Place, o Options, log *slog.Logger
 	s, err := p.Look(ctx, log)
 	switch {
 	case err == nil:
-	case errors.Is(err, storage.ErrLocked), errors.Is(err, storage.ErrFormat), errors.Is(err, stores.ErrOtherDriver), errors.Is(err, stores.ErrNone) && manifest == nil, ctx.Err() != nil:
+	case errors.Is(err, storage.ErrLocked), errors.Is(err, storage.ErrFormat), errors.Is(err, storage.ErrUnreleased), errors.Is(err, stores.ErrOtherDriver), errors.Is(err, stores.ErrNone) && manifest == nil, ctx.Err() != nil:
 		return nil, err
 	case errors.Is(err, schema.ErrMismatch):
 		found.add(Error, "schema", database.OneLine(err).Error(), "nodes of this version do not start on these tables", "do what it says, and see `taskengine migrate verify`")
