@@ -9,15 +9,17 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/coord"
+	"github.com/taskengine/taskengine/coord/postgres"
 )
 
-// Each node draws again when it is told to. If all of them drew for each token, there would be eight draws for each.
+// Each node draws again at the time that its draw returns. If all of them drew for each token, there would be eight draws for each.
 func TestNodesThatWaitForARateTakeTurns(t *testing.T) {
 	url := database(t)
 	const count, nodes = 10, 8
 	all := make([]coord.Rates, nodes)
 	for i := range all {
-		all[i] = connect(t, url, setup{})
+		// Draws wait for each other for a part of the lease at most.
+		all[i] = connect(t, url, setup{Options: postgres.Options{Lease: 30 * time.Second}})
 	}
 	execute(t, url, `CREATE TABLE public.draw (tokens bigint);
 		CREATE FUNCTION public.note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
