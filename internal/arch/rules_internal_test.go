@@ -43,7 +43,7 @@ var internalRules = []rule{
 	},
 	{
 		Of:  "internal/pgtest",
-		May: []string{"internal/servertest"},
+		May: []string{"internal/freeze", "internal/servertest"},
 		Out: []string{"github.com/jackc/pgx"},
 		Why: "a server for tests does not depend on the tests",
 	},
@@ -63,12 +63,16 @@ var internalRules = []rule{
 		Why: "a network passes on bytes, whatever they mean",
 	},
 	{
+		Of:  "internal/freeze",
+		Why: "tests of all kinds stop processes",
+	},
+	{
 		Of:  "internal/servertest",
 		Why: "processes for tests do not depend on the tests",
 	},
 	{
 		Of:  "internal/zktest",
-		May: []string{"internal/servertest"},
+		May: []string{"internal/freeze", "internal/servertest"},
 		Why: "a server for tests does not depend on the tests",
 	},
 	{
@@ -89,12 +93,12 @@ var internalRules = []rule{
 	},
 	{
 		Of:  "internal/etcdtest",
-		May: []string{"internal/servertest"},
+		May: []string{"internal/freeze", "internal/servertest"},
 		Why: "a server for tests does not depend on the tests",
 	},
 	{
 		Of:  "internal/kafkatest",
-		May: []string{"internal/servertest"},
+		May: []string{"internal/freeze", "internal/servertest"},
 		Out: []string{"github.com/twmb/franz-go"},
 		Why: "a server for tests does not depend on the tests",
 	},

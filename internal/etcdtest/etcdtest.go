@@ -18,6 +18,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/taskengine/taskengine/internal/freeze"
 	"github.com/taskengine/taskengine/internal/servertest"
 )
 
@@ -223,12 +224,12 @@ func (c *Cluster) Restart(i int) error {
 
 // Pause stops a member until Resume, as a machine that hangs.
 func (c *Cluster) Pause(i int) error {
-	return syscall.Kill(c.members[i].process.PID(), syscall.SIGSTOP)
+	return freeze.Stop(c.members[i].process.PID())
 }
 
 // Resume lets a member go on.
 func (c *Cluster) Resume(i int) error {
-	return syscall.Kill(c.members[i].process.PID(), syscall.SIGCONT)
+	return freeze.Continue(c.members[i].process.PID())
 }
 
 func (c *Cluster) stop(i int, signal syscall.Signal) error {

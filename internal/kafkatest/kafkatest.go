@@ -19,6 +19,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/taskengine/taskengine/internal/freeze"
 	"github.com/taskengine/taskengine/internal/servertest"
 )
 
@@ -307,12 +308,12 @@ func (c *Cluster) Restart(i int) error {
 
 // Pause stops a broker until Resume, as a machine that hangs.
 func (c *Cluster) Pause(i int) error {
-	return syscall.Kill(c.brokers[i].process.PID(), syscall.SIGSTOP)
+	return freeze.Stop(c.brokers[i].process.PID())
 }
 
 // Resume lets a broker go on.
 func (c *Cluster) Resume(i int) error {
-	return syscall.Kill(c.brokers[i].process.PID(), syscall.SIGCONT)
+	return freeze.Continue(c.brokers[i].process.PID())
 }
 
 // Close ends all brokers and removes their data.

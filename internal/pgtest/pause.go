@@ -10,40 +10,42 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/taskengine/taskengine/internal/freeze"
 )
 
 // Pause stops all processes of the server, as a machine that hangs: connections stay open, the kernel
 // accepts new ones, and nothing answers. The caller calls Resume before Close.
-func (s *Server) Pause() error { return s.signalAll(syscall.SIGSTOP) }
+func (s *Server) Pause() error { return s.eachProcess(freeze.Stop) }
 
 // Resume continues all processes of the server.
-func (s *Server) Resume() error { return s.signalAll(syscall.SIGCONT) }
+func (s *Server) Resume() error { return s.eachProcess(freeze.Continue) }
 
-// signalAll sends a signal to the server, and then to its children until it has no new ones.
-func (s *Server) signalAll(signal syscall.Signal) error {
+// eachProcess calls do for the server, and then for its children until it has no new ones.
+func (s *Server) eachProcess(do func(pid int) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.postgres == nil {
 		return errors.New("pgtest: the server is not running")
 	}
 	parent := s.postgres.PID()
-	sent := []int{parent}
-	if err := syscall.Kill(parent, signal); err != nil {
-		return fmt.Errorf("pgtest: %v: %w", signal, err)
+	done := []int{parent}
+	if err := do(parent); err != nil {
+		return fmt.Errorf("pgtest: %w", err)
 	}
 	for {
 		children, err := childrenOf(parent)
 		if err != nil {
-			return fmt.Errorf("pgtest: %v: %w", signal, err)
+			return fmt.Errorf("pgtest: %w", err)
 		}
-		children = slices.DeleteFunc(children, func(pid int) bool { return slices.Contains(sent, pid) })
+		children = slices.DeleteFunc(children, func(pid int) bool { return slices.Contains(done, pid) })
 		if len(children) == 0 {
 			return nil
 		}
 		for _, pid := range children {
-			sent = append(sent, pid)
-			if err := syscall.Kill(pid, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
-				return fmt.Errorf("pgtest: %v: %w", signal, err)
+			done = append(done, pid)
+			if err := do(pid); err != nil && !errors.Is(err, syscall.ESRCH) {
+				return fmt.Errorf("pgtest: %w", err)
 			}
 		}
 	}

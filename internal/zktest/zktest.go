@@ -18,6 +18,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/taskengine/taskengine/internal/freeze"
 	"github.com/taskengine/taskengine/internal/servertest"
 )
 
@@ -318,12 +319,12 @@ func (e *Ensemble) Restart(i int) error {
 
 // Pause stops a server until Resume, as a machine that hangs.
 func (e *Ensemble) Pause(i int) error {
-	return syscall.Kill(e.servers[i].process.PID(), syscall.SIGSTOP)
+	return freeze.Stop(e.servers[i].process.PID())
 }
 
 // Resume lets a server go on.
 func (e *Ensemble) Resume(i int) error {
-	return syscall.Kill(e.servers[i].process.PID(), syscall.SIGCONT)
+	return freeze.Continue(e.servers[i].process.PID())
 }
 
 // Keep copies the data of all servers, as a backup. They are restarted for that.

@@ -21,6 +21,7 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 
+	"github.com/taskengine/taskengine/internal/freeze"
 	"github.com/taskengine/taskengine/internal/wiretest"
 	"github.com/taskengine/taskengine/plugins/handler"
 	"github.com/taskengine/taskengine/task"
@@ -187,7 +188,11 @@ func connect(tb testing.TB, address string, env ...string) *process {
 
 func (p *process) signal(tb testing.TB, s syscall.Signal) {
 	tb.Helper()
-	if err := p.cmd.Process.Signal(s); err != nil {
+	send := p.cmd.Process.Signal
+	if s == syscall.SIGSTOP {
+		send = func(os.Signal) error { return freeze.Stop(p.cmd.Process.Pid) }
+	}
+	if err := send(s); err != nil {
 		tb.Fatal(err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/taskengine/taskengine/internal/freeze"
 	"github.com/taskengine/taskengine/internal/pgtest"
 	"github.com/taskengine/taskengine/internal/wiretest"
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
@@ -214,7 +215,11 @@ func (f *fleet) freeze(t *testing.T, what fault, n *running) {
 func signalAll(t *testing.T, pids []int, s syscall.Signal) {
 	t.Helper()
 	for _, pid := range pids {
-		if err := syscall.Kill(pid, s); err != nil && err != syscall.ESRCH {
+		send := func() error { return syscall.Kill(pid, s) }
+		if s == syscall.SIGSTOP {
+			send = func() error { return freeze.Stop(pid) }
+		}
+		if err := send(); err != nil && !errors.Is(err, syscall.ESRCH) {
 			t.Fatal(err)
 		}
 	}

@@ -25,6 +25,7 @@ import (
 	"go.uber.org/goleak"
 
 	commandline "github.com/taskengine/taskengine/cmd/taskengine/internal/cli"
+	"github.com/taskengine/taskengine/internal/freeze"
 	"github.com/taskengine/taskengine/plugins/handler"
 	"github.com/taskengine/taskengine/task"
 )
@@ -237,7 +238,11 @@ func (n *running) admins(t *testing.T, path string) (code int, body string) {
 // signal sends a signal to the node.
 func (n *running) signal(t *testing.T, s syscall.Signal) {
 	t.Helper()
-	if err := n.cmd.Process.Signal(s); err != nil {
+	send := n.cmd.Process.Signal
+	if s == syscall.SIGSTOP {
+		send = func(os.Signal) error { return freeze.Stop(n.cmd.Process.Pid) }
+	}
+	if err := send(s); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/internal/certtest"
+	"github.com/taskengine/taskengine/internal/freeze"
 	"github.com/taskengine/taskengine/internal/wiretest"
 )
 
@@ -93,7 +94,11 @@ func (w *worker) kill(t testing.TB) {
 
 func (w *worker) signal(t testing.TB, s syscall.Signal) {
 	t.Helper()
-	if err := w.cmd.Process.Signal(s); err != nil {
+	send := w.cmd.Process.Signal
+	if s == syscall.SIGSTOP {
+		send = func(os.Signal) error { return freeze.Stop(w.cmd.Process.Pid) }
+	}
+	if err := send(s); err != nil {
 		t.Fatal(err)
 	}
 }
