@@ -1,5 +1,6 @@
 package io.github.taskengine.client;
 
+import io.github.taskengine.internal.Causes;
 import io.grpc.Metadata;
 import io.grpc.Status;
 import io.netty.handler.codec.http2.Http2Exception;
@@ -81,8 +82,7 @@ record Failure(Kind kind, String message, String code, String address, boolean i
       code = "unavailable"; // the library calls some broken connections unknown
     }
     if (cause != null && code.equals("unavailable")) {
-      String why = cause.getMessage();
-      message += ": " + (why == null ? cause.getClass().getSimpleName() : why);
+      message += ": " + Causes.textOf(cause);
     }
     String full = trailers == null ? null : trailers.get(FULL);
     return ofCode(code, message, address, full == null ? "" : full);

@@ -3,6 +3,7 @@ package io.github.taskengine.handler;
 import io.github.taskengine.handler.internal.Wire;
 import io.github.taskengine.internal.Access;
 import io.github.taskengine.internal.Address;
+import io.github.taskengine.internal.Causes;
 import io.github.taskengine.internal.Channels;
 import io.github.taskengine.internal.Daemons;
 import io.github.taskengine.internal.Transport;
@@ -175,7 +176,7 @@ final class WorkerStream extends ClientCall.Listener<Wire.ToHandler> implements 
       String details = status.getDescription();
       why = details == null ? "the stream ended with status " + status.getCode() : details;
       if (status.getCause() != null && status.getCode() == Status.Code.UNAVAILABLE) {
-        why += ": " + status.getCause().getMessage();
+        why += ": " + Causes.textOf(status.getCause());
       }
     }
     over.complete(new End(welcomed, why));
