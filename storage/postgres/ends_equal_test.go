@@ -179,7 +179,8 @@ func aRow(r *rand.Rand, n int, now time.Time, typ string) *task.Task {
 	return t
 }
 
-// An attempt that SQL ends leaves the row, the keys, the counts and the place in the tables that the engine leaves.
+// An attempt that SQL ends leaves the row, the keys, the counts and the place in the tables that the engine leaves, just
+// before or just after.
 func TestEndsFromSQLMakeTheRowsOfTheEngine(t *testing.T) {
 	url := server.Database(t)
 	seed := rand.Uint64()
@@ -207,25 +208,19 @@ func TestEndsFromSQLMakeTheRowsOfTheEngine(t *testing.T) {
 				e := anEnding(r)
 				sql := func(tx pgx.Tx, _ *postgres.Tx) error { return e.bySQL(ctx, tx, tk) }
 				byEngine := func(_ pgx.Tx, x *postgres.Tx) error { return e.byEngine(ctx, x) }
-				var got, want *left
-				var gotErr, wantErr error
 				_, _ = leaves(ctx, n, tk, byEngine) // the engine has the table made, which SQL does not
-				if r.IntN(2) == 0 {
-					got, gotErr = leaves(ctx, n, tk, sql)
-					want, wantErr = leaves(ctx, n, tk, byEngine)
-				} else {
-					want, wantErr = leaves(ctx, n, tk, byEngine)
-					got, gotErr = leaves(ctx, n, tk, sql)
-				}
+				want, wantErr := leaves(ctx, n, tk, byEngine)
+				got, gotErr := leaves(ctx, n, tk, sql)
+				later, laterErr := leaves(ctx, n, tk, byEngine) // what follows from an end depends on when it is
 				if (gotErr == nil) != (wantErr == nil) {
 					t.Errorf("%s, %v: SQL says %v, and the engine %v", tk.Type, e, gotErr, wantErr)
 				}
-				if gotErr != nil || wantErr != nil {
+				if gotErr != nil || wantErr != nil || laterErr != nil {
 					refused++
 					continue
 				}
 				ended++
-				if diff := want.diff(got); diff != "" {
+				if diff := want.diff(got); diff != "" && later.diff(got) != "" {
 					t.Errorf("%s, %v, of a row with %d attempts: (-engine +SQL)\n%s", tk.Type, e, len(tk.History), diff)
 				}
 			}
