@@ -1,3 +1,5 @@
+//go:build !race
+
 package postgres_test
 
 import (
@@ -18,8 +20,6 @@ import (
 	"github.com/taskengine/taskengine/storage/postgres/postgrestest"
 	"github.com/taskengine/taskengine/task"
 )
-
-var errDeclined = errors.New("declined")
 
 const orders = "create table orders (id uuid primary key)"
 

@@ -335,3 +335,32 @@ func TestPeopleSeeTheCounts(t *testing.T) {
 		t.Errorf("they see %q, want %q", got, want)
 	}
 }
+
+// added is the answer of the SQL function add.
+type added struct {
+	id      task.ID
+	created bool
+}
+
+type querier interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// add adds a task from SQL, with arguments written in SQL.
+func add(ctx context.Context, q querier, args string) (a added, err error) {
+	var id string
+	err = q.QueryRow(ctx, "select id::text, created from taskengine.add("+args+")", pgx.QueryExecModeSimpleProtocol).Scan(&id, &a.created)
+	if err == nil {
+		a.id, err = task.ParseID(id)
+	}
+	return a, err
+}
+
+func mustAdd(t *testing.T, q querier, args string) added {
+	t.Helper()
+	a, err := add(t.Context(), q, args)
+	if err != nil {
+		t.Fatalf("add(%s): %v", args, err)
+	}
+	return a
+}

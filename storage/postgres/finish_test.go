@@ -260,3 +260,5 @@ func TestFinishTxWorksAtEveryIsolationLevelAndUsesTablesThatAreNew(t *testing.T)
 		})
 	}
 }
+
+var errDeclined = errors.New("declined")

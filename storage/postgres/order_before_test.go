@@ -1,3 +1,5 @@
+//go:build !race
+
 package postgres_test
 
 import (
@@ -12,24 +14,6 @@ import (
 	"github.com/taskengine/taskengine/storage/postgres/postgrestest"
 	"github.com/taskengine/taskengine/task"
 )
-
-// ordered returns a new row of an ordering key.
-func ordered(n byte, key string) *task.Task {
-	now := time.Now().Truncate(time.Microsecond)
-	t := &task.Task{ID: task.NewIDs([32]byte{n}).NextIn(now, task.ShardOf(key)), Type: "mail", OrderingKey: key, Shard: task.ShardOf(key)}
-	t.Create(task.Submitted, now, time.Time{})
-	t.ReadyAt = now.Add(time.Duration(n) * time.Second)
-	return t
-}
-
-func commit(t *testing.T, s *postgres.Store, b *storage.Batch) storage.Outcome {
-	t.Helper()
-	out, err := s.Commit(t.Context(), b).Wait()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
-}
 
 // turnOf returns the turn of a row and whether it is queued; it is queued for no reason if it has ended.
 func turnOf(t *testing.T, s *postgres.Store, id task.ID) (turn task.Turn, queued bool) {

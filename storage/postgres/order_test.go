@@ -233,3 +233,21 @@ func TestABatchOfManyKeysGivesEachItsHead(t *testing.T) {
 		b.Follow = [][]*task.Task{nil} // not in one round trip
 	}
 }
+
+// ordered returns a new row of an ordering key.
+func ordered(n byte, key string) *task.Task {
+	now := time.Now().Truncate(time.Microsecond)
+	t := &task.Task{ID: task.NewIDs([32]byte{n}).NextIn(now, task.ShardOf(key)), Type: "mail", OrderingKey: key, Shard: task.ShardOf(key)}
+	t.Create(task.Submitted, now, time.Time{})
+	t.ReadyAt = now.Add(time.Duration(n) * time.Second)
+	return t
+}
+
+func commit(t *testing.T, s *postgres.Store, b *storage.Batch) storage.Outcome {
+	t.Helper()
+	out, err := s.Commit(t.Context(), b).Wait()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}

@@ -12,8 +12,6 @@ import (
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/postgres"
 	"github.com/taskengine/taskengine/storage/postgres/postgrestest"
-	"github.com/taskengine/taskengine/storage/postgres/schema"
-	"github.com/taskengine/taskengine/storage/storagetest"
 )
 
 var server *pgtest.Server // set once, before the tests
@@ -22,17 +20,6 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	_ = flag.Set("test.parallel", "4") // they wait for the disk
 	os.Exit(pgtest.Run(m, func(s *pgtest.Server) { server = s }))
-}
-
-func TestStore(t *testing.T) {
-	empty := server.Database(t)
-	if _, err := schema.Migrate(t.Context(), empty, schema.Default); err != nil {
-		t.Fatal(err)
-	}
-	storagetest.RunParallel(t, func(t testing.TB) storage.Store {
-		url := server.Copy(t, empty)
-		return underTest{postgrestest.Open(t, url), url}
-	})
 }
 
 // underTest is a store that can be reopened.
