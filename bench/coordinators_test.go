@@ -124,7 +124,7 @@ func countWrites(b *testing.B, c coordinator, nodes int, work time.Duration, lim
 		}
 		b.Cleanup(func() { _ = p.Close() })
 		e, err := engine.Open(b.Context(), engine.Config{
-			Name: fmt.Sprint("n", i), Store: memory.New(), Semaphore: p, Rates: p,
+			Name: fmt.Sprint("n", i), Store: memory.New(), Coordinator: coord.Coordinator{Semaphore: p, Rates: p},
 			Policies: policy.Set{Slots: 100, Limits: limits, Types: map[string]policy.Type{"noop": t}},
 			Handlers: map[string]task.Handler{"noop": handler},
 		})

@@ -87,15 +87,17 @@ func (o *nodesOn) open(tb testing.TB, i, slots int) *engine.Engine {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(pool.Close)
-	coord, err := coordination.New(pool, coordination.Options{})
+	c, err := coordination.New(pool, coordination.Options{})
 	if err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(func() { must(tb, coord.Close()) })
+	tb.Cleanup(func() { must(tb, c.Close()) })
 	typ := policy.DefaultType()
 	typ.Limits = o.under
+	by := c.Coordinator()
+	by.Semaphore = countedOrders{c, &o.orders}
 	e, err := engine.Open(tb.Context(), engine.Config{
-		Store: store, Elector: coord, Membership: coord, Bus: coord, Semaphore: countedOrders{coord, &o.orders}, Rates: coord, Settings: coord, Name: fmt.Sprint("node ", i),
+		Store: store, Coordinator: by, Name: fmt.Sprint("node ", i),
 		Policies: policy.Set{Slots: slots, Limits: o.limits, Types: map[string]policy.Type{"noop": typ}},
 		Handlers: map[string]task.Handler{"noop": task.HandlerFunc(func(_ context.Context, t *task.Task) ([]byte, error) {
 			if began := o.began.Load(); began != nil {

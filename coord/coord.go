@@ -1,7 +1,8 @@
 // Package coord has the ports by which nodes coordinate: which node does a duty, how much of a
 // shared limit or rate each may use, which are alive, what is configured, where tasks are ready, and what
-// else they tell each other. Package local implements all of them in one process, package postgres among
-// processes, package kafka carries hints and messages by topics, and package guid elects leaders by [Messages] alone.
+// else they tell each other. A [Coordinator] is one value with all of them. Package local implements them in one process,
+// package postgres among processes, and packages etcd and zk all but the [Bus] and the [Clock]. Package kafka carries hints
+// and messages by topics, and package guid elects leaders by [Messages] alone.
 //
 // None of it is needed for the safety of tasks: a row is changed by compare-and-swap, so two leaders,
 // a lost hint or an outdated member list cost work, never a task. Limits that all nodes share are as
@@ -76,48 +77,38 @@ type Membership interface {
 	// connection, and tells the others. It does not wait for them. If there is no such
 	// member, it does nothing.
 	Announce(self Member)
-}
 
-// Prover is implemented by a [Membership] that depends on a lease.
-type Prover interface {
 	// Proves reports whether the member with this incarnation, which has joined by this
 	// connection, is certainly alive now, so that no other node can take it for dead. It also
 	// proves that the list of members is current: each member that had joined one lease ago,
 	// and has not left, was in a list with which the function that was passed to Join has been
 	// called and has returned, the first call excepted. A server of the coordinator that may be
 	// cut off from the others proves neither. Time during which the process or the machine was
-	// stopped counts. Proves does not wait.
+	// stopped counts. A membership without leases always proves. Proves does not wait.
 	Proves(incarnation task.ID) bool
-}
 
-// Leased is implemented by every [Membership] that is a [Prover].
-type Leased interface {
 	// Lease returns for how long the others believe that a member that has joined by this connection
 	// is alive after it last proved it. That is what the coordinator really does, which may be another
 	// time than the one that was asked for: some have leases of whole seconds, or from a range. It
-	// returns 0 before that is known. From the first call of the function that is passed to Join on,
-	// it is known. Lease does not wait.
+	// returns 0 before that is known, and always if members have no leases. From the first call of the
+	// function that is passed to Join on, it is known. Lease does not wait.
 	Lease() time.Duration
+
+	// Identity tells the cluster from others: nodes that use one store must be members of one cluster, because
+	// members of two take each other for dead. All nodes of a cluster get the same Driver and ID, also after all of
+	// them were restarted.
+	Identity(ctx context.Context) (Identity, error)
 }
 
-// Clock is a clock that nodes share, such as that of their database. It is implemented by a [Membership] whose
-// members share one, and may be another thing than the Membership.
+// Clock is a clock that nodes share, such as that of their database.
 type Clock interface {
 	// ClockAt returns what the shared clock says at the moment t of this process, and by how much that
 	// may be wrong. t is a result of [time.Now], or a time derived from one, with its monotonic reading:
 	// setting the wall clock of the process does not change what ClockAt returns. It reports false
-	// before the clock was read for the first time, and true from then on. If the clock is a [Membership],
-	// it has been read when the function that is passed to Join is called for the first time. ClockAt does
-	// not wait.
+	// before the clock was read for the first time, and true from then on. If the clock is that of a
+	// [Membership], it has been read when the function that is passed to Join is called for the first time.
+	// ClockAt does not wait.
 	ClockAt(t time.Time) (shared time.Time, within time.Duration, ok bool)
-}
-
-// Identified is implemented by a [Membership] that can tell its cluster from others. Nodes that use
-// one store must be members of one cluster: members of two take each other for dead.
-type Identified interface {
-	// Identity returns the identity of the cluster. All nodes of a cluster get the same Driver and
-	// ID, also after all of them were restarted.
-	Identity(ctx context.Context) (Identity, error)
 }
 
 // Identity tells the cluster of a [Membership] from others.

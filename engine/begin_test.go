@@ -63,7 +63,7 @@ func startDoubtful(t *testing.T, d *doubtful, h task.Handler) *node {
 	d.Membership = coordinator
 	n := &node{t: t, store: g.store, config: engine.Config{
 		Store: g.store, Policies: one("x", func(p *policy.Type) { p.Delivery = policy.AtMostOnce }), Handlers: map[string]task.Handler{"x": h},
-		Name: "a", Elector: coordinator, Membership: d, Bus: coordinator,
+		Name: "a", Coordinator: coord.Coordinator{Membership: d, Elector: coordinator, Bus: coordinator},
 	}}
 	n.open()
 	t.Cleanup(func() {

@@ -66,26 +66,25 @@ func (g *group) join(name string, set policy.Set, work func(context.Context, *ta
 		})
 	}
 	m.node = &node{t: g.t, store: g.store, config: engine.Config{
-		Store: g.store, Policies: set, Handlers: handlers, Name: name, Elector: m.coord, Membership: m.coord, Bus: m.coord,
-		Semaphore: m.coord, Rates: m.coord, Settings: m.coord, Observer: g.observer,
+		Store: g.store, Policies: set, Handlers: handlers, Name: name, Coordinator: m.coord.Coordinator(), Observer: g.observer,
 	}}
 	if g.noBus {
-		m.config.Bus = nil
+		m.config.Coordinator.Bus = nil
 	}
 	if g.busDown != nil {
-		m.config.Bus = downBus{m.coord, g.busDown}
+		m.config.Coordinator.Bus = downBus{m.coord, g.busDown}
 	}
 	if g.ahead != nil {
 		if g.clock {
-			m.config.Clock = common{g.ahead, apart}
+			m.config.Coordinator.Clock = common{g.ahead, apart}
 		} else {
-			m.config.Membership = clocked{m.coord, common{g.ahead, apart}}
+			m.config.Coordinator.Membership, m.config.Coordinator.Clock = clocked{m.coord, common{g.ahead, apart}}, common{g.ahead, apart}
 		}
 		m.config.SetWall(func() time.Time { return time.Now().Add(apart) })
 		g.apart = -apart
 	}
 	if g.settings {
-		m.config.Settings = m.coord
+		m.config.Coordinator.Settings = m.coord
 	}
 	if g.wrap != nil {
 		m.config.Store = g.wrap(g.store)
@@ -386,7 +385,7 @@ func TestNothingIsLostOrDoubledWhileNodesComeAndGo(t *testing.T) {
 
 func TestAStoreThatNodesCannotShareIsRefused(t *testing.T) {
 	type alone struct{ storage.Store } // hides all other methods
-	_, err := engine.Open(t.Context(), engine.Config{Store: alone{memory.New()}, Policies: one("work", nil), Membership: local.New()})
+	_, err := engine.Open(t.Context(), engine.Config{Store: alone{memory.New()}, Policies: one("work", nil), Coordinator: local.New().Coordinator()})
 	if err == nil || !strings.Contains(err.Error(), "shared") {
 		t.Errorf("got %v", err)
 	}

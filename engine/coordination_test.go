@@ -46,12 +46,11 @@ func TestANodeOfAnotherClusterIsRefusedAndChangesNothing(t *testing.T) {
 		"alone":     nil,
 		"a cluster": identified{local.New(), coord.Identity{Driver: "postgres", ID: "1"}},
 		"another":   identified{local.New(), coord.Identity{Driver: "postgres", ID: "2"}},
-		"unknown":   struct{ coord.Membership }{local.New()},
 	}
 	for first, m := range memberships {
 		s := memory.New()
 		open := func(m coord.Membership, set policy.Set) error {
-			e, err := engine.Open(t.Context(), engine.Config{Store: s, Policies: set, Membership: m})
+			e, err := engine.Open(t.Context(), engine.Config{Store: s, Policies: set, Coordinator: coord.Coordinator{Membership: m}})
 			if err == nil {
 				err = e.Close(t.Context())
 			}
@@ -84,7 +83,7 @@ func TestNodesOfOneClusterInMemoryAreOneProcess(t *testing.T) {
 	s := memory.New()
 	first := local.New()
 	for _, m := range []coord.Membership{first, first.Peer(), nil, local.New()} {
-		e, err := engine.Open(t.Context(), engine.Config{Store: s, Policies: one("work", nil), Membership: m})
+		e, err := engine.Open(t.Context(), engine.Config{Store: s, Policies: one("work", nil), Coordinator: coord.Coordinator{Membership: m}})
 		if err != nil {
 			t.Fatal(err)
 		}

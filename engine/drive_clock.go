@@ -17,22 +17,26 @@ type timebase struct {
 
 // timebaseOf returns the clock that a configuration says.
 func timebaseOf(c *Config) (timebase, error) {
-	b := timebase{shared: c.Clock, wall: c.wall}
+	b := timebase{shared: c.Coordinator.Clock, wall: c.wall}
 	if !c.Manual.IsZero() {
-		if c.Membership != nil || c.Clock != nil {
-			return b, errors.New("engine: Config.Manual is for an engine that is the only node: it must have no Membership and no Clock")
+		if c.Coordinator.Membership != nil || c.Coordinator.Clock != nil {
+			return b, errors.New("engine: Config.Manual is for an engine that is the only node: its Coordinator must have no Membership and no Clock")
 		}
 		b.manual = &manualClock{now: task.Stamp(c.Manual)}
 		return b, nil
 	}
+	return b, nil
+}
+
+// check returns an error if the clock that nodes share was not read yet, though this node has joined.
+func (b timebase) check() error {
 	if b.shared == nil {
-		b.shared, _ = c.Membership.(coord.Clock)
-		return b, nil
+		return nil
 	}
 	if _, _, ok := b.shared.ClockAt(b.moment()); !ok {
-		return b, errors.New("engine: Config.Clock does not know the time yet: wait until it was read")
+		return errors.New("the Clock of Config.Coordinator does not know the time yet: wait until it was read before you open the engine")
 	}
-	return b, nil
+	return nil
 }
 
 // moment returns what the wall clock of the machine says.
@@ -57,7 +61,7 @@ func (b timebase) at(t time.Time) time.Time {
 }
 
 // Now returns the time by which the tasks of the engine go: by the clock that the nodes of its store
-// share, see [Config].Clock, and otherwise by the wall clock of the machine.
+// share, see [coord.Coordinator], and otherwise by the wall clock of the machine.
 func (e *Engine) Now() time.Time {
 	if e.base.manual != nil {
 		return e.base.manual.read()

@@ -47,9 +47,10 @@ func ExampleConfig_clock() {
 	}
 	defer nodes.Close()
 
+	by := nodes.Coordinator()
+	by.Bus, by.Clock = hints, hints
 	e, err := engine.Open(ctx, engine.Config{
-		Store: store, Bus: hints, Clock: hints,
-		Membership: nodes, Elector: nodes, Settings: nodes, Semaphore: nodes, Rates: nodes,
+		Store: store, Coordinator: by,
 		Policies: policy.Set{Slots: 10},
 		Handlers: map[string]task.Handler{
 			"mail": task.HandlerFunc(func(context.Context, *task.Task) ([]byte, error) { return nil, nil }),

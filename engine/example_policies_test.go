@@ -164,7 +164,7 @@ func ExampleConfig_semaphore() {
 			Types:  map[string]policy.Type{"job": job},
 			Limits: map[string]policy.Limit{"licences": {Name: "licences", Max: 10, Cluster: true}},
 		},
-		Semaphore: licences{node, 1}, Rates: node,
+		Coordinator: coord.Coordinator{Semaphore: licences{node, 1}, Rates: node},
 		Handlers: handlersOf(func(*task.Task) error {
 			if running.Add(1) > 1 {
 				exceeded.Store(true)

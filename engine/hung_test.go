@@ -174,7 +174,7 @@ func TestTasksOfWhichNoHintToldAreFoundWhileAnotherDatabaseIsAway(t *testing.T) 
 		inBubble(t, func(t *testing.T) {
 			s := &hung{inParts: inParts{Store: memory.New()}}
 			n := &node{t: t, store: s, config: engine.Config{
-				Store: s, Policies: one("pay", nil), Membership: local.New(),
+				Store: s, Policies: one("pay", nil), Coordinator: local.New().Coordinator(),
 				Handlers: handle("pay", func(context.Context, *task.Task) ([]byte, error) { return nil, nil }),
 			}}
 			n.open()

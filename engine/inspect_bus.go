@@ -6,7 +6,7 @@ import (
 	"github.com/taskengine/taskengine/coord"
 )
 
-// BusStatus returns the state of the connection of this node to [Config.Bus]. It reports false if the node has no bus
+// BusStatus returns the state of the connection of this node to its bus. It reports false if the node has no bus
 // that can fail, see [coord.Reporter].
 func (e *Engine) BusStatus() (coord.BusStatus, bool) { return e.cluster.BusStatus() }
 

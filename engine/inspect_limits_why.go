@@ -100,7 +100,7 @@ func (e *Engine) clusterNames(s *LimitStatus, inUse []string) []string {
 
 // limitNodes returns which nodes have permits or wait for some, or why that is not known.
 func (e *Engine) limitNodes(ctx context.Context, names []string) (nodes []LimitNode, problem string) {
-	if e.config.Semaphore == nil || len(names) == 0 {
+	if e.config.Coordinator.Semaphore == nil || len(names) == 0 {
 		return nil, ""
 	}
 	if len(names) > maxLimitNames {
@@ -110,7 +110,7 @@ func (e *Engine) limitNodes(ctx context.Context, names []string) (nodes []LimitN
 	defer cancel()
 	at := make(map[string]int) // by name, the index in nodes
 	for _, name := range names {
-		holders, err := e.config.Semaphore.Holders(ctx, name)
+		holders, err := e.config.Coordinator.Semaphore.Holders(ctx, name)
 		if err != nil {
 			return nil, fmt.Sprintf("the coordinator does not answer: %v", err)
 		}

@@ -166,7 +166,7 @@ func TestLatenessIsMeasuredByTheSharedClock(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		c := common{ahead: new(atomic.Int64), more: time.Hour}
 		n := startWith(t, punctual(policy.KeepExisting), handle("x", func(context.Context, *task.Task) ([]byte, error) { return nil, nil }),
-			func(config *engine.Config) { config.Clock = c })
+			func(config *engine.Config) { config.Coordinator.Clock = c })
 		n.end(n.submit(engine.Request{Type: "x", At: n.Now().Add(-10 * time.Second)}))
 		if _, err := n.Submit(t.Context(), engine.Request{Type: "x", At: n.Now().Add(-30 * time.Second)}); !errors.Is(err, engine.ErrLate) {
 			t.Errorf("got %v", err)

@@ -65,7 +65,7 @@ func TestANodeThatCannotWatchTheSettingsGoesOnAndCatchesUp(t *testing.T) {
 		settings := &unsteady{Config: shared}
 		n := start(t, partners(), handle("work", takes(time.Hour)))
 		n.close()
-		n.config.Settings = settings
+		n.config.Coordinator.Settings = settings
 		n.open()
 		most, more := 2, 3
 		setLimit(t, n.Engine, engine.LimitSetting{Limit: "all", Max: &most})
@@ -126,7 +126,7 @@ func TestASettingThatCannotBeReadIsShownAndLoggedOnce(t *testing.T) {
 		put("partner/beta", `{"max":5,"future":true}`)
 		var count atomic.Int64
 		n := &node{t: t, store: memory.New(), config: engine.Config{
-			Policies: partners(), Handlers: handle("work", takes(time.Hour)), Settings: config,
+			Policies: partners(), Handlers: handle("work", takes(time.Hour)), Coordinator: coord.Coordinator{Settings: config},
 			Log: slog.New(lineCounter{slog.DiscardHandler, "a limit was changed", &count}),
 		}}
 		n.config.Store = n.store
@@ -170,7 +170,7 @@ func TestThereAreAtMostTenThousandSettings(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	n := &node{t: t, store: memory.New(), config: engine.Config{Policies: partners(), Settings: config}}
+	n := &node{t: t, store: memory.New(), config: engine.Config{Policies: partners(), Coordinator: coord.Coordinator{Settings: config}}}
 	n.config.Store = n.store
 	n.open()
 	t.Cleanup(n.close)

@@ -98,7 +98,7 @@ func TestWhyOfALimitAnswersThoughTheCoordinatorDoesNot(t *testing.T) {
 		g := newGroup(t)
 		m := g.join("node 1", clusterLimits(policy.Limit{Name: "few", Max: 3}), takes(time.Hour), "work")
 		m.close()
-		m.config.Semaphore = silent{m.coord}
+		m.config.Coordinator.Semaphore = silent{m.coord}
 		m.open()
 		m.submit(engine.Request{Type: "work"})
 		time.Sleep(time.Second)

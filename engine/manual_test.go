@@ -149,7 +149,7 @@ func TestTimeThatCannotBeAdvanced(t *testing.T) {
 			t.Error(err)
 		}
 		c := n.config
-		c.Manual, c.Store, c.Membership = newYear, memory.New(), local.New()
+		c.Manual, c.Store, c.Coordinator = newYear, memory.New(), local.New().Coordinator()
 		if _, err := engine.Open(t.Context(), c); err == nil || !strings.Contains(err.Error(), "only node") {
 			t.Error(err)
 		}

@@ -93,7 +93,7 @@ func joinTallied(t *testing.T, s storage.Store, l *logs, coord *local.Node, type
 		handlers[typ] = task.HandlerFunc(func(context.Context, *task.Task) ([]byte, error) { return nil, task.Permanent(errNo) })
 	}
 	n := &node{t: t, store: s, config: engine.Config{
-		Store: s, Policies: policy.Set{Slots: 10}, Handlers: handlers, Elector: coord, Membership: coord, Bus: coord, Log: slog.New(slog.NewTextHandler(l, nil)),
+		Store: s, Policies: policy.Set{Slots: 10}, Handlers: handlers, Coordinator: coord.Coordinator(), Log: slog.New(slog.NewTextHandler(l, nil)),
 	}}
 	n.open()
 	t.Cleanup(func() {

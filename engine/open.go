@@ -38,44 +38,22 @@ type Config struct {
 	Store    storage.Store           // where the tasks are; the engine does not close it
 	Policies policy.Set              // what types and limits there are
 	Handlers map[string]task.Handler // by type; those that this node may not run by the Nodes of their policy are not used
-	Elector  coord.Elector           // who does what one node should do; nil for this one
 	Name     string                  // name of the node, shown to people; types may choose their nodes by it, see [policy.Type]
 	Labels   map[string]string       // other facts about the node, likewise
 
-	// Several nodes may share a store that is a [storage.Shared]. Membership reports which of them
-	// are alive; it is nil if this is the only node. The store records to which cluster its nodes belong if
-	// Membership is a [coord.Identified], or that there is only one process, and Open refuses any other: see
-	// package coord/record. Bus carries hints between nodes. If it is nil, a node finds within about a second
-	// the tasks that other nodes have added for it.
-	Membership coord.Membership
-	Bus        coord.Bus
-	Lease      time.Duration // that a Membership was asked for, and has if it is no [coord.Leased]; 0 is DefaultLease
-
-	// Clock is the clock by which tasks go, which all nodes of the store share. It must have been read
-	// before Open. If it is nil, they go by Membership if that is a [coord.Clock], and otherwise by the
-	// wall clock of the machine.
-	Clock coord.Clock
+	// Coordinator is how the node coordinates with others; zero if it is alone. Several nodes may share a store
+	// that is a [storage.Shared]: those of its Membership. The store records to which cluster they belong, or
+	// that there is only one process, and Open refuses any other: see package coord/record. If there is a limit
+	// of the cluster and a Membership, Semaphore and Rates are needed; without both, what is used up of rates is
+	// kept in the store, if it is a [storage.Settings]. Without Settings, those of limits are kept in the store, see
+	// [Engine.SetLimit] and package coord/stored: then other nodes learn of a change within half a minute. A store that
+	// is no [storage.Settings] keeps none, and they end with the process.
+	Coordinator coord.Coordinator
+	Lease       time.Duration // that the Coordinator was asked for, and has while its Membership knows none; 0 is DefaultLease
 
 	// Manual is for tests of programs: if it is not zero, the time is this one, and stands still until [Engine.Advance]
 	// lets it pass. The engine must be the only node. Tasks that have ended are removed by the clock of the machine.
 	Manual time.Time
-
-	// Settings keeps how people change limits while nodes run, see [Engine.SetLimit]. All nodes that
-	// share a store need the same. If it is nil, they are kept in the store, see package coord/stored:
-	// then other nodes learn of a change within half a minute. A store that is no [storage.Settings]
-	// keeps none, and they end with the process.
-	Settings coord.Config
-
-	// Semaphore and Rates grant what limits of the cluster allow, see [policy.Limit]. Nodes with the
-	// same Semaphore and Rates share such limits, by their names. They are needed with Membership
-	// if there is such a limit. If both are nil and this is the only node, its tasks alone count, and
-	// what is used up of rates is kept in the store, if it is a [storage.Settings].
-	Semaphore coord.Semaphore
-	Rates     coord.Rates
-
-	// Peers reports which nodes share Settings, Semaphore and Rates with this one and have stores of their
-	// own. It is for people: such nodes have no tasks in common. It may be nil.
-	Peers coord.Membership
 
 	// Functions by which the program decides instead of Policies. Each depends on its arguments only,
 	// is called by several goroutines at once, and neither changes nor keeps what it is given. A panic
@@ -254,7 +232,11 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	background, stop := context.WithCancel(context.Background())
 	e.stop = stop
 	e.duties.Go(func() { e.cluster.Run(background) })
-	if err := e.cluster.Joined(ctx); err != nil {
+	err = e.cluster.Joined(ctx)
+	if err == nil {
+		err = e.base.check()
+	}
+	if err != nil {
 		stop()
 		e.duties.Wait()
 		e.pools.leave()
@@ -379,7 +361,7 @@ func newEngine(ctx context.Context, c Config) (*Engine, error) {
 	shellConfig.Core = core.New(core.Config{
 		Owner: e.cluster.Incarnation(), Policies: c.Policies, Handled: handled, Pools: e.pools.of,
 		Capacity: c.LookAhead, QueueCapacity: c.QueueLookAhead, Chance: chance.Float64,
-		Layouts: e.catalog.layouts, Regroup: e.catalog.regroup, Place: e.catalog.placeOf, Permits: c.Semaphore != nil,
+		Layouts: e.catalog.layouts, Regroup: e.catalog.regroup, Place: e.catalog.placeOf, Permits: c.Coordinator.Semaphore != nil,
 		Shared: e.cluster.IsShared(), GrabsHeads: !isElsewhere,
 	})
 	e.state = state{attempts: make(map[task.ID]*attempt), Shell: shell.New(shellConfig)}

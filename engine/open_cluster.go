@@ -28,8 +28,7 @@ func (e *Engine) newCluster() (*cluster.Cluster, error) {
 	places, matched := placesOf(c)
 	return cluster.New(cluster.Config{
 		Places: places, Matched: matched,
-		Store: c.Store, Membership: c.Membership, Elector: c.Elector, Bus: c.Bus, Peers: c.Peers, Settings: c.Settings, Lease: c.Lease,
-		Semaphore: c.Semaphore, Rates: c.Rates,
+		Store: c.Store, Coordinator: c.Coordinator, Lease: c.Lease,
 		Name: c.Name, Labels: c.Labels, Handlers: slices.Sorted(maps.Keys(c.Handlers)), Types: slices.Sorted(maps.Keys(c.Policies.Types)), IDs: ids, Log: c.Log,
 		Engine: cluster.Engine{
 			Decide: e.decide, Unanswered: e.unanswered, Read: e.read,
@@ -64,12 +63,13 @@ func (e *Engine) newCluster() (*cluster.Cluster, error) {
 // shareAlone has limits of the cluster granted to a node alone, so that their rates stay used up when the
 // process restarts, or crashes again and again.
 func shareAlone(c *Config) {
-	if c.Membership != nil || c.Semaphore != nil || c.Rates != nil {
+	by := &c.Coordinator
+	if by.Membership != nil || by.Semaphore != nil || by.Rates != nil {
 		return
 	}
 	for _, l := range c.Policies.Limits {
 		if l.Cluster {
-			c.Semaphore, c.Rates = cluster.GrantAlone(c.Store)
+			by.Semaphore, by.Rates = cluster.GrantAlone(c.Store)
 			return
 		}
 	}
@@ -77,15 +77,16 @@ func shareAlone(c *Config) {
 
 // checkShared returns an error if a limit of the cluster has nothing that grants it.
 func checkShared(c *Config) error {
-	if (c.Semaphore == nil) != (c.Rates == nil) {
-		return errors.New("engine: Config.Semaphore and Config.Rates: set both, or none")
+	by := &c.Coordinator
+	if (by.Semaphore == nil) != (by.Rates == nil) {
+		return errors.New("engine: Semaphore and Rates of Config.Coordinator: set both, or none")
 	}
-	if c.Semaphore != nil || c.Membership == nil {
+	if by.Semaphore != nil || by.Membership == nil {
 		return nil
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Policies.Limits)) {
 		if c.Policies.Limits[name].Cluster {
-			return fmt.Errorf("engine: limit %q is one of the cluster: set Config.Semaphore and Config.Rates, which grant it", name)
+			return fmt.Errorf("engine: limit %q is one of the cluster: set Semaphore and Rates of Config.Coordinator, which grant it", name)
 		}
 	}
 	return nil
@@ -106,14 +107,14 @@ func (e *Engine) IsMember() bool { return e.cluster.IsMember() }
 // HoldsPermits reports whether the node holds its permits of limits of the cluster at this moment, so that it
 // may use them. It reports false for ok if the engine has no Semaphore.
 func (e *Engine) HoldsPermits() (holds, ok bool) {
-	if e.config.Semaphore == nil {
+	if e.config.Coordinator.Semaphore == nil {
 		return false, false
 	}
 	return e.cluster.HoldsPermits(), true
 }
 
 // Lease returns for how long the other nodes believe that this one is alive after it has proved it. That is
-// what the Membership says if it is [coord.Leased], and otherwise [Config].Lease. It reports false if the
+// what the Membership says, and [Config].Lease while it knows none. It reports false if the
 // engine was opened without a Membership.
 func (e *Engine) Lease() (lease time.Duration, ok bool) {
 	return e.cluster.Lease(), e.cluster.IsShared()

@@ -18,7 +18,7 @@ func checkCoordination(ctx context.Context, c *Config) error {
 	if !ok {
 		return nil
 	}
-	own, err := identity(ctx, c.Membership)
+	own, err := identity(ctx, c.Coordinator.Membership)
 	if err == nil {
 		err = record.Check(ctx, shared, own)
 	}
@@ -28,19 +28,15 @@ func checkCoordination(ctx context.Context, c *Config) error {
 	return nil
 }
 
-// identity returns the identity of the cluster of a node. Memberships that do not tell it are
-// taken for those of one cluster, which is that of no other node.
+// identity returns the identity of the cluster of a node.
 func identity(ctx context.Context, m coord.Membership) (coord.Identity, error) {
 	if m == nil {
 		return coord.LocalIdentity, nil
 	}
-	if identified, ok := m.(coord.Identified); ok {
-		return identified.Identity(ctx)
-	}
-	return coord.Identity{Driver: "other", Name: fmt.Sprintf("%T, which is no coord.Identified", m)}, nil
+	return m.Identity(ctx)
 }
 
-// Peers is what an engine shares with nodes that have stores of their own, see [Config.Peers].
+// Peers is what an engine shares with nodes that have stores of their own, see [coord.Coordinator].
 type Peers struct {
 	Settings coord.Config
 	Lease    time.Duration  // for which they believe that this node is alive
@@ -49,12 +45,13 @@ type Peers struct {
 
 // Peers returns what the engine shares with nodes that have stores of their own; false if there are none.
 func (e *Engine) Peers() (p Peers, ok bool) {
-	if e.config.Peers == nil || e.config.Settings == nil {
+	by := &e.config.Coordinator
+	if by.Peers == nil || by.Settings == nil {
 		return p, false
 	}
-	p = Peers{Settings: e.config.Settings, Lease: e.config.Lease, Members: e.cluster.PeerMembers()}
-	if leased, isLeased := e.config.Peers.(coord.Leased); isLeased && leased.Lease() > 0 {
-		p.Lease = leased.Lease()
+	p = Peers{Settings: by.Settings, Lease: by.Peers.Lease(), Members: e.cluster.PeerMembers()}
+	if p.Lease <= 0 {
+		p.Lease = e.config.Lease
 	}
 	return p, true
 }

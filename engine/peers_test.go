@@ -25,7 +25,7 @@ func apart(t *testing.T, count int, set policy.Set, work func(context.Context, *
 		c := first.Peer()
 		n := &node{t: t, store: memory.New(), config: engine.Config{
 			Policies: set, Handlers: map[string]task.Handler{"work": task.HandlerFunc(work)}, Name: fmt.Sprint("node ", i+1),
-			Settings: c, Semaphore: c, Rates: c, Peers: c,
+			Coordinator: c.Coordinator().Apart(),
 		}}
 		n.config.Store = n.store
 		n.open()

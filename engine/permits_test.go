@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/policy"
 	"github.com/taskengine/taskengine/task"
@@ -175,7 +176,7 @@ func TestALimitOfTheClusterNeedsACoordinator(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		g := newGroup(t)
 		set := clusterLimits(policy.Limit{Name: "few", Max: 2})
-		_, err := engine.Open(t.Context(), engine.Config{Store: g.store, Policies: set, Membership: g.first})
+		_, err := engine.Open(t.Context(), engine.Config{Store: g.store, Policies: set, Coordinator: coord.Coordinator{Membership: g.first}})
 		if err == nil || !strings.Contains(err.Error(), `limit "few"`) {
 			t.Fatalf("opened with %v", err)
 		}

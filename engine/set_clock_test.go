@@ -33,7 +33,7 @@ func TestATaskIsNotEarlyThatIsAddedWhileTheSharedClockIsSetBack(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		c := &steppedClock{read: make(chan struct{}), release: make(chan struct{})}
 		c.ahead.Store(int64(time.Hour))
-		n := startWith(t, one("work", nil), handle("work", takes(0)), func(config *engine.Config) { config.Clock = c })
+		n := startWith(t, one("work", nil), handle("work", takes(0)), func(config *engine.Config) { config.Coordinator.Clock = c })
 		time.Sleep(time.Minute)
 		c.armed.Store(true)
 		<-c.read // as it was before

@@ -371,7 +371,7 @@ func TestAWallClockThatIsOffIsLoggedOnceAndReported(t *testing.T) {
 		ahead, set := time.Duration(g.ahead.Load())+apart, func(d time.Duration) { setTest(d - apart) }
 		var lines bytes.Buffer
 		n := &node{t: g.t, store: g.store}
-		n.config = engine.Config{Store: g.store, Membership: g.first.Peer(), Clock: common{g.ahead, apart}, Log: slog.New(slog.NewTextHandler(&lines, nil))}
+		n.config = engine.Config{Store: g.store, Coordinator: coord.Coordinator{Membership: g.first.Peer(), Clock: common{g.ahead, apart}}, Log: slog.New(slog.NewTextHandler(&lines, nil))}
 		n.config.SetWall(func() time.Time { return time.Now().Add(apart) })
 		n.open()
 		offset := func() engine.ClockOffset {
@@ -426,8 +426,8 @@ type unread struct{}
 func (unread) ClockAt(time.Time) (shared time.Time, within time.Duration, ok bool) { return }
 
 func TestAClockThatWasNotReadIsRefused(t *testing.T) {
-	_, err := engine.Open(t.Context(), engine.Config{Store: memory.New(), Clock: unread{}})
-	if err == nil || !strings.Contains(err.Error(), "Config.Clock") {
+	_, err := engine.Open(t.Context(), engine.Config{Store: memory.New(), Coordinator: coord.Coordinator{Clock: unread{}}})
+	if err == nil || !strings.Contains(err.Error(), "the Clock of Config.Coordinator") {
 		t.Errorf("the engine opens with %v", err)
 	}
 }

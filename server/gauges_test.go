@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
+	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/coord/local"
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/policy"
@@ -54,7 +55,7 @@ func loaded(t *testing.T) *node {
 		t.Error("a node that is starting is ready")
 	}
 	e, err := engine.Open(t.Context(), engine.Config{
-		Store: store, Semaphore: coordinator, Rates: coordinator, Observer: n.metrics.Observer(),
+		Store: store, Coordinator: coord.Coordinator{Semaphore: coordinator, Rates: coordinator}, Observer: n.metrics.Observer(),
 		Policies: policy.Set{
 			Slots: 8, Types: map[string]policy.Type{"mail": mail, "hold": hold},
 			Limits: map[string]policy.Limit{

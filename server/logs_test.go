@@ -93,7 +93,7 @@ func TestALogSaysWhichAttemptsRanOnOtherNodes(t *testing.T) {
 	n := newMember(t, first)
 	fails := errors.New("not here")
 	other, err := engine.Open(t.Context(), engine.Config{
-		Name: "n2", Store: n.store.Store, Membership: first.Peer(),
+		Name: "n2", Store: n.store.Store, Coordinator: first.Peer().Coordinator(),
 		Handlers: map[string]task.Handler{"elsewhere": task.HandlerFunc(func(context.Context, *task.Task) ([]byte, error) { return nil, task.Permanent(fails) })},
 	})
 	if err != nil {

@@ -117,8 +117,9 @@ func newMember(t testing.TB, cluster coord.Membership) *node {
 	n.metrics = server.NewMetrics([]string{"echo", "fail", "retry", "hold", "idle"}, server.Build{Version: "v0"})
 	var err error
 	bus, _ := cluster.(coord.Bus)
+	clock, _ := cluster.(coord.Clock)
 	n.engine, err = engine.Open(t.Context(), engine.Config{
-		Name: "n1", Store: n.store, Policies: policy.Set{Slots: 8, Types: types}, TaskLog: n.log, Membership: cluster, Bus: bus,
+		Name: "n1", Store: n.store, Policies: policy.Set{Slots: 8, Types: types}, TaskLog: n.log, Coordinator: coord.Coordinator{Membership: cluster, Bus: bus, Clock: clock},
 		Observer: server.Observers(n.metrics.Observer(), server.Ended(n.log.Ended)),
 		Handlers: map[string]task.Handler{
 			"echo":  task.HandlerFunc(func(_ context.Context, t *task.Task) ([]byte, error) { return t.Payload, nil }),

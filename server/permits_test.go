@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/coord/local"
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/server"
@@ -14,7 +15,7 @@ import (
 
 func TestANodeTellsWhetherItHoldsItsPermits(t *testing.T) {
 	coordinator := local.New()
-	e, err := engine.Open(t.Context(), engine.Config{Store: memory.New(), Semaphore: coordinator, Rates: coordinator})
+	e, err := engine.Open(t.Context(), engine.Config{Store: memory.New(), Coordinator: coord.Coordinator{Semaphore: coordinator, Rates: coordinator}})
 	if err != nil {
 		t.Fatal(err)
 	}

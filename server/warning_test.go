@@ -68,7 +68,7 @@ func TestAReceiptDoesNotWarnOfATypeThatAnotherNodeHandles(t *testing.T) {
 	first := local.New()
 	n := newMember(t, first)
 	other, err := engine.Open(t.Context(), engine.Config{
-		Name: "n2", Store: n.store.Store, Membership: first.Peer(),
+		Name: "n2", Store: n.store.Store, Coordinator: first.Peer().Coordinator(),
 		Handlers: map[string]task.Handler{"elsewhere": task.HandlerFunc(nil)},
 	})
 	if err != nil {

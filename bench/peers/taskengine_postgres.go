@@ -68,7 +68,7 @@ func joinOnPostgres(ctx context.Context, server *postgres, slots int) (peer, err
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	p, err := openEngine(ctx, s, version, slots, func(c *engine.Config) { c.Elector, c.Membership, c.Bus = coord, coord, coord })
+	p, err := openEngine(ctx, s, version, slots, func(c *engine.Config) { c.Coordinator = coord.Coordinator() })
 	if err != nil {
 		return nil, errors.Join(err, coord.Close())
 	}

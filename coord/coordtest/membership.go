@@ -14,7 +14,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// RunMembership runs the suite of [coord.Membership]. The nodes are [coord.Identified], too.
+// RunMembership runs the suite of [coord.Membership]. Those without leases prove always.
 func RunMembership(t *testing.T, b Backend[coord.Membership]) {
 	b.run(t, "a node that joins gets itself with all its fields", membersSelf)
 	b.run(t, "all members see joins and leaves, sorted by incarnation", membersComeAndGo)
@@ -261,7 +261,7 @@ func membersAgain(e *env[coord.Membership]) {
 func membersIdentity(e *env[coord.Membership]) {
 	var first coord.Identity
 	for i := range 3 {
-		id, err := e.connect().(coord.Identified).Identity(e.Context())
+		id, err := e.connect().Identity(e.Context())
 		if err != nil {
 			e.Fatal(err)
 		}
@@ -276,31 +276,21 @@ func membersIdentity(e *env[coord.Membership]) {
 
 func membersLease(e *env[coord.Membership]) {
 	node := e.connect()
-	leased, isLeased := node.(coord.Leased)
-	if _, proves := node.(coord.Prover); proves != isLeased {
-		e.Fatalf("it is a Prover: %t, and Leased: %t", proves, isLeased)
-	}
 	known := make(chan time.Duration, 1)
 	e.start(func(ctx context.Context) {
-		_ = node.Join(ctx, member(1), func([]coord.Member) {
-			if isLeased {
-				known <- leased.Lease()
-			} else {
-				known <- 0
-			}
-		})
+		_ = node.Join(ctx, member(1), func([]coord.Member) { known <- node.Lease() })
 	})
-	if lease := receive(e, "the list of members", known); isLeased != (lease > 0) {
-		e.Errorf("a member has a lease of %v", lease)
+	lease := receive(e, "the list of members", known)
+	if lease < 0 || (lease == 0) != e.connect().Proves(member(9).Incarnation) {
+		e.Errorf("a member has a lease of %v, and a node proves one that has never joined: %t", lease, lease > 0)
 	}
 }
 
 // membersUntold has a function that does not return when it is told of another member.
 func membersUntold(e *env[coord.Membership]) {
 	node := e.connect()
-	p, ok := node.(coord.Prover)
-	if !ok {
-		return
+	if node.Proves(member(1).Incarnation) {
+		return // its members have no leases
 	}
 	told, goOn := make(chan struct{}), make(chan struct{})
 	var once sync.Once
@@ -315,11 +305,11 @@ func membersUntold(e *env[coord.Membership]) {
 		}
 	})
 	self := member(1).Incarnation
-	e.eventually("a member that proves that it is alive", func() bool { return p.Proves(self) })
+	e.eventually("a member that proves that it is alive", func() bool { return node.Proves(self) })
 	two := join(e, e.connect(), member(2))
 	receive(e, "the first member to be told of the second", told)
-	e.eventually("an end of the proof", func() bool { return !p.Proves(self) })
+	e.eventually("an end of the proof", func() bool { return !node.Proves(self) })
 	close(goOn)
-	e.eventually("a proof when it was told of all", func() bool { return p.Proves(self) })
+	e.eventually("a proof when it was told of all", func() bool { return node.Proves(self) })
 	two.leaves(e)
 }

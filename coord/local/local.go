@@ -67,6 +67,11 @@ func New() *Node {
 	return c.node()
 }
 
+// Coordinator returns the node by its ports. It has no Clock: nodes of one process have that of their machine.
+func (n *Node) Coordinator() coord.Coordinator {
+	return coord.Coordinator{Membership: n, Elector: n, Bus: n, Settings: n, Semaphore: n, Rates: n}
+}
+
 // Peer returns another node of n's cluster, even if n is closed.
 func (n *Node) Peer() *Node { return n.cluster.node() }
 

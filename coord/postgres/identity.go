@@ -10,12 +10,10 @@ import (
 	"github.com/taskengine/taskengine/coord"
 )
 
-var _ coord.Identified = (*Coord)(nil)
-
 // identitySetting is the setting that has the ID of the cluster. It is written once.
 const identitySetting = "taskengine/cluster"
 
-// Identity implements [coord.Identified]. The ID is in the tables, so it does not depend on the
+// Identity implements [coord.Membership]. The ID is in the tables, so it does not depend on the
 // address by which a node reaches the database. It stays after a failover and a restored backup.
 // The first call in a database creates it.
 func (c *Coord) Identity(ctx context.Context) (coord.Identity, error) {

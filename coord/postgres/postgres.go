@@ -122,11 +122,14 @@ var (
 	_ coord.Semaphore  = (*Coord)(nil)
 	_ coord.Rates      = (*Coord)(nil)
 	_ coord.Membership = (*Coord)(nil)
-	_ coord.Prover     = (*Coord)(nil)
-	_ coord.Leased     = (*Coord)(nil)
 	_ coord.Config     = (*Coord)(nil)
 	_ coord.Bus        = (*Coord)(nil)
 )
+
+// Coordinator returns the connection by its ports. Its Clock is that of the database.
+func (c *Coord) Coordinator() coord.Coordinator {
+	return coord.Coordinator{Membership: c, Elector: c, Bus: c, Clock: c, Settings: c, Semaphore: c, Rates: c}
+}
 
 // New returns a connection to the cluster of the pool's database. It does not use the database
 // before the first call of a port. The caller keeps and closes the pool. A statement should wait

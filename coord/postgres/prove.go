@@ -7,7 +7,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// Proves implements [coord.Prover].
+// Proves implements [coord.Membership].
 func (c *Coord) Proves(incarnation task.ID) bool {
 	now := time.Now()
 	_, most := lease.Suspended()
@@ -17,7 +17,7 @@ func (c *Coord) Proves(incarnation task.ID) bool {
 	return m != nil && m.list.By().Holds(now, most)
 }
 
-// Lease implements [coord.Leased]. It is that of the [Options].
+// Lease implements [coord.Membership]. It is that of the [Options].
 func (c *Coord) Lease() time.Duration { return c.lease }
 
 // holds reports whether the session lasts: see [lease.Proof].

@@ -35,14 +35,8 @@ type Setup struct {
 
 // Member has the connections of one node. It shares none with another node.
 type Member struct {
-	Store      storage.Store
-	Clock      coord.Clock // nil: the Membership, if it is one
-	Membership coord.Membership
-	Elector    coord.Elector
-	Bus        coord.Bus
-	Settings   coord.Config
-	Semaphore  coord.Semaphore
-	Rates      coord.Rates
+	Store storage.Store
+	coord.Coordinator
 
 	ToStore       Link // the store
 	ToCoordinator Link // Membership and Elector, and those that have no link of their own
@@ -130,7 +124,7 @@ func (c *cluster) join(set policy.Set, handlers map[string]handle, change func(*
 	p.node = &node{T: c.T, store: p.Store, ledger: c.ledger, ctx: c.ctx}
 	p.config = engine.Config{
 		Store: p.Store, Name: p.name, Lease: c.setup.Lease, Policies: set, Handlers: make(map[string]task.Handler),
-		Clock: p.Clock, Membership: p.Membership, Elector: p.Elector, Bus: p.Bus, Settings: p.Settings, Semaphore: p.Semaphore, Rates: p.Rates,
+		Coordinator: p.Coordinator,
 	}
 	for typ, h := range handlers {
 		p.config.Handlers[typ] = c.ledger.watch(p.name, h)

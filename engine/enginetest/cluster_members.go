@@ -178,7 +178,7 @@ var cutScenarios = []clusterScenario{
 		set := types(20, nil, "mail")
 		woken := make(chan struct{}, 1000)
 		a := c.join(set, nil, nil)
-		b := c.join(set, map[string]handle{"mail": done}, func(p *peer) { p.config.Bus = listening{p.Bus, woken} })
+		b := c.join(set, map[string]handle{"mail": done}, func(p *peer) { p.config.Coordinator.Bus = listening{p.Bus, woken} })
 		c.meet()
 		b.ToBus.Cut()
 		b.ranOnce(a.submit(repeat(10, ofType("mail"))...)...)

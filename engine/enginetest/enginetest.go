@@ -101,7 +101,7 @@ func newNode(t *testing.T, c Config) *node {
 	t.Cleanup(cancel)
 	n.ctx = ctx
 	n.config.Store, n.config.Codec = n.store, c.Codec
-	n.config.Elector = n.alone
+	n.config.Coordinator.Elector = n.alone
 	t.Cleanup(func() {
 		defer n.alone.Close()
 		if n.Engine != nil { // the scenario failed

@@ -53,8 +53,8 @@ func openPeerAt(t testing.TB, name string, link *local.Node, settings coord.Conf
 	long.Timeout.Run = 0
 	e, err := engine.Open(t.Context(), engine.Config{
 		Store: store, Name: name, Policies: policy.Set{Types: map[string]policy.Type{"report": long, schedule.Type: scheduler.TypePolicy()}},
-		Handlers: map[string]task.Handler{"report": task.HandlerFunc(report), schedule.Type: scheduler.Handler},
-		Settings: settings, Peers: link,
+		Handlers:    map[string]task.Handler{"report": task.HandlerFunc(report), schedule.Type: scheduler.Handler},
+		Coordinator: coord.Coordinator{Settings: settings, Peers: link},
 	})
 	if err != nil {
 		t.Fatal(err)

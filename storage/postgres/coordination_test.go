@@ -21,7 +21,7 @@ import (
 // opens opens an engine on a store as a member of a cluster, nil for a node alone.
 func opens(t *testing.T, s *postgres.Store, m coord.Membership) error {
 	t.Helper()
-	e, err := engine.Open(t.Context(), engine.Config{Store: s, Policies: types("mail"), Membership: m})
+	e, err := engine.Open(t.Context(), engine.Config{Store: s, Policies: types("mail"), Coordinator: coord.Coordinator{Membership: m}})
 	if err != nil {
 		return err
 	}

@@ -65,7 +65,7 @@ func startWith(t *testing.T, url string, set policy.Set, do map[string]work, clu
 		if err != nil {
 			t.Fatal(err)
 		}
-		config.Elector, config.Membership, config.Bus, config.Settings = c, c, c, c
+		config.Coordinator = c.Coordinator()
 		t.Cleanup(func() {
 			if err := c.Close(); err != nil {
 				t.Error(err)

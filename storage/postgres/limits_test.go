@@ -28,7 +28,7 @@ func TestAChangeOfALimitIsToldToAllNodes(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = c.Close() }) // it returns nil
 		e, err := engine.Open(t.Context(), engine.Config{
-			Store: s, Policies: set, Name: name, Elector: c, Membership: c, Bus: c, Settings: c, Lease: time.Hour,
+			Store: s, Policies: set, Name: name, Coordinator: c.Coordinator(), Lease: time.Hour,
 		})
 		if err != nil {
 			t.Fatal(err)

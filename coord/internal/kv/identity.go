@@ -7,7 +7,7 @@ import (
 	"github.com/taskengine/taskengine/coord"
 )
 
-// Identity implements [coord.Identified]. The first node of a prefix makes its id. The store of tasks is a part of it:
+// Identity implements [coord.Membership]. The first node of a prefix makes its id. The store of tasks is a part of it:
 // nodes with different stores are no members of one cluster.
 func (n *Node) Identity(ctx context.Context) (coord.Identity, error) {
 	id := coord.Identity{Driver: n.options.Driver, Name: n.options.Name}

@@ -86,7 +86,7 @@ func (n *Node) Announce(self coord.Member) {
 	}
 }
 
-// Proves implements [coord.Prover].
+// Proves implements [coord.Membership].
 func (n *Node) Proves(incarnation task.ID) bool {
 	now := time.Now()
 	_, most := lease.Suspended()
@@ -96,7 +96,7 @@ func (n *Node) Proves(incarnation task.ID) bool {
 	return m != nil && m.list.By().Holds(now, most)
 }
 
-// Lease implements [coord.Leased].
+// Lease implements [coord.Membership].
 func (n *Node) Lease() time.Duration { return n.realLease() }
 
 func checkMember(m coord.Member) error {

@@ -94,11 +94,13 @@ var (
 	_ coord.Semaphore  = (*Node)(nil)
 	_ coord.Rates      = (*Node)(nil)
 	_ coord.Membership = (*Node)(nil)
-	_ coord.Prover     = (*Node)(nil)
-	_ coord.Leased     = (*Node)(nil)
-	_ coord.Identified = (*Node)(nil)
 	_ coord.Config     = (*Node)(nil)
 )
+
+// Coordinator returns the node by its ports. It has no Bus and no Clock: stores of cells have none to offer.
+func (n *Node) Coordinator() coord.Coordinator {
+	return coord.Coordinator{Membership: n, Elector: n, Settings: n, Semaphore: n, Rates: n}
+}
 
 // New returns a connection to the cluster of a store. It does not use the store before the first call of a port. The
 // caller keeps and closes the store, after the node. The node must be closed.

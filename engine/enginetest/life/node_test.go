@@ -87,7 +87,7 @@ func (w *world) start(all bool) {
 func (n *node) open() bool {
 	w := n.w
 	c := engine.Config{
-		Store: n.link.store(), Policies: w.plan.set, Handlers: make(map[string]task.Handler), Elector: n.coord, Name: n.name,
+		Store: n.link.store(), Policies: w.plan.set, Handlers: make(map[string]task.Handler), Name: n.name,
 		Lease: w.plan.lease, LookAhead: w.plan.lookAhead, QueueLookAhead: w.plan.queueAhead, Log: slog.New(&scribe{n: n}),
 	}
 	for i, typ := range w.plan.types {
@@ -98,13 +98,15 @@ func (n *node) open() bool {
 			}
 		}
 	}
+	by := &c.Coordinator
+	by.Elector = n.coord
 	if w.plan.cluster {
-		c.Membership, c.Semaphore, c.Rates = n, n.coord, n.coord
+		by.Membership, by.Semaphore, by.Rates = n, n.coord, n.coord
 		if w.plan.proves {
-			c.Membership = prover{n}
+			by.Membership = prover{n}
 		}
 		if !w.plan.noBus {
-			c.Bus = &bus{w: w, Bus: n.coord}
+			by.Bus = &bus{w: w, Bus: n.coord}
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -147,9 +149,7 @@ func (n *node) Join(ctx context.Context, self coord.Member, fn func([]coord.Memb
 // prover is a node that can always prove whether it is alive.
 type prover struct{ *node }
 
-var _ coord.Prover = prover{}
-
-// Proves implements [coord.Prover].
+// Proves implements [coord.Membership].
 func (n prover) Proves(incarnation task.ID) bool {
 	n.w.mu.Lock()
 	defer n.w.mu.Unlock()
@@ -161,6 +161,15 @@ func (w *world) hasEnded(incarnation task.ID) bool {
 	_, ended := w.ended[incarnation]
 	return ended
 }
+
+// Proves implements [coord.Membership].
+func (n *node) Proves(id task.ID) bool { return n.coord.Proves(id) }
+
+// Lease implements [coord.Membership]. It is not known.
+func (n *node) Lease() time.Duration { return n.coord.Lease() }
+
+// Identity implements [coord.Membership].
+func (n *node) Identity(ctx context.Context) (coord.Identity, error) { return n.coord.Identity(ctx) }
 
 // Announce implements [coord.Membership].
 func (n *node) Announce(self coord.Member) { n.coord.Announce(self) }

@@ -33,11 +33,7 @@ func TestPostgresAndZooKeeper(t *testing.T) {
 
 // remote has the ports that PostgreSQL does not implement for these pairs.
 type remote interface {
-	coord.Membership
-	coord.Elector
-	coord.Config
-	coord.Semaphore
-	coord.Rates
+	Coordinator() coord.Coordinator
 	Close() error
 }
 
@@ -79,9 +75,9 @@ func besidePostgres(endpoint string, connect func(endpoint, prefix string, lease
 			toCoordinator, toLimits := wiretest.New(t, "tcp://"+endpoint), wiretest.New(t, "tcp://"+endpoint)
 			members, closeMembers := to(toCoordinator)
 			limits, closeLimits := to(toLimits)
+			m.Coordinator = members.Coordinator()
 			m.Bus, m.Clock = hints, hints
-			m.Membership, m.Elector, m.Settings = members, members, members
-			m.Semaphore, m.Rates = limits, limits
+			m.Semaphore, m.Rates = limits.Coordinator().Semaphore, limits.Coordinator().Rates
 			m.ToCoordinator, m.ToBus, m.ToLimits = silent{toCoordinator}, silent{toBus}, silent{toLimits}
 			m.Disconnect = func() {
 				closeLimits()

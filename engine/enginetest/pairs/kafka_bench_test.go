@@ -168,9 +168,10 @@ func tasksOfAnotherNode(b *testing.B, d *delays) (submit func()) {
 	open := func(name string, handlers map[string]task.Handler) *engine.Engine {
 		bus, up := carryTo(b, "hints-of-benchmark")
 		up()
-		self := members.Peer()
+		by := members.Peer().Coordinator()
+		by.Bus = bus
 		e, err := engine.Open(b.Context(), engine.Config{
-			Store: store, Policies: set, Handlers: handlers, Name: name, Membership: self, Elector: self, Bus: bus, Settings: self, Semaphore: self, Rates: self,
+			Store: store, Policies: set, Handlers: handlers, Name: name, Coordinator: by,
 		})
 		if err != nil {
 			b.Fatal(err)

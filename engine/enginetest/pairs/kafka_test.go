@@ -47,7 +47,8 @@ func TestPostgresAndPostgresWithHintsAndRolesByKafka(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			m.Membership, m.Settings, m.Semaphore, m.Rates = members, members, limits, limits
+			m.Coordinator = members.Coordinator()
+			m.Semaphore, m.Rates = limits, limits
 			m.Bus, m.Elector = bus, elector
 			m.ToCoordinator, m.ToBus, m.ToLimits = silent{toCoordinator}, silent{toBus}, silent{toLimits}
 			m.Disconnect = func() {

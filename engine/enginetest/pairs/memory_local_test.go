@@ -30,9 +30,9 @@ func TestMemoryAndLocal(t *testing.T) {
 			n := first.Peer()
 			c := coordinator{n, toMembers, toBus, toLimits, new(sync.Map)}
 			m := &enginetest.Member{
-				Store:      &linked{Store: store, link: toStore},
-				Membership: c, Elector: c, Bus: c, Settings: c, Semaphore: c, Rates: c,
-				ToStore: toStore, ToCoordinator: toMembers, ToBus: toBus, ToLimits: toLimits,
+				Store:       &linked{Store: store, link: toStore},
+				Coordinator: c.ports(),
+				ToStore:     toStore, ToCoordinator: toMembers, ToBus: toBus, ToLimits: toLimits,
 				Disconnect: func() {
 					if err := n.Close(); err != nil {
 						t.Error(err)
@@ -40,21 +40,20 @@ func TestMemoryAndLocal(t *testing.T) {
 				},
 			}
 			if s.Ahead != 0 {
-				m.Membership = clocked{c, s.Ahead}
+				m.Clock = clock{s.Ahead}
 			}
 			return m
 		}
 	}})
 }
 
-// clocked is a membership whose members share a clock.
-type clocked struct {
-	coordinator
+// clock is a clock that nodes share.
+type clock struct {
 	ahead time.Duration // of that of this process
 }
 
 // ClockAt implements [coord.Clock].
-func (c clocked) ClockAt(t time.Time) (time.Time, time.Duration, bool) {
+func (c clock) ClockAt(t time.Time) (time.Time, time.Duration, bool) {
 	return t.Add(c.ahead), time.Millisecond, true
 }
 
@@ -66,9 +65,12 @@ type coordinator struct {
 	cutOff               *sync.Map // the ids of holders that the cut of limits has ended
 }
 
-var _ coord.Identified = coordinator{}
+// ports returns the coordinator by its ports, with the links.
+func (c coordinator) ports() coord.Coordinator {
+	return coord.Coordinator{Membership: c, Elector: c, Bus: c, Settings: c, Semaphore: c, Rates: c}
+}
 
-// Identity implements [coord.Identified].
+// Identity implements [coord.Membership].
 func (coordinator) Identity(context.Context) (coord.Identity, error) { return coord.LocalIdentity, nil }
 
 // Join implements [coord.Membership].

@@ -79,9 +79,10 @@ func besideMemory(endpoints []string, connect func(endpoint string, lease time.D
 				t.Fatal(err)
 			}
 			bus := hints.Peer()
+			by := c.Coordinator()
+			by.Bus = bus
 			return &enginetest.Member{
-				Store: &linked{Store: store, link: newLink()}, Bus: bus,
-				Membership: c, Elector: c, Settings: c, Semaphore: c, Rates: c,
+				Store: &linked{Store: store, link: newLink()}, Coordinator: by,
 				ToStore: newLink(), ToCoordinator: newLink(), ToBus: newLink(), ToLimits: newLink(),
 				Disconnect: func() {
 					if err := bus.Close(); err != nil {

@@ -56,7 +56,7 @@ func onPostgres(elector func(*testing.T, *postgres.Coord) coord.Elector) enginet
 			toCoordinator, toBus, toLimits := wiretest.New(t, database), wiretest.New(t, database), wiretest.New(t, database)
 			members, closeMembers := coordinate(t, toCoordinator, postgres.Options{Lease: s.Lease, Listen: toBus.URL()})
 			limits, closeLimits := coordinate(t, toLimits, postgres.Options{Lease: s.Lease})
-			m.Membership, m.Bus, m.Settings = members, members, members
+			m.Coordinator = members.Coordinator()
 			m.Elector = elector(t, members)
 			m.Semaphore, m.Rates = limits, limits
 			m.ToCoordinator, m.ToBus, m.ToLimits = silent{toCoordinator}, silent{toBus}, silent{toLimits}

@@ -65,24 +65,10 @@ import (
 type Config struct {
 	Store storage.Store // where the tasks are
 
-	// Membership reports which nodes are alive. If it is nil, the node is the only one; otherwise
-	// Store must be a [storage.Shared]. A nil Elector elects this node. A nil Bus carries no hint
-	// to another node.
-	Membership coord.Membership
-	Elector    coord.Elector
-	Bus        coord.Bus
-
-	// Peers reports which nodes share Settings, Semaphore and Rates and have stores of their own; nil if
-	// that does not matter.
-	Peers coord.Membership
-
-	// Settings keeps how people change limits. If it is nil, Store does, or memory if Store is no
+	// Coordinator is how the node coordinates with others. If it has a Membership, Store must be a
+	// [storage.Shared]. Without Settings, Store keeps how people change limits, or memory if Store is no
 	// [storage.Settings].
-	Settings coord.Config
-
-	// Semaphore and Rates grant what limits of the cluster allow. Both are nil, or none.
-	Semaphore coord.Semaphore
-	Rates     coord.Rates
+	Coordinator coord.Coordinator
 
 	Lease    time.Duration     // that was asked for; see Cluster.Lease
 	Name     string            // of the node, for people
@@ -177,8 +163,6 @@ type Cluster struct {
 	store      storage.Store
 	shared     storage.Shared // the store, if other nodes may use it; nil if only this node does
 	membership coord.Membership
-	prover     coord.Prover // the membership, if it depends on a lease; else nil
-	leased     coord.Leased // the membership, if it tells its lease; else nil
 	elector    coord.Elector
 	bus        coord.Bus
 	settings   coord.Config
@@ -213,9 +197,10 @@ type Cluster struct {
 // New returns a Cluster whose node is no member yet: see [Cluster.Run]. It calls no function of
 // c.Engine.
 func New(c Config) (*Cluster, error) {
+	by := c.Coordinator
 	k := &Cluster{
 		config: c, engine: c.Engine, log: c.Log, store: c.Store,
-		membership: c.Membership, elector: c.Elector, bus: c.Bus, settings: c.Settings, semaphore: c.Semaphore, rates: c.Rates,
+		membership: by.Membership, elector: by.Elector, bus: by.Bus, settings: by.Settings, semaphore: by.Semaphore, rates: by.Rates,
 		joined: make(chan struct{}), outbox: outbox{filled: wakeup.New()}, requests: requests{made: wakeup.New()},
 		permits: newPermits(),
 		reheal:  wakeup.New(), repause: wakeup.New(), awaited: make(awaited),
@@ -226,7 +211,7 @@ func New(c Config) (*Cluster, error) {
 	} else if shared, ok := c.Store.(storage.Shared); ok {
 		k.shared = shared
 	} else {
-		return nil, errors.New("engine: Config.Membership is set, and the store cannot be shared by nodes")
+		return nil, errors.New("engine: Config.Coordinator has a Membership, and the store cannot be shared by nodes")
 	}
 	if k.elector == nil {
 		k.elector = alone
@@ -237,8 +222,6 @@ func New(c Config) (*Cluster, error) {
 	if k.settings == nil {
 		k.settings = settingsOf(c.Store, k.shared != nil, alone)
 	}
-	k.prover, _ = k.membership.(coord.Prover)
-	k.leased, _ = k.membership.(coord.Leased)
 	k.view.Store(&view{incarnation: c.IDs.Next(time.Now()), owned: none()})
 	return k, nil
 }
@@ -263,7 +246,7 @@ func (k *Cluster) Run(ctx context.Context) {
 	if k.semaphore != nil {
 		loops = append(loops, k.holdLoop, k.orderLoop, k.drawLoop)
 	}
-	if k.config.Peers != nil {
+	if k.config.Coordinator.Peers != nil {
 		loops = append(loops, k.peersLoop)
 	}
 	var running sync.WaitGroup

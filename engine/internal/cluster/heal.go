@@ -265,7 +265,7 @@ func (h *healer) orphans(ctx context.Context, alive []task.ID, after task.ID) (r
 // goneAt returns from when on a node is gone that is not among the members. One that has left them is gone after half
 // a lease: after an outage of the coordinator all nodes come back. One that this node has not seen may have just joined.
 // When a lease has passed and this node still proves that it is alive, it has renewed its own lease after it saw the task,
-// and the answer to that has told of all that had joined before: see [coord.Prover].
+// and the answer to that has told of all that had joined before: see [coord.Membership].
 func (h *healer) goneAt(v *view, owner task.ID, now time.Time) time.Time {
 	if left, ok := v.left[owner]; ok {
 		return left.Add(h.k.Lease() / 2)

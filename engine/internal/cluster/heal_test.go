@@ -101,7 +101,7 @@ func TestAHealerWaitsForTheLeaseThatTheMembershipReallyHas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(t)
 		row := grabbed(t, store, task.ID{9})
-		n := open(t, store, func(c *Config) { c.Membership = leased{local.New(), 10 * c.Lease} })
+		n := open(t, store, func(c *Config) { c.Coordinator.Membership = leased{local.New(), 10 * c.Lease} })
 		if n.Lease() != 10*n.config.Lease {
 			t.Errorf("its lease is %v", n.Lease())
 		}
@@ -115,7 +115,7 @@ func TestAHealerWaitsForTheLeaseThatTheMembershipReallyHas(t *testing.T) {
 func TestALeaseThatIsNotKnownIsTheOneThatWasAskedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, m := range []coord.Membership{local.New(), leased{local.New(), 0}} {
-			if n := open(t, newStore(t), func(c *Config) { c.Membership = m }); n.Lease() != n.config.Lease {
+			if n := open(t, newStore(t), func(c *Config) { c.Coordinator.Membership = m }); n.Lease() != n.config.Lease {
 				t.Errorf("with a %T the lease is %v", m, n.Lease())
 			}
 		}
@@ -127,7 +127,7 @@ func TestANodeThatCannotProveThatItIsAliveHealsNothing(t *testing.T) {
 		store := newStore(t)
 		row := grabbed(t, store, task.ID{9})
 		p := &prover{Membership: local.New()}
-		n := open(t, store, func(c *Config) { c.Membership = p })
+		n := open(t, store, func(c *Config) { c.Coordinator.Membership = p })
 		time.Sleep(time.Hour)
 		has(t, store, row.ID, task.Processing)
 		p.proves.Store(true)
@@ -161,7 +161,7 @@ func (m *informed) Proves(task.ID) bool {
 func TestThoseWhoAreAliveAreNotThoseFromBeforeTheProof(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &informed{Node: local.New(), more: coord.Member{Incarnation: task.ID{9}}}
-		n := open(t, newStore(t), func(c *Config) { c.Membership = m })
+		n := open(t, newStore(t), func(c *Config) { c.Coordinator.Membership = m })
 		m.armed.Store(true)
 		if alive := n.Alive(); !slices.Contains(alive, m.more.Incarnation) {
 			t.Errorf("%v are alive, without a node that joined before it was proved that they are all", alive)

@@ -168,7 +168,7 @@ func (p *prover) Proves(task.ID) bool { return p.proves.Load() }
 func TestANodeThatCannotProveThatItIsAliveKnowsNoLivingNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &prover{Membership: local.New()}
-		n := open(t, newStore(t), func(c *Config) { c.Membership = p })
+		n := open(t, newStore(t), func(c *Config) { c.Coordinator.Membership = p })
 		if n.Alive() != nil || n.Proves(n.Incarnation()) {
 			t.Errorf("alive are %v", n.Alive())
 		}
@@ -181,7 +181,7 @@ func TestANodeThatCannotProveThatItIsAliveKnowsNoLivingNode(t *testing.T) {
 
 func TestAMembershipNeedsAStoreThatNodesCanShare(t *testing.T) {
 	type unshared struct{ storage.Store } // which hides all else
-	_, err := New(Config{Store: unshared{newStore(t)}, Membership: local.New(), IDs: ids})
+	_, err := New(Config{Store: unshared{newStore(t)}, Coordinator: local.New().Coordinator(), IDs: ids})
 	if err == nil || !strings.Contains(err.Error(), "shared") {
 		t.Errorf("got %v", err)
 	}

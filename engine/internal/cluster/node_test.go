@@ -136,7 +136,7 @@ func joinAgeing(t *testing.T, store storage.Store, peer *local.Node) *node {
 // joined opens a node that uses peer.
 func joined(peer *local.Node, change func(*Config), open func(change func(*Config)) *node) *node {
 	n := open(func(c *Config) {
-		c.Membership, c.Elector, c.Bus = peer, peer, peer
+		c.Coordinator.Membership, c.Coordinator.Elector, c.Coordinator.Bus = peer, peer, peer
 		if change != nil {
 			change(c)
 		}

@@ -26,7 +26,7 @@ func TestAPauseReachesOtherNodesAtOnceByAHintAndElseWithinASecond(t *testing.T) 
 		store, first := newStore(t), local.New()
 		a := join(t, store, first.Peer(), nil)
 		b := join(t, store, first.Peer(), nil)
-		c := join(t, store, first.Peer(), func(c *Config) { c.Bus = nil }) // which hears nothing
+		c := join(t, store, first.Peer(), func(c *Config) { c.Coordinator.Bus = nil }) // which hears nothing
 		synctest.Wait()
 		for _, paused := range []bool{true, false} {
 			if err := a.Pause(t.Context(), "work", paused); err != nil {
@@ -49,7 +49,7 @@ func TestAPauseOfAnotherNodeCountsThoughItRestoresTheSetting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, first := newStore(t), local.New()
 		a := join(t, store, first.Peer(), nil)
-		deaf := join(t, store, first.Peer(), func(c *Config) { c.Bus = nil })
+		deaf := join(t, store, first.Peer(), func(c *Config) { c.Coordinator.Bus = nil })
 		for _, pause := range []struct {
 			by     *node
 			paused bool

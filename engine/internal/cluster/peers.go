@@ -16,7 +16,7 @@ func (k *Cluster) peersLoop(ctx context.Context) {
 		self := k.self()
 		self.Incarnation = coord.Derived(self.Incarnation, losses)
 		k.peer.Store(&self.Incarnation)
-		err := k.config.Peers.Join(ctx, self, func(members []coord.Member) {
+		err := k.config.Coordinator.Peers.Join(ctx, self, func(members []coord.Member) {
 			if before := k.peers.Swap(&members); before == nil {
 				k.logPeers()
 			}
@@ -36,11 +36,7 @@ func (k *Cluster) peersLoop(ctx context.Context) {
 
 // logPeers logs the lease by which the node shares limits.
 func (k *Cluster) logPeers() {
-	attributes := []any{"asked", k.config.Lease}
-	if leased, ok := k.config.Peers.(coord.Leased); ok {
-		attributes = append(attributes, "lease", leased.Lease())
-	}
-	k.log.Info("the node shares limits with nodes that have stores of their own", attributes...)
+	k.log.Info("the node shares limits with nodes that have stores of their own", "asked", k.config.Lease, "lease", k.config.Coordinator.Peers.Lease())
 }
 
 // drainPeer tells the peers that this node starts nothing any more.
@@ -48,7 +44,7 @@ func (k *Cluster) drainPeer() {
 	if id := k.peer.Load(); id != nil {
 		self := k.self()
 		self.Incarnation = *id
-		k.config.Peers.Announce(self)
+		k.config.Coordinator.Peers.Announce(self)
 	}
 }
 

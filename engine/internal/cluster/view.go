@@ -89,23 +89,21 @@ func (k *Cluster) Members() []coord.Member {
 // Proves reports whether the node is alive at this moment under an incarnation, so that no other
 // node can take it for dead.
 func (k *Cluster) Proves(incarnation task.ID) bool {
-	return k.prover == nil || k.prover.Proves(incarnation)
+	return k.membership.Proves(incarnation)
 }
 
 // Lease returns for how long other nodes believe that this one is alive after it has proved it: what the
 // membership says, or else what it was asked for.
 func (k *Cluster) Lease() time.Duration {
-	if k.leased != nil {
-		if lease := k.leased.Lease(); lease > 0 {
-			return lease
-		}
+	if lease := k.membership.Lease(); lease > 0 {
+		return lease
 	}
 	return k.config.Lease
 }
 
 // Alive returns the incarnations that are alive. It returns nil if this node cannot prove that it
 // is alive itself: then its view of the others may be out of date. If it can, the view that it has
-// then is as new as the proof: see [coord.Prover].
+// then is as new as the proof: see [coord.Membership].
 func (k *Cluster) Alive() []task.ID {
 	incarnation := k.Incarnation()
 	if !k.Proves(incarnation) {

@@ -41,7 +41,7 @@ func TestANodeWantsTheHintsOfItsShardsAndOfThoseInWhichItRunsTasks(t *testing.T)
 	synctest.Test(t, func(t *testing.T) {
 		store, first := newStore(t), local.New()
 		bus := &choosing{Node: first.Peer()}
-		a := open(t, store, func(c *Config) { c.Membership, c.Bus = first, bus })
+		a := open(t, store, func(c *Config) { c.Coordinator.Membership, c.Coordinator.Bus = first, bus })
 		synctest.Wait()
 		if w := bus.get(); !w.Has(0) || len(w.List()) != task.ShardCount {
 			t.Errorf("a node without others wants %v", w)

@@ -64,7 +64,7 @@ func run(ctx context.Context, database string) error {
 	defer func() { _ = coord.Close() }()
 	b := &billing{pool: pool, store: store}
 	e, err := engine.Open(ctx, engine.Config{
-		Store: store, Elector: coord, Membership: coord, Bus: coord, Settings: coord, Log: slog.Default(), Name: "billing",
+		Store: store, Coordinator: coord.Coordinator(), Log: slog.Default(), Name: "billing",
 		Handlers: map[string]task.Handler{"invoice": task.HandlerFunc(b.invoice)},
 	})
 	if err != nil {

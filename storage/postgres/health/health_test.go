@@ -47,7 +47,7 @@ func join(t *testing.T, s *postgres.Store, typ string, handler task.HandlerFunc)
 		}
 	})
 	n, err := engine.Open(t.Context(), engine.Config{
-		Store: s, Elector: c, Membership: c, Bus: c, Handlers: map[string]task.Handler{typ: handler},
+		Store: s, Coordinator: c.Coordinator(), Handlers: map[string]task.Handler{typ: handler},
 		Policies: policy.Set{Slots: 20, Types: map[string]policy.Type{typ: policy.DefaultType()}},
 	})
 	if err != nil {

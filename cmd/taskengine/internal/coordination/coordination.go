@@ -184,7 +184,7 @@ func Settings(ctx context.Context, p stores.Place, s storage.Settings, log *slog
 		if err != nil {
 			return nil, nil, err
 		}
-		return c, c.Close, nil
+		return c.Coordinator().Settings, c.Close, nil
 	}
 	all, err := open(ctx, p, log)
 	if errors.Is(err, ErrUnshared) {

@@ -14,15 +14,12 @@ import (
 	"github.com/taskengine/taskengine/coord/zk"
 )
 
-// Coordinator is a connection to etcd or ZooKeeper.
-type Coordinator interface {
-	coord.Elector
-	coord.Membership
-	coord.Config
-	coord.Semaphore
-	coord.Rates
-	coord.Identified
+// Connection is a connection to etcd or ZooKeeper.
+type Connection interface {
 	coord.Keeper
+
+	// Coordinator returns its ports.
+	Coordinator() coord.Coordinator
 
 	// Check asks the coordinator once whether the node can use it. The error wraps [coord.ErrRefused] if it cannot
 	// before a configuration changes.
@@ -48,7 +45,7 @@ const (
 
 // Open connects to the coordinator of a configuration, and waits until it answers, but not for long. The caller closes
 // the result.
-func Open(ctx context.Context, c config.Coordination, u Use) (Coordinator, error) {
+func Open(ctx context.Context, c config.Coordination, u Use) (Connection, error) {
 	opened, err := connect(c, u)
 	if err != nil {
 		return nil, err
@@ -93,7 +90,7 @@ func EtcdHistory(ctx context.Context, c config.Coordination) (etcd.History, erro
 }
 
 // connect returns a connection that was not used yet.
-func connect(c config.Coordination, u Use) (Coordinator, error) {
+func connect(c config.Coordination, u Use) (Connection, error) {
 	encryption, err := encryption(c.TLS)
 	if err != nil {
 		return nil, err
@@ -111,7 +108,7 @@ func connect(c config.Coordination, u Use) (Coordinator, error) {
 }
 
 // await waits until the coordinator answers: it may be starting together with this node.
-func await(ctx context.Context, opened Coordinator, log *slog.Logger) error {
+func await(ctx context.Context, opened Connection, log *slog.Logger) error {
 	within, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var reason error

@@ -67,7 +67,7 @@ func open(t *testing.T, c config.Coordination) error {
 	defer opened.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	_, _, err = opened.Swap(ctx, "setting", "scope", 0, []byte("value"))
+	_, _, err = opened.Coordinator().Settings.Swap(ctx, "setting", "scope", 0, []byte("value"))
 	return err
 }
 

@@ -22,7 +22,7 @@ func TestAFileWithSASLOpensACoordinatorThatDemandsIt(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	open := func(t *testing.T, rest string) (opened Coordinator, err error) {
+	open := func(t *testing.T, rest string) (opened Connection, err error) {
 		t.Helper()
 		file := fileOf(t, config.ZooKeeper, servers.Endpoints(), rest)
 		for range 10 { // a server that has just started may be slow

@@ -29,10 +29,10 @@ const conns = 2
 // coordination connects a node with the others. A node alone has neither part.
 type coordination struct {
 	pool     *pgxpool.Pool
-	database *pgcoord.Coord          // of the nodes that share the store; nil: the store has one node
-	external coordinator.Coordinator // etcd or ZooKeeper; nil: none
-	topic    *kafkacoord.Bus         // carries hints and messages by Kafka; nil: the database does
-	messages *guid.Elector           // elects by messages; nil: the others elect
+	database *pgcoord.Coord         // of the nodes that share the store; nil: the store has one node
+	external coordinator.Connection // etcd or ZooKeeper; nil: none
+	topic    *kafkacoord.Bus        // carries hints and messages by Kafka; nil: the database does
+	messages *guid.Elector          // elects by messages; nil: the others elect
 }
 
 // openCoordination opens what a configuration names. The caller closes the result after an error,
@@ -164,26 +164,23 @@ func (t *coordination) lookAtDatabase(ctx context.Context) (store string, now fu
 
 // configure sets the coordination in the configuration of an engine.
 func (t *coordination) configure(c *engine.Config, from config.Coordination) {
+	by := &c.Coordinator
 	switch {
 	case t.database != nil && t.external != nil:
-		c.Elector, c.Membership, c.Settings = t.external, t.external, t.external
-		c.Semaphore, c.Rates = t.external, t.external
-		c.Bus, c.Clock = t.database, t.database
+		*by = t.external.Coordinator()
+		by.Bus, by.Clock = t.database, t.database
 	case t.database != nil:
-		c.Elector, c.Membership, c.Settings = t.database, t.database, t.database
-		c.Semaphore, c.Rates = t.database, t.database
-		c.Bus = t.database
+		*by = t.database.Coordinator()
 	case t.external != nil: // the store is this node's own, and so are the duties about it
-		c.Settings, c.Semaphore, c.Rates = t.external, t.external, t.external
-		c.Peers = t.external
+		*by = t.external.Coordinator().Apart()
 	default:
 		return
 	}
 	if t.topic != nil {
-		c.Bus = hints{t.topic, t.database}
+		by.Bus = hints{t.topic, t.database}
 	}
 	if t.messages != nil {
-		c.Elector = t.messages
+		by.Elector = t.messages
 	}
 	c.Lease = from.Lease
 }
@@ -193,7 +190,8 @@ func (t *coordination) peers() alerting.Peers {
 	if t.database != nil || t.external == nil {
 		return alerting.Peers{}
 	}
-	return alerting.Peers{Elector: t.external, Settings: t.external}
+	by := t.external.Coordinator()
+	return alerting.Peers{Elector: by.Elector, Settings: by.Settings}
 }
 
 func (t *coordination) close(context.Context) error {
