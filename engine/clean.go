@@ -122,8 +122,8 @@ func (e *Engine) cleanState(ctx context.Context, s task.State) (time.Time, error
 func (e *Engine) remembered(ctx context.Context, s task.State, page []storage.Due) (others []task.Ref, err error) {
 	var changes []task.Change
 	for _, d := range page {
-		if p := e.catalog.policyOf(d.Type); s == task.Done && p.Unique.Remembers() > 0 {
-			changes = append(changes, task.Change{Ref: d.Ref, To: task.Done, At: e.Now(), Remember: p.Unique.Remembers()})
+		if remember := e.catalog.infoOf(d.Type).rules.Remember; s == task.Done && remember > 0 {
+			changes = append(changes, task.Change{Ref: d.Ref, To: task.Done, At: e.Now(), Remember: remember})
 		} else {
 			others = append(others, d.Ref)
 		}

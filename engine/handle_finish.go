@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/codec"
-	"github.com/taskengine/taskengine/engine/internal/core"
 	"github.com/taskengine/taskengine/engine/internal/shell"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/task"
@@ -80,11 +79,8 @@ func (a *attempt) finish(ctx context.Context, tx storage.Tx, result []byte) erro
 	if err != nil {
 		return err
 	}
-	p := e.catalog.policyOf(a.Type)
-	change := task.Change{
-		Ref: a.ref, By: a.owner, To: task.Done, At: now, NextEventAt: core.KeepUntil(p.Retention, task.Done, now), Outcome: task.Completed, Result: result,
-	}
-	remove := !core.Remembers(&p, a.Task.Key != "", &change) && p.Retention.Done == 0
+	change := task.Change{Ref: a.ref, By: a.owner, To: task.Done, At: now, Outcome: task.Completed, Result: result}
+	remove := e.catalog.infoOf(a.Type).rules.Keep(a.Task.Key != "", &change)
 	return a.endIn(ctx, tx, change, remove)
 }
 

@@ -33,7 +33,7 @@ func (e *Engine) newCluster() (*cluster.Cluster, error) {
 		Engine: cluster.Engine{
 			Decide: e.decide, Unanswered: e.unanswered, Read: e.read,
 			Orphaned: func(t *task.Task) task.Change {
-				return core.Orphaned(e.Now(), e.catalog.policyOf(t.Type), t)
+				return e.catalog.infoOf(t.Type).rules.Orphaned(e.Now(), t)
 			},
 			Await:        func(typ string) time.Duration { return c.Await[typ] },
 			IsConfigured: func(typ string) bool { return e.catalog.types[typ] != nil },

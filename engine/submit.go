@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/internal/core"
 	"github.com/taskengine/taskengine/engine/internal/shell"
 	"github.com/taskengine/taskengine/internal/reserved"
 	"github.com/taskengine/taskengine/storage"
@@ -216,7 +215,7 @@ func (e *Engine) insertIn(ctx context.Context, tx storage.Tx, reqs []Request, ro
 	}
 	e.tell(func(s *state, now time.Time) {
 		for _, t := range rows {
-			core.Create(now, e.catalog.policyOf(t.Type), t)
+			e.catalog.infoOf(t.Type).rules.Create(now, t)
 		}
 		s.InsertUncertain(now, rows) // the answer to the commit may be lost
 	})

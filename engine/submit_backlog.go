@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/internal/core"
 	"github.com/taskengine/taskengine/engine/internal/shell"
 	"github.com/taskengine/taskengine/policy"
 	"github.com/taskengine/taskengine/storage"
@@ -168,7 +167,7 @@ func (e *Engine) makeRoom(ctx context.Context, rows ...*task.Task) error {
 // follows returns those of the rows, of which a task has the key, that are added all the same: that task gives its key up.
 func (e *Engine) follows(ctx context.Context, in storage.Tasks, rows []*task.Task, existing []task.ID) (adds []*task.Task, err error) {
 	for i, id := range existing {
-		if id.IsZero() || id == rows[i].ID || e.catalog.infoOf(rows[i].Type).unique.OnConflict != policy.ThrottleNew {
+		if id.IsZero() || id == rows[i].ID || e.catalog.infoOf(rows[i].Type).rules.OnConflict != policy.ThrottleNew {
 			continue
 		}
 		r := Receipt{ID: id}
@@ -176,7 +175,7 @@ func (e *Engine) follows(ctx context.Context, in storage.Tasks, rows []*task.Tas
 		if err != nil {
 			return nil, err
 		}
-		if c := e.catalog.decide(e.Now(), t, rows[i], &r); c != nil || r.Outcome == OutcomeCreated {
+		if c := e.catalog.resolve(e.Now(), t, rows[i], &r); c != nil || r.Outcome == OutcomeCreated {
 			adds = append(adds, rows[i])
 		}
 	}
@@ -223,7 +222,7 @@ func (e *Engine) existingIn(ctx context.Context, tx storage.Tx, reqs []Request, 
 	for i, t := range rows {
 		if t.Key != "" || !reqs[i].ID.IsZero() {
 			p := &task.Task{ID: t.ID, Type: t.Type, Key: t.Key, OrderingKey: t.OrderingKey, Shard: t.Shard, Priority: t.Priority, Group: t.Group}
-			core.Create(e.Now(), e.catalog.policyOf(t.Type), p)
+			e.catalog.infoOf(t.Type).rules.Create(e.Now(), p)
 			probes, places = append(probes, p), append(places, i)
 		}
 	}

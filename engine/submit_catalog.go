@@ -45,7 +45,7 @@ func newCatalog(ctx context.Context, c *Config, by contents, now func() time.Tim
 	_, k.isDivided = c.Store.(storage.ShardBound)
 	for name, p := range c.Policies.Types {
 		k.types[name] = newTypeInfo(c.Policies, p, layouts[name], c.Values)
-		k.isUnique = k.isUnique || !p.Unique.IsDefault()
+		k.isUnique = k.isUnique || k.types[name].isUnique
 		k.mayBeLate = k.mayBeLate || p.MaxLateness > 0
 	}
 	return k, nil
@@ -53,20 +53,20 @@ func newCatalog(ctx context.Context, c *Config, by contents, now func() time.Tim
 
 // typeInfo is the part of a type's configuration that Submit uses.
 type typeInfo struct {
-	priority    uint8
-	maxPayload  int
-	maxLateness time.Duration
-	inherits    bool
-	unique      policy.Unique
-	by          [][]string // the places that make the key of a request that has none
-	keys        []keyed    // sources of the values of a group
-	values      int        // number of values that a group must have for the limits of the type
-	shardedBy   string     // the limit whose value determines the shard, unless an ordering key does; "" if there is none
-	shardKey    int        // the index of that value in keys
+	priority   uint8
+	maxPayload int
+	rules      *task.Rules
+	inherits   bool
+	isUnique   bool       // it says what requests do whose keys are taken
+	by         [][]string // the places that make the key of a request that has none
+	keys       []keyed    // sources of the values of a group
+	values     int        // number of values that a group must have for the limits of the type
+	shardedBy  string     // the limit whose value determines the shard, unless an ordering key does; "" if there is none
+	shardKey   int        // the index of that value in keys
 }
 
 func newTypeInfo(set policy.Set, p policy.Type, layout []string, values map[string]valueFunc) *typeInfo {
-	info := &typeInfo{priority: p.Priority, maxPayload: p.MaxPayload, maxLateness: p.MaxLateness, inherits: p.Ordering.Inherit, unique: p.Unique, keys: keyedBy(layout, set.Keyed(p))}
+	info := &typeInfo{priority: p.Priority, maxPayload: p.MaxPayload, rules: p.Rules(), inherits: p.Ordering.Inherit, isUnique: !p.Unique.IsDefault(), keys: keyedBy(layout, set.Keyed(p))}
 	for _, place := range p.Unique.Places() {
 		info.by = append(info.by, strings.Split(place, "."))
 	}

@@ -14,12 +14,6 @@ import (
 // ErrLate is wrapped by the errors of requests whose time lies further in the past than [policy.Type.MaxLateness].
 var ErrLate = errors.New("the request is too late")
 
-// isLate reports whether a request with this row may not add a task any more.
-func (c *catalog) isLate(now time.Time, t *task.Task) bool {
-	most := c.infoOf(t.Type).maxLateness
-	return most > 0 && !t.ReadyAt.IsZero() && now.Sub(t.ReadyAt) > most
-}
-
 // late returns the places of the late requests; rows are those of [catalog.rows].
 func (c *catalog) late(rows []*task.Task) (places []int) {
 	if !c.mayBeLate {
@@ -27,7 +21,7 @@ func (c *catalog) late(rows []*task.Task) (places []int) {
 	}
 	now := c.now()
 	for i, t := range rows {
-		if c.isLate(now, t) {
+		if c.infoOf(t.Type).rules.IsLate(now, t.ReadyAt) {
 			places = append(places, i)
 		}
 	}
@@ -37,7 +31,7 @@ func (c *catalog) late(rows []*task.Task) (places []int) {
 // refuseLate sets the receipt of a late request.
 func (c *catalog) refuseLate(t *task.Task, r *Receipt) {
 	*r = Receipt{Outcome: OutcomeLate, Err: fmt.Errorf("%w: its time, %s, lies more than %v in the past, which is max_lateness of type %s; submit it with a later time, or without one",
-		ErrLate, t.ReadyAt.UTC().Format(time.RFC3339Nano), c.infoOf(t.Type).maxLateness, t.Type)}
+		ErrLate, t.ReadyAt.UTC().Format(time.RFC3339Nano), c.infoOf(t.Type).rules.MaxLateness, t.Type)}
 }
 
 // remainder is a call without its late requests.

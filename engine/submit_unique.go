@@ -9,7 +9,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/taskengine/taskengine/engine/internal/core"
 	"github.com/taskengine/taskengine/engine/internal/shell"
 	"github.com/taskengine/taskengine/internal/place"
 	"github.com/taskengine/taskengine/policy"
@@ -84,7 +83,7 @@ func (c *catalog) conflicts(rows []*task.Task, receipts []Receipt) (places []int
 	}
 	for i, t := range rows {
 		r := &receipts[i]
-		if !r.Created && r.Err == nil && r.ID != t.ID && !c.infoOf(t.Type).unique.IsDefault() {
+		if !r.Created && r.Err == nil && r.ID != t.ID && c.infoOf(t.Type).isUnique {
 			places = append(places, i)
 		}
 	}
@@ -183,7 +182,7 @@ func (e *Engine) settleTask(ctx context.Context, rows []*task.Task, receipts []R
 	if err != nil {
 		return nil, nil, err
 	}
-	change := e.catalog.decide(e.Now(), t, rows[last], r)
+	change := e.catalog.resolve(e.Now(), t, rows[last], r)
 	switch {
 	case change != nil && !change.FreesKey:
 		if tried[last] == 0 {
@@ -192,7 +191,7 @@ func (e *Engine) settleTask(ctx context.Context, rows []*task.Task, receipts []R
 		return &shell.Edit{Change: *change, From: t.State, Was: t.Hint(), Done: make(chan error, 1)}, group[:len(group)-1], nil
 	case change == nil && r.Outcome != OutcomeCreated: // the others may be other than late
 		for _, i := range group[:len(group)-1] {
-			if c := e.catalog.decide(e.Now(), t, rows[i], &receipts[i]); c != nil || receipts[i].Outcome == OutcomeCreated {
+			if c := e.catalog.resolve(e.Now(), t, rows[i], &receipts[i]); c != nil || receipts[i].Outcome == OutcomeCreated {
 				rest = append(rest, i)
 			}
 		}
@@ -206,7 +205,7 @@ func (e *Engine) settleTask(ctx context.Context, rows []*task.Task, receipts []R
 func (e *Engine) settleFree(ctx context.Context, rows []*task.Task, receipts []Receipt, group []int, t *task.Task, tried map[int]uint64) (left []int, err error) {
 	first := group[0]
 	row, r := rows[first], &receipts[first]
-	change := e.catalog.decide(e.Now(), t, row, r)
+	change := e.catalog.resolve(e.Now(), t, row, r)
 	switch {
 	case r.Outcome == OutcomeCreated: // it can be: its key is free
 		if err := e.submitAgain(ctx, row, r); err != nil {
@@ -302,77 +301,25 @@ func (e *Engine) submitAgain(ctx context.Context, row *task.Task, r *Receipt) er
 	}
 }
 
-// decide sets the outcome of a request whose key t has, nil if no task has it any more: created, if the request is to be
-// made once more. It returns the change that the request makes of t, or nil. The outcome is that of a change that is made.
-func (c *catalog) decide(now time.Time, t, row *task.Task, r *Receipt) *task.Change {
-	unique := &c.infoOf(row.Type).unique
-	mode := unique.OnConflict
-	adds := mode.Replaces() || mode == policy.ThrottleNew
-	switch {
-	case t == nil && adds && c.isLate(now, row):
-		c.refuseLate(row, r)
-	case t == nil && adds:
+// resolve sets the outcome of a request whose key t has, nil if no task has it any more, by [task.Resolve]. The outcome of
+// a request that frees the key of t stays as it is.
+func (c *catalog) resolve(now time.Time, t, row *task.Task, r *Receipt) *task.Change {
+	what, change := task.Resolve(now, t, row, c.infoOf(row.Type).rules)
+	switch what {
+	case task.Adds:
 		r.Outcome = OutcomeCreated
-	case mode == policy.ThrottleNew && hasEnded(t) && !now.Before(t.CreatedAt.Add(unique.Window)):
-		if c.isLate(now, row) {
-			c.refuseLate(row, r)
-			return nil
-		}
-		return &task.Change{Ref: t.Ref(), To: t.State, At: now, FreesKey: true}
-	case mode == policy.RejectNew:
-		r.Outcome, r.Err = OutcomeRejected, fmt.Errorf("%w: task %v of type %s has the key %q, and unique.on_conflict of the type is reject", ErrExists, r.ID, row.Type, row.Key)
-	case t == nil:
-	case t.State == task.Done:
-		r.Outcome = OutcomeAlreadyDone
-	case mode == policy.DebounceExisting && t.CanBeReplaced() && c.isLate(now, row):
-		c.refuseLate(row, r)
-	case mode.Replaces() && t.CanBeReplaced():
-		r.Outcome = OutcomeReplaced
-		return c.replacement(now, t, row, mode == policy.DebounceExisting)
-	default:
+	case task.Exists:
 		r.Outcome = OutcomeExisting
-	}
-	return nil
-}
-
-// hasEnded reports whether a task is done, failed or cancelled.
-func hasEnded(t *task.Task) bool {
-	return t.State == task.Done || t.State == task.Failed || t.State == task.Cancelled
-}
-
-// replacement returns the change that gives t the content of the row of another request and, if moves is set, its
-// time.
-func (c *catalog) replacement(now time.Time, t, row *task.Task, moves bool) *task.Change {
-	p := c.policyOf(row.Type)
-	core.Create(now, p, row)
-	change := &task.Change{
-		Ref: t.Ref(), To: t.State, At: now, OrderingKey: t.OrderingKey, Group: &row.Group, Payload: &row.Payload,
-		Replace: &task.Replace{Priority: row.Priority, ExpiresAt: row.ExpiresAt, Headers: row.Headers},
-	}
-	if t.Checkpoint() != nil {
-		change.Checkpoint = new([]byte)
-	}
-	switch {
-	case moves:
-		change.To, change.NextEventAt, change.ReadyAt = row.State, row.NextEventAt, row.ReadyAt
-	case t.State == task.Waiting:
-		change.NextEventAt = startOf(t)
-	case p.Timeout.Queue > 0:
-		change.NextEventAt = now.Add(p.Timeout.Queue)
+	case task.AlreadyDone:
+		r.Outcome = OutcomeAlreadyDone
+	case task.Replaces:
+		r.Outcome = OutcomeReplaced
+	case task.IsLate:
+		c.refuseLate(row, r)
+	case task.Rejects:
+		r.Outcome, r.Err = OutcomeRejected, fmt.Errorf("%w: task %v of type %s has the key %q, and unique.on_conflict of the type is reject", ErrExists, r.ID, row.Type, row.Key)
 	}
 	return change
-}
-
-// startOf returns when a task becomes ready that waits and has not begun; zero is never.
-func startOf(t *task.Task) time.Time {
-	at := t.NextEventAt
-	switch {
-	case at.IsZero() || !at.Equal(t.ExpiresAt) || t.ReadyAt.Equal(at):
-		return at
-	case t.ReadyAt.After(at): // it expires before
-		return t.ReadyAt
-	}
-	return time.Time{} // it waits without a time until it expires
 }
 
 // refused returns the error of a call with requests that were refused while the others were done, or nil.

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/internal/core"
 	"github.com/taskengine/taskengine/engine/internal/shell"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/task"
@@ -47,7 +46,7 @@ func (e *Engine) settleOneIn(ctx context.Context, tx storage.Tx, row *task.Task,
 		if err != nil {
 			return shell.Replaced{}, err
 		}
-		change := e.catalog.decide(e.Now(), t, row, r)
+		change := e.catalog.resolve(e.Now(), t, row, r)
 		if needsPlace && (r.Outcome == OutcomeCreated || change != nil && change.FreesKey) {
 			if full := e.roomInTx(tx, []*task.Task{row}); full != nil {
 				return shell.Replaced{}, e.refuse(full)
@@ -56,7 +55,7 @@ func (e *Engine) settleOneIn(ctx context.Context, tx storage.Tx, row *task.Task,
 		}
 		switch {
 		case r.Outcome == OutcomeCreated: // it can be: its key is free
-			e.tell(func(_ *state, now time.Time) { core.Create(now, e.catalog.policyOf(row.Type), row) }) // later than what was decided
+			e.tell(func(_ *state, now time.Time) { e.catalog.infoOf(row.Type).rules.Create(now, row) }) // later than what was decided
 			inserted, err := tx.Insert(ctx, row)
 			if err != nil {
 				return shell.Replaced{}, err

@@ -65,6 +65,18 @@ func (t Type) ResultLimit() int {
 	return t.MaxResult
 }
 
+// Rules returns what t decides about its tasks.
+func (t Type) Rules() *task.Rules {
+	return &task.Rules{
+		QueueTimeout: t.Timeout.Queue, TotalTimeout: t.Timeout.Total,
+		OnConflict: t.Unique.OnConflict, Window: t.Unique.Window, MaxLateness: t.MaxLateness,
+		AtMostOnce: t.Delivery == AtMostOnce, MaxCrashes: t.MaxCrashes, Retry: t.Retry,
+		Continues: t.Ordering.OnExhausted == Continue, Yields: t.Ordering.OnRetry == Yield,
+		KeepDone: t.Retention.Done, KeepFailed: t.Retention.Failed, KeepCancelled: t.Retention.Cancelled,
+		Remember: t.Unique.Remembers(),
+	}
+}
+
 // Backlog bounds the backlog of a type: its tasks that are waiting or submitted. These are the tasks
 // that have not started, and those that are to run again.
 type Backlog struct {

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/taskengine/taskengine/task"
 )
 
 // Unique says what makes the key of a request, and what a request does whose key another task of its type has.
@@ -43,25 +45,17 @@ func (u *Unique) Places() []string {
 	return u.By
 }
 
-// OnConflict says what a request does whose key is taken.
-type OnConflict uint8
+// OnConflict says what a request does whose key is taken, see [task.Resolve].
+type OnConflict = task.OnConflict
 
-// The values of OnConflict. A task has begun when it was grabbed once.
+// The values of OnConflict.
 const (
-	KeepExisting     OnConflict = iota // it does nothing, and is answered with the task that has the key
-	RejectNew                          // it fails
-	ReplaceExisting                    // its content becomes that of the task, unless the task has begun
-	DebounceExisting                   // as ReplaceExisting, and its time becomes that of the task, too
-	ThrottleNew                        // it adds a task if the task that has the key has ended, and was created longer ago than the window
+	KeepExisting     = task.KeepExisting
+	RejectNew        = task.RejectNew
+	ReplaceExisting  = task.ReplaceExisting
+	DebounceExisting = task.DebounceExisting
+	ThrottleNew      = task.ThrottleNew
 )
-
-var onConflictNames = [...]string{"keep", "reject", "replace", "debounce", "throttle"}
-
-// String returns the name of the value.
-func (o OnConflict) String() string { return onConflictNames[min(int(o), len(onConflictNames)-1)] }
-
-// Replaces reports whether requests change the task that has their key.
-func (o OnConflict) Replaces() bool { return o == ReplaceExisting || o == DebounceExisting }
 
 func (c *checker) unique(u Unique, at func(...string) []string) {
 	switch {

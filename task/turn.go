@@ -34,6 +34,14 @@ func (s Seat) Compare(other Seat) int {
 // Seat returns the place of t among the tasks of its ordering key.
 func (t *Task) Seat() Seat { return Seat{t.ReadyAt.UnixMicro(), t.Seq} }
 
+// Order returns the ordering key of a task that takes part in the order of its key; "" if it does not.
+func (t *Task) Order() string {
+	if t.Turn == Unordered {
+		return ""
+	}
+	return t.OrderingKey
+}
+
 // HasBegun reports whether the task was ever grabbed.
 func (t *Task) HasBegun() bool { return !t.StartedAt.IsZero() }
 

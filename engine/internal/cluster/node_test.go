@@ -61,7 +61,7 @@ func openWith(t *testing.T, store storage.Store, set policy.Set, change func(*Co
 			Decide: n.decide, Unanswered: n.unanswered, Read: n.readFrom,
 			IsAway:       func(uint16) bool { return false },
 			Await:        func(string) time.Duration { return 0 },
-			Orphaned:     func(t *task.Task) task.Change { return core.Orphaned(time.Now(), policy.DefaultType(), t) },
+			Orphaned:     func(t *task.Task) task.Change { return policy.DefaultType().Rules().Orphaned(time.Now(), t) },
 			IsConfigured: func(typ string) bool { return typ == "work" },
 			Nodes:        func(string) string { return "" },
 			MayRun:       func(string, string, map[string]string) bool { return true },

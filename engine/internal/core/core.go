@@ -53,6 +53,7 @@ type Core struct {
 	config    Config
 	table     *table.Table
 	kinds     map[string]*kind
+	others    *task.Rules // of the types that are not configured
 	runs      map[task.ID]*run
 	handling  map[string][]*run // by ordering key: the runs whose handlers were called and have not returned
 	pools     map[string]*pool
@@ -81,6 +82,7 @@ type Core struct {
 type kind struct {
 	name    string
 	policy  policy.Type
+	rules   *task.Rules // of policy
 	handled bool
 	paused  bool
 	stopped bool // see Core.StopType
@@ -103,8 +105,8 @@ const (
 
 // run is a task that has a slot.
 type run struct {
-	ref         task.Ref // the version that the next change is made of
-	owner       task.ID  // of the row while it runs
+	ref         task.Ref     // the version that the next change is made of
+	is          task.Running // from when its handler is called
 	kind        *kind
 	slot        table.Slot
 	phase       phase
@@ -117,16 +119,9 @@ type run struct {
 	row         *task.Task   // while it is delayed
 	delayedTo   int64        // the time of the table until which it may be delayed
 	lingersTo   time.Time    // until when its handler holds back the next task of its key, see linger.go; zero: not known yet
-	key         string       // the ordering key of a task that runs; "" if it takes part in no order
-	isKeyed     bool         // the task has a unique key
-	attempt     uint32
-	crashes     uint32
-	expires     time.Time
-	lag         time.Duration // how late its time was when it last asked to run again; 0 if it did not
-	rearms      int           // see rearmsOf
-	runsUntil   time.Time     // the end of its run timeout; zero is never
-	deadline    time.Time     // when it is stopped, or when it was stopped; zero is never
-	stopped     bool          // its context was cancelled because its time is up
+	runsUntil   time.Time    // the end of its run timeout; zero is never
+	deadline    time.Time    // when it is stopped, or when it was stopped; zero is never
+	stopped     bool         // its context was cancelled because its time is up
 }
 
 // Stats has counts since the start of a core.
@@ -137,7 +132,7 @@ type Stats struct {
 	Stale      uint64 // verdicts that did not count any more
 	Dropped    uint64 // triggers that were left to the store
 	Abandoned  uint64 // attempts that were given up while their handler went on
-	Slowed     uint64 // attempts whose task was delayed longer than it asked for, see rearm.go
+	Slowed     uint64 // attempts whose task was delayed longer than it asked for, see task.Conclusion
 	Reclaimed  uint64 // see Core.Reclaim
 	HandedOver uint64 // heads that were grabbed with the end of the task before
 }
@@ -148,6 +143,7 @@ func New(c Config) *Core {
 		config: c,
 		table:  table.New(table.Config{Capacity: c.Capacity, QueueCapacity: c.QueueCapacity, Policies: c.Policies, Pools: c.Pools, Layouts: c.Layouts, Permits: c.Permits}),
 		kinds:  make(map[string]*kind),
+		others: policy.DefaultType().Rules(),
 		runs:   make(map[task.ID]*run),
 
 		handling: make(map[string][]*run),
@@ -161,7 +157,7 @@ func New(c Config) *Core {
 	core.poolNames = slices.Sorted(maps.Keys(core.pools))
 	core.timers = timers{waiting: newDueRows(task.Waiting), submitted: newDueRows(task.Submitted), retries: newTimers(), moving: newMoves(), expiring: newMoves()}
 	for name, p := range c.Policies.Types {
-		k := &kind{name: name, policy: p, handled: c.Handled[name], paused: p.Paused}
+		k := &kind{name: name, policy: p, rules: p.Rules(), handled: c.Handled[name], paused: p.Paused}
 		_, k.sharded = c.Policies.ShardedBy(p)
 		core.kinds[name] = k
 		core.table.Open(0, name, k.open())
@@ -177,7 +173,7 @@ func (c *Core) kind(name string) *kind {
 	if k, ok := c.kinds[name]; ok {
 		return k
 	}
-	return &kind{name: name, policy: policy.DefaultType()}
+	return &kind{name: name, policy: policy.DefaultType(), rules: c.others}
 }
 
 // IsOpen reports whether tasks of a type may be started: the type is configured, has a handler and
@@ -186,6 +182,9 @@ func (c *Core) IsOpen(name string) bool { return c.table.IsOpen(name) }
 
 // Policy returns the policy of a type. A type that is not configured has the default policy.
 func (c *Core) Policy(name string) policy.Type { return c.kind(name).policy }
+
+// Rules returns the rules of a type.
+func (c *Core) Rules(name string) *task.Rules { return c.kind(name).rules }
 
 // Pause pauses or resumes a type. Tasks of a paused type do not begin: those that are being grabbed are handed
 // back. Running tasks continue.
@@ -259,30 +258,17 @@ func (c *Core) HasSlot(id task.ID) bool {
 func (c *Core) HandBack(now time.Time, t *task.Task) {
 	c.save(t.Type, task.Change{
 		Ref: t.Ref(), By: t.Owner, To: task.Submitted, At: now, Count: task.Refund, Outcome: task.HandedBack,
-		NextEventAt: queueDeadline(c.kind(t.Type).policy.Timeout, now),
+		NextEventAt: c.Rules(t.Type).OverdueAt(now),
 		Error:       "the store did not answer whether it was grabbed",
 	}, false)
 }
 
 // Reclaim decides about a task that is processing in the store and owned by this node, although it
-// has no run and no effect under way here. t is its row. It is unknown whether its handler was
-// called.
+// has no run and no effect under way here. t is its row.
 func (c *Core) Reclaim(now time.Time, t *task.Task) {
-	p := c.kind(t.Type).policy
-	change := task.Change{
-		Ref: t.Ref(), By: t.Owner, To: task.Submitted, At: now, Count: task.Refund, Outcome: task.Interrupted,
-		NextEventAt: queueDeadline(p.Timeout, now), Error: errReclaimed,
-	}
-	if p.Delivery == policy.AtMostOnce {
-		change.To, change.NextEventAt, change.Count = task.Error, time.Time{}, task.Keep
-		change.Error = joinReason(errReclaimed, mayHaveTakenEffect)
-	}
 	c.stats.Reclaimed++
-	seat(&p, orderingKeyOf(t), &change)
-	c.save(t.Type, change, false)
+	c.save(t.Type, c.Rules(t.Type).Reclaimed(now, t), false)
 }
-
-const errReclaimed = "it was processing, and nothing of it was under way on its node"
 
 // Surveyed reports whether the core has read the store for the first time. Before that, no task is
 // grabbed with its submit, because the store may have older tasks.

@@ -97,7 +97,7 @@ func (c *Core) putAside(now time.Time, tr task.Trigger, t turn) {
 // becomes what Create makes of it. The effect of Submit remains to be answered.
 func (c *Core) Unclaim(now time.Time, t *task.Task) {
 	r := c.expect(t.ID, "insert", inserting)
-	Create(now, r.kind.policy, t)
+	r.kind.rules.Create(now, t)
 	c.end(now, r, false)
 	c.book(now)
 }

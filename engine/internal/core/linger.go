@@ -14,21 +14,21 @@ import (
 
 // called records that the handler of a run is called.
 func (c *Core) called(r *run) {
-	if r.key != "" {
-		c.handling[r.key] = append(c.handling[r.key], r)
+	if r.is.Order != "" {
+		c.handling[r.is.Order] = append(c.handling[r.is.Order], r)
 	}
 }
 
 // returned records that a run has ended.
 func (c *Core) returned(r *run) {
-	runs, ok := c.handling[r.key]
+	runs, ok := c.handling[r.is.Order]
 	if !ok {
 		return
 	}
 	if runs = slices.DeleteFunc(runs, func(o *run) bool { return o == r }); len(runs) == 0 {
-		delete(c.handling, r.key)
+		delete(c.handling, r.is.Order)
 	} else {
-		c.handling[r.key] = runs
+		c.handling[r.is.Order] = runs
 	}
 }
 

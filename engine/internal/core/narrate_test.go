@@ -326,7 +326,7 @@ func (s *story) trigger(a args) error {
 // die restarts the node: only the rows stay, and those that are processing are orphaned.
 func (s *story) die(args) error {
 	for _, row := range s.sorted(task.Processing, func(_, _ *task.Task) int { return 0 }) {
-		c := Orphaned(s.now, s.core.Policy(row.Type), row)
+		c := s.core.Rules(row.Type).Orphaned(s.now, row)
 		s.printf("swap %s\n", s.change(c))
 		s.swap(c)
 	}

@@ -3,7 +3,6 @@ package core
 import (
 	"time"
 
-	"github.com/taskengine/taskengine/policy"
 	"github.com/taskengine/taskengine/task"
 )
 
@@ -35,26 +34,3 @@ func (c *Core) reposition(now time.Time, tr task.Trigger) {
 
 // LookForHead asks to give an ordering key its head: rows of it were changed by a transaction that did not.
 func (c *Core) LookForHead(key string) { c.ready.Keys = append(c.ready.Keys, key) }
-
-// seat completes a change of a task of policy p by what happens to its seat: whether an error gives it up, and whether
-// a retry takes another. key is the ordering key of the task; "" if it takes part in no order.
-func seat(p *policy.Type, key string, c *task.Change) {
-	if key == "" {
-		return
-	}
-	c.OrderingKey = key
-	switch {
-	case c.To == task.Error:
-		c.Leaves = p.Ordering.OnExhausted == policy.Continue
-	case c.To == task.Waiting && (!c.ReadyAt.IsZero() || c.Outcome != task.HandedBack && p.Ordering.OnRetry == policy.Yield):
-		c.ReadyAt = c.NextEventAt // not before the task is due: it holds back those behind it
-	}
-}
-
-// orderingKeyOf returns the ordering key of a row that takes part in the order of its key; "" if it does not.
-func orderingKeyOf(t *task.Task) string {
-	if t.Turn == task.Unordered {
-		return ""
-	}
-	return t.OrderingKey
-}

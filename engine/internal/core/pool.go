@@ -59,7 +59,7 @@ func (c *Core) Began(now time.Time, ref task.Ref) {
 	}
 	if limit := r.kind.policy.Timeout.Run; limit > 0 {
 		r.runsUntil = now.Add(limit)
-		r.deadline = earlier(r.runsUntil, r.expires)
+		r.deadline = earlier(r.runsUntil, r.is.ExpiresAt)
 		c.nextTimeUp = earlier(c.nextTimeUp, r.timeUp())
 	}
 }

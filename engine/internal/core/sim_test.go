@@ -179,7 +179,7 @@ func (s *sim) submit() {
 			s.grabbed(t.ID)
 		}
 	} else { // in a transaction of the caller
-		Create(s.now, s.core.Policy(t.Type), t)
+		s.core.Rules(t.Type).Create(s.now, t)
 	}
 	s.later(func() {
 		_, taken := s.rows[t.ID]
@@ -405,7 +405,7 @@ func (s *sim) die() {
 		if row.Owner != old {
 			s.t.Fatalf("task %v runs under an owner long gone", row.ID)
 		}
-		s.swap(Orphaned(s.now, s.set.Types[row.Type], row))
+		s.swap(s.set.Types[row.Type].Rules().Orphaned(s.now, row))
 	}
 	s.start()
 }

@@ -19,7 +19,7 @@ func (c *Core) Step(d time.Duration) {
 			r.deadline = r.deadline.Add(d)
 		case !r.runsUntil.IsZero():
 			r.runsUntil = r.runsUntil.Add(d)
-			r.deadline = earlier(r.runsUntil, r.expires)
+			r.deadline = earlier(r.runsUntil, r.is.ExpiresAt)
 		}
 		if !r.deadline.IsZero() && (r.phase == running || r.phase == finished && !r.stopped) {
 			c.nextTimeUp = earlier(c.nextTimeUp, r.timeUp())

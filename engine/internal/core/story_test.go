@@ -240,7 +240,7 @@ func (s *story) submit(a args) error {
 		t.ExpiresAt = s.now.Add(a.Duration("expires", 0))
 	}
 	if a.Has("tx") {
-		Create(s.now, s.core.Policy(t.Type), t)
+		s.core.Rules(t.Type).Create(s.now, t)
 	} else {
 		s.core.Submit(s.now, t)
 	}

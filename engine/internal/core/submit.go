@@ -4,30 +4,16 @@ import (
 	"math"
 	"time"
 
-	"github.com/taskengine/taskengine/policy"
 	"github.com/taskengine/taskengine/task"
 )
 
-// Create makes t the row that is to be inserted for a task of policy p. t has what its submitter
-// decides. The row is waiting if its time is in the future, and submitted otherwise.
-func Create(now time.Time, p policy.Type, t *task.Task) {
-	if limit := p.Timeout.Total; limit > 0 {
-		t.ExpiresAt = earlier(t.ExpiresAt, now.Add(limit))
-	}
-	if t.ReadyAt.After(now) {
-		t.Create(task.Waiting, now, t.ReadyAt)
-	} else {
-		t.Create(task.Submitted, now, queueDeadline(p.Timeout, now))
-	}
-}
-
-// Submit makes t the row that is to be inserted, like Create. The row is processing already (fused) if
+// Submit makes t the row that is to be inserted, by the rules of its type. The row is processing already (fused) if
 // it may start now, there is a free slot, and no other task has a better claim to it. A task with an
 // ordering key is never fused: only the store knows whether it is the head of its key. The effect is
 // the insert of the row, and is answered by Inserted.
 func (c *Core) Submit(now time.Time, t *task.Task) {
 	k := c.kind(t.Type)
-	Create(now, k.policy, t)
+	k.rules.Create(now, t)
 	c.ready.Inserts = append(c.ready.Inserts, t)
 	if t.State == task.Waiting || t.Turn != task.Unordered {
 		return
@@ -116,14 +102,6 @@ func (c *Core) schedule(now time.Time, h task.Hint) (kept bool) {
 // grab returns the change that grabs the task at ref for this node.
 func (c *Core) grab(now time.Time, ref task.Ref) task.Change {
 	return task.Change{Ref: ref, Due: c.config.Shared, To: task.Processing, At: now, NextEventAt: now, Owner: c.config.Owner}
-}
-
-// queueDeadline returns the time from which a task that is submitted now is overdue; zero is never.
-func queueDeadline(t policy.Timeout, now time.Time) time.Time {
-	if t.Queue > 0 {
-		return now.Add(t.Queue)
-	}
-	return time.Time{}
 }
 
 // earlier returns the earlier of two times. The zero time is never.

@@ -6,7 +6,6 @@ import (
 	"github.com/google/btree"
 
 	"github.com/taskengine/taskengine/engine/internal/table"
-	"github.com/taskengine/taskengine/policy"
 	"github.com/taskengine/taskengine/task"
 )
 
@@ -102,7 +101,7 @@ func (c *Core) Tick(now time.Time) {
 		} else if c.Owns(t.trigger.Queue, t.trigger.Shard) {
 			c.move(t.trigger.Type, task.Change{
 				Ref: t.trigger.Ref, Due: c.config.Shared, To: task.Error, At: now, Error: "it was not started in time",
-				Leaves: c.kind(t.trigger.Type).policy.Ordering.OnExhausted == policy.Continue,
+				Leaves: c.Rules(t.trigger.Type).Continues,
 			})
 		}
 	}
@@ -131,7 +130,7 @@ func (c *Core) fire(now time.Time, tr task.Trigger) {
 		c.ready.Grabs = append(c.ready.Grabs, c.grab(now, tr.Ref))
 		return
 	}
-	c.move(tr.Type, task.Change{Ref: tr.Ref, Due: c.config.Shared, To: task.Submitted, At: now, NextEventAt: queueDeadline(k.policy.Timeout, now)})
+	c.move(tr.Type, task.Change{Ref: tr.Ref, Due: c.config.Shared, To: task.Submitted, At: now, NextEventAt: k.rules.OverdueAt(now)})
 }
 
 // claimDue takes a slot for a task whose time has come, if it may start here at once. One that is Behind may not.

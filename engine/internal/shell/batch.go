@@ -222,13 +222,12 @@ func (b *Batch) first() task.ID {
 
 // Edit adds a change by a person. It is answered by its channel.
 func (s *Shell) Edit(typ string, ed *Edit) {
-	c, p := &ed.Change, s.core.Policy(typ)
+	c, rules := &ed.Change, s.core.Rules(typ)
 	switch {
 	case !c.To.Live():
-		c.NextEventAt = core.KeepUntil(p.Retention, c.To, c.At)
-		ed.Remove = p.Retention.Of(c.To) == 0
-	case c.To == task.Submitted && p.Timeout.Queue > 0:
-		c.NextEventAt = c.At.Add(p.Timeout.Queue)
+		ed.Remove = rules.Keep(false, c)
+	case c.To == task.Submitted:
+		c.NextEventAt = rules.OverdueAt(c.At)
 	}
 	b := s.laneOf(c.ID).pending
 	b.edits = append(b.edits, ed)

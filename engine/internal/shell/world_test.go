@@ -519,4 +519,4 @@ func (w *world) step(d time.Duration) {
 }
 
 // createdAs makes t a row that is inserted in a transaction of a caller.
-func createdAs(w *world, t *task.Task) { core.Create(w.now, w.shell.Core().Policy(t.Type), t) }
+func createdAs(w *world, t *task.Task) { w.shell.Core().Rules(t.Type).Create(w.now, t) }

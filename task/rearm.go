@@ -1,17 +1,13 @@
-package core
+package task
 
-import (
-	"time"
-
-	"github.com/taskengine/taskengine/task"
-)
+import "time"
 
 // A task whose handler asks to be called again at once (a rearm), after an error or not, is delayed all the same. The delay
 // doubles with each rearm in a row, as far as the history of the row tells them.
 const (
 	minRearm  = 10 * time.Millisecond
 	maxRearm  = time.Minute
-	fewRearms = 3 // from this many in a row on, they are counted in Stats.Slowed
+	fewRearms = 3 // from this many in a row on, they are reported, see Conclusion.Slowed
 )
 
 // rearmDelay returns the minimum delay of a task after n rearms in a row.
@@ -27,17 +23,17 @@ func rearmDelay(n int) time.Duration {
 // called again and that began hardly later than the minimum delay allowed. Attempts with longer
 // delays, or that took long themselves, end the row. A full history may lack the first ones; their
 // number is then estimated from the delays.
-func rearmsOf(t *task.Task) (n int) {
+func rearmsOf(t *Task) (n int) {
 	for i, a := range t.History {
 		next := t.StartedAt
 		if i+1 < len(t.History) {
 			next = t.History[i+1].StartedAt
 		}
-		if a.Outcome != task.Snoozed && a.Outcome != task.Completed && a.Outcome != task.Errored {
+		if a.Outcome != Snoozed && a.Outcome != Completed && a.Outcome != Errored {
 			n = 0
 			continue
 		}
-		if i == 0 && len(t.History) == task.MaxHistory {
+		if i == 0 && len(t.History) == MaxHistory {
 			for rearmDelay(n) < maxRearm && next.Sub(a.EndedAt) >= rearmDelay(n+1)-time.Millisecond {
 				n++
 			}
@@ -56,7 +52,7 @@ func rearmsOf(t *task.Task) (n int) {
 
 // isRearm reports whether attempt a, after n rearms in a row, was one more. next is when the
 // attempt after a started.
-func isRearm(a task.Attempt, next time.Time, n int) bool {
+func isRearm(a Attempt, next time.Time, n int) bool {
 	delay := rearmDelay(n)
 	return next.Sub(a.EndedAt) >= delay-time.Millisecond && next.Sub(a.StartedAt) < 2*delay+50*time.Millisecond
 }
@@ -66,17 +62,17 @@ func isRearm(a task.Attempt, next time.Time, n int) bool {
 const catchesUpBy = time.Second
 
 // lagOf returns how late the time of a task was when the task last asked to run again.
-func lagOf(t *task.Task) time.Duration {
-	if n := len(t.History); n > 0 && t.History[n-1].Outcome == task.Completed {
+func lagOf(t *Task) time.Duration {
+	if n := len(t.History); n > 0 && t.History[n-1].Outcome == Completed {
 		return t.History[n-1].EndedAt.Sub(t.ReadyAt)
 	}
 	return 0
 }
 
-// rearm applies the minimum delay to change, which has the task of r called again later. It reports
+// rearm applies the minimum delay to change, which has the task called again later. It reports
 // whether it made the delay longer after fewRearms or more rearms in a row. A task that catches up
 // with its schedule, each time with a later time of it, is not delayed longer each time.
-func (r *run) rearm(now time.Time, change *task.Change) (slowed bool) {
+func (r *Running) rearm(now time.Time, change *Change) (slowed bool) {
 	n := r.rearms
 	if !change.ReadyAt.IsZero() && r.lag-now.Sub(change.ReadyAt) >= catchesUpBy {
 		n = 0
