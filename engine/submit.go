@@ -167,7 +167,7 @@ func (e *Engine) submitTx(ctx context.Context, tx storage.Tx, reqs []Request, ro
 	}
 	fresh, left := rows, (*remainder)(nil)
 	if late := e.catalog.late(rows); late != nil {
-		if left, err = e.setLateAside(ctx, reqs, rows, late, e.existingWithin(tx)); err != nil {
+		if left, err = e.setLateAside(ctx, reqs, rows, late, existingIn(tx)); err != nil {
 			return nil, err
 		}
 		reqs, fresh = left.reqs, left.rows

@@ -182,25 +182,27 @@ func (e *Engine) follows(ctx context.Context, in storage.Tasks, rows []*task.Tas
 	return adds, nil
 }
 
-// errLookedUp ends a transaction that was to find out what exists.
-var errLookedUp = errors.New("nothing is to be added")
-
 // existing returns for each row the task that has its ID or key; zero if there is none, or only an
-// earlier row of the same call.
+// earlier row of the same call. What it has found is durable.
 func (e *Engine) existing(ctx context.Context, reqs []Request, rows []*task.Task) (found []task.ID, err error) {
 	if !mayExist(reqs, rows) {
 		return make([]task.ID, len(rows)), nil
 	}
 	err = e.store.Update(ctx, func(tx storage.Tx) (err error) {
-		if found, err = e.existingIn(ctx, tx, reqs, rows); err != nil {
-			return err
-		}
-		return errLookedUp
+		found, err = tx.Existing(ctx, rows...)
+		return err
 	})
-	if !errors.Is(err, errLookedUp) {
-		return nil, err
+	return found, err
+}
+
+// existingIn returns existing within a transaction.
+func existingIn(tx storage.Tx) lookUp {
+	return func(ctx context.Context, reqs []Request, rows []*task.Task) ([]task.ID, error) {
+		if !mayExist(reqs, rows) {
+			return make([]task.ID, len(rows)), nil
+		}
+		return tx.Existing(ctx, rows...)
 	}
-	return found, nil
 }
 
 // mayExist reports whether one of the requests may have been made before.
@@ -211,42 +213,4 @@ func mayExist(reqs []Request, rows []*task.Task) bool {
 		}
 	}
 	return false
-}
-
-// existingIn is existing within a transaction. The port has no look-up by key, so rows without their
-// payloads are inserted, and those that were added are deleted.
-func (e *Engine) existingIn(ctx context.Context, tx storage.Tx, reqs []Request, rows []*task.Task) ([]task.ID, error) {
-	found := make([]task.ID, len(rows))
-	var probes []*task.Task
-	var places []int // of probes in rows
-	for i, t := range rows {
-		if t.Key != "" || !reqs[i].ID.IsZero() {
-			p := &task.Task{ID: t.ID, Type: t.Type, Key: t.Key, OrderingKey: t.OrderingKey, Shard: t.Shard, Priority: t.Priority, Group: t.Group}
-			e.catalog.infoOf(t.Type).rules.Create(e.Now(), p)
-			probes, places = append(probes, p), append(places, i)
-		}
-	}
-	if len(probes) == 0 {
-		return found, nil
-	}
-	inserted, err := tx.Insert(ctx, probes...)
-	if err != nil {
-		return nil, err
-	}
-	added := make(map[task.ID]bool)
-	var refs []task.Ref
-	for i, in := range inserted {
-		switch {
-		case in.Created():
-			added[probes[i].ID] = true
-			refs = append(refs, probes[i].Ref())
-		case !added[in.Existing]:
-			found[places[i]] = in.Existing
-		}
-	}
-	if len(refs) == 0 {
-		return found, nil
-	}
-	_, err = tx.Delete(ctx, refs...)
-	return found, err
 }

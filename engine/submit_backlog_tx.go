@@ -62,7 +62,7 @@ func (e *Engine) admitTx(ctx context.Context, tx storage.Tx, reqs []Request, row
 	if full == nil {
 		return nil, nil
 	}
-	existing, err := e.existingIn(ctx, tx, reqs, rows)
+	existing, err := existingIn(tx)(ctx, reqs, rows)
 	if err != nil {
 		return nil, fmt.Errorf("engine: submit: look for tasks that exist: %w", err)
 	}

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/task"
 )
 
@@ -42,12 +41,12 @@ type remainder struct {
 	receipts []Receipt // of the whole call; those of late requests are set
 }
 
-// lateLookup is [Engine.existing], perhaps within a transaction.
-type lateLookup func(context.Context, []Request, []*task.Task) ([]task.ID, error)
+// lookUp is [Engine.existing], perhaps within a transaction.
+type lookUp func(context.Context, []Request, []*task.Task) ([]task.ID, error)
 
 // setLateAside takes the late requests out of a call. One whose id or key is taken adds nothing, so it is not refused: the
 // caller may not know that it has succeeded before.
-func (e *Engine) setLateAside(ctx context.Context, reqs []Request, rows []*task.Task, late []int, lookUp lateLookup) (*remainder, error) {
+func (e *Engine) setLateAside(ctx context.Context, reqs []Request, rows []*task.Task, late []int, existing lookUp) (*remainder, error) {
 	left := &remainder{receipts: receiptsOf(rows)}
 	var lateReqs []Request
 	var lateRows []*task.Task
@@ -58,15 +57,15 @@ func (e *Engine) setLateAside(ctx context.Context, reqs []Request, rows []*task.
 			left.reqs, left.rows, left.places = append(left.reqs, reqs[i]), append(left.rows, t), append(left.places, i)
 		}
 	}
-	existing, err := lookUp(ctx, lateReqs, lateRows)
+	found, err := existing(ctx, lateReqs, lateRows)
 	if err != nil {
 		return nil, fmt.Errorf("engine: submit: look for the tasks of late requests: %w", err)
 	}
 	for n, i := range late {
-		if r := &left.receipts[i]; existing[n].IsZero() {
+		if r := &left.receipts[i]; found[n].IsZero() {
 			e.catalog.refuseLate(rows[i], r)
 		} else {
-			*r = Receipt{ID: existing[n]}
+			*r = Receipt{ID: found[n]}
 		}
 	}
 	return left, nil
@@ -94,11 +93,4 @@ func (e *Engine) submitLate(ctx context.Context, reqs []Request, rows []*task.Ta
 		return nil, err
 	}
 	return left.with(receipts), nil
-}
-
-// existingWithin returns a lateLookup within a transaction.
-func (e *Engine) existingWithin(tx storage.Tx) lateLookup {
-	return func(ctx context.Context, reqs []Request, rows []*task.Task) ([]task.ID, error) {
-		return e.existingIn(ctx, tx, reqs, rows)
-	}
 }

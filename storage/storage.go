@@ -104,6 +104,11 @@ type Tasks interface {
 	// [task.ErrNotFound].
 	Get(ctx context.Context, id task.ID) (*task.Task, error)
 
+	// Existing returns for each row the ID of the stored row because of which [Tasks.Insert] would not add it, if it were
+	// given alone: the one with its ID or, if there is none, the one with its Key; the zero ID if there is none. Of the
+	// rows that are given it needs the ID, Type, Key and OrderingKey.
+	Existing(ctx context.Context, ts ...*task.Task) ([]task.ID, error)
+
 	// Insert adds rows in their order. It stores the times of a row as [task.Stamp] returns them
 	// (those of its history must be so already), and writes to each row's Seq a number that is
 	// greater than that of every row inserted before. It does not add a row whose ID is taken,

@@ -147,6 +147,31 @@ func (s *Store) Delete(ctx context.Context, rs ...task.Ref) ([]bool, error) {
 	return update(ctx, s, func(tx storage.Tx) ([]bool, error) { return tx.Delete(ctx, rs...) })
 }
 
+// holder returns the ID of the row that has the ID or the unique key of t, or zero. It is called with mu held.
+func (s *Store) holder(t *task.Task) task.ID {
+	if _, found := s.rows[t.ID]; found {
+		return t.ID
+	}
+	if t.Key == "" {
+		return task.ID{}
+	}
+	return s.keys[keyOf(t)]
+}
+
+// existing is called with mu held.
+func (s *Store) existing(ts []*task.Task) []task.ID {
+	out := make([]task.ID, len(ts))
+	for i, t := range ts {
+		out[i] = s.holder(t)
+	}
+	return out
+}
+
+// Existing implements [storage.Tasks].
+func (s *Store) Existing(ctx context.Context, ts ...*task.Task) ([]task.ID, error) {
+	return view(ctx, s, func() ([]task.ID, error) { return s.existing(ts), nil })
+}
+
 // Get implements [storage.Tasks].
 func (s *Store) Get(ctx context.Context, id task.ID) (*task.Task, error) {
 	return view(ctx, s, func() (*task.Task, error) { return s.get(id) })

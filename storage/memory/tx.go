@@ -73,7 +73,7 @@ func (x *tx) Insert(ctx context.Context, ts ...*task.Task) ([]storage.Inserted, 
 	}
 	out := make([]storage.Inserted, len(ts))
 	for i, t := range ts {
-		out[i].Existing = x.holder(t)
+		out[i].Existing = x.s.holder(t)
 		if !out[i].Created() {
 			continue
 		}
@@ -90,15 +90,12 @@ func (x *tx) Insert(ctx context.Context, ts ...*task.Task) ([]storage.Inserted, 
 	return out, nil
 }
 
-// holder returns the ID of the row that has the ID or the unique key of t, or zero.
-func (x *tx) holder(t *task.Task) task.ID {
-	if _, found := x.s.rows[t.ID]; found {
-		return t.ID
+// Existing implements [storage.Tasks].
+func (x *tx) Existing(ctx context.Context, ts ...*task.Task) ([]task.ID, error) {
+	if err := x.usable(ctx); err != nil {
+		return nil, err
 	}
-	if t.Key == "" {
-		return task.ID{}
-	}
-	return x.s.keys[keyOf(t)]
+	return x.s.existing(ts), nil
 }
 
 // stamped returns a copy of t with its times truncated as rows keep them.

@@ -33,7 +33,7 @@ type statements struct {
 	first                                                    firsts
 	lockKeys, demote, promote, heads, headless, takeHead     string
 	locked                                                   string
-	keys, keysBehind, key, findKey, freeKeys                 string
+	keys, keysBehind, key, findKey, freeKeys, hasID          string
 }
 
 // firsts are what goes before the statements of a transaction: plans in one of the caller, settings in one of the store,
@@ -278,7 +278,8 @@ func statementsIn(name string, version int) *statements {
 		setInherits:    fill(updateInherits),
 		setOrdered:     fill("update {type_policy} set ordered = true where not ordered"),
 		lockKeys:       lockKeys, demote: fill(demoteHeads), promote: fill(promoteFirst), heads: fill(selectHeads), headless: fill(selectHeadless), takeHead: fill(takeHead),
-		keys: keysIn(fill, false), keysBehind: keysIn(fill, true), key: fill(selectKey), findKey: fill("select id from {key} where type = $1 and key = $2"), freeKeys: fill(freeKeys),
+		keys: keysIn(fill, false), keysBehind: keysIn(fill, true), key: fill(selectKey), findKey: fill("select id from {key} where type = $1 and key = $2"),
+		hasID: fill("select id from {task} where id = $1 union all select id from {ended} where id = $1"), freeKeys: fill(freeKeys),
 	}
 }
 

@@ -66,11 +66,12 @@ func TestATransactionOfOnePlaceRefusesTheRowsOfOthers(t *testing.T) {
 	s := open(t, ps...)
 	old := put(t, s, 3)[0]
 	for name, verb := range map[string]func(tx storage.Tx) error{
-		"Insert": func(tx storage.Tx) error { _, err := tx.Insert(t.Context(), row(3)); return err },
-		"Swap":   func(tx storage.Tx) error { _, err := tx.Swap(t.Context(), grab(old)); return err },
-		"Note":   func(tx storage.Tx) error { _, err := tx.Note(t.Context(), task.Note{Ref: old.Ref()}); return err },
-		"Delete": func(tx storage.Tx) error { _, err := tx.Delete(t.Context(), old.Ref()); return err },
-		"Get":    func(tx storage.Tx) error { _, err := tx.Get(t.Context(), old.ID); return err },
+		"Insert":   func(tx storage.Tx) error { _, err := tx.Insert(t.Context(), row(3)); return err },
+		"Swap":     func(tx storage.Tx) error { _, err := tx.Swap(t.Context(), grab(old)); return err },
+		"Note":     func(tx storage.Tx) error { _, err := tx.Note(t.Context(), task.Note{Ref: old.Ref()}); return err },
+		"Delete":   func(tx storage.Tx) error { _, err := tx.Delete(t.Context(), old.Ref()); return err },
+		"Existing": func(tx storage.Tx) error { _, err := tx.Existing(t.Context(), row(3)); return err },
+		"Get":      func(tx storage.Tx) error { _, err := tx.Get(t.Context(), old.ID); return err },
 	} {
 		err := attach(t, s, ps[1], verb)
 		if !errors.Is(err, storage.ErrElsewhere) || !strings.Contains(err.Error(), "shard 3 is in a") {

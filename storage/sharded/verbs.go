@@ -96,6 +96,12 @@ func (v *verbs) Get(ctx context.Context, id task.ID) (*task.Task, error) {
 	return found[0], nil
 }
 
+// Existing implements [storage.Tasks].
+func (v *verbs) Existing(ctx context.Context, ts ...*task.Task) ([]task.ID, error) {
+	return each(ctx, v, "existing", ts, func(t **task.Task) task.ID { return (*t).ID },
+		func(_ int, in storage.Tasks, some []*task.Task) ([]task.ID, error) { return in.Existing(ctx, some...) }, task.ID.IsZero)
+}
+
 // Insert implements [storage.Tasks].
 func (v *verbs) Insert(ctx context.Context, ts ...*task.Task) ([]storage.Inserted, error) {
 	return each(ctx, v, "insert", ts, func(t **task.Task) task.ID { return (*t).ID },

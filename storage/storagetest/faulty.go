@@ -13,6 +13,7 @@ type Call string
 // The calls. Those on a Tx have the same name as those on the Store.
 const (
 	Get      Call = "get"
+	Existing Call = "existing"
 	Insert   Call = "insert"
 	Swap     Call = "swap"
 	Note     Call = "note"
@@ -120,6 +121,10 @@ func verb[T any](f *faultyTasks, c Call, call func() (T, error)) (T, error) {
 
 func (f *faultyTasks) Get(ctx context.Context, id task.ID) (*task.Task, error) {
 	return verb(f, Get, func() (*task.Task, error) { return f.tasks.Get(ctx, id) })
+}
+
+func (f *faultyTasks) Existing(ctx context.Context, ts ...*task.Task) ([]task.ID, error) {
+	return verb(f, Existing, func() ([]task.ID, error) { return f.tasks.Existing(ctx, ts...) })
 }
 
 func (f *faultyTasks) Insert(ctx context.Context, ts ...*task.Task) ([]storage.Inserted, error) {

@@ -69,6 +69,7 @@ func run(t *testing.T, open func(t testing.TB) storage.Store, parallel bool) {
 		cases []testCase
 	}{
 		{"insert", true, insertCases},
+		{"existing", true, existingCases},
 		{"swap", true, swapCases},
 		{"remember", true, rememberCases},
 		{"free_key", true, freeKeyCases},

@@ -171,6 +171,10 @@ func (l *link) Note(ctx context.Context, ns ...task.Note) (out []bool, err error
 	return out, err
 }
 
+func (l *link) Existing(ctx context.Context, ts ...*task.Task) ([]task.ID, error) {
+	return read(ctx, l, reads, func() ([]task.ID, error) { return l.w.base.Existing(ctx, ts...) })
+}
+
 func (l *link) Get(ctx context.Context, id task.ID) (*task.Task, error) {
 	return read(ctx, l, reads, func() (*task.Task, error) { return l.w.base.Get(ctx, id) })
 }

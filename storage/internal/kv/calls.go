@@ -68,6 +68,11 @@ func (c *Calls) Get(ctx context.Context, id task.ID) (*task.Task, error) {
 	return query(ctx, c, "get", func(v *View) (*task.Task, error) { return v.Get(ctx, id) })
 }
 
+// Existing implements [storage.Tasks].
+func (c *Calls) Existing(ctx context.Context, ts ...*task.Task) ([]task.ID, error) {
+	return query(ctx, c, "existing", func(v *View) ([]task.ID, error) { return v.Existing(ctx, ts...) })
+}
+
 // Due implements [storage.Tasks].
 func (c *Calls) Due(ctx context.Context, q storage.DueQuery) ([]storage.Due, error) {
 	return query(ctx, c, "due", func(v *View) ([]storage.Due, error) { return v.Due(ctx, q) })

@@ -10,17 +10,12 @@ import (
 
 // FindKey implements [storage.KeyFinder].
 func (v *View) FindKey(ctx context.Context, typ, orderingKey, key string) (*task.Task, error) {
-	k := appendUniqueKey(nil, &task.Task{Type: typ, OrderingKey: orderingKey, Key: key})
-	value, found, err := v.r.Get(k)
-	if err != nil {
+	id, err := v.keyHolder(appendUniqueKey(nil, &task.Task{Type: typ, OrderingKey: orderingKey, Key: key}))
+	switch {
+	case err != nil:
 		return nil, v.db.fail("find a key", err)
-	}
-	if !found {
+	case id.IsZero():
 		return nil, fmt.Errorf("no task has the key: %w", task.ErrNotFound)
-	}
-	id, err := idOfValue(k, value)
-	if err != nil {
-		return nil, v.db.fail("find a key", err)
 	}
 	return v.Get(ctx, id)
 }
@@ -30,4 +25,38 @@ var _ storage.KeyFinder = (*Calls)(nil)
 // FindKey implements [storage.KeyFinder].
 func (c *Calls) FindKey(ctx context.Context, typ, orderingKey, key string) (*task.Task, error) {
 	return query(ctx, c, "find a key", func(v *View) (*task.Task, error) { return v.FindKey(ctx, typ, orderingKey, key) })
+}
+
+// keyHolder returns the ID of the task that has a unique key; zero if there is none.
+func (v *View) keyHolder(key []byte) (holder task.ID, err error) {
+	if holder, touched := v.keys[string(key)]; touched {
+		return holder, nil
+	}
+	value, found, err := v.r.Get(key)
+	if err != nil || !found {
+		return task.ID{}, err
+	}
+	return idOfValue(key, value)
+}
+
+// Existing implements [storage.Tasks].
+func (v *View) Existing(ctx context.Context, ts ...*task.Task) ([]task.ID, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	out := make([]task.ID, len(ts))
+	for i, t := range ts {
+		r, err := v.row(t.ID)
+		switch {
+		case err != nil:
+		case r != nil:
+			out[i] = t.ID
+		case t.Key != "":
+			out[i], err = v.keyHolder(appendUniqueKey(nil, t))
+		}
+		if err != nil {
+			return nil, v.db.fail("existing", err)
+		}
+	}
+	return out, nil
 }

@@ -35,6 +35,11 @@ func (tx *Tx) Get(ctx context.Context, id task.ID) (*task.Task, error) {
 	return read(tx, func(v *View) (*task.Task, error) { return v.Get(ctx, id) })
 }
 
+// Existing implements [storage.Tasks].
+func (tx *Tx) Existing(ctx context.Context, ts ...*task.Task) ([]task.ID, error) {
+	return read(tx, func(v *View) ([]task.ID, error) { return v.Existing(ctx, ts...) })
+}
+
 // Due implements [storage.Tasks].
 func (tx *Tx) Due(ctx context.Context, q storage.DueQuery) ([]storage.Due, error) {
 	return read(tx, func(v *View) ([]storage.Due, error) { return v.Due(ctx, q) })
@@ -82,7 +87,7 @@ func (db *DB) Begin(rw ReadWriter) *Tx {
 	if s == nil {
 		s = &state{rows: make(map[task.ID]*row), keys: make(map[string]task.ID), ordered: make(map[string][]task.ID), heads: make(map[string]task.ID), lent: make(map[string]*loans), parts: make(map[string][]byte), old: make(map[task.ID]*row)}
 	}
-	s.View = View{db: db, r: rw, rows: s.rows, parts: s.parts, heads: s.heads}
+	s.View = View{db: db, r: rw, rows: s.rows, parts: s.parts, heads: s.heads, keys: s.keys}
 	s.rw, s.err, s.wrote = rw, nil, false
 	s.seq, s.ceiling = db.seq, db.ceiling
 	return &Tx{s}

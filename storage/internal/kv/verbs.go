@@ -87,18 +87,6 @@ func (s *state) takeKey(t *task.Task) (holder task.ID, err error) {
 	return task.ID{}, s.rw.Put(s.key, t.ID[:])
 }
 
-// keyHolder returns the ID of the task that has a unique key; zero if there is none.
-func (s *state) keyHolder(key []byte) (holder task.ID, err error) {
-	if holder, touched := s.keys[string(key)]; touched {
-		return holder, nil
-	}
-	value, found, err := s.r.Get(key)
-	if err != nil || !found {
-		return task.ID{}, err
-	}
-	return idOfValue(key, value)
-}
-
 // giveKeyBack removes the unique key of a row.
 func (s *state) giveKeyBack(old *task.Task) error {
 	s.key = appendUniqueKey(s.key[:0], old)

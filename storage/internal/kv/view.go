@@ -17,6 +17,7 @@ type View struct {
 	rows  map[task.ID]*row   // written by the transaction itself, if any
 	parts map[string][]byte  // likewise
 	heads map[string]task.ID // likewise
+	keys  map[string]task.ID // unique keys that it wrote; zero for one that it deleted
 }
 
 // Read returns a view of r, valid as long as r is.
