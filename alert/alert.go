@@ -12,7 +12,7 @@ type Status string
 const (
 	Pending  Status = "pending"  // the fact holds, and not for long enough yet
 	Firing   Status = "firing"   // the fact holds
-	Resolved Status = "resolved" // it held, and a target is still to be told that it does not any more
+	Resolved Status = "resolved" // the fact no longer holds, and a target has not accepted that yet
 )
 
 // Key tells alerts apart.
@@ -27,19 +27,19 @@ type Alert struct {
 	Key
 	When       Kind            `json:"when"`
 	Status     Status          `json:"status"`
-	Since      time.Time       `json:"since"`                // since when the fact holds
+	Since      time.Time       `json:"since"`                // when the fact began to hold
 	FiredAt    time.Time       `json:"fired_at,omitzero"`    // when it began to fire
 	ResolvedAt time.Time       `json:"resolved_at,omitzero"` // when it was resolved
-	Grown      int             `json:"grown,omitempty"`      // how often there was more of it than before, after it fired
-	GrownAt    time.Time       `json:"grown_at,omitzero"`    // when that was so last
+	Grown      int             `json:"grown,omitempty"`      // number of times the fact grew after the alert fired
+	GrownAt    time.Time       `json:"grown_at,omitzero"`    // when Grown last changed
 	Value      float64         `json:"value"`                // when the fact held last
 	More       bool            `json:"more,omitempty"`       // the value may be larger
 	News       int64           `json:"news,omitempty"`       // see [Fact]
-	Detail     string          `json:"detail,omitempty"`     // for people; it may have any text of a task
-	Told       map[string]Told `json:"told,omitempty"`       // by target that was told that it fires
+	Detail     string          `json:"detail,omitempty"`     // to be read, not parsed; it may quote any text of a task
+	Told       map[string]Told `json:"told,omitempty"`       // the latest accepted notification, by target
 }
 
-// Told says what a target was told of an alert that fires.
+// Told describes the latest notification of a firing alert to a target.
 type Told struct {
 	At    time.Time `json:"at"`
 	Grown int       `json:"grown,omitempty"` // the alert's, at that time
@@ -59,7 +59,7 @@ func labelsOf(when Kind, k Key) map[string]string {
 	return labels
 }
 
-// Summary says what the alert is about, in a few words without a line break, if its subject has none.
+// Summary describes the alert in a few words. It has no line break unless the subject has one.
 func (a *Alert) Summary() string {
 	text := a.what()
 	if a.Status == Resolved {
@@ -108,7 +108,7 @@ func (a *Alert) what() string {
 	return fmt.Sprintf("rule %s about %s%s", a.Rule, a.Subject, on)
 }
 
-// number returns the value as a number of tasks, for people.
+// number returns the value as a phrase, such as "3 tasks".
 func (a *Alert) number() string {
 	text := fmt.Sprintf("%.0f", a.Value)
 	switch {

@@ -15,7 +15,7 @@ const maxDetail = 500
 
 // Config configures a Machine.
 type Config struct {
-	Scope   string // what the machine is responsible for: it makes the IDs of notifications differ from those of others
+	Scope   string // the scope of the machine; notifications of different scopes have different IDs
 	Node    string // the name of the node, in notifications
 	Rules   []Rule
 	Targets []Target
@@ -30,8 +30,8 @@ type Machine struct {
 	state    State
 	alerts   map[Key]*Alert
 	queue    []*queued
-	changed  bool // the state is not as it was saved last
-	dropped  int  // facts for which there was no room in the last look
+	changed  bool // the state differs from the saved one
+	dropped  int  // facts that the last look had no room for
 }
 
 // State is what a machine must not forget.
@@ -58,8 +58,8 @@ func New(c Config) *Machine {
 	return m
 }
 
-// Restore gives a new machine the state that an earlier one has saved. It forgets what is for targets
-// that there are not any more. An alert whose rule is gone is resolved at the next look.
+// Restore gives a new machine the saved state of an earlier one. It drops the notifications and
+// records of targets that no longer exist. The next look resolves alerts without a rule.
 func (m *Machine) Restore(s State) {
 	m.state.Seq = s.Seq
 	for key, at := range s.Last {
@@ -133,7 +133,7 @@ func (m *Machine) sorted() []*Alert {
 	return all
 }
 
-// Look applies what was observed. The times of looks do not fall.
+// Look applies observations. The times of successive looks do not decrease.
 func (m *Machine) Look(l Look) {
 	m.dropped = 0
 	seen := make(map[Key]bool)
@@ -172,7 +172,7 @@ func (m *Machine) holds(at time.Time, r *Rule, key Key, f *Fact) {
 	case a == nil:
 		a = &Alert{Key: key, Status: Pending, Since: at}
 		m.alerts[key] = a
-	case a.Status == Resolved: // no target was told of that, so it goes on
+	case a.Status == Resolved: // no target was notified of the resolution: the alert goes on
 		a.Status, a.Since, a.ResolvedAt = Pending, at, time.Time{}
 		m.changed = true
 	}
@@ -204,7 +204,7 @@ func (m *Machine) isSilenced(a *Alert, at time.Time) bool {
 	return slices.ContainsFunc(m.silences, func(s Silence) bool { return s.Covers(a, at) })
 }
 
-// cut returns the beginning of a text, of at most n bytes, and valid if the text is.
+// cut returns the longest prefix of text that has at most n bytes and splits no UTF-8 character.
 func cut(text string, n int) string {
 	if len(text) <= n {
 		return text

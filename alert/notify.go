@@ -12,8 +12,8 @@ import (
 // maxListed is how many alerts a notification lists.
 const maxListed = 50
 
-// Notification is what a target is told: the alerts of a rule. Its JSON is the body that targets send, and
-// part of the interface with other programs.
+// Notification has the alerts of one rule for one target. Targets send its JSON as the body, so it is an
+// interface with other programs.
 type Notification struct {
 	Version int       `json:"version"` // of this format: 1
 	ID      string    `json:"id"`      // the same whenever the notification is sent
@@ -26,7 +26,7 @@ type Notification struct {
 	Repeat  bool      `json:"repeat"` // nothing in it is new
 	Test    bool      `json:"test"`   // it was made by a person, to test the target
 	Summary string    `json:"summary"`
-	Alerts  []Item    `json:"alerts"` // all that fire, and those that are resolved; what is new first; at most 50
+	Alerts  []Item    `json:"alerts"` // all firing and newly resolved alerts, the new ones first; at most 50
 	More    int       `json:"more"`   // how many alerts are not listed
 }
 
@@ -98,8 +98,8 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// due returns when a target is to be told of a rule: zero if there is nothing to tell. repeat is true if
-// there is nothing new.
+// due returns when the next notification of a rule to a target is due; zero if none is. repeat is true
+// if it has nothing new.
 func (m *Machine) due(r *Rule, target string, at time.Time) (due time.Time, repeat bool) {
 	var news, again time.Time
 	for _, a := range m.alerts {
@@ -127,7 +127,8 @@ func (m *Machine) due(r *Rule, target string, at time.Time) (due time.Time, repe
 	return news, false
 }
 
-// need returns since when a target is to be told of an alert, or from when on it is to be told again.
+// need returns since when a notification of an alert to a target has been due, or, with repeat, when
+// its next repeat is due.
 func (m *Machine) need(r *Rule, a *Alert, target string, at time.Time) (since time.Time, repeat bool) {
 	told, wasTold := a.Told[target]
 	switch {
@@ -145,8 +146,7 @@ func (m *Machine) need(r *Rule, a *Alert, target string, at time.Time) (since ti
 	return time.Time{}, false
 }
 
-// notify makes a notification of all alerts of a rule that fire, and of those that are resolved. What is new
-// comes first.
+// notify queues a notification of all firing and newly resolved alerts of a rule. New alerts come first.
 func (m *Machine) notify(r *Rule, target string, at time.Time, repeat bool) {
 	var news, resolved, others []Item
 	told := make(map[Key]bool)

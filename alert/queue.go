@@ -18,11 +18,11 @@ type queued struct {
 	failures int
 	next     time.Time // when it is to be sent; not stored
 	sending  bool
-	outdated map[Key]bool // alerts of it that a newer notification has; while it is sent
+	outdated map[Key]bool // its alerts that a newer notification took over while it was being sent
 }
 
-// Next returns what is to be sent now: at most one notification for each target, and none for a target to
-// which one is being sent. Each is to be answered by Sent or Failed.
+// Next returns the notifications to send now, at most one for each target, and none for a target that is
+// still receiving one. The caller answers each with Sent or Failed.
 func (m *Machine) Next(at time.Time) (ns []Notification) {
 	for _, q := range m.queue {
 		if !q.next.After(at) && !m.isSending(q.Target) {

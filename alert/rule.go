@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Kind is what a rule is about.
+// Kind is the condition that a rule watches.
 type Kind uint8
 
 // The kinds. Their subjects are types of tasks, limits, handlers, paths, schedules or sources; those that have none are about a
@@ -17,7 +17,7 @@ const (
 	Errors             Kind = iota + 1 // tasks of a type are in error; the value is how many
 	Unhandled                          // tasks of a type are ready and no node runs the type; the value is how many
 	QueueAge                           // the oldest ready task of a type; the value is for how many seconds it has been ready
-	LimitFull                          // a limit is full, or a value of one, which LIMIT/VALUE names; the value is how many slots are taken
+	LimitFull                          // a limit, or a value of one (LIMIT/VALUE), is full; the value is the number of taken slots
 	NodeDown                           // a node left without draining; the value is 1
 	StoreFailing                       // a node cannot use its store; the value is 1
 	CoordinatorFailing                 // a node cannot prove to its coordinator that it is alive; the value is 1
@@ -31,7 +31,7 @@ const (
 	SourceLost                         // records of a source were lost within a day; the value is how many offsets
 )
 
-// kindInfo is what is said of a kind.
+// kindInfo has the names of a kind.
 type kindInfo struct {
 	name  string
 	label string // of its subject
@@ -100,7 +100,7 @@ func (k *Kind) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// Rule says when an alert fires, and who is told.
+// Rule says when an alert fires, and which targets it notifies.
 type Rule struct {
 	Name    string
 	When    Kind
@@ -108,9 +108,9 @@ type Rule struct {
 	AtLeast float64       // the value from which on the fact counts
 	For     time.Duration // how long it must hold before the alert fires
 
-	GroupWait time.Duration // from when something is to be told until it is: more may come
-	Interval  time.Duration // the least time between two notifications that tell something new
-	Repeat    time.Duration // after which what goes on is told again; 0 is never
+	GroupWait time.Duration // how long a first notification waits for further alerts
+	Interval  time.Duration // the least time between two notifications with news
+	Repeat    time.Duration // after which a firing alert is sent again; 0 is never
 	Targets   []string
 }
 
@@ -136,8 +136,8 @@ func limitOf(subject string) string {
 	return name
 }
 
-// Matches reports whether a text is the one that a pattern names or, if the pattern ends with *, begins
-// like it.
+// Matches reports whether text equals the pattern or, if the pattern ends with *, has the rest of it as
+// a prefix.
 func Matches(pattern, text string) bool {
 	if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
 		return strings.HasPrefix(text, prefix)
@@ -145,7 +145,7 @@ func Matches(pattern, text string) bool {
 	return pattern == text
 }
 
-// Target is what the machine must know of a target.
+// Target has the limits of a target.
 type Target struct {
 	Name   string
 	Rate   Rate
@@ -178,11 +178,11 @@ func (r Rate) take(due, at time.Time) (next time.Time, ok bool, free time.Time) 
 type Fact struct {
 	Kind    Kind
 	Subject string
-	Node    string  // on which it was observed; "" if it is about all nodes
+	Node    string  // where it was observed; "" for a fact about all nodes
 	Value   float64 // see Kind
 	More    bool    // the value may be larger
-	News    int64   // of Errors and SourceLost: it is larger than before if another task has become an error, or more was lost
-	Detail  string  // for people
+	News    int64   // of Errors and SourceLost: grows when another task becomes an error, or more is lost
+	Detail  string  // to be read
 }
 
 // Look is what was observed at a time.

@@ -14,13 +14,13 @@ const (
 	checkSize = 4
 )
 
-// cipherOf encrypts with one key, by XAES-256-GCM (https://c2sp.org/XAES-256-GCM): AES-256-GCM with a key that is
-// derived, as by NIST SP 800-108r1 with CMAC, from the first half of a nonce of 192 bits. Its nonces are random: with AES-GCM
-// itself, whose nonces have 96 bits, one key could encrypt no more than 2^32 messages, which a node writes in hours.
+// cipherOf encrypts with one key, by XAES-256-GCM (https://c2sp.org/XAES-256-GCM): AES-256-GCM with a key that is derived, as
+// by NIST SP 800-108r1 with CMAC, from the first half of a nonce of 192 bits. Its nonces are random: with AES-GCM itself,
+// with nonces of 96 bits, one key could encrypt no more than 2^32 messages, which a node writes in hours.
 type cipherOf struct {
 	block cipher.Block
 	k1    [aes.BlockSize]byte // the first subkey of CMAC
-	check [checkSize]byte     // tells keys apart; 32 bits of a hash say nothing about 256 random bits
+	check [checkSize]byte     // distinguishes keys; 32 bits of a hash reveal nothing about 256 random bits
 
 	opened atomic.Uint64 // how often data was decrypted
 }

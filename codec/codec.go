@@ -1,24 +1,24 @@
-// Package codec encodes what tasks carry, their payloads, results and checkpoints, for the store: it compresses them with
-// Zstandard and encrypts them with AES-256. The engine encodes and decodes, so handlers and callers see the data as it was, and
-// stores see what is encoded.
+// Package codec encodes the payloads, results and checkpoints of tasks for the store: it compresses them with Zstandard and
+// encrypts them with AES-256. The engine encodes and decodes: handlers and callers see the data itself, and stores see the
+// encoded data.
 //
 // # Format
 //
-// Data that is not encoded is stored as it is. Otherwise it is an envelope, which says how it was encoded, so that it
+// Data that is not encoded is stored as it is. Encoded data is an envelope that describes its encoding, so that it
 // can be decoded after the configuration has changed:
 //
 //	4 bytes   00 74 65 01
 //	1 byte    flags: 1 compressed, 2 encrypted
 //	if it is encrypted:
 //	  1 byte    length of the name of the key, and the name
-//	  4 bytes   the beginning of a hash of the key, which tells apart two keys of the same name
+//	  4 bytes   the beginning of a hash of the key, to distinguish two keys of the same name
 //	  24 bytes  nonce
 //	rest      the data: compressed, and then encrypted, with a tag of 16 bytes
 //
 // Data that begins like an envelope is put into one without flags. The encryption is XAES-256-GCM
-// (https://c2sp.org/XAES-256-GCM). What comes before the encrypted data, the type of the task and the kind of data are
-// authenticated with it: what was stored as the payload of a task cannot be passed off as the result of one, or as that of a task
-// of another type. Within a type and a kind, somebody who can write to the store can exchange it.
+// (https://c2sp.org/XAES-256-GCM). The bytes before the encrypted data, the type of the task and the kind of data are
+// authenticated with it: a stored payload cannot be passed off as a result, or as the payload of a task of another type. An
+// attacker who can write to the store can still exchange data within a type and a kind.
 package codec
 
 import (
@@ -34,7 +34,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Content says what some data is.
+// Content describes data to encode or decode.
 type Content struct {
 	Type string // of the task
 	Kind Kind
@@ -54,7 +54,7 @@ const (
 // Codec encodes data for the store, and decodes it. Its methods are called by several goroutines at once. They do not
 // change the data that they are given, and may return it.
 type Codec interface {
-	// Encode returns what is stored for data. An error refuses the data.
+	// Encode returns the bytes to store for data. An error refuses the data.
 	Encode(c Content, data []byte) ([]byte, error)
 
 	// Decode returns the data for which Encode returned stored, and stored itself if it was not encoded. An error that
@@ -67,8 +67,8 @@ type Codec interface {
 type Keyed interface {
 	Codec
 
-	// IsCurrent reports whether Encode encrypts with the key that stored is encrypted with, if any. Stored data of
-	// which it is false has to be encoded again before the other key can be removed.
+	// IsCurrent reports whether Encode encrypts with the key that stored is encrypted with, if any. If it is
+	// false, the data has to be encoded again before that key can be removed.
 	IsCurrent(stored []byte) bool
 
 	// HasKey reports whether data can be decoded that is encrypted with the key of this name.
@@ -84,7 +84,7 @@ const KeySize = 32
 // MaxKeyName is how many bytes the name of a key may have.
 const MaxKeyName = 64
 
-// MaxDecoded limits what compressed data may become, in bytes, if [Content.Max] does not.
+// MaxDecoded limits the size of decompressed data, in bytes, if [Content.Max] does not.
 const MaxDecoded = 1 << 30
 
 // Errors that callers match with [errors.Is].
@@ -115,9 +115,9 @@ func (e *MissingKeyError) Error() string {
 // Unwrap returns [ErrNoKey].
 func (e *MissingKeyError) Unwrap() error { return ErrNoKey }
 
-// Config says how data is encoded. The zero value encodes nothing, and decodes what is compressed.
+// Config says how data is encoded. The zero value encodes nothing, and decodes compressed data.
 type Config struct {
-	// CompressAbove is from which size in bytes on data is compressed, if that makes it smaller; 0 compresses nothing.
+	// CompressAbove is the least size in bytes of data to compress, if that makes it smaller; 0 compresses nothing.
 	CompressAbove int
 
 	// Keys are the secrets by name, of [KeySize] bytes each. Data that was encrypted with any of them can be decoded.
@@ -132,7 +132,7 @@ type Envelope struct {
 	keys    map[string]*cipherOf // read only
 	key     string
 	encoder *zstd.Encoder
-	decoder *zstd.Decoder // decodes into what it is given, and no further
+	decoder *zstd.Decoder // decodes into the given buffer, and no further
 }
 
 var _ Keyed = (*Envelope)(nil)
@@ -235,8 +235,8 @@ func (e *Envelope) Decode(c Content, stored []byte) ([]byte, error) {
 	return data, nil
 }
 
-// decompress returns what body is compressed from, of at most most bytes. It allocates no more than what body says that it
-// becomes, which Encode always writes. Another writer may not: then it allocates as it reads.
+// decompress decompresses body to at most most bytes. It allocates the size in the header of body, which Encode always
+// writes. Without that size, from another writer, it allocates as it reads.
 func (e *Envelope) decompress(body []byte, most int) ([]byte, error) {
 	var head zstd.Header
 	if err := head.Decode(body); err != nil {
@@ -255,7 +255,7 @@ func (e *Envelope) decompress(body []byte, most int) ([]byte, error) {
 	return data, err
 }
 
-// decompressStream is decompress for what does not say how large it is.
+// decompressStream is decompress for a body without its size.
 func decompressStream(body []byte, most int) ([]byte, error) {
 	d, err := zstd.NewReader(bytes.NewReader(body), zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(MaxDecoded), zstd.WithDecoderMaxWindow(maxWindow))
 	if err != nil {
@@ -349,7 +349,7 @@ func parse(stored []byte) (h header, ok bool) {
 	return h, true
 }
 
-// authenticated returns what is authenticated with encrypted data.
+// authenticated returns the additional authenticated data of encrypted data.
 func authenticated(head []byte, c Content) []byte {
 	return slices.Concat(head, []byte(c.Kind), []byte{0}, []byte(c.Type))
 }

@@ -1,8 +1,8 @@
-// Package duty drives machines of package alert: it observes, stores their states, and has notifications
-// sent. A [Duty] is responsible for one scope, such as the alerts about one node.
+// Package duty drives machines of package alert: it observes, stores their states and sends
+// notifications. A [Duty] is responsible for one scope, such as the alerts about one node.
 //
-// A state is stored before what follows from it is sent. If the store fails, a duty sends all the same, as
-// well as it can: then a crash may lose a notification, or send it twice with different IDs.
+// A duty stores a state before it sends the notifications of that state. It sends them even if the store
+// fails: then a crash may lose a notification, or send it twice with different IDs.
 package duty
 
 import (
@@ -24,9 +24,9 @@ import (
 // Config configures a Duty.
 type Config struct {
 	Store    *Store
-	Silences *Store // has silences beside those of Store; nil for none
+	Silences *Store // a second source of silences, beside Store; nil for none
 	Machine  alert.Config
-	Targets  map[string]target.Target // those of Machine, by name
+	Targets  map[string]target.Target // the targets of Machine, by name
 
 	// Look observes. It returns soon after ctx has ended. o is what is stored; storeErr says why it could
 	// not be read, or the state not be written, and then o is empty.
@@ -69,7 +69,7 @@ func New(c Config) *Duty {
 }
 
 // Run observes and sends until ctx ends, or until another node has taken over: then it returns an error.
-// What is being sent when ctx ends is sent again by the next Run.
+// The next Run repeats a notification that was being sent when ctx ended.
 func (d *Duty) Run(ctx context.Context) error {
 	sending, end := outlive(ctx)
 	defer end()
@@ -94,7 +94,7 @@ func (d *Duty) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// patience is how long targets may take to answer after a duty was told to end.
+// patience is how long targets may take to answer after the context of a duty ends.
 const patience = 3 * time.Second
 
 // outlive returns a context that ends some time after ctx, or with end.
@@ -104,8 +104,8 @@ func outlive(ctx context.Context) (longer context.Context, end func()) {
 	return longer, func() { stop(); cancel() }
 }
 
-// begin makes the machine, with what is stored. If the store cannot be read, the machine begins without:
-// that may be what people must be told.
+// begin makes the machine and restores its stored state. If the store cannot be read, the machine starts
+// empty: the failing store may itself be worth an alert.
 func (d *Duty) begin(ctx context.Context) {
 	d.machine = alert.New(d.config.Machine)
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
@@ -135,7 +135,7 @@ func (d *Duty) look(ctx context.Context) {
 	}
 }
 
-// otherSilences returns those of Config.Silences. While they cannot be read, those that were read before hold.
+// otherSilences returns the silences of Config.Silences, or the last ones read if that store fails.
 func (d *Duty) otherSilences(ctx context.Context) []alert.Silence {
 	if d.config.Silences == nil {
 		return nil
@@ -148,7 +148,7 @@ func (d *Duty) otherSilences(ctx context.Context) []alert.Silence {
 	return d.silences
 }
 
-// round makes what is due, stores the state, and begins to send.
+// round makes the due notifications, stores the state and starts to send them.
 func (d *Duty) round(ctx, sending context.Context) error {
 	now := d.config.Now()
 	d.machine.Tick(now)
@@ -224,18 +224,18 @@ func (d *Duty) sent(r result) {
 	}
 }
 
-// stopSending waits for the end of what is being sent, and stores what was accepted.
+// stopSending waits for the notifications that are being sent, and stores which were accepted.
 func (d *Duty) stopSending(ctx context.Context) {
 	for d.sending > 0 {
 		d.sent(<-d.results)
 	}
 	d.sends.Wait()
-	_ = d.save(context.WithoutCancel(ctx)) // what is not stored is sent again
+	_ = d.save(context.WithoutCancel(ctx)) // if that fails, the next Run sends them again
 }
 
-// Last tells what is so at the end of a node, for example that its store has failed for good. It sends once,
-// without waiting for the times of rules, and returns when that is over or ctx ends. It is called after Run
-// has returned.
+// Last sends notifications of facts at the end of a node, for example that its store failed for good. It
+// sends once, without waiting for the times of rules, and returns when that is over or ctx ends. It is
+// called after Run has returned.
 func (d *Duty) Last(ctx context.Context, l alert.Look) {
 	if d.machine == nil {
 		d.begin(ctx)
@@ -258,8 +258,8 @@ func (d *Duty) Leave(ctx context.Context) {
 	_ = d.save(ctx) // if that fails, the others take the node for dead, and say so
 }
 
-// adopt sends what a node that is gone has left, until ctx ends or nothing is left: its alerts end with it.
-// running says whether it stays stored that the node has not said that it ends.
+// adopt resolves the alerts of a dead node and sends its notifications, until ctx ends or none is left.
+// running is the mark to store: the node has ended without Leave.
 func (d *Duty) adopt(ctx context.Context, running bool) error {
 	sending, end := outlive(ctx)
 	defer end()
@@ -303,10 +303,10 @@ const (
 	forgetAfter = 24 * time.Hour
 )
 
-// Adopt does the duty for nodes that are gone: it tells the targets that their alerts have ended, and sends
-// what they have left. live returns the names of the nodes that are alive, false if that is not known. It is
-// the duty of one node, until ctx ends. A node counts as gone if it is so in two looks, which are a minute
-// apart. After a day it is forgotten that a node did not say that it ends.
+// Adopt does the duty of dead nodes: it resolves their alerts and sends their remaining notifications. live
+// returns the names of the live nodes, and false if they are not known. One node of a cluster runs Adopt,
+// until ctx ends. A node counts as dead if it is missing in two looks, a minute apart. Adopt forgets after a
+// day that a node ended without Leave.
 func Adopt(ctx context.Context, c Config, live func() ([]string, bool)) error {
 	c.IsNode = false
 	gone := map[string]time.Time{} // since when

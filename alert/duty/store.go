@@ -14,7 +14,7 @@ import (
 	"github.com/taskengine/taskengine/coord"
 )
 
-// settingsName is the name of the settings in which the state of alerts is kept.
+// settingsName is the name of the settings that keep the state of alerts.
 const settingsName = "alerts"
 
 // The scopes of these settings.
@@ -55,10 +55,10 @@ type Overview struct {
 	values   map[string][]byte
 }
 
-// document is what is stored for a scope.
+// document is the stored value of a scope.
 type document struct {
 	alert.State
-	Running bool `json:"running,omitempty"` // the node has begun and not said that it ends
+	Running bool `json:"running,omitempty"` // the node has started and has not called Leave
 }
 
 // Read returns all that is stored.
@@ -87,7 +87,7 @@ func (s *Store) Read(ctx context.Context) (Overview, error) {
 	return o, nil
 }
 
-// Silence adds a silence, and removes those that have ended at its time.
+// Silence adds a silence, and removes the silences that have ended by then.
 func (s *Store) Silence(ctx context.Context, one alert.Silence) error {
 	return s.changeSilences(ctx, func(all []alert.Silence) ([]alert.Silence, error) {
 		all = slices.DeleteFunc(all, func(old alert.Silence) bool { return !one.At.Before(old.Until) })
@@ -154,8 +154,8 @@ func (p *part) load(ctx context.Context) (alert.State, error) {
 	return o.States[p.scope], nil
 }
 
-// save stores a state, or removes what is stored if the state says nothing. It returns errTaken if
-// another node has changed it.
+// save stores a state, or removes the stored document if the state is empty. It returns errTaken if
+// another node has changed the document.
 func (p *part) save(ctx context.Context, s alert.State) error {
 	var value []byte
 	if len(s.Alerts)+len(s.Queue)+len(s.Rates) > 0 || p.running {
@@ -181,7 +181,7 @@ func (p *part) save(ctx context.Context, s alert.State) error {
 	return nil
 }
 
-// settle finds out what is stored after an error.
+// settle reads the stored document after an error of unknown outcome.
 func (p *part) settle(ctx context.Context) error {
 	was, tried := p.value, p.tried
 	if _, err := p.load(ctx); err != nil {

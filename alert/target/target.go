@@ -56,7 +56,7 @@ func (l Log) Send(ctx context.Context, n alert.Notification) error {
 	return nil
 }
 
-// title returns a notification as one line for people.
+// title returns a notification as one line of text.
 func title(n *alert.Notification) string {
 	if n.Test {
 		return "[taskengine] test"
@@ -64,7 +64,7 @@ func title(n *alert.Notification) string {
 	return terminal.Line(fmt.Sprintf("[taskengine] %s: %s", n.Rule, n.Summary))
 }
 
-// text returns a notification as text for people.
+// text returns a notification as lines of text.
 func text(n *alert.Notification) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, "%s\n", terminal.Line(fmt.Sprintf(format, args...))) }
