@@ -22,7 +22,7 @@ const (
 	farAhead = 24 * time.Hour
 )
 
-// Run is one run of a schedule: what it does at a time. It has no effects by itself.
+// Run is one run of a schedule at a given time, as data. It has no effects by itself.
 type Run struct {
 	Schedule  Named // as it is after the run
 	State     State // likewise
@@ -30,7 +30,7 @@ type Run struct {
 
 	Fires   []Start   // the tasks to be added
 	Cancels []Fire    // whose tasks are to be cancelled before
-	Next    time.Time // when to run again; zero is not before there is another order
+	Next    time.Time // when to run again; zero is at the next order
 
 	id    task.ID // of the schedule
 	times times
@@ -43,8 +43,8 @@ type Start struct {
 	At time.Time `json:"at"` // when the task may start
 }
 
-// Decide returns what a schedule does at a time. id is the id of its task, and created when that was submitted. The tasks of
-// s.Running have not ended. An error says that the definition cannot be used.
+// Decide returns the run of a schedule at the time now. id is the id of its task, and created is when that was submitted.
+// The tasks of s.Running have not ended. An error says that the definition cannot be used.
 func Decide(id task.ID, n Named, s State, created, now time.Time) (*Run, error) {
 	if s.Decided.IsZero() {
 		s.Decided = created
@@ -129,8 +129,8 @@ func jitter(id task.ID, most time.Duration) time.Duration {
 	return time.Duration(h.Sum64() % uint64(most+1)).Truncate(time.Microsecond)
 }
 
-// obey carries out the orders of people, as far as there is room in one transaction. An order to delete the schedule ends a
-// backfill that needs more of them.
+// obey carries out the orders, as far as one transaction has room. An order to delete the schedule ends a backfill that
+// needs several transactions.
 func (d *Run) obey() error {
 	orders := d.State.Orders
 	d.State.Orders = nil
@@ -175,8 +175,8 @@ func (d *Run) define(to Definition) error {
 	return nil
 }
 
-// backfill adds tasks for the times of an order. It returns an order for the rest if there are too many for one
-// transaction, together with those that the run adds anyway.
+// backfill adds tasks for the times of an order. It returns an order for the rest if they and the other tasks
+// of the run are too many for one transaction.
 func (d *Run) backfill(o *Order) (rest *Order) {
 	after := o.Backfill.From.Add(-1)
 	for len(d.Fires) < maxFires && len(d.Fires)*len(d.Schedule.Definition.Task.Payload) < maxBytes {

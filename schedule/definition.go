@@ -23,12 +23,12 @@ const (
 	MaxType    = 200      // bytes of Template.Type
 )
 
-// Definition says when a schedule fires and what it adds. Either Cron or Every is set.
+// Definition says when a schedule fires and which task it adds. Either Cron or Every is set.
 type Definition struct {
 	Cron     string          // a cron expression, see package calendar
 	TimeZone string          // of Cron: a name of the IANA time zone database; "" is UTC
-	Gap      calendar.Gap    // of Cron: what happens to times that a clock change leaves out
-	Repeat   calendar.Repeat // of Cron: what happens at times that a clock change repeats
+	Gap      calendar.Gap    // of Cron: whether the schedule fires for times that a clock change skips
+	Repeat   calendar.Repeat // of Cron: whether the schedule fires again at times that a clock change repeats
 
 	Every  time.Duration // the interval of the times
 	Anchor time.Time     // of Every: one of the times; zero is the beginning of 1970, UTC
@@ -44,8 +44,8 @@ type Definition struct {
 	Task    Template
 }
 
-// CatchUp says what happens to times at which the schedule could not run, for instance because no node was alive. The
-// newest time that has come by, if it is at most [OnTime] ago, is not one of them.
+// CatchUp says for which missed times the schedule still adds tasks. It misses times while it cannot run, for
+// instance because no node is alive. The newest time counts as missed only if it is more than [OnTime] in the past.
 type CatchUp struct {
 	Policy Policy
 	Max    int           // of All: how many tasks are added at most, the newest; 0 is 100
@@ -65,7 +65,7 @@ const (
 	All                  // a task is added for each missed time
 )
 
-// Overlap says what happens when the schedule fires while the task of an earlier fire has not ended.
+// Overlap is the policy for a fire before the task of an earlier fire has ended.
 type Overlap uint8
 
 // The ways to treat overlaps.
@@ -85,7 +85,7 @@ type Template struct {
 	Expires  time.Duration // a task that has not begun this long after its time is not run any more; 0 is no bound
 }
 
-// Headers that the task of a fire has beside those of its template.
+// Headers that the task of a fire has in addition to the headers of its template.
 const (
 	HeaderName = "taskengine-schedule"     // the name of the schedule
 	HeaderTime = "taskengine-nominal-time" // the time of the fire, as RFC 3339 in the zone of the schedule
@@ -109,7 +109,8 @@ func CheckName(name string) error {
 	return nil
 }
 
-// Calendar returns the calendar of a schedule with this name, or what is wrong with d.
+// Calendar returns the calendar of a schedule with this name, or an error that says what is wrong in
+// d.
 func (d *Definition) Calendar(name string) (*calendar.Calendar, error) {
 	if err := CheckName(name); err != nil {
 		return nil, err
@@ -127,7 +128,7 @@ func (d *Definition) Calendar(name string) (*calendar.Calendar, error) {
 	return calendar.ParseCron(d.Cron, calendar.Options{Location: zone, Gap: d.Gap, Repeat: d.Repeat, Hash: name})
 }
 
-// zone returns the time zone in which people read the times of d.
+// zone returns the time zone to show the times of d in.
 func (d *Definition) zone() (*time.Location, error) {
 	if d.TimeZone == "" {
 		return time.UTC, nil

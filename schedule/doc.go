@@ -3,7 +3,6 @@
 //
 // A schedule is itself a task, which runs again at each time of its calendar. Its payload is its name and [Definition], and
 // its checkpoint its [State]. So a schedule is kept by every store, moves with copies and backups, and is run by the node
-// that owns its shard. The task of a fire is added in the transaction in which the schedule is armed again (see
-// [task.WithTasks]), with an id that is made of the schedule and the time ([task.ID.Child]): no fire is lost, and none
-// happens twice.
+// that owns its shard. The task of a fire is added in the transaction that arms the schedule again (see [task.WithTasks]),
+// with an id made from the schedule and the time ([task.ID.Child]): no fire is lost or happens twice.
 package schedule

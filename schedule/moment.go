@@ -6,7 +6,7 @@ import (
 	"github.com/taskengine/taskengine/schedule/calendar"
 )
 
-// Moment is one of the times at which a schedule fires.
+// Moment is one fire time of a schedule.
 type Moment struct {
 	Time time.Time // in the zone of the schedule
 	// Named is the time of the day that the expression names, if the wall clock has jumped over it, so that the schedule
@@ -16,8 +16,8 @@ type Moment struct {
 	Again bool
 }
 
-// Preview returns the first n times from a given one on, or fewer if the schedule has no more. Pauses, and what follows from
-// CatchUp, Overlap and Jitter, are not regarded. An error says what is wrong with d.
+// Preview returns the first n times from a given one on, or fewer if the schedule has no more. Pauses, CatchUp, Overlap and
+// Jitter are ignored. An error describes the mistake in d.
 func (d *Definition) Preview(name string, from time.Time, n int) ([]Moment, error) {
 	all, err := d.times(name)
 	if err != nil {
@@ -48,7 +48,7 @@ func (d *Definition) Preview(name string, from time.Time, n int) ([]Moment, erro
 	return moments, nil
 }
 
-// compare sets what a clock change does to m.
+// compare sets Named or Again of m if a clock change affects it.
 func (m *Moment) compare(named *calendar.Calendar) {
 	change, _ := m.Time.ZoneBounds()
 	if change.IsZero() {
@@ -63,7 +63,7 @@ func (m *Moment) compare(named *calendar.Calendar) {
 	}
 }
 
-// face returns what a wall clock shows, as a time in UTC.
+// face returns the reading of a wall clock, as a time in UTC.
 func face(at time.Time, offset int) time.Time {
 	return at.UTC().Add(time.Duration(offset) * time.Second)
 }
@@ -74,8 +74,8 @@ func fires(c *calendar.Calendar, at time.Time) bool {
 	return ok && next.Equal(at)
 }
 
-// Count returns how many times there are between two, both included, but at most a number. An error says what is wrong with
-// d.
+// Count returns the number of fire times from from to to, both included, but at most most. An error describes the mistake
+// in d.
 func (d *Definition) Count(name string, from, to time.Time, most uint64) (uint64, error) {
 	all, err := d.times(name)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 )
 
 // Placeholders are the words that the payload of a [Template] may have in double braces, such as {{date}}. Each stands for
-// a fact about the fire: its time, by the clock of the schedule's zone, or who it is. Other text is kept as it is.
+// a fact about the fire: its time, by the clock of the schedule's zone, or its identity. Other text is kept as it is.
 var Placeholders = [...]string{"time", "time_utc", "date", "clock", "unix", "schedule", "id"}
 
 // fact returns what a placeholder stands for.

@@ -18,8 +18,8 @@ type Shared struct {
 	Seq     uint64  `json:"seq"` // grows with each change
 	State   State   `json:"state"`
 	Holder  Owner   `json:"holder,omitzero"`   // the node that fires
-	Claims  []Claim `json:"claims,omitempty"`  // that are not known to be committed
-	Cancels []Fire  `json:"cancels,omitempty"` // whose tasks their nodes are to cancel, the oldest first
+	Claims  []Claim `json:"claims,omitempty"`  // not known to be committed
+	Cancels []Fire  `json:"cancels,omitempty"` // fires with tasks that their nodes have to cancel, the oldest first
 }
 
 // Owner is a node with a store of its own. It has another ID after each start.
@@ -35,12 +35,12 @@ type Claim struct {
 	Fires []Start `json:"fires"`
 }
 
-// Copy is what the store of a node has of a schedule that is [Shared]: the newest state that the node has seen, and what the
-// node has committed. It is a part of the State in the store.
+// Copy is the record of a [Shared] schedule in the store of a node: the newest state that the node has seen, and its own
+// commits. It is a part of the State in the store.
 type Copy struct {
-	IDs     []task.ID `json:"ids"`            // of the node since it has this store, the present one last
+	IDs     []task.ID `json:"ids"`            // all IDs of the node with this store, the present one last
 	Started time.Time `json:"started"`        // when the node with the present ID ran the schedule first
-	Done    uint64    `json:"done,omitempty"` // Seq of the newest claim of the node whose tasks are in its store
+	Done    uint64    `json:"done,omitempty"` // Seq of the newest claim of the node that its store has the tasks of
 	Since   time.Time `json:"since"`          // when the node with the present ID first saw Seq
 
 	Seq     uint64  `json:"seq"` // this and what follows is as in Shared
@@ -50,11 +50,11 @@ type Copy struct {
 }
 
 const (
-	maxIDs     = 100 // of a node that a Copy has: claims of earlier ones are no claims of the node any more
+	maxIDs     = 100 // IDs in a Copy: claims of earlier IDs no longer count as claims of the node
 	maxCancels = 100 // that a Shared has: nodes that are gone cancel nothing
 )
 
-// DecodeShared reads what Encode has returned.
+// DecodeShared decodes the result of Encode.
 func DecodeShared(text []byte) (*Shared, error) {
 	s := new(Shared)
 	if err := json.Unmarshal(text, s); err != nil {
@@ -85,7 +85,7 @@ func (c *Copy) Knows(s *Shared, id task.ID) bool {
 // isOf reports whether id is or was one of the node.
 func (c *Copy) isOf(id task.ID) bool { return slices.Contains(c.IDs, id) }
 
-// know makes s the newest state that the node has seen, and returns what its store has then.
+// know makes s the newest state that the node has seen, and returns the state to store.
 func (c *Copy) know(s *Shared, now time.Time) State {
 	if c.Seq != s.Seq {
 		c.Since = now
@@ -96,7 +96,7 @@ func (c *Copy) know(s *Shared, now time.Time) State {
 	return state
 }
 
-// known returns the newest state that the node has seen. n and s are those in its store.
+// known returns the newest state that the node has seen. n and s come from its store.
 func (c *Copy) known(n Named, s State) *Shared {
 	s.Copy = nil
 	return &Shared{Named: n, State: s, Seq: c.Seq, Holder: c.Holder, Claims: c.Claims, Cancels: c.Cancels}
@@ -111,10 +111,10 @@ type Peer struct {
 	IsAlive  func(node task.ID) bool // another node is alive, as far as this one knows
 }
 
-// Join returns the state that the schedule is to have, from what its node has in its store (n, s, with a Copy) and what is
-// kept where the nodes coordinate; nil if nothing is. It reports whether that lacks what the node knows: because the schedule
-// is new, because the node was alone before, or because the coordinator has lost something, such as when it was restored from a
-// copy. The times up to the newest one that the node knows of are never decided about again.
+// Join merges the state in the store of the node (n, s, with a Copy) with kept, the state in the coordinator; nil if it has
+// none. isNew is true if kept lacks state that the node knows: because the schedule is new, because the node was alone before,
+// or because the coordinator lost state, such as when it was restored from a backup. No run decides again about times up to
+// the newest one that the node knows of.
 func Join(n Named, s State, kept *Shared, created, now time.Time) (joined *Shared, isNew bool) {
 	known := s.Copy.known(n, s)
 	if kept == nil {
@@ -164,7 +164,8 @@ func mergeClaims(a, b []Claim) []Claim {
 	return all
 }
 
-// Owed returns the oldest claim of the node whose tasks are not in its store; nil if there is none.
+// Owed returns the oldest claim of the node that still has to be committed to its store; nil if there
+// is none.
 func (s *Shared) Owed(c *Copy) *Claim {
 	var oldest *Claim
 	for i := range s.Claims {
@@ -175,7 +176,7 @@ func (s *Shared) Owed(c *Copy) *Claim {
 	return oldest
 }
 
-// Running returns the fires of the node whose tasks are not known to have ended.
+// Running returns the fires of the node with tasks that are not known to have ended.
 func (s *Shared) Running(c *Copy) []Fire { return c.own(s.State.Running) }
 
 // ToCancel returns the fires of the node whose tasks are to be cancelled.
@@ -197,9 +198,9 @@ func (s *Shared) Concerns(node task.ID) bool {
 	return slices.ContainsFunc(s.State.Running, isOf) || slices.ContainsFunc(s.Cancels, isOf)
 }
 
-// Settle returns s after its node has said what is so: the tasks of its claims are in its store, those of live are the ones of
-// its Running that have not ended, and what it was to cancel is cancelled. It has the present ID of the node in place of
-// earlier ones. It reports whether anything has changed.
+// Settle returns s after a report of its node: the tasks of its claims are in its store, only the fires of live are still
+// running, and all of its Cancels are cancelled. The result has the present ID of the node in place of earlier ones. Settle
+// reports whether it has changed s.
 func (s *Shared) Settle(c *Copy, self Owner, live []Fire) (settled *Shared, changed bool) {
 	one := *s
 	one.Claims = slices.DeleteFunc(slices.Clone(s.Claims), func(claim Claim) bool { return c.isOf(claim.ID) && claim.Seq <= c.Done })
@@ -223,11 +224,11 @@ func (s *Shared) Settle(c *Copy, self Owner, live []Fire) (settled *Shared, chan
 	return &one, changed
 }
 
-// Turn returns when the node is to decide about the schedule; zero is not before it changes. That is when something is due,
-// for the node that fires. Another node waits for a while longer, and then takes the schedule over.
+// Turn returns when the node has to decide about the schedule; zero is after its next change. For the node that fires that
+// is when a time, an order or a claim is due. Another node waits a while longer, and then takes the schedule over.
 //
-// No node decides about what was due before it started, or about what another one may have decided meanwhile, before it has
-// waited for so long, too: if the coordinator has lost its newest state, the nodes that know it restore it in that time.
+// A node also waits that long for anything that was due before it started, or that another node may have decided since: if
+// the coordinator has lost its newest state, the nodes that know it restore it in that time.
 func (s *Shared) Turn(c *Copy, p *Peer) (time.Time, error) {
 	due, err := s.due()
 	if err != nil || due.IsZero() {
@@ -256,8 +257,8 @@ func (s *Shared) Next() time.Time {
 	return due
 }
 
-// Late returns the oldest time for which something is to be done: that of Next, or of a task that was claimed and is not known to be
-// committed; zero if there is none.
+// Late returns the oldest time that still needs work: Next, or the time of a claimed task that is not known to be committed;
+// zero if there is none.
 func (s *Shared) Late() time.Time {
 	oldest := s.Next()
 	for _, c := range s.Claims {
@@ -295,8 +296,8 @@ func (s *Shared) due() (due time.Time, err error) {
 	return due, nil
 }
 
-// Claim returns s after the node has decided about what is due, with a claim for the tasks that are to be added; nil if none
-// are. id is that of the schedule. Tasks on nodes that are not alive do not run.
+// Claim returns s after the node has decided about the due times, with a claim for the tasks to add; nil if there are none.
+// id is the id of the schedule. Tasks on dead nodes count as not running.
 func (s *Shared) Claim(id task.ID, p *Peer) (next *Shared, claim *Claim, err error) {
 	state := s.State
 	state.Running = slices.DeleteFunc(slices.Clone(s.State.Running), func(f Fire) bool { return f.Node != p.ID && !p.IsAlive(f.Node) })
@@ -332,7 +333,7 @@ func (s *Shared) Order(o Order) *Shared {
 	return &one
 }
 
-// Requests returns the tasks of a claim, as the schedule is when the orders of people are carried out, and whether it is
+// Requests returns the tasks of a claim with the definition as it is after all orders, and whether the schedule is
 // deleted then.
 func (s *Shared) Requests(claim *Claim) (all []task.Request, isDeleted bool) {
 	definition, state := s.State.Foresee(s.Definition)
@@ -343,7 +344,8 @@ func (s *Shared) Requests(claim *Claim) (all []task.Request, isDeleted bool) {
 	return all, state.Deleted
 }
 
-// Stored returns what the store of the node has when it has seen s, and has committed a claim if there is one.
+// Stored returns the state to store after the node has seen s and, if claim is not nil, with the commit of
+// claim.
 func (s *Shared) Stored(c *Copy, claim *Claim, now time.Time) State {
 	next := *c
 	if claim != nil {

@@ -9,10 +9,10 @@ import (
 
 // State is how far a schedule has come.
 type State struct {
-	Decided time.Time   `json:"decided,omitzero"`  // the times up to this one were decided about; zero before the first run
-	Waiting []time.Time `json:"waiting,omitempty"` // times whose tasks wait for the end of an earlier one, the oldest first
-	Running []Fire      `json:"running,omitempty"` // the fires whose tasks had not ended when they were looked at
-	Orders  []Order     `json:"orders,omitempty"`  // what people have asked for and is not done yet
+	Decided time.Time   `json:"decided,omitzero"`  // all times up to this one are decided; zero before the first run
+	Waiting []time.Time `json:"waiting,omitempty"` // times with tasks that wait for the end of an earlier one, the oldest first
+	Running []Fire      `json:"running,omitempty"` // the fires with tasks that had not ended at the last look
+	Orders  []Order     `json:"orders,omitempty"`  // orders that no run has carried out yet
 	Paused  *Pause      `json:"paused,omitempty"`  // nil if the schedule is not paused
 	Deleted bool        `json:"deleted,omitempty"` // the schedule does not fire, and only an Apply can revive it
 
@@ -40,7 +40,7 @@ type Pause struct {
 	Reason string    `json:"reason,omitempty"`
 }
 
-// Order is what a person wants of a schedule. Exactly one of the fields apart from At is set.
+// Order is a request of a user to a schedule. Exactly one of the fields apart from At is set.
 type Order struct {
 	At       time.Time   `json:"at"` // when it was given
 	Define   *Definition `json:"define,omitempty"`
@@ -57,8 +57,7 @@ type Backfill struct {
 	To   time.Time `json:"to"`
 }
 
-// Foresee returns the definition and the state as they are when the orders of s are carried out, without what is due until
-// then.
+// Foresee returns the definition and the state after the orders of s, without the fires that are due until then.
 func (s State) Foresee(d Definition) (Definition, State) {
 	for _, o := range s.Orders {
 		switch {
@@ -75,8 +74,9 @@ func (s State) Foresee(d Definition) (Definition, State) {
 	return d, s
 }
 
-// DeletedFirst returns the state of a schedule that could not run the last time: what was ordered before the schedule was
-// deleted, and what is due, may be the reason, so that it could never be deleted. Without such an order it returns s.
+// DeletedFirst returns the state of a schedule that failed in its last run and has an order to delete it. It drops the
+// orders before that one and the waiting times: they may be the reason of the failure, and the schedule could never be
+// deleted. Without an order to delete it returns s.
 func (s State) DeletedFirst() State {
 	for i := range slices.Backward(s.Orders) {
 		if s.Orders[i].Delete {

@@ -6,7 +6,7 @@ import (
 	"github.com/taskengine/taskengine/schedule/calendar"
 )
 
-// times are the times at which a schedule fires: those of a calendar between a start and an end.
+// times are the fire times of a schedule: the times of a calendar between a start and an end.
 type times struct {
 	calendar   *calendar.Calendar
 	start, end time.Time // both included; zero is no bound
@@ -29,8 +29,8 @@ func (t times) next(after time.Time) (time.Time, bool) {
 	return at, true
 }
 
-// last returns the last time after one and until another. It halves what is between them, because a calendar goes forward
-// only, and may have fired very often meanwhile.
+// last returns the last time in (after, until]. It bisects the interval, because a calendar only goes forward and may
+// have very many times in it.
 func (t times) last(after, until time.Time) (found time.Time, ok bool) {
 	beyond := until // no time is after it and until the other
 	for {
@@ -61,8 +61,8 @@ func (t times) count(after, before time.Time, most uint64) (n uint64) {
 	return n
 }
 
-// due returns the times after one and until now for which tasks are to be added, the oldest first, and the number of
-// others, which were missed.
+// due returns the times in (after, now] that add tasks, the oldest first, and the number of other times, which are
+// missed.
 func (t times) due(c CatchUp, after, now time.Time) (due []time.Time, missed uint64) {
 	for until := now; len(due) < c.most(); until = due[0].Add(-1) {
 		at, ok := t.last(after, until)

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Calendar says at which times a schedule fires. It is immutable and safe for concurrent use.
-// ParseCron and Every make one; the zero Calendar never fires.
+// Calendar has the fire times of a schedule. It is immutable and safe for concurrent use. ParseCron
+// and Every make one; the zero Calendar never fires.
 type Calendar struct {
 	text     string
 	cron     *cron // of ParseCron, else nil
@@ -23,8 +23,7 @@ type Options struct {
 	Location *time.Location
 	Gap      Gap    // of the times that the clock jumps over
 	Repeat   Repeat // of the times that the clock shows again
-	// Hash is the name from which H is derived, such as the name of the schedule. An expression
-	// with H needs one.
+	// Hash is the name to derive H from, such as the name of the schedule. An expression with H needs one.
 	Hash string
 }
 
@@ -100,7 +99,7 @@ func (c *Calendar) Next(after time.Time) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// String returns the expression in one form: numbers instead of names, macros written out, and
-// the values that H stands for. ParseCron reads it as the same times. An interval is written with
-// its anchor, for people.
+// String returns the expression in one form: numbers instead of names, macros written out, and the
+// values that H stands for. ParseCron reads it as the same times. An interval is written with its
+// anchor, to be read only.
 func (c *Calendar) String() string { return c.text }

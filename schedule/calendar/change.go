@@ -2,8 +2,8 @@ package calendar
 
 import "fmt"
 
-// Gap says what is done about times of the day that a wall clock jumps over when it is put
-// forward. It does not matter for expressions that allow every hour.
+// Gap is the policy for times of the day that a wall clock jumps over when it is put forward. It does
+// not matter for expressions that allow every hour.
 type Gap uint8
 
 // The values of Gap, and their texts.
@@ -12,8 +12,8 @@ const (
 	Skip                // "skip": do not fire for them
 )
 
-// Repeat says what is done about times of the day that a wall clock shows again when it is put
-// back. It does not matter for expressions that allow every hour.
+// Repeat is the policy for times of the day that a wall clock shows again when it is put back. It does
+// not matter for expressions that allow every hour.
 type Repeat uint8
 
 // The values of Repeat, and their texts.
@@ -24,7 +24,7 @@ const (
 
 func (g Gap) String() string { return word("Gap", uint8(g), "run_after", "skip") }
 
-// MarshalText returns the text of a value of Gap.
+// MarshalText implements [encoding.TextMarshaler]: "shift" or "skip".
 func (g Gap) MarshalText() ([]byte, error) { return []byte(g.String()), nil }
 
 // UnmarshalText reads the text of a value of Gap.
@@ -42,7 +42,7 @@ func (g *Gap) UnmarshalText(text []byte) error {
 
 func (r Repeat) String() string { return word("Repeat", uint8(r), "first", "both") }
 
-// MarshalText returns the text of a value of Repeat.
+// MarshalText implements [encoding.TextMarshaler]: "once" or "both".
 func (r Repeat) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
 // UnmarshalText reads the text of a value of Repeat.

@@ -8,7 +8,7 @@ const (
 	day       = 24 * 60 * 60
 	firstYear = 1970
 	lastYear  = 9999
-	begin     = 0                    // the first local time at which anything fires
+	begin     = 0                    // the first local time that can fire
 	end       = 2932897 * int64(day) // the local time 10000-01-01 00:00:00
 )
 

@@ -12,11 +12,11 @@
 //	month         1-12 or JAN-DEC
 //	day of week   0-7 or SUN-SAT, dL, d#n; 0 and 7 are Sunday
 //
-// A field is a list of items with commas between them: "*" or "?" is every value, "a" one value,
-// "a-b" a range, and "/n" takes every n-th value of what is before it: "*/15", "10-40/10", "5/20"
-// (from 5 to the end of the field). A range that ends before it begins goes on over the end of the
-// field: "FRI-MON", "22-5". The days of the month have no such ranges, because months have
-// different lengths. "?" is for the two fields of days only. Upper and lower case are alike.
+// A field is a list of items with commas between them: "*" or "?" is every value, "a" one value, "a-b"
+// a range, and "/n" takes every n-th value of the item before it: "*/15", "10-40/10", "5/20" (from 5
+// to the end of the field). A range that ends before it begins goes on over the end of the field:
+// "FRI-MON", "22-5". The days of the month have no such ranges, because months have different lengths.
+// "?" is for the two fields of days only. Upper and lower case are alike.
 //
 // In the day of month, "L" is the last day, "L-3" the third day before it, "15W" the weekday
 // (Monday to Friday) that is nearest to the 15th within the month, and "LW" the last weekday. In
@@ -35,17 +35,17 @@
 //
 // # Clock changes
 //
-// An expression is about the time that a wall clock in the zone shows. When the clock is put
-// forward it does not show some times (a gap), and when it is put back it shows some times again
-// (a repeat). What follows depends on whether the expression names hours:
+// An expression is about the time that a wall clock in the zone shows. When the clock is put forward
+// it does not show some times (a gap), and when it is put back it shows some times again (a repeat).
+// The effect depends on whether the expression names hours:
 //
-//   - An expression whose hour field allows all 24 hours names none. It fires whenever the clock
-//     shows a time that matches, in each pass of a repeat, and nothing is made up for a gap. So
-//     "*/10 * * * *" fires every ten minutes throughout.
-//   - Any other expression names times of the day, and each of them is to come once a day. A time
-//     is reached when the clock first shows it or a later time. The expression fires when it is
-//     reached. With Skip it does not fire for times that the clock has jumped over. With Both it
-//     also fires each further time that the clock shows it.
+//   - An expression that allows all 24 hours names none. It fires whenever the clock shows a time that
+//     matches, in each pass of a repeat, and nothing is made up for a gap. So "*/10 * * * *" fires
+//     every ten minutes throughout.
+//   - Any other expression names times of the day, and each of them should come once a day. A time is
+//     reached when the clock first shows it or a later time. The expression fires when it is reached.
+//     With Skip it does not fire for times that the clock has jumped over. With Both it also fires
+//     each further time that the clock shows it.
 //
 // Several times that are reached at one instant, which is the end of a gap, fire once.
 //

@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// ExpressionError says what is wrong in a cron expression, where, and what to write instead.
+// ExpressionError describes a mistake in a cron expression, its place, and the correction.
 type ExpressionError struct {
 	Expression string
 	Offset     int    // of the part that is wrong, in bytes from the start of the expression

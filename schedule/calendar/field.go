@@ -17,7 +17,7 @@ const (
 	dayOfWeek
 )
 
-// fieldKind is what may be in a field. Its name is also what H is derived from.
+// fieldKind has the allowed content of a field. H is derived from its name, too.
 type fieldKind struct {
 	id       fieldID
 	name     string
@@ -46,7 +46,7 @@ func (k *fieldKind) want() string {
 
 func (k *fieldKind) ofDays() bool { return k.id == dayOfMonth || k.id == dayOfWeek }
 
-// fieldParser reads one field into a set of values, and what has no set of values into days.
+// fieldParser parses one field into a set of values, and the items L, W and # into days.
 type fieldParser struct {
 	*parser
 	kind  *fieldKind
@@ -125,7 +125,7 @@ func (f *fieldParser) add(first, last, step int) {
 	}
 }
 
-// values reads what may be before a step: every value, one, a range or a value of H.
+// values parses an item without its step: "*", one value, a range or H.
 func (f *fieldParser) values(at part, stepped bool, step int) (first, last int, err error) {
 	k := f.kind
 	switch {

@@ -26,8 +26,8 @@ func (i *interval) next(after time.Time) (time.Time, bool) {
 	return next.In(i.anchor.Location()), true
 }
 
-// since returns how long the last fire is ago at a time: at least 0, and less than i.every. The
-// distance of the two times may be too long for a time.Duration.
+// since returns the time from the last fire to t, in [0, i.every). The distance from the anchor to t
+// may be too long for a time.Duration.
 func (i *interval) since(t time.Time) time.Duration {
 	from, to, negative := i.anchor, t, false
 	if to.Before(from) {

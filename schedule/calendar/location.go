@@ -12,10 +12,9 @@ const refuseLocal = "the time zone of the machine is not allowed, because a sche
 // isLocal reports whether a name stands for the zone of the machine.
 func isLocal(name string) bool { return name == "Local" || name == "localtime" }
 
-// LoadLocation finds a time zone of the tz database by its name, such as "Europe/Zurich" or "UTC".
-// It refuses what time.LoadLocation accepts although it depends on the machine ("Local",
-// "localtime") or is probably a mistake: the empty name, and the zones below "right/", which count
-// leap seconds.
+// LoadLocation finds a time zone of the tz database by its name, such as "Europe/Zurich" or "UTC". It
+// refuses some names that time.LoadLocation accepts: "Local" and "localtime" depend on the machine,
+// and the empty name and the zones below "right/", which count leap seconds, are probably mistakes.
 func LoadLocation(name string) (*time.Location, error) {
 	switch {
 	case name == "":

@@ -23,7 +23,7 @@ func (p *parser) wrong(at part, field, format string, args ...any) error {
 
 const wantFields = "want five fields (minute, hour, day of month, month, day of week), or six with the second first"
 
-// parse returns what the expression says, and its text in one form.
+// parse returns the times and days of the expression, and its text in one form.
 func (p *parser) parse() (times, days, string, error) {
 	whole := trim(part{p.expr, 0})
 	switch first := lower(whole.text); {
@@ -142,7 +142,7 @@ func firstWord(p part) part {
 	return p
 }
 
-// split returns the parts between bytes that separate, without those that are empty.
+// split returns the non-empty parts between separators.
 func split(p part, separates func(byte) bool) []part {
 	var parts []part
 	for start := 0; start < len(p.text); {

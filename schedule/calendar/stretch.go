@@ -7,8 +7,8 @@ const (
 	forever = 1 << 62
 )
 
-// stretch returns the offset of a zone from UTC at an instant, in seconds, and an instant until
-// which it does not change.
+// stretch returns the offset of a zone from UTC at an instant, in seconds, and an instant up to where
+// it does not change.
 func stretch(at int64, in *time.Location) (offset, until int64) {
 	t := time.Unix(at, 0).In(in)
 	_, seconds := t.Zone()

@@ -1,4 +1,4 @@
-// Package scheduler runs the schedules of package schedule on an engine, and gives them the orders of people.
+// Package scheduler runs the schedules of package schedule on an engine, and passes them the orders of users.
 package scheduler
 
 import (
@@ -24,7 +24,8 @@ func TypePolicy() policy.Type {
 	return p
 }
 
-// Handler is the handler of [schedule.Type]. Every engine whose store may have schedules has it.
+// Handler is the handler of [schedule.Type]. Every engine with a store that may have schedules needs
+// it.
 var Handler task.HandlerFunc = handle
 
 // handle runs a schedule.
@@ -60,7 +61,7 @@ func handle(ctx context.Context, t *task.Task) ([]byte, error) {
 	return nil, rearmed(d)
 }
 
-// hadNoRoom reports whether the last run found no room for its tasks, in a backlog whose sources pause: such a run is no attempt.
+// hadNoRoom reports whether the last run found the backlog full, for a type that pauses its sources: such a run is no attempt.
 func hadNoRoom(t *task.Task) bool {
 	last := len(t.History) - 1
 	return last >= 0 && t.History[last].Outcome == task.Snoozed
@@ -84,7 +85,7 @@ func running(ctx context.Context, e *engine.Engine, fires []schedule.Fire) (live
 // never is when a schedule runs again that has no time left: an order of a person makes it run earlier.
 var never = time.Date(9999, time.December, 31, 0, 0, 0, 0, time.UTC)
 
-// rearmed returns what the handler returns: when the schedule runs again, with what state and which new tasks.
+// rearmed returns the result of the handler: when the schedule runs again, its state and its new tasks.
 func rearmed(d *schedule.Run) error {
 	at := d.Next
 	if at.IsZero() {

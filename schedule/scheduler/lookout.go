@@ -11,8 +11,8 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// Lookout finds the schedules that are late, a bounded number of schedules at a time. Those of a store
-// with more are read in turns. The zero value has read none. One goroutine uses it.
+// Lookout finds late schedules. Each call reads a bounded number of schedules; a store with more is
+// read in turns. The zero value has read none. One goroutine uses it.
 type Lookout struct {
 	next  task.ID         // where to go on; zero at the beginning
 	turn  map[string]Late // found in this turn, by the name of the schedule
@@ -48,7 +48,7 @@ func (l *Lookout) Late() (late map[string]Late, ok bool) { return maps.Clone(l.f
 // Late is a schedule that is late.
 type Late struct {
 	Name  string
-	Since time.Time  // the time for which it has not run
+	Since time.Time  // the due time that it has not run for
 	Task  *task.Task // without payload and checkpoint
 }
 
@@ -82,7 +82,7 @@ func (s Schedules) Late(ctx context.Context, now time.Time, after task.ID, limit
 			return nil, task.ID{}, fmt.Errorf("look for late schedules: %w", err)
 		}
 		if err != nil && !isUnreadable || k.Shared == nil && one.Version != t.Version {
-			continue // it has run meanwhile
+			continue // it has run since
 		}
 		all = append(all, Late{Name: scheduleOf(one, err).Name, Since: since, Task: t})
 	}

@@ -85,9 +85,9 @@ func (o Outcome) String() string {
 	return [...]string{Unchanged: "unchanged", Created: "created", Updated: "updated"}[o]
 }
 
-// Apply makes a schedule be as d says. A new schedule fires for times after now, and so does one with another definition:
-// what was due before is decided about by the old one. Apply revives a deleted schedule. It does not end a pause. It also
-// revives a schedule whose task was ended by hand: that was not the schedule's will, so it catches up with what it missed.
+// Apply creates schedule name with definition d, or changes it. A new definition fires for times after now: the old one
+// decides about the times before. Apply revives a deleted schedule. It does not end a pause. It also revives a schedule
+// after its task was ended by hand: the schedule itself was not deleted, so it catches up with the times it missed.
 func (s Schedules) Apply(ctx context.Context, name string, d schedule.Definition) (Outcome, error) {
 	if _, err := d.Calendar(name); err != nil {
 		return Unchanged, fmt.Errorf("%w: %s: %w", ErrInvalid, name, err)
@@ -246,7 +246,7 @@ func (s Schedules) List(ctx context.Context, after task.ID, limit int) (all []*S
 	return all, next, nil
 }
 
-// Pause stops a schedule from firing until Resume. Times that come meanwhile are left out. Tasks that were added before are
+// Pause stops a schedule from firing until Resume. Times within the pause are left out. Tasks that were added before are
 // not affected.
 func (s Schedules) Pause(ctx context.Context, name, reason string) error {
 	return s.change(ctx, name, "pause", func(now time.Time, at *Schedule) *schedule.Order {
@@ -272,8 +272,8 @@ func (s Schedules) Delete(ctx context.Context, name string) error {
 	return s.change(ctx, name, "delete", func(time.Time, *Schedule) *schedule.Order { return &schedule.Order{Delete: true} })
 }
 
-// Trigger has a schedule add a task now, also if it is paused, and whatever its Overlap is. It returns the id of the task,
-// which the schedule adds as soon as it runs.
+// Trigger orders a schedule to add a task now, even if it is paused, and regardless of Overlap. It returns the id of the
+// task, which the schedule adds as soon as it runs.
 func (s Schedules) Trigger(ctx context.Context, name string) (id task.ID, err error) {
 	err = s.change(ctx, name, "trigger", func(now time.Time, at *Schedule) *schedule.Order {
 		id = schedule.TriggeredID(at.Task.ID, now)
@@ -282,8 +282,8 @@ func (s Schedules) Trigger(ctx context.Context, name string) (id task.ID, err er
 	return id, err
 }
 
-// Backfill has a schedule add tasks for its times between two times, both included, also if it has added some for them
-// before, and whatever its Overlap is.
+// Backfill orders a schedule to add tasks for its times from b.From to b.To, both included, even if it has added tasks
+// for them before, and regardless of Overlap.
 func (s Schedules) Backfill(ctx context.Context, name string, b schedule.Backfill) error {
 	if b.To.Before(b.From) || b.From.IsZero() || b.From.UnixMilli() < 1 || b.To.UTC().Year() > 9999 {
 		return fmt.Errorf("%w: the times of a backfill are from the earlier to the later one, between the years 1970 and 9999", ErrInvalid)
@@ -293,7 +293,7 @@ func (s Schedules) Backfill(ctx context.Context, name string, b schedule.Backfil
 
 const (
 	maxOrders   = 100                   // that a schedule can have at a time
-	spare       = 128 << 10             // bytes of a checkpoint that are kept for what a run adds to the state: waiting times, tasks
+	spare       = 128 << 10             // bytes of a checkpoint reserved for the waiting times and tasks that a run adds to the state
 	changeTries = 50                    // how often a change is tried
 	changePause = 20 * time.Millisecond // between two tries: a run of a schedule is short
 )
@@ -316,7 +316,7 @@ func (s Schedules) change(ctx context.Context, name, verb string, give func(now 
 	return fmt.Errorf("%s schedule %s: %w", verb, name, ErrBusy)
 }
 
-// changeOnce tries a change. It returns errChanged if the schedule has changed meanwhile.
+// changeOnce tries a change. It returns errChanged if the schedule has changed since it was read.
 func (s Schedules) changeOnce(ctx context.Context, at *Schedule, verb string, give func(now time.Time, at *Schedule) *schedule.Order) error {
 	name := at.Name
 	if at.Problem != nil {
@@ -369,13 +369,13 @@ func pause(ctx context.Context, verb, name string) error {
 	}
 }
 
-// errChanged says that a schedule has changed while it was to be buried.
-var errChanged = errors.New("the schedule has changed meanwhile")
+// errChanged says that a schedule has changed since it was read.
+var errChanged = errors.New("the schedule has changed since it was read")
 
 // buried is the definition of a schedule that was deleted and could not be read. It must be valid, and never counts.
 var buried = schedule.Definition{Every: 24 * time.Hour, Task: schedule.Template{Type: "none"}}
 
-// bury deletes a schedule that cannot be read: what it was is lost.
+// bury deletes a schedule that cannot be read. Its definition is lost.
 func (s Schedules) bury(ctx context.Context, at *Schedule) error {
 	payload, checkpoint, when := schedule.Named{Name: at.Name, Definition: buried}.Encode(), schedule.State{Deleted: true}.Encode(), never
 	_, err := s.engine.Edit(ctx, at.Task.Ref(), engine.Edit{At: &when, Payload: &payload, Checkpoint: &checkpoint})

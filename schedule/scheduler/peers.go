@@ -15,7 +15,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// settingsName is the name of the settings in which nodes with stores of their own keep their schedules, by name.
+// settingsName is the name of the settings that keep the schedules of nodes with stores of their own, by name.
 const settingsName = "schedules"
 
 const (
@@ -71,8 +71,8 @@ func (p peers) open(one coord.Setting) (kept, error) {
 	return kept{s, one.Version}, nil
 }
 
-// swap replaces the schedule that was read by the next state of it. It reports false if it has changed meanwhile. After an
-// error it may have been replaced.
+// swap replaces was by next. It reports false if the schedule has changed since was was read. After an error it may have
+// been replaced.
 func (p peers) swap(ctx context.Context, was kept, next *schedule.Shared) (bool, error) {
 	next.Seq++
 	value, err := p.engine.Seal(schedule.Type, next.Encode())
@@ -117,7 +117,7 @@ func (p peers) self() *schedule.Peer {
 	}
 }
 
-// run runs a schedule that the peers share. r and s are what the store of this node has.
+// run runs a schedule that the peers share. r and s come from the store of this node.
 func (p peers) run(ctx context.Context, t *task.Task, r schedule.Named, s schedule.State) error {
 	if s.Copy == nil {
 		s.Copy = new(schedule.Copy)
@@ -139,7 +139,7 @@ func (p peers) run(ctx context.Context, t *task.Task, r schedule.Named, s schedu
 	return task.RetryIn(askAgain, fmt.Errorf("schedule %s: other nodes have changed it, %d times in a row", r.Name, swapTries))
 }
 
-// awayError returns an error after which a schedule looks soon whether the coordinator answers.
+// awayError wraps err so that the schedule soon tries the coordinator again.
 func awayError(err error) error {
 	if errors.Is(err, engine.ErrUnreadable) {
 		return err
@@ -147,8 +147,8 @@ func awayError(err error) error {
 	return task.RetryIn(askAgain, err)
 }
 
-// try does what the schedule needs now, and returns what the handler is to return. That is nil if the schedule has changed
-// meanwhile.
+// try does the present work of the schedule, and returns the result of the handler as done. done is nil if the schedule
+// has changed since was was read.
 func (p peers) try(ctx context.Context, t *task.Task, was kept, r schedule.Named, s schedule.State) (done, err error) {
 	self := p.self()
 	now, isNew := schedule.Join(r, s, was.Shared, t.CreatedAt, self.Now)
@@ -188,8 +188,8 @@ func (p peers) try(ctx context.Context, t *task.Task, was kept, r schedule.Named
 	return again(at, next, s, r), nil
 }
 
-// settle cancels what this node is to cancel, and returns the schedule after the node has said what has become of its tasks. It
-// reports whether anything has changed. All claims of the node are committed.
+// settle cancels the tasks that this node has to cancel, and returns the schedule with the report of this node about its
+// tasks. It reports whether the schedule has changed. All claims of the node are committed.
 func (p peers) settle(ctx context.Context, now *schedule.Shared, c *schedule.Copy) (next *schedule.Shared, isChanged bool, err error) {
 	if err := p.cancel(ctx, now.ToCancel(c)); err != nil {
 		return nil, false, err
@@ -213,8 +213,8 @@ func (p peers) cancel(ctx context.Context, fires []schedule.Fire) error {
 	return nil
 }
 
-// commit returns what a handler returns that adds the tasks of a claim to the store of its node. The schedule runs again to
-// say that they are there. If they could not be added, and the schedule was deleted since, they are left out.
+// commit returns the result of a handler that adds the tasks of a claim to the store of its node. The next run reports them
+// as committed. If an earlier try failed to add them, and the schedule was deleted since, they are left out.
 func commit(self *schedule.Peer, t *task.Task, now *schedule.Shared, claim *schedule.Claim, r schedule.Named, s schedule.State) error {
 	s = now.Stored(s.Copy, claim, self.Now)
 	requests, isDeleted := now.Requests(claim)
@@ -224,8 +224,8 @@ func commit(self *schedule.Peer, t *task.Task, now *schedule.Shared, claim *sche
 	return again(self.Now, now, s, r, task.WithTasks(requests...))
 }
 
-// again returns what a handler returns that has a shared schedule run again at a time, zero is when it changes, and stores
-// what its node knows of it. r is what is stored.
+// again returns the result of a handler that runs a shared schedule again at a time, zero is at its next change, and
+// stores now and s. r is the stored payload.
 func again(at time.Time, now *schedule.Shared, s schedule.State, r schedule.Named, options ...task.AgainOption) error {
 	if at.IsZero() {
 		at = never

@@ -29,8 +29,8 @@ func (s *Schedule) share() {
 	s.Definition, s.State = s.kept.State.Foresee(s.kept.Definition)
 }
 
-// order adds an order to a schedule that the peers keep. size is how many bytes its state has then. It returns errChanged if
-// the schedule has changed meanwhile, or if this node has not shared it yet.
+// order adds an order to a schedule that the peers keep. size is the size of its state with the order, in bytes. It returns
+// errChanged if the schedule has changed since it was read, or if this node has not shared it yet.
 func (p peers) order(ctx context.Context, at *Schedule, o schedule.Order, size int) error {
 	if at.kept.Shared == nil {
 		return errChanged
