@@ -11,11 +11,11 @@ import (
 	"github.com/taskengine/taskengine/policy"
 )
 
-// Advice returns what is allowed but probably a mistake, with its place: handlers that no type
-// uses, types that start tasks before the start is durable although their handler passes on a
-// fencing token, types that try a task again without end and without a delay, and limits of the
-// cluster that limit nothing; settings without an effect, such as a coordinator of a node with its tasks in memory; rules of alerts about what does not exist; and
-// tokens that are sent without encryption; and private paths that admit nobody.
+// Advice returns what is allowed but probably a mistake, with its place: handlers that no type uses, types that start tasks
+// before the start is durable although their handler passes on a fencing token, types that try a task again without end and
+// without a delay, and limits of the cluster that limit nothing; settings without an effect, such as a coordinator of a node
+// with its tasks in memory; rules of alerts about subjects that do not exist; tokens that are sent without encryption; and
+// private paths that no client may use.
 func (c *Config) Advice() []Problem {
 	a := adviser{config: c, tree: c.written()}
 	a.idleHandlers()
@@ -78,8 +78,8 @@ func (a *adviser) plainTokens() {
 	}
 }
 
-// Distrusts reports whether a handler runs as a user of its own, and so is not to get what the node gives other users of its
-// machine.
+// Distrusts reports whether a handler runs as a user of its own. Such a handler must not read what other users of the
+// machine may read of the node.
 func (c *Config) Distrusts() bool { return c.distrusted() != "" }
 
 // distrusted returns the name of a handler that runs as a user of its own; "" if none does.
@@ -103,7 +103,7 @@ func (a *adviser) noBackups() {
 }
 
 // fencing reports relaxed types that are handled by HTTP, where the server gets a version that may be
-// the same for two runs, and those in stores that know no relaxed starts.
+// the same for two runs, and relaxed types in stores without relaxed starts.
 func (a *adviser) fencing() {
 	for _, name := range slices.Sorted(maps.Keys(a.config.Types)) {
 		t := a.config.Types[name]

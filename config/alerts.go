@@ -16,7 +16,7 @@ import (
 	"github.com/taskengine/taskengine/policy"
 )
 
-// Alerts say what people are told about.
+// Alerts has the targets and rules of alerts.
 type Alerts struct {
 	Targets map[string]AlertTarget
 	Rules   map[string]AlertRule
@@ -49,7 +49,7 @@ type AlertExec struct {
 	Grace   time.Duration
 }
 
-// The ways in which connections with a mail server are encrypted.
+// The encryption of connections with a mail server.
 const (
 	MailStartTLS = "starttls"
 	MailTLS      = "implicit"
@@ -67,7 +67,7 @@ type AlertSMTP struct {
 	Timeout  time.Duration
 }
 
-// AlertRule says what is worth an alert. Load returns it complete.
+// AlertRule is the condition of an alert. Load returns it complete.
 type AlertRule struct {
 	When      alert.Kind
 	Match     []string
@@ -93,7 +93,7 @@ var alertsTable = &object{fields: []field{
 	}}, at: in(func(a *Alerts) *map[string]AlertRule { return &a.Rules })},
 }}
 
-// alertWays are the keys of a target of which exactly one is given.
+// alertWays are keys of a target. Exactly one is given.
 var alertWays = []string{"log", "webhook", "exec", "smtp"}
 
 var alertTargetTable = &object{what: "a target of alerts", rivals: alertWays, fields: []field{
@@ -159,7 +159,7 @@ func alertKinds() (options []option[alert.Kind]) {
 	return options
 }
 
-// alerts completes the rules of alerts, and checks what they and the targets name.
+// alerts completes the rules of alerts, and checks the names in rules and targets.
 func (d *decoder) alerts() {
 	targets := slices.Sorted(maps.Keys(d.cfg.Alerts.Targets))
 	for _, name := range targets {
@@ -188,7 +188,7 @@ func (d *decoder) alerts() {
 	}
 }
 
-// complete sets what the file does not give, and returns the keys that are given and not for the kind.
+// complete sets the defaults, and returns the given keys that do not apply to the kind.
 func (r *AlertRule) complete() (wrong []string) {
 	counts := r.When == alert.Errors || r.When == alert.Unhandled || r.When == alert.CrashLoop || r.When == alert.SourceLag
 	if r.Count != notGiven && !counts {

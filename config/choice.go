@@ -33,7 +33,7 @@ func (s short) words() string { return s.value.words() + ", or a mapping" }
 type variant struct {
 	key   string
 	is    *object
-	begin func(*Handler) any // makes a handler of this kind and returns what to decode into
+	begin func(*Handler) any // makes a handler of this kind and returns a pointer to decode into
 }
 
 // variants is a handler of one of several kinds.
@@ -88,7 +88,7 @@ func rateText() value[policy.Rate] {
 	}
 }
 
-// ParseRate reads starts per time, such as 20/1s or 20/s. Its errors say what to do.
+// ParseRate reads starts per time, such as 20/1s or 20/s. Its errors contain the remedy.
 func ParseRate(s string) (policy.Rate, error) {
 	count, per, ok := strings.Cut(s, "/")
 	if !ok {
@@ -111,7 +111,7 @@ func ParseRate(s string) (policy.Rate, error) {
 	return policy.Rate{Count: int(n), Per: d}, nil
 }
 
-// backlogMax is the maximum of a backlog, whose new tasks are refused.
+// backlogMax is the maximum of a backlog; a full backlog refuses new tasks.
 func backlogMax() value[policy.Backlog] {
 	n := whole[int](0, maxCount, "a number")
 	return value[policy.Backlog]{want: n.want, json: n.json, parse: func(t text) (policy.Backlog, error) {

@@ -47,7 +47,7 @@ type Node struct {
 	StrictHandlers bool // do not start unless every plugin does
 }
 
-// Log is what is logged and how.
+// Log is the level and format of the log.
 type Log struct {
 	Level  slog.Level
 	Format LogFormat
@@ -156,7 +156,7 @@ type Listener struct {
 	Tokens  string      // of the API: the file of the tokens of clients; "": clients need none
 
 	Audit    string // of the API: the file of audit lines, or AuditInLog; "": there are none
-	Insecure bool   // of the API: other machines may reach it although clients are not asked who they are
+	Insecure bool   // of the API: other machines may reach it although clients need not authenticate
 }
 
 // AuditInLog as [Listener].Audit has audit lines in the log of the node.
@@ -168,7 +168,7 @@ func (l Listener) AsksClients() bool { return l.Tokens != "" || l.TLS.ClientCA !
 // ServerTLS is how connections with a listener are encrypted. The zero value is not at all.
 type ServerTLS struct {
 	Cert, Key string // files of the certificate of the node and its key
-	ClientCA  string // file of the authorities whose clients may connect; "": clients need no certificate
+	ClientCA  string // file of the authorities that sign client certificates; "": clients need no certificate
 }
 
 // Tracing is where spans of tasks are sent.
@@ -218,7 +218,7 @@ type Remote struct {
 // Processes is how many processes a plugin has.
 type Processes struct {
 	Min, Max int
-	Idle     time.Duration // after which a process beyond Min ends
+	Idle     time.Duration // how long a process beyond Min may be idle
 }
 
 // Replace says when a process of a plugin is replaced by a new one; 0 is never.
@@ -228,7 +228,7 @@ type Replace struct {
 	RSS   int           // when it uses more bytes of memory
 }
 
-// Limits are what one process of a plugin may use; 0 is no limit.
+// Limits bound the resources of one process of a plugin; 0 is no limit.
 type Limits struct {
 	Memory    int     // bytes
 	CPU       float64 // cores
@@ -266,7 +266,7 @@ type HTTP struct {
 	MaxResponse int // bytes
 }
 
-// Type is how the tasks of one type are treated, and by which handler they are run.
+// Type is the policy of the tasks of one type, and the handler that runs them.
 type Type struct {
 	Handler string
 	policy.Type

@@ -43,10 +43,10 @@ var busTable = &object{fields: []field{
 
 func usesKafka(c *Config) bool { return c.Bus.Driver == KafkaBus }
 
-// isLabel accepts what a label can be called.
+// isLabel accepts valid names of labels.
 func isLabel(s string) error {
 	if s == policy.NodeName {
-		return errors.New("is what types call the name of the node, which node.name sets; write another label, or remove it")
+		return errors.New("is reserved for the name of the node, which node.name sets; write another label, or remove it")
 	}
 	return notEmpty(s)
 }
@@ -73,7 +73,7 @@ func endpoint(example, encryption string) value[string] {
 
 var prefixParts = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]*(/[A-Za-z0-9_-][A-Za-z0-9._-]*)*$`)
 
-// prefix is what keys begin with. A slash at either end is left out.
+// prefix is the prefix of keys, without a slash at either end.
 func prefix() value[string] {
 	return value[string]{want: "a prefix, such as taskengine", json: orReference(document{"type": "string"}), parse: func(t text) (string, error) {
 		s, err := literal(t)
@@ -140,7 +140,7 @@ func (d *decoder) kafkaBus() {
 	d.connection(b.Connection, "bus", "connection")
 }
 
-// misfits calls found with each key that does not fit the driver etcd or zookeeper, and with what to do.
+// misfits calls found with each key that does not fit the driver etcd or zookeeper, and with the remedy.
 func (c *Coordination) misfits(hasEndpoints bool, found func(key, text string)) {
 	if !hasEndpoints {
 		found("driver", fmt.Sprintf("%s needs coordination.endpoints, such as [%[1]s1.example.com:%s]", c.Driver, defaultPort(c.Driver)))

@@ -12,14 +12,14 @@ import (
 	"github.com/taskengine/taskengine/internal/suggest"
 )
 
-// shape is what a value of the file may look like, and how it becomes data.
+// shape describes the allowed form of a value in the file, and decodes it.
 type shape interface {
 	// decode decodes n into the value that into points to, or records a problem and leaves
 	// the value usable. n is never nil.
 	decode(d *decoder, n *node, into any)
 	// schema returns the JSON Schema of the value.
 	schema() document
-	// words returns what to write, for the reference.
+	// words describes the values to write, for the reference.
 	words() string
 }
 
@@ -47,7 +47,7 @@ func (w *walker) enter(part string, at position, read func()) {
 	w.path = w.path[:len(w.path)-1]
 }
 
-// fault records what is wrong with the value that is being read.
+// fault records a problem of the current value.
 func (w *walker) fault(at position, format string, args ...any) {
 	if w.found.full() {
 		return
@@ -85,7 +85,7 @@ func (d *decoder) enter(part string, s shape, n *node, into any) {
 	d.walker.enter(part, n.at, func() { s.decode(d, n, into) })
 }
 
-// text is the text of a scalar, with its reference resolved.
+// text is a scalar with its reference resolved.
 type text struct {
 	value string
 	ref   string // such as ${NAME}, if the value comes from a reference
@@ -204,8 +204,8 @@ func in[T, V any](at func(*T) *V) func(any) any {
 type object struct {
 	what   string // for messages: "a handler that runs a plugin"
 	fields []field
-	rivals []string          // keys of which at most one may be given
-	later  map[string]string // keys of other versions, and what messages say of them
+	rivals []string          // mutually exclusive keys
+	later  map[string]string // keys of other versions, and the hint in messages about them
 }
 
 func (o *object) decode(d *decoder, n *node, into any) {
@@ -264,7 +264,7 @@ func (o *object) unknown(d *decoder, e entry) {
 
 // table is a mapping with keys of the user's choice.
 type table[V any] struct {
-	of     string // what the keys are, in the plural: "types"
+	of     string // the name of the keys, in the plural: "types"
 	keys   func(key string) error
 	fresh  func(d *decoder, key string) V
 	is     shape

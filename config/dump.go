@@ -23,7 +23,7 @@ func (c *Config) String() string {
 	return b.String()
 }
 
-// dump is the text of a configuration.
+// dump writes a configuration.
 type dump struct {
 	strings.Builder
 	of *Config

@@ -9,9 +9,10 @@ import (
 	"github.com/taskengine/taskengine/internal/suggest"
 )
 
-// Encoding is how the store keeps what tasks carry. The zero value is as it is.
+// Encoding is the encoding of payloads, results and checkpoints in the store. The zero value stores
+// them unchanged.
 type Encoding struct {
-	Compress int             // from which size in bytes on; 0 compresses nothing
+	Compress int             // least size in bytes to compress; 0 compresses nothing
 	Key      string          // name of the key that encrypts; "" encrypts nothing
 	Keys     map[string]Text // of keySize bytes each, in base64
 }

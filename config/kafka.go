@@ -19,7 +19,7 @@ type Kafka struct {
 	SASL     KafkaSASL
 }
 
-// KafkaSASL is how a client proves to brokers who it is. The zero value is not at all.
+// KafkaSASL is the authentication of a client to brokers. The zero value is none.
 type KafkaSASL struct {
 	Mechanism string // as package kafka calls it
 	User      string
@@ -27,7 +27,7 @@ type KafkaSASL struct {
 	Token     Text
 }
 
-// Topic is a topic of Apache Kafka to which the tasks of a handler are sent.
+// Topic is a topic of Apache Kafka that a handler sends its tasks to.
 type Topic struct {
 	Connection    string
 	Name          string            // the topic, or
@@ -157,8 +157,8 @@ func (d *decoder) connection(name string, path ...string) {
 	d.conflict(path, fmt.Sprintf("there is no connection %q; %s", name, advice))
 }
 
-// misfits calls found with each key that does not fit the mechanism, and with what to do. password and token say whether
-// these are written.
+// misfits calls found with each key that does not fit the mechanism, and with the remedy. password and token say whether
+// these keys are given.
 func (s *KafkaSASL) misfits(password, token bool, found func(key, text string)) {
 	switch {
 	case s.Mechanism == "":

@@ -35,9 +35,9 @@ func isSecretName(name string) bool {
 	return false
 }
 
-// masked returns what may be shown of a text with a name, such as the name of a header or of an
-// environment variable: a mask if it is the name of a secret, and otherwise the text without the
-// secrets in its URLs and headers.
+// masked returns a printable form of the text of a header, an environment variable or the like, by its
+// name: a mask if it is the name of a secret, and otherwise the text without the secrets in its URLs
+// and headers.
 func masked(name, text string) string {
 	if text != "" && isSecretName(name) {
 		return mask
@@ -96,7 +96,7 @@ func maskOptions(text string) string {
 // hidden matches a secret in a line of a file or in a word of a command, even if its syntax is not
 // valid. The second group is the secret.
 type hidden struct {
-	has []string // lower-case texts, one of which every match contains; looking for them is fast
+	has []string // lower-case texts; every match contains one of them, and they are fast to find
 	is  *regexp.Regexp
 }
 
@@ -113,7 +113,7 @@ var (
 	secretSet      = hidden{secretKeys, regexp.MustCompile(`(?i)((?:` + strings.Join(secretKeys, "|") + `)[\w-]*["']?=)([^\s{}$&|>][^&,}\n]*)`)}
 )
 
-// WithoutPasswords returns a text, such as an error, without the passwords in its URLs.
+// WithoutPasswords returns s, such as an error message, without the passwords in its URLs.
 func WithoutPasswords(s string) string { return hide(s, optionPassword, userPassword) }
 
 // hidePasswords replaces every character of a secret by a star, so that the text around it keeps
@@ -148,10 +148,10 @@ func hide(s string, secrets ...hidden) string {
 // isReference reports whether a value is a reference, which is shown unchanged.
 func isReference(s string) bool { return strings.HasPrefix(s, "${") && strings.HasSuffix(s, "}") }
 
-// guarded is a text that may be or contain a secret that is written out.
+// guarded is a text that may be, or contain, a literal secret.
 type guarded struct {
 	value[Text]
-	hide func(name, text string) string // returns what may be shown of a text
+	hide func(name, text string) string // returns the printable form of a text
 }
 
 func (g guarded) decode(d *decoder, n *node, into any) {

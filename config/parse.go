@@ -132,8 +132,7 @@ func (p *parser) node(y *yaml.Node) *node {
 	return n
 }
 
-// mapping sets the entries of n: its own, and then those that it merges (<<) and does not have
-// itself.
+// mapping sets the entries of n: its own, and then the merged (<<) entries with other keys.
 func (p *parser) mapping(n *node, content []*yaml.Node) {
 	n.entries = make([]entry, 0, len(content)/2)
 	have := make(map[string]position, len(content)/2)

@@ -15,9 +15,9 @@ import (
 	"github.com/taskengine/taskengine/internal/tlsfiles"
 )
 
-// Probe returns what the configuration needs and this machine does not have: programs that do
-// not exist, folders that do not exist or cannot be written, certificates and tokens that cannot be used. It does not connect to databases,
-// and leaves nothing behind. The result is advice: the machine may change at any time.
+// Probe returns what this machine lacks for the configuration: missing programs, folders that are missing or cannot be
+// written, unusable certificates and tokens. It does not connect to databases, and leaves nothing behind. The result is
+// advice: the machine may change at any time.
 func (c *Config) Probe() []Problem {
 	p := prober{tree: c.written()}
 	if c.Storage.Driver == Pebble || c.Storage.Driver == Bolt {

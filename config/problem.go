@@ -19,7 +19,7 @@ type Problem struct {
 	File    string // the path given to Load, or the --set without its value
 	Line    int    // from 1; 0 if the problem is in a --set, or with the file as a whole
 	Column  int    // from 1, in characters; 0 as Line
-	Text    string // what is wrong; what to do
+	Text    string // the mistake and the remedy
 	Excerpt string // the line with a mark under the place, ends in a newline; "" if there is none
 }
 
@@ -33,7 +33,7 @@ func (p Problem) String() string {
 
 // Errors is the error of a configuration that cannot be used.
 type Errors struct {
-	Problems []Problem // at least one; by file, line and column, those of --set last
+	Problems []Problem // at least one; by file, line and column, problems of --set last
 }
 
 // Error returns one line for each problem.
@@ -45,7 +45,7 @@ func (e *Errors) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Detail returns the problems with their excerpts, for people at a terminal.
+// Detail returns the problems with their excerpts, for a terminal.
 func (e *Errors) Detail() string {
 	var b strings.Builder
 	for i, p := range e.Problems {

@@ -12,9 +12,9 @@ import (
 	"github.com/taskengine/taskengine/internal/suggest"
 )
 
-// Reader reads a YAML text that is not a configuration, such as a scenario of the benchmarks,
-// as strictly as a configuration and with messages of the same form: each has the place of the
-// mistake and says what to do. It is used by one goroutine.
+// Reader reads a YAML text that is not a configuration, such as a scenario of the benchmarks, as
+// strictly as a configuration and with messages of the same form: each has the place of the mistake
+// and the remedy. It is used by one goroutine.
 type Reader struct{ walker }
 
 // Value is a value of the text that a Reader reads. The zero Value stands for the text as a whole.
@@ -34,9 +34,8 @@ func (v Value) IsMapping() bool { return v.node != nil && v.node.kind == mapping
 
 // NewReader parses a text; name is the name of its file in messages. Each of the sets, such as
 // "load.rate=5/s" or "tasks.0.payload=4KiB", replaces the value at a path; the number of an item
-// stands for it in a list, and 0 also for a value that is no list. NewReader returns the document;
-// that of an empty text is an empty mapping. If the text is not YAML, [Reader.Err] returns an
-// error at once.
+// stands for it in a list, and 0 also for a value that is no list. NewReader returns the document; an
+// empty text is an empty mapping. If the text is not YAML, [Reader.Err] returns an error at once.
 func NewReader(name, text string, sets ...string) (*Reader, Value) {
 	r := &Reader{walker{found: &findings{}}}
 	src := &source{name: name, text: text}
@@ -54,7 +53,7 @@ func NewReader(name, text string, sets ...string) (*Reader, Value) {
 // Err returns an *[Errors] with everything that was wrong so far, or nil.
 func (r *Reader) Err() error { return r.found.err() }
 
-// Fault records what is wrong with v and what to do.
+// Fault records a mistake in v and the remedy.
 func (r *Reader) Fault(v Value, format string, args ...any) {
 	if v.node == nil {
 		v.node = &node{}
@@ -62,8 +61,8 @@ func (r *Reader) Fault(v Value, format string, args ...any) {
 	r.fault(v.node.at, format, args...)
 }
 
-// Object reads a mapping whose keys are those of keys, in the order of the text. It returns the
-// values that are there, by key; nil if v is no mapping.
+// Object reads a mapping with the given keys, in the order of the text. It returns the values in the
+// text, by key; nil if v is no mapping.
 func (r *Reader) Object(v Value, keys Keys) map[string]Value {
 	names := slices.Sorted(maps.Keys(keys))
 	if v.node.kind != nothing && !r.is(v.node, mapping, "keys such as "+names[0]) {
@@ -86,8 +85,8 @@ func (r *Reader) Object(v Value, keys Keys) map[string]Value {
 	return there
 }
 
-// Map reads a mapping whose keys the author chooses: want says what it is for messages, such as
-// "a mapping of types". Read gets each key, as a Value to report mistakes at, and its value.
+// Map reads a mapping with keys of the author's choice. want describes it in messages, such as "a
+// mapping of types". Read gets each key, as a Value to report mistakes at, and its value.
 func (r *Reader) Map(v Value, want string, read func(name string, key, value Value)) {
 	if !r.is(v.node, mapping, want) {
 		return
@@ -108,8 +107,8 @@ func (r *Reader) List(v Value, read func(Value)) {
 	}
 }
 
-// Scalar returns a function that reads a single value into *into. Want says what to write, such
-// as "a name". An error of parse completes a sentence about the value and says what to do.
+// Scalar returns a function that reads a single value into *into. Want describes the value, such as "a
+// name". An error of parse completes a sentence about the value and contains the remedy.
 func Scalar[T any](r *Reader, into *T, want string, parse func(string) (T, error)) func(Value) {
 	return func(v Value) {
 		if !r.is(v.node, scalar, want) {

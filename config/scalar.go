@@ -15,7 +15,7 @@ import (
 // value is a scalar that is read by parse. Errors of parse complete a sentence about
 // the value: "30 needs a unit, such as 30s".
 type value[T any] struct {
-	want  string // what to write: "a duration, such as 30s"
+	want  string // the description in messages: "a duration, such as 30s"
 	parse func(text) (T, error)
 	json  document
 	// broken replaces a value that cannot be read, so that later checks do not report it
@@ -53,8 +53,8 @@ func (v value[T]) spoil(target *T) {
 func (v value[T]) words() string    { return v.want }
 func (v value[T]) schema() document { return v.json }
 
-// literal returns the text of a value that should be text. It returns an error if YAML, or some
-// readers of YAML, give the value another type.
+// literal returns a value that should be text. It returns an error if YAML, or some readers of YAML,
+// give the value another type.
 func literal(t text) (string, error) {
 	n := t.node
 	if t.ref != "" || n.quoted {
@@ -192,7 +192,7 @@ func parsePeriod(t text, positive bool) (time.Duration, error) {
 	return d, err
 }
 
-// minLease is the shortest lease with which nodes that share a database can prove that they are alive.
+// minLease is the shortest lease of nodes that share a database.
 const minLease = 100 * time.Millisecond
 
 func lease() value[time.Duration] {
@@ -288,7 +288,7 @@ type option[T any] struct {
 	is   T
 }
 
-// oneOf is one of a few words. later has the words of other builds, and what to do.
+// oneOf is one of a few words. later has the words of other builds, with the remedy.
 func oneOf[T any](later map[string]string, options ...option[T]) value[T] {
 	names := make([]string, len(options))
 	for i, o := range options {

@@ -36,8 +36,8 @@ func override(root *node, sets []string, items bool, found *findings) *node {
 	return root
 }
 
-// graft returns a copy of n with the value at the path. It does not change what n
-// shares with other places through aliases.
+// graft returns a copy of n with the value at the path. It does not change nodes that n shares with
+// other places through aliases.
 func graft(n *node, path []string, value *node, items bool, found *findings) *node {
 	if len(path) == 0 {
 		return value

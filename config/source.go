@@ -17,14 +17,14 @@ type source struct {
 	name  string
 	text  string
 	order int      // the file is 0, and each --set one more
-	lead  int      // if order > 0: how many characters stand before text in the argument
+	lead  int      // if order > 0: number of characters before text in the argument
 	arg   string   // if order > 0: the whole argument
 	lines []string // of text, once they are needed
 	shown []string // the same without passwords, once they are needed
 }
 
-// document returns the one document of the text, or nil if it is empty or is not YAML. It calls
-// fault with what is wrong with it, and the place as for problem.
+// document returns the one document of the text, or nil if it is empty or is not YAML. It calls fault
+// with the mistake, and its place as for problem.
 func (s *source) document(fault func(line, column int, text string)) *yaml.Node {
 	if line, column, text := s.unreadable(); text != "" {
 		fault(line, column, text)
@@ -52,8 +52,8 @@ func (s *source) document(fault func(line, column int, text string)) *yaml.Node 
 	return first.Content[0]
 }
 
-// unreadable returns the first place where the text is not UTF-8 without control characters, and
-// what is wrong there; "" if there is none.
+// unreadable returns the first place with invalid UTF-8 or a control character, and the problem; "" if
+// there is none.
 func (s *source) unreadable() (line, column int, text string) {
 	rest := strings.TrimPrefix(s.text, "\ufeff")
 	line = 1
@@ -94,7 +94,7 @@ func (s *source) refuse(err error, fault func(line, column int, text string)) {
 	fault(line, column, "is not YAML: "+text+s.remedy(line, column))
 }
 
-// remedy returns what to do about the usual mistakes at a place.
+// remedy returns the remedy of common mistakes at a place.
 func (s *source) remedy(line, column int) string {
 	text, _ := s.line(line)
 	runes := []rune(text)
@@ -116,8 +116,8 @@ func (s *source) remedy(line, column int) string {
 	return "; check the indentation and the quotes"
 }
 
-// problem returns what is wrong at a place of the text, with the line there. Lines and columns
-// count from 1, columns in characters; line 0 is the text as a whole.
+// problem returns a problem at a place of the text, with the line there. Lines and columns count from
+// 1, columns in characters; line 0 is the text as a whole.
 func (s *source) problem(line, column int, text string) Problem {
 	p := Problem{File: s.name, Text: text}
 	switch {
@@ -160,7 +160,7 @@ func nth(lines []string, n int) (string, bool) {
 	return strings.TrimSuffix(lines[n-1], "\r"), true
 }
 
-// excerpt shows a line, or what surrounds the column in a long one, with a mark.
+// excerpt shows a line, or the part around the column of a long one, with a mark.
 func excerpt(margin, line string, column int) string {
 	const before, width = 60, 100
 	runes := []rune(line)

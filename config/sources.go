@@ -11,7 +11,7 @@ import (
 	records "github.com/taskengine/taskengine/kafka/source"
 )
 
-// Source is topics of Apache Kafka of which the records become tasks.
+// Source reads topics of Apache Kafka. Each record becomes a task.
 type Source struct {
 	Connection string
 	records.Definition

@@ -256,7 +256,7 @@ func isType(s string) error {
 	return isName(s)
 }
 
-// isName accepts what can stand in a path, a label and a command without quotes.
+// isName accepts names that need no quotes in a path, a label and a command.
 func isName(s string) error {
 	const longest = 100
 	if s == "" || len(s) > longest {

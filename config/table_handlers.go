@@ -157,7 +157,8 @@ func checkSocket(path string) error {
 	return nil
 }
 
-// CheckPlace returns an error if s does not name the place in a task of a value by which a limit counts.
+// CheckPlace returns an error if s is not the place of a value in a task. A limit can count by such a
+// value.
 func CheckPlace(s string) error { return place.CheckTask(s) }
 
 // isUsersVariable accepts the names of variables that the engine does not set itself.
@@ -228,7 +229,7 @@ func isToken(s string) error {
 	return nil
 }
 
-// ownHeaders are those that the handler sets itself, and those of the connection.
+// ownHeaders are the headers that the handler sets itself, and the headers of the connection.
 var ownHeaders = []string{
 	"idempotency-key", "traceparent", "tracestate", "content-length", "host", "connection", "transfer-encoding",
 }

@@ -33,7 +33,7 @@ func (t Text) Now() (string, error) {
 // String returns the text, or the text to show instead.
 func (t Text) String() string { return cmp.Or(t.shown, t.value) }
 
-// GoString returns what String returns.
+// GoString is String.
 func (t Text) GoString() string { return t.String() }
 
 // LogValue implements [slog.LogValuer].

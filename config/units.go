@@ -10,7 +10,7 @@ import (
 	"github.com/taskengine/taskengine/internal/suggest"
 )
 
-// unit is a suffix of a number and what it stands for.
+// unit is a suffix of a number and its factor.
 type unit struct {
 	name string
 	size int64
@@ -38,7 +38,7 @@ var sizeUnits = []unit{
 	{"GiB", 1 << 30},
 }
 
-// maxMeasure is how long the text of a duration or size may be.
+// maxMeasure is the longest duration or size in the file, in bytes.
 const maxMeasure = 64
 
 // ParseDuration reads a duration that is not negative: a sum such as 1d12h or 1.5s in the units of
