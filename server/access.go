@@ -19,12 +19,12 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// caller is who makes a request with a token. Callers that need none have no caller in their context, and may do
-// everything.
+// caller identifies the caller of a request with a token. A request that needs no token has no caller in its
+// context, and may do everything.
 type caller struct {
 	name   string // of its token
 	hash   access.Hash
-	method string // of the API, or what else it asks for
+	method string // of the API, or the name of another operation
 	right  right
 }
 
@@ -36,8 +36,8 @@ func callerOf(ctx context.Context) *caller {
 	return c
 }
 
-// byOf returns who makes a change: the name of the caller's token, which the node knows, and then who the client says that
-// it is, in parentheses. It has at most maxBy bytes unless said has more.
+// byOf returns the author of a change: the name of the caller's token, and then, in parentheses, said, the name that the
+// client gives itself. It has at most maxBy bytes unless said has more.
 func byOf(ctx context.Context, said string) string {
 	c := callerOf(ctx)
 	switch {
@@ -143,7 +143,7 @@ func (a *API) permitAdded(ctx context.Context, types ...string) error {
 	return a.permit(ctx, types...)
 }
 
-// permitFilter is permit for a filter, in which no types stand for all.
+// permitFilter is permit for a filter; a filter without types selects all types.
 func (a *API) permitFilter(ctx context.Context, types []string) error {
 	if c := callerOf(ctx); c != nil && len(types) == 0 {
 		if t, err := a.tokenOf(c); err != nil {

@@ -22,7 +22,7 @@ type AdminConfig struct {
 	// token of Tokens with the role admin for all types. If Token is "" and Tokens is nil, it is admitted if it comes from this
 	// machine, unless Distrusts says that other users of the machine must not get tasks.
 	Token     string
-	Tokens    func() *access.Tokens // those of the API
+	Tokens    func() *access.Tokens // the tokens of the API
 	Distrusts bool
 	Audit     *slog.Logger // gets a line for each request to a private path; nil for none
 }

@@ -17,12 +17,12 @@ import (
 
 // Alerts are the alerts of the nodes that share a store.
 type Alerts interface {
-	// List returns what is stored of them.
+	// List returns the stored alerts, silences and unsent notifications.
 	List(ctx context.Context) (AlertList, error)
 	// Test sends a test to these targets, or to all if none is given. It returns an error that wraps
 	// [ErrNoTarget] if there is none of a name, and then sends nothing.
 	Test(ctx context.Context, targets []string) ([]AlertTest, error)
-	// Silence adds a silence, whose ID and At it sets.
+	// Silence adds a silence, and sets its ID and At.
 	Silence(ctx context.Context, s alert.Silence, length time.Duration) (alert.Silence, error)
 	// Unsilence removes a silence. It returns an error that wraps [ErrNoSilence] if there is none.
 	Unsilence(ctx context.Context, id string) error
@@ -36,7 +36,7 @@ type AlertList struct {
 	Unsent   []alert.Notification
 }
 
-// AlertTest is what became of a test of a target.
+// AlertTest is the outcome of a test of a target.
 type AlertTest struct {
 	Target string
 	Err    error // nil if it was accepted

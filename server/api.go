@@ -32,8 +32,8 @@ const (
 	defaultList = 100
 	defaultWait = 30 * time.Second
 
-	// minCompressed is the size in bytes from which on a response is compressed for a client that accepts it. To compress
-	// a receipt takes more time than the rest of its request, and makes it no shorter.
+	// minCompressed is the least size in bytes of a response to compress, for a client that accepts it. Compressing a
+	// receipt takes more time than the rest of its request, and makes it no shorter.
 	minCompressed = 4 << 10
 
 	// maxStreamed is how many requests of a stream may be without an outcome before the node reads on.
@@ -56,8 +56,8 @@ type APIConfig struct {
 	Workers    Workers      // nil if the node takes none
 	Sources    Sources      // nil if the node has none
 
-	// Submitted returns the context with which the tasks of a Submit are added, for instance one with the trace context
-	// of the request. header returns the value of a header by its name in lower case, "" if there is none. May be nil.
+	// Submitted returns the context for adding the tasks of a Submit, for instance one with the trace context of the
+	// request. header returns the value of a header by its name in lower case, "" if there is none. May be nil.
 	Submitted func(ctx context.Context, header func(name string) string) context.Context
 
 	// Audit gets a line for each request that changes a task, or what tasks run by, before it is answered: who made it, the
@@ -69,8 +69,8 @@ type APIConfig struct {
 	Tokens func() *access.Tokens
 
 	// Register adds services for workers to the server of gRPC libraries, beside that of the API; nil for none. Their methods
-	// are streams. A caller with a token needs the role work, permit says whether the token is for some types of tasks, and
-	// adds whether the caller may add tasks of these types, too.
+	// are streams. A caller with a token needs the role work. permit checks that the token is for the given types of tasks,
+	// and adds that the caller may also add tasks of these types.
 	Register func(r grpc.ServiceRegistrar, permit, adds func(ctx context.Context, types ...string) error)
 }
 
@@ -97,7 +97,7 @@ type API struct {
 	schedules scheduler.Schedules
 	stopping  chan struct{} // closed by Drain
 	drain     sync.Once     // closes stopping
-	intake    *intake       // bounds what clients have begun to send
+	intake    *intake       // bounds the messages that clients have begun to send
 }
 
 var _ taskenginev1connect.TaskServiceHandler = (*API)(nil)
@@ -143,7 +143,7 @@ func unhurried(h http.Handler) http.Handler {
 	})
 }
 
-// Drain tells clients that the node stops, and has streams refuse tasks from now on.
+// Drain notifies clients that the node stops. From then on streams refuse tasks.
 func (a *API) Drain() { a.drain.Do(func() { close(a.stopping) }) }
 
 // recovered returns the error of a request whose method panicked.
@@ -151,7 +151,7 @@ func (a *API) recovered(_ context.Context, spec connect.Spec, _ http.Header, cau
 	return a.panicked(spec.Procedure, cause)
 }
 
-// panicked returns the error of a request whose method panicked.
+// panicked returns the error of a request after its method panicked.
 func (a *API) panicked(method string, cause any) error {
 	a.log.Error("a request made the API panic; please report it", "method", method,
 		"panic", fmt.Sprint(cause), "stack", string(debug.Stack()))

@@ -63,7 +63,8 @@ const (
 	FullWaited  = "waited" // the request has waited for room in vain: the client may repeat it at once
 )
 
-// isPartial reports whether a submit has done all requests but those whose receipts have errors.
+// isPartial reports whether a submit has done all requests except the ones with an error in their
+// receipts.
 func isPartial(err error) bool {
 	return errors.Is(err, engine.ErrExists) || errors.Is(err, engine.ErrLate)
 }

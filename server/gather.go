@@ -26,7 +26,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(namespace+"_"+name, help, labels, nil)
 }
 
-// gaugeFunc adds a gauge to what is collected.
+// gaugeFunc collects a gauge.
 type gaugeFunc = func(d *prometheus.Desc, v float64, labels ...string)
 
 // Describe implements [prometheus.Collector]. It sends nothing, because the series depend on the node. No other collector
@@ -138,7 +138,7 @@ func (g gatherer) unhandled(node *nodeParts, gauge gaugeFunc) {
 	}
 }
 
-// keys adds the keys that are used and those that are missing.
+// keys adds the used and the missing keys.
 func keys(e *engine.Engine, gauge gaugeFunc, out chan<- prometheus.Metric) {
 	used := desc("key_decrypted_total", "Payloads, results and checkpoints that the node has decrypted with the key since it started. `taskengine doctor --keys` says whether any is left.", "key")
 	for name, n := range e.KeysUsed() {

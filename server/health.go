@@ -32,7 +32,7 @@ func (h *Health) Draining() { h.draining.Store(true) }
 // check is the result of one check. A node is not ready if a fatal check has an error.
 type check struct {
 	name   string
-	detail string // what was found, if it is no error; may be empty
+	detail string // the result of a check without an error; may be empty
 	err    error
 	fatal  bool
 }
@@ -97,7 +97,7 @@ func (h *Health) checks() []check {
 	return all
 }
 
-// isReady reports what /readyz answers.
+// isReady reports whether /readyz succeeds.
 func (h *Health) isReady() bool {
 	return !slices.ContainsFunc(h.checks(), func(c check) bool { return c.fatal && c.err != nil })
 }
@@ -125,8 +125,8 @@ func checkLocks(ctx context.Context, e *engine.Engine) []check {
 	return all
 }
 
-// checkClock reports how far the wall clock is off the clock of the cluster. Tasks go by the latter, so a node whose wall
-// clock is off is ready.
+// checkClock reports how far the wall clock is off the clock of the cluster. Tasks go by the latter, so a node is ready
+// even if its wall clock is off.
 func checkClock(o engine.ClockOffset) check {
 	relation := "ahead of"
 	if o.Ahead < 0 {

@@ -26,11 +26,11 @@ const (
 	// largest request and for two of them.
 	connectionBytes = 128 << 20
 	nodeBytes       = 512 << 20
-	// leastCost is what a part of a message takes at least, in bytes, however short it is.
+	// leastCost is the least cost in bytes of a part of a message, however short it is.
 	leastCost = 256
 )
 
-// intake bounds what the connections of an API have under way.
+// intake bounds the bytes under way of the connections of an API.
 type intake struct {
 	perConnection, perNode int64 // bytes
 	patience               time.Duration
@@ -39,7 +39,7 @@ type intake struct {
 
 	mu    sync.Mutex
 	total int64            // guarded by mu: bytes under way
-	all   map[*inflow]bool // guarded by mu: those with bytes under way
+	all   map[*inflow]bool // guarded by mu: the inflows with bytes under way
 }
 
 func newIntake(maxRequest int, log *slog.Logger) *intake {
@@ -49,7 +49,7 @@ func newIntake(maxRequest int, log *slog.Logger) *intake {
 	}
 }
 
-// inflow is what one connection, or one request, has under way.
+// inflow counts the bytes under way of one connection or request.
 type inflow struct {
 	of    *intake
 	from  string
@@ -58,8 +58,8 @@ type inflow struct {
 	held int64 // guarded by of.mu
 }
 
-// add changes what f has under way by n bytes. If that is too much, it returns an error, or ends another connection that has
-// more.
+// add changes the bytes under way of f by n. If that exceeds a bound, it returns an error, or ends another connection that
+// has more.
 func (f *inflow) add(n int64) error {
 	if n == 0 {
 		return nil
@@ -108,7 +108,7 @@ func (in *intake) end(which, caller *inflow, why error) error {
 	return nil
 }
 
-// message follows the messages of a stream, each of which has a prefix of five bytes with its length.
+// message follows the messages of a stream. Each has a prefix of five bytes with its length.
 type message struct {
 	prefix [5]byte
 	got    int       // bytes of prefix
@@ -141,7 +141,7 @@ func (m *message) take(p []byte) (more int64) {
 	return m.held - before
 }
 
-// cost adds what a frame with a part of the message takes beside its bytes, and returns it.
+// cost adds the overhead of a frame with a part of the message to the bytes under way, and returns it.
 func (m *message) cost(part int) (more int64) {
 	if !m.unfinished() || part >= leastCost {
 		return 0
@@ -150,7 +150,7 @@ func (m *message) cost(part int) (more int64) {
 	return int64(leastCost - part)
 }
 
-// metered bounds what requests to h have under way.
+// metered bounds the bytes under way of requests to h.
 func (a *API) metered(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Body == nil || r.Body == http.NoBody {
@@ -238,7 +238,7 @@ func (m meteredCredentials) Clone() credentials.TransportCredentials {
 	return meteredCredentials{m.TransportCredentials.Clone(), m.in}
 }
 
-// meteredConn is a connection of HTTP/2, of which it reads the frames that the client sends.
+// meteredConn is a connection of HTTP/2. It parses the frames from the client.
 type meteredConn struct {
 	net.Conn
 	f *inflow
@@ -308,7 +308,7 @@ func (c *meteredConn) stream() uint32 {
 	return (uint32(c.header[5])<<24 | uint32(c.header[6])<<16 | uint32(c.header[7])<<8 | uint32(c.header[8])) &^ (1 << 31)
 }
 
-// begin begins a frame whose header was read.
+// begin begins a frame after its header was read.
 func (c *meteredConn) begin() {
 	c.left = int(c.header[0])<<16 | int(c.header[1])<<8 | int(c.header[2])
 	c.padding, c.data = 0, 0

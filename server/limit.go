@@ -96,7 +96,7 @@ func (l *limitedListener) makeRoom(now time.Time) time.Duration {
 	return silence
 }
 
-// forget removes a connection from those that are silent. The caller has the mutex.
+// forget removes a connection from the silent ones. The caller has the mutex.
 func (l *limitedListener) forget(c *limitedConn) {
 	if c.place != nil {
 		l.silent.Remove(c.place)

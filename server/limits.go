@@ -46,7 +46,7 @@ func (a *API) SetLimit(ctx context.Context, req *taskenginev1.SetLimitRequest) (
 	return &taskenginev1.SetLimitResponse{Limit: l}, nil
 }
 
-// setLimit changes what a request names in the setting of a limit, and leaves the rest of the setting.
+// setLimit changes the fields of a request in the setting of a limit, and keeps the other fields.
 func (a *API) setLimit(ctx context.Context, req *taskenginev1.SetLimitRequest) error {
 	if req.Max == nil && req.Rate == nil && req.Paused == nil {
 		return invalid("none of max, rate and paused is given")
@@ -107,7 +107,7 @@ func settingOf(req *taskenginev1.SetLimitRequest) (engine.LimitSetting, error) {
 	return s, nil
 }
 
-// merged returns a setting with what a change names.
+// merged returns a setting with the fields of a change.
 func merged(was, change engine.LimitSetting, pauses bool) engine.LimitSetting {
 	if change.Max == nil {
 		change.Max = was.Max
@@ -177,7 +177,7 @@ func (a *API) sendLimits(ctx context.Context, send func(*taskenginev1.WatchLimit
 	return send(&taskenginev1.WatchLimitsResponse{Limits: limits})
 }
 
-// WhyLimit says what a limit counts at the moment.
+// WhyLimit returns the current counts of a limit.
 func (a *API) WhyLimit(ctx context.Context, req *taskenginev1.WhyLimitRequest) (*taskenginev1.WhyLimitResponse, error) {
 	why, err := a.engine.WhyLimit(ctx, req.GetName(), req.GetValue())
 	if err != nil {

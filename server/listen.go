@@ -27,8 +27,8 @@ const (
 	maxHeader         = 64 << 10
 	maxStreams        = 1000 // requests at once on one HTTP/2 connection
 
-	// window is how many bytes of a gRPC stream, and of a connection, a client sends before it waits. That it is fixed spares
-	// the pings by which the library measures what the network could take: a ping and its answer for almost every request.
+	// window is how many bytes of a gRPC stream, and of a connection, a client sends before it waits. A fixed window avoids
+	// the pings of the library to measure the bandwidth: a ping and its answer for almost every request.
 	window = 1 << 20
 )
 

@@ -26,7 +26,7 @@ const (
 
 var errNoTaskLog = errors.New("this node keeps no log of its tasks; task_log.max_size in its configuration says how much to keep")
 
-// TaskLogs sends what handlers have logged about a task.
+// TaskLogs sends the log lines of handlers about a task.
 func (a *API) TaskLogs(ctx context.Context, req *taskenginev1.TaskLogsRequest, stream *connect.ServerStream[taskenginev1.TaskLogsResponse]) error {
 	return a.taskLogs(ctx, req, stream.Send)
 }

@@ -68,7 +68,7 @@ func (a *API) Fail(ctx context.Context, req *taskenginev1.FailRequest) (*taskeng
 	return &taskenginev1.FailResponse{Task: t}, nil
 }
 
-// Reschedule sets the time at which a task is due.
+// Reschedule sets the due time of a task.
 func (a *API) Reschedule(ctx context.Context, req *taskenginev1.RescheduleRequest) (*taskenginev1.RescheduleResponse, error) {
 	at, err := moment(req.GetAt(), req.GetIn(), a.engine.Now())
 	if err == nil && at.IsZero() {

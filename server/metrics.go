@@ -90,7 +90,7 @@ func (m *Metrics) Watch(e *engine.Engine, handlers func() []HandlerStatus) {
 	m.node.Store(&nodeParts{e, handlers})
 }
 
-// WatchSources adds what the node does for its sources.
+// WatchSources adds the metrics of the sources of the node.
 func (m *Metrics) WatchSources(s Sources) { m.sources.Store(&s) }
 
 // WatchHealth adds whether the node is ready.

@@ -19,7 +19,7 @@ const (
 	overduePatience = 10 * time.Second
 )
 
-// overdue is what a look at the schedules has found.
+// overdue is the result of a look at the schedules.
 type overdue struct {
 	schedules int           // that are late by lateBy
 	longest   time.Duration // how late the latest is; 0 if none is

@@ -30,7 +30,7 @@ func (c *AdminConfig) private(verb string, h http.Handler) http.Handler {
 	})
 }
 
-// byAdminToken is who makes a request with admin.token, in audit lines.
+// byAdminToken is the author of a request with admin.token, in audit lines.
 const byAdminToken = "admin.token"
 
 // admits returns who makes a request to a private path, and why it is refused; "" if it is not.
@@ -74,7 +74,7 @@ func (c *AdminConfig) note(r *http.Request, verb, who, problem string) {
 	c.Audit.LogAttrs(context.WithoutCancel(r.Context()), slog.LevelInfo, "audit", attributes...)
 }
 
-// sends reports whether a request carries the token. It takes the same time whatever was sent.
+// sends reports whether a request carries the token. It takes the same time for every token.
 func sends(r *http.Request, token string) bool {
 	scheme, sent, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") {

@@ -87,7 +87,7 @@ func timeOf(field string, t *timestamppb.Timestamp) (time.Time, error) {
 	if err := t.CheckValid(); err != nil {
 		return time.Time{}, invalid("%s: %w", field, err)
 	}
-	// For the engine the zero time means none, which is not what the client asked for.
+	// For the engine the zero time means none, but the client gave a time.
 	if at := t.AsTime(); !at.IsZero() {
 		return at, nil
 	}

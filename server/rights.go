@@ -5,7 +5,7 @@ import (
 	"github.com/taskengine/taskengine/server/proto/taskengine/v1/taskenginev1connect"
 )
 
-// scope is what a method deals with.
+// scope is the subject of a method.
 type scope uint8
 
 const (
@@ -75,5 +75,5 @@ var rights = map[string]right{
 	"Version": {"", ofNone},
 }
 
-// procedures is what the paths of the methods of the API begin with.
+// procedures is the prefix of the paths of the methods of the API.
 const procedures = "/" + taskenginev1connect.TaskServiceName + "/"

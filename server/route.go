@@ -14,7 +14,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// earlyFrames is how many frames a client may send before its first request, but for those that are answered here.
+// earlyFrames is how many frames a client may send before its first request, apart from frames that are answered
+// here.
 const earlyFrames = 64
 
 // routedConn is a connection that is passed on if its first request is one of a gRPC library. The server of net/http
@@ -25,7 +26,7 @@ type routedConn struct {
 	pass func(net.Conn) bool // takes the connection; false if it cannot
 
 	isRouted bool      // owned by the reader
-	source   io.Reader // of the reader: what it reads
+	source   io.Reader // owned by the reader: its input
 
 	mu       sync.Mutex
 	isPassed bool // guarded by mu: the connection belongs to the other server
@@ -127,7 +128,7 @@ func (c *routedConn) passOn(source io.Reader) error {
 	return nil
 }
 
-// replayedConn is a connection whose beginning was read before.
+// replayedConn is a connection that gives the bytes read before once more.
 type replayedConn struct {
 	net.Conn
 	source io.Reader
@@ -136,7 +137,7 @@ type replayedConn struct {
 // Read implements [net.Conn].
 func (c *replayedConn) Read(p []byte) (int, error) { return c.source.Read(p) }
 
-// readPreface reads the preface of HTTP/2, as far as what comes is one.
+// readPreface reads the preface of HTTP/2, up to the first byte that differs.
 func readPreface(c net.Conn) (read []byte, isHTTP2 bool, err error) {
 	buf := make([]byte, len(http2.ClientPreface))
 	for n := 0; n < len(buf); {
@@ -149,7 +150,7 @@ func readPreface(c net.Conn) (read []byte, isHTTP2 bool, err error) {
 	return buf, true, nil
 }
 
-// firstRequest is what a client has sent up to the header of its first request.
+// firstRequest has the bytes of a client up to the header of its first request.
 type firstRequest struct {
 	bytes  []byte // without frames that were answered
 	isGRPC bool   // it is one of a gRPC library
@@ -162,7 +163,7 @@ func readFirst(c net.Conn) (firstRequest, error) {
 	framer := http2.NewFramer(c, io.TeeReader(c, &read))
 	framer.MaxHeaderListSize = maxHeader
 	framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
-	framer.SetMaxReadFrameSize(16 << 10) // what a client may send that knows no other settings
+	framer.SetMaxReadFrameSize(16 << 10) // the limit for a client that knows no other settings
 	if err := framer.WriteSettings(http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: maxStreams}); err != nil {
 		return firstRequest{}, err
 	}
@@ -209,8 +210,7 @@ func isOfLibrary(f *http2.MetaHeadersFrame) bool {
 	return isLibrary && (content == "application/grpc" || content == "application/grpc+proto")
 }
 
-// ackFilter leaves out the frame by which the client acknowledges the settings of readFirst: the server of net/http has
-// not sent them.
+// ackFilter leaves out the acknowledgement of the settings of readFirst: the server of net/http has not sent them.
 type ackFilter struct {
 	source io.Reader
 
@@ -265,7 +265,7 @@ func (l *routingListener) Accept() (net.Conn, error) {
 	return &routedConn{Conn: c, pass: l.others.pass}, nil
 }
 
-// passedListener has the connections that are passed on.
+// passedListener is a listener of the connections that another one passes on.
 type passedListener struct {
 	addr   net.Addr
 	conns  chan net.Conn
@@ -277,7 +277,7 @@ func newPassedListener(addr net.Addr) *passedListener {
 	return &passedListener{addr: addr, conns: make(chan net.Conn), closed: make(chan struct{})}
 }
 
-// pass has a connection accepted. It returns false if the listener is closed.
+// pass gives Accept a connection. It returns false if the listener is closed.
 func (l *passedListener) pass(c net.Conn) bool {
 	select {
 	case l.conns <- c:

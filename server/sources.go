@@ -24,7 +24,7 @@ type Sources interface {
 	Seek(ctx context.Context, name string, to SourceSeek) error
 	// Plan returns where a seek would take the partitions now.
 	Plan(ctx context.Context, name string, to SourceSeek) ([]SourceMove, error)
-	// Counts returns what this node has done for each source since it started. It does not wait.
+	// Counts returns the counts of this node by source, since it started. It does not wait.
 	Counts() map[string]SourceCounts
 }
 
@@ -37,7 +37,7 @@ var (
 	ErrSourceBrokers = errors.New("the brokers do not say where that is")
 )
 
-// Source is a source of tasks at one moment. Counts are those of all nodes.
+// Source is a source of tasks at one moment. Counts are sums over all nodes.
 type Source struct {
 	Name       string
 	Topics     []string
@@ -89,7 +89,7 @@ type SourceSeek struct {
 	Offset     *int64
 }
 
-// SourceMove is what a seek does to a partition.
+// SourceMove is the effect of a seek on a partition.
 type SourceMove struct {
 	Topic     string
 	Partition int32

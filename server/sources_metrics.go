@@ -4,7 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// sourceMetrics adds what a node has done for its sources.
+// sourceMetrics adds the counts of a node for its sources.
 func sourceMetrics(all map[string]SourceCounts, out chan<- prometheus.Metric) {
 	lag := desc("source_lag", "Offsets between the positions and the ends of the partitions that the node reads. The sum over all nodes is the lag of the source.", "source")
 	partitions := desc("source_partitions", "Partitions of the source that the node reads at present.", "source")

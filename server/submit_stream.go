@@ -27,7 +27,7 @@ func (a *API) submitStream(ctx context.Context, receive func() (*taskenginev1.Su
 	for _, b := range a.engine.Backlogs() {
 		s.lanes[b.Type] = &submitLane{stream: s}
 	}
-	s.work.Go(s.tellOfStop)
+	s.work.Go(s.notifyStop)
 	err := s.receive(receive)
 	if err != nil && ctx.Err() != nil {
 		err = ctx.Err() // the client has gone
@@ -50,9 +50,9 @@ var errStopping = connect.NewError(connect.CodeUnavailable, errors.New("the node
 type submitStream struct {
 	api  *API
 	ctx  context.Context // of the stream; its methods are called by the request alone
-	work sync.WaitGroup  // of lanes, and of tellOfStop
+	work sync.WaitGroup  // of lanes, and of notifyStop
 
-	lanes map[string]*submitLane // of the types with a maximum, whose requests may wait, and "" for all others; read only but for receive
+	lanes map[string]*submitLane // one for each type with a maximum, since its requests may wait, and "" for all others; only receive writes it
 
 	sending sync.Mutex                                     // held while send is called
 	send    func(*taskenginev1.SubmitStreamResponse) error // guarded by sending
@@ -147,8 +147,8 @@ func (s *submitStream) refuse(tasks []*taskenginev1.StreamedTask) error {
 	return s.sendOne(res)
 }
 
-// tellOfStop tells the client when the node stops.
-func (s *submitStream) tellOfStop() {
+// notifyStop notifies the client when the node stops.
+func (s *submitStream) notifyStop() {
 	select {
 	case <-s.api.stopping:
 		_ = s.sendOne(&taskenginev1.SubmitStreamResponse{Stopping: true}) // if it fails, the stream has ended
@@ -189,7 +189,7 @@ func (l *submitLane) take(answered, size int) (batch []*taskenginev1.StreamedTas
 	return batch, bytes
 }
 
-// submit adds tasks, and returns what became of each.
+// submit adds tasks, and returns the outcome of each.
 func (s *submitStream) submit(batch []*taskenginev1.StreamedTask) (outcomes []*taskenginev1.SubmitOutcome) {
 	outcomes = make([]*taskenginev1.SubmitOutcome, len(batch))
 	defer func() {

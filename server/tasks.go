@@ -45,7 +45,7 @@ func (a *API) Submit(ctx context.Context, req *taskenginev1.SubmitRequest) (*tas
 	return res, nil
 }
 
-// headerOf returns a function that returns headers of the request whose context this is, of either server.
+// headerOf returns a function that returns headers of the request of ctx, for either server.
 func headerOf(ctx context.Context) func(name string) string {
 	if info, ok := connect.CallInfoForHandlerContext(ctx); ok {
 		return info.RequestHeader().Get
@@ -253,7 +253,7 @@ func pollOf(d *durationpb.Duration) (time.Duration, error) {
 	return min(timeout, MaxWait), err
 }
 
-// Why says what keeps a task from running.
+// Why returns the reasons that keep a task from running.
 func (a *API) Why(ctx context.Context, req *taskenginev1.WhyRequest) (*taskenginev1.WhyResponse, error) {
 	id, err := parseID(req.GetId())
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// lingerTimeout is how long a client may take to end a connection whose handshake has failed.
+// lingerTimeout is how long a client may take to end a connection after a failed handshake.
 const lingerTimeout = 500 * time.Millisecond
 
 // encryptedListener accepts connections with TLS. Its connections look like others: what a server reads and writes is

@@ -55,7 +55,7 @@ func (a *API) ResumeType(ctx context.Context, req *taskenginev1.ResumeTypeReques
 	return &taskenginev1.ResumeTypeResponse{}, nil
 }
 
-// Version says what program this is.
+// Version returns the version of the program.
 func (a *API) Version(context.Context, *taskenginev1.VersionRequest) (*taskenginev1.VersionResponse, error) {
 	return &taskenginev1.VersionResponse{
 		Version: a.build.Version, Commit: a.build.Commit, Date: a.build.Date, Go: a.build.Go, Node: a.node,

@@ -16,7 +16,8 @@ type Workers interface {
 	// Workers returns them, by their handlers and then in the order of their first connection.
 	Workers() []Worker
 
-	// DrainWorker has those with this ID or name end after their running tasks, and returns them.
+	// DrainWorker asks the workers with this ID or name to end after their running tasks, and returns
+	// them.
 	DrainWorker(worker string) []Worker
 }
 
