@@ -21,7 +21,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// DefaultTimeout is how long a call may take whose context has no deadline.
+// DefaultTimeout is how long a call may take if its context has no deadline.
 const DefaultTimeout = 30 * time.Second
 
 const (
@@ -29,8 +29,8 @@ const (
 	mostPause  = time.Second
 	maxAnswer  = 256 << 20 // bytes of a response
 
-	// window is how many bytes of a stream, and of a connection, a node sends before it waits. That it is fixed spares the
-	// pings by which the library measures what the network could take: a ping and its answer for almost every response.
+	// window is how many bytes of a stream, and of a connection, a node sends before it waits. A fixed window avoids the
+	// pings of the library to measure the bandwidth: a ping and its answer for almost every response.
 	window = 1 << 20
 )
 
@@ -40,9 +40,9 @@ type Options struct {
 	Timeout time.Duration
 
 	// Decorate changes a request before it is submitted, for instance by Header("tenant", name)(r). It gets the context of the
-	// submit, and a request of its own, whose payload it must replace and not change. If it returns an error, the task is not
-	// submitted, and the error of the submit wraps that one and [ErrInvalid]. It may be called by several goroutines at once.
-	// May be nil.
+	// submit, and a request of its own. It must replace the payload, not change its bytes. If it returns an error, the task is
+	// not submitted, and the error of the submit wraps that one and [ErrInvalid]. It may be called by several goroutines at
+	// once. May be nil.
 	Decorate func(ctx context.Context, r *Request) error
 
 	// TLS are the settings of connections with TLS: those to URLs of https, and, if it is not nil, to host:port. URLs of
@@ -147,8 +147,8 @@ func (c *Client) limited(ctx context.Context) (context.Context, context.CancelFu
 	return context.WithTimeout(ctx, c.options.Timeout)
 }
 
-// jittered returns a random half to whole of a pause, so that clients whose node was lost at the same moment do not come
-// back at the same moment.
+// jittered returns a random half to whole of a pause, so that clients that lose their node together do not come back
+// together.
 func jittered(pause time.Duration) time.Duration { return pause/2 + mathrand.N(pause/2) }
 
 // message is the pointer to a message of protobuf.

@@ -16,7 +16,7 @@ type decoder struct {
 	err error // the first id that is none
 }
 
-// id returns the id of a text; zero for the empty text.
+// id parses an id; zero for the empty text.
 func (d *decoder) id(text string) task.ID {
 	if text == "" {
 		return task.ID{}
@@ -28,7 +28,7 @@ func (d *decoder) id(text string) task.ID {
 	return id
 }
 
-// all returns what convert makes of each; nil of none.
+// all converts each element; nil for none.
 func all[M, T any](ms []M, convert func(M) T) []T {
 	if len(ms) == 0 {
 		return nil

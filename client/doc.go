@@ -8,8 +8,8 @@
 // the same time are sent together, over one stream. Every task has an id that the client makes. So a submit that is
 // repeated, because its answer was lost, adds no second task.
 //
-// The types of this package do not depend on the encoding of the API. Words of a node, such as a [State] or a [ReasonCode], are texts:
-// one that a newer node has introduced arrives as it is, and a switch over them needs a default.
+// The types of this package do not depend on the encoding of the API. Words of a node, such as a [State] or a [ReasonCode],
+// are strings: a word of a newer node arrives unchanged, and a switch over them needs a default.
 //
 // The files, by what they do:
 //

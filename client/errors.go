@@ -12,13 +12,13 @@ import (
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 )
 
-// Errors that calls wrap. Match them with errors.Is; [Error] has what the node said.
+// Errors that calls wrap. Match them with errors.Is; [Error] has the answer of the node.
 var (
 	ErrInvalid     = errors.New("the request is not valid")                         // correct it
 	ErrNotFound    = errors.New("not found")                                        // there is no such task, limit or schedule
-	ErrConflict    = errors.New("it has changed meanwhile")                         // read again and decide again
+	ErrConflict    = errors.New("it has changed since it was read")                 // read again and decide again
 	ErrExists      = errors.New("there is a task with the key")                     // and its type rejects other requests with it; nothing was added
-	ErrLate        = errors.New("the time of the request lies too far in the past") // max_lateness of its type says how far it may; nothing was added
+	ErrLate        = errors.New("the time of the request lies too far in the past") // by more than max_lateness of its type; nothing was added
 	ErrNotAllowed  = errors.New("it is not allowed")                                // by the state of a task, or by the token of the client
 	ErrBacklog     = errors.New("the backlog is full")                              // nothing was added; submit later
 	ErrTooLarge    = errors.New("the request is larger than the node accepts")      // max_payload of its type says how large
@@ -28,10 +28,10 @@ var (
 	ErrClosed      = errors.New("the client is closed")
 )
 
-// Error is what a node has answered, or why none has.
+// Error is the error of a node, or the reason why no node has answered.
 type Error struct {
 	Code    string // of docs/api.md, such as invalid_argument
-	Message string // for people
+	Message string // to be read, not matched
 	Address string // of the node; empty if no node has answered
 
 	kind     error // one of the errors above; nil for the code of a context

@@ -30,7 +30,7 @@ const (
 // submission is a task that a caller waits for.
 type submission struct {
 	outgoing
-	wait time.Duration // for which its caller waits
+	wait time.Duration // how long its caller waits
 	done chan struct{} // closed when outcome is known
 
 	sequence uint64 // guarded by flow.mu: when it was sent last
@@ -43,7 +43,7 @@ type submission struct {
 type flow struct {
 	client *Client
 	wake   wakeup.Signal
-	unary  map[*node]bool // of the goroutine of run: nodes that know no SubmitStream
+	unary  map[*node]bool // owned by the goroutine of run: nodes without SubmitStream
 
 	mu       sync.Mutex
 	queue    []*submission          // guarded by mu: to be sent
@@ -58,7 +58,7 @@ func newFlow(c *Client) *flow {
 	return &flow{client: c, wake: wakeup.New(), unary: make(map[*node]bool), sent: make(map[uint64]*submission)}
 }
 
-// add has submissions sent; nil is skipped.
+// add queues submissions; nil is skipped.
 func (f *flow) add(all []*submission) {
 	f.mu.Lock()
 	for _, s := range all {
@@ -86,7 +86,7 @@ func (s *submission) finish(o Outcome) {
 	close(s.done)
 }
 
-// abandon returns the outcome of a submission whose caller does not wait any longer.
+// abandon returns the outcome of a submission after its caller has stopped waiting.
 func (f *flow) abandon(ctx context.Context, s *submission) Outcome {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -98,7 +98,7 @@ func (f *flow) abandon(ctx context.Context, s *submission) Outcome {
 	return s.outcome
 }
 
-// patience returns the patience with a node that has said nothing about what was sent.
+// patience returns the patience with a node that has not answered any of the sent submissions.
 func (f *flow) patience() patience {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -187,7 +187,7 @@ func (f *flow) serve(ctx context.Context) {
 	switch status.Code(err) {
 	case codes.Unimplemented:
 		f.unary[n] = true
-	case codes.InvalidArgument, codes.ResourceExhausted: // one of them is to blame, which its own request tells
+	case codes.InvalidArgument, codes.ResourceExhausted: // one of them is invalid; requests of their own show which
 		f.sendUnary(ctx)
 	case codes.PermissionDenied, codes.Unauthenticated:
 		f.refuse(errorOf(n.address, err, nil))
@@ -250,7 +250,7 @@ func (f *flow) end(s grpc.ClientStream, ended <-chan error, cancel func()) error
 	return <-ended
 }
 
-// receive takes outcomes until the stream ends, and returns why. It calls leave when another node is to be used.
+// receive takes outcomes until the stream ends, and returns why. It calls leave to switch to another node.
 func (f *flow) receive(n *node, s grpc.ClientStream, leave func()) error {
 	for {
 		res := new(taskenginev1.SubmitStreamResponse)
@@ -304,7 +304,7 @@ func (f *flow) canSend() bool {
 	return len(f.queue) > 0 && len(f.sent) < mostSent
 }
 
-// take moves the next submissions to those that are sent.
+// take moves the next submissions from the queue to sent, and returns their request.
 func (f *flow) take() *taskenginev1.SubmitStreamRequest {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -328,7 +328,7 @@ func (f *flow) take() *taskenginev1.SubmitStreamRequest {
 	return req
 }
 
-// requeue moves what has no outcome to the beginning of the queue, in the order in which it was sent.
+// requeue moves submissions without an outcome to the front of the queue, in the order of sending.
 func (f *flow) requeue() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -341,7 +341,7 @@ func (f *flow) requeue() {
 	f.queue = append(again, f.queue...)
 }
 
-// sendUnary sends what is in the queue by unary requests.
+// sendUnary sends the queue by unary requests.
 func (f *flow) sendUnary(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, f.client.options.Timeout)
 	defer cancel()

@@ -56,7 +56,7 @@ type Limit struct {
 	// in force where a more particular one sets nothing.
 	Inherited []LimitSetting
 
-	// Used is how many slots of it the tasks of the node take; for the limit as a whole those of all values together.
+	// Used is how many of its slots the tasks of the node take; for the limit as a whole, over all values.
 	Used int64
 
 	// Held is how many permits the node has of these values, if the scope is the cluster.
@@ -69,10 +69,10 @@ type LimitSetting struct {
 	Rate    *Rate     // nil: not set; Count 0: no limit
 	Paused  bool      // tasks that count for it are not started
 	Version uint64    // grows with every change of any limit, also over UnsetLimit
-	By      string    // who set it: the name of the token, if there are tokens, and then LimitChange.By
+	By      string    // the author: the name of the token, if there are tokens, and then LimitChange.By
 	Node    string    // the node that took the request
 	At      time.Time // when it was set
-	Value   string    // the value, or pattern, for which it is set; empty: the limit as a whole
+	Value   string    // the value, or pattern, that it is set for; empty: the limit as a whole
 	Problem string    // why it has no effect on the node, or not the wanted one; empty if there is no problem
 }
 
@@ -87,7 +87,7 @@ type LimitChange struct {
 	// changed, and the error wraps [ErrConflict]. nil: any version.
 	IfVersion *uint64
 
-	By string // who asks; kept with the setting
+	By string // the author; kept with the setting
 }
 
 // LimitUnset says which setting of a limit is removed. The zero value is that of the limit as a whole.

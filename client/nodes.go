@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	dialTimeout  = 10 * time.Second       // for a connection; other nodes are tried meanwhile
+	dialTimeout  = 10 * time.Second       // for a connection; other nodes are tried in that time
 	againTimeout = 200 * time.Millisecond // for the node, before another one is tried, if the last try has failed
 )
 
@@ -171,7 +171,7 @@ func (n *node) learn(ctx context.Context) {
 	n.reason = status.Convert(err).Message()
 }
 
-// leave has another node picked than the one that has failed.
+// leave switches to the next node if failed is the current one.
 func (n *nodes) leave(failed *node) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

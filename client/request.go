@@ -37,7 +37,8 @@ type Request struct {
 // Option sets a part of a request.
 type Option func(*Request)
 
-// ID gives a task an id of the caller, who can then repeat the request. The zero id is refused.
+// ID gives a task an id of the caller, so that the caller can repeat the request. The zero id is
+// refused.
 func ID(id task.ID) Option {
 	return func(r *Request) {
 		if r.ID = id; id.IsZero() {

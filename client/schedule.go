@@ -7,7 +7,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// ScheduleGap says what happens to a time of the day that a clock change leaves out. The empty one is [GapRunAfter].
+// ScheduleGap is the policy for a time of the day that a clock change skips. The empty one is [GapRunAfter].
 type ScheduleGap string
 
 // The rules for times that a clock change leaves out.
@@ -16,7 +16,7 @@ const (
 	GapSkip     ScheduleGap = "skip"      // it does not fire
 )
 
-// ScheduleRepeat says at which of the times that a clock change repeats a schedule fires. The empty one is [RepeatFirst].
+// ScheduleRepeat is the policy for times of the day that a clock change repeats. The empty one is [RepeatFirst].
 type ScheduleRepeat string
 
 // The rules for times that a clock change repeats.
@@ -25,8 +25,7 @@ const (
 	RepeatBoth  ScheduleRepeat = "both"
 )
 
-// ScheduleOverlap says what happens when a schedule fires while the task of an earlier fire has not ended. The empty one is
-// [OverlapSkip].
+// ScheduleOverlap is the policy for a fire before the task of an earlier fire has ended. The empty one is [OverlapSkip].
 type ScheduleOverlap string
 
 // The rules for a fire while an earlier task has not ended.
@@ -37,7 +36,7 @@ const (
 	OverlapAllow     ScheduleOverlap = "allow"      // its task is added at once
 )
 
-// CatchUpPolicy says for which times at which a schedule could not run it adds a task. The empty one is [CatchUpLatest].
+// CatchUpPolicy says for which missed times a schedule adds a task. The empty one is [CatchUpLatest].
 type CatchUpPolicy string
 
 // The rules for times at which a schedule could not run.
@@ -60,7 +59,7 @@ type ScheduleDefinition struct {
 	Start   time.Time       // it does not fire before; zero: no bound
 	End     time.Time       // it does not fire after; zero: no bound
 	Jitter  time.Duration   // a task starts later by a part of this, which depends on the schedule and the time
-	CatchUp ScheduleCatchUp // for times at which it could not run
+	CatchUp ScheduleCatchUp // for the times that it missed
 	Overlap ScheduleOverlap
 
 	Task ScheduleTask
@@ -76,8 +75,8 @@ type ScheduleCatchUp struct {
 // ScheduleTask describes the tasks that a schedule adds.
 type ScheduleTask struct {
 	Type     string
-	Payload  string            // a text, which may have placeholders such as {{date}}, of at most 65536 bytes; not in lists
-	Priority *uint8            // 0 (sooner) to 9 (later); nil: that of the type
+	Payload  string            // with placeholders such as {{date}}, at most 65536 bytes; not in lists
+	Priority *uint8            // 0 (sooner) to 9 (later); nil: the priority of the type
 	Headers  map[string]string // nil: none
 	Expires  time.Duration     // a task that has not begun this long after its time becomes an error; 0: no bound
 }
@@ -95,8 +94,8 @@ type Schedule struct {
 	Missed     uint64 // times that were missed and not caught up with
 	Overlapped uint64 // times that were left out because of an earlier task
 
-	Waiting []time.Time    // times whose tasks wait for the end of an earlier one, the oldest first; not in lists
-	Running []ScheduleFire // fires whose tasks had not ended when it last ran; none with [OverlapAllow]; not in lists
+	Waiting []time.Time    // times with tasks that wait for the end of an earlier one, the oldest first; not in lists
+	Running []ScheduleFire // fires with tasks that had not ended at its last run; none with [OverlapAllow]; not in lists
 
 	Orders  uint32  // requests that were accepted and are not carried out yet
 	TaskID  task.ID // of the task that is the schedule
@@ -116,7 +115,7 @@ type ScheduleFire struct {
 	TaskID task.ID
 }
 
-// ScheduleTime is a time at which a schedule fires.
+// ScheduleTime is one fire time of a schedule.
 type ScheduleTime struct {
 	Time  time.Time // in UTC
 	Local string    // by the clock in the zone of the schedule, such as 2026-03-29T03:00:00+02:00

@@ -45,8 +45,8 @@ func (c *Client) Schedule(ctx context.Context, name string) (*Schedule, error) {
 	return decodeSchedule(res.GetSchedule())
 }
 
-// ApplySchedule makes a schedule be as a definition says. A new schedule, and one with another definition, fires for times that come
-// after the call. It does not end a pause. A repetition of a call whose answer was lost returns [ScheduleUnchanged].
+// ApplySchedule creates a schedule, or changes its definition. The new definition fires for times after the call. It does not
+// end a pause. A repeated call, for instance after a lost answer, returns [ScheduleUnchanged].
 func (c *Client) ApplySchedule(ctx context.Context, name string, d ScheduleDefinition) (ScheduleOutcome, error) {
 	req := &taskenginev1.ApplyScheduleRequest{Name: name, Definition: definitionMessage(&d)}
 	res, err := call[taskenginev1.ApplyScheduleResponse](ctx, c, taskenginev1connect.TaskServiceApplyScheduleProcedure, req, true)
@@ -59,8 +59,8 @@ func (c *Client) DeleteSchedule(ctx context.Context, name string) error {
 	return err
 }
 
-// PauseSchedule stops a schedule from firing until ResumeSchedule, and returns it after the change. Times that come meanwhile are left
-// out. The reason is for people, and has at most 1000 bytes.
+// PauseSchedule stops a schedule from firing until ResumeSchedule, and returns it after the change. Times within the pause are
+// left out. The reason is shown to users, and has at most 1000 bytes.
 func (c *Client) PauseSchedule(ctx context.Context, name, reason string) (*Schedule, error) {
 	req := &taskenginev1.PauseScheduleRequest{Name: name, Reason: reason}
 	res, err := call[taskenginev1.PauseScheduleResponse](ctx, c, taskenginev1connect.TaskServicePauseScheduleProcedure, req, true)

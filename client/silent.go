@@ -213,7 +213,7 @@ type watch struct {
 	isArmed atomic.Bool
 }
 
-// watched returns a watch, whose ctx is that of a try. It does nothing until it is armed.
+// watched returns a watch with a context for one try. It does nothing until it is armed.
 func (n *node) watched(ctx context.Context, isAwaited func() (patience, bool)) *watch {
 	w := &watch{node: n, isAwaited: isAwaited}
 	w.ctx, w.cancel = context.WithCancelCause(ctx)

@@ -7,12 +7,13 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// Source is a source of tasks: topics of Apache Kafka whose records become tasks. Counts are those of all nodes.
+// Source is a source of tasks: topics of Apache Kafka with records that become tasks. Counts are sums over all
+// nodes.
 type Source struct {
 	Name    string
 	Topics  []string // either these are set, or Pattern is
 	Pattern string
-	Group   string // the consumer group to which positions are committed for other programs
+	Group   string // the consumer group that has the positions, for other programs
 
 	Paused  *SourcePause // nil: it is not paused
 	Orders  uint32       // requests that were accepted and are not carried out yet
@@ -76,8 +77,8 @@ type SourceSeek struct {
 	Offset *uint64   // needs a topic and a partition
 }
 
-// SourceMove is what a seek does to a partition. If Target is less than Position, the source reads the offsets between them again; if it
-// is more, it leaves them out.
+// SourceMove is the effect of a seek on a partition. If Target is less than Position, the source reads the offsets between
+// them again; if it is more, it leaves them out.
 type SourceMove struct {
 	Topic     string
 	Partition uint32

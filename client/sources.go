@@ -31,8 +31,8 @@ func (c *Client) Source(ctx context.Context, name string) (*Source, error) {
 	return decodeSource(res.GetSource())
 }
 
-// PauseSource stops a source from reading, on all nodes, until ResumeSource. The order is durable when it returns, and carried out when
-// Orders of [Client.Source] is 0. The reason is for people, and has at most 1000 bytes.
+// PauseSource stops a source from reading, on all nodes, until ResumeSource. The order is durable when it returns, and carried
+// out when Orders of [Client.Source] is 0. The reason is shown to users, and has at most 1000 bytes.
 func (c *Client) PauseSource(ctx context.Context, name, reason string) (*Source, error) {
 	req := &taskenginev1.PauseSourceRequest{Name: name, Reason: reason}
 	res, err := call[taskenginev1.PauseSourceResponse](ctx, c, taskenginev1connect.TaskServicePauseSourceProcedure, req, true)

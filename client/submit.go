@@ -17,7 +17,7 @@ import (
 // MaxAll is how many tasks one [Client.SubmitAll] may have.
 const MaxAll = 1000
 
-// ReceiptOutcome says what a request has done. A node of a newer version may have others.
+// ReceiptOutcome is the effect of a request. A node of a newer version may have others.
 type ReceiptOutcome string
 
 // The outcomes of a request. The last two are only in the receipts of a [Client.SubmitAll] of several tasks.
@@ -35,7 +35,7 @@ type Receipt struct {
 	ID      task.ID // of the new task, or of the existing task with the same id or key; zero if Outcome is [ReceiptLate]
 	Created bool    // false if there was such a task: nothing was added. With an [ID] of the caller, an earlier try may have added it
 
-	// Outcome is what the request has done. It is empty if the node is of a version that does not say it.
+	// Outcome is the effect of the request. It is empty if the version of the node does not report it.
 	Outcome ReceiptOutcome
 
 	// Warning says for people that the task waits because no live node has a handler for its type, of which the node
@@ -43,7 +43,7 @@ type Receipt struct {
 	Warning string
 }
 
-// Outcome is what became of one of several requests.
+// Outcome is the outcome of one of several requests.
 type Outcome struct {
 	Receipt Receipt
 	Err     error // nil if the task is durable
@@ -62,8 +62,8 @@ func (c *Client) Submit(ctx context.Context, typ string, payload any, options ..
 	return out.Receipt, out.Err
 }
 
-// SubmitEach is Submit for many tasks, of which each is added or refused by itself. It returns an outcome for each, in
-// the same order.
+// SubmitEach is Submit for many tasks; each is added or refused by itself. It returns an outcome for each, in the same
+// order.
 func (c *Client) SubmitEach(ctx context.Context, requests ...Request) []Outcome {
 	ctx, cancel := c.limited(ctx)
 	defer cancel()

@@ -23,7 +23,8 @@ const (
 	StateCancelled  State = "cancelled"  // a user cancelled it
 )
 
-// Turn is the place of a task among those with its ordering key. A node of a newer version may have others.
+// Turn is the place of a task among the tasks with its ordering key. A node of a newer version may have
+// others.
 type Turn string
 
 // The turns of a task. The empty Turn is that of a task that takes no part in the order: it has no ordering key, has ended, or
@@ -64,7 +65,7 @@ type Task struct {
 	Checkpoint []byte    // data that an attempt has stored for the next one; not in lists
 
 	Turn              Turn   // its place among the tasks with its ordering key
-	InheritedPriority *uint8 // the priority of a task behind it with which it runs; nil if it runs with its own
+	InheritedPriority *uint8 // the priority it runs with, of a task behind it; nil if it runs with its own
 
 	// Tombstone says that the task is done, and that its payload, result, headers, checkpoint, progress and history were
 	// removed: only its key is remembered. A task that is done and is no tombstone has the result of its handler, which may
@@ -76,7 +77,7 @@ type Task struct {
 type Progress struct {
 	Done    uint64 // in a unit that the handler chooses
 	Total   uint64 // 0 if it is not known
-	Message string // for people
+	Message string // to be read, not parsed
 	At      time.Time
 }
 
@@ -91,7 +92,7 @@ const (
 	AttemptTimedOut    AttemptOutcome = "timed_out"   // it took longer than its type allows
 	AttemptSnoozed     AttemptOutcome = "snoozed"     // the handler asked to be called again later
 	AttemptHandedBack  AttemptOutcome = "handed_back" // the handler could not take the task
-	AttemptOverruled   AttemptOutcome = "overruled"   // a user cancelled or changed the task meanwhile
+	AttemptOverruled   AttemptOutcome = "overruled"   // a user cancelled or changed the task during the attempt
 	AttemptInterrupted AttemptOutcome = "interrupted" // the node stopped before the handler returned
 )
 
@@ -179,7 +180,7 @@ const (
 // Reason is one reason why a task does not run, or its present state.
 type Reason struct {
 	Code ReasonCode
-	Text string // for people
+	Text string // to be read, not parsed
 
 	Limit string // of a limit, a rate or a pause: the name of the limit; empty for the slots of the node, and for a paused type
 	Value string // the value that the limit is per

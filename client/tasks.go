@@ -23,7 +23,7 @@ const pollFor = 20 * time.Second
 type TaskFilter struct {
 	Types  []string // none: all
 	States []State  // none: all
-	Key    string   // only tasks with this key, whatever their ordering keys are; empty: all
+	Key    string   // only tasks with this key, with any ordering key; empty: all
 }
 
 // Get returns a task, with its payload and result. The error wraps [ErrNotFound] if there is none with the id.
@@ -77,7 +77,7 @@ func (f TaskFilter) states() []string {
 	return all(f.States, func(s State) string { return string(s) })
 }
 
-// Count returns how many tasks there are, by type and state; those of zero are left out. The filter has no key.
+// Count returns the number of tasks by type and state, without zeros. The filter has no key.
 func (c *Client) Count(ctx context.Context, f TaskFilter) ([]StateCount, error) {
 	if f.Key != "" {
 		return nil, newError("", codes.InvalidArgument, "tasks are counted by state and type; list those with a key", "")
@@ -91,7 +91,7 @@ func (c *Client) Count(ctx context.Context, f TaskFilter) ([]StateCount, error) 
 }
 
 // Wait returns a task when it has ended: it is done, error, failed or cancelled. It waits until ctx ends, also while no
-// node answers. It returns [ErrNotFound] for a task that does not exist, or whose retention is over.
+// node answers. It returns [ErrNotFound] for a task that does not exist or was removed after its retention.
 func (c *Client) Wait(ctx context.Context, id task.ID) (*Task, error) {
 	req := &taskenginev1.WaitRequest{Ids: []string{id.String()}, Timeout: durationpb.New(pollFor)}
 	for {
@@ -148,7 +148,7 @@ func (c *Client) Result(ctx context.Context, id task.ID, v any) error {
 	return t.DecodeResult(v)
 }
 
-// change is what the options of a change set.
+// change collects the options of a change.
 type change struct{ version uint64 }
 
 // ChangeOption sets a part of the request to change a task.
@@ -198,7 +198,7 @@ func (c *Client) Resume(ctx context.Context, id task.ID, options ...ChangeOption
 	return decodeTask(res.GetTask())
 }
 
-// Reschedule sets the time at which a task is due that is not running, and returns it as [Client.Cancel] does.
+// Reschedule sets the due time of a task that is not running, and returns the task as [Client.Cancel] does.
 func (c *Client) Reschedule(ctx context.Context, id task.ID, at time.Time, options ...ChangeOption) (*Task, error) {
 	req := &taskenginev1.RescheduleRequest{
 		Id: id.String(), Version: versionOf(options), Time: &taskenginev1.RescheduleRequest_At{At: timestamppb.New(at)},
