@@ -41,7 +41,7 @@ type stored struct {
 	} `json:"log"`
 }
 
-// What a line begins with: its task.
+// A line begins with its task.
 const (
 	linePrefix = `{"task":"`
 	idLength   = 36
@@ -78,7 +78,7 @@ type encoder struct {
 	handler slog.Handler // writes records to buf
 }
 
-// head is what a line has besides the record.
+// head has the fields of a line apart from the record.
 type head struct {
 	key
 	dropped int
@@ -87,7 +87,7 @@ type head struct {
 
 func newEncoder() *encoder {
 	e := new(encoder)
-	// What the handler calls a message may not be taken for an attribute of that name.
+	// The group keeps the keys of the handler, such as "msg", apart from attributes of the same name.
 	e.handler = slog.NewJSONHandler(e, &slog.HandlerOptions{Level: slog.Level(math.MinInt)}).WithGroup("attrs")
 	return e
 }

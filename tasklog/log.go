@@ -34,7 +34,7 @@ const (
 	// together with the log's own lines, which report dropped lines.
 	bufferBytes = 4 << 20
 	noteBytes   = 2 * bufferBytes
-	// keptBytes is the size up to which an empty buffer is kept.
+	// keptBytes is the maximum size of an empty buffer to keep.
 	keptBytes = 256 << 10
 )
 
@@ -44,7 +44,7 @@ type Options struct {
 	MaxBytes     int64        // of all segments; 0 is 256 MiB, or 16 MiB in memory; at least MinBytes
 	AttemptLines int          // of one attempt; 0 is 10 000
 	AttemptBytes int          // of one attempt; 0 is 1 MiB
-	Log          *slog.Logger // for failures of the disk; nil is not to log
+	Log          *slog.Logger // for failures of the disk; nil logs nothing
 }
 
 // Log is a log of tasks. Its methods may be called from any goroutine. A nil Log keeps nothing;
@@ -129,7 +129,7 @@ func (l *Log) isFull(k key) bool {
 	}
 	t.dropped++
 	if l.tallies.keep(k, t) {
-		l.tallies.age(l.tell)
+		l.tallies.age(l.reportDropped)
 	}
 	return true
 }
@@ -146,7 +146,7 @@ func (l *Log) Ended(id task.ID, attempt uint32) {
 		return
 	}
 	k := key{id, attempt}
-	if t := l.tallies.find(k); t.dropped > 0 && !l.tell(k, t.dropped) {
+	if t := l.tallies.find(k); t.dropped > 0 && !l.reportDropped(k, t.dropped) {
 		return // the line is added when the tally is dropped
 	}
 	l.tallies.forget(k)
@@ -193,7 +193,7 @@ func (l *Log) Close() error {
 	if !again {
 		l.tallies.each(func(k key, t tally) {
 			if t.dropped > 0 {
-				l.tell(k, t.dropped)
+				l.reportDropped(k, t.dropped)
 			}
 		})
 	}
@@ -218,7 +218,7 @@ func (l *Log) add(k key, line []byte) {
 	case t.full:
 		t.dropped++
 	case t.lines >= l.tallies.lines || t.bytes+len(line) > l.tallies.bytes:
-		if t.dropped > 0 && l.tell(k, t.dropped) {
+		if t.dropped > 0 && l.reportDropped(k, t.dropped) {
 			t.dropped = 0
 		}
 		t.full = l.remark(k, 0, "the log of this attempt is full: what follows is dropped")
@@ -226,7 +226,7 @@ func (l *Log) add(k key, line []byte) {
 	case len(l.buffer)+len(line) > bufferBytes:
 		t.dropped++
 	default:
-		if t.dropped > 0 && l.tell(k, t.dropped) {
+		if t.dropped > 0 && l.reportDropped(k, t.dropped) {
 			t.dropped = 0
 		}
 		t.lines++
@@ -234,14 +234,14 @@ func (l *Log) add(k key, line []byte) {
 		l.push(line)
 	}
 	if l.tallies.keep(k, t) {
-		l.tallies.age(l.tell)
+		l.tallies.age(l.reportDropped)
 	}
 	l.counting.Store(true)
 }
 
-// tell adds a line with the number of lines dropped before it. It reports whether the line fitted.
-// It is called with mu held.
-func (l *Log) tell(k key, dropped int) bool {
+// reportDropped adds a line with the number of lines dropped before it. It reports whether the line
+// fitted. It is called with mu held.
+func (l *Log) reportDropped(k key, dropped int) bool {
 	what := "lines were"
 	if dropped == 1 {
 		what = "line was"

@@ -23,7 +23,7 @@ const slack = time.Hour
 // ErrBadCursor is returned for text that is not a [Cursor].
 var ErrBadCursor = errors.New("not a cursor of a task's log")
 
-// Cursor is a position in a log, up to which it was read. The zero Cursor is the beginning.
+// Cursor is a position in a log: the end of the lines read so far. The zero Cursor is the beginning.
 type Cursor struct{ segment, offset int64 }
 
 // String returns the text of a cursor, "" for the zero one.
@@ -34,7 +34,7 @@ func (c Cursor) String() string {
 	return fmt.Sprintf("%d-%d", c.segment, c.offset)
 }
 
-// ParseCursor reads the text of a cursor.
+// ParseCursor parses the result of [Cursor.String].
 func ParseCursor(s string) (Cursor, error) {
 	if s == "" {
 		return Cursor{}, nil
@@ -70,9 +70,8 @@ func (l *Log) Reader(id task.ID, since time.Time, at Cursor) *Reader {
 // Cursor returns the place after the last line that was read.
 func (r *Reader) Cursor() Cursor { return r.at }
 
-// Lines returns the lines that were not read yet, in the order in which they were logged: at
-// least all that were logged before the call and are kept. The next call continues after the
-// last line. The sequence ends after an error.
+// Lines returns the unread lines in the order of logging: at least all kept lines that were logged
+// before the call. The next call continues after the last line. The sequence ends after an error.
 func (r *Reader) Lines(ctx context.Context) iter.Seq2[Line, error] {
 	return func(yield func(Line, error) bool) {
 		if err := r.log.Flush(ctx); err != nil {
@@ -100,13 +99,13 @@ func (r *Reader) Lines(ctx context.Context) iter.Seq2[Line, error] {
 	}
 }
 
-// part reads what is left of a segment. It reports whether there is more to be read.
+// part reads the rest of a segment. It reports whether to read on.
 func (r *Reader) part(ctx context.Context, p part, yield func(Line, error) bool) (bool, error) {
 	if r.at.offset >= p.size {
 		return true, nil
 	}
 	f, err := r.log.shelf.disk.open(p.segment.number)
-	if errors.Is(err, fs.ErrNotExist) { // it was removed meanwhile
+	if errors.Is(err, fs.ErrNotExist) { // it was removed since
 		return true, nil
 	}
 	if err != nil {

@@ -28,7 +28,7 @@ type shelf struct {
 
 	mu       sync.Mutex
 	segments []*segment // guarded by mu: the oldest first
-	listed   bool       // guarded by mu: segments has those that existed on the disk
+	listed   bool       // guarded by mu: segments has the existing files of the disk
 
 	newest file // owned by the writer: the last segment, nil when it is not open
 }

@@ -11,7 +11,7 @@ type key struct {
 	attempt uint32
 }
 
-// tally counts what an attempt has logged.
+// tally counts the lines of an attempt.
 type tally struct {
 	lines, bytes int
 	dropped      int  // lines that were dropped and not reported yet
@@ -21,7 +21,7 @@ type tally struct {
 // tallies count what attempts log. The end of an attempt need not be reported, so the tallies
 // that were not used for the longest time are dropped when there are too many.
 type tallies struct {
-	lines, bytes int // what one attempt may log
+	lines, bytes int // the maximum of one attempt
 
 	recent, older map[key]tally // of two tallies of an attempt, the one in recent counts
 }

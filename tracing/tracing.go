@@ -1,4 +1,4 @@
-// Package tracing records what happens to tasks as spans of OpenTelemetry, so that a request, the tasks that it
+// Package tracing records the life of tasks as spans of OpenTelemetry, so that a request, the tasks that it
 // adds, their attempts, and the tasks that these add in turn are one trace.
 //
 // A task carries its trace context in its headers "traceparent" and "tracestate", as the W3C recommendation
@@ -23,7 +23,8 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// Attributes of spans. Those of messaging are named as in the semantic conventions of OpenTelemetry.
+// Attributes of spans. Attributes of messaging have the names of the semantic conventions of
+// OpenTelemetry.
 const (
 	attrSystem    = attribute.Key("messaging.system") // always "taskengine"
 	attrOperation = attribute.Key("messaging.operation.type")
@@ -41,7 +42,7 @@ type Tracer struct {
 	context propagation.TraceContext
 }
 
-// New returns a Tracer whose spans p makes.
+// New returns a Tracer that makes its spans with p.
 func New(p trace.TracerProvider) *Tracer {
 	return &Tracer{tracer: p.Tracer("github.com/taskengine/taskengine/tracing")}
 }
@@ -180,7 +181,7 @@ func isContext(name string) bool {
 	return strings.EqualFold(name, "traceparent") || strings.EqualFold(name, "tracestate")
 }
 
-// about returns the attributes that say what is done with a task of a type.
+// about returns the attributes of an operation on a task of a type.
 func about(operation, typ string) []attribute.KeyValue {
 	return append(make([]attribute.KeyValue, 0, 6), attrSystem.String("taskengine"), attrOperation.String(operation), attrType.String(typ))
 }
