@@ -26,8 +26,8 @@ const idleTimeout = 4 * time.Second
 type HTTPConfig struct {
 	URL         string            // http or https; errors never show its user and query
 	Method      string            // "" for POST; any but CONNECT
-	Headers     map[string]string // besides those that describe the task
-	Timeout     time.Duration     // of one request with its response; 0 for no other than that of the attempt
+	Headers     map[string]string // in addition to the headers that describe the task
+	Timeout     time.Duration     // of one request with its response; 0: only the timeout of the attempt applies
 	MaxResponse int               // bytes of the body of a response
 	Now         func() time.Time  // for dates in Retry-After of responses without a Date; nil for time.Now
 

@@ -46,8 +46,8 @@ func (x *exchange) begin() (end func()) {
 	return func() { stop(); x.cancel(nil) }
 }
 
-// send sends the request, follows redirects to the same server, and returns the last response, whose body the caller
-// closes.
+// send sends the request, follows redirects to the same server, and returns the last response. The caller closes its
+// body.
 func (x *exchange) send(payload []byte, header http.Header) (*http.Response, error) {
 	where := x.http.url
 	for redirects := 0; ; redirects++ {

@@ -17,7 +17,7 @@ const HandlerHeader = "taskengine-handler"
 // Share is one handler of a [Split].
 type Share struct {
 	Handler task.Handler
-	Weight  int // its part of the tasks, relative to the sum of all weights; 0 for none but those that ask for it by HandlerHeader
+	Weight  int // its part of the tasks, relative to the sum of all weights; 0: only tasks that ask for it by HandlerHeader
 }
 
 // Split is a [task.Handler] that divides tasks among other handlers, such as two versions of a program of which the new

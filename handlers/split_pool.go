@@ -17,8 +17,8 @@ var _ task.Pool = (*Split)(nil)
 func (s *Split) Name() string { return s.name }
 
 // Use implements [task.Pool]. The handler of a task is not known before the task is read, so the capacity is the number
-// of tasks that fit if they come in proportion to the weights. A task for which its handler has no slot waits in that
-// handler: it has not begun.
+// of tasks that fit if they come in proportion to the weights. A task waits in its handler if that has no slot; it has
+// not begun.
 func (s *Split) Use(changed func(task.Capacity)) task.PoolUse {
 	u := &splitUse{split: s, capacities: make([]task.Capacity, len(s.names))}
 	u.uses = make([]task.PoolUse, len(s.names))

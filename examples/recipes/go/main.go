@@ -1,5 +1,5 @@
 // Shop is a web service that charges cards by tasks: it adds a task for each order, runs the tasks in its own process, and
-// says what became of them.
+// reports their outcomes.
 package main
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// Order is what customers send.
+// Order is the body of a request.
 type Order struct {
 	ID    string `json:"id"`
 	Cents int    `json:"cents"`
@@ -35,8 +35,7 @@ type Receipt struct {
 // Charge is the type of the tasks.
 var Charge = client.Type[Order, Receipt]("charge")
 
-// charge runs a task. It may run twice, after a crash: a payment service gets the order's id, by which it knows the second
-// one.
+// charge runs a task. It may run twice, after a crash: a payment service recognizes the second run by the order's id.
 func charge(_ context.Context, _ *task.Task, o Order) (Receipt, error) {
 	return Receipt{Number: "R-" + o.ID}, nil
 }
