@@ -19,7 +19,7 @@ import (
 // Options configure [Calibrate].
 type Options struct {
 	Store  string  // one of Stores
-	Dir    string  // in which to make a folder for the store: on the disk to measure
+	Dir    string  // parent of the folder of the store, on the disk to measure
 	Rounds int     // number of times that everything is measured, 1 or more
 	Scale  float64 // factor on the length of each run; 1 is usual
 	// Machine describes the machine. If Cores is 0, it is the number of cores of this process.
@@ -59,7 +59,7 @@ func calibrations() []calibration {
 		{name: "700/s, 4 KiB", rate: 700, size: 4 << 10, wait: 10 * time.Millisecond, tasks: 2000},
 		{name: "200/s, 64 KiB", rate: 200, size: 64 << 10, wait: 5 * time.Millisecond, tasks: 1600},
 		{name: "2500/s, 10 ms", rate: 2500, size: 256, wait: 10 * time.Millisecond, tasks: 8000},
-		{name: "6000/s", rate: 6000, size: 256, tasks: 50_000}, // enough for the store to sort files meanwhile
+		{name: "6000/s", rate: 6000, size: 256, tasks: 50_000}, // enough for the store to sort files during the run
 		{name: "12000/s, 10 ms", rate: 12_000, size: 256, wait: 10 * time.Millisecond, tasks: 50_000},
 	}
 }
@@ -71,8 +71,8 @@ type observed struct {
 	figures
 }
 
-// Calibrate measures the costs of the engine with a store on this machine. It runs the real
-// engine, for a minute and a half with two rounds. Nothing else should run meanwhile.
+// Calibrate measures the costs of the engine with a store on this machine. It runs the real engine,
+// for a minute and a half with two rounds. Nothing else should run in that time.
 func Calibrate(ctx context.Context, o Options) (*Curves, error) {
 	if err := o.check(); err != nil {
 		return nil, fmt.Errorf("calibrate: %w", err)
@@ -137,7 +137,7 @@ func (m *measuring) curves(ctx context.Context) (*Curves, error) {
 	return c, c.fit(m.all)
 }
 
-// freely returns a policy under which no task waits for a slot.
+// freely returns a policy without waits for a slot.
 func freely() policy.Set {
 	return policy.Set{Slots: 10_000, Types: map[string]policy.Type{"job": policy.DefaultType()}}
 }

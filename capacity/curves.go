@@ -44,7 +44,7 @@ type Curves struct {
 // Fit is one run of the calibration beside the model of it.
 type Fit struct {
 	Run      string  `json:"run"`
-	Foreign  float64 `json:"foreign_cores"` // that other processes used meanwhile
+	Foreign  float64 `json:"foreign_cores"` // used by other processes during the run
 	Measured Figures `json:"measured"`
 	Model    Figures `json:"model"`
 }
@@ -60,8 +60,8 @@ type Figures struct {
 	Bytes   float64       `json:"bytes_per_s"`
 }
 
-// Disturbed returns the number of cores that other processes used during the run in which they
-// used most. With more than 0.1, the curves are not those of the machine alone.
+// Disturbed returns the number of cores that other processes used, in the run with the highest use.
+// With more than 0.1, the curves do not describe the machine alone.
 func (c *Curves) Disturbed() (cores float64, much bool) {
 	for _, f := range c.Fit {
 		cores = max(cores, f.Foreign)

@@ -177,8 +177,8 @@ func (o *observed) paced(yield func(idle, took time.Duration)) {
 	}
 }
 
-// fitBytes determines the bytes that are written: per commit, row and byte of payload, without
-// those with which logs are filled ahead.
+// fitBytes determines the written bytes: per commit, row and byte of payload, without the bytes that
+// fill logs ahead.
 func (c *Curves) fitBytes(all []observed) {
 	var a, kept [][]float64
 	var b, sizes []float64

@@ -32,7 +32,7 @@ func (c *Curves) fitBackground(all []observed) {
 }
 
 // memoryRow returns the bytes of memory that a row takes in addition to its bytes in the log: the
-// difference between the size at which the store sorts and the size of a full file of the log.
+// difference between the size that makes the store sort and the size of a full file of the log.
 func memoryRow(all []observed) float64 {
 	var a [][]float64
 	var b []float64
@@ -90,7 +90,7 @@ func (o *observed) sorting() (times int, took time.Duration) {
 	return times, took
 }
 
-// sortingTime returns the CPU time of sorting once what a run writes.
+// sortingTime returns the CPU time to sort the rows and payloads of a run once.
 func (c *Curves) sortingTime(o *observed) time.Duration {
 	rows, payload := c.atOnce(o)
 	return time.Duration(rows*float64(c.Costs.Background) + payload*c.Costs.BackgroundByte)

@@ -6,7 +6,7 @@ import (
 )
 
 // fitGather determines the time from the call of Submit until a writer that was idle asks the store
-// for a transaction. It is the median of runs in which most calls find an idle writer.
+// for a transaction. It is the median of the runs where most calls find an idle writer.
 func (c *Curves) fitGather(all []observed) {
 	var took []time.Duration
 	for _, o := range all {

@@ -9,8 +9,8 @@ import (
 	"github.com/taskengine/taskengine/storage/pebble"
 )
 
-// Syncs of at most small bytes are compared with those of at least large bytes, to determine the
-// time per byte.
+// The time per byte is determined by comparing syncs of at most small bytes with syncs of at least
+// large bytes.
 const (
 	small = 16 << 10
 	large = 32 << 10
@@ -23,7 +23,7 @@ type synced struct {
 	bytes int           // of the log, or of payload if the log was not seen
 	ahead bool          // the log is filled ahead
 	grown bool          // the log was filled just before this sync
-	sorts bool          // the store sorts files meanwhile
+	sorts bool          // the store sorts files during the sync
 	usual bool          // ahead is as in most of the run; else the sync catches up after a slow one
 	told  []time.Duration
 }
@@ -148,7 +148,7 @@ func logRow(all []observed) float64 {
 }
 
 // addRanks determines the ranks of the wanted uses of a run in their distributions, and adds them to
-// the range of idleness in which most of the uses are.
+// the range of idleness with most of the uses.
 func addRanks(by sim.ByIdleness, uses []synced, wanted func(*synced) bool) {
 	var out []uint16
 	var idle []time.Duration
@@ -178,7 +178,7 @@ func addRanks(by sim.ByIdleness, uses []synced, wanted func(*synced) bool) {
 	by[in].Ranks = append(by[in].Ranks, out...)
 }
 
-// asked returns the time at which a commit asked for its sync.
+// asked returns when a commit asked for its sync.
 func (c *commit) asked() time.Time { return c.began.Add(c.hold) }
 
 // uses returns the uses of the disk.
@@ -189,8 +189,8 @@ func (o *observed) uses() []synced {
 	return o.alone()
 }
 
-// logged returns the syncs of the log as uses of the disk. A sync serves the commits that asked for
-// it before its last write began. told has how long after the sync each of them went on.
+// logged returns the syncs of the log as uses of the disk. A sync serves the commits that asked for it
+// before its last write began. told has the time from the end of the sync until each of them went on.
 func (o *observed) logged() (uses []synced) {
 	next := 0
 	var idle sim.Idleness
@@ -225,8 +225,7 @@ func (o *observed) logged() (uses []synced) {
 // shared is the maximum time between two commits that became durable by the same sync.
 const shared = 50 * time.Microsecond
 
-// alone returns the uses of the disk as seen by the commits, for a store whose syncs are not
-// observed.
+// alone returns the uses of the disk as seen by the commits, for a store without observed syncs.
 func (o *observed) alone() (uses []synced) {
 	var free time.Time // when all earlier commits were durable
 	var idle sim.Idleness

@@ -20,8 +20,8 @@ import (
 type Load struct {
 	Objective objective.Objective // of "start", the start of the handler, or "end"
 	Growth    float64             // factor on all rates, 1 or more
-	Margin    float64             // factor on all rates for which slots and cores must suffice, 1 or more
-	Slots     int                 // of a node; 0 is to be planned
+	Margin    float64             // slots and cores must suffice for all rates times this, 1 or more
+	Slots     int                 // of a node; 0 is planned
 	Cores     int                 // of a node; 0 is the number in the curves
 	Types     map[string]Type
 	Limits    map[string]policy.Limit
@@ -66,7 +66,7 @@ func Read(file string, from io.Reader) (*Load, error) {
 // simulation is some tenths.
 const defaultMargin = 1.25
 
-// Bounds of a load, far beyond what makes sense.
+// Bounds of a load, far beyond useful values.
 const (
 	maxLoad   = 1 << 20 // of the description, in bytes
 	maxSize   = 1 << 30
@@ -190,7 +190,7 @@ func (r reader) arrivals(n config.Value, t *Type) {
 	})(n)
 }
 
-// valueHeader is the header with the made-up value that limits count by which have a per.
+// valueHeader is the header with the made-up value for limits with a per.
 const valueHeader = "value"
 
 func (r reader) limit(n config.Value) policy.Limit {

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pauses lets goroutines wait with timers of the kernel. Those of the runtime are late by up to a
+// pauses lets goroutines wait with timers of the kernel. Timers of the runtime are late by up to a
 // millisecond when the process is mostly idle.
 type pauses struct {
 	mu   sync.Mutex

@@ -12,14 +12,14 @@ import (
 // Answer is the plan for a load.
 type Answer struct {
 	Objective string  `json:"objective"`
-	Met       bool    `json:"met"` // one node can meet the objective; else BreaksFirst is what prevents it
+	Met       bool    `json:"met"` // one node can meet the objective; else BreaksFirst is the reason
 	Rate      float64 `json:"tasks_per_s"`
 	Nodes     int     `json:"nodes"`     // 1: the stores that can be measured have one node
-	Margin    float64 `json:"margin"`    // factor on all rates for which slots and cores suffice; 1 if there is no margin
+	Margin    float64 `json:"margin"`    // slots and cores suffice for all rates times this; 1 is no margin
 	Slots     int     `json:"slots"`     // the fewest with that margin, or as given; without a margin, the fewest and some spare ones
 	Cores     int     `json:"cores"`     // the same
 	OfCores   int     `json:"of_cores"`  // as given
-	HeadRoom  float64 `json:"head_room"` // largest factor on all rates at which the objective holds
+	HeadRoom  float64 `json:"head_room"` // largest factor on all rates that meets the objective
 
 	// The figures of the node then. The latencies are those of the objective.
 	Predicted Figures       `json:"predicted"`
@@ -29,7 +29,7 @@ type Answer struct {
 	MemoryBytes float64 `json:"memory_bytes"` // of the node
 
 	BreaksFirst string  `json:"breaks_first"` // what prevents the objective when the rates grow further
-	Shares      []Share `json:"shares"`       // of the time that late tasks wait, by cause
+	Shares      []Share `json:"shares"`       // of the waiting time of late tasks, by cause
 	Uses        []Share `json:"uses"`         // utilization in the busiest time
 	Steps       []Step  `json:"steps"`        // the simulations that were made
 }
@@ -67,8 +67,8 @@ type planner struct {
 	answer *Answer
 }
 
-// Plan returns what a load needs on a machine like that of the curves. tasks is the number of tasks
-// that are simulated for each step; 0 is a number that suffices for a 99th percentile.
+// Plan returns the needs of a load on a machine like that of the curves. tasks is the number of
+// simulated tasks in each step; 0 is a number that suffices for a 99th percentile.
 func Plan(c *Curves, l *Load, tasks int) (*Answer, error) {
 	p := &planner{c, l, cmp.Or(tasks, planTasks), &Answer{
 		Objective: l.Objective.String(), Rate: l.rate(), OfCores: cmp.Or(l.Cores, c.Machine.Cores), Nodes: 1,
@@ -101,9 +101,9 @@ func (p *planner) try(why string, s setup) (modelled, bool, error) {
 	return m, met, nil
 }
 
-// keepsUp reports whether tasks end as fast as they come. If not, the latencies grow beyond those of
-// the simulated time. With retries the time of the end does not show it, since the last retries come
-// much later; the number of waiting tasks does.
+// keepsUp reports whether tasks end as fast as they come. If not, the latencies keep growing after the
+// simulated time. With retries the time of the end does not show it, since the last retries come much
+// later; the number of waiting tasks does.
 func (p *planner) keepsUp(m *modelled) bool {
 	const tail = 0.1
 	slowest := time.Duration(0)
@@ -193,8 +193,7 @@ func (p *planner) least() int {
 	return max(weight, int(busy))
 }
 
-// smallest returns the smallest number, not below from, with which the objective is met. Some
-// number is enough.
+// smallest returns the smallest number, not below from, that meets the objective. One exists.
 func (p *planner) smallest(why string, from int, with func(int) setup) (int, error) {
 	var failure error
 	meets := func(n int) bool {
@@ -219,7 +218,7 @@ func (p *planner) smallest(why string, from int, with func(int) setup) (int, err
 	return high, failure
 }
 
-// headRoom determines how far the rates can grow, and what prevents more.
+// headRoom determines how far the rates can grow, and the bottleneck beyond.
 func (p *planner) headRoom(at setup) error {
 	a := p.answer
 	low, high := 1.0, 2.0
@@ -271,7 +270,7 @@ func (p *planner) sizes(m *modelled) {
 		running = max(running, float64(t.Payload))
 	}
 	most := float64(m.result.Limits[0].Most)
-	const stack = 16 << 10 // of a running goroutine, with what it refers to
+	const stack = 16 << 10 // of a running goroutine, with the data it refers to
 	a.MemoryBytes = float64(c.Base) + float64(m.most)*c.Trigger + most*(stack+running)
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// probe is a store that records what its transactions write and how long they take.
+// probe is a store that records the writes and times of its transactions.
 type probe struct {
 	storage.Store
 	log     *journal
@@ -56,7 +56,7 @@ func (p *probe) Update(ctx context.Context, fn func(storage.Tx) error) error {
 	return nil
 }
 
-// take returns what was recorded since the last call.
+// take returns the records since the last call.
 func (p *probe) take() (commits []commit, syncs []span, sorts []window) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 )
 
 // journal is a file system that records the syncs of the log of a store with their bytes, and the
-// times in which the store was busy with sorted files.
+// times that the store was busy with sorted files.
 type journal struct {
 	vfs.FS
 	mu    sync.Mutex
@@ -28,7 +28,7 @@ type span struct {
 	log          int // the number of the file of the log
 }
 
-// window is a time in which the store was busy with sorted files.
+// window is a time that the store was busy with sorted files.
 type window struct {
 	from, to time.Time
 	flush    bool // new data was sorted; else files were merged or removed
@@ -72,7 +72,7 @@ func (j *journal) noteSorting(from time.Time, flush bool) {
 	j.sorts = append(j.sorts, window{from, time.Now(), flush})
 }
 
-// take returns what was recorded since the last call.
+// take returns the records since the last call.
 func (j *journal) take() ([]span, []window) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

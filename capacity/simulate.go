@@ -23,7 +23,7 @@ type simulated struct {
 	paced    bool // submit and handle a little late, as a trial does
 }
 
-// start returns the time at which a trial begins to measure: that of the last skipped arrival.
+// start returns when a trial begins to measure: the time of the last skipped arrival.
 func (s *simulated) start() (at time.Duration) {
 	for i := range s.arrivals {
 		if s.arrivals[i].At < s.skip {

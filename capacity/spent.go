@@ -7,7 +7,7 @@ import (
 	"github.com/taskengine/taskengine/internal/machine"
 )
 
-// spent is what was used of the machine until a moment. What the operating system does not tell is
+// spent is the use of the machine until a moment. Figures that the operating system does not have are
 // zero.
 type spent struct {
 	at      time.Time

@@ -10,7 +10,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// Names of what may break a load, besides limits.
+// Names of the bottlenecks of a load, besides limits.
 const (
 	slots    = "slots"
 	cpu      = "cpu"
@@ -18,7 +18,7 @@ const (
 	handlers = "the handlers themselves"
 )
 
-// busy is the utilization of the cores from which on they count as the bottleneck.
+// busy is the least utilization of the cores as the bottleneck.
 const busy = 0.9
 
 func limitName(name string) string {
@@ -28,8 +28,8 @@ func limitName(name string) string {
 	return "limit " + name
 }
 
-// stopped returns what the tasks that miss the objective wait for, in descending order, and at least
-// one share. If none misses it, stopped examines the slowest hundredth.
+// stopped returns the causes of waiting of the tasks that miss the objective, in descending order, and
+// at least one share. If none misses it, stopped examines the slowest hundredth.
 func (p *planner) stopped(m *modelled) []Share {
 	o := p.load.Objective
 	bound := o.Below
@@ -81,7 +81,7 @@ func (p *planner) stopped(m *modelled) []Share {
 // limitValue is a limit, or one value of a limit per value.
 type limitValue struct{ name, value string }
 
-// fullness returns roughly the share of the time in which each limit had no room.
+// fullness returns roughly the share of the time that each limit had no room.
 func fullness(m *modelled) map[limitValue]float64 {
 	full := map[limitValue]float64{}
 	elapsed := m.result.Elapsed.Seconds()

@@ -57,7 +57,7 @@ func orError[S storage.Store](s S, err error) (storage.Store, error) {
 // its time, independently of the other tasks, and its handler waits and computes as the arrival says.
 type trial struct {
 	store    string // one of Stores
-	dir      string // in which to make a folder for the store
+	dir      string // parent of the folder of the store
 	policies policy.Set
 	arrivals []sim.Arrival
 	// callers is the number of callers that submit one call after the other, as fast as they
@@ -68,19 +68,19 @@ type trial struct {
 
 // figures are what a trial has measured.
 type figures struct {
-	began   time.Time       // the time to which arrivals are relative
+	began   time.Time       // the origin of the times of arrivals
 	starts  []time.Duration // from the intended time to the call of the handler, in order of arrival
 	pacing  []time.Duration // from the intended time to the call of Submit
 	paces   []time.Duration // from the call of Submit to the call of the handler
 	commits []commit
 	syncs   []span        // of the store's log, if it has one
-	sorts   []window      // in which such a store sorted files; they may overlap
+	sorts   []window      // times that the store sorted files; they may overlap
 	tasks   int           // that ended in the measured time
 	elapsed time.Duration // measured
 	cpu     time.Duration // of this process, including submitting and handlers
 	written int64
 	folder  int64           // size of the store at the end
-	foreign float64         // cores that other processes used meanwhile
+	foreign float64         // cores used by other processes during the trial
 	running float64         // handlers at work, on average
 	late    []time.Duration // how much longer than wanted handlers waited
 }
@@ -351,7 +351,7 @@ func sizeOf(dir string) (size int64) {
 				size += info.Size()
 			}
 		}
-		return nil // a file that vanishes meanwhile has no size
+		return nil // a file that vanishes during the walk has no size
 	})
 	return size
 }

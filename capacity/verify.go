@@ -39,7 +39,7 @@ func quantities(f Figures) []float64 {
 
 // Checking configures [Verify].
 type Checking struct {
-	Dir      string        // in which to make folders: on the disk that was calibrated
+	Dir      string        // parent of the folders, on the calibrated disk
 	Length   time.Duration // of each run
 	Repeats  int           // number of runs of each load; the median counts
 	Attempts int           // see Options
