@@ -1,9 +1,9 @@
 // Package alerting runs the alerts of a node. alerting.go runs the duties, look.go observes the engine and the
-// node, targets.go makes the targets that a configuration names, and manage.go does what people ask for.
+// node, targets.go makes the targets of a configuration, and manage.go serves the API.
 //
-// A node has two duties: one for what it observes of itself, and, if it has the role of monitor, one for what
-// all nodes share. If nodes have a store each and share a coordinator, the latter is about the store of the node, peers.go has
-// one more for what these nodes share, and its state is where they coordinate.
+// A node has two duties: one for itself and, if it has the role of monitor, one for the state that all nodes share. If nodes
+// have a store each and share a coordinator, the second duty is about the store of the node, and peers.go has a third, for the
+// state that these nodes share. The coordinator keeps the state of the third duty.
 package alerting
 
 import (
@@ -31,9 +31,9 @@ import (
 const (
 	// lookEvery is how often a duty looks.
 	lookEvery = 5 * time.Second
-	// monitorRole is the role whose node looks at what all nodes share: its engine counts the tasks.
+	// monitorRole is the role of the node that observes the shared state: its engine counts the tasks.
 	monitorRole = "monitor"
-	// lastPatience is how long the last notifications of a node may take whose store has failed.
+	// lastPatience is how long the last notifications of a node may take after its store has failed.
 	lastPatience = 10 * time.Second
 )
 
@@ -97,7 +97,8 @@ func Start(c Config) *Alerting {
 	return a
 }
 
-// isConfigured reports whether there are alerts. With targets and no rules, what fired by earlier rules ends.
+// isConfigured reports whether there are alerts. With targets and no rules, the duties still resolve alerts
+// of earlier rules.
 func (a *Alerting) isConfigured() bool { return len(a.targets) > 0 }
 
 // settingsOf returns where the state of alerts is kept: in the store of the tasks, or in memory if that keeps
@@ -131,7 +132,7 @@ func (a *Alerting) duty(scope string, look func(context.Context, duty.Overview, 
 // isShared reports whether several nodes use the store.
 func (a *Alerting) isShared() bool { _, ok := a.config.Engine.Lease(); return ok }
 
-// lead does the duty for what all nodes share while the node has the role of monitor.
+// lead does the shared duty while the node has the role of monitor.
 func (a *Alerting) lead(ctx context.Context) {
 	for wakeup.Sleep(ctx, time.Second) == nil {
 		if !a.config.Engine.Roles()[monitorRole] {
@@ -148,7 +149,7 @@ func (a *Alerting) lead(ctx context.Context) {
 	}
 }
 
-// sharedLook observes what all nodes of the store share.
+// sharedLook returns the observer of the shared duty.
 func (a *Alerting) sharedLook() func(context.Context, duty.Overview, error) alert.Look {
 	if a.peers != nil {
 		return a.shared.store
@@ -169,7 +170,8 @@ func live(e *engine.Engine, self string) (names []string, known bool) {
 	return names, len(names) > 0
 }
 
-// Stop ends the duties: what was not sent is stored. It is called before the engine is closed.
+// Stop ends the duties and stores the notifications that were not sent. It is called before the engine
+// is closed.
 func (a *Alerting) Stop() {
 	a.stop()
 	a.running.Wait()
@@ -186,7 +188,8 @@ func (a *Alerting) Leave(ctx context.Context) {
 	}
 }
 
-// StoreFailed tells that the node ends because its store has failed for good. It is called after Stop.
+// StoreFailed sends the alert that the store has failed for good, which ends the node. It is called
+// after Stop.
 func (a *Alerting) StoreFailed(cause error) {
 	if !a.isConfigured() {
 		return

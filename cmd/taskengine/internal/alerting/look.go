@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// newestErrors is how many tasks in error are read for what is told of them.
+	// newestErrors is the number of tasks in error to read for the details of an alert.
 	newestErrors = 100
 	// mostErrors is how many tasks in error the engine counts on a store that does not count.
 	mostErrors = 1000
@@ -34,8 +34,8 @@ const (
 // look observes. One goroutine uses it.
 type look struct {
 	config  *Config
-	name    string              // of the node whose store is looked at; "" if nodes share it
-	wanted  map[alert.Kind]bool // kinds for which there are rules
+	name    string              // of the node that owns the store; "" if nodes share the store
+	wanted  map[alert.Kind]bool // kinds that have rules
 	errors  errorsSeen
 	late    scheduler.Lookout
 	crashes map[string][]crash // by handler, the oldest first
@@ -43,9 +43,9 @@ type look struct {
 	full    map[string]bool // subjects of values of limits that were full at the last look
 }
 
-// errorsSeen is what was read of tasks in error.
+// errorsSeen has the tasks in error as read last, by type.
 type errorsSeen struct {
-	at     time.Time // of the depths for which it was read
+	at     time.Time // of the depths that it was read for
 	news   map[string]int64
 	detail map[string]string
 }
@@ -64,7 +64,7 @@ func newLook(c *Config, rules []alert.Rule) look {
 	return l
 }
 
-// all observes what all nodes share.
+// all observes the store and all of its nodes.
 func (l *look) all(ctx context.Context, o duty.Overview, storeErr error) alert.Look {
 	seen := l.store(ctx, o, storeErr)
 	names, known := live(l.config.Engine, l.config.Node)
@@ -84,8 +84,8 @@ func (l *look) store(ctx context.Context, _ duty.Overview, _ error) alert.Look {
 	return seen
 }
 
-// nodes adds what is about all nodes: those that are gone, limits of the cluster, and schedules. names are those of the nodes
-// that are alive.
+// nodes adds the facts about all nodes: dead nodes, limits of the cluster, and schedules. names are the names of the live
+// nodes.
 func (l *look) nodes(ctx context.Context, seen *alert.Look, o duty.Overview, names []string, known bool) {
 	if known {
 		seen.Whole = append(seen.Whole, alert.NodeDown)
@@ -101,7 +101,7 @@ func (l *look) nodes(ctx context.Context, seen *alert.Look, o duty.Overview, nam
 	}
 }
 
-// tasks adds what the engine has counted.
+// tasks adds the counts of the engine.
 func (l *look) tasks(ctx context.Context, seen *alert.Look, depths engine.Depths) {
 	inError := int64(0)
 	for _, d := range depths.Types {
@@ -131,7 +131,7 @@ func (l *look) tasks(ctx context.Context, seen *alert.Look, depths engine.Depths
 	}
 }
 
-// readErrors reads the newest tasks in error. If that fails, what was read before stays.
+// readErrors reads the newest tasks in error. If that fails, it keeps the tasks read before.
 func (l *look) readErrors(ctx context.Context, at time.Time) {
 	ctx, cancel := context.WithTimeout(ctx, readPatience)
 	defer cancel()
@@ -157,7 +157,7 @@ func detailOf(t *task.Task) string {
 	return text
 }
 
-// clusterLimits adds the limits of the cluster of which all permits are held.
+// clusterLimits adds the limits of the cluster with all permits held.
 func (l *look) clusterLimits(ctx context.Context, seen *alert.Look) {
 	ctx, cancel := context.WithTimeout(ctx, readPatience)
 	defer cancel()
@@ -281,7 +281,8 @@ func rank(isFirst bool) int {
 	return 1
 }
 
-// subjectOf returns what alerts call a limit or one of its values: on one line, since payloads have the values.
+// subjectOf returns the subject of an alert about a limit or one of its values. It has one line, although the
+// values come from payloads.
 func subjectOf(f engine.FullLimit) string {
 	if f.Value == "" {
 		return f.Name

@@ -20,7 +20,7 @@ import (
 // testPatience is how long a test of a target may take.
 const testPatience = 25 * time.Second
 
-// managed is what people may do with the alerts of a node.
+// managed implements the API of the alerts of a node.
 type managed struct{ *Alerting }
 
 var _ server.Alerts = managed{}
@@ -33,8 +33,8 @@ func (a *Alerting) Managed() server.Alerts {
 	return managed{a}
 }
 
-// List implements [server.Alerts]. While the coordinator of nodes with stores of their own cannot be read, it lists what this
-// node has.
+// List implements [server.Alerts]. While the coordinator of nodes with stores of their own cannot be read, it lists the
+// alerts of this node.
 func (a managed) List(ctx context.Context) (list server.AlertList, err error) {
 	list.Silenced = make(map[alert.Key]string)
 	o, err := a.store.Read(ctx)
@@ -65,7 +65,7 @@ func (a managed) List(ctx context.Context) (list server.AlertList, err error) {
 	return list, nil
 }
 
-// add adds what is stored in one place.
+// add adds the alerts and silences of one store.
 func (a managed) add(list *server.AlertList, o duty.Overview) {
 	now := a.config.Engine.Now()
 	for _, s := range o.Silences {

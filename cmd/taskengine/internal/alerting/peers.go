@@ -18,12 +18,12 @@ type Peers struct {
 	Settings coord.Config
 }
 
-// peers does the duties for what nodes with stores of their own share. The node with the role of monitor among them looks at it.
+// peers does the duties that nodes with stores of their own share. The node with the role of monitor among them observes.
 type peers struct {
 	alerting *Alerting
 	store    *duty.Store
 	look     look
-	presence *duty.Duty // has it stored that this node runs
+	presence *duty.Duty // stores that this node runs
 }
 
 func (a *Alerting) newPeers() *peers {
@@ -43,7 +43,7 @@ func (p *peers) duty(scope string, look func(context.Context, duty.Overview, err
 	return c
 }
 
-// lead does the duty for what all of these nodes share while this one is elected.
+// lead does the shared duty of these nodes while this one is elected.
 func (p *peers) lead(ctx context.Context) {
 	for ctx.Err() == nil {
 		_ = p.alerting.config.Peers.Elector.Lead(ctx, monitorRole, func(leading context.Context) error {
@@ -57,7 +57,7 @@ func (p *peers) lead(ctx context.Context) {
 	}
 }
 
-// observe observes what these nodes share.
+// observe observes the nodes, the limits of the cluster and the schedules.
 func (p *peers) observe(ctx context.Context, o duty.Overview, storeErr error) alert.Look {
 	seen := alert.Look{At: p.alerting.config.Engine.Now()}
 	names, known := p.live()

@@ -8,7 +8,7 @@ import (
 	"github.com/taskengine/taskengine/schedule/scheduler"
 )
 
-// schedulesAtOnce is how many schedules are read in a look. Those of a store with more are read in turns.
+// schedulesAtOnce is how many schedules a look reads. A store with more is read in turns.
 const schedulesAtOnce = 1000
 
 // schedules adds the schedules that are late.

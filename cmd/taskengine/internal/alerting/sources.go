@@ -32,7 +32,7 @@ func (l *look) lookAtSources(ctx context.Context, seen *alert.Look) {
 	seen.Facts = append(seen.Facts, l.sources.facts...)
 }
 
-// readSources looks at the sources. What is not known of one of them is not known of any.
+// readSources reads the state of all sources. If one cannot be read, all are unknown.
 func (l *look) readSources(ctx context.Context, at time.Time) sourcesSeen {
 	seen := sourcesSeen{at: at}
 	ctx, cancel := context.WithTimeout(ctx, readPatience)

@@ -29,7 +29,7 @@ type Made struct {
 	Tasks  int64
 	Bytes  int64
 
-	files []File // in the order in which they were written
+	files []File // in the order of writing
 }
 
 // Take writes a backup of the store at p to a folder, which must be absent or empty. If another

@@ -23,8 +23,8 @@ const ManifestName = "backup.json"
 // manifestFormat is the newest format that this program reads, and the one that it writes.
 const manifestFormat = 1
 
-// Manifest is what a backup says about itself. A store in files cannot tell what is missing: a
-// log whose end is missing looks like a log that ends there.
+// Manifest describes a backup. Without it a missing part of a store in files goes unnoticed: a log
+// without its end looks like a log that ends there.
 type Manifest struct {
 	Format  int       `json:"format"`
 	Driver  string    `json:"driver"`
@@ -91,8 +91,8 @@ func (m *Manifest) driver() config.Driver {
 	return config.Pebble
 }
 
-// Verify compares the files of a folder with those of the manifest, and returns what is wrong with
-// each. It ignores files that the manifest does not name.
+// Verify compares the files of a folder with the manifest, and returns an error for each that differs.
+// It ignores files that the manifest does not name.
 func (m *Manifest) Verify(ctx context.Context, folder string) (wrong []error, err error) {
 	for _, want := range m.Files {
 		got, err := measureFile(ctx, filepath.Join(folder, want.Name))
@@ -109,17 +109,17 @@ func (m *Manifest) Verify(ctx context.Context, folder string) (wrong []error, er
 	return wrong, nil
 }
 
-// checkFiles returns an error unless the files of a folder are those of the manifest.
+// checkFiles returns an error unless the files of a folder match the manifest.
 func (m *Manifest) checkFiles(ctx context.Context, folder string) error {
 	wrong, err := m.Verify(ctx, folder)
 	if err == nil && len(wrong) > 0 {
-		err = fmt.Errorf("the backup %s is damaged, and nothing was done: %w; use another backup, or copy these files anew from where this one came from",
+		err = fmt.Errorf("the backup %s is damaged, and nothing was done: %w; use another backup, or copy these files again from the origin of this one",
 			folder, allOf(wrong))
 	}
 	return err
 }
 
-// CheckUndamaged returns an error if a folder is a backup whose files have changed. It returns nil
+// CheckUndamaged returns an error if a folder is a backup and its files have changed. It returns nil
 // for a folder that is no backup.
 func CheckUndamaged(ctx context.Context, folder string) error {
 	m, err := ReadManifest(folder)
@@ -135,7 +135,7 @@ func CheckUndamaged(ctx context.Context, folder string) error {
 	return err
 }
 
-// allOf joins errors into one whose text has one line.
+// allOf joins errors into one with a text of one line.
 func allOf(wrong []error) error {
 	all := wrong[0]
 	for _, err := range wrong[1:] {

@@ -62,7 +62,7 @@ func (m *Manifest) filesIn(folder string) func(fileFunc) error {
 	}
 }
 
-// checkMade returns an error unless what was made is what was backed up. It compares the
+// checkMade returns an error unless the restored files and tasks match the backup. It compares the
 // checksums again: the files of the backup may have changed since they were verified.
 func (m *Manifest) checkMade(_ string, made Made) error {
 	for i, f := range m.Files {

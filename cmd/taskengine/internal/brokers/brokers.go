@@ -1,4 +1,4 @@
-// Package brokers describes what a configuration names of Apache Kafka: connections, and sources of tasks.
+// Package brokers makes the Apache Kafka connections of a configuration, and its sources of tasks.
 package brokers
 
 import (
@@ -106,7 +106,7 @@ func probeTopics(ctx context.Context, c *config.Config, s Source) (found []confi
 	return found
 }
 
-// patiently returns what probe returns in time.
+// patiently runs probe for at most probePatience.
 func patiently(ctx context.Context, probe func(context.Context) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, probePatience, fmt.Errorf("no answer within %v", probePatience))
 	defer cancel()

@@ -11,7 +11,7 @@ import (
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 )
 
-// What the subcommands of alert have in common. The types are the contract of -o json, described in
+// The subcommands of alert share this file. The types are the contract of -o json, described in
 // docs/cli.md: fields are only ever added to them.
 
 type alertsJSON struct {
@@ -115,7 +115,7 @@ func parseSilence(args []string) (rule string, labels map[string]string, err err
 	return rule, labels, nil
 }
 
-// alertWords says of which targets an alert is known, and whether it is silenced.
+// alertWords names the targets that were notified of an alert, or its silence.
 func alertWords(a *taskenginev1.Alert) string {
 	if id := a.GetSilence(); id != "" {
 		return fmt.Sprintf("silence %s", id)

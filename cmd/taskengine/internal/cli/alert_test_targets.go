@@ -9,7 +9,7 @@ import (
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 )
 
-// testJSON is what `alert test -o json` writes for each target.
+// testJSON is the output of `alert test -o json` for one target.
 type testJSON struct {
 	Target   string `json:"target"`
 	Accepted bool   `json:"accepted"`
@@ -35,7 +35,7 @@ all of them, and say whether they accepted it. It is tried once.`,
 	}
 }
 
-// showTests writes what became of tests. It returns an error if a target did not accept.
+// showTests writes the outcomes of tests. It returns an error if a target did not accept.
 func (a *app) showTests(tests []*taskenginev1.AlertTest) error {
 	failed := 0
 	rows := make([][]string, len(tests))

@@ -1,7 +1,6 @@
-// Package cli is the command line of taskengine: the flags and arguments of each subcommand, and
-// what it prints. One file holds one subcommand. The packages beside it do the work: node runs a
-// node, stores opens stores, and backup, doctor, storecopy, migrate and scaffold belong to the
-// commands of these names.
+// Package cli is the command line of taskengine: the flags, arguments and output of each subcommand.
+// One file holds one subcommand. The packages beside it do the work: node runs a node, stores opens
+// stores, and backup, doctor, storecopy, migrate and scaffold belong to the commands of these names.
 package cli
 
 import (
@@ -29,7 +28,7 @@ func Main(ctx context.Context, args []string) int {
 	return fromOS().run(ctx, args)
 }
 
-// app has what all subcommands share: streams, environment and the flags of the root.
+// app has the streams, the environment and the root flags, which all subcommands share.
 type app struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer

@@ -26,8 +26,8 @@ func nameArguments(c *cobra.Command) {
 	}
 }
 
-// countArguments compares arguments with those in cmd.Use. Where that has alternatives, the
-// command knows best.
+// countArguments compares the number of arguments with cmd.Use. If that has alternatives, the command
+// checks them itself.
 func countArguments(cmd *cobra.Command, args []string) error {
 	_, usage, _ := strings.Cut(cmd.Use, " ")
 	words := strings.Fields(usage)

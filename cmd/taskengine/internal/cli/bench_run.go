@@ -102,7 +102,7 @@ func (f *benchFlags) scenarios(names []string) ([]*bench.Scenario, error) {
 	return all, nil
 }
 
-// scenario reads a scenario. --duration and --rate are for those that have one.
+// scenario reads a scenario. --duration and --rate apply to scenarios that have a duration or a rate.
 func (f *benchFlags) scenario(name string) (*bench.Scenario, error) {
 	s, err := bench.LoadScenario(name, f.sets...)
 	if err != nil {

@@ -208,16 +208,16 @@ func (a *app) showLate(r *benchresult.Result) {
 	}
 }
 
-// showOthers warns of runs during which others used the machine.
+// showOthers warns if other processes used the machine during the runs.
 func (a *app) showOthers(r *benchresult.Result) {
 	busy := spreadOf(r, func(run *benchresult.Run) float64 { return run.Others })
 	if len(busy) == 0 || busy[len(busy)-1] <= benchresult.Disturbed {
 		return
 	}
-	fmt.Fprintf(a.stdout, "WARNING: others used up to %s cores meanwhile; measure again when the machine has nothing else to do\n", units.Digits(busy[len(busy)-1]))
+	fmt.Fprintf(a.stdout, "WARNING: others used up to %s cores during the runs; measure again when the machine has nothing else to do\n", units.Digits(busy[len(busy)-1]))
 }
 
-// showChecks shows what was checked and what failed.
+// showChecks shows the checks of each run and their failures.
 func (a *app) showChecks(r *benchresult.Result) {
 	for i := range r.Runs {
 		run := &r.Runs[i]

@@ -93,7 +93,7 @@ func (a *app) warnOfOthers(c *capacity.Curves) {
 	}
 }
 
-// curves reads the curves of a machine, or measures those of this one.
+// curves reads the curves of a machine from a file, or measures this machine.
 func (a *app) curves(ctx context.Context, file string, m *measuring) (*capacity.Curves, error) {
 	if file != "" {
 		c, err := readFile(file, capacity.ReadCurves)
@@ -188,7 +188,7 @@ made from them is worth now.`,
 	return cmd
 }
 
-// verify predicts and runs loads, with the curves of a file or those of this machine now.
+// verify predicts and runs loads, with the curves of a file, or measured on this machine now.
 func (a *app) verify(ctx context.Context, file string, m *measuring, o capacity.Checking) ([]capacity.Checked, error) {
 	if file != "" {
 		c, err := a.curves(ctx, file, m)

@@ -93,7 +93,7 @@ func marginText(x *capacity.Answer) string {
 	return fmt.Sprintf("none: the objective holds up to %s times these rates", units.Digits(x.HeadRoom))
 }
 
-// showChecked shows predictions beside what was measured.
+// showChecked shows predictions beside measurements.
 func (a *app) showChecked(all []capacity.Checked) error {
 	median, worst := capacity.Error(all)
 	medianBeyond, worstBeyond := capacity.ErrorBeyond(all)

@@ -139,7 +139,7 @@ func (a *app) node() (at, base string, err error) {
 	return addresses[0], bases[0], nil
 }
 
-// takesConnections reports whether a connection to the node at an address, whose URL is base, can be made.
+// takesConnections reports whether a connection to the node at an address, with the URL base, can be made.
 func takesConnections(at, base string) bool {
 	u, err := url.Parse(base)
 	if err != nil {
@@ -204,7 +204,7 @@ func isSendable(req proto.Message) bool {
 	return err == nil
 }
 
-// explain turns an error of a request into one for people, with its exit code.
+// explain turns an error of a request into one to print, with its exit code.
 func (c *client) explain(err error) error {
 	var remote *connect.Error
 	if err == nil || !errors.As(err, &remote) {

@@ -17,7 +17,7 @@ import (
 	"github.com/taskengine/taskengine/config"
 )
 
-// configFlags are those of the commands that read a configuration.
+// configFlags are the flags of commands that read a configuration.
 type configFlags struct {
 	file string
 	sets []string
@@ -110,7 +110,7 @@ func probeCoordinator(ctx context.Context, c *config.Config) (found []config.Pro
 	return found
 }
 
-// probeDatabases returns what is wrong with the databases that the configuration names.
+// probeDatabases returns the problems of the databases that the configuration names.
 func probeDatabases(ctx context.Context, c *config.Config) (found []config.Problem) {
 	if c.Storage.Driver != config.Postgres {
 		return nil

@@ -16,7 +16,7 @@ import (
 // are written over and not removed, and files that are being sorted.
 const pebbleRoom = 256 << 20
 
-// probeStore returns what is wrong with the folder of the store.
+// probeStore returns the problems of the folder of the store.
 func probeStore(c *config.Config) (found []config.Problem) {
 	if !inFiles(c.Storage.Driver) {
 		return nil
@@ -46,8 +46,8 @@ func (a *app) noteRoom(c *config.Config) {
 	}
 }
 
-// littleRoom returns a warning if what is free and what the store has taken already is less
-// than pebble needs, else "".
+// littleRoom returns a warning if the free space plus the size of the store, in bytes, is less than
+// pebble needs, else "".
 func littleRoom(folder string, free uint64, taken int64) string {
 	if free+uint64(taken) >= pebbleRoom {
 		return ""

@@ -48,7 +48,7 @@ node with a store in PostgreSQL starts again, the record in that store must be r
 	}
 }
 
-// keptWords says in one line what a coordinator keeps.
+// keptWords counts the contents of a coordinator, in one line.
 func keptWords(c coord.Contents) string {
 	settings := 0
 	for _, scopes := range c.Settings {
@@ -80,7 +80,7 @@ type keptJSON struct {
 	Version uint64            `json:"version,omitempty"`
 }
 
-// keptOf lists what a coordinator keeps.
+// keptOf lists the contents of a coordinator.
 func keptOf(c coord.Contents) (all []keptJSON) {
 	for _, m := range c.Members {
 		state := "alive"
@@ -120,7 +120,7 @@ func holderName(c coord.Contents, h coord.Holder) string {
 	return ""
 }
 
-// words says what is kept, for a table.
+// words describes the entry, for a table.
 func (k keptJSON) words() string {
 	switch k.Kind {
 	case "member":
@@ -139,7 +139,7 @@ func (k keptJSON) words() string {
 	return fmt.Sprintf("%s = %s", *k.Scope, k.Value)
 }
 
-// showContents shows what a coordinator keeps.
+// showContents shows the contents of a coordinator.
 func (a *app) showContents(p stores.Place, c coord.Contents) error {
 	all := keptOf(c)
 	if a.json() {

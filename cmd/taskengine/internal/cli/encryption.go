@@ -11,7 +11,7 @@ import (
 	"github.com/taskengine/taskengine/internal/tlsfiles"
 )
 
-// encryptionFlags say by which files connections with a node are encrypted.
+// encryptionFlags name the files for encrypted connections with a node.
 type encryptionFlags struct{ ca, cert, key string }
 
 func (f *encryptionFlags) add(flags *pflag.FlagSet, a *app) {
@@ -35,7 +35,7 @@ func (f encryptionFlags) config() (*tls.Config, error) {
 	return c, nil
 }
 
-// tlsAdvice returns what to do about an error of a handshake, in which nothing was asked of a node; "" for other errors.
+// tlsAdvice returns the remedy for an error of a handshake, before any request to the node; "" for other errors.
 func tlsAdvice(err error) string {
 	var (
 		verify *tls.CertificateVerificationError

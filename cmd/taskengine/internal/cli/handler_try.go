@@ -213,7 +213,7 @@ type verdictJSON struct {
 	DelayMS      *int64          `json:"delay_ms,omitempty"`
 	At           *time.Time      `json:"at,omitempty"`
 
-	// What the task has when it runs again.
+	// The payload and checkpoint of the next run.
 	Payload       json.RawMessage `json:"payload,omitempty"`
 	PayloadBase64 string          `json:"payload_base64,omitempty"`
 	PayloadText   string          `json:"payload_text,omitempty"` // beside PayloadBase64, if it is text
@@ -281,7 +281,7 @@ func (a *app) showVerdict(v task.Verdict, took time.Duration) error {
 	return exit.Errorf(exit.Failure, "%s: %s", name, meaning)
 }
 
-// noteRerun tells what the task has when it runs again.
+// noteRerun prints the payload and checkpoint of the next run.
 func (a *app) noteRerun(r *task.Rerun) {
 	if r != nil && r.Payload != nil {
 		a.note("with the payload: %d bytes, %.60q", len(*r.Payload), *r.Payload)
@@ -301,7 +301,7 @@ func (a *app) showResult(result []byte) error {
 	return err
 }
 
-// cleanLines is clean for text such as a stack, whose lines matter.
+// cleanLines is clean for text of several lines, such as a stack.
 func cleanLines(s string) string { return terminal.Lines(s) }
 
 // verdictOf returns the name of a verdict and what a node would do.

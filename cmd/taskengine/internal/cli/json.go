@@ -61,7 +61,7 @@ type attemptJSON struct {
 	Error     string     `json:"error,omitempty"`
 }
 
-// shardsJSON is what a database holds; sets of shards are like 0-127,200.
+// shardsJSON has the shards of a database; sets of shards are like 0-127,200.
 type shardsJSON struct {
 	Database string `json:"database"`
 	Shards   string `json:"shards"`
@@ -292,7 +292,7 @@ func limitSettingToJSON(s *taskenginev1.LimitSetting) limitSettingJSON {
 	return j
 }
 
-// whyLimitJSON is what a limit counts at the moment.
+// whyLimitJSON has the current counts of a limit.
 type whyLimitJSON struct {
 	Limit     limitJSON        `json:"limit"`
 	Tasks     []limitTaskJSON  `json:"tasks"`

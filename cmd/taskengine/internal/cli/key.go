@@ -8,7 +8,7 @@ import (
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 )
 
-// What the subcommands of key have in common.
+// The subcommands of key share this file.
 
 // keyJSON is an ordering key in the contract of -o json. Behind is how many tasks are behind the head.
 type keyJSON struct {
@@ -43,7 +43,7 @@ func behindWords(k *taskenginev1.OrderingKey) string {
 	return fmt.Sprint(k.GetBehind())
 }
 
-// aboutKey replaces the error of a node on which no task of a key runs or waits.
+// aboutKey replaces the error of a node without a running or waiting task of a key.
 func aboutKey(key string, err error) error {
 	if exit.Code(err) != exit.NotFound {
 		return err

@@ -14,7 +14,7 @@ import (
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 )
 
-// What the subcommands of limit have in common.
+// The subcommands of limit share this file.
 
 const limitHelp = `
 
@@ -33,7 +33,7 @@ func splitLimit(arg string) (name, value string, err error) {
 	return name, value, nil
 }
 
-// operator says who runs this program, as user@host.
+// operator returns the user of this process, as user@host.
 func operator() string {
 	name, host := "unknown", "unknown"
 	if u, err := user.Current(); err == nil {
@@ -79,7 +79,7 @@ func rateText(r *taskenginev1.Rate) string {
 	return fmt.Sprintf("%d/%s", r.GetCount(), durationText(r.GetPer()))
 }
 
-// rateWords writes the rate of a limit for people.
+// rateWords formats the rate of a limit for a table.
 func rateWords(r *taskenginev1.Rate) string {
 	text := rateText(r)
 	if text != "" && r.GetBurst() > 0 {
@@ -88,7 +88,7 @@ func rateWords(r *taskenginev1.Rate) string {
 	return text
 }
 
-// maxWords writes the maximum of a limit for people.
+// maxWords formats the maximum of a limit for a table.
 func maxWords(most uint32) string {
 	if most == 0 {
 		return ""
@@ -96,7 +96,7 @@ func maxWords(most uint32) string {
 	return fmt.Sprint(most)
 }
 
-// settingWords says who has set a limit, when, and what is wrong with that.
+// settingWords describes a setting: its version, author, age and problem.
 func settingWords(s *taskenginev1.LimitSetting, now time.Time) string {
 	if s == nil {
 		return ""

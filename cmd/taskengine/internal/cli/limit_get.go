@@ -41,7 +41,7 @@ func (a *app) showLimit(l *taskenginev1.Limit, now time.Time) error {
 	return err
 }
 
-// limitText describes a limit for people.
+// limitText describes a limit as lines of text.
 func limitText(l *taskenginev1.Limit, now time.Time) string {
 	var b strings.Builder
 	field := func(name, value string) {
@@ -78,7 +78,7 @@ func limitText(l *taskenginev1.Limit, now time.Time) string {
 	return b.String()
 }
 
-// setWords says what a setting sets.
+// setWords lists the values of a setting.
 func setWords(s *taskenginev1.LimitSetting) string {
 	var parts []string
 	if s.Max != nil {

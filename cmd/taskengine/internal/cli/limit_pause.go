@@ -14,7 +14,7 @@ func newLimitPause(a *app) *cobra.Command {
 a restart. Tasks are accepted and wait, and those that run go on.`, setPaused(true))
 }
 
-// setPaused returns what pauses a limit, or resumes it.
+// setPaused returns a function that pauses or resumes a limit.
 func setPaused(paused bool) func(context.Context, *client, string, string, *uint64) (*taskenginev1.Limit, error) {
 	return func(ctx context.Context, c *client, name, value string, ifVersion *uint64) (*taskenginev1.Limit, error) {
 		res, err := call(ctx, c, c.SetLimit, &taskenginev1.SetLimitRequest{

@@ -56,8 +56,8 @@ type limitChange struct {
 	removed bool
 }
 
-// changes returns the limits that differ from those that are known, and knows them from then on.
-// Those that are gone come last.
+// changes returns the limits that differ from the known ones, removed limits last. It updates the
+// known ones.
 func (w *limitWatch) changes(limits []*taskenginev1.Limit) (changed []limitChange) {
 	now := make(map[string]*taskenginev1.Limit, len(limits))
 	for _, l := range limits {

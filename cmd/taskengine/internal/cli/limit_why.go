@@ -38,7 +38,7 @@ func newLimitWhy(a *app) *cobra.Command {
 	}
 }
 
-// whyLimitText describes for people what a limit counts.
+// whyLimitText describes the counts of a limit as lines of text.
 func whyLimitText(res *taskenginev1.WhyLimitResponse, now time.Time) string {
 	var b strings.Builder
 	b.WriteString(limitText(res.GetLimit(), now))
@@ -67,7 +67,7 @@ func whyLimitText(res *taskenginev1.WhyLimitResponse, now time.Time) string {
 	return b.String()
 }
 
-// nodeWords says what a node has of a limit of the cluster.
+// nodeWords describes the permits of a node for a limit of the cluster.
 func nodeWords(n *taskenginev1.LimitNode, now time.Time) string {
 	name, since := cmp.Or(n.GetNode(), "(not known)"), age(now, n.GetSince())
 	switch {

@@ -19,7 +19,7 @@ func newMigrate(a *app) *cobra.Command {
 		newMigratePlan(a), newMigrateApply(a), newMigrateVerify(a), newMigrateSQL(a))
 }
 
-// databaseFlags are those of the commands that work on a database without a node.
+// databaseFlags are the flags of commands that work on a database without a node.
 type databaseFlags struct {
 	configFlags
 	url, schema string
@@ -112,7 +112,7 @@ func (f *databaseFlags) one(a *app) (migrate.Target, error) {
 	return d.of(names[0]), nil
 }
 
-// showMigrations shows migrations; those that were not applied have no time.
+// showMigrations shows migrations; pending ones have no time.
 func (a *app) showMigrations(ms []schema.Migration) error {
 	rows := make([][]string, len(ms))
 	for i, m := range ms {

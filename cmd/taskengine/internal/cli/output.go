@@ -35,7 +35,7 @@ func (o *output) Set(s string) error {
 // Type implements [pflag.Value].
 func (o *output) Type() string { return "table|json" }
 
-// json reports whether data is to be written as JSON.
+// json reports whether the output is JSON.
 func (a *app) json() bool { return a.output == jsonText }
 
 // printJSON writes a value as one line of JSON.

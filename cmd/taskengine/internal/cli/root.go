@@ -10,7 +10,7 @@ import (
 // defaultAddress is the address of a node's API unless its configuration names another.
 const defaultAddress = "127.0.0.1:7420"
 
-// suggestWithin is the number of letters by which a suggested command may differ from a mistyped one.
+// suggestWithin is the largest edit distance, in letters, of a suggested command.
 const suggestWithin = 2
 
 func newRoot(a *app) *cobra.Command {

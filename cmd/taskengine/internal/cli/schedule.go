@@ -13,7 +13,7 @@ import (
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 )
 
-// What the subcommands of schedule have in common.
+// The subcommands of schedule share this file.
 
 // newScheduleEdit returns a command that changes one schedule and shows it.
 func newScheduleEdit(a *app, verb, short, long string, do func(ctx context.Context, c *client, name string) (*taskenginev1.Schedule, error)) *cobra.Command {
@@ -51,7 +51,7 @@ func (a *app) showScheduleRows(schedules ...*taskenginev1.Schedule) error {
 	return a.printTable([]string{"SCHEDULE", "TYPE", "WHEN", "NEXT", "LAST", "FIRES", "MISSED", "OVERLAPPED", "PAUSED", "ERROR"}, rows, "OVERLAPPED", "MISSED", "FIRES")
 }
 
-// whenWords says at which times a schedule fires.
+// whenWords describes the times of a schedule.
 func whenWords(d *taskenginev1.ScheduleDefinition) string {
 	if d.GetCron() != "" {
 		return d.GetCron() + " " + cmp.Or(d.GetTimezone(), "UTC")
@@ -72,7 +72,7 @@ func timeWords(t *timestamppb.Timestamp, d *taskenginev1.ScheduleDefinition) str
 	return fmt.Sprintf("%s (%s in %s)", when(t), t.AsTime().In(zone).Format(time.RFC3339), d.GetTimezone())
 }
 
-// scheduleOutcome says what a command has done to a schedule: created, updated, unchanged or deleted.
+// scheduleOutcome is the effect of a command on a schedule: created, updated, unchanged or deleted.
 type scheduleOutcome struct{ name, outcome string }
 
 // showOutcomes writes what was done to schedules.

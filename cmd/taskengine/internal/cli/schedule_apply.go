@@ -74,8 +74,8 @@ func wantedSchedules(cfg *config.Config, names []string) (map[string]schedule.De
 	return wanted, nil
 }
 
-// applySchedules makes the schedules of a node be as wanted, and shows what that has done. If one fails, those before it are
-// applied.
+// applySchedules creates or changes the wanted schedules on a node, and shows the outcomes. If one fails, the ones before it
+// stay applied.
 func (a *app) applySchedules(ctx context.Context, c *client, wanted map[string]schedule.Definition, prune bool) error {
 	var done []scheduleOutcome
 	apply := func() error {
@@ -107,7 +107,7 @@ func outcomeOf(ctx context.Context, c *client, name string, d *schedule.Definiti
 	return scheduleOutcome{name, res.GetOutcome()}, err
 }
 
-// prune deletes the schedules of a node that are not wanted. It says before which those are.
+// prune deletes the schedules of a node that are not wanted. It lists them first.
 func (a *app) prune(ctx context.Context, c *client, wanted map[string]schedule.Definition) (done []scheduleOutcome, err error) {
 	all, err := allSchedules(ctx, c)
 	if err != nil {
@@ -126,7 +126,7 @@ func (a *app) prune(ctx context.Context, c *client, wanted map[string]schedule.D
 	for _, name := range names {
 		_, err := call(ctx, c, c.DeleteSchedule, &taskenginev1.DeleteScheduleRequest{Name: name})
 		if exit.Code(err) == exit.NotFound {
-			continue // it was deleted meanwhile
+			continue // it is deleted already
 		}
 		if err != nil {
 			return done, err

@@ -9,7 +9,7 @@ import (
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 )
 
-// The types below are part of the contract of -o json, as those in json.go.
+// The types below are part of the contract of -o json, like json.go.
 
 type scheduleJSON struct {
 	Name       string             `json:"name"`
@@ -116,7 +116,7 @@ func definitionToJSON(d *taskenginev1.ScheduleDefinition) definitionJSON {
 	}
 }
 
-// durationToJSON returns the text of a duration; "" if there is none.
+// durationToJSON formats a duration; nil is "".
 func durationToJSON(d *durationpb.Duration) string {
 	if d == nil {
 		return ""

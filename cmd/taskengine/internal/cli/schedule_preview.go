@@ -102,7 +102,7 @@ func (a *app) showScheduleTimes(times []*taskenginev1.ScheduleTime) error {
 	return a.printTable([]string{"TIME", "LOCAL", "CLOCK CHANGE"}, rows)
 }
 
-// changeWords says what a clock change does to a time.
+// changeWords describes the effect of a clock change on a time.
 func changeWords(t *taskenginev1.ScheduleTime) string {
 	switch {
 	case t.GetMovedFrom() != "":

@@ -42,7 +42,7 @@ func (f *facts) add(name, value string) {
 	}
 }
 
-// scheduleText describes a schedule for people.
+// scheduleText describes a schedule as lines of text.
 func scheduleText(s *taskenginev1.Schedule) string {
 	d, f := s.GetDefinition(), new(facts)
 	f.add("schedule", s.GetName())
@@ -72,7 +72,7 @@ func scheduleText(s *taskenginev1.Schedule) string {
 	return f.String()
 }
 
-// describe writes a definition, but for what is as by default.
+// describe writes a definition without its default values.
 func (f *facts) describe(d *taskenginev1.ScheduleDefinition) {
 	f.add("when", whenWords(d))
 	if d.GetCron() != "" {

@@ -12,7 +12,7 @@ import (
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 )
 
-// What the subcommands of source have in common.
+// The subcommands of source share this file.
 
 const (
 	orderPatience = 30 * time.Second       // for a source to carry out an order, unless --timeout names another time

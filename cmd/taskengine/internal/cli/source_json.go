@@ -6,7 +6,7 @@ import (
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 )
 
-// The types below are part of the contract of -o json, as those in json.go.
+// The types below are part of the contract of -o json, like json.go.
 
 type sourceJSON struct {
 	Name           string                `json:"name"`

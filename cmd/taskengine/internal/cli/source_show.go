@@ -32,7 +32,7 @@ func newSourceShow(a *app) *cobra.Command {
 	}
 }
 
-// sourceText describes a source for people, without its partitions.
+// sourceText describes a source as lines of text, without its partitions.
 func sourceText(s *taskenginev1.Source) string {
 	f := new(facts)
 	f.add("source", s.GetName())

@@ -8,7 +8,8 @@ import (
 	"connectrpc.com/connect"
 )
 
-// streams shows what a node streams, by one stream after another: the node ends each after a while.
+// streams shows a stream of a node, and opens a new one when the node ends it, as nodes do after a
+// while.
 type streams[Res any] struct {
 	node waiter // knows how long the node may be away
 	open func(ctx context.Context) (*connect.ServerStreamForClient[Res], error)

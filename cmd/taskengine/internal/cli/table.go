@@ -13,7 +13,7 @@ const (
 	columnLeast = 8 // columns of a narrow terminal; text is not cut below that
 )
 
-// idColumns are the headings of columns with ids, which are never cut: people copy them.
+// idColumns are the headings of columns with ids. They are never cut, so that they can be copied.
 var idColumns = []string{"ID", "HEAD", "SILENCE", "WORKER"}
 
 // printTable writes rows in columns. On a terminal they are cut to its width, but for ids, and
@@ -60,8 +60,8 @@ func (a *app) printTable(head []string, rows [][]string, spare ...string) error 
 	return err
 }
 
-// leftOut returns which columns have to be left out so that a table is not wider than the terminal, the
-// last one first. Spare columns are those with these headings.
+// leftOut returns the columns to omit so that the table fits the terminal, the last one first. Only
+// columns with a heading in spare may be omitted.
 func leftOut(cells [][]string, widths []int, terminal int, spare []string) (out []int) {
 	head, total := cells[0], -columnGap
 	for i, w := range widths {

@@ -194,10 +194,10 @@ func TestATerminalShowsWhatACommandWaitsFor(t *testing.T) {
 	a.errTTY = true
 	w := waiter{req: &taskenginev1.WaitRequest{Ids: []string{anID}}, say: a.patient()}
 	begin := time.Now().Add(-time.Minute)
-	w.tell(begin, nil)
-	w.tell(begin, &taskenginev1.WaitResponse{Tasks: []*taskenginev1.Task{{Id: anID, State: "processing", UpdatedAt: timestamppb.New(begin)}}})
+	w.printProgress(begin, nil)
+	w.printProgress(begin, &taskenginev1.WaitResponse{Tasks: []*taskenginev1.Task{{Id: anID, State: "processing", UpdatedAt: timestamppb.New(begin)}}})
 	w.req = &taskenginev1.WaitRequest{Type: "mail"}
-	w.tell(begin, nil)
+	w.printProgress(begin, nil)
 	for _, want := range []string{"waiting for task " + anID + " to end", "still waiting after 1m", anID + " is processing for 1m", "waiting for all tasks of type mail"} {
 		if !strings.Contains(errs.String(), want) {
 			t.Errorf("it does not say %q but\n%s", want, errs.String())

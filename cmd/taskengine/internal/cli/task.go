@@ -12,7 +12,7 @@ import (
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 )
 
-// What the subcommands of task show in common.
+// The subcommands of task share this output.
 
 var taskHead = []string{"ID", "TYPE", "STATE", "VERSION", "ATTEMPT", "AGE", "NEXT", "ERROR"}
 
@@ -51,8 +51,8 @@ func (a *app) showTasks(ts ...*taskenginev1.Task) error {
 	return a.printTable(taskHead, rows, "VERSION", "ATTEMPT", "NEXT")
 }
 
-// showTask writes everything about one task.
-// priorityText returns the priority of a task, and the one with which it runs if it inherits another.
+// showTask writes everything about one task. priorityText returns the priority of a task, and the
+// inherited one if it runs with that.
 func priorityText(t *taskenginev1.Task) string {
 	if t.InheritedPriority == nil {
 		return fmt.Sprint(t.GetPriority())

@@ -147,7 +147,8 @@ const (
 	outcomeLate     = "late"
 )
 
-// submitOutcome returns what a request has done. A node of a version before says only whether it has added a task.
+// submitOutcome returns the outcome of a request. A node of an older version only reports whether it has added a
+// task.
 func submitOutcome(r *taskenginev1.Receipt) string {
 	switch {
 	case r.GetCreated():

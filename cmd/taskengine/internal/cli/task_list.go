@@ -10,7 +10,7 @@ import (
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 )
 
-// filterFlags are those of the commands that look at many tasks.
+// filterFlags are the flags of commands that select many tasks.
 type filterFlags struct{ states, types []string }
 
 func (f *filterFlags) add(cmd *cobra.Command) {

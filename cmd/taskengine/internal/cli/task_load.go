@@ -26,7 +26,7 @@ const (
 	loadBytes   = 4 << 20  // of lines in one request, give or take one line
 	loadAhead   = 4        // batches that are read while one is being sent
 	loadLine    = 64 << 20 // bytes of one line; a longer one is a bad line
-	loadMistake = 100      // bad lines after which loading ends: the file is not what was meant
+	loadMistake = 100      // bad lines after which loading ends: it is probably the wrong file
 )
 
 // line is one line of a file of tasks.
@@ -100,8 +100,8 @@ var (
 	oneHalf   = regexp.MustCompile(`(?i)\\ud[89a-f][0-9a-f]{2}`)
 )
 
-// hasHalves reports whether the decoder has replaced something in a text of the line other
-// than its data.
+// hasHalves reports whether the decoder has replaced half of a surrogate pair in the line, apart from
+// the payload.
 func (l *line) hasHalves(text []byte) bool {
 	texts := []string{l.ID, l.Type, l.Key, l.OrderingKey}
 	for k, v := range l.Headers {
@@ -111,8 +111,7 @@ func (l *line) hasHalves(text []byte) bool {
 	return replaced && oneHalf.Match(twoHalves.ReplaceAll(text, nil))
 }
 
-// mistakeIn says what is wrong with a line, in the words of the file, by the error of its
-// decoder.
+// mistakeIn turns an error of the decoder into one that uses the field names of the file.
 func mistakeIn(err error) error {
 	var wrong *json.UnmarshalTypeError
 	var corrupt base64.CorruptInputError
@@ -153,7 +152,7 @@ type numbered struct {
 	task *taskenginev1.NewTask
 }
 
-// batch is what is sent in one request, and what was found wrong on the way to it.
+// batch has the tasks of one request, and the bad lines among them.
 type batch struct {
 	tasks []numbered
 	bad   []badLine
@@ -176,7 +175,7 @@ type loader struct {
 	longest int
 	bar     *progressbar.ProgressBar
 	count   loadedJSON
-	warned  map[string]bool // the types for which a warning was written
+	warned  map[string]bool // the types with a printed warning
 }
 
 // load adds the tasks of a file, or of standard input if it is "-".
@@ -332,7 +331,7 @@ func (l *loader) send(ctx context.Context, batches <-chan batch) error {
 	return nil
 }
 
-// countReceipts counts what became of the tasks of a batch.
+// countReceipts counts the outcomes of a batch.
 func (l *loader) countReceipts(tasks []numbered, receipts []*taskenginev1.Receipt) error {
 	for i, r := range receipts {
 		if typ := tasks[i].task.GetType(); r.GetWarning() != "" && !l.warned[typ] {

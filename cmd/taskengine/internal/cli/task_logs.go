@@ -65,7 +65,7 @@ node that restarts meanwhile is waited for.`,
 	return cmd
 }
 
-// elsewhereNotes says which attempts ran on other nodes, apart from those with lines of this node.
+// elsewhereNotes names the attempts that ran on other nodes and have no lines on this node.
 func elsewhereNotes(all []*taskenginev1.RanElsewhere, shown map[uint32]bool) (notes []string) {
 	attempts := make(map[string][]string) // by where they ran
 	for _, ran := range all {

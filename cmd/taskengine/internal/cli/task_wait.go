@@ -62,8 +62,7 @@ for.`,
 	return cmd
 }
 
-// showSettled writes what became of tasks that were waited for, and returns the error
-// that it is if they are not done.
+// showSettled writes the final states of the awaited tasks, and returns an error unless all are done.
 func (a *app) showSettled(typ string, res *taskenginev1.WaitResponse) error {
 	if a.json() {
 		j := settledJSON{Settled: res.GetSettled(), Type: typ, Missing: res.GetMissing()}
@@ -123,7 +122,7 @@ type waiter struct {
 	timeout  time.Duration                    // 0 is for ever
 	deadline time.Time                        // zero is never
 	heard    time.Time                        // when the node answered last; zero is never
-	say      func(format string, args ...any) // tells a person at a terminal; nil if there is none
+	say      func(format string, args ...any) // prints progress at a terminal; nil without one
 }
 
 // patient returns a function that prints why a command does not return; nil if the standard error
@@ -135,8 +134,8 @@ func (a *app) patient() func(format string, args ...any) {
 	return a.note
 }
 
-// tell prints the tasks that it waits for; res is the last answer, nil before the first.
-func (w *waiter) tell(begin time.Time, res *taskenginev1.WaitResponse) {
+// printProgress prints the awaited tasks; res is the last answer, nil before the first.
+func (w *waiter) printProgress(begin time.Time, res *taskenginev1.WaitResponse) {
 	if w.say == nil {
 		return
 	}
@@ -166,7 +165,7 @@ func (w *waiter) wait(ctx context.Context) (*taskenginev1.WaitResponse, error) {
 		w.deadline = time.Now().Add(w.timeout)
 	}
 	begin := time.Now()
-	w.tell(begin, nil)
+	w.printProgress(begin, nil)
 	for {
 		res, err := w.poll(ctx)
 		if err == nil {
@@ -174,7 +173,7 @@ func (w *waiter) wait(ctx context.Context) (*taskenginev1.WaitResponse, error) {
 			if res.GetSettled() || w.over() {
 				return res, nil
 			}
-			w.tell(begin, res)
+			w.printProgress(begin, res)
 			continue
 		}
 		if !w.worthAnother(err) {

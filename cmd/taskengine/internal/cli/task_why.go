@@ -32,7 +32,7 @@ func newTaskWhy(a *app) *cobra.Command {
 	}
 }
 
-// whyText describes for people why a task does not run.
+// whyText describes why a task does not run, as lines of text.
 func (a *app) whyText(res *taskenginev1.WhyResponse, now time.Time) string {
 	t := res.GetTask()
 	var b strings.Builder
@@ -58,8 +58,8 @@ func (a *app) whyText(res *taskenginev1.WhyResponse, now time.Time) string {
 	return b.String()
 }
 
-// untilWord says what happens at the time of a reason: a run is cut off, and everything
-// else is over.
+// untilWord introduces the time of a reason: a running task times out then, any other reason ends
+// then.
 func untilWord(code string) string {
 	if code == "running" {
 		return "times out in"

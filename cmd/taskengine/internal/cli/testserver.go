@@ -67,7 +67,8 @@ It ends with its standard input.`,
 	return cmd
 }
 
-// forTests makes a configuration one of a node in memory, whose tasks a test runs.
+// forTests changes a configuration to that of a node in memory for a test, which runs the tasks
+// itself.
 func forTests(c *config.Config) {
 	fresh := config.Default()
 	c.Storage, c.Coordination, c.Bus, c.Tracing = config.Storage{Driver: config.Memory}, fresh.Coordination, config.Bus{}, fresh.Tracing
@@ -114,7 +115,7 @@ type testAnswer struct {
 	Error string     `json:"error,omitempty"`
 }
 
-// serveTest does what the lines of the standard input say.
+// serveTest carries out the commands on the standard input, one a line.
 func (a *app) serveTest(ctx context.Context, r node.Running) error {
 	answers := json.NewEncoder(a.stdout)
 	now := r.Engine.Now()

@@ -31,7 +31,7 @@ func (d *duration) Set(s string) error {
 // UnmarshalText implements [encoding.TextUnmarshaler].
 func (d *duration) UnmarshalText(text []byte) error { return d.Set(string(text)) }
 
-// parseDuration reads what [time.ParseDuration] reads, and days before it.
+// parseDuration parses a duration like [time.ParseDuration], with optional days in front.
 func parseDuration(s string) (time.Duration, error) {
 	var days float64
 	rest := s

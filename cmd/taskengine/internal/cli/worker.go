@@ -7,7 +7,7 @@ import (
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 )
 
-// What the subcommands of worker have in common.
+// The subcommands of worker share this file.
 
 // workerJSON is a worker in the contract of -o json.
 type workerJSON struct {

@@ -17,8 +17,8 @@ import (
 // patience is how long a coordinator may take to answer a command.
 const patience = 20 * time.Second
 
-// Contents returns what the coordinator of a configuration keeps below its prefix. The configuration must
-// name etcd or ZooKeeper.
+// Contents returns the contents of the coordinator of a configuration, below its prefix. The
+// configuration must name etcd or ZooKeeper.
 func Contents(ctx context.Context, p stores.Place, log *slog.Logger) (coord.Contents, error) {
 	return keeping(ctx, p, log, coord.Keeper.Contents)
 }

@@ -1,4 +1,4 @@
-// Package coordination tells which nodes use a store, and where they keep settings. It reads and
+// Package coordination finds the nodes that use a store, and the place of their settings. It reads and
 // removes the record, in the databases of the store, of how its nodes coordinate.
 package coordination
 
@@ -98,11 +98,12 @@ func readAll(ctx context.Context, all []database) ([]Record, error) {
 	return rs, nil
 }
 
-// Reset removes the record from each database of a store, and returns the records that it has
-// removed. It refuses a store that nodes use, with an error that wraps ErrAlive. If the nodes of
-// the record could not be seen in the store, it also refuses, with ErrUnseen, unless isStopped says
-// that all of them are stopped. Nodes that coordinate by etcd or ZooKeeper are seen, too: they hold a
-// lease in the first database of their store, whose id is the second part of that of their cluster.
+// Reset removes the record from each database of a store, and returns the records that it has removed.
+// It refuses a store that nodes use, with an error that wraps ErrAlive. If the nodes of the record
+// could not be seen in the store, it also refuses, with ErrUnseen, unless isStopped says that all of
+// them are stopped. Nodes that coordinate by etcd or ZooKeeper are seen, too: they hold a lease in the
+// first database of their store, and the id of that database is the second part of the id of their
+// cluster.
 func Reset(ctx context.Context, p stores.Place, isStopped bool, log *slog.Logger) (removed []Record, err error) {
 	all, err := open(ctx, p, log)
 	if err != nil {
@@ -176,8 +177,8 @@ func alive(ctx context.Context, all []database) (names []string, err error) {
 	return names, nil
 }
 
-// Settings returns where the nodes of a store keep what people change while they run. s is the open
-// store at p. The caller calls done after the last use.
+// Settings returns the place of the settings that users change while the nodes of a store run. s is
+// the open store at p. The caller calls done after the last use.
 func Settings(ctx context.Context, p stores.Place, s storage.Settings, log *slog.Logger) (c coord.Config, done func() error, err error) {
 	if p.Coordination.IsExternal() {
 		c, err := coordinator.Open(ctx, p.Coordination, coordinator.Use{Log: log})

@@ -46,7 +46,7 @@ func Open(ctx context.Context, c config.Storage, log *slog.Logger) (storage.Stor
 	return store, nil
 }
 
-// CheckWhole returns an error if a database is one of several, each of which holds only some shards.
+// CheckWhole returns an error if a database holds only some of the shards.
 func CheckWhole(ctx context.Context, store *postgres.Store) error {
 	home, err := store.Holdings(ctx)
 	if err == nil && home.Owned != task.AllShards() {
@@ -154,8 +154,8 @@ func tryOnce(ctx context.Context, c config.Storage, key string, log *slog.Logger
 	return store, nil
 }
 
-// Probe returns what is wrong with the database of c.URL, which is at key in the configuration.
-// It waits a few seconds for an answer.
+// Probe returns the problem of the database of c.URL, which is at key in the configuration. It waits a
+// few seconds for an answer.
 func Probe(ctx context.Context, c config.Storage, key string) error {
 	ctx, cancel := context.WithTimeout(ctx, probePatience)
 	defer cancel()
@@ -169,8 +169,7 @@ func Probe(ctx context.Context, c config.Storage, key string) error {
 	return err
 }
 
-// checkServer refuses a server that cannot be used, and warns of one that loses what it
-// has acknowledged.
+// checkServer refuses an unusable server, and warns of one that can lose acknowledged commits.
 func checkServer(ctx context.Context, pool *pgxpool.Pool, key string, log *slog.Logger) error {
 	var version int
 	var readOnly bool
@@ -193,7 +192,7 @@ select current_setting('server_version_num')::int, pg_is_in_recovery(),
 	return nil
 }
 
-// lineError is an error whose text has one line.
+// lineError is an error with a text of one line.
 type lineError struct{ error }
 
 // Error returns the lines of the error, put together.
@@ -201,8 +200,8 @@ func (e lineError) Error() string { return strings.Join(strings.Fields(e.error.E
 
 func (e lineError) Unwrap() error { return e.error }
 
-// OneLine returns an error of the database driver as one whose text has one line: the driver
-// writes a line for each address of a server. It returns nil for nil.
+// OneLine returns an error of the database driver with its text on one line: the driver writes a line
+// for each address of a server. It returns nil for nil.
 func OneLine(err error) error {
 	if err == nil {
 		return nil

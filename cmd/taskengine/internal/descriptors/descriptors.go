@@ -6,7 +6,7 @@ package descriptors
 import "log/slog"
 
 const (
-	mostStoreFiles   = 500  // what pebble keeps open by itself
+	mostStoreFiles   = 500  // the default of pebble
 	leastStoreFiles  = 80   // the library does not work with fewer
 	otherFiles       = 64   // listeners, logs, files being written, sockets of the runtime
 	filesPerSlot     = 4    // of a command: its input and outputs, and itself

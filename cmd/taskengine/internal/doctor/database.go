@@ -20,7 +20,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// The limits from which on something is reported.
+// The examination reports values above these limits.
 const (
 	maxSkew      = time.Second      // between clocks
 	maxSkewBeat  = 10 * time.Second // likewise, of a node that is behind: its heartbeat may have waited
@@ -62,14 +62,14 @@ func judgeSchema(found *Findings, h *health.Report) {
 	}
 }
 
-// examineTables compares the tables with those that the migrations make, if the role is allowed to.
+// examineTables compares the tables with the result of the migrations, if the role is allowed to.
 func examineTables(ctx context.Context, found *Findings, p stores.Place, h *health.Report) {
 	if h.Schema > h.Want {
 		return // this program does not know those migrations
 	}
 	differences, err := schema.Verify(ctx, p.URL, p.Schema)
 	if err != nil {
-		found.info("tables", "they could not be compared with what the migrations make: %s", database.OneLine(err))
+		found.info("tables", "they could not be compared with the result of the migrations: %s", database.OneLine(err))
 		return
 	}
 	for _, d := range differences {
@@ -201,7 +201,7 @@ func judgeLive(found *Findings, h *health.Report) {
 	if anyAlive(h) {
 		stuck = Error
 	}
-	if r.Orphans > 0 && h.Others == 0 { // those that coordinate elsewhere may run them
+	if r.Orphans > 0 && h.Others == 0 { // nodes that coordinate elsewhere may run them
 		found.add(stuck, "orphans", fmt.Sprintf("%d tasks run on nodes that are not alive, for up to %s", r.Orphans, ago(h.Now, r.OrphansSince)),
 			"they do not run really; the nodes that are alive should have recovered them within seconds, if there are any",
 			"start a node; if there is one, look at its log for errors of the role `healer`")

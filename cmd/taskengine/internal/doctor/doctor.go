@@ -1,5 +1,4 @@
-// Package doctor examines a store and explains what is wrong with it, why that matters and what to
-// do about it.
+// Package doctor examines a store and explains its problems, their effects and their remedies.
 package doctor
 
 import (
@@ -42,7 +41,7 @@ type Finding struct {
 	Do       string   `json:"do,omitempty"`
 }
 
-// Findings are those of an examination, in the order of its checks.
+// Findings are the results of an examination, in the order of its checks.
 type Findings []Finding
 
 func (f *Findings) info(check, format string, args ...any) {
@@ -53,9 +52,9 @@ func (f *Findings) add(s Severity, check, what, why, do string) {
 	*f = append(*f, Finding{s, check, what, why, do})
 }
 
-// Options say what else is examined.
+// Options select further examinations.
 type Options struct {
-	Keys bool // the keys that tasks are encrypted with: all tasks are read
+	Keys bool // the encryption keys of the tasks; this reads all tasks
 }
 
 // Examine examines the store at p and its coordinator, and each database if there are several. It changes nothing. An

@@ -18,7 +18,7 @@ import (
 
 // files describes a store in files that is not in use.
 type files struct {
-	damage   error            // what is wrong with its records
+	damage   error            // the first error in its records
 	manifest *backup.Manifest // nil if it is no backup
 	size     int64
 	free     uint64 // bytes of its disk

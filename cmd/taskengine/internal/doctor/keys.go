@@ -21,7 +21,7 @@ type keyUse struct {
 	kept  bool      // some of these are kept without a time
 }
 
-// examineKeys reports with which keys what tasks carry is encrypted. It reads all tasks.
+// examineKeys reports the encryption keys in use by the data of tasks. It reads all tasks.
 func examineKeys(ctx context.Context, found *Findings, s stores.Store) error {
 	store, ok := s.(storage.Exporter)
 	if !ok {

@@ -1,4 +1,4 @@
-// Package folder makes folders whose names survive a power cut, and folders that appear under
+// Package folder makes folders with names that survive a power cut, and folders that appear under
 // their name only when they are complete.
 package folder
 
@@ -10,9 +10,8 @@ import (
 	"path/filepath"
 )
 
-// Make makes a folder and its parents. It calls sync, which is usually [Sync], for each folder
-// that gets a new entry: a file that is synced in a folder whose own name is not durable can be
-// gone after a power cut.
+// Make makes a folder and its parents. It calls sync, which is usually [Sync], for each folder that
+// gets a new entry: a synced file can be lost in a power cut if the name of its folder is not durable.
 func Make(folder string, sync func(folder string) error) error {
 	folder, err := filepath.Abs(folder)
 	if err != nil {

@@ -56,7 +56,7 @@ func checkVacant(folder string) error {
 	return err
 }
 
-// removePartials removes the folders with this prefix whose lock file is not locked.
+// removePartials removes the folders with this prefix and an unlocked lock file.
 func removePartials(within, prefix string) error {
 	entries, err := os.ReadDir(within)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package migrate tells which version the schema of a database has, which migrations it lacks, and
-// applies them. The migrations are those of the package storage/postgres/schema.
+// Package migrate finds the schema version of a database and its pending migrations, and applies them.
+// The migrations are those of the package storage/postgres/schema.
 package migrate
 
 import (
@@ -14,11 +14,11 @@ import (
 // Target is a schema in a database.
 type Target struct{ URL, Schema string }
 
-// State is what a target has and lacks.
+// State has the applied and pending migrations of a target.
 type State struct {
 	Schema  string
-	Applied []schema.Migration // oldest first; those of a newer program have no SQL
-	Pending []schema.Migration // those that this program knows and the target does not have
+	Applied []schema.Migration // oldest first; migrations of a newer program have no SQL
+	Pending []schema.Migration // known to this program and not applied
 }
 
 // State reads the state of t.
@@ -46,7 +46,7 @@ func (t Target) Apply(ctx context.Context) ([]schema.Migration, error) {
 	return applied, nil
 }
 
-// Verify returns what differs between t and what its migrations make.
+// Verify returns the differences between t and the result of its migrations.
 func (t Target) Verify(ctx context.Context) ([]schema.Difference, error) {
 	found, err := schema.Verify(ctx, t.URL, t.Schema)
 	if err != nil {
@@ -67,7 +67,7 @@ func (s State) Script() (string, error) {
 // ScriptForNew returns the SQL that makes a schema in an empty database.
 func ScriptForNew(name string) string { return schema.Script(name, schema.Migrations(name)) }
 
-// All returns the migrations that were applied and those that are pending, oldest first.
+// All returns the applied and the pending migrations, oldest first.
 func (s State) All() []schema.Migration { return slices.Concat(s.Applied, s.Pending) }
 
 // UpToDate describes a state that lacks no migration.

@@ -11,7 +11,7 @@ import (
 // Needed reports whether this process is process 1.
 func Needed() bool { return os.Getpid() == 1 }
 
-// signalled is what the exit code of a shell adds to the number of the signal that ended a program.
+// signalled is the base of the exit code of a program that a signal has ended, as in shells.
 const signalled = 128
 
 // Run starts this program again, with the same arguments, environment and standard streams, passes the signals that this

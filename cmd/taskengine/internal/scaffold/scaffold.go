@@ -26,8 +26,7 @@ var templates embed.FS
 // root is the folder of the languages in templates.
 const root = "templates"
 
-// programName is what a program, a task type, a Go module and an npm package may all be
-// called.
+// programName matches names that are valid for a program, a task type, a Go module and an npm package.
 var programName = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
 
 const longestName = 60

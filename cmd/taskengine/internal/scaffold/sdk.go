@@ -27,8 +27,8 @@ var vendored = map[string]map[string]string{
 	"java":   {license: "sdk/LICENSE", "plugins/sdk/java": sdkFolder, protocol: "sdk/handler.proto", api: "sdk/taskengine.proto"},
 }
 
-// protocol is the file that describes the protocol, and protocolFrom its path in the packages. api and apiFrom are those
-// of the API.
+// protocol is the file that describes the protocol, and protocolFrom its path in the packages. api and apiFrom are the
+// same for the API.
 const (
 	license      = "LICENSE"
 	protocol     = "plugins/internal/wire/handler.proto"

@@ -98,7 +98,7 @@ func (s *Sources) Counts() map[string]server.SourceCounts {
 	return all
 }
 
-// classes are the errors of the API that stand for those of package consume, in the order in which they are looked for.
+// classes maps errors of package consume to errors of the API. The first match counts.
 var classes = [...]struct{ of, is error }{
 	{consume.ErrUnknown, server.ErrNoSource},
 	{consume.ErrInvalid, server.ErrSourceSeek},

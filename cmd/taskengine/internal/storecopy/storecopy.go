@@ -82,8 +82,8 @@ func (c *Copy) Run(ctx context.Context) (report *transfer.Report, err error) {
 	return report, nil
 }
 
-// copyLimits copies how people have changed limits, from where the nodes of the source keep it to where
-// those of the destination do. A merge keeps the changes of the destination.
+// copyLimits copies the settings of limits from the coordination of the source to the coordination of
+// the destination. A merge keeps the changes of the destination.
 func (c *Copy) copyLimits(ctx context.Context, from, to storage.Settings) (err error) {
 	source, done, err := coordination.Settings(ctx, c.From, from, c.Log)
 	if err != nil {

@@ -28,7 +28,7 @@ type Place struct {
 	Path   string // the folder, absolute; "" for PostgreSQL
 	URL    string // of PostgreSQL
 	Schema string
-	Name   string         // for people, always the same and without a password
+	Name   string         // for messages; always the same, and without a password
 	Config config.Storage // the storage of its configuration; zero without one
 	Admin  string         // the address of the admin listener in its configuration; "" is unknown
 	Token  string         // of that listener; "" is none
@@ -108,7 +108,7 @@ func adminOf(l config.Listener) string {
 	return "https://" + l.Listen
 }
 
-// databaseName returns the name of a database for people, without the role that connects to it.
+// databaseName returns the name of a database for messages, without the role that connects to it.
 func databaseName(url, schema string) (string, error) {
 	c, err := pgxpool.ParseConfig(url)
 	if err != nil {
@@ -184,7 +184,7 @@ func (p Place) Exists() error {
 	return checkDriver(there, p.Driver, p.Path)
 }
 
-// opened adds what to do about a store that cannot be opened to its error.
+// opened adds a remedy to the error of a store that cannot be opened.
 func (p Place) opened(s Store, err error) (Store, error) {
 	switch {
 	case err == nil:

@@ -1,6 +1,5 @@
-// Package stores finds and opens the store that a configuration or a command line names. It is
-// the one place that knows all backends of storage; those in PostgreSQL are opened by the package
-// database.
+// Package stores finds and opens the store that a configuration or a command line names. Only this
+// package knows all backends of storage; package database opens stores in PostgreSQL.
 package stores
 
 import (

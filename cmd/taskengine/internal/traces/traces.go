@@ -16,11 +16,11 @@ import (
 	"github.com/taskengine/taskengine/tracing"
 )
 
-// Node is the node whose spans are sent.
+// Node describes the node that sends spans.
 type Node struct {
 	Name    string
 	Version string
-	Log     *slog.Logger // is told that spans are lost, at most once a minute
+	Log     *slog.Logger // logs lost spans, at most once a minute
 }
 
 // Sender makes spans and sends them.
