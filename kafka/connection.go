@@ -192,6 +192,8 @@ func (c Connection) Unreachable(err error) error {
 	switch {
 	case isRefusedUser(err):
 		what = "the brokers refuse the user; correct kafka." + c.Name + ".sasl"
+	case IsAnswer(err):
+		what = "a broker answers with an error"
 	case isTLS(err):
 		what = "the connection cannot be encrypted; correct kafka." + c.Name + ".tls"
 	case isClosedAtOnce(err), c.TLS == nil && !isNetwork(err):

@@ -65,6 +65,12 @@ func ReadRefusalOf(topic string, err error) (Refusal, bool) {
 	return Refusal{}, false
 }
 
+// IsAnswer reports whether a broker has answered with err, so that the connection and its user are well.
+func IsAnswer(err error) bool {
+	_, ok := errors.AsType[*kerr.Error](err)
+	return ok && !isRefusedUser(err)
+}
+
 func isRefusedUser(err error) bool {
 	return errors.Is(err, kerr.SaslAuthenticationFailed) || errors.Is(err, kerr.UnsupportedSaslMechanism) || errors.Is(err, kerr.IllegalSaslState)
 }

@@ -70,6 +70,7 @@ type SourcePartition struct {
 	Unreadable uint64       // records that could not become tasks
 	Skipped    uint64       // records that the filter left out, or that had a task already
 	Lost       []SourceLoss // the newest
+	Ended      bool         // its topic was deleted: it is not read, and Message says so
 	TaskID     task.ID      // of the task that is the partition
 }
 
@@ -291,7 +292,7 @@ func seekWords(to *SourceSeek) string {
 func sourceOf(s *Source) *taskenginev1.Source {
 	m := &taskenginev1.Source{
 		Name: text(s.Name), Pattern: text(s.Pattern), Group: text(s.Group), Orders: uint32(s.Orders), Problem: text(s.Problem),
-		Lag: known(s.Lag), PartitionCount: uint32(len(s.Partitions)), TaskId: s.TaskID.String(),
+		Lag: known(s.Lag), TaskId: s.TaskID.String(),
 	}
 	for _, topic := range s.Topics {
 		m.Topics = append(m.Topics, text(topic))
@@ -304,6 +305,9 @@ func sourceOf(s *Source) *taskenginev1.Source {
 		m.Partitions = append(m.Partitions, partitionOf(p))
 		if p.Node != "" {
 			m.Reading++
+		}
+		if !p.Ended {
+			m.PartitionCount++
 		}
 		m.Records += p.Records
 		m.Tasks += p.Tasks

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/internal/reserved"
@@ -20,6 +21,7 @@ const (
 	lookEvery = 30 * time.Second // for new topics and partitions
 	retryLook = 5 * time.Second  // after an error
 	manyAdds  = 64               // partitions that are added at the same time
+	manyLooks = 64               // topics whose partitions are looked at at the same time
 )
 
 // never is when a partition of a paused source is read.
@@ -40,8 +42,15 @@ func (s *localSource) run(ctx context.Context, e *engine.Engine, t *task.Task) e
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
+	if err := s.collect(ctx, e, &st); err != nil {
+		problem = errors.Join(problem, err)
+	}
+	s.noteEnds(ctx, &st)
 	if st.Problem = ""; problem != nil {
-		st.Problem, next = problem.Error(), retryLook
+		st.Problem = problem.Error()
+	}
+	if problem != nil || st.collects() {
+		next = retryLook
 	}
 	if isEarly {
 		next = 0
@@ -52,43 +61,76 @@ func (s *localSource) run(ctx context.Context, e *engine.Engine, t *task.Task) e
 
 // discover adds the partitions that the source has not read before, and notes them in st.
 func (s *localSource) discover(ctx context.Context, e *engine.Engine, st *state) error {
-	found, missing, err := s.list(ctx)
+	listed, err := s.list(ctx)
 	if err != nil {
 		return err
 	}
+	found, missing := listed.found, listed.missing
 	isFirst := st.Began.IsZero()
 	topics := maps.Clone(st.Topics)
 	if topics == nil {
 		topics = make(map[string]topic)
 	}
-	var added []partition
-	for _, name := range slices.Sorted(maps.Keys(found)) {
-		now, first, isKnown := st.found(name, textOf(found[name].ID), int32(len(found[name].Partitions)))
-		some, err := s.beginnings(ctx, name, now, first, isFirst && !isKnown)
-		switch {
-		case err != nil && isFirst: // topics that are found later begin elsewhere
-			return err
-		case err != nil: // the others do not wait for it
-			missing = err
-			continue
+	for name, one := range s.begin(ctx, e, st, listed) {
+		if one.err != nil { // the others do not wait for it
+			missing = one.err
+		} else {
+			topics[name] = one.topic
 		}
-		topics[name], added = now, append(added, some...)
 	}
-	if err := s.addAll(ctx, e, added); err != nil {
-		return err
+	for name, t := range topics {
+		if listed.isGone(name) {
+			missing = errors.Join(missing, s.interrupt(ctx, e, name, t))
+		}
 	}
 	st.Topics = topics
-	if isFirst && len(topics) > 0 {
-		st.Began = e.Now()
+	switch isKnown := func(name string) bool { _, ok := topics[name]; return ok }; {
+	case isFirst && len(topics) > 0:
+		st.Began, st.Late = e.Now(), slices.DeleteFunc(slices.Sorted(maps.Keys(found)), isKnown)
+	case !isFirst:
+		st.Late = slices.DeleteFunc(st.Late, isKnown)
 	}
 	return missing
 }
 
+// begun is a topic whose new partitions are added, unless there is an error.
+type begun struct {
+	topic topic
+	err   error
+}
+
+// begin adds the partitions of a listing that are new. A topic whose partitions have no leader takes until the time of the
+// brokers' answer is over, so no topic waits for another one.
+func (s *localSource) begin(ctx context.Context, e *engine.Engine, st *state, l *listing) map[string]*begun {
+	all := make(map[string]*begun, len(l.found))
+	var working sync.WaitGroup
+	looks, adds := make(chan struct{}, manyLooks), make(chan struct{}, manyAdds)
+	for name, one := range l.found {
+		b := new(begun)
+		all[name] = b
+		var first int32
+		var isKnown bool
+		b.topic, first, isKnown = st.found(name, textOf(one.ID), int32(len(one.Partitions)))
+		if first == b.topic.Partitions {
+			continue
+		}
+		isStart := !isKnown && (st.Began.IsZero() || slices.Contains(st.Late, name))
+		working.Go(func() {
+			looks <- struct{}{}
+			added, err := s.beginnings(ctx, name, b.topic, first, isStart)
+			<-looks
+			if err == nil {
+				err = s.addAll(ctx, e, added, adds)
+			}
+			b.err = err
+		})
+	}
+	working.Wait()
+	return all
+}
+
 // beginnings returns the partitions of a topic from first on, each with its first offset.
 func (s *localSource) beginnings(ctx context.Context, name string, of topic, first int32, isStart bool) (all []partition, err error) {
-	if first == of.Partitions {
-		return nil, nil
-	}
 	from, err := s.firstOffsets(ctx, name, isStart)
 	if err != nil {
 		return nil, err
@@ -96,11 +138,19 @@ func (s *localSource) beginnings(ctx context.Context, name string, of topic, fir
 	for i := first; i < of.Partitions; i++ {
 		offset, ok := from[i]
 		if !ok || offset.Err != nil {
-			return nil, s.failed(name, errors.Join(fmt.Errorf("partition %d has no offsets", i), offset.Err))
+			return nil, s.failed(name, partitionError(i, offset.Err))
 		}
 		all = append(all, partition{Topic: name, TopicID: of.ID, Partition: i, From: offset.Offset})
 	}
 	return all, nil
+}
+
+// partitionError returns the error of a partition whose offsets the brokers do not say. err may be nil.
+func partitionError(partition int32, err error) error {
+	if err == nil {
+		err = kerr.LeaderNotAvailable // which the client has not asked
+	}
+	return fmt.Errorf("partition %d has no offsets: %w", partition, err)
 }
 
 // firstOffsets returns where the partitions of a topic begin. A topic or partition that is found later than those of the
@@ -127,11 +177,10 @@ func (s *localSource) firstOffsets(ctx context.Context, topic string, isStart bo
 	return listed[topic], nil
 }
 
-// addAll adds the tasks of partitions. Those that exist stay as they are.
-func (s *localSource) addAll(ctx context.Context, e *engine.Engine, all []partition) error {
+// addAll adds the tasks of partitions, each while it has a place in slots. Those that exist stay as they are.
+func (s *localSource) addAll(ctx context.Context, e *engine.Engine, all []partition, slots chan struct{}) error {
 	var adding sync.WaitGroup
 	errs := make([]error, len(all))
-	slots := make(chan struct{}, manyAdds)
 	for i := range all {
 		slots <- struct{}{}
 		adding.Go(func() {

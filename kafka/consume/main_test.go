@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/taskengine/taskengine/engine"
@@ -32,17 +33,26 @@ func TestMain(m *testing.M) {
 	os.Exit(kafkatest.Run(m, 1, func(c *kafkatest.Cluster) { brokers = c }))
 }
 
+// cluster is a cluster of brokers.
+type cluster interface{ Brokers() []string }
+
+// fakeBrokers are a cluster in this process.
+type fakeBrokers struct{ *kfake.Cluster }
+
+// Brokers returns the addresses of the brokers.
+func (f fakeBrokers) Brokers() []string { return f.ListenAddrs() }
+
 var topics atomic.Int64
 
 // newTopic creates a topic that no other test uses.
-func newTopic(t *testing.T, c *kafkatest.Cluster, partitions int32, settings map[string]*string) string {
+func newTopic(t *testing.T, c cluster, partitions int32, settings map[string]*string) string {
 	t.Helper()
 	name := fmt.Sprint("topic-", topics.Add(1))
 	create(t, c, name, partitions, settings)
 	return name
 }
 
-func create(t *testing.T, c *kafkatest.Cluster, name string, partitions int32, settings map[string]*string) {
+func create(t *testing.T, c cluster, name string, partitions int32, settings map[string]*string) {
 	t.Helper()
 	made, err := admin(t, c).CreateTopic(t.Context(), partitions, 1, settings, name)
 	if err != nil || made.Err != nil {
@@ -50,7 +60,7 @@ func create(t *testing.T, c *kafkatest.Cluster, name string, partitions int32, s
 	}
 }
 
-func admin(t *testing.T, c *kafkatest.Cluster) *kadm.Client {
+func admin(t *testing.T, c cluster) *kadm.Client {
 	t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(c.Brokers()...))
 	if err != nil {
@@ -61,7 +71,7 @@ func admin(t *testing.T, c *kafkatest.Cluster) *kadm.Client {
 }
 
 // produce writes records in their order. The caller names topic and, with [kgo.ManualPartitioner], partition.
-func produce(t *testing.T, c *kafkatest.Cluster, records ...*kgo.Record) {
+func produce(t *testing.T, c cluster, records ...*kgo.Record) {
 	t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(c.Brokers()...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	if err != nil {
@@ -89,7 +99,7 @@ func definition(name string, topics ...string) source.Definition {
 type node struct {
 	*engine.Engine
 	t       *testing.T
-	cluster *kafkatest.Cluster
+	cluster cluster
 	store   storage.Store
 	reads   storage.Store // of the sources; nil for store
 	sources *consume.Sources
@@ -105,7 +115,7 @@ type node struct {
 func newStore() storage.Store { return memory.New() }
 
 // newNode returns a node with a store in memory, which runs until the end of the test.
-func newNode(t *testing.T, c *kafkatest.Cluster, all ...source.Definition) *node {
+func newNode(t *testing.T, c cluster, all ...source.Definition) *node {
 	t.Helper()
 	n := &node{t: t, cluster: c, store: newStore()}
 	n.open(all...)

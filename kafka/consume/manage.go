@@ -54,9 +54,13 @@ type Partition struct {
 	Owner                           string // the node that reads it; "" if none does
 	Message                         string // why it is not read at present; "" if it is
 	Records, Tasks, Unread, Skipped uint64
-	Lost                            []Lost // the newest
+	Lost                            []Lost // the newest, also those of deleted topics with this name
+	Ended                           bool   // its topic was deleted
 	Task                            task.ID
 }
+
+// wasDeleted is the message of a partition that has ended.
+const wasDeleted = "the topic was deleted"
 
 // Apply adds the tasks of the sources that do not exist yet, and has the others look for their topics. e has the Handlers
 // and Policies.
@@ -128,9 +132,10 @@ func (s *Sources) Get(ctx context.Context, e *engine.Engine, name string) (*Stat
 				return nil, err
 			}
 			if end, ok := ends.Lookup(topic, i); ok && end.Err == nil {
-				p.End, p.Lag = end.Offset, max(0, end.Offset-p.Position)
+				p.End, p.Lag, p.Ended = end.Offset, max(0, end.Offset-p.Position), false
 			}
 			switch {
+			case p.Ended:
 			case p.Lag < 0:
 				all.Lag = -1
 			case all.Lag >= 0:
@@ -139,7 +144,22 @@ func (s *Sources) Get(ctx context.Context, e *engine.Engine, name string) (*Stat
 			all.Partitions = append(all.Partitions, *p)
 		}
 	}
+	all.addLost(st.Lost)
 	return all, nil
+}
+
+// addLost adds what was lost with deleted topics to the partitions of their names.
+func (s *Status) addLost(all []lostOf) {
+	for _, one := range all {
+		i := slices.IndexFunc(s.Partitions, func(p Partition) bool { return p.Topic == one.Topic && p.Partition == one.Partition })
+		if i < 0 { // the topic has fewer partitions now
+			i = len(s.Partitions)
+			s.Partitions = append(s.Partitions, Partition{
+				Topic: one.Topic, Partition: one.Partition, Position: one.To, End: -1, Lag: -1, Message: wasDeleted, Ended: true,
+			})
+		}
+		s.Partitions[i].Lost = append(slices.Clone(s.Partitions[i].Lost), one.Lost)
+	}
 }
 
 // ends returns the ends of the partitions of topics, as far as the brokers say.
@@ -172,6 +192,8 @@ func (s *localSource) partition(ctx context.Context, e *engine.Engine, id task.I
 		Records: at.Records, Tasks: at.Tasks, Unread: at.Unread, Skipped: at.Skipped, Lost: at.Lost,
 	}
 	switch {
+	case at.Gone:
+		p.Ended, p.Message = true, wasDeleted
 	case t.State == task.Processing:
 		p.Owner = nodeOf(e, t.Owner)
 	case t.State == task.Waiting && t.LastError != "" && t.Attempt > 0:

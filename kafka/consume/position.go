@@ -25,6 +25,9 @@ type position struct {
 	Skipped uint64 `json:"skipped"`         // records that the filter left out, or that had a task already
 	Lost    []Lost `json:"lost,omitempty"`  // the newest maxLost
 	Order   uint64 `json:"order,omitempty"` // the number of the last order that the position follows
+
+	Missing time.Time `json:"missing,omitzero"` // since when the topic is missing
+	Gone    bool      `json:"gone,omitempty"`   // it was missing for longer than by chance, and what is lost with it is in Lost
 }
 
 // maxLost is how many ranges a position keeps.

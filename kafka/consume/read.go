@@ -50,20 +50,20 @@ func (s *localSource) read(ctx context.Context, e *engine.Engine, t *task.Task) 
 	case s.isStopped():
 		return nil, r.again(e.Now().Add(time.Second))
 	case st.superseded(r.of.Topic, r.of.TopicID):
-		return r.deleted(ctx)
+		return r.deleted(ctx, &st)
 	case st.Paused != nil:
 		return nil, r.again(never)
 	}
 	now, err := s.topicID(ctx, r.of.Topic)
 	switch {
 	case errors.Is(err, kerr.UnknownTopicOrPartition):
-		r.report(ctx, "the topic is missing")
-		return nil, r.again(e.Now().Add(missing))
+		return r.missing(ctx, &st)
 	case err != nil:
 		return nil, s.failed(r.of.Topic, err)
 	case now != "" && r.of.TopicID != "" && now != r.of.TopicID:
 		return nil, task.WithClass("kafka_stale", fmt.Errorf("topic %s was deleted and created again, or the broker that was asked is not current", r.of.Topic))
 	}
+	r.back()
 	return r.run(ctx)
 }
 

@@ -70,16 +70,6 @@ func (s *localSource) trust(at place) {
 	delete(s.suspected, at)
 }
 
-// deleted ends the task of a partition whose topic was deleted.
-func (r *reader) deleted(ctx context.Context) ([]byte, error) {
-	known := r.task.Progress().Total
-	lost := Lost{From: r.at.Next, To: max(r.at.Next, int64(known)), At: time.Now(), Reason: "the topic was deleted before these records, and perhaps further ones, were read"}
-	if lost.To > lost.From {
-		r.source.lost(ctx, place{r.of.Topic, r.of.Partition}, &lost)
-	}
-	return fmt.Appendf(nil, `{"ended":"the topic was deleted","position":%d,"last_known_end":%d}`, r.at.Next, known), nil
-}
-
 // bounds returns the first offset of a partition and that behind its last record.
 func (s *localSource) bounds(ctx context.Context, topic string, partition int32) (begin, end kadm.ListedOffset, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)

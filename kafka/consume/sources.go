@@ -193,36 +193,50 @@ func (s *localSource) admin() (*kadm.Client, error) {
 	return kadm.NewClient(s.client), nil
 }
 
-// list returns the topics of the source. If it names topics that are missing, it returns the others with the error of
-// one of them.
-func (s *localSource) list(ctx context.Context) (found kadm.TopicDetails, missing, err error) {
+// listing are the topics of a source that the brokers show.
+type listing struct {
+	found   kadm.TopicDetails
+	refused map[string]bool // topics with an error, but for those that are missing
+	missing error           // of one of the topics that are not found; nil: no topic that the source names is missing
+}
+
+// isGone reports whether there is no topic of this name.
+func (l *listing) isGone(name string) bool {
+	_, ok := l.found[name]
+	return !ok && !l.refused[name]
+}
+
+// list returns the topics of the source.
+func (s *localSource) list(ctx context.Context) (*listing, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	admin, err := s.admin()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	all, err := admin.ListTopicsWithInternal(ctx, s.definition.Topics...) // all topics if there is a pattern
 	if err != nil {
-		return nil, nil, s.failed("", err)
+		return nil, s.failed("", err)
 	}
-	found = make(kadm.TopicDetails)
+	l := &listing{found: make(kadm.TopicDetails), refused: make(map[string]bool)}
 	for name, one := range all {
 		switch {
 		case !s.selects(name):
+		case s.definition.Pattern != "" && errors.Is(one.Err, kerr.UnknownTopicOrPartition): // it has just been deleted
 		case one.Err != nil:
-			missing = s.failed(name, one.Err)
+			l.missing = s.failed(name, one.Err)
+			l.refused[name] = !errors.Is(one.Err, kerr.UnknownTopicOrPartition)
 		case len(one.Partitions) > 0:
-			found[name] = one
+			l.found[name] = one
 		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.listed, s.listedAt = make(map[string]string, len(found)), time.Now()
-	for name, one := range found {
+	s.listed, s.listedAt = make(map[string]string, len(l.found)), time.Now()
+	for name, one := range l.found {
 		s.listed[name] = textOf(one.ID)
 	}
-	return found, missing, nil
+	return l, nil
 }
 
 // topicID returns the id of a topic, "" if the brokers have none. It is an error if the topic is missing.
@@ -232,7 +246,7 @@ func (s *localSource) topicID(ctx context.Context, topic string) (string, error)
 	isNew := time.Since(s.listedAt) < listAge
 	s.mu.Unlock()
 	if !isNew {
-		if _, _, err := s.list(ctx); err != nil {
+		if _, err := s.list(ctx); err != nil {
 			return "", err
 		}
 		s.mu.Lock()
@@ -259,6 +273,8 @@ func (s *localSource) failed(topic string, err error) error {
 		return task.WithClass(r.Class, fmt.Errorf("kafka.%s: %s: %w", s.connection.Name, r.Advice, err))
 	case errors.Is(err, errStopped):
 		return err
+	case topic != "" && kafka.IsAnswer(err):
+		return task.WithClass("kafka_failed", fmt.Errorf("kafka.%s: topic %s: %w", s.connection.Name, topic, err))
 	}
 	return task.WithClass("kafka_failed", s.connection.Unreachable(err))
 }

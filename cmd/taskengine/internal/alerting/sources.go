@@ -82,7 +82,7 @@ func problemOf(s *server.Source) string {
 		return s.Problem
 	}
 	for i := range s.Partitions {
-		if p := &s.Partitions[i]; p.Node == "" && p.Message != "" {
+		if p := &s.Partitions[i]; p.Node == "" && p.Message != "" && !p.Ended {
 			return fmt.Sprintf("%s/%d: %s", p.Topic, p.Partition, p.Message)
 		}
 	}

@@ -39,7 +39,7 @@ func TestSourcesThatAreBehindFailOrLoseRecordsAreSeen(t *testing.T) {
 		{Name: "failing", Lag: 0, Partitions: []server.SourcePartition{{Topic: "t", Node: "n1", Message: "reads"}, {Topic: "t", Partition: 1, Message: "no broker answers"}}},
 		{Name: "lost", Partitions: []server.SourcePartition{
 			{Topic: "t", Lost: []server.SourceLoss{{From: 0, To: 5, At: now.Add(-25 * time.Hour)}, {From: 10, To: 30, At: now.Add(-time.Hour), Reason: "deleted"}}},
-			{Topic: "t", Partition: 1, Lost: []server.SourceLoss{{From: 3, To: 4, At: now.Add(-2 * time.Hour)}}},
+			{Topic: "t", Partition: 1, Ended: true, Message: "the topic was deleted", Lost: []server.SourceLoss{{From: 3, To: 4, At: now.Add(-2 * time.Hour)}}},
 		}},
 		{Name: "missing", Problem: "no topic t"},
 		{Name: "well"},

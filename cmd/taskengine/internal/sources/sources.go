@@ -46,7 +46,7 @@ func (s *Sources) Source(ctx context.Context, name string) (*server.Source, erro
 func partitionOf(p *consume.Partition) server.SourcePartition {
 	one := server.SourcePartition{
 		Topic: p.Topic, Partition: p.Partition, Position: p.Position, End: p.End, Lag: p.Lag, Node: p.Owner, Message: p.Message,
-		Records: p.Records, Tasks: p.Tasks, Unreadable: p.Unread, Skipped: p.Skipped, TaskID: p.Task,
+		Records: p.Records, Tasks: p.Tasks, Unreadable: p.Unread, Skipped: p.Skipped, Ended: p.Ended, TaskID: p.Task,
 	}
 	for _, l := range p.Lost {
 		one.Lost = append(one.Lost, server.SourceLoss{From: l.From, To: l.To, At: l.At, Reason: l.Reason})
