@@ -65,7 +65,10 @@ func recreate(t *testing.T, n *node, at *kadm.Client, topic string, partitions i
 // What was not read of a deleted topic is shown, though another topic has its name and fewer partitions. Records that came
 // while the source was paused count.
 func TestWhatIsLostWithATopicThatIsCreatedAgainIsShown(t *testing.T) {
-	t.Parallel()
+	onEach(t, testWhatIsLostWithATopicThatIsCreatedAgainIsShown)
+}
+
+func testWhatIsLostWithATopicThatIsCreatedAgainIsShown(t *testing.T, brokers cluster) {
 	topic := newTopic(t, brokers, 3, nil)
 	produce(t, brokers, numbered(topic, 3, 0, 30)...)
 	n := newNode(t, brokers, definition("orders", topic))
@@ -93,7 +96,10 @@ func TestWhatIsLostWithATopicThatIsCreatedAgainIsShown(t *testing.T) {
 // A topic that is not created again is missing for a moment first, and then what was not read of it is lost. The source is
 // not behind because of it, and a pattern that selects others does not fail.
 func TestWhatIsLostWithADeletedTopicIsShown(t *testing.T) {
-	t.Parallel()
+	onEach(t, testWhatIsLostWithADeletedTopicIsShown)
+}
+
+func testWhatIsLostWithADeletedTopicIsShown(t *testing.T, brokers cluster) {
 	topic := newTopic(t, brokers, 1, nil)
 	create(t, brokers, topic+"-other", 1, nil)
 	d := definition("orders")

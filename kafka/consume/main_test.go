@@ -42,6 +42,33 @@ type fakeBrokers struct{ *kfake.Cluster }
 // Brokers returns the addresses of the brokers.
 func (f fakeBrokers) Brokers() []string { return f.ListenAddrs() }
 
+// onEach runs a test on real brokers, and on those of kfake: what holds on both may be tested on one of them, which answers
+// as the test wants.
+func onEach(t *testing.T, test func(t *testing.T, brokers cluster)) {
+	t.Helper()
+	t.Parallel()
+	t.Run("kafka", func(t *testing.T) {
+		t.Parallel()
+		test(t, brokers)
+	})
+	t.Run("kfake", func(t *testing.T) {
+		t.Parallel()
+		c, _ := newFake(t)
+		test(t, c)
+	})
+}
+
+// newFake returns brokers in this process, with topics of one partition.
+func newFake(t *testing.T, topics ...string) (fakeBrokers, *kfake.Cluster) {
+	t.Helper()
+	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, topics...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return fakeBrokers{c}, c
+}
+
 var topics atomic.Int64
 
 // newTopic creates a topic that no other test uses.

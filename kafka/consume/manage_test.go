@@ -18,7 +18,10 @@ import (
 )
 
 func TestAPausedSourceReadsNothingAndKeepsItsPositions(t *testing.T) {
-	t.Parallel()
+	onEach(t, testAPausedSourceReadsNothingAndKeepsItsPositions)
+}
+
+func testAPausedSourceReadsNothingAndKeepsItsPositions(t *testing.T, brokers cluster) {
 	topic := newTopic(t, brokers, 2, nil)
 	n := newNode(t, brokers, definition("orders", topic))
 	produce(t, brokers, numbered(topic, 2, 0, 100)...)
@@ -51,7 +54,10 @@ func TestAPausedSourceReadsNothingAndKeepsItsPositions(t *testing.T) {
 }
 
 func TestASourceGoesWhereASeekSays(t *testing.T) {
-	t.Parallel()
+	onEach(t, testASourceGoesWhereASeekSays)
+}
+
+func testASourceGoesWhereASeekSays(t *testing.T, brokers cluster) {
 	topic := newTopic(t, brokers, 2, nil)
 	middle := time.Now().Truncate(time.Millisecond)
 	for i, r := range numbered(topic, 2, 0, 100) {
@@ -115,7 +121,10 @@ func TestASourceGoesWhereASeekSays(t *testing.T) {
 
 // Records that cannot become tasks stop nothing. When the source is corrected, they become their tasks.
 func TestARecordThatCannotBeReadIsAnErrorAndStopsNothing(t *testing.T) {
-	t.Parallel()
+	onEach(t, testARecordThatCannotBeReadIsAnErrorAndStopsNothing)
+}
+
+func testARecordThatCannotBeReadIsAnErrorAndStopsNothing(t *testing.T, brokers cluster) {
 	topic := newTopic(t, brokers, 1, nil)
 	d := definition("orders", topic)
 	d.OrderingKey, d.Key = "", "value.id"
@@ -195,7 +204,10 @@ func TestASourceWaitsForRoomInABacklog(t *testing.T) {
 
 // Partitions and topics that appear later are read from their first record on, those of a topic that is created again as well.
 func TestATopicThatIsCreatedAgainAndNewPartitionsAreRead(t *testing.T) {
-	t.Parallel()
+	onEach(t, testATopicThatIsCreatedAgainAndNewPartitionsAreRead)
+}
+
+func testATopicThatIsCreatedAgainAndNewPartitionsAreRead(t *testing.T, brokers cluster) {
 	prefix := newTopic(t, brokers, 1, nil)
 	d := definition("orders")
 	d.Topics, d.Pattern = nil, prefix+".*"
@@ -247,7 +259,10 @@ func TestATopicThatIsCreatedAgainAndNewPartitionsAreRead(t *testing.T) {
 
 // The range of what a topic has deleted before it was read is told, and the source goes on behind it.
 func TestRecordsThatAreDeletedBeforeTheyAreReadAreReported(t *testing.T) {
-	t.Parallel()
+	onEach(t, testRecordsThatAreDeletedBeforeTheyAreReadAreReported)
+}
+
+func testRecordsThatAreDeletedBeforeTheyAreReadAreReported(t *testing.T, brokers cluster) {
 	topic := newTopic(t, brokers, 1, nil)
 	n := newNode(t, brokers, definition("orders", topic))
 	produce(t, brokers, numbered(topic, 1, 0, 10)...)
@@ -274,7 +289,10 @@ func TestRecordsThatAreDeletedBeforeTheyAreReadAreReported(t *testing.T) {
 
 // Aborted records become no tasks, and the positions go beyond the markers of transactions.
 func TestOnlyCommittedRecordsBecomeTasks(t *testing.T) {
-	t.Parallel()
+	onEach(t, testOnlyCommittedRecordsBecomeTasks)
+}
+
+func testOnlyCommittedRecordsBecomeTasks(t *testing.T, brokers cluster) {
 	topic := newTopic(t, brokers, 1, nil)
 	n := newNode(t, brokers, definition("orders", topic))
 	client, err := kgo.NewClient(kgo.SeedBrokers(brokers.Brokers()...), kgo.TransactionalID("test-"+topic))
@@ -300,7 +318,10 @@ func TestOnlyCommittedRecordsBecomeTasks(t *testing.T) {
 }
 
 func TestAPlanSaysWhereASeekGoesAndChangesNothing(t *testing.T) {
-	t.Parallel()
+	onEach(t, testAPlanSaysWhereASeekGoesAndChangesNothing)
+}
+
+func testAPlanSaysWhereASeekGoesAndChangesNothing(t *testing.T, brokers cluster) {
 	topic := newTopic(t, brokers, 2, nil)
 	n := newNode(t, brokers, definition("orders", topic))
 	produce(t, brokers, numbered(topic, 2, 0, 20)...)

@@ -12,6 +12,10 @@ import (
 
 // Records become tasks once: those that are there, those that follow, and those of partitions that are added later.
 func TestEachRecordBecomesATask(t *testing.T) {
+	onEach(t, testEachRecordBecomesATask)
+}
+
+func testEachRecordBecomesATask(t *testing.T, brokers cluster) {
 	topic := newTopic(t, brokers, 3, nil)
 	produce(t, brokers, numbered(topic, 3, 0, 2500)...)
 	n := newNode(t, brokers, definition("orders", topic))

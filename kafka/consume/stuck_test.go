@@ -13,17 +13,6 @@ import (
 	"github.com/taskengine/taskengine/kafka/source"
 )
 
-// newFake returns brokers that answer as a test wants.
-func newFake(t *testing.T, topics ...string) (fakeBrokers, *kfake.Cluster) {
-	t.Helper()
-	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, topics...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Close)
-	return fakeBrokers{c}, c
-}
-
 // hang has the broker give no answer to some requests until the result is called, and answer the others.
 func hang(t *testing.T, c *kfake.Cluster, is func(kmsg.Request) bool) (heal func(), held *atomic.Int64) {
 	healed := make(chan struct{})
