@@ -143,7 +143,7 @@ func (s *localSource) noteEnds(ctx context.Context, st *state) {
 	if count > maxEnds {
 		return
 	}
-	found := s.ends(ctx, names)
+	found, _ := s.ends(ctx, names)
 	for _, name := range names {
 		t := st.Topics[name]
 		ends := make([]int64, t.Partitions)

@@ -30,7 +30,23 @@ import (
 var brokers *kafkatest.Cluster
 
 func TestMain(m *testing.M) {
-	os.Exit(kafkatest.Run(m, 1, func(c *kafkatest.Cluster) { brokers = c }))
+	os.Exit(run(m))
+}
+
+// run starts brokers that compact topics soon.
+func run(m *testing.M) int {
+	c, err := kafkatest.Start(1, kafkatest.WithLines("log.cleaner.backoff.ms=200", "log.initial.task.delay.ms=100"))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	brokers = c
+	code := m.Run()
+	if err := c.Close(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
 }
 
 // cluster is a cluster of brokers.

@@ -52,7 +52,7 @@ type Partition struct {
 	End                             int64  // the offset behind the last record; -1 if it is not known
 	Lag                             int64  // -1 if it is not known
 	Owner                           string // the node that reads it; "" if none does
-	Message                         string // why it is not read at present; "" if it is
+	Message                         string // why it is not read at present, or not to its end; "" if it is
 	Records, Tasks, Unread, Skipped uint64
 	Lost                            []Lost // the newest, also those of deleted topics with this name
 	Ended                           bool   // its topic was deleted
@@ -121,7 +121,7 @@ func (s *Sources) Get(ctx context.Context, e *engine.Engine, name string) (*Stat
 	if t.State == task.Cancelled || t.State == task.Failed {
 		all.Problem = ErrEnded.Error()
 	}
-	ends := of.ends(ctx, slices.Collect(maps.Keys(st.Topics)))
+	ends, stable := of.ends(ctx, slices.Collect(maps.Keys(st.Topics)))
 	for _, topic := range slices.Sorted(maps.Keys(st.Topics)) {
 		for i := range st.Topics[topic].Partitions {
 			p, err := of.partition(ctx, e, idOfPartition(name, topic, st.Topics[topic].ID, i))
@@ -133,6 +133,9 @@ func (s *Sources) Get(ctx context.Context, e *engine.Engine, name string) (*Stat
 			}
 			if end, ok := ends.Lookup(topic, i); ok && end.Err == nil {
 				p.End, p.Lag, p.Ended = end.Offset, max(0, end.Offset-p.Position), false
+				if until, ok := stable.Lookup(topic, i); ok && until.Err == nil && p.Position >= until.Offset && p.Lag > 0 && p.Message == "" {
+					p.Message = fmt.Sprintf("a transaction that has not ended holds back %d offsets", p.Lag)
+				}
 			}
 			switch {
 			case p.Ended:
@@ -162,19 +165,21 @@ func (s *Status) addLost(all []lostOf) {
 	}
 }
 
-// ends returns the ends of the partitions of topics, as far as the brokers say.
-func (s *localSource) ends(ctx context.Context, topics []string) kadm.ListedOffsets {
+// ends returns the ends of the partitions of topics, as far as the brokers say: those behind the last records, and those
+// before the first record of a transaction that has not ended.
+func (s *localSource) ends(ctx context.Context, topics []string) (all, stable kadm.ListedOffsets) {
 	if len(topics) == 0 {
-		return nil
+		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTime/5)
 	defer cancel()
 	admin, err := s.admin()
 	if err != nil {
-		return nil
+		return nil, nil
 	}
-	ends, _ := admin.ListCommittedOffsets(ctx, topics...)
-	return ends
+	stable, _ = admin.ListCommittedOffsets(ctx, topics...) // first: a transaction may end meanwhile
+	all, _ = admin.ListEndOffsets(ctx, topics...)
+	return all, stable
 }
 
 // partition returns the partition of a task.
