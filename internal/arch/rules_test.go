@@ -105,6 +105,11 @@ var rules = slices.Concat(internalRules, []rule{
 		Why: "what backends share knows no particular one",
 	},
 	{
+		Of:  "storage/records",
+		May: []string{"storage", "storage/internal/...", "task"},
+		Why: "what makes a store of a backend in another module knows no particular one",
+	},
+	{
 		Of:  "storage/memory",
 		May: []string{"storage", "task"},
 		Why: "a backend implements its port and knows no other backend",
