@@ -1,7 +1,8 @@
+//go:build !race
+
 package e2e
 
 import (
-	"bytes"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -9,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -107,51 +107,12 @@ func (c *chaos) settle() map[string]*taskenginev1.Task {
 	return out
 }
 
-// descendants returns the processes that the node has started, and those started by them.
-func (n *running) descendants() []int {
-	parents := make(map[int]int)
-	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, file := range stats {
-		text, _ := os.ReadFile(file)
-		pid, rest, _ := bytes.Cut(text, []byte(" "))
-		_, rest, _ = bytes.Cut(rest, []byte(") "))
-		if fields := strings.Fields(string(rest)); len(fields) > 1 {
-			child, _ := strconv.Atoi(string(pid))
-			parents[child], _ = strconv.Atoi(fields[1])
-		}
-	}
-	var out []int
-	for pid := range parents {
-		for up := parents[pid]; up > 1; up = parents[up] {
-			if up == n.cmd.Process.Pid {
-				out = append(out, pid)
-				break
-			}
-		}
-	}
-	return out
-}
-
 // plugins returns the descendants that are plugins and not their guards.
 func (c *chaos) plugins() []int {
 	return slices.DeleteFunc(c.descendants(), func(pid int) bool {
 		cmdline, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 		return !strings.Contains(string(cmdline), ".test")
 	})
-}
-
-// goneAll waits until none of these processes lives.
-func goneAll(t *testing.T, pids []int) {
-	t.Helper()
-	for begin := time.Now(); ; time.Sleep(5 * time.Millisecond) {
-		left := slices.DeleteFunc(slices.Clone(pids), func(pid int) bool { return syscall.Kill(pid, 0) != nil })
-		if len(left) == 0 {
-			return
-		}
-		if time.Since(begin) > limit {
-			t.Fatalf("processes %v live on", left)
-		}
-	}
 }
 
 func TestPluginsThatAreKilledAtRandomCostNoTask(t *testing.T) {

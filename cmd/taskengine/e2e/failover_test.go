@@ -340,3 +340,8 @@ func roleInCoordinator(t *testing.T, c config.Coordination) func(context.Context
 		return "", err
 	}
 }
+
+func percentile(all []time.Duration, percent int) time.Duration {
+	slices.Sort(all)
+	return all[len(all)*percent/100]
+}

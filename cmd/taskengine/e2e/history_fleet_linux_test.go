@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -359,4 +360,18 @@ func (f *fleet) states(ctx context.Context) (isDone bool, err error) {
 		}
 	})
 	return isDone, err
+}
+
+// goneAll waits until none of these processes lives.
+func goneAll(t *testing.T, pids []int) {
+	t.Helper()
+	for begin := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+		left := slices.DeleteFunc(slices.Clone(pids), func(pid int) bool { return syscall.Kill(pid, 0) != nil })
+		if len(left) == 0 {
+			return
+		}
+		if time.Since(begin) > limit {
+			t.Fatalf("processes %v live on", left)
+		}
+	}
 }

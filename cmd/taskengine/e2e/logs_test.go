@@ -1,9 +1,10 @@
+//go:build !race
+
 package e2e
 
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,33 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
-
-	"github.com/taskengine/taskengine/task"
 )
-
-// talk is a handler of a plugin: it logs, waits for the gate, and logs again. In its first
-// attempt it also prints, and fails.
-func (g gate) talk(ctx context.Context, t *task.Task) ([]byte, error) {
-	task.Logger(ctx).Warn("began", "page", 1<<60, "by", "talk\x1b")
-	if t.Attempt == 1 {
-		fmt.Fprintln(os.Stderr, "printed")
-	}
-	for {
-		if _, err := os.Stat(string(g)); err == nil {
-			break
-		}
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-		time.Sleep(time.Millisecond)
-	}
-	task.Logger(ctx).Info("ends")
-	if t.Attempt == 1 {
-		return nil, errors.New("not at once")
-	}
-	return nil, nil
-}
 
 // talking returns a configuration in which tasks of type talk are run by a plugin.
 func talking(t *testing.T, g gate) string {

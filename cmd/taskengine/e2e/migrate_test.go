@@ -1,3 +1,5 @@
+//go:build !race
+
 package e2e
 
 import (
@@ -52,16 +54,6 @@ func TestMigrationsArePlannedAppliedAndPlannedNoMore(t *testing.T) {
 			t.Errorf("%s, on tables of the version after the next: %+v", name, r)
 		}
 	}
-}
-
-// succeeds runs a command that must, and returns what it wrote.
-func succeeds(t *testing.T, args ...string) string {
-	t.Helper()
-	r := cli(t, nil, "", args...)
-	if r.code != 0 {
-		t.Fatalf("%v ended with %d: %s", args, r.code, r.stderr)
-	}
-	return r.stdout
 }
 
 func TestOfManyThatApplyAtOnceOneDoes(t *testing.T) {

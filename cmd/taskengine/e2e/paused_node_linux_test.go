@@ -1,13 +1,17 @@
 package e2e
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -238,4 +242,29 @@ func (p *payers) ends(n *running) {
 	if code := n.exit(p.t); code != exitOK {
 		p.t.Errorf("the node ended with %d", code)
 	}
+}
+
+// descendants returns the processes that the node has started, and those started by them.
+func (n *running) descendants() []int {
+	parents := make(map[int]int)
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, file := range stats {
+		text, _ := os.ReadFile(file)
+		pid, rest, _ := bytes.Cut(text, []byte(" "))
+		_, rest, _ = bytes.Cut(rest, []byte(") "))
+		if fields := strings.Fields(string(rest)); len(fields) > 1 {
+			child, _ := strconv.Atoi(string(pid))
+			parents[child], _ = strconv.Atoi(fields[1])
+		}
+	}
+	var out []int
+	for pid := range parents {
+		for up := parents[pid]; up > 1; up = parents[up] {
+			if up == n.cmd.Process.Pid {
+				out = append(out, pid)
+				break
+			}
+		}
+	}
+	return out
 }

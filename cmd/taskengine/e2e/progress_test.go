@@ -1,38 +1,14 @@
+//go:build !race
+
 package e2e
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/taskengine/taskengine/task"
 )
-
-// scan is a handler that reports its progress, keeps a checkpoint, and fails once the gate
-// is open. The next attempt returns what the first one kept.
-func (g gate) scan(ctx context.Context, t *task.Task) ([]byte, error) {
-	if kept := t.Checkpoint(); kept != nil {
-		return kept, nil
-	}
-	task.ReportProgress(ctx, 30, 100, "pages")
-	if err := task.SaveCheckpoint(ctx, []byte(`"page 30"`)); err != nil {
-		return nil, err
-	}
-	for {
-		if _, err := os.Stat(string(g)); err == nil {
-			return nil, errors.New("the scanner is out of paper")
-		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(time.Millisecond):
-		}
-	}
-}
 
 func TestProgressIsShownAndACheckpointOutlivesTheAttempt(t *testing.T) {
 	t.Parallel()

@@ -1,14 +1,14 @@
+//go:build !race
+
 package e2e
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -33,48 +33,6 @@ types:
   ping: {handler: stamp, priority: 3}
   bulk: {handler: stamp, priority: 7, concurrency: 1}
 `
-
-// stamper is the file in which the handler notes when tasks begin.
-type stamper string
-
-// stamp notes that a task begins.
-func (s stamper) stamp(_ context.Context, t *task.Task) ([]byte, error) {
-	f, err := os.OpenFile(string(s), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := fmt.Fprintf(f, "%s %s %d\n", t.Type, t.ID, time.Now().UnixNano()); err != nil {
-		return nil, err
-	}
-	if _, err := os.Stat(os.Getenv("GATE")); err != nil && t.Type == "bulk" {
-		time.Sleep(10 * time.Millisecond)
-	}
-	return nil, f.Close()
-}
-
-// beginning is when a task has begun.
-type beginning struct {
-	typ, id string
-	at      time.Time
-}
-
-func (s stamper) read(t *testing.T) (all []beginning) {
-	t.Helper()
-	f, err := os.Open(string(s))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		words := strings.Fields(lines.Text())
-		nanos, err := strconv.ParseInt(words[2], 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, beginning{words[0], words[1], time.Unix(0, nanos)})
-	}
-	return all
-}
 
 // twoDatabases is a node over two databases, of which one stops, and those who submit to both.
 type twoDatabases struct {
@@ -282,11 +240,6 @@ func (d *twoDatabases) delays(begun []beginning, stopped, resumed time.Time) {
 		}
 	}
 	d.t.Logf("the longest took %v before and %v meanwhile", slices.Max(before), slices.Max(meanwhile))
-}
-
-func percentile(all []time.Duration, percent int) time.Duration {
-	slices.Sort(all)
-	return all[len(all)*percent/100]
 }
 
 // progress checks that tasks began all the time that are in the database only when it stops: there
