@@ -95,7 +95,7 @@ func TestAWorkerThatWasFrozenBeginsNothing(t *testing.T) {
 	for name, launch := range map[string]launcher{"go": startWorker, "python": startPythonWorker, "node": startNodeJSWorker, "java": startJavaWorker} {
 		t.Run(name+", silent", func(t *testing.T) {
 			t.Parallel()
-			testFrozen(t, launch, "5s", false)
+			testFrozen(t, launch, "15s", false)
 		})
 		t.Run(name+", cut off", func(t *testing.T) {
 			t.Parallel()
@@ -119,21 +119,26 @@ func testFrozen(t *testing.T, launch launcher, liveness string, cut bool) {
 	network := wiretest.New(t, "tcp://"+n.api)
 	frozen := launch(t, strings.TrimPrefix(network.URL(), "tcp://"), "JOURNAL="+first)
 	frozen.awaitConnected(t)
-	warm := fmt.Sprint(n.objects(t, "task", "add", "least")[0]["id"])
-	n.until(t, warm, "done")
-	frozen.signal(t, syscall.SIGSTOP)
-	var requests []client.Request
-	for _, typ := range []string{"least", "least", "least", "most", "most", "most"} {
-		r, err := client.New(typ, nil)
+	add := func(types ...string) []client.Receipt {
+		t.Helper()
+		var requests []client.Request
+		for _, typ := range types {
+			r, err := client.New(typ, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			requests = append(requests, r)
+		}
+		added, err := c.SubmitAll(t.Context(), requests...)
 		if err != nil {
 			t.Fatal(err)
 		}
-		requests = append(requests, r)
+		return added
 	}
-	added, err := c.SubmitAll(t.Context(), requests...) // all at once: the worker is soon given up
-	if err != nil {
-		t.Fatal(err)
-	}
+	warm := add("least")[0].ID.String() // connects, too
+	n.until(t, warm, "done")
+	frozen.signal(t, syscall.SIGSTOP)
+	added := add("least", "least", "least", "most", "most", "most") // all at once: the worker is soon given up
 	var least, most []string
 	for i, a := range added {
 		if i < 3 {
