@@ -1,5 +1,5 @@
 // Package etcd implements the ports of package coord on etcd: membership, elections, permits of limits, rates and
-// settings. Package coord/internal/kv decides; this package is its store.
+// settings. Package coord/cells decides; this package is its store.
 //
 // Everything is below one prefix, so that clusters can share an etcd. A session is a lease of etcd with a key that
 // lasts as long. A member, a leader or a holder of permits is a key with the lease of its node.
@@ -37,13 +37,13 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/taskengine/taskengine/coord/internal/kv"
+	"github.com/taskengine/taskengine/coord/cells"
 	"github.com/taskengine/taskengine/coord/internal/reason"
 )
 
 // ErrLeaseOver says that the node did not renew its lease in time, or found it ended: other nodes may hold by now what
 // it held. It is the cause of a leader's context, and what Join and Hold return.
-var ErrLeaseOver = kv.ErrLeaseOver
+var ErrLeaseOver = cells.ErrLeaseOver
 
 // DefaultLease is the lease if [Options] have none.
 const DefaultLease = 4 * time.Second
@@ -79,7 +79,7 @@ type Options struct {
 
 // Coord is the connection of one node to its cluster. It is safe for concurrent use.
 type Coord struct {
-	*kv.Node
+	*cells.Node
 	client *clientv3.Client
 	store  *store
 	name   string // where the cluster is, for people
@@ -109,7 +109,7 @@ func New(o Options) (*Coord, error) {
 	c.store = &store{client: client, prefix: strings.TrimSuffix(o.Prefix, "/") + "/", user: o.User, servers: servers}
 	c.store.sizes.reset()
 	c.name = strings.Join(o.Endpoints, ",") + "/" + c.store.prefix
-	c.Node = kv.New(c.store, kv.Options{
+	c.Node = cells.New(c.store, cells.Options{
 		Driver: "etcd", Name: c.name, Lease: o.Lease, Store: o.Store, Now: o.Now, Log: o.Log,
 	})
 	return c, nil
@@ -141,5 +141,5 @@ func connect(o Options) (*clientv3.Client, *reason.Servers, error) {
 // minKeepAlive is the shortest time between two probes of an idle connection: etcd ends connections with more.
 const minKeepAlive = 5 * time.Second
 
-// Close gives back what the node holds, as [kv.Node.Close] says, and closes the connection.
+// Close gives back what the node holds, as [cells.Node.Close] says, and closes the connection.
 func (c *Coord) Close() error { return errors.Join(c.Node.Close(), c.client.Close()) }

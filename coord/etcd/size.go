@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/taskengine/taskengine/coord/internal/kv"
+	"github.com/taskengine/taskengine/coord/cells"
 )
 
 const (
@@ -47,7 +47,7 @@ func (s *sizes) compares(value []byte, room *int) bool {
 
 // refuse notes that etcd did not take a request with some changes. It returns an error if there is only one of them, and
 // otherwise nil: smaller requests are to be tried.
-func (s *sizes) refuse(changes []kv.Change) error {
+func (s *sizes) refuse(changes []cells.Change) error {
 	size := 0
 	for i := range changes {
 		size += changes[i].Size()
@@ -60,7 +60,7 @@ func (s *sizes) refuse(changes []kv.Change) error {
 	most := min(int64(value-value/8-1), s.value.Load())
 	s.value.Store(max(most, 0))
 	s.request.Store(min(s.request.Load(), max(most, minSize)))
-	return &kv.TooLargeError{Key: changes[0].Was.Key, Size: value, Most: int(most)}
+	return &cells.TooLargeError{Key: changes[0].Was.Key, Size: value, Most: int(most)}
 }
 
 // isTooLarge reports whether etcd, or gRPC here or there, has refused a request because of its size, so that nothing was

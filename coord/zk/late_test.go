@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/taskengine/taskengine/coord/internal/kv"
+	"github.com/taskengine/taskengine/coord/cells"
 	"github.com/taskengine/taskengine/internal/zktest"
 )
 
@@ -107,9 +107,9 @@ func gated(t *testing.T, server, prefix string) (*store, *gate, *conn) {
 }
 
 // create creates a node by a connection.
-func create(t *testing.T, s *store, by *conn) kv.Cell {
+func create(t *testing.T, s *store, by *conn) cells.Cell {
 	t.Helper()
-	outcomes, err := s.swap(t.Context(), by, nil, []kv.Change{{Was: kv.Cell{Key: key}, Value: []byte("value")}})
+	outcomes, err := s.swap(t.Context(), by, nil, []cells.Change{{Was: cells.Cell{Key: key}, Value: []byte("value")}})
 	if err != nil || !outcomes[0].Swapped {
 		t.Fatalf("creating the node: %v, %v", outcomes, err)
 	}
@@ -124,40 +124,40 @@ func TestALateAnswerHidesNoNewerNode(t *testing.T) {
 	for name, c := range map[string]struct {
 		prefix string
 		before bool // the node is there at first
-		late   func(t *testing.T, s *store, was kv.Cell) kv.Cell
+		late   func(t *testing.T, s *store, was cells.Cell) cells.Cell
 	}{
-		"a request that finds nothing": {"/request", false, func(t *testing.T, s *store, _ kv.Cell) kv.Cell {
+		"a request that finds nothing": {"/request", false, func(t *testing.T, s *store, _ cells.Cell) cells.Cell {
 			cell, err := s.get(s.base, key)
 			if err != nil {
 				t.Error(err)
 			}
 			return cell
 		}},
-		"a read that finds nothing": {"/read", false, func(t *testing.T, s *store, _ kv.Cell) kv.Cell {
-			cells, err := s.Read(t.Context(), key)
+		"a read that finds nothing": {"/read", false, func(t *testing.T, s *store, _ cells.Cell) cells.Cell {
+			all, err := s.Read(t.Context(), key)
 			if err != nil {
 				t.Error(err)
-				return kv.Cell{}
+				return cells.Cell{}
 			}
-			return cells[0]
+			return all[0]
 		}},
-		"a removal": {"/removal", true, func(t *testing.T, s *store, was kv.Cell) kv.Cell {
-			outcomes, err := s.Swap(t.Context(), kv.Change{Was: was})
+		"a removal": {"/removal", true, func(t *testing.T, s *store, was cells.Cell) cells.Cell {
+			outcomes, err := s.Swap(t.Context(), cells.Change{Was: was})
 			if err != nil || !outcomes[0].Swapped {
 				t.Errorf("removing the node: %v, %v", outcomes, err)
-				return kv.Cell{}
+				return cells.Cell{}
 			}
 			return outcomes[0].Now
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, g, other := gated(t, server, c.prefix)
-			was := kv.Cell{Key: key}
+			was := cells.Cell{Key: key}
 			if c.before {
 				was = create(t, s, other)
 			}
 			g.close()
-			late := make(chan kv.Cell, 1)
+			late := make(chan cells.Cell, 1)
 			go func() { late <- c.late(t, s, was) }()
 			<-g.held
 			now := create(t, s, other)
@@ -169,7 +169,7 @@ func TestALateAnswerHidesNoNewerNode(t *testing.T) {
 			if err != nil || seen.Version != now.Version {
 				t.Errorf("it is read as %v (%v), want %v", seen, err, now)
 			}
-			if outcomes, err := s.Swap(t.Context(), kv.Change{Was: seen, Value: []byte("changed")}); err != nil || !outcomes[0].Swapped {
+			if outcomes, err := s.Swap(t.Context(), cells.Change{Was: seen, Value: []byte("changed")}); err != nil || !outcomes[0].Swapped {
 				t.Errorf("the node cannot be changed: %v, %v", outcomes, err)
 			}
 		})
@@ -182,10 +182,10 @@ func TestAWatchReportsThatANodeIsGoneThatItHasNotSeen(t *testing.T) {
 	s, g, other := gated(t, startServer(t), "/prefix")
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	updates := make(chan kv.Update)
+	updates := make(chan cells.Update)
 	ended := make(chan error, 1)
 	go func() {
-		ended <- s.Watch(ctx, "live/", func(u kv.Update) {
+		ended <- s.Watch(ctx, "live/", func(u cells.Update) {
 			select {
 			case updates <- u:
 			case <-ctx.Done():

@@ -10,11 +10,11 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/taskengine/taskengine/coord/internal/kv"
+	"github.com/taskengine/taskengine/coord/cells"
 )
 
-// Open implements [kv.Store].
-func (s *store) Open(ctx context.Context, _ time.Duration) (kv.Session, error) {
+// Open implements [cells.Store].
+func (s *store) Open(ctx context.Context, _ time.Duration) (cells.Session, error) {
 	if _, err := s.conn(ctx); err != nil {
 		return nil, err
 	}
@@ -41,7 +41,7 @@ func (s *store) Open(ctx context.Context, _ time.Duration) (kv.Session, error) {
 	return n, nil
 }
 
-// session is a [kv.Session]: that of a connection of its own, with a node that is there as long as it lasts.
+// session is a [cells.Session]: that of a connection of its own, with a node that is there as long as it lasts.
 type session struct {
 	*store
 	conn  *conn
@@ -51,26 +51,26 @@ type session struct {
 	last  renewed // of the goroutine that renews: what the last renewal has found
 }
 
-// check returns [kv.ErrOver] if the library has opened another session.
+// check returns [cells.ErrOver] if the library has opened another session.
 func (n *session) check() error {
 	if n.conn.SessionID() != n.id {
-		return kv.ErrOver
+		return cells.ErrOver
 	}
 	return nil
 }
 
-// Lease implements [kv.Session].
+// Lease implements [cells.Session].
 func (n *session) Lease() time.Duration { return n.lease }
 
-// Lag implements [kv.Session]. A server tells the leader, which ends sessions, of the requests of their clients every half
+// Lag implements [cells.Session]. A server tells the leader, which ends sessions, of the requests of their clients every half
 // tick. A session lasts for two ticks or more, so that is a quarter of the lease at most; the rest is for what delays it.
 func (n *session) Lag() time.Duration { return n.lease/4 + n.lease/30 }
 
-// Renew implements [kv.Session]. Each server answers requests that only read, also when it hears nothing of the leader, for
+// Renew implements [cells.Session]. Each server answers requests that only read, also when it hears nothing of the leader, for
 // as long as syncLimit allows. So Renew changes the node of the session: that is ordered by a majority, and is refused when
 // the session has ended. The server that answers has all changes before it, so its list of members is not older. A server
 // that does not answer may be cut off from the others, and is left.
-func (n *session) Renew(ctx context.Context) (kv.Renewal, error) {
+func (n *session) Renew(ctx context.Context) (cells.Renewal, error) {
 	last := n.last
 	r, err := do(ctx, func() (r renewed, err error) {
 		now, err := n.conn.Set(n.path, nil, -1)
@@ -83,16 +83,16 @@ func (n *session) Renew(ctx context.Context) (kv.Renewal, error) {
 	})
 	switch {
 	case n.check() != nil, errors.Is(err, zk.ErrSessionExpired), errors.Is(err, zk.ErrNoNode):
-		return kv.Renewal{}, kv.ErrOver
+		return cells.Renewal{}, cells.ErrOver
 	case err != nil:
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			n.conn.reconnect()
 		}
-		return kv.Renewal{}, fmt.Errorf("renew the session: %w", n.explain(err))
+		return cells.Renewal{}, fmt.Errorf("renew the session: %w", n.explain(err))
 	}
 	n.last = r
 	n.mark.Store(r.mark)
-	return kv.Renewal{At: uint64(r.mark.mzxid), Members: r.fresh}, nil
+	return cells.Renewal{At: uint64(r.mark.mzxid), Members: r.fresh}, nil
 }
 
 // renewed is what a renewal has found.
@@ -100,12 +100,12 @@ type renewed struct {
 	mark    *mark
 	pzxid   int64           // of the folder of members
 	members map[string]bool // keys of all members
-	fresh   []kv.Cell       // of those that were not found before
+	fresh   []cells.Cell    // of those that were not found before
 }
 
 // joined reads the members that were not found before.
 func (n *session) joined(last renewed) (renewed, error) {
-	folder := n.store.path(strings.TrimSuffix(kv.Members, "/"))
+	folder := n.store.path(strings.TrimSuffix(cells.Members, "/"))
 	_, stat, err := n.conn.Exists(folder)
 	if err != nil || last.members != nil && stat.Pzxid == last.pzxid {
 		return renewed{pzxid: last.pzxid, members: last.members}, err
@@ -117,24 +117,24 @@ func (n *session) joined(last renewed) (renewed, error) {
 	now := renewed{pzxid: stat.Pzxid, members: make(map[string]bool, len(children))}
 	var unknown []string
 	for _, child := range children {
-		key := kv.Members + child
+		key := cells.Members + child
 		if now.members[key] = true; !last.members[key] {
 			unknown = append(unknown, key)
 		}
 	}
-	now.fresh, err = each(unknown, func(key string) (kv.Cell, error) {
+	now.fresh, err = each(unknown, func(key string) (cells.Cell, error) {
 		data, stat, err := n.conn.Get(n.store.path(key))
 		if errors.Is(err, zk.ErrNoNode) { // it has left meanwhile
-			return kv.Cell{Key: key}, nil
+			return cells.Cell{Key: key}, nil
 		}
 		return n.found(key, data, stat, err)
 	})
-	now.fresh = slices.DeleteFunc(now.fresh, func(c kv.Cell) bool { return !c.Exists() })
+	now.fresh = slices.DeleteFunc(now.fresh, func(c cells.Cell) bool { return !c.Exists() })
 	return now, err
 }
 
-// Swap implements [kv.Session].
-func (n *session) Swap(ctx context.Context, changes ...kv.Change) ([]kv.Outcome, error) {
+// Swap implements [cells.Session].
+func (n *session) Swap(ctx context.Context, changes ...cells.Change) ([]cells.Outcome, error) {
 	if err := n.check(); err != nil {
 		return nil, err
 	}
@@ -145,13 +145,13 @@ func (n *session) Swap(ctx context.Context, changes ...kv.Change) ([]kv.Outcome,
 	return outcomes, nil
 }
 
-// Abandon implements [kv.Session]. The library renews the session as long as it is connected.
+// Abandon implements [cells.Session]. The library renews the session as long as it is connected.
 func (n *session) Abandon() {
 	n.conn.hangUp()
 	time.AfterFunc(2*n.lease, n.conn.close)
 }
 
-// End implements [kv.Session].
+// End implements [cells.Session].
 func (n *session) End(ctx context.Context) error {
 	_, err := do(ctx, func() (struct{}, error) { n.conn.closeNow(); return struct{}{}, nil })
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/taskengine/taskengine/coord/internal/kv"
+	"github.com/taskengine/taskengine/coord/cells"
 )
 
 // A server ends the connection of a client that sends more bytes in a request than it takes (jute.maxbuffer, 1 MiB by
@@ -52,7 +52,7 @@ func (s *sizes) note(bytes int, taken bool) {
 	}
 }
 
-// MaxValue implements [kv.Store].
+// MaxValue implements [cells.Store].
 func (s *store) MaxValue() int {
 	proved, failed := s.sizes.get()
 	if failed == 0 {
@@ -71,7 +71,7 @@ func (s *store) partSize() int {
 }
 
 // sizeOf returns how many bytes a request with changes has, rounded up.
-func (s *store) sizeOf(changes []kv.Change) (size int) {
+func (s *store) sizeOf(changes []cells.Change) (size int) {
 	for i := range changes {
 		size += changes[i].Size() + s.more()
 	}
@@ -82,7 +82,7 @@ func (s *store) sizeOf(changes []kv.Change) (size int) {
 func (s *store) more() int { return 2 * len(s.options.Prefix) }
 
 // admit makes certain that the servers take a request with changes, and reports false if they take only smaller ones.
-func (s *store) admit(ctx context.Context, changes []kv.Change) (bool, error) {
+func (s *store) admit(ctx context.Context, changes []cells.Change) (bool, error) {
 	size := s.sizeOf(changes)
 	proved, failed := s.sizes.get()
 	if size > proved && failed == 0 {
@@ -99,7 +99,7 @@ func (s *store) admit(ctx context.Context, changes []kv.Change) (bool, error) {
 		return true, nil
 	}
 	if len(changes) == 1 {
-		return false, &kv.TooLargeError{Key: changes[0].Was.Key, Size: len(changes[0].Value), Most: min(s.MaxValue(), len(changes[0].Value)-1)}
+		return false, &cells.TooLargeError{Key: changes[0].Was.Key, Size: len(changes[0].Value), Most: min(s.MaxValue(), len(changes[0].Value)-1)}
 	}
 	return false, nil
 }

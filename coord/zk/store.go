@@ -15,11 +15,11 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/taskengine/taskengine/coord"
-	"github.com/taskengine/taskengine/coord/internal/kv"
+	"github.com/taskengine/taskengine/coord/cells"
 	"github.com/taskengine/taskengine/coord/internal/reason"
 )
 
-// store is a [kv.Store]. The version of a cell is the number of the transaction that has changed it (mzxid). Its mark is how
+// store is a [cells.Store]. The version of a cell is the number of the transaction that has changed it (mzxid). Its mark is how
 // often the node was changed since it was created, by which ZooKeeper compares.
 type store struct {
 	options Options
@@ -142,7 +142,7 @@ func (s *store) catchUp(c *conn) (int64, error) {
 const sessionFolder = "session"
 
 func (s *store) makeFolders(c *conn) error {
-	for _, folder := range append([]string{clockNode, sessionFolder}, kv.Folders...) {
+	for _, folder := range append([]string{clockNode, sessionFolder}, cells.Folders()...) {
 		path := s.path(folder)
 		for i := 1; i <= len(path); i++ {
 			if i < len(path) && path[i] != '/' {
@@ -181,30 +181,30 @@ func (s *store) makeFolder(c *conn, path string) error {
 
 // see remembers the state of a node and returns its cell. It may be older than what is remembered: the servers may have
 // been restored from a copy.
-func (s *store) see(key string, data []byte, stat *zk.Stat) kv.Cell {
+func (s *store) see(key string, data []byte, stat *zk.Stat) cells.Cell {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.known[s.path(key)] = stat.Mzxid
-	return kv.Cell{Key: key, Value: data, Version: uint64(stat.Mzxid), Mark: int64(stat.Version)}
+	return cells.Cell{Key: key, Value: data, Version: uint64(stat.Mzxid), Mark: int64(stat.Version)}
 }
 
 // gone forgets the known nodes of a folder that are not among its children after a transaction, and returns their cells.
-func (s *store) gone(folder string, children []string, after int64) []kv.Cell {
+func (s *store) gone(folder string, children []string, after int64) []cells.Cell {
 	there := make(map[string]bool, len(children))
 	for _, child := range children {
 		there[child] = true
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var cells []kv.Cell
+	var all []cells.Cell
 	for path, mzxid := range s.known {
 		name, isIn := strings.CutPrefix(path, s.path(folder)+"/")
 		if isIn && !there[name] && mzxid < after {
 			delete(s.known, path)
-			cells = append(cells, kv.Cell{Key: folder + "/" + name, Version: uint64(after)})
+			all = append(all, cells.Cell{Key: folder + "/" + name, Version: uint64(after)})
 		}
 	}
-	return cells
+	return all
 }
 
 // latest returns the numbers of the latest transactions that have made or removed a node of the folders of some keys. What
@@ -226,19 +226,19 @@ func (s *store) latest(c *conn, keys []string) (map[string]uint64, error) {
 }
 
 // found returns the cell of an answer with a node.
-func (s *store) found(key string, data []byte, stat *zk.Stat, err error) (kv.Cell, error) {
+func (s *store) found(key string, data []byte, stat *zk.Stat, err error) (cells.Cell, error) {
 	if err != nil {
-		return kv.Cell{}, err
+		return cells.Cell{}, err
 	}
 	return s.see(key, data, stat), nil
 }
 
-// Read implements [kv.Store]. A server that is behind the others gets their changes first.
-func (s *store) Read(ctx context.Context, keys ...string) ([]kv.Cell, error) {
+// Read implements [cells.Store]. A server that is behind the others gets their changes first.
+func (s *store) Read(ctx context.Context, keys ...string) ([]cells.Cell, error) {
 	for {
-		cells, err := s.read(ctx, keys)
+		all, err := s.read(ctx, keys)
 		if !isLost(err) || ctx.Err() != nil {
-			return cells, err
+			return all, err
 		}
 	}
 }
@@ -251,12 +251,12 @@ func isLost(err error) bool {
 		errors.Is(err, zk.ErrClosing) || errors.Is(err, io.EOF) || errors.As(err, &network)
 }
 
-func (s *store) read(ctx context.Context, keys []string) ([]kv.Cell, error) {
+func (s *store) read(ctx context.Context, keys []string) ([]cells.Cell, error) {
 	c, err := s.conn(ctx)
 	if err != nil {
 		return nil, err
 	}
-	cells, err := do(ctx, func() ([]kv.Cell, error) {
+	all, err := do(ctx, func() ([]cells.Cell, error) {
 		if _, err := s.catchUp(c); err != nil {
 			return nil, err
 		}
@@ -264,31 +264,31 @@ func (s *store) read(ctx context.Context, keys []string) ([]kv.Cell, error) {
 		if err != nil {
 			return nil, err
 		}
-		return each(keys, func(key string) (kv.Cell, error) { return s.getAfter(c, key, after) })
+		return each(keys, func(key string) (cells.Cell, error) { return s.getAfter(c, key, after) })
 	})
 	if err != nil {
 		return nil, s.noticed(c, fmt.Errorf("read %d nodes: %w", len(keys), err))
 	}
-	return cells, nil
+	return all, nil
 }
 
-// List implements [kv.Store].
-func (s *store) List(ctx context.Context, prefix string) ([]kv.Cell, error) {
+// List implements [cells.Store].
+func (s *store) List(ctx context.Context, prefix string) ([]cells.Cell, error) {
 	for {
-		cells, err := s.list(ctx, path.Dir(prefix), prefix)
+		all, err := s.list(ctx, path.Dir(prefix), prefix)
 		if !isLost(err) || ctx.Err() != nil {
-			return cells, err
+			return all, err
 		}
 	}
 }
 
 // list is one attempt of List.
-func (s *store) list(ctx context.Context, folder, prefix string) ([]kv.Cell, error) {
+func (s *store) list(ctx context.Context, folder, prefix string) ([]cells.Cell, error) {
 	c, err := s.conn(ctx)
 	if err != nil {
 		return nil, err
 	}
-	cells, err := do(ctx, func() ([]kv.Cell, error) {
+	all, err := do(ctx, func() ([]cells.Cell, error) {
 		if _, err := s.catchUp(c); err != nil {
 			return nil, err
 		}
@@ -297,11 +297,11 @@ func (s *store) list(ctx context.Context, folder, prefix string) ([]kv.Cell, err
 			return nil, err
 		}
 		children = slices.DeleteFunc(children, func(child string) bool { return !strings.HasPrefix(folder+"/"+child, prefix) })
-		return each(children, func(child string) (kv.Cell, error) {
+		return each(children, func(child string) (cells.Cell, error) {
 			key := folder + "/" + child
 			data, stat, err := c.Get(s.path(key))
 			if errors.Is(err, zk.ErrNoNode) {
-				return kv.Cell{}, nil
+				return cells.Cell{}, nil
 			}
 			return s.found(key, data, stat, err)
 		})
@@ -309,29 +309,29 @@ func (s *store) list(ctx context.Context, folder, prefix string) ([]kv.Cell, err
 	if err != nil {
 		return nil, s.noticed(c, fmt.Errorf("list the nodes that begin with %s: %w", prefix, err))
 	}
-	return slices.DeleteFunc(cells, func(c kv.Cell) bool { return !c.Exists() }), nil
+	return slices.DeleteFunc(all, func(c cells.Cell) bool { return !c.Exists() }), nil
 }
 
 // get reads a node. The answer that there is none has no number, and may be older than what another connection has
 // learned meanwhile. So get then reads the number of the latest transaction that has made or removed a node of the same
 // folder, and asks again: that answer is not older. It may be newer, so a removal is certain only by Watch.
-func (s *store) get(c *conn, key string) (kv.Cell, error) {
+func (s *store) get(c *conn, key string) (cells.Cell, error) {
 	data, stat, err := c.Get(s.path(key))
 	if !errors.Is(err, zk.ErrNoNode) {
 		return s.found(key, data, stat, err)
 	}
 	after, err := s.latest(c, []string{key})
 	if err != nil {
-		return kv.Cell{}, err
+		return cells.Cell{}, err
 	}
 	return s.getAfter(c, key, after)
 }
 
 // getAfter reads a node after latest has.
-func (s *store) getAfter(c *conn, key string, after map[string]uint64) (kv.Cell, error) {
+func (s *store) getAfter(c *conn, key string, after map[string]uint64) (cells.Cell, error) {
 	data, stat, err := c.Get(s.path(key))
 	if errors.Is(err, zk.ErrNoNode) {
-		return kv.Cell{Key: key, Version: after[path.Dir(s.path(key))]}, nil
+		return cells.Cell{Key: key, Version: after[path.Dir(s.path(key))]}, nil
 	}
 	return s.found(key, data, stat, err)
 }
@@ -353,8 +353,8 @@ func each[T, R any](values []T, fn func(T) (R, error)) ([]R, error) {
 	return results, errors.Join(errs...)
 }
 
-// Swap implements [kv.Store].
-func (s *store) Swap(ctx context.Context, changes ...kv.Change) ([]kv.Outcome, error) {
+// Swap implements [cells.Store].
+func (s *store) Swap(ctx context.Context, changes ...cells.Change) ([]cells.Outcome, error) {
 	c, err := s.conn(ctx)
 	if err != nil {
 		return nil, err
@@ -367,10 +367,10 @@ func (s *store) Swap(ctx context.Context, changes ...kv.Change) ([]kv.Outcome, e
 }
 
 // swap makes changes, after a check in the same transaction unless that is nil.
-func (s *store) swap(ctx context.Context, c *conn, check *zk.CheckVersionRequest, changes []kv.Change) ([]kv.Outcome, error) {
-	outcomes := make([]kv.Outcome, 0, len(changes))
+func (s *store) swap(ctx context.Context, c *conn, check *zk.CheckVersionRequest, changes []cells.Change) ([]cells.Outcome, error) {
+	outcomes := make([]cells.Outcome, 0, len(changes))
 	for len(outcomes) < len(changes) {
-		for some := range kv.Parts(changes[len(outcomes):], maxChanges, s.partSize(), s.more()) {
+		for some := range cells.Parts(changes[len(outcomes):], maxChanges, s.partSize(), s.more()) {
 			admitted, err := s.admit(ctx, some)
 			if err != nil {
 				return nil, err
@@ -378,7 +378,7 @@ func (s *store) swap(ctx context.Context, c *conn, check *zk.CheckVersionRequest
 			if !admitted {
 				break // smaller parts of the rest follow
 			}
-			made, err := do(ctx, func() ([]kv.Outcome, error) { return s.swapPart(c, check, some) })
+			made, err := do(ctx, func() ([]cells.Outcome, error) { return s.swapPart(c, check, some) })
 			if isLost(err) && s.sizeOf(some) > smallRequest {
 				s.sizes.reset() // this server may take less than the one that was asked
 			}
@@ -398,8 +398,8 @@ const maxTransactions = 2
 // swapPart makes changes by one transaction: if a node has changed, it reads those of which that is not certain, and tries
 // again with the changes that can still be made. Those that could not be made then are not made, though their nodes may not
 // have changed.
-func (s *store) swapPart(c *conn, check *zk.CheckVersionRequest, changes []kv.Change) ([]kv.Outcome, error) {
-	outcomes := make([]kv.Outcome, len(changes))
+func (s *store) swapPart(c *conn, check *zk.CheckVersionRequest, changes []cells.Change) ([]cells.Outcome, error) {
+	outcomes := make([]cells.Outcome, len(changes))
 	var left, stale []int // indexes of changes
 	for i, change := range changes {
 		outcomes[i].Now = change.Was
@@ -428,15 +428,15 @@ func (s *store) swapPart(c *conn, check *zk.CheckVersionRequest, changes []kv.Ch
 			}
 		}
 	}
-	now, err := each(stale, func(i int) (kv.Cell, error) { return s.get(c, changes[i].Was.Key) })
+	now, err := each(stale, func(i int) (cells.Cell, error) { return s.get(c, changes[i].Was.Key) })
 	for j, i := range stale {
-		outcomes[i] = kv.Outcome{Now: now[j]}
+		outcomes[i] = cells.Outcome{Now: now[j]}
 	}
 	return outcomes, err
 }
 
 // hasChanged reports whether a node is not in the state of a cell any more.
-func (s *store) hasChanged(c *conn, was kv.Cell) (bool, error) {
+func (s *store) hasChanged(c *conn, was cells.Cell) (bool, error) {
 	data, stat, err := c.Get(s.path(was.Key))
 	if errors.Is(err, zk.ErrNoNode) {
 		return was.Exists(), nil
@@ -447,7 +447,7 @@ func (s *store) hasChanged(c *conn, was kv.Cell) (bool, error) {
 
 // transact makes the changes with some indexes by one transaction, and notes their outcomes. It returns the index among the
 // indexes of the change that cannot be made, because the node has changed; then it makes none. Otherwise it returns -1.
-func (s *store) transact(c *conn, check *zk.CheckVersionRequest, changes []kv.Change, indexes []int, outcomes []kv.Outcome) (refused int, err error) {
+func (s *store) transact(c *conn, check *zk.CheckVersionRequest, changes []cells.Change, indexes []int, outcomes []cells.Outcome) (refused int, err error) {
 	var ops []any
 	var of []int // which of the indexes each operation is for
 	if check != nil {
@@ -461,7 +461,7 @@ func (s *store) transact(c *conn, check *zk.CheckVersionRequest, changes []kv.Ch
 	answers, err := c.Multi(ops...)
 	switch {
 	case errors.Is(err, zk.ErrSessionExpired) && check != nil:
-		return 0, kv.ErrOver
+		return 0, cells.ErrOver
 	case errors.Is(err, zk.ErrNoNode), errors.Is(err, zk.ErrNodeExists), errors.Is(err, zk.ErrBadVersion):
 		return s.refusedOf(answers, of)
 	case err != nil:
@@ -481,14 +481,14 @@ func (s *store) transact(c *conn, check *zk.CheckVersionRequest, changes []kv.Ch
 	return -1, nil
 }
 
-// refusedOf returns which change the first operation is for that the servers have refused. The error is [kv.ErrOver] if that
+// refusedOf returns which change the first operation is for that the servers have refused. The error is [cells.ErrOver] if that
 // is the check of the session.
 func (s *store) refusedOf(answers []zk.MultiResponse, of []int) (int, error) {
 	for k, a := range answers {
 		switch {
 		case a.Error == nil:
 		case of[k] < 0:
-			return 0, kv.ErrOver
+			return 0, cells.ErrOver
 		default:
 			return of[k], nil
 		}
@@ -497,18 +497,18 @@ func (s *store) refusedOf(answers []zk.MultiResponse, of []int) (int, error) {
 }
 
 // outcome returns that of a change that was made. The stat is that of the node after a change of its data.
-func (s *store) outcome(change kv.Change, stat *zk.Stat) kv.Outcome {
+func (s *store) outcome(change cells.Change, stat *zk.Stat) cells.Outcome {
 	switch {
 	case change.Value != nil:
-		return kv.Outcome{Swapped: true, Now: s.see(change.Was.Key, change.Value, stat)}
+		return cells.Outcome{Swapped: true, Now: s.see(change.Was.Key, change.Value, stat)}
 	case change.Was.Exists(): // the answer to a removal has no number
-		return kv.Outcome{Swapped: true, Now: kv.Cell{Key: change.Was.Key, Version: change.Was.Version + 1}}
+		return cells.Outcome{Swapped: true, Now: cells.Cell{Key: change.Was.Key, Version: change.Was.Version + 1}}
 	}
-	return kv.Outcome{Swapped: true, Now: change.Was}
+	return cells.Outcome{Swapped: true, Now: change.Was}
 }
 
 // ops returns the operations of a change.
-func (s *store) ops(c kv.Change) []any {
+func (s *store) ops(c cells.Change) []any {
 	path := s.path(c.Was.Key)
 	if !c.Was.Exists() {
 		if c.Value == nil {

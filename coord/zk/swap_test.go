@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/taskengine/taskengine/coord/internal/kv"
+	"github.com/taskengine/taskengine/coord/cells"
 )
 
 // Of many changes some are of nodes that another connection has changed: early, late, in a row, removed and created.
@@ -20,9 +20,9 @@ func TestAFewNodesThatHaveChangedDoNotCostATransactionForEachOther(t *testing.T)
 	t.Cleanup(other.close)
 	const count = 60
 	keyOf := func(i int) string { return fmt.Sprintf("live/permit/%03d", i) }
-	var made []kv.Change
+	var made []cells.Change
 	for i := range count {
-		made = append(made, kv.Change{Was: kv.Cell{Key: keyOf(i)}, Value: []byte("a")})
+		made = append(made, cells.Change{Was: cells.Cell{Key: keyOf(i)}, Value: []byte("a")})
 	}
 	outcomes, err := s.Swap(t.Context(), made[:count-2]...)
 	if err != nil {
@@ -30,11 +30,11 @@ func TestAFewNodesThatHaveChangedDoNotCostATransactionForEachOther(t *testing.T)
 	}
 	stale := []int{3, 4, 31, count - 3, count - 1}
 	for _, i := range stale {
-		cells, err := other.Read(t.Context(), keyOf(i))
+		all, err := other.Read(t.Context(), keyOf(i))
 		if err != nil {
 			t.Fatal(err)
 		}
-		change := kv.Change{Was: cells[0], Value: []byte("b")}
+		change := cells.Change{Was: all[0], Value: []byte("b")}
 		if i == 31 {
 			change.Value = nil
 		}
@@ -44,7 +44,7 @@ func TestAFewNodesThatHaveChangedDoNotCostATransactionForEachOther(t *testing.T)
 	}
 	changes := made[count-2:]
 	for _, o := range outcomes {
-		changes = append(changes, kv.Change{Was: o.Now, Value: []byte("c")})
+		changes = append(changes, cells.Change{Was: o.Now, Value: []byte("c")})
 	}
 	before := transactions(t, s)
 	outcomes, err = s.Swap(t.Context(), changes...)

@@ -9,20 +9,20 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/taskengine/taskengine/coord/internal/kv"
+	"github.com/taskengine/taskengine/coord/cells"
 	"github.com/taskengine/taskengine/internal/wakeup"
 )
 
-// Watch implements [kv.Store]. ZooKeeper tells once that a node has changed, so each node is read again after that by a
+// Watch implements [cells.Store]. ZooKeeper tells once that a node has changed, so each node is read again after that by a
 // goroutine of its own. Of several changes in quick succession the last one is reported.
-func (s *store) Watch(ctx context.Context, prefix string, fn func(kv.Update)) error {
+func (s *store) Watch(ctx context.Context, prefix string, fn func(cells.Update)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	c, err := s.conn(ctx)
 	if err != nil {
 		cancel(nil)
 		return ended(ctx, err)
 	}
-	w := &watch{store: s, conn: c, ctx: ctx, fail: cancel, cells: make(chan kv.Cell, 64), running: map[string]bool{}}
+	w := &watch{store: s, conn: c, ctx: ctx, fail: cancel, cells: make(chan cells.Cell, 64), running: map[string]bool{}}
 	defer w.wg.Wait()
 	defer cancel(nil)
 	whole, err := w.begin(prefix)
@@ -39,7 +39,7 @@ func (s *store) Watch(ctx context.Context, prefix string, fn func(kv.Update)) er
 			}
 			return nil
 		case cell := <-w.cells:
-			fn(kv.Update{Cells: []kv.Cell{cell}})
+			fn(cells.Update{Cells: []cells.Cell{cell}})
 		}
 	}
 }
@@ -58,7 +58,7 @@ type watch struct {
 	conn  *conn
 	ctx   context.Context // ends with the watch
 	fail  context.CancelCauseFunc
-	cells chan kv.Cell
+	cells chan cells.Cell
 	wg    sync.WaitGroup
 
 	mu      sync.Mutex
@@ -72,22 +72,22 @@ type folder struct {
 }
 
 // begin starts to watch all nodes, and returns their cells.
-func (w *watch) begin(prefix string) (kv.Update, error) {
+func (w *watch) begin(prefix string) (cells.Update, error) {
 	now, err := do(w.ctx, func() (int64, error) { return w.catchUp(w.conn) })
 	if err != nil {
-		return kv.Update{}, err
+		return cells.Update{}, err
 	}
-	u := kv.Update{Whole: true, At: uint64(now)}
-	for _, key := range kv.Folders {
+	u := cells.Update{Whole: true, At: uint64(now)}
+	for _, key := range cells.Folders() {
 		if len(key) < len(prefix) || key[:len(prefix)] != prefix {
 			continue
 		}
 		f := &folder{key: key, again: wakeup.New()}
-		changed, cells, err := w.list(f)
+		changed, all, err := w.list(f)
 		if err != nil {
-			return kv.Update{}, err
+			return cells.Update{}, err
 		}
-		u.Cells = append(u.Cells, cells...)
+		u.Cells = append(u.Cells, all...)
 		w.wg.Go(func() { w.follow(f, changed) })
 	}
 	return u, nil
@@ -128,14 +128,14 @@ func (w *watch) probe() {
 type answer struct {
 	children []string
 	stat     *zk.Stat // of the node with the children
-	cell     kv.Cell
+	cell     cells.Cell
 	missing  bool
 	changed  <-chan zk.Event
 }
 
 // list starts to watch the children of a folder that are not watched yet. It returns their cells, and those of nodes that
 // are gone: only the list tells by which transaction.
-func (w *watch) list(f *folder) (<-chan zk.Event, []kv.Cell, error) {
+func (w *watch) list(f *folder) (<-chan zk.Event, []cells.Cell, error) {
 	a, err := do(w.ctx, func() (answer, error) {
 		children, stat, changed, err := w.conn.ChildrenW(w.path(f.key))
 		return answer{children: children, stat: stat, changed: changed}, err
@@ -156,14 +156,14 @@ func (w *watch) list(f *folder) (<-chan zk.Event, []kv.Cell, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	cells := w.gone(f.key, a.children, a.stat.Pzxid)
+	all := w.gone(f.key, a.children, a.stat.Pzxid)
 	for i, key := range fresh {
 		if !answers[i].missing {
-			cells = append(cells, answers[i].cell)
+			all = append(all, answers[i].cell)
 		}
 		w.wg.Go(func() { w.followNode(f, key, answers[i]) })
 	}
-	return a.changed, cells, nil
+	return a.changed, all, nil
 }
 
 // get reads a node and has changes of it reported.
@@ -186,13 +186,13 @@ func (w *watch) follow(f *folder, changed <-chan zk.Event) {
 		if !w.wait(changed, f.again) {
 			return
 		}
-		var cells []kv.Cell
+		var all []cells.Cell
 		var err error
-		if changed, cells, err = w.list(f); err != nil {
+		if changed, all, err = w.list(f); err != nil {
 			w.fail(err)
 			return
 		}
-		for _, c := range cells {
+		for _, c := range all {
 			w.report(c)
 		}
 	}
@@ -219,7 +219,7 @@ func (w *watch) followNode(f *folder, key string, a answer) {
 	f.again.Set() // the list says when it was removed, and it may have been created again meanwhile
 }
 
-func (w *watch) report(c kv.Cell) {
+func (w *watch) report(c cells.Cell) {
 	select {
 	case w.cells <- c:
 	case <-w.ctx.Done():

@@ -1,5 +1,5 @@
 // Package zk implements the ports of package coord on ZooKeeper: membership, elections, permits of limits, rates and
-// settings. Package coord/internal/kv decides; this package is its store.
+// settings. Package coord/cells decides; this package is its store.
 //
 // Everything is below one node, so that clusters can share a ZooKeeper. A cell is a node; those of members, leaders
 // and holders of permits are ephemeral.
@@ -28,12 +28,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/taskengine/taskengine/coord/internal/kv"
+	"github.com/taskengine/taskengine/coord/cells"
 )
 
 // ErrLeaseOver says that the node did not renew its lease in time, or found it ended: other nodes may hold by now what
 // it held. It is the cause of a leader's context, and what Join and Hold return.
-var ErrLeaseOver = kv.ErrLeaseOver
+var ErrLeaseOver = cells.ErrLeaseOver
 
 // DefaultLease is the lease if [Options] have none.
 const DefaultLease = 4 * time.Second
@@ -70,7 +70,7 @@ type Options struct {
 
 // Coord is the connection of one node to its cluster. It is safe for concurrent use.
 type Coord struct {
-	*kv.Node
+	*cells.Node
 	store *store
 	name  string // where the cluster is, for people
 }
@@ -95,13 +95,13 @@ func New(o Options) (*Coord, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	c := &Coord{store: newStore(o), name: strings.Join(o.Endpoints, ",") + o.Prefix}
-	c.Node = kv.New(c.store, kv.Options{
+	c.Node = cells.New(c.store, cells.Options{
 		Driver: "zookeeper", Name: c.name, Lease: o.Lease, Store: o.Store, Now: o.Now, Log: o.Log,
 	})
 	return c, nil
 }
 
-// Close gives back what the node holds, as [kv.Node.Close] says, and closes the connection.
+// Close gives back what the node holds, as [cells.Node.Close] says, and closes the connection.
 func (c *Coord) Close() error {
 	err := c.Node.Close()
 	c.store.close()

@@ -198,6 +198,11 @@ var rules = slices.Concat(internalRules, []rule{
 		Why: "what backends share knows no particular one",
 	},
 	{
+		Of:  "coord/cells",
+		May: []string{"coord", "coord/internal/...", "coord/local", "task", "internal/wakeup"},
+		Why: "what makes a coordinator of a store of cells knows no particular one",
+	},
+	{
 		Of:  "coord/local",
 		May: []string{"coord", "coord/internal/...", "task", "internal/wakeup"},
 		Why: "a backend implements its port and knows no other backend",
@@ -216,15 +221,15 @@ var rules = slices.Concat(internalRules, []rule{
 	},
 	{
 		Of:  "coord/etcd",
-		May: []string{"coord", "coord/internal/..."},
+		May: []string{"coord", "coord/cells", "coord/internal/..."},
 		Out: []string{"go.etcd.io/etcd", "go.uber.org/zap", "google.golang.org/grpc"},
-		Why: "a backend is a store of cells for coord/internal/kv, and brings one dependency, which is based on the others",
+		Why: "a backend is a store of cells for coord/cells, and brings one dependency, which is based on the others",
 	},
 	{
 		Of:  "coord/zk",
-		May: []string{"coord", "coord/internal/...", "coord/zk/internal/...", "internal/wakeup"},
+		May: []string{"coord", "coord/cells", "coord/internal/...", "coord/zk/internal/...", "internal/wakeup"},
 		Out: []string{"github.com/go-zookeeper/zk"},
-		Why: "a backend is a store of cells for coord/internal/kv, and brings one dependency",
+		Why: "a backend is a store of cells for coord/cells, and brings one dependency",
 	},
 	{
 		Of:  "coord/stored",

@@ -1,4 +1,4 @@
-package kv_test
+package cells_test
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/coord"
-	"github.com/taskengine/taskengine/coord/internal/kv"
+	"github.com/taskengine/taskengine/coord/cells"
 	"github.com/taskengine/taskengine/task"
 )
 
@@ -20,7 +20,7 @@ func TestNodesOfTwoStoresShareLimitsAndNeitherMembersNorRoles(t *testing.T) {
 		var ids [3]coord.Identity
 		held := int64(0)
 		for i, store := range []string{"a", "a", "b"} {
-			n := kv.New(m.connect(nil), kv.Options{Driver: "memory", Name: "test", Store: store, Lease: lease, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+			n := cells.New(m.connect(nil), cells.Options{Driver: "memory", Name: "test", Store: store, Lease: lease, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
 			t.Cleanup(func() { _ = n.Close() })
 			var err error
 			if ids[i], err = n.Identity(t.Context()); err != nil {

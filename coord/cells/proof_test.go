@@ -1,4 +1,4 @@
-package kv_test
+package cells_test
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/coord"
-	"github.com/taskengine/taskengine/coord/internal/kv"
+	"github.com/taskengine/taskengine/coord/cells"
 	"github.com/taskengine/taskengine/task"
 )
 
@@ -20,8 +20,8 @@ type outdated struct {
 	cutOff atomic.Bool
 }
 
-func (o *outdated) Watch(ctx context.Context, prefix string, fn func(kv.Update)) error {
-	return o.client.Watch(ctx, prefix, func(u kv.Update) {
+func (o *outdated) Watch(ctx context.Context, prefix string, fn func(cells.Update)) error {
+	return o.client.Watch(ctx, prefix, func(u cells.Update) {
 		if !o.cutOff.Load() {
 			fn(u)
 		}
@@ -88,7 +88,7 @@ type follower struct {
 // passesOn is how often.
 const passesOn = lease / 4
 
-func (f *follower) Open(ctx context.Context, lease time.Duration) (kv.Session, error) {
+func (f *follower) Open(ctx context.Context, lease time.Duration) (cells.Session, error) {
 	s, err := f.client.Open(ctx, lease)
 	if err != nil {
 		return nil, err
@@ -103,16 +103,16 @@ type followed struct {
 
 func (s *followed) Lag() time.Duration { return passesOn }
 
-// Renew implements [kv.Session]. It asks the server that ends sessions whether this one has ended, and does not renew it there.
-func (s *followed) Renew(ctx context.Context) (kv.Renewal, error) {
+// Renew implements [cells.Session]. It asks the server that ends sessions whether this one has ended, and does not renew it there.
+func (s *followed) Renew(ctx context.Context) (cells.Renewal, error) {
 	if s.by.cutOff.Load() {
 		<-ctx.Done()
-		return kv.Renewal{}, ctx.Err()
+		return cells.Renewal{}, ctx.Err()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.over {
-		return kv.Renewal{}, kv.ErrOver
+		return cells.Renewal{}, cells.ErrOver
 	}
 	now := time.Now().Add(-s.by.phase)
 	time.AfterFunc(now.Truncate(passesOn).Add(passesOn).Sub(now), func() {
@@ -122,7 +122,7 @@ func (s *followed) Renew(ctx context.Context) (kv.Renewal, error) {
 			s.end.Reset(s.lease)
 		}
 	})
-	return kv.Renewal{At: s.version}, nil
+	return cells.Renewal{At: s.version}, nil
 }
 
 // A renewal that was answered is of no use if the server is cut off before it passes it on.

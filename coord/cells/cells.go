@@ -1,4 +1,4 @@
-package kv
+package cells
 
 import (
 	"net/url"
@@ -21,10 +21,12 @@ const (
 // Members begins the keys of the cells of members.
 const Members = memberKey
 
-// Folders are what the keys of cells begin with, without the slash that follows: for stores that have folders.
-var Folders = []string{
-	strings.TrimSuffix(memberKey, "/"), strings.TrimSuffix(roleKey, "/"), strings.TrimSuffix(holderKey, "/"),
-	strings.TrimSuffix(permitKey, "/"), strings.TrimSuffix(settingKey, "/"), strings.TrimSuffix(rateKey, "/"),
+// Folders returns what the keys of cells begin with, without the slash that follows: for stores that have folders.
+func Folders() []string {
+	return []string{
+		strings.TrimSuffix(memberKey, "/"), strings.TrimSuffix(roleKey, "/"), strings.TrimSuffix(holderKey, "/"),
+		strings.TrimSuffix(permitKey, "/"), strings.TrimSuffix(settingKey, "/"), strings.TrimSuffix(rateKey, "/"),
+	}
 }
 
 // escape returns a name as a part of a key.

@@ -1,4 +1,4 @@
-package kv_test
+package cells_test
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/coord"
-	"github.com/taskengine/taskengine/coord/internal/kv"
+	"github.com/taskengine/taskengine/coord/cells"
 )
 
 // The clocks of two nodes differ, and one of them is set back and forth. Together they get what the rate allows, and
@@ -28,7 +28,7 @@ func TestRatesOfNodesWhoseClocksDiffer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m, begin := newMemory(), time.Now()
-				var nodes []*kv.Node
+				var nodes []*cells.Node
 				for i := range 2 {
 					now := func() time.Time {
 						if i == 0 {
@@ -36,7 +36,7 @@ func TestRatesOfNodesWhoseClocksDiffer(t *testing.T) {
 						}
 						return time.Now().Add(apart(time.Since(begin)))
 					}
-					n := kv.New(m.connect(nil), kv.Options{Driver: "memory", Name: "test", Lease: lease, Now: now, Log: slog.New(slog.DiscardHandler)})
+					n := cells.New(m.connect(nil), cells.Options{Driver: "memory", Name: "test", Lease: lease, Now: now, Log: slog.New(slog.DiscardHandler)})
 					t.Cleanup(func() { _ = n.Close() })
 					nodes = append(nodes, n)
 				}
@@ -113,12 +113,12 @@ func TestNodesThatWaitForARateTakeTurnsAndWriteLittle(t *testing.T) {
 // slowClient is a client whose requests for rates take a while.
 type slowClient struct{ *client }
 
-func (c *slowClient) Read(ctx context.Context, keys ...string) ([]kv.Cell, error) {
+func (c *slowClient) Read(ctx context.Context, keys ...string) ([]cells.Cell, error) {
 	time.Sleep(time.Millisecond + rand.N(time.Millisecond))
 	return c.client.Read(ctx, keys...)
 }
 
-func (c *slowClient) Swap(ctx context.Context, changes ...kv.Change) ([]kv.Outcome, error) {
+func (c *slowClient) Swap(ctx context.Context, changes ...cells.Change) ([]cells.Outcome, error) {
 	time.Sleep(time.Millisecond + rand.N(2*time.Millisecond))
 	return c.client.Swap(ctx, changes...)
 }

@@ -1,4 +1,4 @@
-package kv_test
+package cells_test
 
 import (
 	"bytes"
@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/coord"
-	"github.com/taskengine/taskengine/coord/internal/kv"
+	"github.com/taskengine/taskengine/coord/cells"
 	"github.com/taskengine/taskengine/task"
 )
 
@@ -33,7 +33,7 @@ func (h *tally) count() (answered, held int) {
 }
 
 // tallied holds permits, and counts them.
-func tallied(ctx context.Context, n *kv.Node, id task.ID) *tally {
+func tallied(ctx context.Context, n *cells.Node, id task.ID) *tally {
 	h := &tally{held: map[string]coord.Holding{}}
 	go func() {
 		_ = n.Hold(ctx, id, func(all []coord.Holding) {
@@ -65,7 +65,7 @@ func TestLimitsForWhichACellHasNoRoomDisturbNothingElse(t *testing.T) {
 				m := newMemory()
 				m.most, m.told = 1000, told
 				c := m.connect(nil)
-				n := kv.New(c, kv.Options{Driver: "memory", Name: "test", Lease: lease, Now: time.Now, Log: slog.New(slog.NewTextHandler(&log, nil))})
+				n := cells.New(c, cells.Options{Driver: "memory", Name: "test", Lease: lease, Now: time.Now, Log: slog.New(slog.NewTextHandler(&log, nil))})
 				t.Cleanup(func() { _ = n.Close() })
 				lost := make(chan error, 1)
 				go func() {

@@ -1,4 +1,4 @@
-package kv_test
+package cells_test
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/coord"
-	"github.com/taskengine/taskengine/coord/internal/kv"
+	"github.com/taskengine/taskengine/coord/cells"
 	"github.com/taskengine/taskengine/internal/logtest"
 	"github.com/taskengine/taskengine/internal/wakeup"
 	"github.com/taskengine/taskengine/task"
@@ -22,7 +22,7 @@ import (
 
 // lasting is a node that joins, holds permits and watches a setting again whenever it has lost that, as the engine does.
 type lasting struct {
-	*kv.Node
+	*cells.Node
 	client *client
 
 	mu      sync.Mutex
@@ -147,7 +147,7 @@ func (l *lasting) state() string {
 	return fmt.Sprintf("members %s, %d permits, setting %q", strings.Join(l.members, ""), uses, l.setting)
 }
 
-func set(t *testing.T, n *kv.Node, value string) coord.Setting {
+func set(t *testing.T, n *cells.Node, value string) coord.Setting {
 	t.Helper()
 	all, err := n.Settings(t.Context(), "name")
 	if err != nil {
@@ -327,17 +327,17 @@ type tardy struct {
 	armed  atomic.Bool
 }
 
-func (c *tardy) Open(ctx context.Context, lease time.Duration) (kv.Session, error) {
+func (c *tardy) Open(ctx context.Context, lease time.Duration) (cells.Session, error) {
 	s, err := c.client.Open(ctx, lease)
 	return tardySession{s, c}, err
 }
 
 type tardySession struct {
-	kv.Session
+	cells.Session
 	of *tardy
 }
 
-func (s tardySession) Swap(ctx context.Context, changes ...kv.Change) ([]kv.Outcome, error) {
+func (s tardySession) Swap(ctx context.Context, changes ...cells.Change) ([]cells.Outcome, error) {
 	outcomes, err := s.Session.Swap(ctx, changes...)
 	if s.of.armed.CompareAndSwap(true, false) {
 		close(s.of.asked)
@@ -377,24 +377,24 @@ type stale struct {
 	swaps atomic.Int64
 }
 
-func (s *stale) Open(ctx context.Context, lease time.Duration) (kv.Session, error) {
+func (s *stale) Open(ctx context.Context, lease time.Duration) (cells.Session, error) {
 	opened, err := s.client.Open(ctx, lease)
 	return staleSession{opened, s}, err
 }
 
 type staleSession struct {
-	kv.Session
+	cells.Session
 	of *stale
 }
 
-func (s staleSession) Swap(ctx context.Context, changes ...kv.Change) ([]kv.Outcome, error) {
+func (s staleSession) Swap(ctx context.Context, changes ...cells.Change) ([]cells.Outcome, error) {
 	if !s.of.armed.Load() {
 		return s.Session.Swap(ctx, changes...)
 	}
 	s.of.swaps.Add(1)
-	outcomes := make([]kv.Outcome, len(changes))
+	outcomes := make([]cells.Outcome, len(changes))
 	for i, c := range changes {
-		outcomes[i] = kv.Outcome{Now: kv.Cell{Key: c.Was.Key, Value: c.Was.Value, Version: c.Was.Version - 1}}
+		outcomes[i] = cells.Outcome{Now: cells.Cell{Key: c.Was.Key, Value: c.Was.Value, Version: c.Was.Version - 1}}
 	}
 	return outcomes, nil
 }
@@ -404,7 +404,7 @@ func TestAnOutcomeThatTellsNothingIsNotAskedForAgainAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out logtest.Buffer
 		s := &stale{client: newMemory().connect(nil)}
-		n := kv.New(s, kv.Options{Driver: "memory", Name: "test", Lease: lease, Now: time.Now, Log: slog.New(slog.NewTextHandler(&out, nil))})
+		n := cells.New(s, cells.Options{Driver: "memory", Name: "test", Lease: lease, Now: time.Now, Log: slog.New(slog.NewTextHandler(&out, nil))})
 		t.Cleanup(func() { _ = n.Close() })
 		self := coord.Member{Incarnation: task.ID{1}, Name: "before"}
 		go func() { _ = n.Join(t.Context(), self, func([]coord.Member) {}) }()

@@ -1,4 +1,4 @@
-package kv_test
+package cells_test
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/taskengine/taskengine/coord/internal/kv"
+	"github.com/taskengine/taskengine/coord/cells"
 	"github.com/taskengine/taskengine/internal/logtest"
 	"github.com/taskengine/taskengine/task"
 )
@@ -17,7 +17,7 @@ import (
 // mute is a store whose sessions get no answer while it is silent. Its watch goes on, as over a network that has
 // stopped.
 type mute struct {
-	kv.Store
+	cells.Store
 	silent atomic.Bool
 }
 
@@ -29,7 +29,7 @@ func (m *mute) wait(ctx context.Context) error {
 	return ctx.Err()
 }
 
-func (m *mute) Open(ctx context.Context, lease time.Duration) (kv.Session, error) {
+func (m *mute) Open(ctx context.Context, lease time.Duration) (cells.Session, error) {
 	if err := m.wait(ctx); err != nil {
 		return nil, err
 	}
@@ -38,13 +38,13 @@ func (m *mute) Open(ctx context.Context, lease time.Duration) (kv.Session, error
 }
 
 type muteSession struct {
-	kv.Session
+	cells.Session
 	of *mute
 }
 
-func (s muteSession) Renew(ctx context.Context) (kv.Renewal, error) {
+func (s muteSession) Renew(ctx context.Context) (cells.Renewal, error) {
 	if err := s.of.wait(ctx); err != nil {
-		return kv.Renewal{}, err
+		return cells.Renewal{}, err
 	}
 	return s.Session.Renew(ctx)
 }
@@ -54,7 +54,7 @@ func TestAnOutageLastsUntilTheStoreAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out logtest.Buffer
 		store := &mute{Store: newMemory().connect(nil)}
-		n := kv.New(store, kv.Options{Driver: "memory", Name: "test", Lease: lease, Now: time.Now, Log: slog.New(slog.NewTextHandler(&out, nil))})
+		n := cells.New(store, cells.Options{Driver: "memory", Name: "test", Lease: lease, Now: time.Now, Log: slog.New(slog.NewTextHandler(&out, nil))})
 		t.Cleanup(func() { _ = n.Close() })
 		holding(t, n, task.ID{1})
 		store.silent.Store(true)

@@ -1,4 +1,4 @@
-package kv_test
+package cells_test
 
 import (
 	"context"
@@ -11,14 +11,14 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/coord"
-	"github.com/taskengine/taskengine/coord/internal/kv"
+	"github.com/taskengine/taskengine/coord/cells"
 	"github.com/taskengine/taskengine/task"
 )
 
 func TestContentsAreWhatNodesKeepUntilTheyAreCleaned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
-		n := kv.New(m.connect(nil), kv.Options{Driver: "memory", Name: "test", Store: "s", Lease: lease, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+		n := cells.New(m.connect(nil), cells.Options{Driver: "memory", Name: "test", Store: "s", Lease: lease, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
 		t.Cleanup(func() { _ = n.Close() })
 		looks := node(t, m.connect(nil))
 		ctx, leave := context.WithCancel(t.Context())

@@ -1,4 +1,4 @@
-package kv_test
+package cells_test
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package kv_test
+package cells_test
 
 import (
 	"context"
@@ -9,12 +9,12 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/coord"
-	"github.com/taskengine/taskengine/coord/internal/kv"
+	"github.com/taskengine/taskengine/coord/cells"
 	"github.com/taskengine/taskengine/task"
 )
 
 // holding holds permits of one limit, and counts them.
-func holding(t *testing.T, n *kv.Node, id task.ID) (held *atomic.Int64) {
+func holding(t *testing.T, n *cells.Node, id task.ID) (held *atomic.Int64) {
 	held = new(atomic.Int64)
 	go func() {
 		_ = n.Hold(t.Context(), id, func(told []coord.Holding) {
@@ -27,7 +27,7 @@ func holding(t *testing.T, n *kv.Node, id task.ID) (held *atomic.Int64) {
 	return held
 }
 
-func want(n *kv.Node, id task.ID, number uint64, want int) {
+func want(n *cells.Node, id task.ID, number uint64, want int) {
 	n.Order(id, coord.Order{Name: "limit", Number: number, Want: want, Max: 2})
 }
 
@@ -129,7 +129,7 @@ func TestANodeAtRestOnlyRenewsItsLease(t *testing.T) {
 		synctest.Wait()
 		want(b, task.ID{2}, 1, 1)
 		go func() { _ = a.Join(t.Context(), coord.Member{Incarnation: task.ID{1}}, func([]coord.Member) {}) }()
-		for _, n := range []*kv.Node{b, a} {
+		for _, n := range []*cells.Node{b, a} {
 			if err := n.Lead(t.Context(), "role", func(context.Context) error { return nil }); err != nil {
 				t.Fatal(err)
 			}
@@ -158,13 +158,13 @@ type lateReader struct {
 	once          sync.Once
 }
 
-func (r *lateReader) Read(ctx context.Context, keys ...string) ([]kv.Cell, error) {
-	cells, err := r.client.Read(ctx, keys...)
+func (r *lateReader) Read(ctx context.Context, keys ...string) ([]cells.Cell, error) {
+	all, err := r.client.Read(ctx, keys...)
 	r.once.Do(func() {
 		close(r.asked)
 		<-r.answer
 	})
-	return cells, err
+	return all, err
 }
 
 // If the cell seemed to be removed, the node would try to make it for ever.

@@ -1,4 +1,4 @@
-package kv_test
+package cells_test
 
 import (
 	"bytes"
@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/taskengine/taskengine/coord/internal/kv"
+	"github.com/taskengine/taskengine/coord/cells"
 )
 
 // memory is a coordinator in memory.
@@ -30,15 +30,15 @@ type memory struct {
 }
 
 type entry struct {
-	kv.Cell
+	cells.Cell
 	owner *memorySession // nil: not ephemeral
 }
 
 type watcher struct {
 	prefix string
-	queue  []kv.Update   // guarded by memory.mu
-	more   chan struct{} // holds one: queue has something
-	cut    chan struct{} // closed when the coordinator goes back in time
+	queue  []cells.Update // guarded by memory.mu
+	more   chan struct{}  // holds one: queue has something
+	cut    chan struct{}  // closed when the coordinator goes back in time
 }
 
 func newMemory() *memory {
@@ -46,15 +46,15 @@ func newMemory() *memory {
 }
 
 // swap is called with mu held. owner is nil for a change by no session.
-func (m *memory) swap(owner *memorySession, c kv.Change) kv.Outcome {
+func (m *memory) swap(owner *memorySession, c cells.Change) cells.Outcome {
 	key := c.Was.Key
 	e := m.cells[key]
 	if e == nil {
-		e = &entry{Cell: kv.Cell{Key: key}}
+		e = &entry{Cell: cells.Cell{Key: key}}
 		m.cells[key] = e
 	}
 	if e.Exists() != c.Was.Exists() || e.Exists() && (e.Version != c.Was.Version || !bytes.Equal(e.Value, c.Was.Value)) {
-		return kv.Outcome{Now: e.Cell}
+		return cells.Outcome{Now: e.Cell}
 	}
 	if e.Exists() || c.Value != nil {
 		if !e.Exists() {
@@ -64,17 +64,17 @@ func (m *memory) swap(owner *memorySession, c kv.Change) kv.Outcome {
 		}
 		m.set(e, c.Value)
 	}
-	return kv.Outcome{Swapped: true, Now: e.Cell}
+	return cells.Outcome{Swapped: true, Now: e.Cell}
 }
 
 // set is called with mu held.
 func (m *memory) set(e *entry, value []byte) {
 	m.version++
 	m.written += len(value)
-	e.Cell = kv.Cell{Key: e.Key, Value: bytes.Clone(value), Version: m.version}
+	e.Cell = cells.Cell{Key: e.Key, Value: bytes.Clone(value), Version: m.version}
 	for w := range m.watchers {
 		if strings.HasPrefix(e.Key, w.prefix) {
-			w.queue = append(w.queue, kv.Update{Cells: []kv.Cell{e.Cell}})
+			w.queue = append(w.queue, cells.Update{Cells: []cells.Cell{e.Cell}})
 			select {
 			case w.more <- struct{}{}:
 			default:
@@ -259,7 +259,7 @@ func (c *client) transfer(ctx context.Context, changes int) error {
 	}
 }
 
-func (c *client) Open(ctx context.Context, lease time.Duration) (kv.Session, error) {
+func (c *client) Open(ctx context.Context, lease time.Duration) (cells.Session, error) {
 	s := &memorySession{client: c, lease: lease}
 	err := c.call(ctx, true, func() {
 		s.end = time.AfterFunc(lease, func() { c.mu.Lock(); defer c.mu.Unlock(); c.expire(s) })
@@ -268,29 +268,29 @@ func (c *client) Open(ctx context.Context, lease time.Duration) (kv.Session, err
 	return s, err
 }
 
-func (c *client) Read(ctx context.Context, keys ...string) ([]kv.Cell, error) {
-	var cells []kv.Cell
+func (c *client) Read(ctx context.Context, keys ...string) ([]cells.Cell, error) {
+	var all []cells.Cell
 	err := c.call(ctx, len(keys) > 1, func() { // the callers of calls that read one cell get the error
 		for _, key := range keys {
 			if e := c.cells[key]; e != nil {
-				cells = append(cells, e.Cell)
+				all = append(all, e.Cell)
 			} else {
-				cells = append(cells, kv.Cell{Key: key})
+				all = append(all, cells.Cell{Key: key})
 			}
 		}
 	})
 	if err != nil {
 		return nil, err // what is late may still add to them
 	}
-	return cells, nil
+	return all, nil
 }
 
-func (c *client) Swap(ctx context.Context, changes ...kv.Change) ([]kv.Outcome, error) {
+func (c *client) Swap(ctx context.Context, changes ...cells.Change) ([]cells.Outcome, error) {
 	return c.change(ctx, nil, changes)
 }
 
 // misbehaves makes a change late or loses the answer to it, if a test wants that.
-func (c *client) misbehaves(by *memorySession, changes []kv.Change) bool {
+func (c *client) misbehaves(by *memorySession, changes []cells.Change) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	late, lost := c.late, c.lost
@@ -309,7 +309,7 @@ func (c *client) misbehaves(by *memorySession, changes []kv.Change) bool {
 	return late > 0 || lost
 }
 
-// MaxValue implements [kv.Store].
+// MaxValue implements [cells.Store].
 func (c *client) MaxValue() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -317,19 +317,19 @@ func (c *client) MaxValue() int {
 }
 
 // refuse returns the error for a value that is too large.
-func (c *client) refuse(changes []kv.Change) error {
+func (c *client) refuse(changes []cells.Change) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, change := range changes {
 		if size := len(change.Value); size > c.most {
 			c.told = 0
-			return &kv.TooLargeError{Key: change.Was.Key, Size: size, Most: c.most}
+			return &cells.TooLargeError{Key: change.Was.Key, Size: size, Most: c.most}
 		}
 	}
 	return nil
 }
 
-func (c *client) change(ctx context.Context, by *memorySession, changes []kv.Change) ([]kv.Outcome, error) {
+func (c *client) change(ctx context.Context, by *memorySession, changes []cells.Change) ([]cells.Outcome, error) {
 	if err := c.refuse(changes); err != nil {
 		return nil, err
 	}
@@ -344,13 +344,13 @@ func (c *client) change(ctx context.Context, by *memorySession, changes []kv.Cha
 			return nil, err
 		}
 	}
-	var outcomes []kv.Outcome // this and over belong to the function when it may be late
+	var outcomes []cells.Outcome // this and over belong to the function when it may be late
 	over := false
 	err := c.call(ctx, by != nil, func() {
 		if over = by != nil && by.over; over {
 			return
 		}
-		made := make([]kv.Outcome, 0, len(changes))
+		made := make([]cells.Outcome, 0, len(changes))
 		for _, change := range changes {
 			made = append(made, c.swap(by, change))
 		}
@@ -364,29 +364,29 @@ func (c *client) change(ctx context.Context, by *memorySession, changes []kv.Cha
 		return nil, err
 	}
 	if over {
-		return nil, kv.ErrOver
+		return nil, cells.ErrOver
 	}
 	return outcomes, nil
 }
 
-func (c *client) List(ctx context.Context, prefix string) (cells []kv.Cell, err error) {
+func (c *client) List(ctx context.Context, prefix string) (all []cells.Cell, err error) {
 	err = c.call(ctx, false, func() {
 		for key, e := range c.cells {
 			if strings.HasPrefix(key, prefix) && e.Exists() {
-				cells = append(cells, e.Cell)
+				all = append(all, e.Cell)
 			}
 		}
 	})
-	return cells, err
+	return all, err
 }
 
-func (c *client) Watch(ctx context.Context, prefix string, fn func(kv.Update)) error {
+func (c *client) Watch(ctx context.Context, prefix string, fn func(cells.Update)) error {
 	if err := c.reach(ctx); err != nil {
 		return nil
 	}
 	w := &watcher{prefix: prefix, more: make(chan struct{}, 1), cut: make(chan struct{})}
 	c.mu.Lock()
-	whole := kv.Update{Whole: true, At: c.version}
+	whole := cells.Update{Whole: true, At: c.version}
 	for key, e := range c.cells {
 		if strings.HasPrefix(key, prefix) && e.Exists() {
 			whole.Cells = append(whole.Cells, e.Cell)
@@ -427,12 +427,12 @@ type memorySession struct {
 
 func (s *memorySession) Lease() time.Duration { return s.lease }
 
-func (s *memorySession) Renew(ctx context.Context) (kv.Renewal, error) {
+func (s *memorySession) Renew(ctx context.Context) (cells.Renewal, error) {
 	if err := s.transfer(ctx, 1); err != nil {
-		return kv.Renewal{}, err
+		return cells.Renewal{}, err
 	}
 	over := false
-	var r kv.Renewal
+	var r cells.Renewal
 	err := s.call(ctx, true, func() {
 		if over = s.over; over {
 			return
@@ -440,16 +440,16 @@ func (s *memorySession) Renew(ctx context.Context) (kv.Renewal, error) {
 		s.end.Reset(s.lease)
 		r.At = s.version
 		for key, e := range s.cells {
-			if strings.HasPrefix(key, kv.Members) && e.Exists() && e.Version > s.told {
+			if strings.HasPrefix(key, cells.Members) && e.Exists() && e.Version > s.told {
 				r.Members = append(r.Members, e.Cell)
 			}
 		}
 	})
 	if err != nil {
-		return kv.Renewal{}, err // what is late may still add to it
+		return cells.Renewal{}, err // what is late may still add to it
 	}
 	if over {
-		return kv.Renewal{}, kv.ErrOver
+		return cells.Renewal{}, cells.ErrOver
 	}
 	s.told = r.At
 	return r, nil
@@ -457,7 +457,7 @@ func (s *memorySession) Renew(ctx context.Context) (kv.Renewal, error) {
 
 func (s *memorySession) Lag() time.Duration { return 0 }
 
-func (s *memorySession) Swap(ctx context.Context, changes ...kv.Change) ([]kv.Outcome, error) {
+func (s *memorySession) Swap(ctx context.Context, changes ...cells.Change) ([]cells.Outcome, error) {
 	return s.change(ctx, s, changes)
 }
 

@@ -1,7 +1,10 @@
-// Package kv implements the ports of coordination on a key-value store that changes cells by compare-and-swap, has
-// sessions that end with their process, and reports changes. Such a store is etcd or ZooKeeper.
+// Package cells implements the ports of coordination on a key-value store that changes cells by compare-and-swap, has
+// sessions that end with their process, and reports changes: a [Store], which moves bytes and knows nothing of nodes and
+// limits. [New] makes a [Node] of it, which has a [coord.Coordinator]. Packages coord/etcd and coord/zk are such stores;
+// another module may bring one on Consul or FoundationDB. Package coord/coordtest has the suites of the ports, which
+// examine the result.
 //
-//	store.go    what a coordinator must offer
+//	store.go    the port
 //	node.go     a node's connection to its cluster
 //	session.go  the session by which a node holds roles, permits and members
 //	sync.go     how the cells of a node are brought to what it wants
@@ -19,7 +22,7 @@
 //
 // Nothing is decided by a leader. A node computes the next state of a cell, such as who holds the permits of a limit,
 // and stores it if the cell has not changed meanwhile.
-package kv
+package cells
 
 import (
 	"context"

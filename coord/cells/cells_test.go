@@ -1,4 +1,4 @@
-package kv_test
+package cells_test
 
 import (
 	"log/slog"
@@ -10,16 +10,16 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/taskengine/taskengine/coord"
+	"github.com/taskengine/taskengine/coord/cells"
 	"github.com/taskengine/taskengine/coord/coordtest"
-	"github.com/taskengine/taskengine/coord/internal/kv"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const lease = 400 * time.Millisecond
 
-func node(t *testing.T, c kv.Store) *kv.Node {
-	n := kv.New(c, kv.Options{Driver: "memory", Name: "test", Lease: lease, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+func node(t *testing.T, c cells.Store) *cells.Node {
+	n := cells.New(c, cells.Options{Driver: "memory", Name: "test", Lease: lease, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
 	t.Cleanup(func() { _ = n.Close() })
 	return n
 }
