@@ -71,7 +71,7 @@ type remote struct {
 // remotes returns a function that connects nodes to a new schema of the database.
 func remotes(t *testing.T, url, schema string, o guid.Options) func() *remote {
 	t.Helper()
-	pgtest.Exec(t, pgtest.Connect(t, url), `CREATE SCHEMA "`+schema+`"`, postgres.DDL(schema), postgres.Upgrade(schema), postgres.Limits(schema))
+	pgtest.Exec(t, pgtest.Connect(t, url), `CREATE SCHEMA "`+schema+`"`, postgres.DDL(schema), postgres.Functions(schema))
 	return func() *remote {
 		w := wiretest.New(t, url)
 		config, err := pgxpool.ParseConfig(w.URL())

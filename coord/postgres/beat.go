@@ -28,7 +28,7 @@ type session struct {
 	end      *time.Timer // takes everything away when proof ends
 }
 
-// beatRequest and beatAnswer are what coord_beat in schema.sql and coord_renew in limits.sql describe.
+// beatRequest and beatAnswer are what coord_beat and coord_renew in functions.sql describe.
 type beatRequest struct {
 	Session task.ID       `json:"session"`
 	Beat    int64         `json:"beat"`
@@ -66,7 +66,7 @@ func (c *Coord) beatLoop() {
 		least, _ := lease.Suspended()
 		start := time.Now()
 		q := c.nextBeat(start)
-		a, err := c.callBeat(q)
+		a, err := c.callTimed("coord_renew", q)
 		if err != nil {
 			c.outage.Failed("renewing the lease", err)
 			c.sleep(pause.Next(), wakeup.Signal{})
@@ -78,20 +78,6 @@ func (c *Coord) beatLoop() {
 		c.sleep(minPause, wakeup.Signal{})
 		c.sleep(c.lease/3-time.Since(start)-rand.N(c.lease/100), c.beatSoon)
 	}
-}
-
-// callBeat calls coord_renew. If the tables are of a version that has no permits, it calls coord_beat, and
-// looks for the other one again after some time.
-func (c *Coord) callBeat(q beatRequest) (beatAnswer, error) {
-	if c.undefined.IsZero() || time.Since(c.undefined) > 10*c.lease {
-		a, err := c.callTimed("coord_renew", q)
-		if !isUndefined(err) {
-			c.undefined = time.Time{}
-			return a, err
-		}
-		c.undefined = time.Now()
-	}
-	return c.callTimed("coord_beat", q)
 }
 
 // nextBeat returns a heartbeat that begins now and names everything that the process wants to

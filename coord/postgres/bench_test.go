@@ -18,7 +18,7 @@ func BenchmarkSemaphore(b *testing.B) {
 	url := server.Database(b)
 	conn := pgtest.Connect(b, url)
 	pgtest.Exec(b, conn, "CREATE SCHEMA taskengine", "CREATE TABLE bare (id int PRIMARY KEY, n int)", "INSERT INTO bare VALUES (1, 0)")
-	for _, ddl := range []func(string) string{postgres.DDL, postgres.Upgrade, postgres.Limits} {
+	for _, ddl := range []func(string) string{postgres.DDL, postgres.Functions} {
 		if _, err := conn.PgConn().Exec(b.Context(), ddl("taskengine")).ReadAll(); err != nil {
 			b.Fatal(err)
 		}

@@ -2,28 +2,16 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/coord/internal/retry"
 	"github.com/taskengine/taskengine/internal/pglocks"
 	"github.com/taskengine/taskengine/internal/wakeup"
-)
-
-// ErrNoVersions says that the tables are of a version in which settings have no versions, so that
-// they cannot be swapped. They have none of the settings that are swapped.
-var ErrNoVersions = errors.New("the tables of the database are too old for that; run `taskengine migrate apply`")
-
-// The codes of errors of the database for what older tables do not have.
-const (
-	codeUndefinedColumn   = "42703"
-	codeUndefinedFunction = "42883"
 )
 
 // Settings implements [coord.Config].
@@ -41,8 +29,7 @@ func (c *Coord) Settings(ctx context.Context, name string) ([]coord.Setting, err
 	return all, nil
 }
 
-// Swap implements [coord.Config]. Of all settings of the cluster no two get the same version. With
-// tables that have no versions the error is [ErrNoVersions].
+// Swap implements [coord.Config]. Of all settings of the cluster no two get the same version.
 func (c *Coord) Swap(ctx context.Context, name, scope string, version uint64, value []byte) (coord.Setting, bool, error) {
 	if err := checkText("setting", name, scope); err != nil {
 		return coord.Setting{}, false, err
@@ -60,9 +47,6 @@ func (c *Coord) Swap(ctx context.Context, name, scope string, version uint64, va
 	err := c.within(ctx, c.lease/lockShare, swap)
 	for pglocks.IsTimeout(err) && time.Since(begin) < c.lease { // other nodes change it, too
 		err = c.within(ctx, c.lease/lockShare, swap)
-	}
-	if isCode(err, codeUndefinedFunction) {
-		err = ErrNoVersions
 	}
 	if err != nil {
 		return coord.Setting{}, false, fmt.Errorf("set %q in scope %q: %w", name, scope, err)
@@ -172,7 +156,7 @@ func (c *Coord) readSettings(ctx context.Context, name string) ([]coord.Setting,
 	return c.settingsOf(ctx, name)
 }
 
-// settingsOf reads the settings of a name. Tables that have no versions have none.
+// settingsOf reads the settings of a name.
 func (c *Coord) settingsOf(ctx context.Context, name string) (all []coord.Setting, err error) {
 	err = c.within(ctx, c.lease/lockShare, func(tx pgx.Tx) error {
 		rows, _ := tx.Query(ctx, c.sql(`SELECT scope, version, value FROM {schema}.setting
@@ -185,16 +169,7 @@ func (c *Coord) settingsOf(ctx context.Context, name string) (all []coord.Settin
 		})
 		return err
 	})
-	if isCode(err, codeUndefinedColumn) {
-		return nil, nil
-	}
 	return all, err
-}
-
-// isCode reports whether the database has returned an error with this code.
-func isCode(err error, code string) bool {
-	var e *pgconn.PgError
-	return errors.As(err, &e) && e.Code == code
 }
 
 // sleepUnless waits until d has passed, ctx has ended, or Close.

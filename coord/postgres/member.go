@@ -23,7 +23,7 @@ type member struct {
 	list    lease.List    // guarded by Coord.mu
 }
 
-// memberEntry is a member in the JSON of schema.sql's functions.
+// memberEntry is a member in the JSON of functions.sql.
 type memberEntry struct {
 	Incarnation task.ID           `json:"incarnation"`
 	Name        string            `json:"name"`

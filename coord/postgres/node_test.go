@@ -66,7 +66,7 @@ func database(t *testing.T) string {
 
 func prepare(t *testing.T, url, schema string) {
 	t.Helper()
-	execute(t, url, `CREATE SCHEMA "`+schema+`"`, postgres.DDL(schema), postgres.Upgrade(schema), postgres.Limits(schema))
+	execute(t, url, `CREATE SCHEMA "`+schema+`"`, postgres.DDL(schema), postgres.Functions(schema))
 }
 
 // execute runs texts, each of several statements, on a connection of its own.

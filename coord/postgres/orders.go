@@ -13,7 +13,7 @@ import (
 // maxOrders is how many orders are in one request at most.
 const maxOrders = 1000
 
-// ordersRequest and ordersAnswer are what coord_orders in limits.sql describes.
+// ordersRequest and ordersAnswer are what coord_orders in functions.sql describes.
 type ordersRequest struct {
 	Session  task.ID      `json:"session"`
 	Number   int64        `json:"number"`

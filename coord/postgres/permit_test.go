@@ -277,28 +277,7 @@ func TestManyOrdersShareAStatement(t *testing.T) {
 	}
 }
 
-func TestANodeWorksOnTablesThatHaveNoPermitsYet(t *testing.T) {
-	url := server.Database(t)
-	execute(t, url, `CREATE SCHEMA taskengine`)
-	for _, ddl := range []func(string) string{postgres.DDL, postgres.Upgrade} {
-		execute(t, url, ddl("taskengine"))
-	}
-	n := connect(t, url, setup{})
-	r := receive(t, "the leadership", lead(t, n, "role"))
-	h := hold(t, n)
-	h.order("limit", 1, 1)
-	if _, err := n.Draw(t.Context(), coord.Draw{Name: "rate", Interval: time.Second, Burst: 1, Tokens: 1}); err == nil {
-		t.Error("a token was drawn from nothing")
-	}
-	execute(t, url, postgres.Limits("taskengine"))
-	h.gets(t, "limit", 1)
-	if err := r.ctx.Err(); err != nil {
-		t.Errorf("the leader's context has ended: %v", err)
-	}
-}
-
-// The heartbeat of a program of the version before ends the session of a dead process.
-func TestAnOlderProgramFreesThePermitsOfTheDead(t *testing.T) {
+func TestAHeartbeatFreesThePermitsOfTheDead(t *testing.T) {
 	url := database(t)
 	h := hold(t, connect(t, url, setup{}))
 	dead := task.ID{1}

@@ -82,8 +82,6 @@ type Coord struct {
 
 	received mailbox.Boxes // of messages
 
-	undefined time.Time // of beatLoop: when the database had no function coord_renew; zero: it has one
-
 	started      chan struct{} // closed under mu by the first use
 	closed       chan struct{} // closed under mu by the first Close
 	loops        sync.WaitGroup

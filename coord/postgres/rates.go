@@ -16,7 +16,7 @@ import (
 // sweepPause is how long a process that draws waits at least before it removes full buckets again.
 const sweepPause = time.Minute
 
-// drawEntry and drawnEntry are what coord_draw in limits.sql describes.
+// drawEntry and drawnEntry are what coord_draw in functions.sql describes.
 type drawEntry struct {
 	Name   string `json:"name"`
 	Step   int64  `json:"step"`

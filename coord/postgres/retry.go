@@ -4,11 +4,8 @@ import (
 	"context"
 	cryptorand "crypto/rand"
 	"encoding/json"
-	"errors"
 	"strings"
 	"time"
-
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/taskengine/taskengine/internal/wakeup"
 	"github.com/taskengine/taskengine/task"
@@ -40,12 +37,6 @@ func (c *Coord) call(function string, request, answer any) error {
 		return c.explain(err)
 	}
 	return json.Unmarshal([]byte(a), answer)
-}
-
-// isUndefined reports whether err says that the database has no such function.
-func isUndefined(err error) bool {
-	var from *pgconn.PgError
-	return errors.As(err, &from) && from.Code == "42883"
 }
 
 // sleep waits until d has passed, wake is set, or Close. The zero Signal is never set.

@@ -13,14 +13,11 @@ import (
 // DefaultSchema is the schema if [Options] have none.
 const DefaultSchema = "taskengine"
 
-//go:embed schema.sql
-var schemaSQL string
+//go:embed tables.sql
+var tablesSQL string
 
-//go:embed schema2.sql
-var upgradeSQL string
-
-//go:embed limits.sql
-var limitsSQL string
+//go:embed functions.sql
+var functionsSQL string
 
 // identifier matches names of schemas that need no escaping in any place where they are used.
 var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`)
@@ -39,19 +36,12 @@ func Tables() []string {
 	return []string{"session", "member", "leader", "pulse", "setting", "ordering", "semaphore", "permit", "rate"}
 }
 
-// DDL returns the statements that create the tables and functions of version 1 in an existing
-// schema. They must run as one. The name must pass [CheckSchema].
-func DDL(schema string) string { return fill(schema, schemaSQL) }
+// DDL returns the statements that create the tables in an existing schema. They must run as one, and before those of
+// [Functions]. The name must pass [CheckSchema].
+func DDL(schema string) string { return fill(schema, tablesSQL) }
 
-// Upgrade returns the statements that make version 2 of what [DDL] created. They must run as one.
-// Programs of this version work without them, too, but then end the sessions of dead processes
-// late if the database's clock is set back.
-func Upgrade(schema string) string { return fill(schema, upgradeSQL) }
-
-// Limits returns the statements that make version 3 of what [Upgrade] has made of it: permits, rates, and
-// settings with versions. They must run as one. Without them programs of this version grant no permits, draw
-// no tokens, and have no settings. Programs that do not know them work on as before.
-func Limits(schema string) string { return fill(schema, limitsSQL) }
+// Functions returns the statements that create the functions, or replace them. They must run as one.
+func Functions(schema string) string { return fill(schema, functionsSQL) }
 
 func fill(schema, sql string) string {
 	return strings.NewReplacer("{schema}", quote(schema), "{channel}", "'"+Channel(schema)+"'").Replace(sql)

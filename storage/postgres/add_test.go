@@ -92,7 +92,8 @@ func TestAddWakesNodesAtTheCommit(t *testing.T) {
 	transaction("rollback", "'ship'")
 	transaction("commit", "'ship', at => now() + interval '1 hour'")
 	transaction("commit", "'ship', wake => false")
-	transaction("commit", "'ship', ordering_key => 'a', key => 'k'", "'ship', ordering_key => 'a'", "'ship', ordering_key => 'b'", "'ship', ordering_key => 'b', key => 'k'")
+	transaction("commit", "'ship', ordering_key => 'a', key => 'k'", "'ship', ordering_key => 'a'", "'ship', ordering_key => 'b'", "'ship', ordering_key => 'b', key => 'k'",
+		"'ship', id => '01900000-0000-7000-8000-00000000002c'", "'ship', id => '01900000-0000-7000-8001-00000000002c'")
 	if _, err := c.Exec(t.Context(), "notify done"); err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +108,7 @@ func TestAddWakesNodesAtTheCommit(t *testing.T) {
 		}
 		heard = append(heard, n.Payload)
 	}
-	want := []string{"w:44", "w:229"} // FNV-1a of "a" and "b"
+	want := []string{"k:44:c2hpcA==:YQ==", "k:229:c2hpcA==:Yg==", "w:44"} // FNV-1a of "a" and "b", and the shard in the ids
 	if !slices.Equal(heard, want) {
 		t.Errorf("heard %q, want %q", heard, want)
 	}
@@ -448,7 +449,7 @@ func TestARoleThatMayOnlyAddCanOnlyAdd(t *testing.T) {
 	for _, sql := range []string{
 		"select * from taskengine.task", "select * from taskengine.ended", "select * from taskengine.key", "select * from taskengine.tasks",
 		"select * from taskengine.type_policy", "select nextval('taskengine.task_seq')", "delete from taskengine.task",
-		"select taskengine.add_bytes('ship')", "select taskengine.is_taken(gen_random_uuid())", "select taskengine.take_key('a', 'b', gen_random_uuid())",
+		"select taskengine.add_bytes('ship')", "select taskengine.is_taken(gen_random_uuid())", "select taskengine.take_key(null, gen_random_uuid())",
 		"select taskengine.put(null::taskengine.task, true)", "create table taskengine.mine ()",
 	} {
 		_, err := c.Exec(t.Context(), sql)

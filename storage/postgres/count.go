@@ -2,10 +2,8 @@ package postgres
 
 import (
 	"context"
-	"errors"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/postgres/internal/ended"
@@ -16,7 +14,7 @@ import (
 // Triggers note in the table tally how each statement changes the number of rows. That takes 5 to
 // 8 % of the processor time of a task's life, mostly for copies of rows that PostgreSQL makes for
 // triggers. Statements that wrote the notes themselves would take less, but counts would be wrong
-// after any other write: by a program of the version before, or by hand.
+// after any other write, by hand.
 
 // Tasks that are packed, on their way to another database, are in no other table.
 const selectCount = `
@@ -27,31 +25,14 @@ select state, type, sum(n)::bigint from (
 where state = any($1::smallint[]) and ($2::bytea[] is null or type = any($2))
 group by state, type having sum(n) <> 0`
 
-// For tables of the version before the counts.
-const selectCountRows = `
-select state, type, count(*) from (
-	select state, type from {task}
-	union all
-	select state, type from {ended}
-	union all
-	select state, type from {packed}) t
-where state = any($1::smallint[]) and ($2::bytea[] is null or type = any($2))
-group by state, type`
-
 // Count implements [storage.Inspector]. Its cost grows with the number of types and of partitions of
 // the table ended, see [Store.Fold]. It reads the tasks that are packed to be moved to another
 // database. They are counted here until the move has forgotten them, and there from their arrival.
 func (s *Store) Count(ctx context.Context, f storage.Filter) (map[storage.StateType]int64, error) {
 	n := make(map[storage.StateType]int64)
-	count := func(sql string) error {
-		return s.query(ctx, "count", s.browse, func() { clear(n) }, func(r *reader) {
-			n[storage.StateType{State: task.State(r.int16()), Type: r.text()}] += r.int64()
-		}, sql, statesOf(f), typesOf(f))
-	}
-	err := count(s.sql.count)
-	if isUntallied(err) {
-		err = count(s.sql.countRows)
-	}
+	err := s.query(ctx, "count", s.browse, func() { clear(n) }, func(r *reader) {
+		n[storage.StateType{State: task.State(r.int16()), Type: r.text()}] += r.int64()
+	}, s.sql.count, statesOf(f), typesOf(f))
 	return n, err
 }
 
@@ -81,29 +62,14 @@ func (s *Store) Fold(ctx context.Context) (notes int64, err error) {
 	err = s.query(ctx, "fold the notes of how many tasks there are", s.browse, func() { notes = 0 }, func(r *reader) {
 		notes = r.int64()
 	}, s.sql.fold, schema.Lock("tally", s.partitions.schema), foldFrom)
-	if isUntallied(err) {
-		err = nil
-	}
 	return notes, err
 }
 
 // deleteNotes deletes the notes of a partition that is being made: those of an earlier table of the
 // same name, which was dropped.
 func (s *partitions) deleteNotes(ctx context.Context, tx pgx.Tx, p ended.Partition) error {
-	fill := schema.Fill(s.schema)
-	var taken bool
-	if err := tx.QueryRow(ctx, "select to_regclass($1) is not null", fill("{tally}")).Scan(&taken); err != nil || !taken {
-		return err
-	}
-	_, err := tx.Exec(ctx, fill("delete from {tally} where keep = $1 and since = $2"), p.Number(), p.From/1e6)
+	_, err := tx.Exec(ctx, schema.Fill(s.schema)("delete from {tally} where keep = $1 and since = $2"), p.Number(), p.From/1e6)
 	return err
-}
-
-// isUntallied reports whether an error says that the tables are those of the version before the
-// counts.
-func isUntallied(err error) bool {
-	var e *pgconn.PgError
-	return errors.As(err, &e) && e.Code == "42P01"
 }
 
 var _ storage.LiveCounter = (*Store)(nil)

@@ -12,7 +12,7 @@ import (
 )
 
 // BenchmarkCount counts more than a million rows by type and state: with notes that are not folded,
-// without notes, and by reading the rows.
+// and without notes.
 func BenchmarkCount(b *testing.B) {
 	c := crowded(b)
 	s, err := Open(b.Context(), c.Config().ConnString(), Options{})
@@ -27,13 +27,6 @@ func BenchmarkCount(b *testing.B) {
 			}
 		}
 	}
-	b.Run("rows", func(b *testing.B) {
-		for b.Loop() {
-			if err := s.query(b.Context(), "count", s.browse, func() {}, func(*reader) {}, s.sql.countRows, statesOf(storage.Filter{}), typesOf(storage.Filter{})); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
 	b.Run("folded", count)
 	if _, err := c.Exec(b.Context(), `
 insert into taskengine.tally (type, state, n, folded)

@@ -2,7 +2,6 @@ package postgres_test
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"time"
 
@@ -13,7 +12,6 @@ import (
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/postgres"
 	"github.com/taskengine/taskengine/storage/postgres/postgrestest"
-	"github.com/taskengine/taskengine/storage/postgres/schema"
 	"github.com/taskengine/taskengine/task"
 )
 
@@ -271,40 +269,6 @@ func TestARecountIsRightWhileTasksLive(t *testing.T) {
 		}
 	}
 	countsAre(t, s, "in the end")
-}
-
-// beforeNotes is the version of the tables before the notes.
-const beforeNotes = 3
-
-// A database with tables of the version before the notes, with rows in them, is migrated.
-func TestWhatIsThereIsCountedByTheMigration(t *testing.T) {
-	url := server.Database(t)
-	s, c := postgrestest.Open(t, url), pgtest.Connect(t, url)
-	ids := task.NewIDs([32]byte{1})
-	pgtest.Exec(t, c, "drop schema taskengine cascade", "create schema taskengine",
-		"create table taskengine.migration (version integer primary key, name text not null, applied_at timestamptz not null default now())")
-	for _, m := range schema.Migrations(schema.Default)[:beforeNotes] {
-		pgtest.Exec(t, c, m.SQL, fmt.Sprintf("insert into taskengine.migration values (%d, '%s')", m.Version, m.Name))
-	}
-	s.Pool().Reset()
-	for range 3 {
-		finish(t, s, ids, moment, time.Hour, "")
-		mustAdd(t, s.Pool(), "'ship'")
-	}
-	finish(t, s, ids, moment.Add(24*time.Hour), time.Hour, "") // in a table to be made
-	if n := fold(t, s); n != 0 {
-		t.Errorf("%d notes were folded where there are none", n)
-	}
-	countsAre(t, s, "with the tables of the version before the notes")
-	if _, err := schema.Migrate(t.Context(), url, schema.Default); err != nil {
-		t.Fatal(err)
-	}
-	countsAre(t, s, "with those of this one")
-	mustAdd(t, s.Pool(), "'ship'")
-	countsAre(t, s, "later")
-	if wrong := one[int64](t, s.Pool(), recount); wrong != 0 {
-		t.Errorf("%d sums were wrong", wrong)
-	}
 }
 
 func TestNotesAreFoldedByWayOfPgBouncer(t *testing.T) {

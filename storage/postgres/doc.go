@@ -8,8 +8,7 @@
 // kept in one of the two tables.
 //
 // Of the tasks of an ordering key one is the head. The others are not queued, and a partial index has
-// them by their seats. The column shard has the turn of a row, too. The statements that promote are the
-// last ones of a transaction, and are in the round trip of its other statements.
+// them by their seats. The statements that promote are the last ones of a transaction, and are in the round trip of its other statements.
 //
 // Transactions take locks in this order: the rows of tasks in the order of their ids, by each statement
 // apart; then advisory locks of ordering keys, in the order of their numbers. A transaction that has
@@ -37,7 +36,7 @@
 //	               transactions of the store, and of the application
 //	locks.go       what is remembered of locks that others hold, and who holds them
 //	sessions.go    which node the sessions of a store are of
-//	partitions.go, expire.go, future.go
+//	partitions.go, expire.go
 //	               the partitions of tasks that have ended
 //	statements.go  the SQL that writes, statements_query.go that which reads, statements_order.go
 //	               that of ordering keys; row.go, encode.go and array.go have the values

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -64,39 +63,28 @@ func (f *fields) done(what string, r *reader) {
 	}
 }
 
-// heirPrefix is what the headers of a row that inherits begin with: two headers without a name, which no map has. The
-// value of the first is the own priority of the row. The migration that adds it says why.
-var heirPrefix = [...]byte{7: 1, 16: 0}
-
 // encodeHeaders returns the column headers of a row.
 func encodeHeaders(t *task.Task) []byte {
 	var b []byte
-	if t.Inherits {
-		b = append(b, heirPrefix[:]...)
-		b[8] = t.Priority
-	}
 	for _, name := range slices.Sorted(maps.Keys(t.Headers)) {
 		b = appendText(appendText(b, name), t.Headers[name])
 	}
 	return b
 }
 
-// decodeHeaders reads the column headers of a row. Its own priority is that of the column, or is in front of the headers.
-func decodeHeaders(r *reader, priority uint8) (headers map[string]string, own uint8, inherits bool) {
-	f, own := fields{left: r.next()}, priority
-	if n := len(heirPrefix); len(f.left) >= n && bytes.Equal(f.left[:8], heirPrefix[:8]) && bytes.Equal(f.left[9:n], heirPrefix[9:]) {
-		own, inherits, f.left = f.left[8], true, f.left[n:]
-	}
+// decodeHeaders reads the column headers of a row.
+func decodeHeaders(r *reader) map[string]string {
+	f := fields{left: r.next()}
 	if len(f.left) == 0 {
-		return nil, own, inherits
+		return nil
 	}
-	headers = make(map[string]string)
+	headers := make(map[string]string)
 	for len(f.left) > 0 {
 		name := f.text()
 		headers[name] = f.text()
 	}
 	f.done("headers", r)
-	return headers, own, inherits
+	return headers
 }
 
 func encodeProgress(p task.Progress) []byte {

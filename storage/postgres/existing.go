@@ -20,7 +20,7 @@ func (v *verbs) Existing(ctx context.Context, ts ...*task.Task) (out []task.ID, 
 				return r.err
 			}
 			if t.Key != "" {
-				p.add(found, v.store.sql.findKey, []byte(t.Type), []byte(entryOf(t)))
+				p.add(found, v.store.sql.findKey, []byte(t.Type), []byte(t.OrderingKey), []byte(t.Key))
 			}
 			p.add(found, v.store.sql.hasID, t.ID) // counts before the key
 		}

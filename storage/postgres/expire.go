@@ -74,14 +74,7 @@ func (s *Store) Expire(ctx context.Context, now time.Time) (removed int64, next 
 			return removed, next, s.failed("drop the table "+old.name, err)
 		}
 	}
-	if err := s.sweepKeys(ctx, c, now); err != nil {
-		return removed, next, s.failed("remove keys of tasks that are gone", err)
-	}
-	left, err := s.dropFuture(ctx, c, all)
-	if err != nil {
-		return removed, next, s.failed("drop tables of a time to come", err)
-	}
-	if soon := now.Add(time.Minute); (left || spared || isRemembering) && (next.IsZero() || soon.Before(next)) {
+	if soon := now.Add(time.Minute); (spared || isRemembering) && (next.IsZero() || soon.Before(next)) {
 		next = soon
 	}
 	return removed, next, nil
@@ -143,26 +136,6 @@ func (s *Store) makeAhead(all []table, now time.Time) {
 		}
 	}
 }
-
-// sweepEvery is how often sweepKeys does something.
-const sweepEvery = 24 * time.Hour
-
-// sweepKeys removes keys within ordering keys whose tasks are gone: a program of the version before, which does not know
-// such keys, may drop tables of ended tasks.
-func (s *Store) sweepKeys(ctx context.Context, c *pgx.Conn, now time.Time) error {
-	if now.Unix()-s.swept.Load() < int64(sweepEvery/time.Second) {
-		return nil
-	}
-	_, err := c.Exec(ctx, s.fill(deleteLostKeys), pgx.QueryExecModeSimpleProtocol)
-	if err == nil {
-		s.swept.Store(now.Unix())
-	}
-	return err
-}
-
-const deleteLostKeys = `
-delete from {key} k where position('\xff'::bytea in k.key) > 0
-	and not exists (select from {task} t where t.id = k.id) and not exists (select from {ended} e where e.id = k.id)`
 
 // table is the table of a partition.
 type table struct {
@@ -327,8 +300,8 @@ func isGone(err error) bool {
 }
 
 const deleteKeysOf = `
-with page as (select id, type, key, {entry:t} as entry from %s t where key is not null and (id > $1 or $2) order by id limit $3),
-gone as (delete from {key} k using page where k.type = page.type and k.key in (page.key, page.entry) and k.id = page.id)
+with page as (select id, type, ordering_key, key from %s where key is not null and (id > $1 or $2) order by id limit $3),
+gone as (delete from {key} k using page where {holds:page})
 select (select id from page order by id desc limit 1)`
 
 // freeKeys releases the unique keys of the rows of a table, a page at a time.

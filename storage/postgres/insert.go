@@ -133,7 +133,7 @@ func (v *verbs) insertion(p *pipe, ts []*task.Task, careful bool) *insertion {
 	}
 	if len(withKey) > 0 {
 		in.holders = make(map[task.ID]task.ID, len(withKey))
-		p.add(nil, v.store.sql.claimKeys, texts(withKey, typeOf), texts(withKey, entryOf), uuids(withKey, idOf))
+		p.add(nil, v.store.sql.claimKeys, texts(withKey, typeOf), texts(withKey, orderOf), texts(withKey, keyOf), uuids(withKey, idOf))
 	}
 	sql, args := v.store.sql.inserts[kindOf(ts, len(withKey) > 0, careful)], freshColumns(ts)
 	if !allFresh(ts) {
@@ -151,12 +151,12 @@ func (v *verbs) insertion(p *pipe, ts []*task.Task, careful bool) *insertion {
 		return nil
 	}, v.store.sql.removeEnded, uuids(ts, idOf), endedSince(ts))
 	if len(withKey) > 0 {
-		p.add(nil, v.store.sql.releaseKeys, texts(withKey, typeOf), texts(withKey, entryOf), uuids(withKey, idOf), endedSince(withKey))
+		p.add(nil, v.store.sql.releaseKeys, texts(withKey, typeOf), texts(withKey, orderOf), texts(withKey, keyOf), uuids(withKey, idOf), endedSince(withKey))
 		p.add(func(rows pgx.Rows) error {
 			values := rows.RawValues()
 			in.holders[task.ID(values[0])] = task.ID(values[1])
 			return nil
-		}, v.store.sql.holders, texts(withKey, typeOf), texts(withKey, entryOf), uuids(withKey, idOf), endedSince(withKey))
+		}, v.store.sql.holders, texts(withKey, typeOf), texts(withKey, orderOf), texts(withKey, keyOf), uuids(withKey, idOf), endedSince(withKey))
 	}
 	return in
 }
@@ -181,14 +181,8 @@ func idOf(t *task.Task) task.ID  { return t.ID }
 func typeOf(t *task.Task) string { return t.Type }
 func keyOf(t *task.Task) string  { return t.Key }
 
-// entryOf returns the unique key of a row as the table key has it. One within an ordering key begins with that and a
-// byte that is in no text.
-func entryOf(t *task.Task) string {
-	if t.OrderingKey != "" {
-		return t.OrderingKey + "\xff" + t.Key
-	}
-	return t.Key
-}
+// orderOf returns the ordering key of a row as the table key has it: it is empty if there is none.
+func orderOf(t *task.Task) string { return t.OrderingKey }
 
 // insertKind is one of the statements that insert.
 type insertKind struct {
@@ -233,9 +227,10 @@ func freshColumns(ts []*task.Task) []any {
 		at(func(t *task.Task) time.Time { return t.CreatedAt }), at(func(t *task.Task) time.Time { return t.ReadyAt }),
 		at(func(t *task.Task) time.Time { return t.NextEventAt }), at(func(t *task.Task) time.Time { return t.ExpiresAt }),
 		at(func(t *task.Task) time.Time { return t.StartedAt }), dueAt,
-		integers(ts, inserted), integers(ts, func(t *task.Task) int32 { return int32(t.Attempt) }),
+		integers(ts, func(t *task.Task) int32 { return int32(t.Attempt) }),
+		smallints(ts, func(t *task.Task) int16 { return int16(t.Shard) }), smallints(ts, insertedTurn),
 		smallints(ts, func(t *task.Task) int16 { return int16(t.State) }), smallints(ts, func(t *task.Task) int16 { return int16(t.Priority) }),
-		dueStates, texts(ts, typeOf), texts(ts, func(t *task.Task) string { return t.Group }), textsOrNull(ts, keyOf),
+		trueOrNull(ts, func(t *task.Task) bool { return t.Inherits }), dueStates, texts(ts, typeOf), texts(ts, func(t *task.Task) string { return t.Group }), textsOrNull(ts, keyOf),
 		textsOrNull(ts, func(t *task.Task) string { return t.OrderingKey }),
 		bytesOrNull(ts, func(t *task.Task) []byte { return encodeHeaders(t) }),
 		bytesOrNull(ts, func(t *task.Task) []byte { return t.Payload }),

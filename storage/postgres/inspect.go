@@ -68,15 +68,12 @@ var _ storage.KeyFinder = (*Store)(nil)
 // FindKey implements [storage.KeyFinder].
 func (s *Store) FindKey(ctx context.Context, typ, orderingKey, key string) (*task.Task, error) {
 	var id task.ID
-	entry := entryOf(&task.Task{OrderingKey: orderingKey, Key: key})
-	err := s.query(ctx, "find a key", s.read, func() { id = task.ID{} }, func(r *reader) { copy(id[:], r.next()) }, s.sql.findKey, []byte(typ), []byte(entry))
+	err := s.query(ctx, "find a key", s.read, func() { id = task.ID{} }, func(r *reader) { copy(id[:], r.next()) }, s.sql.findKey, []byte(typ), []byte(orderingKey), []byte(key))
 	if err != nil {
 		return nil, err
 	}
 	if !id.IsZero() {
-		if t, err := s.Get(ctx, id); err != nil || t.OrderingKey == orderingKey && t.Key == key { // otherwise it was added by the version before
-			return t, err
-		}
+		return s.Get(ctx, id)
 	}
 	return nil, fmt.Errorf("no task has the key: %w", task.ErrNotFound)
 }

@@ -30,7 +30,8 @@ type lockMemory struct {
 // lockName is what a transaction waits for: a row, a unique key of a type, or an ordering key.
 type lockName struct {
 	kind lockKind
-	typ  string // of a unique key
+	typ  string // of a unique key,
+	in   string // and the ordering key within which it is unique
 	text string
 }
 
@@ -51,15 +52,15 @@ const (
 	maxLocks = 10_000
 )
 
-func rowName(id task.ID) lockName { return lockName{rowLock, "", string(id[:])} }
+func rowName(id task.ID) lockName { return lockName{rowLock, "", "", string(id[:])} }
 
 // insertNames returns what the insert of a row may wait for.
 func insertNames(t *task.Task) (names []lockName) {
 	if t.Key != "" {
-		names = append(names, lockName{keyLock, t.Type, entryOf(t)})
+		names = append(names, lockName{keyLock, t.Type, t.OrderingKey, t.Key})
 	}
 	if t.OrderingKey != "" {
-		names = append(names, lockName{orderLock, "", t.OrderingKey})
+		names = append(names, lockName{orderLock, "", "", t.OrderingKey})
 	}
 	return names
 }
@@ -68,7 +69,7 @@ func insertNames(t *task.Task) (names []lockName) {
 func changeNames(c *task.Change) []lockName {
 	names := []lockName{rowName(c.ID)}
 	if c.OrderingKey != "" && c.To != task.Processing {
-		names = append(names, lockName{orderLock, "", c.OrderingKey})
+		names = append(names, lockName{orderLock, "", "", c.OrderingKey})
 	}
 	return names
 }
@@ -145,7 +146,7 @@ func (m *lockMemory) free(b *storage.Batch) (free, known []string) {
 	return free, known[:min(len(known), knownAtOnce)]
 }
 
-func orderName(key string) lockName { return lockName{orderLock, "", key} }
+func orderName(key string) lockName { return lockName{orderLock, "", "", key} }
 
 // promoteKnown gives ordering keys their heads whose locks were not free before, one by one.
 func (s *Store) promoteKnown(ctx context.Context, known []string, out *storage.Outcome) {

@@ -99,14 +99,13 @@ func (v *verbs) Headless(ctx context.Context, after string, limit int) (page sto
 	return page, err
 }
 
-// inserted returns the column shard of a row that is inserted. One that is given as the head of its key is
+// insertedTurn returns the column turn of a row that is inserted. One that is given as the head of its key is
 // behind at first, see takeHeads.
-func inserted(t *task.Task) int32 {
-	shard := place(t)
+func insertedTurn(t *task.Task) int16 {
 	if isHead(t) {
-		shard -= 1 << turnBit
+		return int16(task.Behind)
 	}
-	return shard
+	return turnOf(t)
 }
 
 // isHead reports whether a row is to be inserted as the head of its key.

@@ -43,7 +43,7 @@ const maxEarly = 3600 * 1e6
 func (s *partitions) endingOf(id task.ID, at, until time.Time) ending {
 	e := ending{id: id, at: micro(task.Stamp(at))}
 	if made := madeAt(id); made > e.at {
-		if e.class.Early = s.early && made-e.at > maxEarly; !e.class.Early {
+		if e.class.Early = made-e.at > maxEarly; !e.class.Early {
 			e.at = made
 		}
 	}
@@ -57,7 +57,6 @@ func (s *partitions) endingOf(id task.ID, at, until time.Time) ending {
 // which ones there are.
 type partitions struct {
 	schema  string
-	early   bool // the table has classes for rows that ended early
 	log     *slog.Logger
 	connect func(context.Context) (*pgx.Conn, error)
 

@@ -60,7 +60,7 @@ func TestALockedRowFailsItsBatchAndIsReported(t *testing.T) {
 	}
 	c := pgtest.Connect(t, url)
 	pgtest.Exec(t, c, "begin", "select from taskengine.task where id = '01000000-0000-0000-0000-000000000000' for update",
-		"insert into taskengine.key values ('mail', 'e', '04000000-0000-0000-0000-000000000000')")
+		"insert into taskengine.key (type, ordering_key, key, id) values ('mail', '', 'e', '04000000-0000-0000-0000-000000000000')")
 	grab := func(t *task.Task) task.Change { return task.Change{Ref: t.Ref(), To: task.Processing, At: moment} }
 	reject := grab(locked)
 	reject.To, reject.Error = task.Error, "no"

@@ -45,20 +45,18 @@ const pingAfter = 5 * time.Second
 // [storage.KeyInspector], [storage.KeyFinder], [storage.Settings], [storage.Shared], [storage.LiveCounter] and
 // [storage.ShardOwner] too. Make one with [Open].
 type Store struct {
-	pool         *pgxpool.Pool // for reads, and for callers of Pool
-	writer       *pgxpool.Pool // for batches of an engine; pool itself if there is one connection in all
-	aside        *pgxpool.Pool // for batches that may wait; pool itself if there is one connection in all
-	direct       *pgxpool.Pool // for writes that are no batches; pool itself if there is one connection in all
-	lent         chan struct{} // holds a token while a read uses a connection of writer
-	sql          *statements
-	log          *slog.Logger
-	partitions   partitions
-	locks        lockMemory
-	identity     identity
-	rulesInherit bool         // the rules of types say whether their tasks inherit priorities
-	swept        atomic.Int64 // when sweepKeys was called last; in Unix seconds
-	wary         atomic.Int64 // how many batches are careful from now on
-	closed       atomic.Bool  // set before the pool is closed
+	pool       *pgxpool.Pool // for reads, and for callers of Pool
+	writer     *pgxpool.Pool // for batches of an engine; pool itself if there is one connection in all
+	aside      *pgxpool.Pool // for batches that may wait; pool itself if there is one connection in all
+	direct     *pgxpool.Pool // for writes that are no batches; pool itself if there is one connection in all
+	lent       chan struct{} // holds a token while a read uses a connection of writer
+	sql        *statements
+	log        *slog.Logger
+	partitions partitions
+	locks      lockMemory
+	identity   identity
+	wary       atomic.Int64 // how many batches are careful from now on
+	closed     atomic.Bool  // set before the pool is closed
 	verbs
 }
 
@@ -113,14 +111,11 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	s.partitions.schema, s.partitions.log = name, s.log
 	s.partitions.start()
 	s.verbs = verbs{store: s}
-	at, err := schema.Check(ctx, s.pool, name)
-	if err != nil {
+	if _, err := schema.Check(ctx, s.pool, name); err != nil {
 		_ = s.Close()
 		return nil, err
 	}
-	s.partitions.early = at >= schema.EarlyEnds
-	s.rulesInherit = at >= schema.Inherits
-	s.sql = statementsIn(name, at)
+	s.sql = statementsIn(name)
 	if idle := pgsession.Transaction(&config.ConnConfig.Config, cmp.Or(o.Idle, pgsession.Idle)); idle != "" {
 		for i := range s.sql.first.settings {
 			s.sql.first.settings[i] += ", " + idle
@@ -264,7 +259,7 @@ var busyCodes = []string{"55P03", "40P01", "40001", "55006", pgQueryCanceled}
 var endedCodes = []string{"25P03", "25P04"}
 
 // IsTransient reports whether a transaction was rolled back only because of concurrent transactions,
-// for example of one that has dropped a partition that it needed, or, in a program of the version before, has
+// for example of one that has dropped a partition that it needed, or has
 // brought a task back that is the head of its ordering key. It can be repeated.
 func IsTransient(err error) bool {
 	var e *pgconn.PgError

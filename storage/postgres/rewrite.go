@@ -148,8 +148,10 @@ func (v *verbs) update(p *pipe, changed []*rewritten) {
 		texts(changed, func(r *rewritten) string { return r.row.Group }),
 		bytesOrNull(changed, func(r *rewritten) []byte { return given(r.marks, r.row.Checkpoint()) }),
 		booleans(changed, func(r *rewritten) bool { return r.loads }), bytesOrNull(changed, func(r *rewritten) []byte { return given(r.loads, r.row.Payload) }),
-		integers(changed, func(r *rewritten) int32 { return place(r.row) }),
-		smallints(changed, func(r *rewritten) int16 { return int16(r.row.Rank().Priority) }), booleans(changed, func(r *rewritten) bool { return r.heads }),
+		smallints(changed, func(r *rewritten) int16 { return int16(r.row.Shard) }), smallints(changed, func(r *rewritten) int16 { return turnOf(r.row) }),
+		smallints(changed, func(r *rewritten) int16 { return int16(r.row.Rank().Priority) }),
+		smallints(changed, func(r *rewritten) int16 { return int16(r.row.Priority - r.row.Rank().Priority) }),
+		trueOrNull(changed, func(r *rewritten) bool { return r.row.Inherits }), booleans(changed, func(r *rewritten) bool { return r.heads }),
 		bytesOrNull(changed, func(r *rewritten) []byte { return given(r.heads, encodeHeaders(r.row)) }),
 		trueOrNull(changed, func(r *rewritten) bool { return r.row.Tombstone }))
 }

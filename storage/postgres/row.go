@@ -35,18 +35,14 @@ func scanTask(v *reader) (*task.Task, error) {
 	t.Version, t.Seq = uint64(v.int64()), uint64(v.int64())
 	t.CreatedAt, t.ReadyAt, t.NextEventAt = v.moment(), v.moment(), v.moment()
 	t.ExpiresAt, t.StartedAt, t.UpdatedAt = v.moment(), v.moment(), v.moment()
-	t.Shard, t.Turn = v.shard()
 	t.Attempt, t.Crashes = uint32(v.int32()), uint32(v.int32())
-	if t.State, t.Priority = task.State(v.int16()), uint8(v.int16()); finished(t.State) {
-		t.Turn = task.Unordered // a program of the version before has ended it, and left its turn
-	}
-	t.Tombstone = v.isTrue()
+	t.Shard, t.Turn = uint16(v.int16()), task.Turn(v.int16())
+	t.State, t.Priority = task.State(v.int16()), uint8(v.int16())
+	t.Boost = uint8(v.int16OrNull())
+	t.Priority += t.Boost // the column is the priority with which it runs
+	t.Inherits, t.Tombstone = v.isTrue(), v.isTrue()
 	t.Type, t.Group, t.Key, t.OrderingKey = v.text(), v.text(), v.text(), v.text()
-	priority := t.Priority
-	t.Headers, t.Priority, t.Inherits = decodeHeaders(v, priority)
-	if t.Turn == task.Head {
-		t.Boost = t.Priority - min(priority, t.Priority)
-	}
+	t.Headers = decodeHeaders(v)
 	progress := decodeProgress(v)
 	t.LastError = v.text()
 	t.History = decodeHistory(v)
@@ -66,7 +62,7 @@ func scanTask(v *reader) (*task.Task, error) {
 
 // triggers are the columns of a [task.Trigger], in the order in which scanTrigger reads
 // them.
-const triggers = `id, version, type, grp, priority, ready_at, seq, shard`
+const triggers = `id, version, type, grp, priority, ready_at, seq, shard, turn`
 
 func scanTrigger(v *reader) (t task.Trigger) {
 	copy(t.ID[:], v.next())
@@ -74,26 +70,16 @@ func scanTrigger(v *reader) (t task.Trigger) {
 	t.Type, t.Group = v.text(), v.text()
 	t.Priority, t.ReadyAt = uint8(v.int16()), v.int64()
 	t.Seq = uint64(v.int64())
-	t.Shard, t.Turn = v.shard()
+	t.Shard, t.Turn = uint16(v.int16()), task.Turn(v.int16())
 	return t
 }
 
-// turnBit is the lowest bit of the column shard that belongs to the turn of a row: those below it are
-// its shard. The migration that adds turns says why.
-const turnBit = 16
-
-// place returns the column shard of a row.
-func place(t *task.Task) int32 {
+// turnOf returns the column turn of a row.
+func turnOf(t *task.Task) int16 {
 	if t.OrderingKey == "" || finished(t.State) {
-		return int32(t.Shard)
+		return int16(task.Unordered)
 	}
-	return int32(t.Turn)<<turnBit | int32(t.Shard)
-}
-
-// shard reads the column shard.
-func (r *reader) shard() (uint16, task.Turn) {
-	v := r.int32()
-	return uint16(v), task.Turn(v >> turnBit)
+	return int16(t.Turn)
 }
 
 // reader reads the values of one row one after the other, in PostgreSQL's binary format.
@@ -130,9 +116,20 @@ func (r *reader) sized(n int) []byte {
 	return v
 }
 
-func (r *reader) int64() int64      { return int64(binary.BigEndian.Uint64(r.sized(8))) }
-func (r *reader) int32() int32      { return int32(binary.BigEndian.Uint32(r.sized(4))) }
-func (r *reader) int16() int16      { return int16(binary.BigEndian.Uint16(r.sized(2))) }
+func (r *reader) int64() int64 { return int64(binary.BigEndian.Uint64(r.sized(8))) }
+func (r *reader) int32() int32 { return int32(binary.BigEndian.Uint32(r.sized(4))) }
+func (r *reader) int16() int16 { return int16(binary.BigEndian.Uint16(r.sized(2))) }
+
+// int16OrNull reads a number, of which null is 0.
+func (r *reader) int16OrNull() int16 {
+	if v := r.next(); len(v) == 2 {
+		return int16(binary.BigEndian.Uint16(v))
+	} else if v != nil {
+		r.fail()
+	}
+	return 0
+}
+
 func (r *reader) moment() time.Time { return moment(r.int64()) }
 
 // isTrue reads a boolean, of which null is false.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/taskengine/taskengine/storage"
@@ -37,17 +36,11 @@ func (s *Store) SetRules(ctx context.Context, rules ...storage.TypeRules) error 
 		bigints(rules, func(r storage.TypeRules) int64 { return keepOf(r.KeepDone) }),
 		bigints(rules, func(r storage.TypeRules) int64 { return roundedUp(r.MaxLateness) }),
 		bigints(rules, func(r storage.TypeRules) int64 { return roundedUp(r.Remember) }),
+		booleans(rules, func(r storage.TypeRules) bool { return r.Inherits }),
 	}
-	heirs := slices.DeleteFunc(slices.Clone(rules), func(r storage.TypeRules) bool { return !r.Inherits })
 	defer s.makeFirst(rules)
 	return s.again(ctx, "set the rules of types", func() error {
 		_, err := s.pool.Exec(ctx, s.sql.setRules, args...)
-		if err == nil {
-			_, err = s.pool.Exec(ctx, s.sql.setOrdered)
-		}
-		if err == nil && s.rulesInherit {
-			_, err = s.pool.Exec(ctx, s.sql.setInherits, args[0], texts(heirs, func(r storage.TypeRules) string { return r.Type }))
-		}
 		return err
 	})
 }

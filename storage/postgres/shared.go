@@ -32,7 +32,7 @@ func (s *Store) Unclaimed(ctx context.Context, q storage.UnclaimedQuery) (out st
 		copy(h.ID[:], r.next())
 		h.Version, h.Priority, h.ReadyAt = uint64(r.int64()), uint8(r.int16()), r.int64()
 		h.Seq = uint64(r.int64())
-		h.Shard, h.Turn = r.shard()
+		h.Shard, h.Turn = uint16(r.int16()), task.Turn(r.int16())
 		h.NextEventAt = r.moment()
 		out.Heads = append(out.Heads, h)
 	}, sql, []byte(q.After.Type), []byte(q.After.Group), home.Bitmap(q.Shards), max(0, q.Limit))

@@ -12,28 +12,26 @@ import (
 // statements are the statements of a store, for one schema. The texts below have the placeholders of
 // [schema.Fill], and these of this package: {trigger} is the columns of a trigger, {mine:6} is true
 // for rows of the shards in the bitmap $6 and for all if it is null, {deep} is a number, {behind:t}
-// and {head:t} are true for rows of the table t that have this turn, {shard} is the column shard
-// without the turn, {over} is the columns {narrow} with it, and {leaving:f} is true for rows of the table
-// f whose shard is on its way to another database. {entry:t} is the unique key of a row of t as the table key has it.
-// {heir:t} is true for rows of t that inherit, {own:t} is the own priority of a row, and {inherited} is the priority with
-// which the head h of a key is to run.
+// and {head:t} are true for rows of the table t that have this turn, and {leaving:f} is true for rows of the table
+// f whose shard is on its way to another database. {own:t} is the own priority of a row of t, and {inherited} is the
+// priority with which the head h of a key is to run. {done} is the columns {narrow} of a row of gone that is done now.
 type statements struct {
-	get, lockTask, lockEnded                                 string
-	inserts                                                  map[insertKind]string
-	claimKeys, releaseKeys, holders                          string
-	removeEnded, remove, note, grab, finish, drop, update    string
-	end, comeBack                                            string
-	due, dueRunning, dueEnded, ready, queues, allQueues      string
-	dueOf, submitted, submittedOf                            string
-	listAll, listLive, listErrors                            string
-	count, countRows, fold                                   string
-	unclaimed, allUnclaimed, orphans, outdated               string
-	setting, setSetting, unset, swapSetting                  string
-	setRules, rules, setOrdered, setInherits, checkIsolation string
-	first                                                    firsts
-	lockKeys, demote, promote, heads, headless, takeHead     string
-	locked                                                   string
-	keys, keysBehind, key, findKey, freeKeys, hasID          string
+	get, lockTask, lockEnded                              string
+	inserts                                               map[insertKind]string
+	claimKeys, releaseKeys, holders                       string
+	removeEnded, remove, note, grab, finish, drop, update string
+	end, comeBack                                         string
+	due, dueRunning, dueEnded, ready, queues, allQueues   string
+	dueOf, submitted, submittedOf                         string
+	listAll, listLive, listErrors                         string
+	count, fold                                           string
+	unclaimed, allUnclaimed, orphans, outdated            string
+	setting, setSetting, unset, swapSetting               string
+	setRules, rules, checkIsolation                       string
+	first                                                 firsts
+	lockKeys, demote, promote, heads, headless, takeHead  string
+	locked                                                string
+	keys, keysBehind, key, findKey, freeKeys, hasID       string
 }
 
 // firsts are what goes before the statements of a transaction: plans in one of the caller, settings in one of the store,
@@ -49,10 +47,6 @@ type firsts struct {
 const plans = `
 select set_config('plan_cache_mode', 'force_generic_plan', true), set_config('jit', 'off', true), set_config('enable_seqscan', 'off', true),
 	set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)`
-
-// ownKeys is a part of plans that says that the program knows keys within ordering keys: see the migration that adds
-// them.
-const ownKeys = `, set_config('taskengine.keys', 'own', true)`
 
 // lockPatience is how long a transaction of the store waits for a lock, in milliseconds, by how it waits. The longest is
 // longer than the default of deadlock_timeout, so that deadlocks are reported as such there.
@@ -94,7 +88,7 @@ returning id, seq`
 // is the other columns.
 const (
 	fresh = `id uuid, owner uuid, created_at bigint, ready_at bigint, next_event_at bigint, expires_at bigint, started_at bigint, due_at bigint,
-	shard integer, attempt integer, state smallint, priority smallint, due_state smallint,
+	attempt integer, shard smallint, turn smallint, state smallint, priority smallint, inherits boolean, due_state smallint,
 	type bytea, grp bytea, key bytea, ordering_key bytea, headers bytea, payload bytea`
 	others = `version bigint, updated_at bigint, crashes integer, progress bytea, error bytea, history bytea, checkpoint bytea, result bytea, tombstone boolean`
 	// noOthers is their values in a task that was just submitted.
@@ -102,27 +96,29 @@ const (
 )
 
 // A row with a key is added only if it holds the key.
-const whichKeyed = `where key is null or exists (select from {key} k where k.type = c.type and k.key = {entry:c} and k.id = c.id)`
+const whichKeyed = `where key is null or exists (select from {key} k where {holds:c})`
 
 const insertKeys = `
-insert into {key} (type, key, id)
-select type, key, id from unnest($1::bytea[], $2::bytea[], $3::uuid[]) as c (type, key, id) order by type, key
+insert into {key} (type, ordering_key, key, id)
+select type, ordering_key, key, id from unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::uuid[]) as c (type, ordering_key, key, id)
+order by type, ordering_key, key
 on conflict do nothing`
 
 // A key whose row does not exist is deleted.
 const deleteKeys = `
-delete from {key} k using unnest($1::bytea[], $2::bytea[], $3::uuid[]) as c (type, key, id)
-where k.type = c.type and k.key = c.key and k.id = c.id
-	and not exists (select from {task} t where t.id = c.id and {entry:t} = c.key and t.type = c.type)
-	and not exists (select from {ended} e where e.id = c.id and e.ended_at >= $4 and {entry:e} = c.key and e.type = c.type)
-	and not exists (select from {ended} e where e.id = c.id and e.keep < 0 and {entry:e} = c.key and e.type = c.type)`
+delete from {key} k using unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::uuid[]) as c (type, ordering_key, key, id)
+where {holds:c}
+	and not exists (select from {task} t where t.id = c.id and {holds:t})
+	and not exists (select from {ended} t where t.id = c.id and t.ended_at >= $5 and {holds:t})
+	and not exists (select from {ended} t where t.id = c.id and t.keep < 0 and {holds:t})`
 
 // If both the id and the key are taken, the answer is the task that has the id.
 const selectHolders = `
 select c.id, case when
-	exists (select from {task} t where t.id = c.id) or exists (select from {ended} e where e.id = c.id and e.ended_at >= $4)
+	exists (select from {task} t where t.id = c.id) or exists (select from {ended} e where e.id = c.id and e.ended_at >= $5)
 	or exists (select from {ended} e where e.id = c.id and e.keep < 0) then c.id else k.id end
-from {key} k join unnest($1::bytea[], $2::bytea[], $3::uuid[]) as c (type, key, id) on k.type = c.type and k.key = c.key`
+from {key} k join unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::uuid[]) as c (type, ordering_key, key, id)
+	on k.type = c.type and k.ordering_key = c.ordering_key and k.key = c.key`
 
 // A row that was just added is deleted if a task of its id has ended already.
 const deleteAddedAgain = `
@@ -134,10 +130,10 @@ returning id`
 
 const deleteRefs = `
 with c as (select * from unnest($1::uuid[], $2::bigint[]) as c (id, version)),
-live as (delete from {task} t using c where t.id = c.id and t.version = c.version returning t.id, t.version, t.type, {entry:t} as key, t.key as plain),
-over as (delete from {ended} t using c where t.id = c.id and t.version = c.version returning t.id, t.version, t.type, {entry:t} as key, t.key as plain),
+live as (delete from {task} t using c where t.id = c.id and t.version = c.version returning t.id, t.version, t.type, t.ordering_key, t.key),
+over as (delete from {ended} t using c where t.id = c.id and t.version = c.version returning t.id, t.version, t.type, t.ordering_key, t.key),
 gone as (select * from live union all select * from over),
-keys as (delete from {key} k using gone where gone.key is not null and k.type = gone.type and k.key in (gone.key, gone.plain) and k.id = gone.id)
+keys as (delete from {key} k using gone where {holds:gone})
 select id, version from gone`
 
 const updateNotes = `
@@ -165,13 +161,9 @@ with gone as (
 	using unnest($1::uuid[], $2::bigint[], $3::bytea[], $4::bigint[], $5::bigint[], $6::bigint[], $7::integer[], $8::uuid[])
 		as c (id, version, new_result, at, next, ended_at, keep, by)
 	where t.id = c.id and t.version = c.version and t.state = 3 and (c.by is null or t.owner = c.by)
-	returning t.*, c.new_result, c.at, c.next, c.ended_at, c.keep)
-insert into {ended} (id, owner, version, seq, created_at, ready_at, next_event_at, expires_at, started_at, updated_at, due_at,
-	shard, attempt, crashes, state, priority, due_state, queued,
-	type, grp, key, ordering_key, headers, progress, error, history, checkpoint, payload, result, ended_at, keep)
-select id, null, version + 1, seq, created_at, ready_at, next, expires_at, started_at, at, null,
-	{shard}, attempt, 0, 4, priority, null, false,
-	type, grp, key, ordering_key, headers, progress, null, history, null, payload, new_result, ended_at, keep
+	returning {narrow:t}, t.payload, c.new_result, c.at, c.next, c.ended_at, c.keep)
+insert into {ended} ({narrow}, checkpoint, payload, result, due_at, due_state, queued, ended_at, keep)
+select {done}, null, payload, new_result, null, null, false, ended_at, keep
 from gone
 returning {narrow}`
 
@@ -180,10 +172,14 @@ with gone as (
 	delete from {task} t using unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::uuid[]) as c (id, version, at, next, by)
 	where t.id = c.id and t.version = c.version and t.state = 3 and (c.by is null or t.owner = c.by)
 	returning {narrow:t}, c.at, c.next),
-keys as (delete from {key} k using gone where gone.key is not null and k.type = gone.type and k.key in (gone.key, {entry:gone}) and k.id = gone.id)
-select id, null::uuid, version + 1, seq, created_at, ready_at, next, expires_at, started_at, at,
-	{shard}, attempt, 0::integer, 4::smallint, priority, null::boolean, type, grp, key, ordering_key, headers, progress, null::bytea, history
+keys as (delete from {key} k using gone where {holds:gone})
+select {done}
 from gone`
+
+// done is the columns {narrow} of a row of gone that is done.
+const done = `id, null::uuid, version + 1, seq, created_at, ready_at, next, expires_at, started_at, at,
+	attempt, 0::integer, shard, 0::smallint, 4::smallint, {own:gone}, null::smallint, inherits, null::boolean,
+	type, grp, key, ordering_key, headers, progress, null::bytea, history`
 
 const updateRows = `
 update {task} t
@@ -193,47 +189,48 @@ set version = c.version, owner = c.owner, ready_at = c.ready_at, next_event_at =
 	attempt = c.attempt, crashes = c.crashes, state = c.state, progress = c.progress, error = c.error, history = c.history,
 	checkpoint = case when c.marks then c.checkpoint else t.checkpoint end,
 	payload = case when c.loads then c.payload else t.payload end,
-	result = case when c.gains then c.result else t.result end, grp = c.grp, shard = c.shard,
-	priority = c.priority, headers = case when c.heads then c.headers else t.headers end, tombstone = c.tombstone
+	result = case when c.gains then c.result else t.result end, grp = c.grp, shard = c.shard, turn = c.turn,
+	priority = c.priority, boost = nullif(c.boost, 0), inherits = c.inherits, headers = case when c.heads then c.headers else t.headers end, tombstone = c.tombstone
 from unnest($1::uuid[], $2::bigint[], $3::uuid[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::smallint[],
 	$10::integer[], $11::integer[], $12::smallint[], $13::bytea[], $14::bytea[], $15::bytea[], $16::boolean[], $17::boolean[], $18::bytea[], $19::bytea[],
-	$20::bytea[], $21::boolean[], $22::bytea[], $23::integer[], $24::smallint[], $25::boolean[], $26::bytea[], $27::boolean[])
+	$20::bytea[], $21::boolean[], $22::bytea[], $23::smallint[], $24::smallint[], $25::smallint[], $26::smallint[], $27::boolean[],
+	$28::boolean[], $29::bytea[], $30::boolean[])
 	as c (id, version, owner, ready_at, next_event_at, expires_at, started_at, updated_at, due_state,
-	attempt, crashes, state, progress, error, history, marks, gains, result, grp, checkpoint, loads, payload, shard, priority, heads, headers, tombstone)
+	attempt, crashes, state, progress, error, history, marks, gains, result, grp, checkpoint, loads, payload,
+	shard, turn, priority, boost, inherits, heads, headers, tombstone)
 where t.id = c.id`
 
 // freeKeys takes the keys of rows that are on their way through the table task.
 const freeKeys = `
-with holders as (select id, type, key, {entry:t} as entry from {task} t where id = any($1::uuid[])),
-keys as (delete from {key} k using holders h where k.type = h.type and k.key in (h.entry, h.key) and k.id = h.id)
+with holders as (select id, type, ordering_key, key from {task} where id = any($1::uuid[])),
+keys as (delete from {key} k using holders h where {holds:h})
 update {task} set key = null where id = any($1::uuid[])`
 
 const moveEnded = `
-with gone as (delete from {task} where id = any($1::uuid[]) returning *)
-insert into {ended}
-select gone.*, c.ended_at, c.keep
+with gone as (delete from {task} where id = any($1::uuid[]) returning {columns})
+insert into {ended} ({columns}, ended_at, keep)
+select {columns:gone}, c.ended_at, c.keep
 from gone join unnest($1::uuid[], $2::bigint[], $3::integer[]) as c (id, ended_at, keep) on c.id = gone.id`
 
 const moveBack = `
 with gone as (delete from {ended} where id = any($1::uuid[]) returning {narrow}, {heavy})
 insert into {task} ({narrow}, {heavy}, queued)
-select {over}, {heavy}, false from gone`
+select {narrow}, {heavy}, false from gone`
 
 const upsertRules = `
-insert into {type_policy} as t (type, priority, max_payload, queue_timeout, total_timeout, keyed, uniq, max_result, keep_done, max_lateness, remember)
-select * from unnest($1::bytea[], $2::integer[], $3::bigint[], $4::bigint[], $5::bigint[], $6::jsonb[], $7::jsonb[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[]) as c order by 1
+insert into {type_policy} as t (type, priority, max_payload, queue_timeout, total_timeout, keyed, uniq, max_result, keep_done, max_lateness, remember, inherits)
+select type, priority, max_payload, queue_timeout, total_timeout, keyed, uniq, max_result, keep_done, max_lateness, remember, inherits
+from unnest($1::bytea[], $2::integer[], $3::bigint[], $4::bigint[], $5::bigint[], $6::jsonb[], $7::jsonb[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::boolean[])
+	as c (type, priority, max_payload, queue_timeout, total_timeout, keyed, uniq, max_result, keep_done, max_lateness, remember, inherits)
+order by type
 on conflict (type) do update
-set (priority, max_payload, queue_timeout, total_timeout, keyed, uniq, max_result, keep_done, max_lateness, remember)
-	= (excluded.priority, excluded.max_payload, excluded.queue_timeout, excluded.total_timeout, excluded.keyed, excluded.uniq, excluded.max_result, excluded.keep_done, excluded.max_lateness, excluded.remember)
-where (t.priority, t.max_payload, t.queue_timeout, t.total_timeout, t.keyed, t.uniq, t.max_result, t.keep_done, t.max_lateness, t.remember)
-	is distinct from (excluded.priority, excluded.max_payload, excluded.queue_timeout, excluded.total_timeout, excluded.keyed, excluded.uniq, excluded.max_result, excluded.keep_done, excluded.max_lateness, excluded.remember)`
-
-const updateInherits = `
-update {type_policy} t set inherits = t.type = any($2::bytea[])
-where t.type = any($1::bytea[]) and t.inherits <> (t.type = any($2::bytea[]))`
+set (priority, max_payload, queue_timeout, total_timeout, keyed, uniq, max_result, keep_done, max_lateness, remember, inherits)
+	= (excluded.priority, excluded.max_payload, excluded.queue_timeout, excluded.total_timeout, excluded.keyed, excluded.uniq, excluded.max_result, excluded.keep_done, excluded.max_lateness, excluded.remember, excluded.inherits)
+where (t.priority, t.max_payload, t.queue_timeout, t.total_timeout, t.keyed, t.uniq, t.max_result, t.keep_done, t.max_lateness, t.remember, t.inherits)
+	is distinct from (excluded.priority, excluded.max_payload, excluded.queue_timeout, excluded.total_timeout, excluded.keyed, excluded.uniq, excluded.max_result, excluded.keep_done, excluded.max_lateness, excluded.remember, excluded.inherits)`
 
 const selectRules = `
-select type, priority, max_payload, queue_timeout, total_timeout, keyed, uniq, coalesce(max_result, 0), coalesce(keep_done, 0), max_lateness, remember, {inherits} from {type_policy}
+select type, priority, max_payload, queue_timeout, total_timeout, keyed, uniq, max_result, keep_done, max_lateness, remember, inherits from {type_policy}
 where type in ($1, '') order by type desc limit 1`
 
 const swapSetting = `
@@ -246,18 +243,13 @@ select (select count(*) from added) + (select count(*) from changed) + (select c
 	+ (select count(*) from (select where $2 is null and $3 is null and not exists (select from {engine_setting} where name = $1)) t)`
 
 // statementsIn returns the statements for a schema.
-func statementsIn(name string, version int) *statements {
+func statementsIn(name string) *statements {
 	fill := filler(name)
 	list := func(page string) string { return fill(strings.ReplaceAll(selectList, "{page}", page)) }
 	unclaimed := func(after string) string { return fill(strings.ReplaceAll(selectUnclaimed, "{after}", after)) }
-	before := plans + ownKeys
-	inherits := "false"
-	if version >= schema.Inherits {
-		inherits = "inherits"
-	}
 	queues := func(after string) string { return fill(strings.ReplaceAll(selectQueues, "{after}", after)) }
 	return &statements{
-		locked: fill(lockedRows), first: firsts{plans: before, settings: settingsFor(before)},
+		locked: fill(lockedRows), first: firsts{plans: plans, settings: settingsFor(plans)},
 		get: fill(selectGet), lockTask: fill(selectLockTask), lockEnded: fill(selectLockEnded),
 		inserts: insertsIn(fill), claimKeys: fill(insertKeys), releaseKeys: fill(deleteKeys), holders: fill(selectHolders),
 		removeEnded: fill(deleteAddedAgain), remove: fill(deleteRefs),
@@ -268,17 +260,15 @@ func statementsIn(name string, version int) *statements {
 		ready: fill(selectReady), queues: queues("and (type, grp) > ($1, $2)"), allQueues: queues("and $1::bytea = $2::bytea"),
 		unclaimed: unclaimed("and (type, grp) > ($1, $2)"), allUnclaimed: unclaimed("and $1::bytea = $2::bytea"), orphans: fill(selectOrphans), outdated: fill(selectOutdated),
 		listAll: list(pageAll), listLive: list(pageLive), listErrors: list(pageErrors),
-		count: fill(selectCount), countRows: fill(selectCountRows), fold: fill(foldTally),
+		count: fill(selectCount), fold: fill(foldTally),
 		setting:     fill("select value from {engine_setting} where name = $1"),
 		setSetting:  fill("insert into {engine_setting} (name, value) values ($1, $2) on conflict (name) do update set value = excluded.value"),
 		unset:       fill("delete from {engine_setting} where name = $1"),
 		swapSetting: fill(swapSetting),
-		setRules:    fill(upsertRules), rules: fill(strings.ReplaceAll(selectRules, "{inherits}", inherits)),
+		setRules:    fill(upsertRules), rules: fill(selectRules),
 		checkIsolation: fill("select {schema}.check_isolation()"),
-		setInherits:    fill(updateInherits),
-		setOrdered:     fill("update {type_policy} set ordered = true where not ordered"),
 		lockKeys:       lockKeys, demote: fill(demoteHeads), promote: fill(promoteFirst), heads: fill(selectHeads), headless: fill(selectHeadless), takeHead: fill(takeHead),
-		keys: keysIn(fill, false), keysBehind: keysIn(fill, true), key: fill(selectKey), findKey: fill("select id from {key} where type = $1 and key = $2"),
+		keys: keysIn(fill, false), keysBehind: keysIn(fill, true), key: fill(selectKey), findKey: fill("select id from {key} where type = $1 and ordering_key = $2 and key = $3"),
 		hasID: fill("select id from {task} where id = $1 union all select id from {ended} where id = $1"), freeKeys: fill(freeKeys),
 	}
 }
@@ -287,30 +277,23 @@ func statementsIn(name string, version int) *statements {
 // columns of a trigger and conditions of this package.
 func filler(name string) func(string) string {
 	pairs := []string{
-		"{deep}", fmt.Sprint(deep), "{trigger}", triggers, "{shard}", plainShard,
+		"{deep}", fmt.Sprint(deep), "{trigger}", triggers,
 		"{leaving:f}", "exists (select from {home} o where o.one and " + strings.ReplaceAll(home.Condition("o.leaving"), "(id)", "(f.id)") + ")",
-		"{over}", strings.Replace(schema.Fill(name)("{narrow}"), "shard", plainShard, 1),
 	}
-	for _, t := range []string{"b", "c", "f", "h", "t"} {
-		heir := fmt.Sprintf("substr(%[1]s.headers, 1, 8) = '\\x%[2]x' and substr(%[1]s.headers, 10, 8) = '\\x%[3]x'", t, heirPrefix[:8], heirPrefix[9:])
-		pairs = append(pairs, "{heir:"+t+"}", "("+heir+")", "{own:"+t+"}", fmt.Sprintf("case when %s then get_byte(%s.headers, 8)::smallint else %[2]s.priority end", heir, t))
-		pairs = append(pairs, "{behind:"+t+"}", fmt.Sprintf("%s.shard >> %d = %d", t, turnBit, task.Behind),
-			"{head:"+t+"}", fmt.Sprintf("%s.shard >> %d = %d", t, turnBit, task.Head),
+	for _, t := range []string{"b", "c", "f", "gone", "h", "t"} {
+		pairs = append(pairs, "{behind:"+t+"}", fmt.Sprintf("%s.turn = %d", t, task.Behind),
+			"{head:"+t+"}", fmt.Sprintf("%s.turn = %d", t, task.Head),
+			"{own:"+t+"}", fmt.Sprintf("%s.priority + coalesce(%[1]s.boost, 0::smallint)", t),
 			"{trigger:"+t+"}", t+"."+strings.ReplaceAll(triggers, ", ", ", "+t+"."))
 	}
-	for _, t := range []string{"c", "e", "gone", "t"} {
-		pairs = append(pairs, "{entry:"+t+"}",
-			fmt.Sprintf(`case when %[1]s.ordering_key is null then %[1]s.key else %[1]s.ordering_key || '\xff'::bytea || %[1]s.key end`, t))
-	}
 	for n := 1; n < 10; n++ { // is the row's shard among those of a bitmap, null for all
-		pairs = append(pairs, fmt.Sprintf("{mine:%d}", n), fmt.Sprintf("($%d::bytea is null or get_bit($%[1]d, shard %% %d) = 1)", n, task.ShardCount))
+		pairs = append(pairs, fmt.Sprintf("{mine:%d}", n), fmt.Sprintf("($%d::bytea is null or get_bit($%[1]d, shard) = 1)", n))
 	}
 	own, names := strings.NewReplacer(pairs...).Replace, schema.Fill(name)
-	return func(sql string) string { return names(own(strings.ReplaceAll(sql, "{inherited}", inherited))) }
+	return func(sql string) string {
+		return names(own(strings.NewReplacer("{inherited}", inherited, "{done}", done).Replace(sql)))
+	}
 }
-
-// plainShard is the column shard without the turn.
-var plainShard = fmt.Sprintf("shard & %d", 1<<turnBit-1)
 
 // fill replaces the placeholders of one statement.
 func (s *Store) fill(sql string) string { return filler(s.partitions.schema)(sql) }

@@ -11,7 +11,7 @@ const lockKeys = `select pg_advisory_xact_lock(n) from unnest($1::bigint[]) n`
 // A row that another transaction changes meanwhile has another version. Rows on their way to another database do not
 // change any more: they get a head there.
 const demoteHeads = `
-update {task} t set shard = t.shard - 65536, queued = false, priority = {own:t}
+update {task} t set turn = 1, queued = false, priority = {own:t}, boost = null
 from (
 	select h.id from unnest($1::bytea[]) k (key)
 	join {task} h on h.ordering_key = k.key and {head:h}
@@ -24,7 +24,7 @@ from (
 where t.id = o.id`
 
 const promoteFirst = `
-update {task} t set shard = t.shard + 65536, queued = t.state = 2
+update {task} t set turn = 2, queued = t.state = 2
 from (
 	select f.id from unnest($1::bytea[]) k (key)
 	cross join lateral (
@@ -38,21 +38,21 @@ where t.id = o.id`
 // The heads that are ready. Those that inherit get the priority that is lent to them.
 const selectHeads = `
 with h as (
-	select {trigger:h}, h.state, h.next_event_at, case when {heir:h} then {inherited} end as inherited
+	select {trigger:h}, h.state, h.next_event_at, {own:h} as own, case when h.inherits then {inherited} end as inherited
 	from unnest($1::bytea[]) k (key) join {task} h on h.ordering_key = k.key and {head:h} and h.state = 2),
 boosted as (
-	update {task} t set priority = o.inherited
+	update {task} t set priority = o.inherited, boost = nullif(o.own - o.inherited, 0)
 	from (
-		select f.id, h.inherited from h join {task} f on f.id = h.id and f.version = h.version
+		select f.id, h.own, h.inherited from h join {task} f on f.id = h.id and f.version = h.version
 		where h.inherited <> h.priority and not {leaving:f}
 		for no key update of f skip locked) o
 	where t.id = o.id)
-select id, version, type, grp, coalesce(inherited, priority), ready_at, seq, shard, state, next_event_at from h`
+select id, version, type, grp, coalesce(inherited, priority), ready_at, seq, shard, turn, state, next_event_at from h`
 
 // inherited is the priority with which the head h of an ordering key is to run, if it inherits.
 const inherited = `least({own:h}, (
 	select b.priority from {task} b
-	where b.ordering_key = h.ordering_key and {behind:b} and b.due_state is distinct from 1 and {heir:b} and b.state = 2
+	where b.ordering_key = h.ordering_key and {behind:b} and b.due_state is distinct from 1 and b.inherits and b.state = 2
 	order by b.priority limit 1))`
 
 // It goes from key to key and skips the rows within a key, but the first.
@@ -67,13 +67,13 @@ with recursive first as (
 	where first.n < $2)
 select first.n, first.ordering_key, first.state <> 1 and (h.id is null
 	or h.state = 2 and h.started_at = {none} and first.state in (2, 5) and (first.ready_at, first.seq) < (h.ready_at, h.seq))
-	or coalesce(case when h.state = 2 and {heir:h} then h.priority <> {inherited} end, false)
+	or coalesce(case when h.state = 2 and h.inherits then h.priority <> {inherited} end, false)
 from first left join {task} h on h.ordering_key = first.ordering_key and {head:h}
 order by first.n`
 
 // Of these rows, the first one of each key that has no head becomes its head.
 const takeHead = `
-update {task} t set shard = t.shard + 65536, queued = t.state = 2
+update {task} t set turn = 2, queued = t.state = 2
 from (
 	select distinct on (f.ordering_key) f.id from unnest($1::uuid[]) with ordinality c (id, n) join {task} f on f.id = c.id
 	where {behind:f} and not exists (select from {task} h where h.ordering_key = f.ordering_key and {head:h})

@@ -47,7 +47,7 @@ with recursive queue as (
 		select t.type, t.grp from {task} t where t.queued and (t.type, t.grp) > (queue.type, queue.grp)
 		order by t.type, t.grp limit 1) n),
 page as (select * from queue limit $4)
-select page.type, page.grp, h.id, h.version, h.priority, h.ready_at, h.seq, h.shard, h.next_event_at from page left join lateral (
+select page.type, page.grp, h.id, h.version, h.priority, h.ready_at, h.seq, h.shard, h.turn, h.next_event_at from page left join lateral (
 	select * from (
 		select * from {task} t where t.queued and t.type = page.type and t.grp = page.grp
 		order by t.priority, t.ready_at, t.seq limit {deep}) first

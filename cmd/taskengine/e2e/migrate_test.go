@@ -20,7 +20,7 @@ func TestMigrationsArePlannedAppliedAndPlannedNoMore(t *testing.T) {
 	t.Parallel()
 	url := databases(t).Database(t)
 	plan := func() []object { return parse(t, succeeds(t, "migrate", "plan", "--url", url, "-o", "json")) }
-	if got := plan(); len(got) != newest || got[0]["version"] != 1.0 || got[0]["name"] != "tasks" || got[0]["applied_at"] != nil {
+	if got := plan(); len(got) != newest || got[0]["version"] != 1.0 || got[0]["name"] != "tables" || got[0]["applied_at"] != nil {
 		t.Errorf("the plan for an empty database is %v", got)
 	}
 	if r := cli(t, nil, "", "migrate", "plan", "--url", url); !strings.Contains(r.stdout, "to come") || !strings.Contains(r.stderr, "taskengine migrate apply") {

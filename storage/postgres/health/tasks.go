@@ -6,7 +6,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/taskengine/taskengine/storage/postgres/schema"
 	"github.com/taskengine/taskengine/task"
 )
 
@@ -39,7 +38,7 @@ select count(*), count(*) filter (where ready), count(*) filter (where running),
 	count(*) filter (where orphan), coalesce(min(started_at) filter (where orphan), {none}),
 	count(*) filter (where running and not orphan and expired), count(*) filter (where state = 1 and late), coalesce(min(next_event_at) filter (where state = 1 and late), {none}),
 	count(*) filter (where state = 2 and late), coalesce(max(updated_at), {none}), count(*) filter (where state = 2 and not ready)
-from (select *, state = 2 and shard >> 16 <> 1 as ready, state = 3 as running, state = 3 and (owner is null or owner <> all($1::uuid[])) as orphan,
+from (select state, ready_at, started_at, next_event_at, updated_at, state = 2 and turn <> 1 as ready, state = 3 as running, state = 3 and (owner is null or owner <> all($1::uuid[])) as orphan,
 	next_event_at <> {none} and next_event_at < $2 as late, expires_at <> {none} and expires_at < $2 as expired
 	from {task}) t`
 
@@ -63,7 +62,7 @@ func (e *examination) readRows(ctx context.Context, h *Report) error {
 		return nil
 	}
 	var typ []byte
-	err = e.pool.QueryRow(ctx, e.fill("select coalesce((select type from {task} where state = 2 and shard >> 16 <> 1 and ready_at = $1 limit 1), '')"), oldest).Scan(&typ)
+	err = e.pool.QueryRow(ctx, e.fill("select coalesce((select type from {task} where state = 2 and turn <> 1 and ready_at = $1 limit 1), '')"), oldest).Scan(&typ)
 	r.OldestReadyType = string(typ)
 	return err
 }
@@ -89,8 +88,5 @@ func (e *examination) readCounts(ctx context.Context, h *Report) error {
 		c.State, c.Type = task.State(state), string(typ)
 		return c, err
 	})
-	if schema.IsMissing(err) { // tables of the version before the counts
-		err = nil
-	}
 	return err
 }

@@ -4,7 +4,6 @@ import (
 	"maps"
 	"testing"
 
-	"github.com/taskengine/taskengine/internal/pgtest"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/postgres"
 	"github.com/taskengine/taskengine/storage/postgres/placement"
@@ -22,54 +21,37 @@ func total(ts map[task.ID]*task.Task, shards task.Shards) map[storage.StateType]
 	return n
 }
 
-// dropNotes makes the tables those of the version before the notes.
-const dropNotes = `
-drop table taskengine.tally cascade;
-drop function taskengine.tally_task cascade; drop function taskengine.tally_ended cascade; drop function taskengine.tally_truncated cascade;
-drop function taskengine.recount; drop function taskengine.since_of;
-delete from taskengine.migration where version >= 4`
-
 func TestTasksThatAreMovedAreCountedInOneOfTheDatabasesAtLeast(t *testing.T) {
-	for name, prepare := range map[string]func(s *postgres.Store){
-		"by notes": func(*postgres.Store) {},
-		"in tables of the version before the notes": func(s *postgres.Store) { pgtest.Exec(t, pgtest.Connect(t, s.Pool().Config().ConnString()), dropNotes) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			ps := parts(t, "a", "b")
-			all, every, shards := crowd(t, ps[0].Store, 2500), task.AllShards(), set(t, "0-199")
-			for _, p := range ps {
-				prepare(p.Store)
-			}
-			divide(t, ps...)
-			everything, moved, rest := total(all, every), total(all, shards), total(all, every.Without(&shards))
-			look := func() (arrived, forgotten bool) {
-				a := counted(t, ps[0].Store)
-				b := counted(t, ps[1].Store)
-				arrived, forgotten = len(b) > 0, !maps.Equal(a, everything)
-				if forgotten && !maps.Equal(a, rest) || arrived && !maps.Equal(b, moved) || forgotten && !arrived {
-					t.Errorf("a counts %v, and then b %v", a, b)
-				}
-				return arrived, forgotten
-			}
-			stop := again(func() { look() })
-			packed, both := 0, 0 // how often this was seen
-			if err := placement.Move(t.Context(), ps[0], ps[1], shards, func(placement.Moved) {
-				if arrived, forgotten := look(); !arrived {
-					packed++
-				} else if !forgotten {
-					both++
-				}
-			}); err != nil {
-				t.Error(err)
-			}
-			stop()
-			if packed == 0 || both == 0 {
-				t.Errorf("tasks were seen on their way %d times, and in both databases %d times", packed, both)
-			}
-			if arrived, forgotten := look(); !arrived || !forgotten {
-				t.Error("in the end they are counted where they were")
-			}
-		})
+	ps := parts(t, "a", "b")
+	all, every, shards := crowd(t, ps[0].Store, 2500), task.AllShards(), set(t, "0-199")
+	divide(t, ps...)
+	everything, moved, rest := total(all, every), total(all, shards), total(all, every.Without(&shards))
+	look := func() (arrived, forgotten bool) {
+		a := counted(t, ps[0].Store)
+		b := counted(t, ps[1].Store)
+		arrived, forgotten = len(b) > 0, !maps.Equal(a, everything)
+		if forgotten && !maps.Equal(a, rest) || arrived && !maps.Equal(b, moved) || forgotten && !arrived {
+			t.Errorf("a counts %v, and then b %v", a, b)
+		}
+		return arrived, forgotten
+	}
+	stop := again(func() { look() })
+	packed, both := 0, 0 // how often this was seen
+	if err := placement.Move(t.Context(), ps[0], ps[1], shards, func(placement.Moved) {
+		if arrived, forgotten := look(); !arrived {
+			packed++
+		} else if !forgotten {
+			both++
+		}
+	}); err != nil {
+		t.Error(err)
+	}
+	stop()
+	if packed == 0 || both == 0 {
+		t.Errorf("tasks were seen on their way %d times, and in both databases %d times", packed, both)
+	}
+	if arrived, forgotten := look(); !arrived || !forgotten {
+		t.Error("in the end they are counted where they were")
 	}
 }
 

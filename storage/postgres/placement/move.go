@@ -108,19 +108,15 @@ func (m *move) keysFit(ctx context.Context, q interface {
 }, shards task.Shards,
 ) error {
 	strays, first := 0, task.ID{}
-	rows, err := q.Query(ctx, m.from.fill("select type, key, id from {key}"))
+	rows, err := q.Query(ctx, m.from.fill("select type, ordering_key, key, id from {key}"))
 	if err != nil {
 		return err
 	}
 	defer rows.Close()
 	for rows.Next() {
 		values := rows.RawValues()
-		id := task.ID(values[2])
-		order, key, isInOrder := strings.Cut(string(values[1]), "\xff")
-		if !isInOrder {
-			order, key = "", order
-		}
-		home, _ := task.BoundShard(string(values[0]), key, order)
+		id := task.ID(values[3])
+		home, _ := task.BoundShard(string(values[0]), string(values[2]), string(values[1]))
 		if shards.Has(id.Shard()) != shards.Has(home) {
 			strays, first = strays+1, id
 		}
@@ -172,17 +168,17 @@ const (
 	packTasks = `
 with picked as (
 	select id from {task} where id > $1 and {shards} order by id limit $3 for update),
-gone as (delete from {task} t using picked p where t.id = p.id and exists (select from {home} where leaving = $2 and to_name = $4) returning t.*),
-keys as (delete from {key} k using gone where gone.key is not null and k.type = gone.type and k.key = gone.key and k.id = gone.id),
-kept as (insert into {packed} select * from gone returning id)
+gone as (delete from {task} t using picked p where t.id = p.id and exists (select from {home} where leaving = $2 and to_name = $4) returning {columns:t}),
+keys as (delete from {key} k using gone where {holds:gone}),
+kept as (insert into {packed} ({columns}) select {columns} from gone returning id)
 select p.id, k.id is not null from picked p left join kept k on k.id = p.id order by p.id`
 
 	packEnded = `
 with picked as (
 	select id from {ended} where id > $1 and {shards} order by id limit $3),
 gone as (delete from {ended} t using picked p where t.id = p.id and exists (select from {home} where leaving = $2 and to_name = $4)
-	returning {narrow:t}, t.checkpoint, t.payload, t.result),
-keys as (delete from {key} k using gone where gone.key is not null and k.type = gone.type and k.key = gone.key and k.id = gone.id),
+	returning {narrow:t}, {heavy:t}),
+keys as (delete from {key} k using gone where {holds:gone}),
 kept as (insert into {packed} ({narrow}, {heavy}, queued) select {narrow}, {heavy}, false from gone returning id)
 select p.id, k.id is not null from picked p left join kept k on k.id = p.id order by p.id`
 

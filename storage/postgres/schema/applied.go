@@ -64,6 +64,8 @@ func appliedIn(ctx context.Context, tx pgx.Tx, schema string) ([]Migration, erro
 		return nil, nil
 	case err != nil:
 		return nil, advised(err, configOf(tx), toRead(schema))
+	case len(applied) > 0 && applied[0].Name != firstName:
+		return nil, errUnreleased(schema)
 	}
 	return applied, nil
 }

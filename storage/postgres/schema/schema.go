@@ -3,7 +3,8 @@
 // of a database with what the migrations make.
 //
 // A program works with tables of its own version, of the version before and of the version
-// after, so that nodes can be replaced one by one.
+// after, so that nodes can be replaced one by one. tables.sql has the tables of the first version, and functions.sql the
+// functions, triggers and views of this program.
 package schema
 
 import (
@@ -44,27 +45,41 @@ func Name(name string) (string, error) {
 	return name, nil
 }
 
-// The columns of a task, which the tables task, ended and packed have. Package postgres reads them
-// in this order.
+// The columns that the tables task, ended and packed have. Package postgres reads those of a task in this order: narrow, and
+// heavy. By the others, tasks are found.
 const (
-	narrow = `id, owner, version, seq, created_at, ready_at, next_event_at, expires_at, started_at, updated_at,
-	shard, attempt, crashes, state, priority, tombstone, type, grp, key, ordering_key, headers, progress, error, history`
-	heavy = `checkpoint, payload, result`
+	narrow = `id, owner, version, seq, created_at, ready_at, next_event_at, expires_at, started_at, updated_at, ` +
+		`attempt, crashes, shard, turn, state, priority, boost, inherits, tombstone, type, grp, key, ordering_key, headers, progress, error, history`
+	heavy   = `checkpoint, payload, result`
+	columns = narrow + ", " + heavy + ", due_at, due_state, queued"
 )
+
+// columnsOf returns a list of columns as those of a table or a record that has this name in a statement.
+func columnsOf(list, name string) string {
+	return name + "." + strings.ReplaceAll(list, ", ", ", "+name+".")
+}
+
+// holds is the condition that the row k of the table key is that of a row with this name.
+func holds(name string) string {
+	return strings.ReplaceAll("k.type = t.type and k.ordering_key = coalesce(t.ordering_key, '') and k.key = t.key and k.id = t.id", "t.", name+".")
+}
 
 // Fill returns a function that replaces placeholders in SQL: {task} and the other tables by
 // their names in a schema, {schema} by its name and {schema_literal} by its name as a string,
 // {none} by the zero time as a column has it, {shards} by the number of shards, {channel} by the
 // channel of notifications, and {slot_pattern} by a pattern of the names of partitions of ended.
-// {narrow} is the columns of a task but {heavy}: its checkpoint, payload and result. {narrow:t} is
-// the same of the table t.
+// {narrow} is the columns of a task but {heavy}: its checkpoint, payload and result. {columns} is all columns of its row.
+// {narrow:t}, {heavy:t} and {columns:t} are the same of what is called t in the statement: gone, h, page, r, t or was. {holds:t}
+// is true for the row k of the table key if it is that of t.
 func Fill(name string) func(sql string) string {
 	quoted := pgx.Identifier{name}.Sanitize()
 	pairs := []string{
 		"{schema}", quoted, "{schema_literal}", literal(quoted), "{none}", fmt.Sprint(time.Time{}.UnixMicro()),
 		"{channel}", literal(coordination.Channel(name)), "{shards}", fmt.Sprint(task.ShardCount),
-		"{narrow}", narrow, "{heavy}", heavy, "{narrow:t}", "t." + strings.ReplaceAll(strings.Join(strings.Fields(narrow), " "), ", ", ", t."),
-		"{slot_pattern}", ended.PartitionPattern(),
+		"{narrow}", narrow, "{heavy}", heavy, "{columns}", columns, "{slot_pattern}", ended.PartitionPattern(),
+	}
+	for _, t := range []string{"c", "gone", "h", "page", "r", "t", "was"} {
+		pairs = append(pairs, "{narrow:"+t+"}", columnsOf(narrow, t), "{heavy:"+t+"}", columnsOf(heavy, t), "{columns:"+t+"}", columnsOf(columns, t), "{holds:"+t+"}", holds(t))
 	}
 	for _, table := range []string{"task", "task_seq", "ended", "key", "engine_setting", "migration", "type_policy", "home", "packed", "tally", "tally_now", "session", "member"} {
 		pairs = append(pairs, "{"+table+"}", pgx.Identifier{name, table}.Sanitize())
@@ -106,11 +121,20 @@ func Version(ctx context.Context, q Querier, name string) (int, error) {
 }
 
 func readVersion(ctx context.Context, q Querier, name string) (version int, err error) {
-	err = q.QueryRow(ctx, Fill(name)("select coalesce(max(version), 0) from {migration}")).Scan(&version)
-	if IsMissing(err) {
+	var first *string
+	err = q.QueryRow(ctx, Fill(name)("select coalesce(max(version), 0), min(name) filter (where version = 1) from {migration}")).Scan(&version, &first)
+	switch {
+	case IsMissing(err):
 		return 0, nil
+	case err == nil && first != nil && *first != firstName:
+		return 0, errUnreleased(name)
 	}
 	return version, err
+}
+
+// errUnreleased returns the error for tables that were made before the first release.
+func errUnreleased(name string) error {
+	return fmt.Errorf("%w: a development build has made the tables in the schema %s, and no release reads them; choose another schema or database", ErrMismatch, name)
 }
 
 // checkEncoding returns an error if the database cannot hold every text: its encoding is not UTF8.
@@ -132,26 +156,38 @@ func Check(ctx context.Context, q Querier, name string) (int, error) {
 		return 0, fmt.Errorf("postgres: %w", advised(err, configOf(q), toRead(name)))
 	}
 	at, err := Version(ctx, q, name)
-	if err != nil {
+	switch {
+	case errors.Is(err, ErrMismatch):
+		return 0, fmt.Errorf("postgres: %w", err)
+	case err != nil:
 		return 0, fmt.Errorf("postgres: look at the schema %s: %w", name, err)
 	}
-	want := len(Migrations(name))
+	return at, own(name).check(at, name)
+}
+
+// check returns an error that wraps [ErrMismatch] if a program does not work with tables of a version: it works with its
+// own, and with those before and after it.
+func (r release) check(at int, name string) error {
+	want := len(r.migrations)
 	switch {
 	case at == 0:
-		return 0, fmt.Errorf("postgres: %w: there are no tables in the schema %s of this database; run `taskengine migrate apply`", ErrMismatch, name)
+		return fmt.Errorf("postgres: %w: there are no tables in the schema %s of this database; run `taskengine migrate apply`", ErrMismatch, name)
 	case at < want-1:
-		return 0, fmt.Errorf("postgres: %w: it is at version %d, and this program needs %d or %d; run `taskengine migrate apply`", ErrMismatch, at, want-1, want)
+		return fmt.Errorf("postgres: %w: it is at version %d, and this program needs %d or %d; run `taskengine migrate apply`", ErrMismatch, at, want-1, want)
 	}
-	if err := CheckVersion(at); err != nil {
-		return 0, fmt.Errorf("postgres: %w", err)
+	if err := r.checkNew(at); err != nil {
+		return fmt.Errorf("postgres: %w", err)
 	}
-	return at, nil
+	return nil
 }
 
 // CheckVersion returns an error that wraps [ErrMismatch] if tables at a version are too new for
 // this program: newer by more than one version.
-func CheckVersion(at int) error {
-	if known := len(Migrations(Default)); at > known+1 {
+func CheckVersion(at int) error { return own(Default).checkNew(at) }
+
+// checkNew is [CheckVersion] for the program of a release.
+func (r release) checkNew(at int) error {
+	if known := len(r.migrations); at > known+1 {
 		return fmt.Errorf("%w: it is at version %d, and this program works with %d and the one after it; run a newer version of the program", ErrMismatch, at, known)
 	}
 	return nil

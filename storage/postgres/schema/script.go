@@ -8,7 +8,11 @@ import (
 // Script returns SQL that does what [Migrate] does for consecutive migrations of a schema, for
 // operators that do not let a program change their tables. The SQL fails on a database that does
 // not have exactly the migrations before the first of them.
-func Script(schema string, ms []Migration) string {
+//
+// The last one is that of this program: its functions follow.
+func Script(schema string, ms []Migration) string { return own(schema).script(schema, ms) }
+
+func (r release) script(schema string, ms []Migration) string {
 	if len(ms) == 0 {
 		return ""
 	}
@@ -29,6 +33,6 @@ $$;
 		fmt.Fprintf(&b, "\n-- Version %d: %s\n\n%s\n", m.Version, m.Name, strings.TrimSpace(m.SQL))
 		fmt.Fprintf(&b, "\n"+fill("insert into {migration} (version, name) values (%d, '%s');\n"), m.Version, strings.ReplaceAll(m.Name, "'", "''"))
 	}
-	b.WriteString("\ncommit;\n")
+	fmt.Fprintf(&b, "\n%s\n%s;\n\ncommit;\n", strings.TrimSpace(r.functions), fmt.Sprintf(fill(noteFunctions), r.fingerprint()))
 	return b.String()
 }

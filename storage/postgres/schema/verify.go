@@ -56,14 +56,17 @@ func verify(ctx context.Context, tx pgx.Tx, schema string) ([]Difference, error)
 	if err != nil {
 		return nil, err
 	}
-	switch known := len(Migrations(schema)); {
+	r := own(schema)
+	switch known := len(r.migrations); {
 	case at == 0:
 		return nil, fmt.Errorf("%w: there are no tables in the schema %s of this database", ErrMismatch, schema)
 	case at > known:
 		return nil, unknown(at, known)
+	case at < known:
+		return nil, fmt.Errorf("%w: it is at version %d, and this program knows what it is like at version %d; run `taskengine migrate apply`, or use the program that made it", ErrMismatch, at, known)
 	}
 	scratch := fmt.Sprintf("taskengine_verify_%016x", rand.Uint64())
-	if err := build(ctx, tx, scratch, at); err != nil {
+	if err := build(ctx, tx, scratch); err != nil {
 		return nil, fmt.Errorf("make the tables anew: %w", err)
 	}
 	is, err := describe(ctx, tx, schema, schema)
@@ -77,12 +80,14 @@ func verify(ctx context.Context, tx pgx.Tx, schema string) ([]Difference, error)
 	return compare(is, want), nil
 }
 
-// build makes the tables of a version in a new schema.
-func build(ctx context.Context, tx pgx.Tx, schema string, version int) error {
+// build makes the tables and functions of this program in a new schema.
+func build(ctx context.Context, tx pgx.Tx, schema string) error {
+	r := own(schema)
 	texts := []string{Fill(schema)(beforeMigrations)}
-	for _, m := range Migrations(schema)[:version] {
+	for _, m := range r.migrations {
 		texts = append(texts, m.SQL)
 	}
+	texts = append(texts, r.functions)
 	for _, sql := range texts {
 		_, err := tx.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol)
 		var e *pgconn.PgError

@@ -86,8 +86,8 @@ func TestVerifyTellsEveryDifference(t *testing.T) {
 		`drop index "order".task_ready`:                                         "index task_ready is missing: CREATE INDEX task_ready ON task USING btree",
 		`create index mine on "order".task (owner)`:                             "index mine should not be there: CREATE INDEX mine ON task USING btree (owner)",
 		`alter table "order".task alter due_state type int`:                     "column task.due_state is: integer storage plain; it should be: smallint storage plain",
-		`alter table "order".task alter shard drop not null`:                    "column task.shard is: integer storage plain; it should be: integer not null storage plain",
-		`alter table "order".task alter shard set default 7`:                    "column task.shard is: integer not null default 7 storage plain; it should",
+		`alter table "order".task alter shard drop not null`:                    "column task.shard is: smallint storage plain; it should be: smallint not null storage plain",
+		`alter table "order".task alter shard set default 7`:                    "column task.shard is: smallint not null default 7 storage plain; it should",
 		`alter table "order".task add mine int`:                                 "column task.mine should not be there: integer",
 		`alter table "order".ended drop history`:                                "column ended.history is missing: bytea",
 		`alter table "order".task alter payload set storage main`:               "column task.payload is: bytea storage main; it should be: bytea storage external",
@@ -95,12 +95,12 @@ func TestVerifyTellsEveryDifference(t *testing.T) {
 		`alter table "order".setting set unlogged`:                              "table setting is: unlogged; it should be: there",
 		`drop table "order".setting`:                                            "table setting is missing: there",
 		`create table "order".mine ()`:                                          "table mine should not be there: there",
-		`alter table "order".key drop constraint key_pkey`:                      "constraint key_pkey of key is missing: PRIMARY KEY (type, key)",
+		`alter table "order".key drop constraint key_pkey`:                      "constraint key_pkey of key is missing: PRIMARY KEY (type, ordering_key, key)",
 		`alter table "order".key add check (type <> '') not valid`:              "constraint key_type_check of key should not be there: CHECK (type <> ",
 		`alter sequence "order".task_seq cache 50`:                              "sequence task_seq is: there bigint from 1 by 1, 1 to 9223372036854775807, cache 50",
 		`create view "order".mine as select id from "order".task`:               "view mine should not be there: there",
 		`create function "order".mine(a int) returns int language sql return 1`: "function mine(a integer) should not be there: returns integer sql volatile",
-		`alter table "order".key drop id; alter table "order".key add id uuid not null; alter table "order".key drop key, add key bytea not null`: "order of columns of key is: type, id, key; it should be: type, key, id",
+		`alter table "order".key drop id; alter table "order".key add id uuid not null; alter table "order".key drop key, add key bytea not null`: "order of columns of key is: type, ordering_key, id, key; it should be: type, ordering_key, key, id",
 	} {
 		t.Run(sql, func(t *testing.T) {
 			url := server.Database(t)

@@ -1,11 +1,190 @@
--- Settings get versions, by which they are swapped. The newest version of all settings is in pulse. After a failover that
--- has lost a change, no other change gets its version: see coord_later.
-ALTER TABLE {schema}.setting ADD COLUMN version bigint NOT NULL DEFAULT 1;
-UPDATE {schema}.pulse SET settings = {schema}.coord_later(settings);
+-- The functions. A program replaces all of them when it migrates a database whose functions are others.
+
+-- coord_stamp returns a random number from 1 to 2^48.
+CREATE OR REPLACE FUNCTION {schema}.coord_stamp() RETURNS bigint LANGUAGE sql VOLATILE AS $$
+    SELECT 1 + ('x' || translate(substr(gen_random_uuid()::text, 1, 14), '-', ''))::bit(48)::bigint
+$$;
+
+-- coord_later returns the version that follows one: the time in microseconds since 1970, or one more.
+CREATE OR REPLACE FUNCTION {schema}.coord_later(last bigint) RETURNS bigint LANGUAGE sql VOLATILE AS $$
+    SELECT greatest(last + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+$$;
+
+-- The functions read again what they have waited to lock, so each statement in them
+-- needs to see what is committed by then.
+CREATE OR REPLACE FUNCTION {schema}.coord_check() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        RAISE EXCEPTION 'coordination needs the isolation level read committed, not %',
+            current_setting('transaction_isolation')
+            USING HINT = 'Reset default_transaction_isolation for this role and database.';
+    END IF;
+END $$;
+
+-- coord_reap ends the sessions whose lease is over, with all that they hold, and returns
+-- whether members died. Who is just being renewed or served is left for later.
+CREATE OR REPLACE FUNCTION {schema}.coord_reap() RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    dead  uuid[];
+    names text[];
+BEGIN
+    SELECT array_agg(s.id) INTO dead FROM (
+        SELECT id FROM {schema}.session WHERE expires_at <= clock_timestamp() FOR UPDATE SKIP LOCKED) s;
+    IF dead IS NULL THEN
+        RETURN false;
+    END IF;
+    DELETE FROM {schema}.session WHERE id = ANY (dead);
+    DELETE FROM {schema}.ordering WHERE session = ANY (dead);
+    UPDATE {schema}.leader SET session = NULL WHERE session = ANY (dead);
+    IF FOUND THEN
+        PERFORM pg_notify({channel}, 'c:leader');
+    END IF;
+    names := ARRAY(SELECT DISTINCT p.name FROM {schema}.permit p WHERE p.session = ANY (dead));
+    IF cardinality(names) > 0 THEN
+        PERFORM FROM {schema}.semaphore s WHERE s.name = ANY (names) ORDER BY s.name FOR UPDATE;
+        DELETE FROM {schema}.permit p WHERE p.session = ANY (dead);
+        PERFORM {schema}.coord_serve(names, NULL);
+    END IF;
+    DELETE FROM {schema}.member WHERE died_at < clock_timestamp() - interval '1 hour';
+    UPDATE {schema}.member SET died_at = clock_timestamp() WHERE session = ANY (dead);
+    RETURN FOUND;
+END $$;
+
+-- coord_beat is the heartbeat of a process, all of it in one round trip: it renews the
+-- session, shortens those that end later than their lease allows, ends those that have expired, brings members and roles to what the process
+-- wants, and answers with what it has and what is new. The request:
+--   session, beat   whose heartbeat it is, and its number: an older one is refused
+--   lease           milliseconds from now to the session's end
+--   open            whether the session may be new
+--   former          sessions that the process has given up
+--   joining         members to announce, for the first time or as something else
+--   members         incarnations announced before
+--   leaving         incarnations to withdraw
+--   roles           all roles that the process has or waits for; others are given up
+--   seen            the version of the list of members that it knows, if it wants
+--                   the list
+-- The answer is {"alive": false} or
+--   alive     true
+--   held      the roles that the process has
+--   strangers those of joining and members that are not this session's live members
+--   peers     whether there are other sessions
+--   settings  the version of the settings
+--   version   the version of the list of members
+--   list      the live members, if they have another version than seen
+CREATE OR REPLACE FUNCTION {schema}.coord_beat(q jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
+DECLARE
+    me      uuid := (q->>'session')::uuid;
+    number  bigint := (q->>'beat')::bigint;
+    lease   interval := make_interval(secs => (q->>'lease')::double precision / 1000);
+    joining jsonb := coalesce(q->'joining', '[]');
+    mine    uuid[] := ARRAY(SELECT jsonb_array_elements_text(q->'members')::uuid);
+    leaving uuid[] := ARRAY(SELECT jsonb_array_elements_text(q->'leaving')::uuid);
+    roles   text[] := ARRAY(SELECT jsonb_array_elements_text(q->'roles'));
+    changed boolean := false;
+    added   uuid[];
+    answer  jsonb;
+BEGIN
+    PERFORM {schema}.coord_check();
+    UPDATE {schema}.session SET expires_at = clock_timestamp() + lease, beats = number, lasts = lease
+        WHERE id = me AND beats < number AND expires_at > clock_timestamp();
+    IF NOT FOUND THEN
+        IF NOT (q->>'open')::boolean THEN
+            RETURN '{"alive": false}';
+        END IF;
+        INSERT INTO {schema}.session (id, expires_at, beats, lasts) VALUES (me, clock_timestamp() + lease, number, lease)
+            ON CONFLICT DO NOTHING;
+        IF NOT FOUND THEN
+            RETURN '{"alive": false}';
+        END IF;
+        PERFORM pg_notify({channel}, 'c:member');
+    END IF;
+
+    UPDATE {schema}.session SET expires_at = '-infinity'
+        WHERE id = ANY (ARRAY(SELECT jsonb_array_elements_text(q->'former')::uuid)) AND id <> me;
+    -- Its lease begins anew: a process that lives has less left of it by its own clock.
+    UPDATE {schema}.session SET expires_at = clock_timestamp() + lasts WHERE id = ANY (ARRAY(
+        SELECT id FROM {schema}.session WHERE id <> me AND expires_at > clock_timestamp() + lasts FOR UPDATE SKIP LOCKED));
+    IF EXISTS (SELECT FROM {schema}.session WHERE expires_at <= clock_timestamp()) THEN
+        BEGIN
+            IF {schema}.coord_reap() THEN
+                UPDATE {schema}.pulse SET members = {schema}.coord_stamp();
+            END IF;
+            PERFORM pg_notify({channel}, 'c:member');
+        EXCEPTION WHEN lock_not_available THEN -- a later heartbeat ends them; no lease may depend on that
+        END;
+    END IF;
+
+    -- A heartbeat that changes nothing writes to no table but session, so a lock that keeps others from writing, such as
+    -- that of CREATE INDEX, does not keep it waiting.
+    IF EXISTS (SELECT FROM {schema}.leader WHERE session = me AND role <> ALL (roles)) THEN
+        UPDATE {schema}.leader SET session = NULL WHERE session = me AND role <> ALL (roles);
+        PERFORM pg_notify({channel}, 'c:leader');
+    END IF;
+    IF EXISTS (SELECT FROM unnest(roles) r WHERE NOT EXISTS (SELECT FROM {schema}.leader x WHERE x.role = r AND x.session IS NOT NULL)) THEN
+        INSERT INTO {schema}.leader AS l (role, session, term, since)
+            SELECT r, me, 1, clock_timestamp() FROM unnest(roles) r
+            WHERE NOT EXISTS (SELECT FROM {schema}.leader x WHERE x.role = r AND x.session IS NOT NULL)
+            ORDER BY r
+            ON CONFLICT (role) DO UPDATE SET session = excluded.session, term = l.term + 1, since = excluded.since
+            WHERE l.session IS NULL;
+    END IF;
+
+    IF cardinality(leaving) > 0 THEN
+        DELETE FROM {schema}.member WHERE session = me AND incarnation = ANY (leaving);
+        changed := changed OR FOUND;
+    END IF;
+    IF jsonb_array_length(joining) > 0 THEN
+        DELETE FROM {schema}.member WHERE died_at < clock_timestamp() - interval '1 hour';
+        INSERT INTO {schema}.member AS m (incarnation, session, name, handlers, labels, draining, joined_at)
+            SELECT (j->>'incarnation')::uuid, me, j->>'name', ARRAY(SELECT jsonb_array_elements_text(j->'handlers')),
+                j->'labels', (j->>'draining')::boolean, clock_timestamp()
+            FROM jsonb_array_elements(joining) j
+            ON CONFLICT (incarnation) DO UPDATE SET name = excluded.name, handlers = excluded.handlers,
+                labels = excluded.labels, draining = excluded.draining
+            WHERE m.session = me AND m.died_at IS NULL;
+        changed := changed OR FOUND;
+        added := ARRAY(SELECT (j->>'incarnation')::uuid FROM jsonb_array_elements(joining) j);
+    END IF;
+    IF changed THEN
+        UPDATE {schema}.pulse SET members = {schema}.coord_stamp();
+        PERFORM pg_notify({channel}, 'c:member');
+    END IF;
+
+    SELECT jsonb_build_object(
+        'alive', true,
+        'held', (SELECT jsonb_agg(l.role) FROM {schema}.leader l WHERE l.session = me),
+        'strangers', (SELECT jsonb_agg(u) FROM unnest(mine || added) u WHERE NOT EXISTS (
+            SELECT FROM {schema}.member m WHERE m.incarnation = u AND m.session = me AND m.died_at IS NULL)),
+        'peers', EXISTS (SELECT FROM {schema}.session s WHERE s.id <> me),
+        'settings', p.settings,
+        'version', p.members,
+        'list', CASE WHEN (q->>'seen')::bigint <> p.members THEN (
+            SELECT jsonb_agg(jsonb_build_object('incarnation', m.incarnation, 'name', m.name,
+                'handlers', m.handlers, 'labels', m.labels, 'draining', m.draining) ORDER BY m.incarnation)
+            FROM {schema}.member m WHERE m.died_at IS NULL) END)
+        INTO answer FROM {schema}.pulse p;
+    RETURN answer;
+END $$;
+
+-- coord_end ends a session at once: what it holds is free, and its members have left.
+CREATE OR REPLACE FUNCTION {schema}.coord_end(p_session uuid) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    changed boolean;
+BEGIN
+    PERFORM {schema}.coord_check();
+    UPDATE {schema}.session SET expires_at = '-infinity' WHERE id = p_session;
+    DELETE FROM {schema}.member WHERE session = p_session AND died_at IS NULL;
+    changed := FOUND;
+    changed := {schema}.coord_reap() OR changed;
+    IF changed THEN
+        UPDATE {schema}.pulse SET members = {schema}.coord_stamp();
+    END IF;
+    PERFORM pg_notify({channel}, 'c:member');
+END $$;
 
 -- coord_swap stores a setting, or removes it if p_value is NULL, if it has a version (0: there is none). It
 -- returns the setting after that, or as it is.
-CREATE FUNCTION {schema}.coord_swap(p_name text, p_scope text, p_version bigint, p_value bytea,
+CREATE OR REPLACE FUNCTION {schema}.coord_swap(p_name text, p_scope text, p_version bigint, p_value bytea,
     OUT swapped boolean, OUT version bigint, OUT value bytea) LANGUAGE plpgsql AS $$
 DECLARE
     newest bigint;
@@ -36,82 +215,9 @@ BEGIN
     PERFORM pg_notify({channel}, 'c:setting');
 END $$;
 
--- coord_set is what programs call that do not know versions.
-CREATE OR REPLACE FUNCTION {schema}.coord_set(p_name text, p_scope text, p_value bytea) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-    newest bigint;
-BEGIN
-    IF p_value IS NULL THEN
-        DELETE FROM {schema}.setting WHERE name = p_name AND scope = p_scope;
-    ELSE
-        INSERT INTO {schema}.setting AS s (name, scope, value) VALUES (p_name, p_scope, p_value)
-            ON CONFLICT (name, scope) DO UPDATE SET value = excluded.value;
-    END IF;
-    UPDATE {schema}.pulse p SET settings = {schema}.coord_later(p.settings) RETURNING p.settings INTO newest;
-    UPDATE {schema}.setting SET version = newest WHERE name = p_name AND scope = p_scope;
-    PERFORM pg_notify({channel}, 'c:setting');
-END $$;
-
--- Permits are ordered by name, in batches, and there are rates. The tables semaphore and permit of before had
--- one row for each request; no program has ever used them, nor the functions coord_permits and coord_grant.
-DROP FUNCTION {schema}.coord_permits(jsonb);
-DROP FUNCTION {schema}.coord_grant(text, uuid);
-DROP TABLE {schema}.permit;
-DROP TABLE {schema}.semaphore;
-
--- The newest request of orders of each session that has made one. It has a row of its own: the transaction of a request
--- locks it until its end, and the heartbeats of the session do not wait for that.
-ALTER TABLE {schema}.session DROP COLUMN orders;
-CREATE TABLE {schema}.ordering (
-    session uuid PRIMARY KEY,
-    orders  bigint NOT NULL,              -- the number of the request
-    channel text                          -- on which the process listens; NULL: on none
-) WITH (fillfactor = 50);
-
--- A semaphore's row is there while permits of it are held or wanted. It is locked by whoever changes
--- anything of its permits; of several, in the order of their names.
-CREATE TABLE {schema}.semaphore (
-    name    text COLLATE "C" PRIMARY KEY,
-    most    bigint NOT NULL,
-    version bigint NOT NULL               -- of most
-) WITH (fillfactor = 50);
-
--- What a holder has and wants of a semaphore. It waits if held < wanted.
-CREATE TABLE {schema}.permit (
-    name         text COLLATE "C" NOT NULL,
-    holder       uuid NOT NULL,
-    session      uuid NOT NULL,
-    held         bigint NOT NULL,
-    wanted       bigint NOT NULL,         -- more than 0
-    at_least     bigint NOT NULL,         -- from 1 to wanted
-    place        bigint NOT NULL,         -- in the line of those that wait
-    fence        bigint NOT NULL,         -- of the latest grant
-    since        timestamptz NOT NULL,    -- the latest grant, or the beginning of the wait if there was none
-    news         boolean NOT NULL,        -- its session is to be told of it
-    told_waiting boolean NOT NULL,        -- its session was told last that others wait,
-    told_needed  boolean NOT NULL,        -- and that they need some of what it has above its share
-    PRIMARY KEY (name, holder)
-) WITH (fillfactor = 50);
-CREATE INDEX permit_session ON {schema}.permit (session);
-CREATE INDEX permit_news ON {schema}.permit (session) WHERE news;
-
--- The numbers of places and grants. They never start again, but for a failover to a replica that lacks the last commits.
-CREATE SEQUENCE {schema}.permit_number;
-
--- A rate that has been used lately, by the generic cell rate algorithm. Times are nanoseconds since 1970.
-CREATE TABLE {schema}.rate (
-    name  text COLLATE "C" PRIMARY KEY,
-    due   bigint NOT NULL,                -- when all of its burst is there again
-    step  bigint NOT NULL,                -- between two tokens at the full rate
-    slack bigint NOT NULL,                -- by how much a burst may be early
-    lead  bigint NOT NULL,                -- how long before its time the latest draw may have got a token
-    at    bigint NOT NULL,                -- when the tokens of the latest draw are there,
-    drawn bigint NOT NULL                 -- and how many it got
-) WITH (fillfactor = 50);
-
 -- coord_standing returns what the holders of semaphores have, and what they are told of the others. An order
 -- for more than there is waits, and is not counted.
-CREATE FUNCTION {schema}.coord_standing(names text[]) RETURNS TABLE (name text, holder uuid, session uuid,
+CREATE OR REPLACE FUNCTION {schema}.coord_standing(names text[]) RETURNS TABLE (name text, holder uuid, session uuid,
     held bigint, fence bigint, share bigint, waiting bigint, needed bigint) LANGUAGE sql STABLE AS $$
     WITH permits AS (
         SELECT p.*, s.most, p.held < p.wanted AND p.at_least <= s.most AS waits
@@ -135,7 +241,7 @@ $$;
 -- coord_serve grants free permits of semaphores, each to the first ones in its line, and tells the sessions
 -- concerned, but not p_me, which learns by itself. Its caller has locked the semaphores. The settings make one
 -- plan for any number of names, which finds the rows by their names, and compares none of them with all others.
-CREATE FUNCTION {schema}.coord_serve(names text[], p_me uuid) RETURNS void LANGUAGE plpgsql
+CREATE OR REPLACE FUNCTION {schema}.coord_serve(names text[], p_me uuid) RETURNS void LANGUAGE plpgsql
     SET plan_cache_mode = force_generic_plan SET enable_nestloop = off SET enable_seqscan = off SET jit = off AS $$
 DECLARE
     granted uuid[];
@@ -192,7 +298,7 @@ END $$;
 --   after            the last name of all, if there may be more
 --   ending           whether the holders that have ended still have something
 --   news             whether there is more news
-CREATE FUNCTION {schema}.coord_orders(q jsonb) RETURNS jsonb LANGUAGE plpgsql
+CREATE OR REPLACE FUNCTION {schema}.coord_orders(q jsonb) RETURNS jsonb LANGUAGE plpgsql
     SET plan_cache_mode = force_generic_plan SET enable_nestloop = off SET enable_seqscan = off SET jit = off AS $$
 DECLARE
     me     uuid := (q->>'session')::uuid;
@@ -275,7 +381,7 @@ END $$;
 --   orders   the number of the newest request to coord_orders that was answered
 -- The answer is {"alive": false} also if the database has lost that, and says in addition
 --   news     whether coord_orders has news for the session
-CREATE FUNCTION {schema}.coord_renew(q jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION {schema}.coord_renew(q jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
     me     uuid := (q->>'session')::uuid;
     answer jsonb;
@@ -296,37 +402,8 @@ BEGIN
     RETURN answer || jsonb_build_object('news', news);
 END $$;
 
--- coord_reap ends the sessions whose lease is over, with all that they hold, and returns
--- whether members died. Who is just being renewed or served is left for later.
-CREATE OR REPLACE FUNCTION {schema}.coord_reap() RETURNS boolean LANGUAGE plpgsql AS $$
-DECLARE
-    dead  uuid[];
-    names text[];
-BEGIN
-    SELECT array_agg(s.id) INTO dead FROM (
-        SELECT id FROM {schema}.session WHERE expires_at <= clock_timestamp() FOR UPDATE SKIP LOCKED) s;
-    IF dead IS NULL THEN
-        RETURN false;
-    END IF;
-    DELETE FROM {schema}.session WHERE id = ANY (dead);
-    DELETE FROM {schema}.ordering WHERE session = ANY (dead);
-    UPDATE {schema}.leader SET session = NULL WHERE session = ANY (dead);
-    IF FOUND THEN
-        PERFORM pg_notify({channel}, 'c:leader');
-    END IF;
-    names := ARRAY(SELECT DISTINCT p.name FROM {schema}.permit p WHERE p.session = ANY (dead));
-    IF cardinality(names) > 0 THEN
-        PERFORM FROM {schema}.semaphore s WHERE s.name = ANY (names) ORDER BY s.name FOR UPDATE;
-        DELETE FROM {schema}.permit p WHERE p.session = ANY (dead);
-        PERFORM {schema}.coord_serve(names, NULL);
-    END IF;
-    DELETE FROM {schema}.member WHERE died_at < clock_timestamp() - interval '1 hour';
-    UPDATE {schema}.member SET died_at = clock_timestamp() WHERE session = ANY (dead);
-    RETURN FOUND;
-END $$;
-
 -- coord_nanos returns the time in nanoseconds since 1970.
-CREATE FUNCTION {schema}.coord_nanos() RETURNS bigint LANGUAGE sql VOLATILE AS $$
+CREATE OR REPLACE FUNCTION {schema}.coord_nanos() RETURNS bigint LANGUAGE sql VOLATILE AS $$
     SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint * 1000
 $$;
 
@@ -335,7 +412,7 @@ $$;
 -- these are there) and next (nanoseconds until there is another token). How many are taken ahead, and how long before their
 -- time, is that of coord/internal/limits. The rows are locked in the order of their names, and the clock is read after
 -- that: so it does not go back for a rate.
-CREATE FUNCTION {schema}.coord_draw(q jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION {schema}.coord_draw(q jsonb) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
     answer jsonb;
 BEGIN

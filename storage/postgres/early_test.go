@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -130,36 +129,6 @@ func TestIDsOfAnyTimeNeedFewTables(t *testing.T) {
 		if _, err := s.Get(t.Context(), id); (err == nil) != (i >= 14) { // those that are kept for ever
 			t.Errorf("task %d after two days: %v", i, err)
 		}
-	}
-}
-
-// Earlier versions made a table for each id with a time in the future.
-func TestTablesOfATimeToComeAreEmptiedAndDropped(t *testing.T) {
-	s, now := openEmpty(t), time.Now()
-	s.partitions.early = false
-	var ids []task.ID
-	for i := range 5 {
-		id := idAt(now.AddDate(1+i, 0, 0), uint16(i))
-		end(t, s, id, 24*time.Hour)
-		ids = append(ids, id)
-	}
-	if got := tables(t, s.pool); len(got) != 5 {
-		t.Fatalf("there are %q", got)
-	}
-	s.partitions.early = true
-	if _, _, err := s.Expire(t.Context(), now); err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range tables(t, s.pool) {
-		if !strings.Contains(name, "early") {
-			t.Errorf("there is still %s", name)
-		}
-	}
-	for _, id := range ids {
-		taken(t, s, id)
-	}
-	if wrong := recount(t, s.Pool()); wrong != 0 {
-		t.Errorf("%d sums are wrong", wrong)
 	}
 }
 

@@ -1,0 +1,995 @@
+-- The functions, triggers and views. A program replaces all of them when it migrates a database whose functions are
+-- others. A migration drops those whose arguments or columns change.
+
+-- What tasks and requests are made of.
+
+create or replace function {schema}.microseconds(t timestamptz) returns bigint language sql stable as $$
+select (extract(epoch from t) * 1000000)::bigint
+$$;
+
+create or replace function {schema}.moment(us bigint) returns timestamptz language sql immutable as $$
+select case when us <> {none} then timestamptz '1970-01-01 00:00:00+00' + us * interval '1 microsecond' end
+$$;
+
+create or replace function {schema}.readable(b bytea) returns text language plpgsql immutable as $$
+begin
+	return convert_from(b, 'UTF8');
+exception when data_exception then
+	return encode(b, 'escape');
+end $$;
+
+-- A UUID of version 7 (RFC 9562), whose twelve bits after the millisecond hold the fraction
+-- of it.
+create or replace function {schema}.new_id() returns uuid language plpgsql volatile as $$
+declare
+	us   bigint := (extract(epoch from clock_timestamp()) * 1000000)::bigint;
+	frac integer := (us % 1000) * 4096 / 1000;
+	id   bytea := uuid_send(gen_random_uuid());
+begin
+	id := overlay(id placing substring(int8send(us / 1000) from 3) from 1);
+	return encode(set_byte(set_byte(id, 6, 112 + (frac >> 8)), 7, frac & 255), 'hex')::uuid;
+end $$;
+
+-- An id like this one, of a given shard.
+create or replace function {schema}.id_in(id uuid, shard integer) returns uuid language sql immutable as $$
+select encode(set_byte(b, 15, get_byte(b, 3) # get_byte(b, 7) # shard), 'hex')::uuid from uuid_send(id) b
+$$;
+
+-- The time in an id of version 7, and the beginning of time for others.
+create or replace function {schema}.made_at(id uuid) returns bigint language plpgsql immutable as $$
+declare
+	b bytea := uuid_send(id);
+begin
+	if get_byte(b, 6) >> 4 <> 7 or get_byte(b, 8) >> 6 <> 2 then
+		return -9223372036854775808;
+	end if;
+	return ('x0000' || encode(substring(b from 1 for 6), 'hex'))::bit(64)::bigint * 1000;
+end $$;
+
+-- The shard of an id, as the engine has it.
+create or replace function {schema}.shard_of(id uuid) returns integer language sql immutable as $$
+select get_byte(b, 3) # get_byte(b, 7) # get_byte(b, 15) from uuid_send(id) b
+$$;
+
+-- The shard of a name: FNV-1a of 32 bits, as the engine has it.
+create or replace function {schema}.shard_of(name bytea) returns integer language plpgsql immutable as $$
+declare
+	h bigint := 2166136261;
+begin
+	for i in 0 .. length(name) - 1 loop
+		h := ((h # get_byte(name, i)) * 16777619) & 4294967295;
+	end loop;
+	return h % {shards};
+end $$;
+
+-- What the store has for data: nodes take what begins with these four bytes for encoded data (package codec), so data
+-- that begins so itself is put into an envelope.
+create or replace function {schema}.stored(b bytea) returns bytea language sql immutable as $$
+	select case when substring(b from 1 for 4) = '\x00746501' then '\x0074650100'::bytea || b else nullif(b, '') end
+$$;
+
+-- Headers as rows keep them: sorted, each text after its length.
+create or replace function {schema}.headers_as_bytes(headers jsonb) returns bytea language sql immutable as $$
+select string_agg(int4send(length(name)) || name || int4send(length(value)) || value, '' order by name)
+from (select convert_to(h.key, 'UTF8') as name, convert_to(h.value, 'UTF8') as value from jsonb_each_text(headers) h) h
+$$;
+
+-- header_of returns the text of a header of a row.
+create or replace function {schema}.header_of(headers bytea, name text) returns text language plpgsql immutable as $$
+declare
+	wanted constant bytea := convert_to(name, 'UTF8');
+	header bytea;
+	value  bytea;
+	place  integer := 1;
+begin
+	while place <= length(headers) loop
+		header := {schema}.text_in(headers, place);
+		place := place + 4 + length(header);
+		value := {schema}.text_in(headers, place);
+		place := place + 4 + length(value);
+		if header = wanted then
+			return convert_from(value, 'UTF8');
+		end if;
+	end loop;
+	return null;
+end $$;
+
+-- A member of a JSON document as text: '' if it is not there.
+create or replace function {schema}.member_of(document json, path text[]) returns text language plpgsql immutable as $$
+declare
+	name text;
+begin
+	foreach name in array path loop
+		if json_typeof(document) = 'null' then
+			return '';
+		elsif json_typeof(document) <> 'object' then
+			raise exception 'it is not a JSON object' using errcode = '22023';
+		end if;
+		document := document -> name;
+		if document is null then
+			return '';
+		end if;
+	end loop;
+	if json_typeof(document) in ('object', 'array') then
+		raise exception 'it is neither text, a number nor a boolean' using errcode = '22023';
+	end if;
+	return coalesce(document #>> '{}', '');
+end $$;
+
+-- The values that the limits of a type look at, packed as the engine packs them.
+create or replace function {schema}.group_of(keyed jsonb, payload bytea, headers jsonb, key text, ordering_key text) returns bytea language plpgsql immutable as $$
+declare
+	k      jsonb;
+	path   text[];
+	value  text;
+	packed text;
+begin
+	for k in select e from jsonb_array_elements(keyed) with ordinality as a (e, n) order by n loop
+		path := array(select e from jsonb_array_elements_text(k -> 'path') with ordinality as a (e, n) order by n);
+		case path[1]
+		when 'key' then
+			value := key;
+		when 'ordering_key' then
+			value := ordering_key;
+		when 'headers' then
+			value := headers ->> array_to_string(path[2:], '.');
+		else
+			begin
+				value := {schema}.member_of(convert_from(coalesce(payload, ''), 'UTF8')::json, path[2:]);
+			exception when data_exception then
+				raise exception using errcode = '22023',
+					message = format('limit %s needs %s of the payload: %s', k ->> 'limit', array_to_string(path[2:], '.'), sqlerrm);
+			end;
+		end case;
+		value := replace(replace(coalesce(value, ''), e'\x1e', e'\x1e0'), e'\x1f', e'\x1e1');
+		packed := case when packed is null then value else packed || e'\x1f' || value end;
+	end loop;
+	if octet_length(convert_to(packed, 'UTF8')) > 1000 then
+		raise exception using errcode = '22023',
+			message = format('the values that its limits look at have %s bytes, of 1000 allowed', octet_length(convert_to(packed, 'UTF8')));
+	end if;
+	return convert_to(coalesce(packed, ''), 'UTF8');
+end $$;
+
+-- group_with returns the group of a row with another payload.
+create or replace function {schema}.group_with(r {schema}.task, payload bytea, keyed jsonb) returns bytea language plpgsql immutable as $$
+declare
+	path    text[];
+	headers jsonb := '{}';
+	key     text;
+	ordered text;
+begin
+	for path in select array(select e from jsonb_array_elements_text(k -> 'path') with ordinality as a (e, n) order by n) from jsonb_array_elements(keyed) k loop
+		case path[1]
+		when 'headers' then
+			headers := headers || jsonb_build_object(array_to_string(path[2:], '.'), {schema}.header_of(r.headers, array_to_string(path[2:], '.')));
+		when 'key' then
+			key := convert_from(r.key, 'UTF8');
+		when 'ordering_key' then
+			ordered := convert_from(r.ordering_key, 'UTF8');
+		else
+		end case;
+	end loop;
+	return {schema}.group_of(keyed, payload, headers, key, ordered);
+end $$;
+
+-- key_of returns the key of a request that has none, as the engine makes it of the places that by names;
+-- null if it names none.
+create or replace function {schema}.key_of(type text, by jsonb, payload bytea, headers jsonb, ordering_key text) returns text language plpgsql immutable as $$
+declare
+	path   text[];
+	value  text;
+	packed text;
+begin
+	for path in select array(select m from jsonb_array_elements_text(e) with ordinality as a (m, n) order by n) from jsonb_array_elements(by) with ordinality as a (e, n) order by n loop
+		case path[1]
+		when 'ordering_key' then
+			value := ordering_key;
+		when 'headers' then
+			value := headers ->> array_to_string(path[2:], '.');
+		else
+			begin
+				value := {schema}.member_of(convert_from(coalesce(payload, ''), 'UTF8')::json, path[2:]);
+			exception when data_exception then
+				raise exception using errcode = '22023',
+					message = format('unique.by of type %s needs %s: %s', type, array_to_string(path, '.'), sqlerrm);
+			end;
+		end case;
+		if coalesce(value, '') = '' then
+			raise exception using errcode = '22023',
+				message = format('unique.by of type %s needs %s, and the request does not have it: add it, or a key', type, array_to_string(path, '.'));
+		end if;
+		value := replace(replace(value, e'\x1e', e'\x1e0'), e'\x1f', e'\x1e1');
+		packed := case when packed is null then value else packed || e'\x1f' || value end;
+	end loop;
+	if octet_length(convert_to(packed, 'UTF8')) > 500 then
+		raise exception using errcode = '22023',
+			message = format('the key that unique.by makes has %s bytes, of 500 allowed', octet_length(convert_to(packed, 'UTF8')));
+	end if;
+	return packed;
+end $$;
+
+-- Adding tasks. The functions add and add_bytes make the checks that the engine makes, in the transaction of their caller.
+
+-- What is wrong with a request, in the words of the engine; null if nothing is.
+create or replace function {schema}.problem_of(type text, payload bytea, key text, ordering_key text, priority integer,
+	at timestamptz, expires_at timestamptz, headers jsonb, max_payload bigint) returns text language plpgsql stable as $$
+declare
+	type_bytes    integer := octet_length(convert_to(type, 'UTF8'));
+	key_bytes     integer := octet_length(convert_to(key, 'UTF8'));
+	ordering      integer := octet_length(convert_to(ordering_key, 'UTF8'));
+	header_bytes  bigint;
+	begin_of_time constant timestamptz := '1970-01-01 00:00:00 UTC';
+	end_of_time   constant timestamptz := '9999-12-31 23:59:59.999999 UTC';
+begin
+	if headers is not null and jsonb_typeof(headers) <> 'null' then
+		if jsonb_typeof(headers) <> 'object' or exists (select from jsonb_each(headers) h where jsonb_typeof(h.value) <> 'string') then
+			return 'headers must be a JSON object whose members are texts';
+		end if;
+		select sum(octet_length(convert_to(h.key, 'UTF8')) + octet_length(convert_to(h.value, 'UTF8'))) into header_bytes from jsonb_each_text(headers) h;
+	end if;
+	return case
+		when coalesce(type, '') = '' then 'type is missing'
+		when type_bytes > 200 then format('type has %s bytes, of 200 allowed', type_bytes)
+		when type ~ e'[\\x01-\\x1f\\x7f]' then 'type has characters that cannot be printed'
+		when starts_with(type, 'taskengine.') then format('type %s is reserved: types that begin with taskengine. belong to the engine', left(type, 80))
+		when key = '' then 'key is empty: leave it out if there is none'
+		when key_bytes > 500 then format('key has %s bytes, of 500 allowed', key_bytes)
+		when ordering_key = '' then 'ordering key is empty: leave it out if there is none'
+		when ordering > 500 then format('ordering key has %s bytes, of 500 allowed', ordering)
+		when length(payload) > max_payload then
+			format('payload has %s bytes, of %s allowed by max_payload of type %s', length(payload), max_payload, type)
+		when header_bytes > 16384 then format('headers have %s bytes, of 16384 allowed', header_bytes)
+		when priority not between 0 and 9 then format('priority is %s, of 0 (sooner) to 9 (later)', priority)
+		when at not between begin_of_time and end_of_time or expires_at not between begin_of_time and end_of_time then
+			'times must lie between the years 1970 and 9999'
+	end;
+end $$;
+
+-- What the engine asks for in transactions that others have begun.
+create or replace function {schema}.check_isolation() returns void language plpgsql stable as $$
+begin
+	if current_setting('transaction_isolation') <> 'read committed' then
+		raise exception 'a task whose id is given, or that an engine adds, cannot be added at the isolation level %', current_setting('transaction_isolation')
+			using errcode = '25001', hint = 'Begin the transaction with ISOLATION LEVEL READ COMMITTED: at others it does not see which ids were used since it began.';
+	end if;
+end $$;
+
+-- check_late raises the error TE003 if the time of a new row lies too far in the past.
+create or replace function {schema}.check_late(r {schema}.task, p {schema}.type_policy) returns void language plpgsql stable as $$
+begin
+	if p.max_lateness > 0 and r.created_at - r.ready_at > p.max_lateness then
+		raise exception using errcode = 'TE003',
+			message = format('the request is too late: its time, %s, lies more than %s s in the past, which is max_lateness of type %s; submit it with a later time, or without one',
+				to_char(timestamp '1970-01-01' + r.ready_at * interval '1 microsecond', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), trim_scale(p.max_lateness / 1000000.0), {schema}.readable(r.type));
+	end if;
+end $$;
+
+-- fresh_id returns an id for a task. Where several databases hold the tasks, it is of a shard
+-- that is in this one.
+create or replace function {schema}.fresh_id(type text, key text, ordering_key text) returns uuid language plpgsql volatile as $$
+declare
+	shards bytea := (select h.here from {schema}.home h where h.here <> decode(repeat('ff', {shards} / 8), 'hex'));
+	id     uuid  := {schema}.new_id();
+	shard  integer;
+begin
+	if ordering_key <> '' then
+		return {schema}.id_in(id, {schema}.shard_of(convert_to(ordering_key, 'UTF8')));
+	elsif shards is null and key <> '' then
+		return {schema}.id_in(id, {schema}.shard_of(convert_to(type, 'UTF8') || e'\\x00' || convert_to(key, 'UTF8')));
+	elsif shards is null or get_bit(shards, {schema}.shard_of(id)) = 1 then
+		return id;
+	end if;
+	if shards = decode(repeat('00', {shards} / 8), 'hex') then
+		raise exception 'this database holds none of the tasks' using errcode = '0A000', hint = 'Add the task in another one, or move shards to this one.';
+	end if;
+	select n into shard from generate_series(0, {shards} - 1) n where get_bit(shards, n) = 1 order by random() limit 1;
+	return {schema}.id_in(id, shard);
+end $$;
+
+-- check_home refuses what several databases that hold the tasks could not keep apart.
+create or replace function {schema}.check_home(key text, ordering_key text, id uuid) returns void language plpgsql stable as $$
+declare
+	shards bytea := (select h.here from {schema}.home h where h.here <> decode(repeat('ff', {shards} / 8), 'hex'));
+begin
+	if shards is null then
+		return;
+	elsif ordering_key <> '' then
+		if get_bit(shards, {schema}.shard_of(convert_to(ordering_key, 'UTF8'))) = 0 then
+			raise exception 'the tasks of this ordering key are in another database'
+				using errcode = '0A000', hint = 'Add the task there, or submit it by the engine.';
+		elsif {schema}.shard_of(convert_to(ordering_key, 'UTF8')) <> {schema}.shard_of(id) then
+			raise exception 'the id and the ordering key of the task are of different shards, which may be in different databases'
+				using errcode = '0A000', hint = 'Leave the id out, or submit the task by the engine.';
+		end if;
+	elsif key <> '' then
+		raise exception 'this database holds only some of the tasks, and cannot see whether another has one of this key'
+			using errcode = '0A000', hint = 'Leave the key out, give an ordering key, too, or submit the task by the engine.';
+	elsif get_bit(shards, {schema}.shard_of(id)) = 0 then
+		raise exception 'the task of this id belongs to another database'
+			using errcode = '0A000', hint = 'Leave the id out, or submit the task by the engine.';
+	end if;
+end $$;
+
+-- take_key has the key of a row belong to the task with this id, and returns who has it then.
+create or replace function {schema}.take_key(r {schema}.task, p_id uuid) returns uuid language plpgsql volatile as $$
+declare
+	holder uuid;
+begin
+	loop
+		insert into {schema}.key (type, ordering_key, key, id) values (r.type, coalesce(r.ordering_key, ''), r.key, p_id) on conflict do nothing;
+		if found then
+			return p_id;
+		end if;
+		select k.id into holder from {schema}.key k where k.type = r.type and k.ordering_key = coalesce(r.ordering_key, '') and k.key = r.key;
+		if found then
+			return holder;
+		end if; -- else it was given back meanwhile
+	end loop;
+end $$;
+
+-- is_taken reports whether there is a task with this id.
+create or replace function {schema}.is_taken(p_id uuid) returns boolean language sql volatile as $$
+select exists (select from {schema}.task t where t.id = p_id)
+	or exists (select from {schema}.ended e where e.id = p_id and e.ended_at >= {schema}.made_at(p_id))
+	or exists (select from {schema}.ended e where e.id = p_id and e.keep < 0)
+$$;
+
+-- put adds a row unless its id is taken, and reports whether it did. An id that was made
+-- just now is not.
+create or replace function {schema}.put(r {schema}.task, fresh boolean) returns boolean language plpgsql volatile as $$
+begin
+	insert into {schema}.task ({columns}) values ({columns:r}) on conflict (id) do nothing;
+	if found and not fresh then -- only now nobody else can add one of this id
+		delete from {schema}.task t where t.id = r.id
+			and (exists (select from {schema}.ended e where e.id = r.id and e.ended_at >= {schema}.made_at(r.id))
+				or exists (select from {schema}.ended e where e.id = r.id and e.keep < 0));
+		if not found then
+			return true;
+		end if;
+	elsif found then
+		return true;
+	end if;
+	delete from {schema}.key k where {holds:r}
+		and not exists (select from {schema}.task t where t.id = r.id and t.key = r.key and t.type = r.type and t.ordering_key is not distinct from r.ordering_key)
+		and not exists (select from {schema}.ended e where e.id = r.id and e.key = r.key and e.type = r.type and e.ordering_key is not distinct from r.ordering_key);
+	return false;
+end $$;
+
+-- row_of returns the row of a valid request.
+create or replace function {schema}.row_of(id uuid, type text, payload bytea, key text, ordering_key text, priority integer,
+	at timestamptz, expires_at timestamptz, headers jsonb, p {schema}.type_policy) returns {schema}.task language plpgsql volatile as $$
+declare
+	r      {schema}.task;
+	at_us  bigint := {schema}.microseconds(at);
+	now_us bigint := {schema}.microseconds(clock_timestamp());
+	until  bigint := least({schema}.microseconds(expires_at), now_us + nullif(p.total_timeout, 0));
+begin
+	r.id := id;
+	r.version := 1;
+	r.seq := nextval('{task_seq}');
+	r.state := case when at_us > now_us then 1 else 2 end;
+	r.created_at := now_us;
+	r.updated_at := now_us;
+	r.ready_at := coalesce(at_us, now_us);
+	r.due_at := least(case when r.state = 1 then at_us else now_us + nullif(p.queue_timeout, 0) end, until);
+	r.due_state := case when r.due_at is not null then r.state end;
+	r.next_event_at := coalesce(r.due_at, {none});
+	r.expires_at := coalesce(until, {none});
+	r.started_at := {none};
+	r.attempt := 0;
+	r.crashes := 0;
+	r.priority := coalesce(priority, p.priority);
+	r.type := convert_to(type, 'UTF8');
+	r.grp := {schema}.group_of(p.keyed, payload, headers, key, ordering_key);
+	r.key := convert_to(nullif(key, ''), 'UTF8');
+	r.ordering_key := convert_to(nullif(ordering_key, ''), 'UTF8');
+	r.shard := case when r.ordering_key is null then {schema}.shard_of(id) else {schema}.shard_of(r.ordering_key) end;
+	r.turn := case when r.ordering_key is null then 0 else 1 end; -- a node makes it the head when the transaction has committed
+	r.queued := r.state = 2 and r.turn = 0;
+	r.inherits := nullif(p.inherits and r.turn = 1, false);
+	r.headers := {schema}.headers_as_bytes(headers);
+	r.payload := {schema}.stored(payload);
+	return r;
+end $$;
+
+-- on_taken does what a request does whose key the task with this id has. r is the row of the request. It
+-- returns the outcome, and null if there is no such task any more.
+create or replace function {schema}.on_taken(holder uuid, r {schema}.task, p {schema}.type_policy) returns text language plpgsql volatile as $$
+declare
+	mode   constant text := coalesce(p.uniq ->> 'on_conflict', 'keep');
+	t      {schema}.task;
+	starts bigint;
+	until  constant bigint := nullif(r.expires_at, {none});
+	was    {schema}.ended;
+begin
+	if p.uniq = '{}' then
+		return 'existing';
+	elsif mode = 'reject' then
+		raise exception using errcode = 'TE002', message = format('the task exists: task %s of type %s has the key %s, and unique.on_conflict of the type is reject',
+			holder, {schema}.readable(r.type), to_json({schema}.readable(r.key)));
+	elsif mode in ('replace', 'debounce') then
+		select * into t from {schema}.task k where k.id = holder for no key update;
+	else
+		select * into t from {schema}.task k where k.id = holder;
+	end if;
+	if not found and mode = 'throttle' then
+		select * into was from {schema}.ended k where k.id = holder and (k.ended_at >= {schema}.made_at(holder) or k.keep < 0) for no key update;
+		if not found or was.key is null then
+			return null;
+		elsif was.created_at + (p.uniq ->> 'window')::bigint / 1000 > r.created_at then
+			return case when was.state = 4 then 'already_done' else 'existing' end;
+		end if;
+		perform {schema}.check_late(r, p);
+		update {schema}.ended k set key = null, version = was.version + 1 where k.id = holder and k.ended_at = was.ended_at and k.keep = was.keep;
+		delete from {schema}.key k where {holds:was};
+		return null;
+	elsif not found then
+		if exists (select from {schema}.ended e where e.id = holder and e.state = 4 and (e.ended_at >= {schema}.made_at(holder) or e.keep < 0)) then
+			return 'already_done';
+		elsif {schema}.is_taken(holder) then
+			return 'existing';
+		end if;
+		return null;
+	elsif mode not in ('replace', 'debounce') or t.state not in (1, 2) or t.started_at <> {none} then
+		return 'existing';
+	end if;
+	if mode = 'debounce' then
+		perform {schema}.check_late(r, p);
+		t.state := r.state;
+		t.ready_at := r.ready_at;
+		t.due_at := r.due_at;
+		if t.turn = 2 then
+			t.turn := 1; -- it takes another seat
+		end if;
+	elsif t.state = 2 then
+		t.due_at := least(r.created_at + nullif(p.queue_timeout, 0), until);
+	else
+		starts := case
+			when t.next_event_at = {none} then null
+			when t.next_event_at <> t.expires_at or t.ready_at = t.next_event_at then t.next_event_at
+			when t.ready_at > t.next_event_at then t.ready_at end;
+		t.due_at := least(starts, until);
+	end if;
+	update {schema}.task k set version = t.version + 1, updated_at = r.created_at, state = t.state, ready_at = t.ready_at,
+		due_at = t.due_at, due_state = case when t.due_at is not null or t.state = 1 then t.state end, next_event_at = coalesce(t.due_at, {none}),
+		expires_at = r.expires_at, turn = t.turn, queued = t.state = 2 and t.turn <> 1,
+		priority = r.priority, boost = null, inherits = r.inherits, grp = r.grp, headers = r.headers, payload = r.payload, checkpoint = null
+	where k.id = holder;
+	return 'replaced';
+end $$;
+
+-- wake tells the nodes at the commit of a task that is ready; of equal notifications in a transaction one is sent.
+create or replace function {schema}.wake(r {schema}.task) returns void language plpgsql volatile as $$
+begin
+	if r.state <> 2 then
+		return;
+	elsif r.turn = 1 then
+		perform pg_notify({channel}, format('k:%s:%s:%s', r.shard, encode(r.type, 'base64'), encode(r.ordering_key, 'base64')));
+	else
+		perform pg_notify({channel}, 'w:' || r.shard);
+	end if;
+end $$;
+
+-- tell_key tells the nodes the ordering key of a task that has given up its seat.
+create or replace function {schema}.tell_key(r {schema}.task) returns void language plpgsql volatile as $$
+begin
+	if r.ordering_key is not null then
+		perform pg_notify({channel}, format('k:%s:%s:%s', r.shard, encode(r.type, 'base64'), encode(r.ordering_key, 'base64')));
+	end if;
+end $$;
+
+-- add_bytes adds a task: it is there, and runs, if and only if the transaction commits.
+--   type          what is to be done; the only argument that is needed
+--   payload       as it is given to the handler
+--   key           unique among the type's tasks of the ordering key while they are kept
+--   ordering_key  tasks that share it run one at a time
+--   priority      0 (sooner) to 9 (later); null for the type's
+--   at            not before; null for now
+--   expires_at    too late from then on; null for never
+--   headers       a JSON object whose members are texts
+--   id            chosen by the caller to make the request repeatable; null for a new one
+--   wake          whether to tell the nodes at the commit; else they find it within about a
+--                 second, and transactions that tell do not wait for each other to commit
+create or replace function {schema}.add_bytes(type text, payload bytea default null, key text default null, ordering_key text default null,
+	priority integer default null, at timestamptz default null, expires_at timestamptz default null, headers jsonb default null,
+	id uuid default null, wake boolean default true) returns {schema}.receipt language plpgsql volatile security definer
+	set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set jit = off set enable_seqscan = off as $$
+#variable_conflict use_variable
+declare
+	fresh   constant boolean := id is null;
+	p       {schema}.type_policy;
+	problem text;
+	holder  uuid;
+	done    text;
+	r       {schema}.task;
+begin
+	select * into p from {schema}.type_policy t where t.type in (convert_to(type, 'UTF8'), '') order by t.type desc limit 1;
+	headers := nullif(headers, 'null');
+	problem := {schema}.problem_of(type, payload, key, ordering_key, priority, at, expires_at, headers, p.max_payload);
+	if id = '00000000-0000-0000-0000-000000000000' then
+		problem := 'id is zero: leave it out for a new one';
+	elsif id < '00000000-0001-0000-0000-000000000000' then
+		problem := format('id %s is reserved: ids that begin with 00000000-0000 belong to the engine', id);
+	end if;
+	if problem is not null then
+		raise exception using errcode = '22023', message = problem;
+	end if;
+	if key is null and p.uniq ? 'by' then
+		key := {schema}.key_of(type, p.uniq -> 'by', payload, headers, ordering_key);
+	end if;
+	lock table {schema}.task in row exclusive mode; -- from now on this database holds what it holds
+	if fresh then
+		id := {schema}.fresh_id(type, key, ordering_key);
+	else
+		perform {schema}.check_isolation();
+	end if;
+	perform {schema}.check_home(key, ordering_key, id);
+	r := {schema}.row_of(id, type, payload, key, ordering_key, priority, at, expires_at, headers, p);
+	while r.key is not null loop
+		holder := {schema}.take_key(r, id);
+		exit when holder = id;
+		if not fresh and {schema}.is_taken(id) then -- that says more
+			return (id, false, 'existing'::text);
+		end if;
+		done := {schema}.on_taken(holder, r, p);
+		if done is not null then
+			if done = 'replaced' then
+				select * into r from {schema}.task t where t.id = holder;
+				perform {schema}.wake(r) where wake;
+			end if;
+			return (holder, false, done);
+		end if;
+	end loop;
+	if not {schema}.put(r, fresh) then
+		return (id, false, 'existing'::text);
+	end if;
+	perform {schema}.check_late(r, p);
+	perform {schema}.wake(r) where wake;
+	return (id, true, 'created'::text);
+end $$;
+
+-- add is add_bytes for a payload in JSON.
+create or replace function {schema}.add(type text, payload jsonb default null, key text default null, ordering_key text default null,
+	priority integer default null, at timestamptz default null, expires_at timestamptz default null, headers jsonb default null,
+	id uuid default null, wake boolean default true) returns {schema}.receipt language plpgsql volatile security definer
+	set search_path = pg_catalog, pg_temp as $$
+begin
+	return {schema}.add_bytes(type, convert_to(payload::text, 'UTF8'), key, ordering_key, priority, at, expires_at, headers, id, wake);
+end $$;
+
+-- Ending attempts. A handler ends its attempt from SQL by the functions finish and again, and their forms for bytes, in
+-- the transaction in which it writes its data. They do to the row what the engine does.
+
+-- attempt_of returns and locks the row of a running attempt. If the attempt does not count any more, it
+-- raises the error TE001, which says why.
+create or replace function {schema}.attempt_of(id uuid, version bigint) returns {schema}.task language plpgsql volatile as $$
+#variable_conflict use_variable
+declare
+	shards bytea;
+	r      {schema}.task;
+begin
+	if id is null or version is null then
+		raise exception 'id and version must be those of the task that the handler got' using errcode = '22023';
+	end if;
+	lock table {schema}.task in row exclusive mode; -- from now on this database holds what it holds
+	select * into r from {schema}.task t where t.id = id and t.version = version and t.state = 3 for no key update;
+	if found then
+		if substring(r.type from 1 for 11) = convert_to('taskengine.', 'UTF8') then
+			raise exception 'the task % belongs to the engine, which ends its attempts itself', id using errcode = '22023';
+		end if;
+		return r;
+	end if;
+	select h.here into shards from {schema}.home h;
+	if get_bit(shards, {schema}.shard_of(id)) = 0 then
+		raise exception 'the task % is in another database', id
+			using errcode = '0A000', hint = 'Keep data that is written with the end of a task in the database that has the task.';
+	end if;
+	select * into r from {schema}.task t where t.id = id;
+	if not found then
+		select e.state, e.version into r.state, r.version from {schema}.ended e
+		where e.id = id and (e.ended_at >= {schema}.made_at(id) or e.keep < 0) limit 1;
+	end if;
+	raise exception using errcode = 'TE001',
+		message = format('the attempt of version %s of the task %s is over: ', version, id) || case
+			when r.state is null then 'there is no such task any more'
+			else format('the task is %s, at version %s', (array['waiting', 'submitted', 'processing', 'done', 'error', 'failed', 'cancelled'])[r.state], r.version)
+		end,
+		hint = 'Roll the transaction back: another attempt, or a change of the task, counts instead of this attempt.';
+end $$;
+
+-- rules_of returns what the nodes say of a type.
+create or replace function {schema}.rules_of(p_type bytea) returns {schema}.type_policy language sql stable as $$
+select * from {schema}.type_policy t where t.type in (p_type, '') order by t.type desc limit 1
+$$;
+
+create or replace function {schema}.check_result(result bytea, p_type bytea, most bigint) returns void language plpgsql immutable as $$
+begin
+	if length(result) > most then
+		raise exception using errcode = '22023',
+			message = format('the result has %s bytes, and max_result of the type %s allows %s', length(result), {schema}.readable(p_type), most);
+	end if;
+end $$;
+
+-- since_of returns in which table a row of ended is: since when, in seconds, rows belong
+-- there. It is one expression, so that it costs no call.
+create or replace function {schema}.since_of(keep integer, ended_at bigint) returns bigint language sql immutable as $$
+select case
+	when keep = 2147483646 then 0 -- see ended_2147483646_0
+	when ended_at >= 0 then ended_at / 1000000 - ended_at / 1000000 % (case keep when 0 then 10368000 else abs(keep) end / 4)
+	else (ended_at - (ended_at % (case keep when 0 then 10368000 else abs(keep) end / 4 * 1000000::bigint)
+		+ case keep when 0 then 10368000 else abs(keep) end / 4 * 1000000::bigint)
+		% (case keep when 0 then 10368000 else abs(keep) end / 4 * 1000000::bigint)) / 1000000
+end
+$$;
+
+-- class_of returns the number of the class of tasks that are kept for so many microseconds.
+create or replace function {schema}.class_of(kept bigint) returns integer language sql immutable as $$
+select coalesce(
+	(select min(k) from unnest(array[3600, 7200, 10800, 21600, 43200, 86400, 172800, 259200, 432000, 604800, 864000, 1209600, 1814400,
+		2592000, 3888000, 5184000, 7776000, 10368000, 15552000, 23328000, 34560000]) k where kept <= k::bigint * 1000000),
+	least((kept / 31536000000000 + 1) * 31536000, 2147483647)::integer)
+$$;
+
+-- part_of returns the name of the partition of parent that is called name, perhaps with an x and a
+-- number, or else a name that is free for it. A transaction may not see in the catalog what others have
+-- made since it began; to_regclass does.
+create or replace function {schema}.part_of(parent text, name text, out part text, out attached boolean) language plpgsql volatile as $$
+declare
+	other regclass;
+begin
+	select c.relname into part from pg_catalog.pg_class c join pg_catalog.pg_inherits i on i.inhrelid = c.oid
+	where c.relnamespace = to_regnamespace({schema_literal}) and c.relname ~ ('^' || name || '(x[0-9]+)?$')
+		and i.inhparent = to_regclass({schema_literal} || '.' || quote_ident(parent)) and not i.inhdetachpending;
+	attached := found;
+	for n in 1 .. 1000000 loop
+		exit when attached;
+		part := name || case n when 1 then '' else 'x' || n end;
+		other := to_regclass({schema_literal} || '.' || quote_ident(part));
+		exit when other is null;
+		attached := coalesce(pg_partition_root(other) = to_regclass({schema_literal} || '.ended'), false);
+	end loop;
+end $$;
+
+-- has_room reports whether there is the partition of ended for tasks of a class that end at a time, and has the
+-- transaction see it.
+create or replace function {schema}.has_room(class integer, ended_at bigint) returns boolean language plpgsql volatile as $$
+declare
+	name   constant text   := 'ended_' || case when class < 0 then 'early_' else '' end || case when class = -10368001 then 0 else abs(class) end;
+	since  constant bigint := {schema}.since_of(class, ended_at);
+	parent record;
+	part   record;
+begin
+	parent := {schema}.part_of('ended', name);
+	if not parent.attached then
+		return false;
+	end if;
+	part := {schema}.part_of(parent.part, name || '_' || since);
+	if part.attached then
+		execute format('lock table only %s.%I in access share mode', {schema_literal}, part.part);
+	end if;
+	return part.attached;
+end $$;
+
+-- finish_bytes ends an attempt: its task is done, if and only if the transaction commits.
+--   id, version   those of the task that the handler got: they name the attempt
+--   result        of the task
+--   wake          whether to tell the nodes, at the commit, that the next task of the ordering key may
+--                 run; else they find it within about a second
+create or replace function {schema}.finish_bytes(id uuid, version bigint, result bytea default null, wake boolean default true) returns void language plpgsql volatile security definer
+	set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set jit = off set enable_seqscan = off as $$
+#variable_conflict use_variable
+declare
+	r        {schema}.task        := {schema}.attempt_of(id, version);
+	p        {schema}.type_policy := {schema}.rules_of(r.type);
+	now_us   constant bigint      := {schema}.microseconds(clock_timestamp());
+	forgets  constant boolean     := p.keep_done = 0 and p.remember > 0 and r.key is not null;
+	until    constant bigint      := case when forgets then now_us + p.remember when p.keep_done < 0 then {none} else now_us + p.keep_done end;
+	made     constant bigint      := {schema}.made_at(id);
+	early    constant boolean     := made - 3600000000 > now_us;
+	ended_at bigint               := case when early then now_us else greatest(now_us, made) end;
+	class    integer              := case when p.keep_done < 0 then 0 else {schema}.class_of(until - ended_at) end;
+begin
+	perform {schema}.check_result(result, r.type, p.max_result);
+	if forgets then
+		r.headers := null;
+		r.progress := null;
+		r.history := null;
+		r.payload := null;
+		result := null;
+	end if;
+	if p.keep_done = 0 and not forgets then
+		delete from {schema}.task t where t.id = id;
+		delete from {schema}.key k where {holds:r};
+	else
+		if early then
+			class := case class when 0 then -10368001 else -class end;
+		end if;
+		if not {schema}.has_room(class, ended_at) then
+			class := 2147483646;
+			ended_at := greatest(now_us, made);
+		end if;
+		delete from {schema}.task t where t.id = id;
+		insert into {schema}.ended (id, owner, version, seq, created_at, ready_at, next_event_at, expires_at, started_at, updated_at, due_at,
+			attempt, crashes, shard, turn, state, priority, boost, due_state, queued, inherits, tombstone,
+			type, grp, key, ordering_key, headers, progress, error, history, checkpoint, payload, result, ended_at, keep)
+		values (id, null, version + 1, r.seq, r.created_at, r.ready_at, until, r.expires_at, r.started_at, now_us, null,
+			r.attempt, 0, r.shard, 0, 4, r.priority + coalesce(r.boost, 0), null, null, false, r.inherits, nullif(forgets, false),
+			r.type, r.grp, r.key, r.ordering_key, r.headers, r.progress, null, r.history, null, r.payload, {schema}.stored(result), ended_at, class);
+	end if;
+	if wake then
+		perform {schema}.tell_key(r);
+	end if;
+end $$;
+
+-- finish is finish_bytes for a result in JSON.
+create or replace function {schema}.finish(id uuid, version bigint, result jsonb default null, wake boolean default true) returns void language plpgsql volatile security definer
+	set search_path = pg_catalog, pg_temp as $$
+begin
+	perform {schema}.finish_bytes(id, version, convert_to(result::text, 'UTF8'), wake);
+end $$;
+
+-- A number of eight bytes, and a text after its length in four bytes, in a column that has several values,
+-- from a byte that is counted from 1.
+create or replace function {schema}.number_in(b bytea, place integer) returns bigint language sql immutable as $$
+select ('x' || encode(substring(b from place for 8), 'hex'))::bit(64)::bigint
+$$;
+
+create or replace function {schema}.text_in(b bytea, place integer) returns bytea language sql immutable as $$
+select substring(b from place + 4 for ('x' || encode(substring(b from place for 4), 'hex'))::bit(32)::integer)
+$$;
+
+-- past_of returns the attempts in a history: when they began and ended, how, and where they are in it.
+create or replace function {schema}.past_of(history bytea, out began bigint[], out ended bigint[], out outcome integer[], out places integer[]) language plpgsql immutable as $$
+declare
+	place integer := 1;
+begin
+	began := '{}';
+	ended := '{}';
+	outcome := '{}';
+	places := '{}';
+	while place <= length(history) loop
+		places := places || place;
+		outcome := outcome || ({schema}.number_in(history, place) & 255)::integer;
+		began := began || {schema}.number_in(history, place + 8);
+		ended := ended || {schema}.number_in(history, place + 16);
+		place := place + 44 + length({schema}.text_in(history, place + 40));
+	end loop;
+end $$;
+
+-- with_attempt returns the history of a row with the attempt that ends now, without the oldest ones if
+-- it becomes too long.
+create or replace function {schema}.with_attempt(r {schema}.task, now_us bigint) returns bytea language plpgsql immutable as $$
+declare
+	places integer[] := (select p.places from {schema}.past_of(r.history) p);
+	n      integer   := cardinality(places);
+begin
+	return case when n < 20 then coalesce(r.history, '') else substring(r.history from places[n - 18]) end
+		|| int8send(r.attempt::bigint << 8) || int8send(r.started_at) || int8send(now_us) || uuid_send(coalesce(r.owner, '00000000-0000-0000-0000-000000000000')) || int4send(0);
+end $$;
+
+-- The minimum delay of a task that asked n times in a row to run again at once, in microseconds.
+create or replace function {schema}.rearm_delay(n integer) returns bigint language sql immutable as $$
+select least(10000::bigint << least(n, 13), 60000000)
+$$;
+
+-- rearms_of returns how many attempts in a row asked to run again at once, as the engine counts them.
+create or replace function {schema}.rearms_of(began bigint[], ended bigint[], outcome integer[], started_at bigint) returns integer language plpgsql immutable as $$
+declare
+	n     integer := 0;
+	later bigint;
+	rest  bigint;
+	took  bigint;
+begin
+	for i in 1 .. cardinality(outcome) loop
+		if outcome[i] not in (0, 4) then -- it neither completed nor snoozed
+			n := 0;
+			continue;
+		end if;
+		later := coalesce(began[i + 1], started_at);
+		rest := later - ended[i];
+		took := later - began[i];
+		if i = 1 and cardinality(outcome) = 20 then
+			while {schema}.rearm_delay(n) < 60000000 and rest >= {schema}.rearm_delay(n + 1) - 1000 loop
+				n := n + 1;
+			end loop;
+		end if;
+		n := case
+			when rest >= {schema}.rearm_delay(n) - 1000 and took < 2 * {schema}.rearm_delay(n) + 50000 then n + 1
+			when rest >= {schema}.rearm_delay(0) - 1000 and took < 2 * {schema}.rearm_delay(0) + 50000 then 1
+			else 0
+		end;
+	end loop;
+	return n;
+end $$;
+
+-- next_run returns when a task becomes due whose handler asks to run again at a time.
+create or replace function {schema}.next_run(r {schema}.task, at_us bigint, now_us bigint) returns bigint language plpgsql immutable as $$
+declare
+	past record  := {schema}.past_of(r.history);
+	last integer := cardinality(past.outcome);
+	n    integer := {schema}.rearms_of(past.began, past.ended, past.outcome, r.started_at);
+	lag  bigint  := case when past.outcome[last] = 0 then past.ended[last] - r.ready_at else 0 end;
+begin
+	if lag - (now_us - at_us) >= 1000000 then -- it catches up with its times
+		n := 0;
+	end if;
+	return greatest(at_us, now_us + {schema}.rearm_delay(n));
+end $$;
+
+-- again_bytes ends an attempt and has its task run again, if and only if the transaction commits. The
+-- count of attempts starts again.
+--   id, version   those of the task that the handler got: they name the attempt
+--   at            when the task runs again
+--   payload       null to keep the one that it has
+--   checkpoint    null for none
+--   result        of this attempt
+--   wake          as in finish_bytes
+create or replace function {schema}.again_bytes(id uuid, version bigint, at timestamptz, payload bytea default null, checkpoint bytea default null,
+	result bytea default null, wake boolean default true) returns void language plpgsql volatile security definer
+	set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set jit = off set enable_seqscan = off as $$
+#variable_conflict use_variable
+declare
+	r      {schema}.task        := {schema}.attempt_of(id, version);
+	p      {schema}.type_policy := {schema}.rules_of(r.type);
+	now_us constant bigint      := {schema}.microseconds(clock_timestamp());
+	due    bigint;
+begin
+	perform {schema}.check_result(result, r.type, p.max_result);
+	if at is null then
+		raise exception 'at is missing: the function finish has a task done' using errcode = '22023';
+	elsif at not between timestamptz '1970-01-01 00:00:00 UTC' and timestamptz '9999-12-31 23:59:59.999999 UTC' then
+		raise exception 'at must lie between the years 1970 and 9999' using errcode = '22023';
+	elsif length(payload) > p.max_payload then
+		raise exception using errcode = '22023', message = format('payload has %s bytes, of %s allowed by max_payload of type %s', length(payload), p.max_payload, {schema}.readable(r.type));
+	elsif length(checkpoint) > 1048576 then
+		raise exception using errcode = '22023', message = format('checkpoint has %s bytes, of 1048576 allowed', length(checkpoint));
+	end if;
+	due := {schema}.next_run(r, {schema}.microseconds(at), now_us);
+	update {schema}.task t set
+		version = version + 1, state = 1, owner = null, queued = false, attempt = 0, crashes = 0,
+		ready_at = case when r.turn = 0 then {schema}.microseconds(at) else due end, -- one that holds back others is ready when it is due
+		next_event_at = due, due_at = due, due_state = 1, expires_at = {none}, updated_at = now_us,
+		turn = least(r.turn, 1), priority = r.priority + coalesce(r.boost, 0), boost = null,
+		history = {schema}.with_attempt(r, now_us), checkpoint = {schema}.stored(checkpoint), result = {schema}.stored(result),
+		payload = case when payload is null then t.payload else {schema}.stored(payload) end,
+		grp = case when payload is null then t.grp else {schema}.group_with(r, payload, p.keyed) end
+	where t.id = id;
+	if wake then
+		perform {schema}.tell_key(r);
+	end if;
+end $$;
+
+-- again is again_bytes for JSON.
+create or replace function {schema}.again(id uuid, version bigint, at timestamptz, payload jsonb default null, checkpoint jsonb default null,
+	result jsonb default null, wake boolean default true) returns void language plpgsql volatile security definer
+	set search_path = pg_catalog, pg_temp as $$
+begin
+	perform {schema}.again_bytes(id, version, at, convert_to(payload::text, 'UTF8'), convert_to(checkpoint::text, 'UTF8'), convert_to(result::text, 'UTF8'), wake);
+end $$;
+
+-- Counting tasks.
+
+create or replace function {schema}.tally_task() returns trigger language plpgsql as $$
+begin
+	case tg_op
+	when 'INSERT' then
+		insert into {schema}.tally (type, state, n, folded)
+		select type, state, count(*), false from added group by type, state;
+	when 'DELETE' then
+		insert into {schema}.tally (type, state, n, folded)
+		select type, state, -count(*), false from removed group by type, state;
+	else
+		insert into {schema}.tally (type, state, n, folded)
+		select type, state, sum(n), false from (
+			select type, state, -1 as n from removed
+			union all
+			select type, state, 1 from added) r
+		group by type, state having sum(n) <> 0;
+	end case;
+	return null;
+end $$;
+
+create or replace function {schema}.tally_ended() returns trigger language plpgsql as $$
+begin
+	if tg_op <> 'DELETE' then
+		insert into {schema}.tally (type, state, keep, since, n, folded)
+		select type, state, keep, {schema}.since_of(keep, ended_at), count(*), false from added group by 1, 2, 3, 4;
+	end if;
+	if tg_op <> 'INSERT' then
+		insert into {schema}.tally (type, state, keep, since, n, folded)
+		select type, state, keep, {schema}.since_of(keep, ended_at), -count(*), false from removed group by 1, 2, 3, 4;
+	end if;
+	return null;
+end $$;
+
+-- Nobody else has changed rows since the table was locked.
+create or replace function {schema}.tally_truncated() returns trigger language plpgsql as $$
+begin
+	insert into {schema}.tally (type, state, keep, since, n, folded)
+	select type, state, keep, since, -sum(n), false from {schema}.tally
+	where (keep is null) = (tg_table_name = 'task')
+	group by 1, 2, 3, 4 having sum(n) <> 0;
+	return null;
+end $$;
+
+-- recount reads all tasks, makes the notes right, and returns how many sums were wrong. What
+-- there is and what was noted are of one moment, and it notes the difference: so nobody who
+-- changes rows meanwhile has to wait.
+create or replace function {schema}.recount() returns bigint language plpgsql volatile as $$
+declare
+	wrong bigint;
+begin
+	perform {schema}.check_isolation();
+	lock table {schema}.tally in share update exclusive mode; -- one at a time
+	insert into {schema}.tally (type, state, keep, since, n, folded)
+	select type, state, keep, since, sum(n), false from (
+		select type, state, null::integer as keep, null::bigint as since, 1 as n from {schema}.task
+		union all
+		select type, state, keep, {schema}.since_of(keep, ended_at), 1 from {schema}.ended
+		union all
+		select type, state, keep, since, -n from {schema}.tally_now) r
+	group by 1, 2, 3, 4 having sum(n) <> 0;
+	get diagnostics wrong = row_count;
+	return wrong;
+end $$;
+
+-- Triggers and views.
+
+create or replace trigger tally_insert after insert on {schema}.task referencing new table as added
+	for each statement execute function {schema}.tally_task();
+create or replace trigger tally_update after update on {schema}.task referencing old table as removed new table as added
+	for each statement execute function {schema}.tally_task();
+create or replace trigger tally_delete after delete on {schema}.task referencing old table as removed
+	for each statement execute function {schema}.tally_task();
+create or replace trigger tally_truncate after truncate on {schema}.task
+	for each statement execute function {schema}.tally_truncated();
+create or replace trigger tally_insert after insert on {schema}.ended referencing new table as added
+	for each statement execute function {schema}.tally_ended();
+create or replace trigger tally_update after update on {schema}.ended referencing old table as removed new table as added
+	for each statement execute function {schema}.tally_ended();
+create or replace trigger tally_delete after delete on {schema}.ended referencing old table as removed
+	for each statement execute function {schema}.tally_ended();
+create or replace trigger tally_truncate after truncate on {schema}.ended
+	for each statement execute function {schema}.tally_truncated();
+
+-- The sums, but for tables below ended that are not parts of it: those that somebody has
+-- detached, and those that were dropped, whose notes are gone when they are folded.
+create or replace view {schema}.tally_now as
+select type, state, keep, since, sum(n)::bigint as n from {schema}.tally
+group by type, state, keep, since
+having sum(n) <> 0 and (keep is null or exists (
+	select from pg_catalog.pg_class c join pg_catalog.pg_inherits i on i.inhrelid = c.oid
+	where c.relnamespace = to_regnamespace({schema_literal}) and c.relname ~ {slot_pattern} and not i.inhdetachpending));
+
+-- How many tasks there are, for people.
+create or replace view {schema}.counts as
+select {schema}.readable(type) as type, (array['waiting', 'submitted', 'processing', 'done', 'error', 'failed', 'cancelled'])[state] as state, sum(n)::bigint as tasks
+from {schema}.tally_now group by tally_now.type, tally_now.state;
+
+create or replace view {schema}.tasks as
+select t.id, {schema}.readable(t.type) as type,
+	(array['waiting', 'submitted', 'processing', 'done', 'error', 'failed', 'cancelled'])[t.state] as state,
+	t.priority + coalesce(t.boost, 0::smallint) as priority, {schema}.readable(t.key) as key, {schema}.readable(t.ordering_key) as ordering_key,
+	{schema}.moment(t.created_at) as created_at, {schema}.moment(t.ready_at) as ready_at,
+	{schema}.moment(t.next_event_at) as next_event_at, {schema}.moment(t.expires_at) as expires_at,
+	{schema}.moment(t.started_at) as started_at, {schema}.moment(t.updated_at) as updated_at,
+	t.attempt, t.crashes, {schema}.readable(t.error) as error,
+	{schema}.readable(t.payload) as payload, {schema}.readable(t.result) as result,
+	t.owner, t.shard, t.version, t.seq, t.tombstone is true as tombstone, t.turn = 1 as waits_behind
+from (
+	select id, type, state, priority, boost, key, ordering_key, created_at, ready_at, next_event_at, expires_at, started_at, updated_at,
+		attempt, crashes, error, payload, result, owner, shard, turn, version, seq, tombstone from {schema}.task
+	union all
+	select id, type, state, priority, boost, key, ordering_key, created_at, ready_at, next_event_at, expires_at, started_at, updated_at,
+		attempt, crashes, error, payload, result, owner, shard, turn, version, seq, tombstone from {schema}.ended) t;
+
+-- A role needs the right to execute a function that acts with the rights of the owner. Rights that were granted stay.
+do $$
+declare
+	f regprocedure;
+begin
+	for f in select oid from pg_proc where pronamespace = to_regnamespace({schema_literal}) and prosecdef and proacl is null loop
+		execute format('revoke all on function %s from public', f);
+	end loop;
+end $$;

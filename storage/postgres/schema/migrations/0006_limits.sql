@@ -1,1 +1,0 @@
--- Nodes share limits, rates, and settings with versions. Package coord/postgres has the statements.
