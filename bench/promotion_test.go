@@ -12,8 +12,6 @@ import (
 	"github.com/taskengine/taskengine/internal/pgtest"
 	"github.com/taskengine/taskengine/policy"
 	"github.com/taskengine/taskengine/storage"
-	"github.com/taskengine/taskengine/storage/postgres"
-	"github.com/taskengine/taskengine/storage/postgres/schema"
 	"github.com/taskengine/taskengine/task"
 )
 
@@ -30,16 +28,7 @@ func BenchmarkPromotion(b *testing.B) {
 			b.Fatal(err)
 		}
 		b.Cleanup(func() { must(b, server.Close()) })
-		url := server.Database(b)
-		if _, err := schema.Migrate(b.Context(), url, schema.Default); err != nil {
-			b.Fatal(err)
-		}
-		store, err := postgres.Open(b.Context(), url, postgres.Options{})
-		if err != nil {
-			b.Fatal(err)
-		}
-		b.Cleanup(func() { must(b, store.Close()) })
-		measurePromotion(b, store)
+		measurePromotion(b, openPostgres(b, server))
 	})
 }
 

@@ -5,6 +5,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -15,21 +16,25 @@ import (
 
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/internal/kafkatest"
+	"github.com/taskengine/taskengine/internal/pgtest"
 	"github.com/taskengine/taskengine/kafka"
 	"github.com/taskengine/taskengine/kafka/consume"
 	"github.com/taskengine/taskengine/kafka/source"
 	"github.com/taskengine/taskengine/policy"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/storage/postgres"
+	"github.com/taskengine/taskengine/storage/postgres/schema"
 	"github.com/taskengine/taskengine/task"
 )
 
 const (
-	sourceParts = 4    // partitions of the topic of one source, and callers of the library
-	sourceBatch = 1000 // tasks of a call
+	sourceParts  = 4    // partitions of the topic of one source, and callers of the library
+	sourceBatch  = 1000 // tasks of a call
+	sourceRounds = 3    // of a run: each is b.N tasks by the library and b.N by sources
 )
 
-// BenchmarkSource measures how fast sources add tasks, which do not run, from topics that have all of the records.
-// "library" adds as many in batches, with the same headers.
+// BenchmarkSource measures how fast sources add tasks, which do not run, from topics that have all of the records, in turns
+// with the library, which adds as many in batches, with the same headers. "of-library" is the median of the ratios.
 func BenchmarkSource(b *testing.B) {
 	cluster, err := kafkatest.Start(1)
 	if err != nil {
@@ -37,22 +42,82 @@ func BenchmarkSource(b *testing.B) {
 	}
 	defer cluster.Close()
 	for _, s := range stores {
-		b.Run("store="+s.name+"/library", func(b *testing.B) { addBatches(b, openStore(b, s.open)) })
-		for _, n := range []int{1, 50} {
-			b.Run(fmt.Sprintf("store=%s/sources=%d", s.name, n), func(b *testing.B) { readTopics(b, cluster, n, openStore(b, s.open)) })
+		b.Run("store="+s.name, func(b *testing.B) {
+			compareSources(b, cluster, func() storage.Store { return openStore(b, s.open) })
+		})
+	}
+	b.Run("store=postgres", func(b *testing.B) {
+		server, err := pgtest.Start("shared_buffers=1GB", "max_wal_size=4GB", "checkpoint_timeout=15min")
+		if err != nil {
+			b.Fatal(err)
 		}
+		defer func() { must(b, server.Close()) }()
+		compareSources(b, cluster, func() storage.Store { return openPostgres(b, server) })
+	})
+}
+
+// openPostgres returns a store in a database of its own.
+func openPostgres(tb testing.TB, server *pgtest.Server) storage.Store {
+	url := server.Database(tb)
+	if _, err := schema.Migrate(tb.Context(), url, schema.Default); err != nil {
+		tb.Fatal(err)
+	}
+	store, err := postgres.Open(tb.Context(), url, postgres.Options{})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { must(tb, store.Close()) })
+	return store
+}
+
+// compareSources compares one source, and fifty, with the library.
+func compareSources(b *testing.B, cluster *kafkatest.Cluster, open func() storage.Store) {
+	for _, n := range []int{1, 50} {
+		b.Run(fmt.Sprint("sources=", n), func(b *testing.B) {
+			var library, source spent
+			var ratios []float64
+			for range sourceRounds {
+				one, other := addBatches(b, open()), readTopics(b, cluster, n, open())
+				library, source = library.plus(one), source.plus(other)
+				ratios = append(ratios, one.elapsed.Seconds()/other.elapsed.Seconds())
+			}
+			slices.Sort(ratios)
+			b.ReportMetric(ratios[len(ratios)/2], "of-library")
+			library.report(b, "library")
+			source.report(b, "source")
+			b.ReportMetric(0, "ns/op")
+		})
 	}
 }
 
+// spent is what b.N tasks of each round took.
+type spent struct {
+	began        time.Time
+	elapsed, cpu time.Duration
+}
+
+func beginSpending(tb testing.TB) spent { return spent{began: time.Now(), cpu: -cpuTime(tb)} }
+
+func (u spent) end(tb testing.TB) spent {
+	return spent{elapsed: time.Since(u.began), cpu: u.cpu + cpuTime(tb)}
+}
+
+func (u spent) plus(o spent) spent { return spent{elapsed: u.elapsed + o.elapsed, cpu: u.cpu + o.cpu} }
+
+func (u spent) report(b *testing.B, of string) {
+	n := float64(b.N * sourceRounds)
+	b.ReportMetric(n/u.elapsed.Seconds(), of+"-tasks/s")
+	b.ReportMetric(float64(u.cpu.Nanoseconds())/1000/n, of+"-cpu-us/task")
+}
+
 // addBatches adds b.N tasks by the library.
-func addBatches(b *testing.B, store storage.Store) {
+func addBatches(b *testing.B, store storage.Store) spent {
 	e, err := engine.Open(b.Context(), engine.Config{Store: store, Policies: policy.Set{Types: map[string]policy.Type{"order": policy.DefaultType()}}})
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer e.Close(context.Background())
-	used := cpuTime(b)
-	b.ResetTimer()
+	used := beginSpending(b)
 	var adding sync.WaitGroup
 	for caller := range sourceParts {
 		adding.Go(func() {
@@ -73,12 +138,11 @@ func addBatches(b *testing.B, store storage.Store) {
 		})
 	}
 	adding.Wait()
-	b.StopTimer()
-	report(b, used)
+	return used.end(b)
 }
 
 // readTopics adds b.N tasks by n sources.
-func readTopics(b *testing.B, cluster *kafkatest.Cluster, n int, store storage.Store) {
+func readTopics(b *testing.B, cluster *kafkatest.Cluster, n int, store storage.Store) spent {
 	client, err := kgo.NewClient(kgo.SeedBrokers(cluster.Brokers()...))
 	if err != nil {
 		b.Fatal(err)
@@ -122,8 +186,7 @@ func readTopics(b *testing.B, cluster *kafkatest.Cluster, n int, store storage.S
 	defer sources.Close(context.Background())
 	defer e.Close(context.Background())
 	defer sources.Stop()
-	used := cpuTime(b)
-	b.ResetTimer()
+	used := beginSpending(b)
 	if err := sources.Apply(b.Context(), e); err != nil {
 		b.Fatal(err)
 	}
@@ -133,6 +196,5 @@ func readTopics(b *testing.B, cluster *kafkatest.Cluster, n int, store storage.S
 			added += s.Tasks
 		}
 	}
-	b.StopTimer()
-	report(b, used)
+	return used.end(b)
 }
