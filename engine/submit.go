@@ -162,6 +162,11 @@ func (e *Engine) submitTx(ctx context.Context, tx storage.Tx, reqs []Request, ro
 	if err != nil {
 		return nil, err
 	}
+	return e.submitRowsTx(ctx, tx, reqs, rows)
+}
+
+// submitRowsTx adds the rows of requests within a transaction.
+func (e *Engine) submitRowsTx(ctx context.Context, tx storage.Tx, reqs []Request, rows []*task.Task) (_ []Receipt, err error) {
 	if err := e.inbox.accepting(); err != nil {
 		return nil, err
 	}
