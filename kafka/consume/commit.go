@@ -3,17 +3,13 @@ package consume
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/internal/reserved"
-	"github.com/taskengine/taskengine/kafka/source"
 	"github.com/taskengine/taskengine/storage"
-	"github.com/taskengine/taskengine/task"
 )
 
 // Pauses between two looks whether a full backlog has room.
@@ -25,36 +21,43 @@ const (
 // errStopped says that a reader has stopped before it could commit, because its node stops.
 var errStopped = errors.New("the node stops")
 
-// maxUnread is the size of the payload of a record that could not become a task, in bytes.
-const maxUnread = 16 << 20
-
-// part are records that are committed together, and what becomes of them.
-type part struct {
-	records  []*kgo.Record  // those that become tasks, by index as in requests
-	requests []task.Request // for them
-	unread   []task.Request
-	skipped  uint64
-	next     position
-}
-
-// commitAll adds the tasks of records, in transactions of a bounded size. While a backlog is full, it waits.
+// commitAll adds the tasks of records, in transactions of a bounded size. While one commits, it prepares the next. While a
+// backlog is full, it waits.
 func (r *reader) commitAll(ctx context.Context, records []*kgo.Record) error {
+	var ahead *preparation // of the first of records; nil if it has not begun
+	defer func() {
+		if ahead != nil {
+			_, _ = ahead.wait() // the position does not move, so it is made again from there
+		}
+	}()
 	wait := firstWait
 	for len(records) > 0 {
-		n, size := 0, 0
-		for n < min(len(records), r.most) && (n == 0 || size+sizeOf(records[n]) <= batchBytes) {
-			size += sizeOf(records[n])
-			n++
+		if r.source.isStopped() {
+			return errStopped
 		}
-		p, err := r.part(records[:n])
-		if err == nil {
-			err = r.commit(ctx, p)
+		if ahead == nil {
+			ahead = r.prepare(ctx, r.first(records))
 		}
+		p, err := ahead.wait()
+		ahead = nil
+		if err != nil {
+			return err
+		}
+		n := len(p.all)
+		if n < len(records) && r.waits == "" {
+			ahead = r.prepare(ctx, r.first(records[n:]))
+		}
+		err = r.commit(ctx, p)
 		switch {
-		case errors.Is(err, engine.ErrBacklog) && n > 1: // a part of them may have room
-			r.most = n / 2
-			continue
 		case errors.Is(err, engine.ErrBacklog):
+			if ahead != nil {
+				_, _ = ahead.wait()
+				ahead = nil
+			}
+			if n > 1 { // a part of them may have room
+				r.most = n / 2
+				continue
+			}
 			if err := r.awaitRoom(ctx, wait, err); err != nil {
 				return err
 			}
@@ -67,6 +70,16 @@ func (r *reader) commitAll(ctx context.Context, records []*kgo.Record) error {
 		r.waits, r.most, wait = "", min(2*r.most, batchMost), firstWait
 	}
 	return nil
+}
+
+// first returns the first of records: those of one transaction.
+func (r *reader) first(records []*kgo.Record) []*kgo.Record {
+	n, size := 0, 0
+	for n < min(len(records), r.most) && (n == 0 || size+sizeOf(records[n]) <= batchBytes) {
+		size += sizeOf(records[n])
+		n++
+	}
+	return records[:n]
 }
 
 // awaitRoom waits before a reader looks again whether a backlog has room. full says which one.
@@ -91,56 +104,21 @@ func sizeOf(r *kgo.Record) int {
 	return n
 }
 
-// part makes the requests of records.
-func (r *reader) part(records []*kgo.Record) (*part, error) {
-	p := &part{next: r.at}
-	for _, one := range records {
-		p.next.Next, p.next.Epoch = one.Offset+1, one.LeaderEpoch
-		if one.Attrs.IsControl() {
-			continue
-		}
-		p.next.Records++
-		req, matches, err := r.source.definition.Request(one)
-		switch {
-		case err != nil:
-			if err := r.leaveUnread(p, one, err); err != nil {
-				return nil, err
-			}
-		case !matches:
-			p.skipped++
-		default:
-			p.records, p.requests = append(p.records, one), append(p.requests, req)
-		}
-	}
-	return p, nil
-}
-
-// leaveUnread has a record become a task that says why it is none of the source.
-func (r *reader) leaveUnread(p *part, one *kgo.Record, reason error) error {
-	data, err := source.NewUnreadable(r.source.definition.Name, one, reason).Encode(maxUnread)
-	if err != nil {
-		return fmt.Errorf("keep a record that cannot be read: %w", err)
-	}
-	p.unread = append(p.unread, unreadRequest(r.source.definition.Name, one, data))
-	return nil
-}
-
 // commit adds the tasks of p and moves the position, in one transaction. It returns an error that wraps
 // [engine.ErrBacklog], and has done nothing, if a backlog is full.
 func (r *reader) commit(ctx context.Context, p *part) error {
-	if len(p.requests) == 0 && len(p.unread) == 0 { // the filter has left all of them out
-		p.next.Skipped += p.skipped
-		r.at, r.stale = p.next, true
+	next := r.at
+	next.Next, next.Epoch, next.Records = p.next, p.epoch, next.Records+p.read
+	next.Unread, next.Skipped = next.Unread+uint64(len(p.unread)), next.Skipped+p.skipped
+	if p.tasks == nil && len(p.unread) == 0 { // the filter has left all of them out
+		r.at, r.stale = next, true
 		return nil
 	}
-	next := p.next
 	err := r.source.config.Store.Update(ctx, func(tx storage.Tx) error {
 		receipts, err := r.submit(ctx, tx, p)
 		if err != nil {
 			return err
 		}
-		next = p.next
-		next.Unread, next.Skipped = next.Unread+uint64(len(p.unread)), next.Skipped+p.skipped
 		for _, one := range receipts {
 			if one.Created {
 				next.Tasks++
@@ -164,25 +142,16 @@ func (r *reader) commit(ctx context.Context, p *part) error {
 	return nil
 }
 
-// submit adds the tasks of p. A request that the engine refuses becomes a record that could not be read.
+// submit adds the tasks of p. The types may refuse some: their keys are taken, or they are late.
 func (r *reader) submit(ctx context.Context, tx storage.Tx, p *part) ([]engine.Receipt, error) {
-	for len(p.requests) > 0 {
-		receipts, err := r.engine.SubmitTx(ctx, tx, p.requests...)
-		invalid, isInvalid := errors.AsType[*engine.InvalidRequestError](err)
-		switch {
-		case isInvalid:
-			if err := r.leaveUnread(p, p.records[invalid.Index], invalid.Err); err != nil {
-				return nil, err
-			}
-			p.records = slices.Delete(p.records, invalid.Index, invalid.Index+1)
-			p.requests = slices.Delete(p.requests, invalid.Index, invalid.Index+1)
-		case err != nil && (receipts == nil || errors.Is(err, engine.ErrBacklog)):
-			return nil, err
-		default: // the types refuse the rest: their keys are taken, or they are late
-			return receipts, nil
-		}
+	if p.tasks == nil {
+		return nil, nil
 	}
-	return nil, nil
+	receipts, err := r.engine.SubmitPreparedTx(ctx, tx, p.tasks)
+	if err != nil && (receipts == nil || errors.Is(err, engine.ErrBacklog)) {
+		return nil, err
+	}
+	return receipts, nil
 }
 
 // save commits the position if it has changed by records that became no tasks.

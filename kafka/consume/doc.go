@@ -10,7 +10,8 @@
 //	sources.go                       the sources of a node, their handlers and policies
 //	id.go, state.go, position.go     what the rows of sources and partitions have
 //	discover.go, orders.go           the run of a source
-//	read.go, commit.go, reset.go     the run of a partition
+//	read.go, reset.go                the run of a partition
+//	prepare.go, commit.go            how records become rows, and rows are committed
 //	feed.go                          the client that fetches the records of all partitions of a source
 //	unread.go                        records that could not become tasks
 //	manage.go, plan.go               what people ask and order

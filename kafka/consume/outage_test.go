@@ -37,14 +37,7 @@ func TestAStoreThatFailsNowAndThenLosesAndDoublesNothing(t *testing.T) {
 		left--
 		return storagetest.Fault{Before: errFault}
 	})
-	quick := consume.Config{Sources: []consume.Source{{Definition: definition("orders", topic)}}}
-	sources, err := consume.New(quick)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := sources.Policies()[consume.TypeOf("orders")]
-	p.Retry.Backoff = policy.Backoff{Kind: policy.Exponential, Initial: time.Millisecond, Factor: 1, Max: 2 * time.Millisecond}
-	n.types = map[string]policy.Type{"order": policy.DefaultType(), consume.TypeOf("orders"): p}
+	n.types = map[string]policy.Type{"order": policy.DefaultType(), consume.TypeOf("orders"): quickRetries(t)}
 	n.open(definition("orders", topic))
 	t.Cleanup(n.close)
 	filling, full := context.WithCancel(t.Context())
@@ -69,6 +62,18 @@ func TestAStoreThatFailsNowAndThenLosesAndDoublesNothing(t *testing.T) {
 	if added != uint64(total) || n.inserted() != total {
 		t.Errorf("%d records became %d tasks, and %d rows were added: %+v", total, added, n.inserted(), got)
 	}
+}
+
+// quickRetries returns the policy of a source that tries again at once.
+func quickRetries(t *testing.T) policy.Type {
+	t.Helper()
+	sources, err := consume.New(consume.Config{Sources: []consume.Source{{Definition: definition("orders", "any")}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := sources.Policies()[consume.TypeOf("orders")]
+	p.Retry.Backoff = policy.Backoff{Kind: policy.Exponential, Initial: time.Millisecond, Factor: 1, Max: 2 * time.Millisecond}
+	return p
 }
 
 // The broker dies again and again, and hangs. Each record becomes one task.

@@ -16,7 +16,8 @@ import (
 
 const (
 	tenure     = time.Minute // of a reader, give or take a quarter; then the owner of the shard reads on
-	batchMost  = 1000        // records of one transaction
+	batchMost  = 2000        // records of one transaction
+	takeMost   = 5000        // records that a reader has beside those of the feed
 	batchBytes = 4 << 20     // likewise, unless one record has more
 	missing    = time.Minute // between two looks whether a topic that is missing is there again
 	idleSave   = 5 * time.Second
@@ -100,7 +101,7 @@ func (r *reader) run(ctx context.Context) ([]byte, error) {
 			continue
 		case <-in.ready:
 		}
-		records, end, failed := in.take(batchMost)
+		records, end, failed := in.take(takeMost)
 		if end >= 0 {
 			r.end = end
 		}
