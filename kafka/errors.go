@@ -57,6 +57,8 @@ func ReadRefusalOf(topic string, err error) (Refusal, bool) {
 		return Refusal{NotAuthorised, "the user may not read topic " + topic + "; allow it to, by ACLs for READ and DESCRIBE"}, true
 	case errors.Is(err, kerr.ClusterAuthorizationFailed):
 		return Refusal{NotAuthorised, "the user may not list the topics; allow it to, by an ACL for DESCRIBE"}, true
+	case errors.Is(err, kerr.GroupAuthorizationFailed):
+		return Refusal{NotAuthorised, "the user may not commit to the consumer group; allow it to, by an ACL for READ of the group"}, true
 	case errors.Is(err, kerr.InvalidTopicException):
 		return Refusal{InvalidTopic, "no topic can be called " + topic + "; correct the name"}, true
 	case errors.Is(err, kerr.UnknownTopicOrPartition), errors.Is(err, kerr.UnknownTopicID):

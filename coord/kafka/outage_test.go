@@ -10,6 +10,9 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/coord/kafka"
@@ -136,6 +139,36 @@ func TestATopicThatIsMissingIsNamedAndUsedOnceItIsThere(t *testing.T) {
 	}
 	n.isUp(t)
 	n.reaches(t, hint(1, 200), heard)
+}
+
+func TestATopicThatTheUserMayNotUseIsNamedAndUsedOnceTheUserMay(t *testing.T) {
+	t.Parallel()
+	for name, key := range map[string]kmsg.Key{"see": kmsg.Metadata, "describe": kmsg.ListOffsets, "read": kmsg.Fetch, "write": kmsg.Produce} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			fake, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(4, "hints"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(fake.Close)
+			fault := fake.Fault(kfake.Fault{Keys: []kmsg.Key{key}, Topic: "hints", Err: kerr.TopicAuthorizationFailed, Count: -1})
+			b, err := kafka.New(kafka.Options{
+				Connection: connection.Connection{Name: "main", Brokers: fake.ListenAddrs()}, Topic: "hints", Cluster: "cluster", Create: true, Check: 100 * time.Millisecond,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			n := &node{Bus: b}
+			t.Cleanup(func() { _ = n.Close() })
+			n.isDown(t, "kafka.main: the user may not read and write topic hints; allow it to, by ACLs for READ and WRITE")
+			if err := n.Publish(t.Context(), hint(1, 1)); err != nil {
+				t.Error(err)
+			}
+			fault.Remove()
+			n.isUp(t)
+			n.reaches(t, hint(2, 1), n.hear(t))
+		})
+	}
 }
 
 func TestATopicThatIsDeletedIsCreatedAgain(t *testing.T) {

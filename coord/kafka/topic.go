@@ -112,8 +112,11 @@ func (s *session) endsOf(ctx context.Context) (map[int32]int64, error) {
 	return ends, nil
 }
 
-// unreachable returns the error of a request that no broker has answered.
+// unreachable returns the error of a request that no broker has answered, or that was refused.
 func (b *Bus) unreachable(ctx context.Context, err error) error {
+	if errors.Is(err, kerr.TopicAuthorizationFailed) {
+		return b.explain(err)
+	}
 	if ctx.Err() != nil {
 		err = fmt.Errorf("no answer within %v: %w", patience, err)
 	}

@@ -274,6 +274,9 @@ func (c *Cluster) await(i int) error {
 	return err
 }
 
+// Data returns the folder with the topics of a broker. A test may change it while the broker is down.
+func (c *Cluster) Data(i int) string { return c.file(i, ".data") }
+
 // Brokers returns the addresses of the brokers as host:port.
 func (c *Cluster) Brokers() []string {
 	var all []string

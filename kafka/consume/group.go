@@ -29,6 +29,9 @@ func (s *localSource) commitGroup(due kadm.Offsets) {
 	if err == nil {
 		err = admin.CommitAllOffsets(ctx, s.definition.Group, due)
 	}
+	if err != nil {
+		err = s.failed("", err)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.grouping = false

@@ -147,6 +147,8 @@ type node struct {
 	reads   storage.Store // of the sources; nil for store
 	sources *consume.Sources
 	types   map[string]policy.Type // besides those of the sources; order if there is none
+	log     *slog.Logger           // nil is not to log
+	connect kafka.Connection       // of the sources; without brokers it is that to the cluster
 
 	mu   sync.Mutex
 	runs map[string]int // guarded by mu: by payload
@@ -169,11 +171,17 @@ func newNode(t *testing.T, c cluster, all ...source.Definition) *node {
 func (n *node) open(all ...source.Definition) {
 	n.t.Helper()
 	config := consume.Config{Store: n.store, Log: slog.New(slog.DiscardHandler)}
+	if n.log != nil {
+		config.Log = n.log
+	}
+	if n.connect.Brokers == nil {
+		n.connect = kafka.Connection{Name: "main", Brokers: n.cluster.Brokers()}
+	}
 	if n.reads != nil {
 		config.Store = n.reads
 	}
 	for _, d := range all {
-		config.Sources = append(config.Sources, consume.Source{Definition: d, Connection: kafka.Connection{Name: "main", Brokers: n.cluster.Brokers()}})
+		config.Sources = append(config.Sources, consume.Source{Definition: d, Connection: n.connect})
 	}
 	var err error
 	if n.sources, err = consume.New(config); err != nil {

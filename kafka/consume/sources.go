@@ -215,6 +215,9 @@ func (s *localSource) list(ctx context.Context) (*listing, error) {
 		return nil, err
 	}
 	all, err := admin.ListTopicsWithInternal(ctx, s.definition.Topics...) // all topics if there is a pattern
+	if errors.Is(err, kerr.TopicAuthorizationFailed) {
+		all, err = listEach(ctx, admin, s.definition.Topics)
+	}
 	if err != nil {
 		return nil, s.failed("", err)
 	}
@@ -237,6 +240,23 @@ func (s *localSource) list(ctx context.Context) (*listing, error) {
 		s.listed[name] = textOf(one.ID)
 	}
 	return l, nil
+}
+
+// listEach lists topics one by one: a list of several is refused if the user may not see one of them.
+func listEach(ctx context.Context, admin *kadm.Client, names []string) (kadm.TopicDetails, error) {
+	all := make(kadm.TopicDetails)
+	for _, name := range names {
+		one, err := admin.ListTopicsWithInternal(ctx, name)
+		switch {
+		case errors.Is(err, kerr.TopicAuthorizationFailed):
+			all[name] = kadm.TopicDetail{Topic: name, Err: err}
+		case err != nil:
+			return nil, err
+		default:
+			all[name] = one[name]
+		}
+	}
+	return all, nil
 }
 
 // topicID returns the id of a topic, "" if the brokers have none. It is an error if the topic is missing.
