@@ -156,7 +156,7 @@ func NoteFirst(ctx context.Context, s Tasks, b *Batch) error {
 	return err
 }
 
-// Do does b by the verbs of tx.
+// Do does b by the verbs of tx. If tx is a [TurnInserter], it inserts by that.
 func Do(ctx context.Context, tx Tasks, b *Batch) (out Outcome, err error) {
 	if len(b.Notes) > 0 {
 		if _, err = tx.Note(ctx, b.Notes...); err != nil {
@@ -164,7 +164,7 @@ func Do(ctx context.Context, tx Tasks, b *Batch) (out Outcome, err error) {
 		}
 	}
 	if len(b.Insert) > 0 {
-		if out.Inserted, err = tx.Insert(ctx, b.Insert...); err != nil {
+		if out.Inserted, err = insert(ctx, tx, b.Insert); err != nil {
 			return out, err
 		}
 	}
@@ -205,6 +205,22 @@ func Do(ctx context.Context, tx Tasks, b *Batch) (out Outcome, err error) {
 	}
 	MarkHeads(b, &out)
 	return out, nil
+}
+
+// TurnInserter is a [Tx] that writes less if a row has its turn when it is inserted.
+type TurnInserter interface {
+	// InsertWithTurns is [Tasks.Insert] for a caller that calls [Tasks.Promote] for the keys of the rows at the end of the
+	// transaction. It may store a row that is [task.Behind] as the head of its ordering key, with the Boost of that, if
+	// Promote would make it the head. It does not write that to the row that it is given.
+	InsertWithTurns(ctx context.Context, ts ...*task.Task) ([]Inserted, error)
+}
+
+// insert inserts rows whose keys get their heads later in the transaction.
+func insert(ctx context.Context, tx Tasks, rows []*task.Task) ([]Inserted, error) {
+	if p, ok := tx.(TurnInserter); ok {
+		return p.InsertWithTurns(ctx, rows...)
+	}
+	return tx.Insert(ctx, rows...)
 }
 
 // grabHeads makes the grabs of heads, and returns the keys that it has given their heads.
@@ -304,7 +320,7 @@ func follow(ctx context.Context, tx Tasks, b *Batch, swapped []*task.Task) ([][]
 	if len(rows) == 0 {
 		return nil, nil
 	}
-	inserted, err := tx.Insert(ctx, rows...)
+	inserted, err := insert(ctx, tx, rows)
 	if err != nil {
 		return nil, err
 	}

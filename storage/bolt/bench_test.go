@@ -11,17 +11,19 @@ import (
 
 // BenchmarkStore runs on a real disk: on many machines the temporary folder is in memory, where a sync
 // costs nothing.
-func BenchmarkStore(b *testing.B) {
-	storagetest.Benchmark(b, func(t testing.TB) storage.Store {
-		dir, err := os.MkdirTemp("/var/tmp", "bolt-bench-")
-		if err != nil {
-			t.Fatal(err)
+func BenchmarkStore(b *testing.B) { storagetest.Benchmark(b, forBenchmark) }
+
+func BenchmarkOrderedLife(b *testing.B) { storagetest.BenchmarkOrderedLife(b, forBenchmark) }
+
+func forBenchmark(t testing.TB) storage.Store {
+	dir, err := os.MkdirTemp("/var/tmp", "bolt-bench-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
 		}
-		t.Cleanup(func() {
-			if err := os.RemoveAll(dir); err != nil {
-				t.Error(err)
-			}
-		})
-		return open(t, filepath.Join(dir, "tasks.db"))
 	})
+	return open(t, filepath.Join(dir, "tasks.db"))
 }

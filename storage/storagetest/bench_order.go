@@ -89,10 +89,7 @@ func (k *keyBacklog) add(b *testing.B, s storage.Store, n int) {
 // workOff ends n tasks.
 func (k *keyBacklog) workOff(b *testing.B, s storage.Store, n int) {
 	now := time.Now()
-	var before, after syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &before); err != nil {
-		b.Fatal(err)
-	}
+	before := processorTime(b)
 	b.ResetTimer()
 	for k.done = 0; k.done < n; k.done += ordersPerCommit {
 		some := k.heads[k.done%len(k.heads):][:ordersPerCommit]
@@ -109,10 +106,7 @@ func (k *keyBacklog) workOff(b *testing.B, s storage.Store, n int) {
 		}
 	}
 	b.StopTimer()
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &after); err != nil {
-		b.Fatal(err)
-	}
-	cpu := time.Duration(after.Utime.Nano() + after.Stime.Nano() - before.Utime.Nano() - before.Stime.Nano())
+	cpu := processorTime(b) - before
 	b.ReportMetric(float64(cpu.Microseconds())/float64(k.done), "cpu-us/task")
 }
 
@@ -127,4 +121,59 @@ func commitBatch(b *testing.B, s storage.Store, do *storage.Batch) storage.Outco
 
 func grabAt(now time.Time, ref task.Ref) task.Change {
 	return task.Change{Ref: ref, To: task.Processing, At: now, Owner: task.ID{1}, NextEventAt: now.Add(timeout)}
+}
+
+// BenchmarkOrderedLife measures the processor time of a task that is added, 200 in a batch, grabbed and ended: without
+// ordering keys, with one for each task, and with 20 for 200 tasks. open opens a store on a real disk.
+func BenchmarkOrderedLife(b *testing.B, open func(testing.TB) storage.Store) {
+	const tasks = 200
+	for _, c := range []struct {
+		name     string
+		each     int // tasks of a key; 0: they have none
+		inherits bool
+	}{{"unordered", 0, false}, {"keys of 1", 1, false}, {"keys of 10", 10, false}, {"keys of 10 that inherit", 10, true}} {
+		b.Run(c.name, func(b *testing.B) {
+			s, ids := open(b), task.NewIDs([32]byte{1})
+			before := processorTime(b)
+			done := 0
+			for batch := 0; b.Loop(); batch++ {
+				now := time.Now()
+				add := new(storage.Batch)
+				for n := range tasks {
+					t := &task.Task{ID: ids.Next(now), Type: "mail", Payload: benchmarkPayload, Inherits: c.inherits}
+					if c.each > 0 {
+						t.OrderingKey = fmt.Sprint(batch, " ", n/c.each)
+					}
+					t.Create(task.Submitted, now, time.Time{})
+					add.Insert = append(add.Insert, t)
+				}
+				ready := commitBatch(b, s, add).Heads
+				if c.each == 0 {
+					for _, t := range add.Insert {
+						ready = append(ready, t.Hint())
+					}
+				}
+				for len(ready) > 0 {
+					grabs, ends := new(storage.Batch), new(storage.Batch)
+					for _, h := range ready {
+						grabs.Swap = append(grabs.Swap, grabAt(now, h.Ref))
+					}
+					for _, t := range commitBatch(b, s, grabs).Swapped {
+						ends.Swap = append(ends.Swap, task.Change{Ref: t.Ref(), To: task.Done, Outcome: task.Completed, At: now, OrderingKey: t.OrderingKey})
+					}
+					ready = commitBatch(b, s, ends).Heads
+				}
+				done += tasks
+			}
+			b.ReportMetric(float64((processorTime(b)-before).Microseconds())/float64(done), "cpu-us/task")
+		})
+	}
+}
+
+func processorTime(b *testing.B) time.Duration {
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }

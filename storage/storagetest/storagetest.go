@@ -91,6 +91,7 @@ func run(t *testing.T, open func(t testing.TB) storage.Store, parallel bool) {
 		{"follow", true, followCases},
 		{"order", true, orderCases},
 		{"inherit", true, inheritCases},
+		{"turns", true, turnCases},
 		{"shared", shared, sharedCases},
 		{"export", exporter, exportCases},
 		{"rules", ruled, rulesCases},

@@ -67,6 +67,27 @@ func (s *state) nextHead(key string, head *row) (*row, error) {
 	return s.setTurn(first, task.Head)
 }
 
+// place makes a row that is about to be inserted the head of its ordering key if Promote would, so that its record and its
+// index entries are written once.
+func (s *state) place(t *task.Task) error {
+	if t.Turn != task.Behind || t.State != task.Submitted {
+		return nil
+	}
+	if head, err := s.headID(t.OrderingKey); err != nil || !head.IsZero() {
+		return err
+	}
+	first, err := s.firstBehind(t.OrderingKey)
+	if err != nil || first != nil && first.Seat().Compare(t.Seat()) < 0 {
+		return err
+	}
+	if _, promote := task.NextHead(nil, t); !promote {
+		return nil
+	}
+	t.Turn = task.Head
+	t.Boost, err = s.inherited(t)
+	return err
+}
+
 // task returns the task of a row; nil for none.
 func (r *row) task() *task.Task {
 	if r == nil {

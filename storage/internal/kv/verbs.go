@@ -9,11 +9,20 @@ import (
 )
 
 // Insert implements [storage.Tasks].
-func (tx *Tx) Insert(ctx context.Context, ts ...*task.Task) (out []storage.Inserted, err error) {
+func (tx *Tx) Insert(ctx context.Context, ts ...*task.Task) ([]storage.Inserted, error) {
+	return tx.insertAll(ctx, ts, false)
+}
+
+// InsertWithTurns implements [storage.TurnInserter].
+func (tx *Tx) InsertWithTurns(ctx context.Context, ts ...*task.Task) ([]storage.Inserted, error) {
+	return tx.insertAll(ctx, ts, true)
+}
+
+func (tx *Tx) insertAll(ctx context.Context, ts []*task.Task, placed bool) (out []storage.Inserted, err error) {
 	err = tx.do(ctx, "insert", func() error {
 		out = make([]storage.Inserted, len(ts))
 		for i, t := range ts {
-			if out[i].Existing, err = tx.insert(t); err != nil {
+			if out[i].Existing, err = tx.insert(t, placed); err != nil {
 				return err
 			}
 		}
@@ -25,8 +34,9 @@ func (tx *Tx) Insert(ctx context.Context, ts ...*task.Task) (out []storage.Inser
 	return out, nil
 }
 
-// insert adds one row. If a row has its ID or unique key, insert returns the ID of that row.
-func (s *state) insert(t *task.Task) (existing task.ID, err error) {
+// insert adds one row. If a row has its ID or unique key, insert returns the ID of that row. If placed is set, the record
+// has the turn that Promote would give the row.
+func (s *state) insert(t *task.Task, placed bool) (existing task.ID, err error) {
 	if old, err := s.row(t.ID); err != nil || old != nil {
 		return t.ID, err
 	}
@@ -49,6 +59,11 @@ func (s *state) insert(t *task.Task) (existing task.ID, err error) {
 	r := s.db.newRow(t, 0)
 	r.Type = s.db.intern.share(t.Type)
 	stamp(&r.Task)
+	if placed {
+		if err := s.place(&r.Task); err != nil {
+			return task.ID{}, err
+		}
+	}
 	if len(t.Headers) > 0 {
 		r.Headers = cloneHeaders(t.Headers)
 	}
