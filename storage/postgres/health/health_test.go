@@ -94,7 +94,7 @@ func TestHealthTellsTheTasksThatAreStuck(t *testing.T) {
 	now := time.Now()
 	alive, dead, other := task.ID{1}, task.ID{2}, task.ID{3}
 	pgtest.Exec(t, c, `
-insert into taskengine.session (id, expires_at, beats) values ('00000000-0000-0000-0000-000000000001', now() + interval '1 hour', 1);
+insert into taskengine.session (id, expires_at, beats, lasts) values ('00000000-0000-0000-0000-000000000001', now() + interval '1 hour', 1, '4 s');
 insert into taskengine.member (incarnation, session, name, handlers, labels, draining, joined_at, died_at) values
 	('01000000-0000-0000-0000-000000000000', '00000000-0000-0000-0000-000000000001', 'alice', '{}', '{}', false, now() - interval '2 minutes', null),
 	('02000000-0000-0000-0000-000000000000', '00000000-0000-0000-0000-000000000002', 'bob', '{}', '{}', false, now() - interval '1 hour', now() - interval '10 minutes')`)
@@ -185,10 +185,10 @@ func TestHealthComparesTheClocksOfNodesByTheirHeartbeats(t *testing.T) {
 	}
 	far := time.Now().Add(2 * time.Hour).UnixMicro()
 	pgtest.Exec(t, c, "update taskengine.member set name = 'new', joined_at = joined_at - interval '1 hour'", fmt.Sprintf(`
-insert into taskengine.session (id, expires_at, beats) values
-	('00000000-0000-0000-0000-000000000001', now() + interval '1 hour', %d),
-	('00000000-0000-0000-0000-000000000002', now() + interval '1 hour', 99),
-	('00000000-0000-0000-0000-000000000003', now() - interval '1 hour', %[1]d);
+insert into taskengine.session (id, expires_at, beats, lasts) values
+	('00000000-0000-0000-0000-000000000001', now() + interval '1 hour', %d, '4 s'),
+	('00000000-0000-0000-0000-000000000002', now() + interval '1 hour', 99, '4 s'),
+	('00000000-0000-0000-0000-000000000003', now() - interval '1 hour', %[1]d, '4 s');
 insert into taskengine.member (incarnation, session, name, handlers, labels, draining, joined_at)
 	select ('01000000-0000-0000-0000-00000000000' || n)::uuid, ('00000000-0000-0000-0000-00000000000' || n)::uuid, 'other ' || n, '{}', '{}', false, now()
 	from generate_series(1, 3) n`, far))
