@@ -2,6 +2,5 @@
 
 package core
 
-// seeds is the number of random tests. With the race detector it is smaller, because the package has
-// no goroutines.
+// seeds is the number of random tests.
 const seeds = 1000

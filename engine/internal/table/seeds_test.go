@@ -2,8 +2,7 @@
 
 package table
 
-// seeds is the number of random tests. With the race detector it is smaller, because the package has
-// no goroutines.
+// seeds is the number of random tests.
 const seeds = 500
 
 // largeBacklog is the number of tasks of a large backlog.
