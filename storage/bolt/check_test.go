@@ -1,3 +1,5 @@
+//go:build !race
+
 package bolt_test
 
 import (
