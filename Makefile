@@ -40,7 +40,10 @@ test-postgres: ## test with PostgreSQL 14 to 18; VERSIONS='14 18' and ARGS='-run
 	@scripts/test-postgres $(VERSIONS) $(ARGS)
 
 .PHONY: check
-check: fmt-check vet lint tidy-check arch paths ## check format, vet, lint, go.mod, architecture and paths
+check: static arch ## check format, vet, lint, go.mod, architecture and paths
+
+.PHONY: static
+static: fmt-check vet lint tidy-check paths # what make check does that make test does not
 
 .PHONY: fmt
 fmt: ## format the Go files
