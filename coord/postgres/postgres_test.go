@@ -12,7 +12,6 @@ import (
 	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/coord/coordtest"
 	"github.com/taskengine/taskengine/coord/postgres"
-	"github.com/taskengine/taskengine/internal/pgtest"
 )
 
 // backend makes clusters for the suite of a port, each in a schema of its own in one database.
@@ -57,30 +56,23 @@ type way struct {
 }
 
 func TestPorts(t *testing.T) {
-	bouncer := server.Bouncer(t, "default_pool_size=60")
-	bounce := func(url string) string { return pgtest.Through(bouncer, url) }
-	for _, w := range []way{
-		{"direct", true, func(url string) string { return url }, func(string) setup { return setup{} }},
-		{"by PgBouncer, and listening beside it", true, bounce, func(url string) setup {
-			return setup{Options: postgres.Options{Listen: url}}
-		}},
-		{"by PgBouncer alone, with simple statements", false, bounce, func(string) setup {
-			return setup{Options: postgres.Options{Listen: postgres.ListenOff}, simple: true}
-		}},
-	} {
-		t.Run(w.name, func(t *testing.T) {
-			t.Parallel()
-			suite(t, "Elector", w, coordtest.RunElector)
-			suite(t, "Semaphore", w, coordtest.RunSemaphore)
-			suite(t, "Rates", w, coordtest.RunRates)
-			suite(t, "Membership", w, coordtest.RunMembership)
-			suite(t, "Config", w, coordtest.RunConfig)
-			if w.listen {
-				suite(t, "Bus", w, coordtest.RunBus)
-				suiteOf(t, "Messages", w, messages, coordtest.RunMessages)
-			}
-		})
-	}
+	ports(t, way{"direct", true, func(url string) string { return url }, func(string) setup { return setup{} }})
+}
+
+// ports runs the suites of all ports on connections of one way.
+func ports(t *testing.T, w way) {
+	t.Run(w.name, func(t *testing.T) {
+		t.Parallel()
+		suite(t, "Elector", w, coordtest.RunElector)
+		suite(t, "Semaphore", w, coordtest.RunSemaphore)
+		suite(t, "Rates", w, coordtest.RunRates)
+		suite(t, "Membership", w, coordtest.RunMembership)
+		suite(t, "Config", w, coordtest.RunConfig)
+		if w.listen {
+			suite(t, "Bus", w, coordtest.RunBus)
+			suiteOf(t, "Messages", w, messages, coordtest.RunMessages)
+		}
+	})
 }
 
 // suite runs the suite of one port in parallel with the others: they mostly wait for leases.
