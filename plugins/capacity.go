@@ -60,11 +60,11 @@ func (h *Host) wanted() int {
 // affect the capacity. mu must be held.
 func (h *Host) notifyUses() { h.users.Notify(h.capacity) }
 
-// capacity returns how many tasks the host can run: those that are running and the free slots of the processes that are
-// up. mu must be held.
+// capacity returns how many tasks the host can run: the running ones plus the free slots of the processes that are up.
+// mu must be held.
 //
 // A task in quarantine takes no slot of these processes, but is booked as any other task. So the tasks that wait for a
-// process of their own are added, as many as may have one at once.
+// process of their own count too, up to the number of such processes at once.
 func (h *Host) capacity() task.Capacity {
 	pool := h.cfg.pool()
 	c := task.Capacity{Slots: min(h.alone.Len(), pool.atOnce)}

@@ -72,8 +72,8 @@ type Config struct {
 	Host   string       // name and version of this host, sent to the program
 }
 
-// Limits bound what one process of a handler may use together with all processes that it starts. Zero is no limit. They
-// need Linux with cgroup v2 and a node that may create control groups below its own: one that runs as root, or under
+// Limits bound the resources of one process of a handler together with all processes that it starts. Zero is no limit.
+// They need Linux with cgroup v2 and a node that may create control groups below its own: it runs as root, or under
 // systemd with Delegate=yes. Otherwise the handler runs without limits, and [Status] says so.
 type Limits struct {
 	Memory    int64   // bytes; the kernel kills a process that needs more

@@ -151,7 +151,7 @@ func (h *Host) handleFrame(s *session, frame *wire.FromHandler) {
 }
 
 // finishCall removes the call that f answers from the running calls of s, and reports whether it was one of them. It
-// returns the call if it is to be answered at once. mu must be held.
+// returns the call if the caller has to answer it at once. mu must be held.
 func (h *Host) finishCall(s *session, f *wire.Finish) (c *call, known bool) {
 	c = s.running[f.GetRunId()]
 	if c == nil {

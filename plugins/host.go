@@ -19,7 +19,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// maxPause is the longest pause before a restart for which tasks wait. In a longer pause they are handed back.
+// maxPause is the longest pause before a restart that tasks wait for. In a longer pause they are handed back.
 const maxPause = time.Second
 
 // stableAfter is how long a process must have lived, if it has finished no task, so that its crash counts as the first
@@ -57,9 +57,9 @@ type Host struct {
 	downBecause             error       // the newest of these failures
 	isDown                  bool        // no process was up when that happened, and none was up since
 	uses                    []*use      // of engines
-	users                   calls.Users // of these: who is told of the capacity
+	users                   calls.Users // of these: notified of the capacity
 	isTried                 bool        // tried was closed
-	lastFailure             string      // text of the newest error of a start
+	lastFailure             string      // message of the newest error of a start
 
 	isClosing   bool
 	forced      error // why Close stopped waiting; nil if it did not
@@ -227,8 +227,8 @@ func (h *Host) unserved(c *call) error {
 // joinTypes returns a list of types for an error, cut to a bound.
 func joinTypes(types []string) string { return programlog.Shorten(strings.Join(types, ", "), 1<<10) }
 
-// requestCancel asks the handler to end c, whose ctx has ended, and returns how long to wait for that. If no process has
-// begun c, it returns the error that is the answer.
+// requestCancel asks the handler to end c after the end of its ctx, and returns how long to wait for that. If no process
+// has begun c, it returns the error to answer with.
 func (h *Host) requestCancel(ctx context.Context, c *call) (time.Duration, error) {
 	cause := context.Cause(ctx)
 	h.mu.Lock()

@@ -34,8 +34,8 @@ type instance struct {
 	exit    supervise.Exit // set before exited is closed
 }
 
-// startInstance starts cmd, whose environment and directory are set. It removes dir and the control group when the
-// process has ended; if the process cannot be started, they remain the caller's.
+// startInstance starts cmd. The caller has set its environment and directory. startInstance removes dir and the
+// control group when the process has ended; if the process cannot be started, they remain the caller's.
 func startInstance(cmd *exec.Cmd, o supervise.Options, dir string, out *output) (*instance, error) {
 	run, err := supervise.Start(cmd, o)
 	if err != nil {
@@ -86,7 +86,7 @@ func (p *instance) readStdout(in *bufio.Reader, first *io.PipeWriter) {
 	}
 }
 
-func removeAll(dir string) { _ = os.RemoveAll(dir) } // what cannot be removed stays in the temporary directory
+func removeAll(dir string) { _ = os.RemoveAll(dir) } // files that cannot be removed stay in the temporary directory
 
 // kill kills the process and waits for its end.
 func (p *instance) kill() {
@@ -94,7 +94,7 @@ func (p *instance) kill() {
 	<-p.exited
 }
 
-// maxBase is the longest directory in which the path of the socket is below the limit of the system, 103 bytes on macOS.
+// maxBase is the longest directory that keeps the path of the socket below the limit of the system, 103 bytes on macOS.
 const maxBase = 60
 
 // socketDir creates a directory for the socket of one process. Only its owner may enter it.

@@ -237,7 +237,7 @@ func (s *session) open(addr net.Addr) error {
 	return nil
 }
 
-// exchangeHello sends the welcome and stores the hello, or returns what is wrong with the hello.
+// exchangeHello sends the welcome and stores the hello, or returns the mistake in the hello.
 func (s *session) exchangeHello() error {
 	welcome := &wire.Welcome{
 		Protocol: wire.Protocol, Host: s.cfg.Host, Name: s.cfg.Name,

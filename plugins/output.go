@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	tailBytes      = 8 << 10 // that are kept of the end of the output of a process
-	lineBytes      = 8 << 10 // that are kept of one line
-	handshakeBytes = 1 << 10 // that are kept of the handshake line
-	bannerLines    = 100     // of the standard output, one of which must be the handshake
+	tailBytes      = 8 << 10 // kept of the end of the output of a process
+	lineBytes      = 8 << 10 // kept of one line
+	handshakeBytes = 1 << 10 // kept of the handshake line
+	bannerLines    = 100     // of the standard output; the handshake must be among them
 
 	errorTail = task.MaxErrorText * 3 / 4 // bytes of the end of the output in the error of a task
 )
 
-// output reads the output of one process. It logs the lines, cut and throttled, and keeps the last bytes. It reads to
-// the end whatever the process writes, so that the process never blocks.
+// output reads the output of one process. It logs the lines, cut and throttled, and keeps the last bytes. It always
+// reads to the end, so that the process never blocks.
 type output struct {
 	log  *slog.Logger // throttled
 	tail *supervise.Tail
@@ -55,9 +55,9 @@ func (o *output) emit(c *call, r slog.Record) {
 	programlog.Emit(o.log, c.Reporter, c.ID(), r)
 }
 
-// handshake reads up to the handshake line, and returns it. What starts a program may print lines before, such as
-// `npm start` or the banner of a library: they are logged. If none of bannerLines lines is a handshake, or one is longer
-// than the buffer of in, handshake returns the start of the last line that it has read.
+// handshake reads up to the handshake line, and returns it. Lines before it, such as the output of `npm start` or the
+// banner of a library, are logged. If none of bannerLines lines is a handshake, or one is longer than the buffer of in,
+// handshake returns the start of the last line that it has read.
 func (o *output) handshake(in *bufio.Reader) string {
 	for n := 1; ; n++ {
 		part, err := in.ReadSlice('\n')

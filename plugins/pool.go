@@ -33,10 +33,10 @@ type member struct {
 	outdated       bool      // to be replaced
 }
 
-// plan says what the host is to do.
+// plan is the next step of the host.
 type plan struct {
 	start, startAlone int
-	drain             []int     // indexes of members that are to take no more tasks
+	drain             []int     // indexes of members to drain
 	next              time.Time // when to decide again if nothing changes before; zero is never
 }
 

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Reload runs the program with the configuration c from now on. If c is the same as before, the program is started anew,
-// because its file may have changed. Reload returns when a new process is ready. Tasks then go to it and to later
+// Reload runs the program with the configuration c from now on. If c is the same as before, the program is started
+// again, because its file may have changed. Reload returns when a new process is ready. Tasks then go to it and to later
 // processes, and the old processes end after their running tasks. No task fails or runs twice because of it. The name
 // must not change, and the program must still serve every type that it served. After an error nothing has changed.
 func (h *Host) Reload(ctx context.Context, c Config) error {

@@ -101,7 +101,7 @@ func (s *session) serves() bool {
 // freeSlots returns how many more runs may be sent to s.
 func (s *session) freeSlots() int { return min(s.credits, s.slots-len(s.running)) }
 
-// outdated reports whether the process is to be replaced.
+// outdated reports whether the process should be replaced.
 func (s *session) outdated(now time.Time) bool {
 	return s.cfg != s.host.cfg || s.cfg.MaxTasks > 0 && s.taken >= s.cfg.MaxTasks ||
 		s.cfg.MaxRSS > 0 && s.rss > s.cfg.MaxRSS || s.cfg.MaxAge > 0 && !now.Before(s.outdatedAt())

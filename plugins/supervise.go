@@ -187,7 +187,7 @@ func backoff(cfg *Config, failuresInARow int) time.Duration {
 	return min(cfg.Backoff<<min(failuresInARow-1, 20), cfg.MaxBackoff)
 }
 
-// addSession adds a session whose process counted as being started. It gets tasks from now on.
+// addSession adds the session of a process that counted as starting. It gets tasks from now on.
 func (h *Host) addSession(s *session) {
 	types := slices.Clone(s.hello.GetTypes())
 	slices.Sort(types)
@@ -202,7 +202,7 @@ func (h *Host) addSession(s *session) {
 	s.idleSince = time.Now()
 	h.sessions = append(h.sessions, s)
 	h.wake.Set()        // it may replace another, or the host may be closed
-	if s.cfg != h.cfg { // the configuration was reloaded meanwhile
+	if s.cfg != h.cfg { // the configuration was reloaded during the start
 		s.beginDrain()
 		return
 	}
@@ -240,8 +240,8 @@ func (h *Host) sessionEnded(s *session) {
 		"running", running, "max_rss", s.proc.exit.MaxRSS, "output", s.proc.out.last())
 }
 
-// removeSession removes s, whose process has ended, and answers its calls. It returns whether the host had not asked for
-// the end, and how many calls were running.
+// removeSession removes s after its process has ended, and answers its calls. It returns whether the host had not asked
+// for the end, and how many calls were running.
 func (h *Host) removeSession(s *session) (unasked bool, running int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

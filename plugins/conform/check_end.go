@@ -13,7 +13,7 @@ const (
 	exitsSelf = "it exits within 5 s when its host vanishes"
 )
 
-// endChecks returns the checks of the end of a process, and at last those of what all processes did.
+// endChecks returns the checks of the end of a process, and then the checks of all processes together.
 func endChecks() []check {
 	return append([]check{
 		{
@@ -34,7 +34,7 @@ func endChecks() []check {
 	}, lastChecks()...)
 }
 
-// lastChecks returns the checks of what all processes did.
+// lastChecks returns the checks of all processes together.
 func lastChecks() []check {
 	return []check{
 		{

@@ -226,7 +226,7 @@ func seeComesBack(s *session, task func() *wire.Run) error {
 	return nil
 }
 
-// resumed returns the welcome to a worker whose session is known.
+// resumed returns the welcome to a worker with a known session.
 func resumed(received uint64, runs ...uint64) *wire.Welcome {
 	w := workerOf(plain.welcome())
 	w.Resumed, w.Received, w.Runs = true, received, runs
@@ -358,7 +358,8 @@ func seeTerm(x *exam) error {
 	return x.endsWell(s)
 }
 
-// endsWell ends the stream of a worker in order, after which its process is to exit with status 0.
+// endsWell ends the stream of a worker in order, and returns an error unless its process then exits
+// with status 0.
 func (x *exam) endsWell(s *session) error {
 	s.link.end(nil)
 	if err := x.exits(s); err != nil {

@@ -40,7 +40,7 @@ func runningChecks() []check {
 	}
 }
 
-// losesConnection cuts the connection of a worker that has one run, and goes on with the next one.
+// losesConnection cuts the connection of a worker with one run, and goes on with its next connection.
 func (s *session) losesConnection(run *wire.Run, w *wire.Welcome) error {
 	l, err := s.cut()
 	if err != nil {

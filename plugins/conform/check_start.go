@@ -179,7 +179,7 @@ func seeHello(x *exam) (err error) {
 	return nil
 }
 
-// meet notes what the program says of itself.
+// meet stores the description of the program in its hello.
 func (x *exam) meet(h *wire.Hello) {
 	x.hello, x.report.SDK = h, h.GetSdk()
 	if v := h.GetSdkVersion(); v != "" {

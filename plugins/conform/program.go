@@ -22,7 +22,7 @@ const (
 	handshakeBytes = 1 << 10
 	outputBytes    = 16 << 10 // of a stream, that are kept
 	drainTime      = 200 * time.Millisecond
-	errorsTime     = time.Second // for what a process that has ended wrote to its standard error
+	errorsTime     = time.Second // for the last standard error of a process that has ended
 )
 
 // program is one process of the program, in a process group of its own.
@@ -144,7 +144,7 @@ func quoteOr(b []byte, otherwise string) string {
 func (p *program) state() string {
 	select {
 	case <-p.exited:
-		<-p.errorsRead // what it wrote at its end is a part of the finding
+		<-p.errorsRead // its last output is a part of the finding
 		return "ended (" + p.cmd.ProcessState.String() + ")"
 	case <-time.After(drainTime):
 		return "closed its standard output"
@@ -254,7 +254,7 @@ type stray struct {
 
 func (s stray) String() string { return fmt.Sprintf("%d (%s)", s.pid, s.command) }
 
-// textOf returns what a tail has kept.
+// textOf returns the text of a tail.
 func textOf(t *supervise.Tail) string {
 	text, _ := t.Text()
 	return text

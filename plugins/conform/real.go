@@ -19,8 +19,8 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// withNode calls see with an engine that has its tasks in memory, and whose tasks of type typ the program runs as a handler or
-// as a worker. The context ends when the patience is over.
+// withNode calls see with an engine in memory. The program runs its tasks of type typ, as a handler or as a worker. The
+// context ends when the patience is over.
 func (x *exam) withNode(typ string, see func(context.Context, *engine.Engine) error) (err error) {
 	ctx, cancel := context.WithTimeout(x.ctx, 2*x.Patience) // for the start of the program and for its tasks
 	defer cancel()
@@ -49,7 +49,7 @@ func (x *exam) withNode(typ string, see func(context.Context, *engine.Engine) er
 	return see(ctx, e)
 }
 
-// handlerFor starts the program as a node would, and returns what runs tasks with it.
+// handlerFor starts the program as a node would, and returns a handler that runs tasks with it.
 func (x *exam) handlerFor(ctx context.Context, typ string) (handler task.Handler, stop func(), err error) {
 	if x.Remote {
 		return x.workerFor(typ)

@@ -17,7 +17,7 @@ import (
 	"github.com/taskengine/taskengine/plugins/internal/wire"
 )
 
-// examToken is what workers get as TASKENGINE_TOKEN.
+// examToken is the value of TASKENGINE_TOKEN for workers.
 const examToken = "te_a_token_of_the_examination"
 
 // Times of the welcome to a worker.
@@ -26,19 +26,19 @@ const (
 	workerReconnect = time.Minute
 )
 
-// errVanished is how the streams of workers end when the node is to be gone.
+// errVanished ends the streams of workers when the node vanishes.
 var errVanished = status.Error(codes.Unavailable, "the node has stopped")
 
-// node is what one process of a worker connects to.
+// node is the server for one process of a worker.
 type node struct {
 	wire.UnimplementedWorkersServer
 	server *grpc.Server
-	links  chan *link // streams whose first frame has come
+	links  chan *link // streams with a received first frame
 	serves sync.WaitGroup
 
 	mu      sync.Mutex
-	refusal error // guarded by mu: how streams are refused; nil if they are not
-	refused int   // guarded by mu: how many were
+	refusal error // guarded by mu: the error that refuses streams; nil accepts them
+	refused int   // guarded by mu: number of refused streams
 }
 
 // link is a stream of a worker. It implements [wire.Stream].
@@ -179,7 +179,7 @@ func (s *session) offered() (*link, error) {
 	}
 }
 
-// goOn greets the worker on a stream, and records what comes.
+// goOn greets the worker on a stream, and records its frames.
 func (s *session) goOn(l *link, w *wire.Welcome) error {
 	s.mu.Lock()
 	s.welcome, s.stream, s.link = w, l, l
@@ -211,7 +211,8 @@ func (s *session) slots() int {
 	return n
 }
 
-// startWith starts the program with further variables in its environment, and without those of a host.
+// startWith starts the program with further variables in its environment, and without the variables of
+// a host.
 func (x *exam) startWith(env ...string) (*program, error) {
 	base := x.Env
 	x.Env = append(slices.Clone(base), env...)

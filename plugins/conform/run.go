@@ -12,10 +12,10 @@ import (
 	"github.com/taskengine/taskengine/plugins/internal/wire"
 )
 
-// Options say what to examine. Only Command is required.
+// Options describe the program to examine. Only Command is required.
 type Options struct {
 	Command []string // the program and its arguments, without a shell
-	Dir     string   // working directory of the program; "" for that of this process
+	Dir     string   // working directory of the program; "" for the one of this process
 	Env     []string // its whole environment, as in [plugins.Config]; nil is [plugins.DefaultEnv]
 
 	// Remote examines the program as a worker: it is started with TASKENGINE_ADDRESS in its environment, and connects.
@@ -46,8 +46,8 @@ const (
 type Check struct {
 	Name    string // a sentence that is true of a correct handler
 	Outcome Outcome
-	Seen    string // if it failed, what the program did; if it was skipped, why; else a remark, if any
-	Asked   string // if it failed, what docs/handlers.md requires
+	Seen    string // if it failed, the behaviour of the program; if it was skipped, the reason; else a remark, if any
+	Asked   string // if it failed, the requirement of docs/handlers.md
 	Took    time.Duration
 }
 
@@ -56,8 +56,8 @@ type Report struct {
 	Transport string   // "grpc" or "json"; "" if there was no handshake
 	SDK       string   // name and version, from its hello
 	Version   string   // of the program, from its hello
-	Types     []string // that the program serves
-	Checks    []Check  // in the order in which they ran
+	Types     []string // served by the program
+	Checks    []Check  // in the order of running
 }
 
 // Count returns how many checks have the outcome.
@@ -104,7 +104,7 @@ func Run(ctx context.Context, o Options) (Report, error) {
 // check is a rule and the function that checks it.
 type check struct {
 	name  string
-	asks  string   // what the document requires
+	asks  string   // the requirement of the document
 	needs []string // checks that must have passed before
 	suite string   // the task type of a conformance program that it needs; "" for none
 
@@ -112,7 +112,7 @@ type check struct {
 	see     func(*exam) error
 }
 
-// checks returns all checks. A check comes after those that it needs.
+// checks returns all checks. A check comes after the checks that it needs.
 func checks(remote bool) []check {
 	if remote {
 		return slices.Concat(remoteStartChecks(), workChecks(), suiteChecks(), remoteEndChecks())

@@ -233,7 +233,7 @@ func (s *session) oddities() []string {
 	return slices.Clone(s.odd)
 }
 
-// await waits until ok returns true; ok is called with mu held. After s.patience it returns an error that names what.
+// await waits until ok returns true; ok is called with mu held. After s.patience it returns an error about what.
 func (s *session) await(what string, ok func() bool) error {
 	return s.awaitFor(s.patience, what, ok)
 }

@@ -28,8 +28,8 @@ func strays(dir string) []stray {
 	return out
 }
 
-// populated reports whether a process group has a living process. Zombies do not count: in a container whose first
-// process does not reap them they stay.
+// populated reports whether a process group has a living process. Zombies do not count: they stay in a container
+// if its first process does not reap them.
 func populated(group int) bool {
 	if syscall.Kill(-group, 0) != nil {
 		return false

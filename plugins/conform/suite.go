@@ -82,7 +82,7 @@ func failureOf(f *wire.Finish) (*wire.Error, error) {
 	return nil, fmt.Errorf("instead of an error came {%.300v}", f)
 }
 
-// retryable returns an error unless e contains text and is to be retried with the delay of the policy.
+// retryable returns an error unless e contains text and asks for a retry with the delay of the policy.
 func retryable(e *wire.Error, text string) error {
 	if e.GetPermanent() || e.RetryDelay != nil || !strings.Contains(e.GetMessage(), text) {
 		return fmt.Errorf("the error is {%.300v}, wanted is one with %q that is not permanent and has no delay of its own", e, text)

@@ -136,7 +136,7 @@ func (s *session) silent(typ, payload string) error {
 
 const childPayload = `{"type": "mail", "key": "käy", "payload": "to you"}`
 
-// unsupported runs a task whose finish would need a feature that the welcome does not have.
+// unsupported runs a task. Its finish would need a feature that the welcome does not have.
 func (s *session) unsupported(typ, payload string) error {
 	f, err := s.do(newRun(typ, []byte(payload)))
 	if err != nil {

@@ -59,7 +59,8 @@ func large(field string, bytes int) string {
 	return fmt.Sprintf(`, %q: %q`, field, strings.Repeat("x", bytes))
 }
 
-// runsAgain runs a task that is to run again with what want has beside its time and result.
+// runsAgain runs a task, and compares the finish, which has to run the task again, with want, apart
+// from its time and result.
 func (s *session) runsAgain(with string, want *wire.Again) error {
 	f, err := s.do(newRun("rerun", []byte(rerunPayload(with))))
 	if err != nil {

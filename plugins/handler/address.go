@@ -7,7 +7,7 @@ import (
 )
 
 // target returns an address of a node as a gRPC library writes it, and whether connections to it are encrypted. With
-// wantsTLS, those to host:port are.
+// wantsTLS, connections to host:port are.
 func target(address string, wantsTLS bool) (target string, secure bool, err error) {
 	if strings.HasPrefix(address, "unix:") && address != "unix:" {
 		return address, false, nil

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sinceBoot returns the time since the start of the machine, also that in which it was suspended.
+// sinceBoot returns the time since the start of the machine, including suspended time.
 func sinceBoot() time.Duration {
 	var at unix.Timespec
 	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &at) != nil {

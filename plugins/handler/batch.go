@@ -10,7 +10,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// Outcome is the outcome of one task of a batch: what the handler of a single task would return.
+// Outcome is the outcome of one task of a batch, like the results of the handler of a single task.
 type Outcome struct {
 	Result []byte
 	Err    error
@@ -21,9 +21,9 @@ type Outcome struct {
 // program has no slot left, because then no other task can come: a batch is never larger
 // than the number of slots. Calls may overlap.
 //
-// The function returns an outcome for each task, in their order, or nil if all of them are
-// done without a result. What it returns as an error is the answer of all of them, so an
-// ordinary error has each tried again; so has a panic, or a wrong number of outcomes.
+// The function returns an outcome for each task, in their order, or nil if all of them are done
+// without a result. If it returns an error, that is the answer of all of them. An ordinary error, a
+// panic and a wrong number of outcomes each cause a retry of all.
 //
 // The context of a call ends when the contexts of all its tasks have ended. [ContextOf] returns the context of one
 // task, with its log and its children. A task that is cancelled before the call is not in it.
@@ -64,7 +64,7 @@ type call struct {
 	cancel  context.CancelCauseFunc
 	timer   *time.Timer
 	members []*member // guarded by the mutex of batch until the call begins, then constant
-	live    int       // guarded by the mutex of batch: members whose contexts have not ended
+	live    int       // guarded by the mutex of batch: members with contexts that have not ended
 }
 
 // callKey is the key of a context's call.
@@ -180,7 +180,7 @@ func (c *call) run() {
 	returned = true
 }
 
-// admitted returns the members with which the function may be called, and answers the others.
+// admitted returns the members that may begin, and answers the others.
 func (c *call) admitted() []*member {
 	members := make([]*member, 0, len(c.members))
 	for _, m := range c.members {

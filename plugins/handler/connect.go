@@ -14,7 +14,8 @@ import (
 	"syscall"
 )
 
-// Connection says to which nodes a program connects as a worker, and as what. Only Addresses is required.
+// Connection names the nodes that a program connects to as a worker, and describes the worker. Only
+// Addresses is required.
 type Connection struct {
 	Addresses []string          // of the APIs of nodes: host:port, a URL of http or https, or unix: and a path; the slots are divided among them
 	Handler   string            // name of the handler in the configuration of the nodes; "" if it is the only one that fits
@@ -24,7 +25,7 @@ type Connection struct {
 	Log       *slog.Logger      // of the connections; nil is the standard error
 }
 
-// Environment variables from which [Program.Serve] takes the connection.
+// Environment variables of the connection, for [Program.Serve].
 const (
 	addressVariable = "TASKENGINE_ADDRESS"
 	tokenVariable   = "TASKENGINE_TOKEN"
@@ -90,7 +91,7 @@ func share(slots, n, i int) int {
 	return max(1, most)
 }
 
-// addressesIn returns the addresses in a text, which are separated by commas.
+// addressesIn splits a list of addresses at commas.
 func addressesIn(text string) []string {
 	var found []string
 	for a := range strings.SplitSeq(text, ",") {

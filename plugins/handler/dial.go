@@ -28,7 +28,7 @@ const (
 	shortestPause = 50 * time.Millisecond
 	longestPause  = 5 * time.Second
 	urgentPause   = time.Second // the longest while there are answers: a node that has started awaits them for a short time
-	pingsPerLife  = 4           // checks in the time in which a node must have sent something
+	pingsPerLife  = 4           // checks within the longest silence of a node
 )
 
 // errNoWelcome is why a connection is given up that a node does not greet.

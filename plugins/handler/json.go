@@ -8,9 +8,9 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// JSON makes a handler of a function whose argument and result are encoded as JSON; []byte is the payload, or the result, as
-// it is. A payload that cannot be decoded is a permanent error of class "bad_payload". The result is used if the error is nil
-// or that of [task.Again]. One that cannot be encoded, such as NaN, is a permanent error of class "bad_result": another
+// JSON makes a handler of a function. Its argument and result are encoded as JSON; []byte is the raw payload or result. A
+// payload that cannot be decoded is a permanent error of class "bad_payload". The result is used if the error is nil or comes
+// from [task.Again]. A result that cannot be encoded, such as NaN, is a permanent error of class "bad_result": another
 // attempt would do the work once more.
 func JSON[In, Out any](f func(ctx context.Context, t *task.Task, in In) (Out, error)) task.Handler {
 	return Func(func(ctx context.Context, t *task.Task) ([]byte, error) {

@@ -8,24 +8,24 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// earlierFeature is what a node names that takes answers of sessions that it does not know.
+// earlierFeature is the feature of a node that takes answers of sessions that it does not know.
 const earlierFeature = "earlier"
 
-// errElsewhere is why the context of a run ends whose task a node runs elsewhere, or may.
+// errElsewhere ends the context of a run when a node runs its task elsewhere, or may.
 var errElsewhere = errors.New("this worker was cut off from the node, and the task runs elsewhere, or will: what this run answers counts only if that has not begun")
 
-// kept is what a session of a worker keeps, so that nothing is lost with a connection. The mutex of the session guards
-// it.
+// kept is the state that a session of a worker keeps, so that no answer or report is lost with a connection. The mutex
+// of the session guards it.
 type kept struct {
 	sent     []*wire.Finish     // answers that were sent and may not have arrived, in the order of sending
 	arrived  uint64             // how many answers of the session have arrived
-	reported map[uint64]*run    // runs that are answered and have checkpoints, whose answers may not have arrived
-	attempts map[uint64]attempt // of the runs that are answered, whose answers may not have arrived
+	reported map[uint64]*run    // answered runs with checkpoints, until their answers have arrived
+	attempts map[uint64]attempt // of the answered runs, until their answers have arrived
 	earlier  []*wire.Finish     // answers of sessions that are over, for the next node that greets the worker
-	strays   int                // runs that have not returned, of which the answer does not count
+	strays   int                // runs that have not returned, and will not be answered
 }
 
-// attempt names what a run is an attempt of.
+// attempt identifies the attempt of a run.
 type attempt struct {
 	ref task.Ref
 	typ string
@@ -43,7 +43,7 @@ func (s *session) mayCount(f *wire.Finish) bool {
 	return s.terms.features[earlierFeature] && f.GetError() == nil && f.GetRefused() == nil
 }
 
-// newKept returns what a session keeps that is new.
+// newKept returns the empty state of a new session.
 func newKept() *kept {
 	return &kept{reported: make(map[uint64]*run), attempts: make(map[uint64]attempt)}
 }
@@ -58,7 +58,7 @@ func (k *kept) note(r *run) {
 	}
 }
 
-// answered keeps what r is an attempt of, and r itself if its answer has to follow its checkpoint.
+// answered keeps the attempt of r, and r itself if its answer has to follow its checkpoint.
 func (k *kept) answered(r *run) {
 	k.attempts[r.id] = r.attempt
 	if r.latest.checkpoint != nil {
@@ -76,8 +76,8 @@ func (k *kept) acknowledge(n uint64) {
 	}
 }
 
-// holds returns the runs that the session has for the node: those that run, and those whose answers may not have
-// arrived.
+// holds returns the runs that the session has for the node: the running ones, and the ones with answers that may
+// not have arrived.
 func (s *session) holds() []uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,9 +105,9 @@ func (s *session) hasAnswers() bool {
 	return len(s.out)+len(s.kept.sent)+len(s.kept.earlier) > 0
 }
 
-// resume makes the session go on with a connection that began with this welcome, whose offer was sent at a time
-// of the lease's clock: it has everything sent again that may
-// not have arrived, and gives credits for the free slots. Runs that the node does not keep are cut off.
+// resume continues the session on a new connection with the welcome w: it queues every answer and report that
+// may not have arrived, and gives credits for the free slots. offered is when the offer of the connection was
+// sent, by the lease's clock. resume cuts off runs that the node has not kept.
 func (s *session) resume(w *wire.Welcome, offered time.Duration) {
 	s.mu.Lock()
 	s.lease.renew(w, offered)
@@ -154,8 +154,8 @@ func (s *session) lose() {
 	s.stopAll(cut)
 }
 
-// forget removes all runs, and returns them: they are to be stopped. The answers are kept for another session. mu must be
-// held.
+// forget removes all runs, and returns them: the caller has to stop them. The answers are kept for another session. mu
+// must be held.
 func (s *session) forget() []*run {
 	cut := s.cut(func(uint64) bool { return true })
 	fresh := newKept()
@@ -173,7 +173,7 @@ func (s *session) forget() []*run {
 	return cut
 }
 
-// cut removes the runs for which which is true, and returns them. mu must be held.
+// cut removes the runs that which selects, and returns them. mu must be held.
 func (s *session) cut(which func(id uint64) bool) (cut []*run) {
 	for id, r := range s.running {
 		if which(id) {
@@ -192,7 +192,7 @@ func (s *session) stopAll(runs []*run) {
 	}
 }
 
-// leave has the node send no more runs.
+// leave asks the node to stop sending runs.
 func (s *session) leave() {
 	s.mu.Lock()
 	s.leaving = true

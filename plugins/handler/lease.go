@@ -8,25 +8,25 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// lease says until when a worker may begin runs that it has: for some time after a moment at which the node has certainly
-// heard it. Later the node may have given the runs to others, and what lies in the connection may be of any age: the
+// lease bounds the time to begin runs that a worker has: it ends some time after a moment when the node has certainly
+// heard the worker. Later the node may have given the runs to others, and data in the connection may be of any age: the
 // process or the machine may have stood still. The mutex of the session guards it.
 type lease struct {
 	now    func() time.Duration     // a clock that goes on while the machine is suspended
 	length time.Duration            // 0 is no bound
-	from   time.Duration            // when the worker was heard, or before
-	pings  map[uint64]time.Duration // when pings came whose answers are not known to have arrived
+	from   time.Duration            // when the node last heard the worker, or before
+	pings  map[uint64]time.Duration // when the pings came that have no answer known to have arrived
 }
 
 func newLease() lease { return lease{now: sinceBoot, pings: make(map[uint64]time.Duration)} }
 
-// renew begins the lease of a connection, whose offer was sent at a time.
+// renew begins the lease of a connection. offered is when its offer was sent.
 func (l *lease) renew(w *wire.Welcome, offered time.Duration) {
 	l.length, l.from = time.Duration(min(w.GetLease(), maxMicros))*time.Microsecond, offered
 	clear(l.pings)
 }
 
-// hear takes what a frame says of pings.
+// hear takes the acknowledgement of pings in a frame.
 func (l *lease) hear(frame *wire.ToHandler) {
 	if l.length == 0 {
 		return

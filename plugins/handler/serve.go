@@ -35,10 +35,10 @@ type Program struct {
 // Serve serves the handlers until the host ends the process or is gone. It must be called from main, which should return
 // after it.
 //
-// If the program was not started by a host and TASKENGINE_ADDRESS has addresses of nodes, separated by commas, Serve has
-// the program be a worker of these nodes, as [Program.Work] does, until it gets SIGTERM or SIGINT. The variables
+// If the program was not started by a host and TASKENGINE_ADDRESS has addresses of nodes, separated by commas, Serve
+// runs the program as a worker of these nodes, as [Program.Work] does, until it gets SIGTERM or SIGINT. The variables
 // TASKENGINE_WORKER_HANDLER, TASKENGINE_WORKER_LABELS (such as region=eu,disk=fast) and TASKENGINE_TOKEN are the other
-// fields of its [Connection]. Without TASKENGINE_ADDRESS, Serve prints what to do and exits with status 1.
+// fields of its [Connection]. Without TASKENGINE_ADDRESS, Serve prints instructions and exits with status 1.
 func Serve(h Handlers) { Program{Handlers: h}.Serve() }
 
 const (

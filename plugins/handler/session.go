@@ -22,7 +22,7 @@ type stream interface {
 	Recv() (*wire.ToHandler, error)
 }
 
-// terms are what a host allows. They do not change.
+// terms are the features and bounds of a host. They do not change.
 type terms struct {
 	features              map[string]bool // that the host supports
 	maxResult, maxPayload uint64          // of a result, and of a task that runs again, in bytes; 0 if the host names no limit
@@ -52,10 +52,10 @@ type session struct {
 	terms     *terms     // of the host of the present stream
 	slots     int
 	running   map[uint64]*run
-	out       []*wire.Finish // to be sent
+	out       []*wire.Finish // unsent
 	reporting []*run         // runs with unsent reports, which are sent before the answers
 	pong      uint64         // to be sent, if not 0
-	credits   uint32         // to be sent, besides those of the answers
+	credits   uint32         // unsent, in addition to the credits of the answers
 	leaving   bool           // to be sent
 	kept      *kept          // of a worker; nil in a program that a host has started
 	lease     lease          // of a worker
@@ -105,7 +105,7 @@ func (s *session) receive(from stream) error {
 	}
 }
 
-// begin starts the handlers of runs. It refuses runs for which there is no handler or no slot.
+// begin starts the handlers of runs. It refuses runs without a handler or a free slot.
 func (s *session) begin(runs []*wire.Run) {
 	if len(runs) == 0 {
 		return
@@ -207,7 +207,7 @@ func (s *session) work(r *run) {
 	})
 }
 
-// hear takes what a frame says of the answers and pongs that have arrived, before its runs begin.
+// hear takes the acknowledgements of answers and pongs in a frame, before its runs begin.
 func (s *session) hear(frame *wire.ToHandler) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -20,7 +20,7 @@ type Child struct {
 	Type        string
 	Payload     []byte
 	Key         string            // unique among the type's tasks while they are kept; "" if none
-	OrderingKey string            // tasks that share it run one at a time, in the order in which they are ready; "" if none
+	OrderingKey string            // tasks that share it run one at a time, in the order of becoming ready; "" if none
 	Headers     map[string]string // stored unchanged, such as a trace context
 	RunAt       time.Time         // when it is due; zero is now
 	Priority    *uint8            // task.HighestPriority..task.LowestPriority; nil for the type's
@@ -71,7 +71,7 @@ func (c *Child) message() *wire.Child {
 	return m
 }
 
-// flaw returns what is wrong with c. A text that is not valid UTF-8 would break the stream.
+// flaw returns the first mistake in c. A string of invalid UTF-8 would break the stream.
 func (c *Child) flaw() error {
 	if c.Type == "" {
 		return errors.New("a child needs a type")

@@ -22,8 +22,8 @@ func fillIn(t *task.Task, run *wire.Run) {
 	copy(t.ID[:], run.GetTaskId())
 }
 
-// finishOf returns the answer to a run for its verdict and extras. x may be nil. An error after the deadline is in doubt,
-// whatever the handler says: the end of its context may have caused it, and the host has not given up the attempt yet.
+// finishOf returns the answer to a run for its verdict and extras. x may be nil. An error after the deadline is always in
+// doubt: the end of the context may have caused it, and the host has not given up the attempt yet.
 func finishOf(r *run, v task.Verdict, x *extras) *wire.Finish {
 	f := &wire.Finish{RunId: r.id}
 	maxResult := r.terms.maxResult
@@ -66,10 +66,11 @@ func finishOf(r *run, v task.Verdict, x *extras) *wire.Finish {
 	return f
 }
 
-// endedUnheard is the error of an attempt whose handler has ended it itself, for a host that does not look.
+// endedUnheard is the error of an attempt that its handler has ended in a transaction, for a host that does
+// not look that up.
 const endedUnheard = "the handler says that it has ended its attempt in a transaction, which this host does not look up: if the transaction has committed, this error has no effect"
 
-// checkRerun returns an error if the host cannot have a task run again as its handler asked for.
+// checkRerun returns an error if the host cannot run a task again as its handler asked for.
 func (m *terms) checkRerun(typ string, v *task.Verdict) error {
 	r := v.Rerun
 	switch {

@@ -36,7 +36,7 @@ func (u *use) End() {
 // notifyUses reports the capacity to the users of the pool if it has changed. mu must be held.
 func (p *Pool) notifyUses() { p.users.Notify(p.capacity) }
 
-// capacity returns how many tasks the pool can run: those that are running and the free slots of the workers that take
+// capacity returns how many tasks the pool can run: the running ones plus the free slots of the workers that take
 // tasks. mu must be held.
 func (p *Pool) capacity() task.Capacity {
 	var c task.Capacity

@@ -1,17 +1,16 @@
 // Package workers runs handlers in processes that connect to the node by themselves: workers. Their users start and stop
-// them, in containers or autoscaling groups. A [Pool] is the [task.Handler] of one handler, and a [Service] is what
-// workers call.
+// them, in containers or autoscaling groups. A [Pool] is the [task.Handler] of one handler, and a [Service] is the
+// server that workers connect to.
 //
 // A Pool guarantees:
 //
 //   - Handle returns when the worker has answered, or when its answer cannot count any more.
-//   - A task that was not sent to a worker ends with [task.ErrUnavailable]. A task whose worker is lost ends with
-//     [task.ErrInterrupted]; a task that loses its worker again and again ends with [task.ErrCrashed] from the third
-//     time on.
-//   - A worker whose connection breaks keeps its tasks for [Config.Reconnect]. A worker that connects again within this
-//     time goes on with them, and answers that were lost on the way are sent again.
+//   - A task that was not sent to a worker ends with [task.ErrUnavailable]. A task that loses its worker ends with
+//     [task.ErrInterrupted], and from the third loss on with [task.ErrCrashed].
+//   - A worker keeps its tasks for [Config.Reconnect] after its connection breaks. A worker that connects again within
+//     this time goes on with them, and answers that were lost on the way are sent again.
 //   - Answers that a worker has when its node dies are given to the next node that it connects to: see [Earlier].
-//   - A worker that is silent for longer than [Config.Liveness] is cut off. What it answers later has no effect.
+//   - A worker that is silent for longer than [Config.Liveness] is cut off. Its later answers have no effect.
 //
 // Package handler has the other side. docs/handlers.md specifies the protocol.
 package workers
@@ -36,11 +35,11 @@ type Config struct {
 	MaxResult  int // largest result in bytes; default [policy.DefaultMaxResult]
 	MaxPayload int // largest payload in bytes that a task may be given to run again; default [policy.DefaultMaxPayload]
 
-	Reconnect time.Duration // how long tasks of a worker are kept whose connection is broken; default 5 s, negative for not at all
+	Reconnect time.Duration // how long a worker without a connection keeps its tasks; default 5 s, negative for not at all
 	Liveness  time.Duration // how long a worker may be silent; default 10 s
 	Grace     time.Duration // from cancelling a task until its worker's answer does not count any more; default 10 s
 
-	Logger *slog.Logger // of the pool, and of what workers log; nil for none
+	Logger *slog.Logger // for the pool and the log lines of workers; nil for none
 	Host   string       // name and version of this node, sent to workers
 }
 
@@ -57,9 +56,9 @@ const (
 	shortestLease = time.Second
 )
 
-// Lease returns for how long after a frame of a worker has arrived no run of the worker is given to others, whatever
-// happens to its connection: a worker begins no run later than that after it knows to have been heard. A node that is
-// started again gives no run to others before.
+// Lease returns how long a worker keeps its runs after a frame of it has arrived, even without a connection. The
+// worker begins no run later than that after a moment when the node has certainly heard it, and a restarted node
+// gives no run to others earlier.
 func (p *Pool) Lease() time.Duration {
 	whole := p.wholeLease()
 	return whole - whole/8 // the clocks of two machines do not run at the same speed

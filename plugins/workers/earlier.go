@@ -10,21 +10,21 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// earlierFeature is the feature of the protocol by which a worker sends answers of sessions that the node does not know.
+// earlierFeature is the feature of the protocol to send answers of sessions that the node does not know.
 const earlierFeature = "earlier"
 
 // earlierTime is for how long Earlier may try to end attempts.
 const earlierTime = 10 * time.Second
 
 // Earlier ends attempts with answers that a worker had when its session ended, because its node had died or could not be
-// reached. It returns how many of them count: those of attempts that are not over. It is not called again with answers for
-// which it returns an error.
+// reached. It returns how many of them count, because their attempts are not over. It is not called again with answers
+// that it returned an error for.
 type Earlier func(ctx context.Context, ends []EarlierEnd) (counted int, err error)
 
 // EarlierEnd is an answer to an attempt of a session that is over.
 type EarlierEnd struct {
 	Ref    task.Ref // the id of the task, and its version while the attempt ran
-	Type   string   // one of those of the pool
+	Type   string   // one of the types of the pool
 	Result []byte   // as [task.Handler] returns it
 	Err    error    // likewise
 }

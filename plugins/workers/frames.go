@@ -9,8 +9,9 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// tellEvery is after how many finishes a worker is told that they have arrived, if no frame goes to it before.
-const tellEvery = 64
+// acknowledgeEvery is how many finishes may arrive before an acknowledgement, if no other frame goes to the
+// worker.
+const acknowledgeEvery = 64
 
 // filled is the result of [Pool.fill].
 type filled uint8
@@ -42,7 +43,7 @@ func (p *Pool) fill(w *worker, l *link, frame *wire.ToHandler) filled {
 		p.take(w, frame)
 	}
 	empty := len(frame.Runs) == 0 && len(frame.Cancels) == 0 && frame.Ping == 0 && frame.Drain == nil
-	if untold := w.finishes - w.told; untold > 0 && (!empty || untold >= tellEvery || w.drain == drained) {
+	if untold := w.finishes - w.told; untold > 0 && (!empty || untold >= acknowledgeEvery || w.drain == drained) {
 		frame.Received, w.told = w.finishes, w.finishes
 		empty = false
 	}
@@ -120,8 +121,8 @@ func (p *Pool) undelivered(w *worker, runs []*wire.Run) {
 	p.notifyUses()
 }
 
-// handleFrame handles a frame from the connection l of w. A frame of a connection that was replaced has no effect: the
-// worker sends again what mattered in it.
+// handleFrame handles a frame from the connection l of w. A frame of a replaced connection has no effect: the worker
+// repeats its answers and reports.
 func (p *Pool) handleFrame(w *worker, l *link, frame *wire.FromHandler) {
 	for _, line := range frame.GetLogs() {
 		p.logLine(w, line)
@@ -134,8 +135,8 @@ func (p *Pool) handleFrame(w *worker, l *link, frame *wire.FromHandler) {
 	}
 }
 
-// finish handles a frame but for its log lines. It returns the call for each finish in the frame, nil for those that are
-// not to be answered.
+// finish handles a frame except its log lines. It returns the call for each finish in the frame, nil for a finish that
+// answers none.
 func (p *Pool) finish(w *worker, l *link, frame *wire.FromHandler) []*call {
 	finishes := frame.GetFinishes()
 	p.mu.Lock()
@@ -171,7 +172,7 @@ func (p *Pool) finish(w *worker, l *link, frame *wire.FromHandler) []*call {
 		p.log.Info("a worker wants to leave", "worker", w.name, "running", len(w.running))
 		p.refuseIfHopeless()
 	}
-	if p.queue.Len() > 0 && w.serves() || w.finishes-w.told >= tellEvery || w.drain == drained {
+	if p.queue.Len() > 0 && w.serves() || w.finishes-w.told >= acknowledgeEvery || w.drain == drained {
 		w.wake()
 	}
 	p.notifyUses()

@@ -28,8 +28,9 @@ type Worker struct {
 	SDK     string    // the library that it uses and its version
 	Version string    // that the worker has given itself; "" if it has none
 
-	// ClockAhead is how far the clock of the worker is ahead of that of this node, negative if it is behind: an estimate,
-	// off by half of what a message takes there and back. It is nil if the worker does not say. Nothing depends on it.
+	// ClockAhead is how far the clock of the worker is ahead of the clock of this node, negative if it is behind: an
+	// estimate, off by up to half of a round trip. It is nil if the worker does not report its clock. Nothing depends on
+	// it.
 	ClockAhead *time.Duration
 }
 
@@ -44,9 +45,9 @@ func (p *Pool) Workers() []Worker {
 	return all
 }
 
-// Drain has the workers with this ID or name end after their running tasks, and returns them. The pool sends them no more
-// tasks, and a worker whose connection is broken is told when it connects again. A program that has been drained by all
-// nodes ends; one that is started again is a new worker.
+// Drain asks the workers with this ID or name to end after their running tasks, and returns them. The pool sends them no
+// more tasks. A worker without a connection gets the request when it connects again. A program that all nodes have
+// drained ends; a restarted program is a new worker.
 func (p *Pool) Drain(worker string) []Worker {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -66,7 +67,7 @@ func (p *Pool) Drain(worker string) []Worker {
 	return drained
 }
 
-// id returns what names w on this node.
+// id returns the name of w on this node.
 func (w *worker) id() string { return fmt.Sprintf("%s/%d", w.handler, w.number) }
 
 // describe returns the present state of w. The pool's mutex must be held.

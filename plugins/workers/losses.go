@@ -13,7 +13,7 @@ const maxLosses = 10_000
 // losses counts how many workers each task has lost in a row. The zero value is empty.
 type losses struct {
 	of    map[task.ID]int
-	order []task.ID // in which they were added; also of those that were removed since
+	order []task.ID // in the order of adding, including removed ones
 }
 
 // add counts a loss of a task and returns how many there are.

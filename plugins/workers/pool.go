@@ -26,11 +26,11 @@ type (
 type Pool struct {
 	cfg        Config
 	log        *slog.Logger // of the pool, throttled
-	programLog *slog.Logger // of what workers log, throttled
+	programLog *slog.Logger // for the log lines of workers, throttled
 	forward    calls.Forwarder[*worker]
 	gone       chan struct{} // closed when the pool is closing and no worker is left
 
-	mu        sync.Mutex // guards the fields below, the mutable fields of workers and links, and those of calls
+	mu        sync.Mutex // guards the fields below, and the mutable fields of workers, links and calls
 	queue     queue      // calls that wait for a worker
 	workers   []*worker  // that have not ended, in the order of their first connection
 	lastRun   uint64     // id of the newest run, of all workers
@@ -185,8 +185,8 @@ func (p *Pool) wakeFreest() {
 	}
 }
 
-// requestCancel asks the worker to end c, whose context has ended. If no worker has begun c, it returns the reason for
-// which c is handed back.
+// requestCancel asks the worker to end c after the end of its context. If no worker has begun c, it returns the reason
+// to hand c back.
 func (p *Pool) requestCancel(c *call, cause error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -18,13 +18,13 @@ import (
 	"github.com/taskengine/taskengine/plugins/internal/wire"
 )
 
-// firstFrame is within which time after the begin of a stream its offer must come.
+// firstFrame is how soon after the start of a stream its offer must come.
 const firstFrame = 10 * time.Second
 
 // maxName is the longest name of a worker that is kept.
 const maxName = 200
 
-// Service is what workers call: it gives each worker to the pool of its handler.
+// Service is the server for workers: it gives each worker to the pool of its handler.
 type Service struct {
 	wire.UnimplementedWorkersServer
 	permit  Permit
@@ -33,8 +33,7 @@ type Service struct {
 	pools   []*Pool // read only
 }
 
-// Permit returns an error, which has the status for the worker, unless the worker whose context it is may run tasks of
-// these types.
+// Permit returns an error, which has the status for the worker, unless the worker of ctx may run tasks of these types.
 type Permit func(ctx context.Context, types ...string) error
 
 // NewService returns the service of some pools. If permit is nil, every worker may run tasks of every type. Adds is a
@@ -99,8 +98,8 @@ type reader struct {
 	service *Service
 	link    *link
 	first   chan *wire.FromHandler // has the first frame
-	worker  chan served            // has what the other frames are for
-	over    chan struct{}          // closed when no frame follows
+	worker  chan served            // has the receiver of the other frames
+	over    chan struct{}          // closed after the last frame
 	err     error                  // why; set before over is closed
 }
 
@@ -234,7 +233,7 @@ func (s *Service) poolOf(frame *wire.FromHandler) (*Pool, error) {
 	return nil, status.Errorf(codes.NotFound, "the node has no handler %q with remote, only %s", offer.GetHandler(), strings.Join(names, ", "))
 }
 
-// printable returns what a worker says of itself as it may be shown.
+// printable returns a string from a worker, shortened and safe to print.
 func printable(s string) string { return programlog.Shorten(programlog.Printable(s), maxName) }
 
 func namesOf(pools []*Pool) []string {

@@ -128,13 +128,13 @@ func TestAWorkerIsToldHowManyAnswersHaveArrived(t *testing.T) {
 	}
 	s, cut := dial(t, n, hello(), &wire.FromHandler{Credits: 200})
 	n.up(t, 1)
-	const tasks = 2 * tellEvery // however many it was told of with other frames, as many follow
+	const tasks = 2 * acknowledgeEvery // however many it was told of with other frames, as many follow
 	outs := make([]<-chan ran, tasks)
 	for i := range outs {
 		outs[i] = n.run(t.Context(), newTask("noop", ""))
 	}
 	last, answered, received := uint64(0), 0, uint64(0)
-	for received < tellEvery || answered < tasks {
+	for received < acknowledgeEvery || answered < tasks {
 		frame, err := s.Recv()
 		if err != nil {
 			t.Fatal(err)

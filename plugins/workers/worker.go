@@ -19,8 +19,8 @@ import (
 
 // worker is a session of a worker: the runs that it has, through any number of connections.
 type worker struct {
-	session string // 16 bytes, which name it
-	name    string // for people
+	session string // its name, of 16 bytes
+	name    string // for logs and lists
 	handler string
 	number  int // among the workers of the pool that have connected so far
 	since   time.Time
@@ -32,19 +32,19 @@ type worker struct {
 	isOver    bool  // the runs will be given to others: the worker gets another session when it connects again
 	running   map[uint64]*call
 	cancelled map[uint64]*wire.Cancel // of running runs that were asked to end
-	cancels   []*wire.Cancel          // to be sent
+	cancels   []*wire.Cancel          // unsent
 	slots     int                     // runs that it takes at once
 	sdk       string                  // the library that it uses and its version, printable
 	version   string                  // of the worker, printable
 	credits   int                     // runs that may be sent now
-	finishes  uint64                  // that have arrived, of all connections
-	told      uint64                  // how many of them it was told of
-	ping      uint64                  // to be sent, if not 0
-	lastPing  uint64                  // the newest that was to be sent, of all connections
-	pinged    ping                    // the newest that was sent
+	finishes  uint64                  // arrived, over all connections
+	told      uint64                  // how many of them are acknowledged
+	ping      uint64                  // unsent, if not 0
+	lastPing  uint64                  // the newest, over all connections
+	pinged    ping                    // the newest sent
 	heard     uint64                  // the newest pong that has arrived
 	heardAt   time.Time               // when the newest frame arrived
-	ahead     *time.Duration          // how far its clock is ahead of that of this node; nil if it does not say
+	ahead     *time.Duration          // how far its clock is ahead of the clock of this node; nil if it does not report it
 	drain     drainState
 }
 
@@ -69,7 +69,7 @@ type link struct {
 	wake   wakeup.Signal               // wakes the writer when there may be something to send
 	heard  atomic.Bool                 // a frame was received since the last ping
 	ended  chan struct{}               // closed when the node ends the connection
-	why    error                       // the status with which it ends it; set before ended is closed
+	why    error                       // the status that ends it; set before ended is closed
 }
 
 // The statuses with which a node ends a connection. A worker connects again, except after a nil status.
@@ -104,8 +104,8 @@ func (w *worker) release(c *call) {
 	c.Session = nil
 }
 
-// hearClock notes what the clock of the worker has shown between two times of this node, in microseconds of Unix time; 0
-// if the worker does not say. The pool's mutex must be held.
+// hearClock takes a reading of the worker's clock, made between two times of this node, in microseconds of Unix time; 0
+// if the worker does not report it. The pool's mutex must be held.
 func (w *worker) hearClock(clock int64, from, to time.Time) {
 	if clock == 0 {
 		return
@@ -230,7 +230,7 @@ func (p *Pool) broke(w *worker, l *link, why error) {
 	})
 }
 
-// silent cuts w off, from which nothing was heard on l.
+// silent cuts off w after its silence on l.
 func (p *Pool) silent(w *worker, l *link) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -257,7 +257,7 @@ func (p *Pool) lose(w *worker, why string) {
 	})
 }
 
-// end removes w, ends its connection with a status, and answers its calls with what is returned for each. mu must be held.
+// end removes w, ends its connection with the status how, and answers each call with the error of why. mu must be held.
 func (p *Pool) end(w *worker, how error, why func(*call) error) {
 	p.workers = slices.DeleteFunc(p.workers, func(o *worker) bool { return o == w })
 	if w.link != nil {

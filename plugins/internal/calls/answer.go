@@ -52,7 +52,7 @@ func childrenOf(f *wire.Finish) task.AgainOption {
 	for i, c := range f.GetChildren() {
 		r := task.Request{Type: c.GetType(), Payload: c.GetPayload(), Key: c.GetKey(), OrderingKey: c.GetOrderingKey(), Headers: c.GetHeaders()}
 		if c.Priority != nil {
-			priority := uint8(min(c.GetPriority(), math.MaxUint8)) // the engine refuses what is too large
+			priority := uint8(min(c.GetPriority(), math.MaxUint8)) // the engine refuses larger ones
 			r.Priority = &priority
 		}
 		if c.GetRunAt() != 0 {
@@ -100,7 +100,7 @@ func errorOf(e *wire.Error) error {
 
 const maxMicros = int64(1<<63-1) / int64(time.Microsecond)
 
-// micros returns a duration of n microseconds, limited to what a duration can hold.
+// micros returns a duration of n microseconds, limited to the range of a duration.
 func micros(n int64) time.Duration {
 	return time.Duration(max(0, min(n, maxMicros))) * time.Microsecond
 }

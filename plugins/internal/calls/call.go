@@ -1,6 +1,6 @@
-// Package calls has what the hosts of handlers share: the tasks that a host was given and has not answered, the queue in
-// which they wait, and the translation of answers. A host is what runs the tasks of a handler elsewhere: in processes
-// that it starts, or in processes that connect to the node.
+// Package calls is shared by the hosts of handlers. It has the unanswered tasks of a host, their queue, and the
+// translation of answers. A host runs the tasks of a handler in other processes: it starts them, or they connect to the
+// node.
 package calls
 
 import (
@@ -17,7 +17,7 @@ import (
 
 // Call is one call of the Handle of a host. It is in a queue of the host, then among the running calls of one session,
 // then answered. Each step removes it from the previous place under the host's mutex, so it is answered exactly once. S
-// is what the host calls a session.
+// S is the session type of the host.
 type Call[S any] struct {
 	Run      *wire.Run
 	Size     int           // approximate size of Run in a frame
@@ -33,7 +33,7 @@ type Call[S any] struct {
 	next, prev *Call[S]  // in the queue
 }
 
-// Answer is what Handle of a host returns.
+// Answer is the result of Handle of a host.
 type Answer struct {
 	Result []byte
 	Err    error
@@ -60,8 +60,8 @@ func New[S any](ctx context.Context, t *task.Task) (*Call[S], error) {
 // ID returns the id of the task.
 func (c *Call[S]) ID() task.ID { return task.ID(c.Run.TaskId) }
 
-// Begin tells the engine that the attempt begins now, and sets what is left of its time in the run, which is to be sent
-// at once. An error says why the attempt must not begin; the call was answered then.
+// Begin notifies the engine that the attempt begins now, and sets the remaining time in the run. The caller has to send
+// the run at once. An error says why the attempt must not begin; Begin has answered the call then.
 func (c *Call[S]) Begin() error {
 	if b, ok := c.Reporter.(task.Beginner); ok {
 		deadline, err := b.Begin()
@@ -86,7 +86,7 @@ func timeLeft(now, deadline time.Time) int64 {
 // Unavailable returns the error of a task that was not sent to a process.
 func Unavailable(why error) error { return fmt.Errorf("%w: %w", task.ErrUnavailable, why) }
 
-// CancelOf returns the message that asks the run of c to end, whose context has ended with this cause.
+// CancelOf returns the message that asks the run of c to end, for the cause of the end of its context.
 func (c *Call[S]) CancelOf(cause error) *wire.Cancel {
 	reason := wire.Cancel_REASON_CANCELLED
 	if errors.Is(cause, context.DeadlineExceeded) {
@@ -95,8 +95,8 @@ func (c *Call[S]) CancelOf(cause error) *wire.Cancel {
 	return &wire.Cancel{RunId: c.Run.RunId, Reason: reason, Message: strings.ToValidUTF8(cause.Error(), "\uFFFD")}
 }
 
-// checkText returns an error if a text of the task is not valid UTF-8. Such a text would break the whole frame, and
-// replacing invalid bytes would change a key.
+// checkText returns an error if a string of the task is not valid UTF-8. Such a string would break the whole frame,
+// and replacing invalid bytes would change a key.
 func checkText(t *task.Task) error {
 	bad := ""
 	switch {

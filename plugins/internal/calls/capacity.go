@@ -6,16 +6,17 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// Users are told of the capacity of a host. The host's mutex guards all fields. The zero value has none.
+// Users are notified of the capacity of a host. The host's mutex guards all fields. The zero value has
+// none.
 type Users struct{ all []*User }
 
-// User is told of the capacity of a host.
+// User is notified of the capacity of a host.
 type User struct {
 	changed func(task.Capacity)
 	told    task.Capacity // the last one that changed was called with
 }
 
-// Add adds a user and tells it the present capacity.
+// Add adds a user and notifies it of the present capacity.
 func (u *Users) Add(changed func(task.Capacity), now task.Capacity) *User {
 	user := &User{changed: changed, told: now}
 	u.all = append(u.all, user)
@@ -28,7 +29,8 @@ func (u *Users) Remove(user *User) {
 	u.all = slices.DeleteFunc(u.all, func(o *User) bool { return o == user })
 }
 
-// Notify tells the users the capacity if it has changed. It is called after every change that may affect it.
+// Notify calls the users with the capacity if it has changed. It is called after every change that may
+// affect it.
 func (u *Users) Notify(capacity func() task.Capacity) {
 	if len(u.all) == 0 {
 		return

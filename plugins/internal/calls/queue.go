@@ -25,7 +25,7 @@ func (q *Queue[S]) Push(c *Call[S]) {
 	q.n++
 }
 
-// Refuse answers every call for which refused returns an error with that error.
+// Refuse answers the calls that refused returns an error for, with that error.
 func (q *Queue[S]) Refuse(refused func(*Call[S]) error) {
 	for c := q.first; c != nil; {
 		next := c.next

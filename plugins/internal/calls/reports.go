@@ -25,7 +25,7 @@ type reports struct {
 // checkpoint is stored before its attempt ends.
 type Forwarder[S any] struct {
 	Mu  sync.Locker  // the host's mutex
-	Log *slog.Logger // of what handlers cause
+	Log *slog.Logger // of events that handlers cause
 }
 
 // Add stores the progress and checkpoints in a frame, which running finds the calls of. Mu must be held.

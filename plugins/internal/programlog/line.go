@@ -82,7 +82,7 @@ func sizeOf(r slog.Record) int {
 	return size
 }
 
-// textOf returns the text of a value, "" for kinds that are always short.
+// textOf formats a value; "" for kinds that are always short.
 func textOf(v slog.Value) string {
 	switch v = v.Resolve(); v.Kind() {
 	case slog.KindString:

@@ -1,4 +1,4 @@
-// Package programlog logs what handler programs say: bounded, and printable.
+// Package programlog logs the output of handler programs, bounded and printable.
 package programlog
 
 import (
@@ -15,7 +15,7 @@ const LinesPerSecond = 1000
 // bytesPerSecond is how many bytes these lines may have.
 const bytesPerSecond = 1 << 20
 
-// What one line of the log may have. The rest is cut.
+// Bounds of one line of the log. The rest is cut.
 const (
 	messageBytes = 8 << 10
 	attrsBytes   = 16 << 10

@@ -39,7 +39,7 @@ var (
 	ErrLine = errors.New("a line is no frame")
 	// ErrLongLine wraps [ErrLine]. It is the error of lines that are too long.
 	ErrLongLine = fmt.Errorf("%w: it is too long", ErrLine)
-	// ErrMaybeSent wraps the errors of Send after which a part of the frame may have arrived.
+	// ErrMaybeSent wraps errors of Send if a part of the frame may have arrived.
 	ErrMaybeSent = errors.New("a part of it may have been sent")
 )
 

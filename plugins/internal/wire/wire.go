@@ -4,7 +4,7 @@ package wire
 
 //go:generate ./generate.sh
 
-// Constants of the handshake. The cookie is no secret: it tells a program that it was started by a host.
+// Constants of the handshake. The cookie is no secret: it shows a program that a host has started it.
 const (
 	Protocol    = 1
 	CookieKey   = "TASKENGINE_HANDLER"
@@ -17,6 +17,6 @@ const (
 	FrameBytes = 1 << 20
 	// FrameMessages bounds the number of messages in a frame.
 	FrameMessages = 512
-	// MaxErrorBytes bounds the text of an error. Longer texts are cut.
+	// MaxErrorBytes bounds an error message. Longer ones are cut.
 	MaxErrorBytes = 8 << 10
 )
