@@ -1,5 +1,4 @@
-// Package access decides what a caller of the API may do: by the roles of its token, and by the types of tasks that the
-// token is for.
+// Package access decides what a caller of the API may do, by the roles and the task types of its token.
 package access
 
 import (
@@ -9,7 +8,7 @@ import (
 	"time"
 )
 
-// Role is what a token allows.
+// Role is a set of rights of a token.
 type Role string
 
 // The roles. Admin includes the others, and Operate includes Submit.
@@ -23,18 +22,18 @@ const (
 // Roles returns the roles, the smallest first.
 func Roles() []Role { return []Role{Submit, Work, Operate, Admin} }
 
-// includes reports whether a role allows what another one allows.
+// includes reports whether a role allows everything that other allows.
 func (r Role) includes(other Role) bool {
 	return r == other || r == Admin || r == Operate && other == Submit
 }
 
-// Token is what is known of a token. It does not have its text.
+// Token describes a token, without its text.
 type Token struct {
 	Name    string    // unique, for people
 	Hash    Hash      // of its text
 	Roles   []Role    // at least one
 	Types   []string  // of tasks; * at the end of one stands for all that begin so; empty: all types
-	Created time.Time // for people
+	Created time.Time // to be read
 }
 
 // May reports whether the token has a role, or one that includes it.
@@ -82,7 +81,7 @@ func roleNames() string {
 	return strings.Join(names, ", ")
 }
 
-// checkName accepts what a log and a table can show as it is.
+// checkName accepts names that logs and tables can show without quotes.
 func checkName(name string) error {
 	const longest = 100
 	isOdd := func(r rune) bool {
@@ -129,5 +128,5 @@ func NewTokens(list []Token) (*Tokens, error) {
 // Find returns the token with a hash; nil if there is none.
 func (t *Tokens) Find(h Hash) *Token { return t.byHash[h] }
 
-// List returns all tokens, in the order in which they were made. The caller may change the slice and not what is in it.
+// List returns all tokens, the oldest first. The caller may change the slice, but not the tokens in it.
 func (t *Tokens) List() []Token { return slices.Clone(t.list) }

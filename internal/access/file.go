@@ -64,9 +64,9 @@ func Read(path string) (*Tokens, error) {
 	return tokens, nil
 }
 
-// Change replaces the tokens in a file by those that change returns. The file need not exist. Changes of several processes
-// wait for each other, and who reads the file meanwhile reads it as it was before or as it is then. Only the user of this
-// process can read and write the file, unless it existed with other permissions.
+// Change replaces the tokens in a file by the result of change. The file need not exist. Changes of several processes wait
+// for each other. A concurrent reader sees the file before or after the change. Only the user of this process can read and
+// write the file, unless it existed with other permissions.
 func Change(path string, change func([]Token) ([]Token, error)) error {
 	unlock, err := lock(path + ".lock")
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Prefix is what the text of each token begins with, so that people and programs that look for secrets recognise it.
+// Prefix is the prefix of each token. Users and secret scanners recognise tokens by it.
 const Prefix = "te_"
 
 // randomBytes is how many random bytes a token has. They cannot be guessed, so one round of SHA-256 keeps them secret.
@@ -22,7 +22,7 @@ func NewText() string {
 	return Prefix + base64.RawURLEncoding.EncodeToString(b[:])
 }
 
-// Hash is the hash of the text of a token. Finding a token by its hash takes no time from which its text could be learned.
+// Hash is the hash of a token. The time to find a token by its hash reveals nothing about the token.
 type Hash [sha256.Size]byte
 
 // HashOf returns the hash of a text.

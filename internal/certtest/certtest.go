@@ -130,7 +130,7 @@ func block(kind string, der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
 }
 
-// Replace moves the files of other to those of c, each by a rename.
+// Replace moves the files of other over the files of c, each by a rename.
 func (c Certificate) Replace(tb testing.TB, other Certificate) {
 	tb.Helper()
 	for from, to := range map[string]string{other.File: c.File, other.KeyFile: c.KeyFile} {

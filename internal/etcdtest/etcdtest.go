@@ -39,7 +39,7 @@ type Cluster struct {
 type member struct {
 	name                 string
 	client, health, peer string              // URLs
-	reached              string              // the URL at which the other members reach it
+	reached              string              // the URL for the other members
 	process              *servertest.Process // nil while it is down
 }
 
@@ -51,7 +51,8 @@ func WithFlags(flags ...string) Option {
 	return func(c *Cluster) { c.flags = append(c.flags, flags...) }
 }
 
-// WithNetwork has the members reach each other at other addresses, which reach returns for that at which one listens.
+// WithNetwork changes the addresses that members use for each other: reach returns the address to use for the listen
+// address of a member.
 func WithNetwork(reach func(member int, address string) string) Option {
 	return func(c *Cluster) { c.reach = reach }
 }
@@ -253,7 +254,7 @@ func (c *Cluster) GoBack() error {
 	})
 }
 
-// Lose removes all data: the cluster begins anew.
+// Lose removes all data: the cluster starts empty.
 func (c *Cluster) Lose() error {
 	return c.replace(func(data, _ string) error { return os.RemoveAll(data) })
 }

@@ -36,7 +36,7 @@ func (c *Cluster) Ends(tb testing.TB, topic string, committed bool) (n int64) {
 	return n
 }
 
-// endsOf sums what list returns, and calls it again after an error for some time.
+// endsOf sums the offsets of list. It retries list after errors, for some time.
 func endsOf(ctx context.Context, within time.Duration, topic string, list func(context.Context, ...string) (kadm.ListedOffsets, error)) (n int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()

@@ -51,8 +51,8 @@ type broker struct {
 // Option changes how the brokers of a cluster are started.
 type Option func(*Cluster)
 
-// WithTLS has clients connect by TLS. They must have a certificate of an authority, and the brokers present one, whose
-// file has the key as well. Everything is in files as PEM.
+// WithTLS makes the brokers require TLS from clients. Clients need a certificate of authority. The brokers present the
+// certificate in certAndKey, a file that has its key as well. All files are PEM.
 func WithTLS(certAndKey, authority string) Option {
 	return func(c *Cluster) {
 		c.tls = true

@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// Buffer keeps what is written to it. It may be read while it is written.
+// Buffer is an [io.Writer] that keeps all text. It may be read concurrently with writes.
 type Buffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer // guarded by mu
@@ -19,7 +19,7 @@ func (b *Buffer) Write(p []byte) (int, error) {
 	return b.text.Write(p)
 }
 
-// String returns what was written so far.
+// String returns the text written so far.
 func (b *Buffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

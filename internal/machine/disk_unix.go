@@ -4,8 +4,8 @@ package machine
 
 import "golang.org/x/sys/unix"
 
-// DiskUsed returns which percentage of the file system of a path is used, as df reckons it: of what users
-// without privileges can have.
+// DiskUsed returns the used percentage of the file system of a path, as df shows it: of the space for
+// users without privileges.
 func DiskUsed(path string) (percent float64, err error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(path, &s); err != nil {

@@ -1,5 +1,5 @@
-// Package machine describes the machine that a process runs on and tells how much of it is in
-// use. It is shared by the packages that measure. What the operating system does not tell is zero.
+// Package machine describes the machine that a process runs on and measures its use. Several measuring
+// packages share it. Figures that the operating system does not provide are zero.
 package machine
 
 import (

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Pause sleeps for d. Timers of the runtime are late by up to a millisecond on some machines; those of
-// the kernel are not.
+// Pause sleeps for d. Timers of the runtime are late by up to a millisecond on some machines; kernel
+// timers are not.
 func Pause(d time.Duration) {
 	if d > 0 {
 		ts := syscall.NsecToTimespec(d.Nanoseconds())

@@ -11,8 +11,8 @@ import (
 // Ticks is the number of units of CPU time per second in /proc, on every Linux.
 const Ticks = 100
 
-// Busy returns the CPU time of all processes since the start of the machine, including what the host
-// took from a virtual machine.
+// Busy returns the CPU time of all processes since the start of the machine, including time that the
+// host took from a virtual machine.
 func Busy() time.Duration {
 	text, err := os.ReadFile("/proc/stat")
 	if err != nil {

@@ -23,7 +23,7 @@ type Objective struct {
 var syntax = regexp.MustCompile(`^p([0-9]{1,2}(?:\.[0-9]{1,4})?) ([a-z_]+) < ([0-9][0-9a-zµ.]*)$`)
 
 // Parse reads an objective: a percentile, one of the names of latencies, and a duration, which
-// parseDuration reads. The error says what to write.
+// parseDuration reads. The error describes the syntax.
 func Parse(s string, parseDuration func(string) (time.Duration, error), latencies ...string) (Objective, error) {
 	m := syntax.FindStringSubmatch(strings.Join(strings.Fields(s), " "))
 	if m == nil {

@@ -38,7 +38,7 @@ type Holder struct {
 // age is for how long a transaction has lasted that may keep others waiting by locks of rows.
 const age = 200 * time.Millisecond
 
-// strong are the modes in which a table cannot be written to.
+// strong are the lock modes that block writes to a table.
 const strong = `('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')`
 
 // Sessions that wait for a lock themselves are not the cause, unless they wait for a whole table: others wait behind
@@ -85,7 +85,7 @@ func Holders(ctx context.Context, c querier, t Tables) (all []Holder, err error)
 // names returns a list that is not nil, which would be a NULL.
 func names(list []string) []string { return append([]string{}, list...) }
 
-// Text says who may hold a lock, as the end of a text; "" if all is empty.
+// Text names the possible holders of a lock, as the end of an error message; "" if all is empty.
 func Text(all []Holder) string {
 	switch len(all) {
 	case 0:
@@ -108,7 +108,7 @@ parts (id, isLocked) as (
 	select i.inhrelid, p.isLocked or i.inhrelid in (select id from locked) from parts p join pg_catalog.pg_inherits i on i.inhparent = p.id)
 select c.relname::text from parts p join pg_catalog.pg_class c on c.oid = p.id where p.isLocked and c.relkind = 'r'`
 
-// Unwritable returns the names of the partitions of a table to which a statement cannot write without waiting for
+// Unwritable returns the names of the partitions of a table that a statement cannot write to without waiting for
 // another session.
 func Unwritable(ctx context.Context, c querier, table string) ([]string, error) {
 	rows, err := c.Query(ctx, selectUnwritable, table)

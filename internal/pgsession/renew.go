@@ -7,10 +7,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Renew returns a function that reads a connection string again before a connection is opened, so that a password or a
-// certificate counts that was replaced while the program runs. The user, the password and the encryption are those of
-// the string that read returns and of the files that it names, such as a passfile; everything else stays as it was. If
-// the string cannot be read, or is none, nothing changes: the connection fails if the old password does.
+// Renew returns a function that reads a connection string again before a connection is opened, so that new connections
+// use a password or certificate that was replaced while the program runs. The user, the password and the encryption
+// come from the string that read returns and from the files that it names, such as a passfile; everything else stays
+// as it was. If the string cannot be read, or is none, nothing changes: the connection fails if the old password does.
 func Renew(read func() (string, error)) func(context.Context, *pgx.ConnConfig) error {
 	return func(_ context.Context, c *pgx.ConnConfig) error {
 		text, err := read()

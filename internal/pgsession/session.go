@@ -19,9 +19,9 @@ import (
 // a lease. A node that is lost or stops within a transaction keeps its locks for this long.
 const Idle = 5 * time.Second
 
-// How soon a connection is closed whose other end does not answer: the first probe is sent when nothing has
-// arrived for probeAfter, the others each probeEvery, and the connection is closed when so many were not
-// answered, or when what was sent is not acknowledged for unacknowledged.
+// Keep-alive of connections: the first probe is sent when nothing has arrived for probeAfter, the others
+// every probeEvery. The connection is closed after this number of unanswered probes, or when sent data is
+// not acknowledged for unacknowledged.
 const (
 	probeAfter     = 5 * time.Second
 	probeEvery     = 2 * time.Second
@@ -38,7 +38,7 @@ var parameters = [...]struct{ name, value string }{
 	{"tcp_user_timeout", fmt.Sprint(unacknowledged.Milliseconds())},
 }
 
-// idleParameter is the setting of which [Idle] is the value.
+// idleParameter is the setting that [Idle] is the value of.
 const idleParameter = "idle_in_transaction_session_timeout"
 
 // isolation makes the default isolation of the session the one that the statements of the engine need, if
@@ -46,10 +46,10 @@ const idleParameter = "idle_in_transaction_session_timeout"
 const isolation = `case when current_setting('default_transaction_isolation') <> 'read committed'
 	then set_config('default_transaction_isolation', 'read committed', false) end`
 
-// Prepare completes the configuration of a connection. Texts are read and written as the statements of the
-// engine need it, whatever the database and the role set, and both ends detect that the other one is lost: for
-// that, a setting that the connection string has is left as it is. Settings that a pooler such as PgBouncer
-// refuses at the start are made by a statement when the connection is open.
+// Prepare completes the configuration of a connection. Strings are read and written as the statements of the
+// engine need it, regardless of settings of the database and the role. Both ends detect the loss of the other
+// one; a setting for that in the connection string is kept. Settings that a pooler such as PgBouncer refuses
+// at the start are made by a statement when the connection is open.
 func Prepare(c *pgconn.Config) {
 	c.RuntimeParams["client_encoding"] = "UTF8"
 	c.RuntimeParams["standard_conforming_strings"] = "on"

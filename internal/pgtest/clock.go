@@ -18,7 +18,7 @@ const ownClock = `do $$ begin
 	end if;
 end $$`
 
-// SetClock sets the clock of a database, which is what clock_timestamp() returns in it. From now on it
+// SetClock sets the clock of a database: the time that clock_timestamp() returns in it. From now on it
 // is ahead of the clock of the machine. The first call must come before other programs connect.
 func SetClock(tb testing.TB, url string, ahead time.Duration) {
 	tb.Helper()

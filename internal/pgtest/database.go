@@ -24,8 +24,8 @@ func (s *Server) Database(tb testing.TB) string {
 	return s.make(tb, "template0")
 }
 
-// Copy creates a database with everything that another one has, whose URL it takes. To that there must be
-// no connections meanwhile, other than those of Copy. See [Server.Database] for the rest.
+// Copy creates a copy of the database at databaseURL. During the call there must be no other connections
+// to that database. See [Server.Database] for the rest.
 func (s *Server) Copy(tb testing.TB, databaseURL string) string {
 	tb.Helper()
 	u, err := url.Parse(databaseURL)

@@ -56,9 +56,9 @@ type Server struct {
 // Start starts a new server with settings such as "max_connections=500" and returns when it
 // answers. The caller must call Close; see [Run] for a server that a whole package shares.
 //
-// The programs are those of $TASKENGINE_POSTGRES_BIN if that is set, else the newest below
-// /usr/lib/postgresql, else those in the PATH. The folder is in [os.TempDir]. If this process
-// runs as root, the programs run as the user postgres, because PostgreSQL refuses root.
+// The programs come from $TASKENGINE_POSTGRES_BIN if that is set, else from the newest version below
+// /usr/lib/postgresql, else from the PATH. The folder is in [os.TempDir]. If this process runs as
+// root, the programs run as the user postgres, because PostgreSQL refuses root.
 func Start(settings ...string) (*Server, error) {
 	s, err := start(settings)
 	if err != nil {
@@ -193,10 +193,10 @@ func (s *Server) running() bool {
 	return s.postgres != nil
 }
 
-// Crash kills the server and returns when all of its processes have ended: no transaction is
-// finished, nothing more is written, and the next start recovers from the log. Unlike in a power
-// failure, what was written to the operating system is not lost. A server that other tests use
-// at the same time must not be crashed.
+// Crash kills the server and returns when all of its processes have ended: no transaction is finished,
+// nothing more is written, and the next start recovers from the log. Unlike in a power failure, data
+// that was passed to the operating system is not lost. A server that other tests use at the same time
+// must not be crashed.
 func (s *Server) Crash() error {
 	if err := s.stop(syscall.SIGQUIT); err != nil {
 		return fmt.Errorf("pgtest: crashing PostgreSQL: %w", err)
@@ -229,7 +229,7 @@ func (s *Server) Keep() error {
 	return nil
 }
 
-// FailOver replaces the server by the copy that Keep has made, at the same address: what was committed since is lost.
+// FailOver replaces the server by the copy that Keep has made, at the same address: commits since then are lost.
 func (s *Server) FailOver() error {
 	err := s.Crash()
 	if err == nil {

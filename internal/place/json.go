@@ -107,7 +107,8 @@ func afterValue(b []byte, i int) int {
 	return i
 }
 
-// scalar returns a JSON value as text: the value of a text, a number with all of its digits, or true or false; "" for null.
+// scalar returns a JSON value as a string: the value of a string, a number with all of its digits, or true or false; "" for
+// null.
 func scalar(raw []byte) (string, error) {
 	switch raw[0] {
 	case '"':

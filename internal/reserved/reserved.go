@@ -1,6 +1,6 @@
-// Package reserved says who may add tasks of the types and with the ids that [task.IsReservedType] and [task.IsReservedID]
-// name: the packages of this module that own them.
+// Package reserved restricts tasks with a reserved type ([task.IsReservedType]) or id ([task.IsReservedID]) to the
+// packages of this module that own them.
 package reserved
 
-// Owner is what an owner passes to the engine. Only packages of this module can name it.
+// Owner is the proof of an owner for the engine. Only packages of this module can name it.
 type Owner struct{}

@@ -1,5 +1,5 @@
 // Package scripttest plays scripts in tests of state machines. A script is a list of blocks with a blank
-// line between them. Each is a command, a line of four dashes, and what the machine does after it:
+// line between them. Each is a command, a line of four dashes, and the effects of the command:
 //
 //	submit 1 mail
 //	----

@@ -10,12 +10,12 @@ import (
 	"strings"
 )
 
-// Ports are chosen below those that systems use for outgoing connections (32768 and up on Linux,
-// 49152 and up on macOS). So no outgoing connection takes the port of a server that is down for
-// a moment, and a client that dials it then cannot connect to itself.
+// Ports are below the range that systems use for outgoing connections (32768 and up on Linux, 49152
+// and up on macOS). So no outgoing connection takes the port of a server that is down for a moment,
+// and a client that dials it then cannot connect to itself.
 const firstPort, lastPort = 20000, 31999
 
-// AtFreePort calls listen with free ports until one was not taken meanwhile.
+// AtFreePort calls listen with free ports until no other process has taken the port first.
 func AtFreePort(listen func(port int) error) (int, error) {
 	var err error
 	for range 100 {

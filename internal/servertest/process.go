@@ -39,8 +39,8 @@ until rm -rf "$1" 2>/dev/null; do
 done`
 
 // Group is a folder and the processes that work in it. They have a process group of their own. Its
-// leader, the watchdog, ends them and removes the folder when this process has ended, for whatever
-// reason. So Ctrl-C reaches them only through the watchdog.
+// leader, the watchdog, ends them and removes the folder when this process has ended, even by a crash.
+// So Ctrl-C reaches them only through the watchdog.
 type Group struct {
 	folder   string
 	name     string              // of the package that uses it
@@ -99,7 +99,7 @@ func (c *Group) startWatchdog() error {
 	return nil
 }
 
-// Folder returns the folder in which the processes work.
+// Folder returns the working folder of the processes.
 func (c *Group) Folder() string { return c.folder }
 
 // Close lets the watchdog end the remaining processes and returns when the folder is gone.
@@ -152,7 +152,7 @@ func (c *Group) Start(name, path string, args ...string) (*Process, error) {
 		return nil, err
 	}
 	p.from = info.Size()
-	// This pipe is never written to. It ends when the last process that has it has ended.
+	// No process writes to this pipe. It ends when the last process that has it has ended.
 	alive, kept, err := os.Pipe()
 	if err != nil {
 		return nil, err

@@ -19,7 +19,7 @@ type Mail struct {
 	From string
 	To   []string
 	Data string // with headers; lines end with \n
-	User string // who has logged in, with "user password"; "" if nobody has
+	User string // the login as "user password"; "" without one
 	TLS  bool   // the connection was encrypted
 }
 
@@ -186,7 +186,7 @@ func (c *session) data() bool {
 	return true
 }
 
-// address returns what is between < and >.
+// address returns the part between < and >.
 func address(argument string) string {
 	_, rest, _ := strings.Cut(argument, "<")
 	found, _, _ := strings.Cut(rest, ">")

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Limits bound what one process may use together with all processes that it starts. Zero is no limit.
+// Limits bound the resources of one process together with all processes that it starts. Zero is no
+// limit.
 type Limits struct {
 	Memory    int64   // bytes; the kernel kills processes that need more
 	CPU       float64 // cores; the kernel throttles processes that need more
@@ -21,8 +22,8 @@ type Cgroups struct {
 	log *slog.Logger
 
 	mu        sync.Mutex
-	base      string    // guarded by mu: the control group below which they are created; "" if not known yet
-	delegated Limits    // guarded by mu: the limits whose controllers are enabled below base
+	base      string    // guarded by mu: the parent of the control groups; "" if not known yet
+	delegated Limits    // guarded by mu: the limits with controllers enabled below base
 	cleaned   time.Time // guarded by mu: when stale groups were last removed
 	warned    bool      // guarded by mu: the log says that limits are not enforced
 }

@@ -18,9 +18,9 @@ func Line(s string) string { return escape(s, "") }
 // Lines is [Line] for text of several lines: newlines and tabs stay.
 func Lines(s string) string { return escape(s, "\n\t") }
 
-// escape replaces what is not safe in s by escape sequences, except the runes in keep.
+// escape replaces unsafe runes and bytes of s by escape sequences, except the runes in keep.
 func escape(s, keep string) string {
-	from := 0 // what is before is in b
+	from := 0 // s[:from] is in b
 	var b strings.Builder
 	for i, r := range s {
 		size := utf8.RuneLen(r)
@@ -66,7 +66,7 @@ type jsonWriter struct{ w io.Writer }
 
 // Write implements [io.Writer].
 func (j jsonWriter) Write(p []byte) (int, error) {
-	n, from := 0, 0 // what is before from is in out
+	n, from := 0, 0 // p[:from] is in out
 	var out []byte
 	for n < len(p) {
 		if c := p[n]; c < utf8.RuneSelf && c != 0x7f { // JSON texts have no other control characters

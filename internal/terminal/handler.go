@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Options are those of [NewHandler].
+// Options are the options of [NewHandler].
 type Options struct {
 	Level  slog.Level // the lowest that is written
 	Colour bool       // sets levels and keys apart by colours
@@ -84,7 +84,7 @@ func (h *handler) WithGroup(name string) slog.Handler {
 	return &c
 }
 
-// write writes an attribute, those of a group with its name and a dot before.
+// write writes an attribute. Attributes of a group have its name and a dot in front.
 func (h *handler) write(b *strings.Builder, groups string, a slog.Attr) {
 	v := a.Value.Resolve()
 	if v.Kind() == slog.KindGroup {
@@ -111,7 +111,7 @@ func textOf(v slog.Value) (s string) {
 	if b, ok := v.Any().([]byte); ok {
 		return string(b)
 	}
-	defer func() { // a method of the value panicked, as those of a nil pointer may
+	defer func() { // a method of the value panicked, as on a nil pointer
 		if p := recover(); p != nil {
 			s = fmt.Sprintf("!PANIC: %v", p)
 		}
@@ -145,7 +145,7 @@ func (h *handler) paint(as style, s string) string {
 	return "\x1b[" + strconv.Itoa(int(as)) + "m" + s + "\x1b[0m"
 }
 
-// level returns the text of a level.
+// level formats a level.
 func (h *handler) level(l slog.Level) string {
 	switch {
 	case l >= slog.LevelError:
@@ -158,7 +158,7 @@ func (h *handler) level(l slog.Level) string {
 	return "DBG" + offset(l-slog.LevelDebug)
 }
 
-// offset returns the text of the distance between a level and the named level below it.
+// offset formats the distance between a level and the named level below it.
 func offset(by slog.Level) string {
 	if by == 0 {
 		return ""

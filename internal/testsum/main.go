@@ -163,8 +163,8 @@ func reason(said string) string {
 	return strings.Join(kept, " ")
 }
 
-// showRest prints the output of the package itself and of those of its tests that did not end: a
-// panic, a race, a time limit or an exit ends the process while they run.
+// showRest prints the output of the package itself and of its unfinished tests: a panic, a race, a
+// time limit or an exit ends the process while they run.
 func showRest(out io.Writer, said map[test]*strings.Builder, pkg string) {
 	var rest []test
 	for at := range said {

@@ -7,7 +7,7 @@ import (
 
 // Client names the files of a client.
 type Client struct {
-	CA         string // of the authorities whose servers are trusted; "": those that the system trusts
+	CA         string // of the trusted authorities of servers; "": the trusted ones of the system
 	Cert, Key  string // of the certificate of the client, and its key; "": it has none
 	ServerName string // that the certificate of a server must have; "": the host that is connected to
 }

@@ -9,7 +9,7 @@ import (
 	"os"
 )
 
-// Pair reads a certificate, with those that lead to its authority, and its key.
+// Pair reads a certificate with its chain, and its key.
 func Pair(cert, key string) (tls.Certificate, error) {
 	pair, err := tls.LoadX509KeyPair(cert, key)
 	if err != nil {

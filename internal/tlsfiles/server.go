@@ -12,20 +12,20 @@ import (
 
 // Server names the files of a server.
 type Server struct {
-	Cert, Key string // of its certificate, with those that lead to its authority, and its key
-	ClientCA  string // of the authorities whose clients may connect; "": clients need no certificate
+	Cert, Key string // of its certificate with its chain, and its key
+	ClientCA  string // of the authorities of client certificates; "": clients need no certificate
 }
 
 // Config reads the files and returns the settings of a listener. Each handshake looks whether a file was replaced. While
-// the files cannot be used, such as a certificate that has another key, handshakes go on with what was read before, and
-// the log gets one line for each reason. An error begins with the name of the part that it is about: cert or client_ca.
+// the files cannot be used, such as a certificate that has another key, handshakes use the files read before, and the
+// log gets one line for each reason. An error begins with the name of the part that it is about: cert or client_ca.
 func (s Server) Config(log *slog.Logger) (*tls.Config, error) {
 	r := &reader{files: s, log: log, seen: s.look()}
 	var err error
 	if r.config, err = s.read(); err != nil {
 		return nil, err
 	}
-	r.tell()
+	r.logCertificate()
 	return &tls.Config{
 		MinVersion:         tls.VersionTLS12,
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return r.current(), nil },
@@ -46,11 +46,11 @@ func (s Server) read() (*tls.Config, error) {
 		return nil, fmt.Errorf("client_ca: %w", err)
 	}
 	c.ClientAuth = tls.RequireAndVerifyClientCert
-	c.SessionTicketsDisabled = true // a ticket would let in a client whose authority is trusted no longer
+	c.SessionTicketsDisabled = true // a ticket would admit a client after its authority has lost trust
 	return c, nil
 }
 
-// look returns what the file system says of the files; nil of a file that it does not find.
+// look returns the file information of the files; nil for a missing file.
 func (s Server) look() []fs.FileInfo {
 	paths := []string{s.Cert, s.Key}
 	if s.ClientCA != "" {
@@ -70,7 +70,7 @@ type reader struct {
 
 	mu      sync.Mutex
 	seen    []fs.FileInfo // guarded by mu: of the files that were read last
-	config  *tls.Config   // guarded by mu: what was read; it does not change
+	config  *tls.Config   // guarded by mu: made from these files; it does not change
 	trouble string        // guarded by mu: why the files cannot be used as they are; "" if they can
 }
 
@@ -91,12 +91,12 @@ func (r *reader) current() *tls.Config {
 		return r.config
 	}
 	r.seen, r.config, r.trouble = now, config, ""
-	r.tell()
+	r.logCertificate()
 	return r.config
 }
 
-// tell logs which certificate is used. The caller has the mutex, or is the only one that knows r.
-func (r *reader) tell() {
+// logCertificate logs the certificate in use. The caller has the mutex, or is the only user of r.
+func (r *reader) logCertificate() {
 	r.log.Info("connections have this certificate", "cert", r.files.Cert, "valid_until", r.config.Certificates[0].Leaf.NotAfter)
 }
 

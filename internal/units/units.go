@@ -1,7 +1,7 @@
-// Package units writes numbers for people: few digits, and a unit that suits the size.
+// Package units formats numbers to be read: few digits, and a unit that suits the size.
 //
-// What a program reads back is not written here: a size in a configuration is written by
-// config.ShowSize, which keeps every digit.
+// Numbers that a program parses again need every digit: config.ShowSize writes the sizes of a
+// configuration.
 package units
 
 import (
@@ -36,9 +36,8 @@ func Digits(v float64) string {
 	return s
 }
 
-// Scaled writes a number in the first of the units, which are ordered from large to small,
-// of which it is at least one. A smaller number is written in the basic unit. The separator
-// stands between number and unit.
+// Scaled writes a number in the first unit that it is at least one of. Units are ordered from large to
+// small. A smaller number is written in the basic unit. The separator stands between number and unit.
 func Scaled(v float64, separator, basic string, units ...Unit) string {
 	for _, u := range units {
 		if math.Abs(v) >= u.Size*0.9995 { // below that, three digits are less than one

@@ -2,11 +2,11 @@ package wakeup
 
 import "time"
 
-// Cost estimates how long a round of work takes that is repeated for ever, for a goroutine that rests in proportion to
-// it. A round that had to wait for an outage to end is no costlier than others, so two kinds of rounds do not count:
+// Cost estimates the time of a round of endlessly repeated work, for a goroutine that rests in proportion to it. A
+// round that waited for the end of an outage is no costlier than others, so two kinds of rounds do not count:
 //
-//   - one that failed, or in which something failed that was tried again
-//   - one that took longer than the round before it: then that one's time counts
+//   - a round that failed, or retried a failed part
+//   - a round that took longer than the round before it: then the time of that round counts
 //
 // The zero Cost is ready for use. It belongs to one goroutine.
 type Cost struct{ last time.Duration }

@@ -1,5 +1,4 @@
-// Package wakeup has what goroutines wait by: a [Signal] that there is work, [Sleep], and the [Cost] of a round to which
-// they proportion a rest.
+// Package wakeup provides a wake-up [Signal], a cancellable [Sleep], and the [Cost] of a round, to pace loops by.
 package wakeup
 
 import (

@@ -19,7 +19,7 @@ type Mesh struct {
 	tb testing.TB
 
 	mu    sync.Mutex
-	wires map[int][]*Wire // guarded by mu: those to a server
+	wires map[int][]*Wire // guarded by mu: by server
 }
 
 // NewMesh returns a network without servers. It ends with the test.
@@ -51,7 +51,7 @@ func (m *Mesh) Isolate(server int, pids []int) {
 	}
 }
 
-// Heal has everything arrive again, also what was sent meanwhile.
+// Heal ends all stalls. Data that was sent during a stall arrives, too.
 func (m *Mesh) Heal() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -68,7 +68,8 @@ func (w *Wire) URL() string { return w.url }
 // an error.
 func (w *Wire) Stall() { w.become(stalled) }
 
-// Resume ends a stall. What was sent meanwhile arrives now, also if its sender has hung up since.
+// Resume ends a stall. Data that was sent during the stall arrives now, even if its sender has hung up
+// since.
 func (w *Wire) Resume() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -79,8 +80,8 @@ func (w *Wire) Resume() {
 // Cut ends all connections, and refuses new ones.
 func (w *Wire) Cut() { w.become(isCut) }
 
-// Heal ends a stall or a cut. What was sent meanwhile is lost, and so are connections that were open
-// before.
+// Heal ends a stall or a cut. Data that was sent in that time is lost, and so are connections that
+// were open before.
 func (w *Wire) Heal() { w.become(whole) }
 
 // become changes the state, and ends all connections unless they are to stall.
@@ -130,7 +131,8 @@ func (w *Wire) open(near, far net.Conn) bool {
 	return true
 }
 
-// pass passes on what arrives, when neither the wire nor the connection is stalled, whose end at the program is near.
+// pass forwards data from from to to, while neither the wire nor the connection is stalled. near is the end of the
+// connection at the program.
 func (w *Wire) pass(near, from, to net.Conn) {
 	defer w.close(to)
 	buf := make([]byte, 32<<10)
@@ -155,8 +157,8 @@ func (w *Wire) pass(near, from, to net.Conn) {
 	}
 }
 
-// close closes one end of a connection, because what it is sent has ended. The goroutine that reads from
-// it then closes the other end.
+// close closes one end of a connection, because its input has ended. The goroutine that reads from it
+// then closes the other end.
 func (w *Wire) close(end net.Conn) {
 	_ = end.Close()
 	w.mu.Lock()

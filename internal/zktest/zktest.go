@@ -47,15 +47,15 @@ type server struct {
 	name                   string
 	client, peer, election int                 // ports
 	secure                 int                 // the port for clients by TLS
-	reached                string              // ports for peer and election at which the other servers reach it, with a colon between them
+	reached                string              // peer and election ports for the other servers, with a colon between them
 	process                *servertest.Process // nil while it is down
 }
 
 // Option changes how the servers of an ensemble are started.
 type Option func(*Ensemble)
 
-// WithTLS has clients connect by TLS. They must have a certificate of an authority, and the servers present one, whose
-// file has the key as well. Everything is in files as PEM.
+// WithTLS makes the servers require TLS from clients. Clients need a certificate of authority. The servers present the
+// certificate in certAndKey, a file that has its key as well. All files are PEM.
 func WithTLS(certAndKey, authority string) Option {
 	return func(e *Ensemble) {
 		e.secure = true
@@ -80,7 +80,8 @@ func WithUsers(passwords map[string]string) Option {
 	}
 }
 
-// WithNetwork has the servers reach each other at other addresses, which reach returns for those at which one listens.
+// WithNetwork changes the addresses that servers use for each other: reach returns the address to use for a listen
+// address of a server.
 func WithNetwork(reach func(server int, address string) string) Option {
 	return func(e *Ensemble) { e.reach = reach }
 }
@@ -227,7 +228,7 @@ func (e *Ensemble) launch(i int) error {
 	return nil
 }
 
-// await waits until a server says what it is in the ensemble: before that it refuses clients.
+// await waits until a server reports its role in the ensemble: before that it refuses clients.
 func (e *Ensemble) await(i int) error {
 	s := e.servers[i]
 	err := s.process.Await(func(ctx context.Context) error {
@@ -243,7 +244,7 @@ func (e *Ensemble) await(i int) error {
 	return err
 }
 
-// says returns what a server says about itself.
+// says returns the status of a server.
 func (s *server) says(ctx context.Context) (string, error) {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "tcp", fmt.Sprint("127.0.0.1:", s.client))
@@ -339,7 +340,7 @@ func (e *Ensemble) GoBack() error {
 	})
 }
 
-// Lose removes all data: the ensemble begins anew.
+// Lose removes all data: the ensemble starts empty.
 func (e *Ensemble) Lose() error {
 	return e.replace(func(data, _ string) error { return os.RemoveAll(filepath.Join(data, "version-2")) })
 }
