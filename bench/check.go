@@ -130,7 +130,7 @@ func (r reader) checkFaults(s *Scenario, at places) {
 	}
 }
 
-// checkOrder checks that tasks whose order is declared run in order.
+// checkOrder checks that tasks with a declared order run in order.
 func (r reader) checkOrder(s *Scenario, at places) {
 	if !s.Ordered {
 		return

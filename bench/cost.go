@@ -11,7 +11,8 @@ import (
 	"github.com/taskengine/taskengine/internal/machine"
 )
 
-// usage is what processes have used so far. What the operating system does not tell is 0.
+// usage is the use of resources by processes so far. Figures that the operating system does not
+// provide are 0.
 type usage struct {
 	cpu       time.Duration
 	machine   time.Duration // CPU of all processes
@@ -20,8 +21,8 @@ type usage struct {
 	allocated int64         // bytes, by Go
 }
 
-// used returns what this process, its children that have ended or were killed, and the given
-// children have used.
+// used returns the sum of the usage of this process, its children that have ended or were killed, and
+// the given children.
 func used(children []int) usage {
 	u := processUsage()
 	u.machine = machine.Busy()
@@ -37,7 +38,7 @@ func used(children []int) usage {
 	return u
 }
 
-// meter measures what a load uses, from the end of the warm-up to the end of the load.
+// meter measures the usage of a load, from the end of the warm-up to the end of the load.
 type meter struct {
 	pids    func() []int
 	began   time.Time
@@ -108,7 +109,7 @@ func size(dir string) int64 {
 				total += info.Size()
 			}
 		}
-		return nil // a file that is removed meanwhile has no size
+		return nil // a file that is removed during the walk has no size
 	})
 	return total
 }

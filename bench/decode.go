@@ -28,8 +28,8 @@ const (
 type reader struct{ *config.Reader }
 
 // Parse reads a scenario; name is the name of the file in messages. Sets replace values:
-// "load.rate=2000/s", "tasks.0.payload=4KiB". The error is a *[config.Errors] with all mistakes,
-// where they are, and what to do.
+// "load.rate=2000/s", "tasks.0.payload=4KiB". The error is a *[config.Errors] with all mistakes, their
+// places and their remedies.
 func Parse(name string, data []byte, sets ...string) (*Scenario, error) {
 	read, root := config.NewReader(name, string(data), sets...)
 	if err := read.Err(); err != nil {

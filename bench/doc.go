@@ -6,18 +6,18 @@
 // The steps of a run:
 //
 //	scenario.go   the scenario; yaml.go, decode.go and check.go read it
-//	schedule.go   the times at which tasks are submitted; draw.go: the tasks
+//	schedule.go   the times of submits; draw.go: the tasks
 //	run.go        all loads and repetitions, one after the other
 //	repetition.go one repetition: an engine on a fresh store
 //	submit.go     submits tasks at their times, or as fast as tasks end
 //	handle.go     the handlers of the tasks
 //	fault.go      injected faults; node.go: the whole process is killed
-//	record.go     what happened to each task
+//	record.go     the times and the end of each task
 //	verify.go     checks of the promises; gate.go and rate.go: limits
 //	measure.go    the figures; cost.go: usage of the machine
 //
-// The records hold only what [engine.Observer], the receipts and the handlers report. Each record is
-// allocated before it is needed, so that measuring disturbs little.
+// The records only hold reports of [engine.Observer], receipts and handlers. Each record is allocated
+// before it is needed, so that measuring disturbs little.
 //
 // The benchmarks in the tests of this package compare the engine with the bare store.
 // docs/benchmarks.md is the manual, docs/performance.md has the figures.

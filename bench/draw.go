@@ -72,7 +72,7 @@ func (d *dealer) of(flow int) draw {
 	return out
 }
 
-// noiseStarts is the number of offsets in the noise at which a payload may begin.
+// noiseStarts is the number of offsets in the noise where a payload may begin.
 const noiseStarts = 1 << 20
 
 // requester makes requests from draws. It may be used by many goroutines.

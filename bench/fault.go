@@ -17,7 +17,7 @@ type inspected interface {
 	storage.Settings
 }
 
-// slow returns a store whose commits take d longer, as on a slow disk: the store waits after the
+// slow returns a store with commits that take d longer, as on a slow disk: the store waits after the
 // commit and before it returns.
 func slow(s storage.Store, d time.Duration) storage.Store {
 	if full, ok := s.(inspected); ok {
@@ -75,7 +75,7 @@ func (s *slowTasks) Commit(ctx context.Context, b *storage.Batch) storage.Commit
 	return slowCommit{s.Store.Commit(ctx, b), s.delay}
 }
 
-// slowCommit is a commit whose end is reported late.
+// slowCommit is a commit that reports its end late.
 type slowCommit struct {
 	storage.Commit
 	delay time.Duration

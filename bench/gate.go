@@ -67,8 +67,8 @@ func newGates(rep *repetition) [][]*gate {
 	return gates
 }
 
-// valueOf returns the number of the value of a limit that a task counts for. A limit has a counter
-// for each combination of its own value and those of the limits above it.
+// valueOf returns the number of the value of a limit that a task counts for. A limit has a counter for
+// each combination of its own value and the values of the limits above it.
 func valueOf(s *Scenario, chain []policy.Limit) (func(*record, int32) int, []atomic.Int32) {
 	byKey := slices.ContainsFunc(chain, func(l policy.Limit) bool { return l.Per == PerKey })
 	byTenant := slices.ContainsFunc(chain, func(l policy.Limit) bool { return l.Per == PerTenant })

@@ -15,11 +15,11 @@ import (
 	"github.com/taskengine/taskengine/bench/result"
 )
 
-// A node that is killed is a process of its own. It shares the records with the process that kills
-// it, in a file that both have mapped: what the node has written there survives the node, up to its
-// last instruction.
+// A node that is killed is a process of its own. It shares the records with the process that kills it,
+// in a file that both have mapped: the writes of the node there survive it, up to its last
+// instruction.
 
-// nodeConfig is what the node needs to know of the repetition.
+// nodeConfig describes the repetition for the node.
 type nodeConfig struct {
 	Scenario *Scenario `json:"scenario"`
 	Rate     float64   `json:"rate"`
@@ -88,7 +88,7 @@ func (r *runner) onceKilled(ctx context.Context, rate float64) (runs map[int]res
 		return nil, err
 	}
 	cost := *m.cost
-	cost.Allocated = 0 // only the allocations of this process are known, not those of the node
+	cost.Allocated = 0 // only the allocations of this process are known, not the ones of the node
 	cost.StoreSize = size(filepath.Join(dir, storeFolder))
 	runs = r.figures(rep, m, cost, check)
 	for i, run := range runs {

@@ -9,10 +9,10 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// record is what happened to one task. Its times are nanoseconds since the base of the repetition, by
-// the wall clock, which the engine uses; 0 is never. It has no pointers, so that processes can share
-// it and the garbage collector does not scan it. Every field is written by one goroutine at a time,
-// because the stages of a task follow each other.
+// record has the times and the end of one task. Its times are nanoseconds since the base of the
+// repetition, by the wall clock, which the engine uses; 0 is never. It has no pointers, so that
+// processes can share it and the garbage collector does not scan it. Every field is written by one
+// goroutine at a time, because the stages of a task follow each other.
 type record struct {
 	id       task.ID
 	intended int64 // when the load intended to submit it
@@ -31,7 +31,7 @@ type record struct {
 	over     atomic.Int32 // number of times that it exceeded a limit
 	flow     int32
 	key      int32
-	state    task.State // in which it ended
+	state    task.State // the final state
 }
 
 // Records are allocated in chunks, so that they never move.
@@ -48,7 +48,7 @@ type chunk [chunkSize]record
 type records struct {
 	tag    uint16 // in the ids of this repetition
 	ids    *task.IDs
-	base   time.Time // to which all times are relative, by the wall clock
+	base   time.Time // origin of all times, by the wall clock
 	n      atomic.Int64
 	mu     sync.Mutex // held while a chunk is added
 	chunks [maxChunks]atomic.Pointer[chunk]

@@ -15,7 +15,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// repetition is one run of a scenario: an engine, the load, and what happened.
+// repetition is one run of a scenario: an engine, the load, and the records.
 type repetition struct {
 	s       *Scenario
 	o       *Options
@@ -30,8 +30,8 @@ type repetition struct {
 	engine   *engine.Engine
 	handlers *handlerSet
 	tokens   chan struct{} // of a closed loop: one for each task in flight
-	returned atomic.Int64  // tasks for which Submit has returned
-	ended    atomic.Int64  // tasks whose end was durable
+	returned atomic.Int64  // tasks with a returned Submit
+	ended    atomic.Int64  // tasks with a durable end
 
 	mu        sync.Mutex
 	overNotes []string // guarded by mu: exceeded limits
@@ -103,7 +103,7 @@ func (rep *repetition) close(ctx context.Context) error {
 	return errors.Join(rep.engine.Close(ctx), rep.handlers.close(ctx))
 }
 
-// observer records what the engine reports. It is called under the lock of the engine.
+// observer records the reports of the engine. It is called under the lock of the engine.
 func (rep *repetition) observer() engine.Observer {
 	rs := rep.records
 	return engine.Observer{
@@ -178,7 +178,7 @@ func fill(ctx context.Context, e *engine.Engine, b Backlog, progress func(done i
 	}
 }
 
-// collectGarbage reduces the effect of what happened before the load.
+// collectGarbage reduces the effect of garbage from before the load.
 func collectGarbage() { runtime.GC() }
 
 // drain waits until as many tasks have ended as were acknowledged. It gives up when no task has ended

@@ -25,9 +25,9 @@ const Memory = "memory"
 // Options configure [Run]. Store and OpenStore are required.
 type Options struct {
 	Store      string                                  // name of the store, for the result
-	Durability string                                  // what is on disk when an insert is acknowledged, for the result
+	Durability string                                  // the guarantee of an acknowledged insert, for the result
 	OpenStore  func(dir string) (storage.Store, error) // opens the store in a folder, which may be empty
-	Dir        string                                  // in which folders of stores are made and removed; "" is that for temporary files, which may be in memory
+	Dir        string                                  // parent of the folders of stores, which are removed; "" is the folder for temporary files, which may be in memory
 
 	Plugin     []string // a program with arguments that calls [ServePlugin]; for handlers of kind go
 	PluginEnv  []string // further variables of its environment, as in plugins.Config
@@ -282,7 +282,7 @@ func (r *runner) work(ctx context.Context, rep *repetition, store storage.Store,
 	return m, check, errors.Join(err, rep.close(ctx))
 }
 
-// headStart is the time between the start of the engine and the begin of the load.
+// headStart is the time between the start of the engine and the start of the load.
 const headStart = 20 * time.Millisecond
 
 // load runs the load, from the first task to the end of the last.
@@ -294,7 +294,7 @@ func (r *runner) load(ctx context.Context, rep *repetition, sched *schedule) (*m
 	rep.begin, rep.measured = rep.records.since(begin), rep.records.since(measured)
 	every := pointEvery
 	if rep.s.Load.Shape == Idle {
-		every = 0 // sampling would disturb what is measured
+		every = 0 // sampling would disturb the measurement
 	}
 	m := startMeter(measured, every, rep.handlers.pids)
 	killing, stopKilling := context.WithCancel(ctx)
@@ -342,7 +342,7 @@ func (r *runner) follow(ctx context.Context, rep *repetition) <-chan struct{} {
 		defer close(done)
 		every := progressEvery
 		if r.s.Load.Shape == Idle {
-			every = time.Hour // sampling would disturb what is measured
+			every = time.Hour // sampling would disturb the measurement
 		}
 		total := float64(r.s.WarmUp + r.s.Duration)
 		if total == float64(r.s.WarmUp) {

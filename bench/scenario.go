@@ -17,7 +17,7 @@ import (
 	"github.com/taskengine/taskengine/policy"
 )
 
-// Scenario describes a load, the node, and what must hold. [Parse] reads it from YAML;
+// Scenario describes a load, the node, and the conditions to check. [Parse] reads it from YAML;
 // docs/benchmarks.md documents every key. Its JSON is the "config" of a result, with durations in
 // nanoseconds.
 type Scenario struct {
@@ -35,7 +35,7 @@ type Scenario struct {
 	Faults    Faults            `json:"faults,omitzero"`
 	Ordered   bool              `json:"ordered,omitempty"` // tasks of one key must start in the order of their submits
 
-	files fs.FS // in which the trace is
+	files fs.FS // has the trace
 }
 
 // Shape is the distribution of submits over time.
@@ -77,7 +77,7 @@ type Flow struct {
 	Zipf        float64           `json:"zipf"`                // exponent of the distribution of keys, more than 1; 0 is evenly
 	Priority    uint8             `json:"priority"`            // see policy.Type
 	Tenant      string            `json:"tenant"`              // the header "tenant"; "" is none
-	Handler     Work              `json:"handler"`             // what the tasks do
+	Handler     Work              `json:"handler"`             // the work of the tasks
 	Weight      int               `json:"weight"`              // see policy.Type
 	Concurrency int               `json:"concurrency"`         // of each type; 0 is without limit
 	Limits      []string          `json:"limits"`              // see policy.Type
@@ -85,7 +85,7 @@ type Flow struct {
 	Relaxed     bool              `json:"relaxed"`             // see policy.Type
 	After       time.Duration     `json:"after"`               // delay after the start of the load; 0 is none
 	Within      time.Duration     `json:"within"`              // length of the time over which they are spread evenly
-	Apart       bool              `json:"apart"`               // has a result of its own in addition to that of all flows
+	Apart       bool              `json:"apart"`               // has a result of its own, beside the result of all flows
 	Objective   *result.Objective `json:"objective,omitempty"` // of that result
 }
 
@@ -175,7 +175,7 @@ func Builtin() []string {
 	return names
 }
 
-// Source returns the text of a built-in scenario.
+// Source returns the YAML of a built-in scenario.
 func Source(name string) ([]byte, error) {
 	text, err := embedded.ReadFile(path.Join(scenarios, name+".yaml"))
 	if errors.Is(err, fs.ErrNotExist) {

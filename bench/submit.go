@@ -11,7 +11,7 @@ import (
 	"github.com/taskengine/taskengine/internal/machine"
 )
 
-// lateBy is the delay from which on a submit counts as late.
+// lateBy is the least delay of a submit that counts as late.
 const lateBy = int64(time.Millisecond)
 
 // most is the maximum number of concurrent submits of an open load. When the engine is that far

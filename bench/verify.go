@@ -15,7 +15,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// rows is the store from which the verifier reads rows.
+// rows is the store to read rows from.
 type rows interface {
 	Get(ctx context.Context, id task.ID) (*task.Task, error)
 }
@@ -25,7 +25,7 @@ type counter interface {
 	Count(ctx context.Context, f storage.Filter) (map[storage.StateType]int64, error)
 }
 
-// verifier checks what happened against the promises of the engine.
+// verifier checks the records against the promises of the engine.
 type verifier struct {
 	rep   *repetition
 	check result.Check
@@ -75,7 +75,7 @@ func (rep *repetition) verify(ctx context.Context, store rows) (result.Check, er
 	return v.check, nil
 }
 
-// looked returns what is checked, in words.
+// looked describes the checks in words.
 func (v *verifier) looked() []string {
 	s := v.rep.s
 	said := []string{fmt.Sprintf("each of %s: acknowledged, ended, and its row read back", result.Counted(v.rep.records.n.Load(), "task"))}
@@ -161,7 +161,7 @@ func (v *verifier) row(rec *record, t *task.Task) {
 func (v *verifier) ended(rec *record, f *Flow, t *task.Task) {
 	switch {
 	case t.State == task.Error && f.AtMostOnce && v.rep.s.faulty():
-		// what its delivery promises when it is killed
+		// as its delivery promises when it is killed
 	case t.State != task.Done:
 		v.fail(noteLost, &v.check.Lost, "task %v ended as %v: %.200s", rec.id, t.State, t.LastError)
 	case rec.calls.Load() == 0:
@@ -206,7 +206,7 @@ func (v *verifier) order() {
 	}
 	for _, recs := range byKey {
 		slices.SortFunc(recs, func(a, b *record) int { return cmp.Compare(a.started, b.started) })
-		var first *record // the first to be acknowledged of those that started later
+		var first *record // the first acknowledged one among the tasks that started later
 		for _, rec := range slices.Backward(recs) {
 			if first != nil && first.acked < rec.called {
 				v.fail(noteDisorder, &v.check.Disorder, "task %v of key k%d started before %v, which was acknowledged before it was submitted",

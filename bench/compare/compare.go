@@ -22,7 +22,7 @@ import (
 // version.
 const Schema = 1
 
-// DefaultAlpha is the share of false differences that [At] accepts by default among those that it reports.
+// DefaultAlpha is the share of false differences that [At] accepts by default among the reported ones.
 const DefaultAlpha = 0.05
 
 // mostRuns is the maximum number of runs on one side: the work grows with the product of both.
@@ -65,8 +65,8 @@ type Pair struct {
 	Wanted    int     `json:"runs_wanted,omitempty"` // runs of each side needed to show that a single figure differs; 0 if there are enough
 }
 
-// TooFew returns what the runs are too few to show, and how many more are needed; "" if there are
-// enough.
+// TooFew names the differences that so few runs cannot show, and the number of runs needed; "" if
+// there are enough.
 func (p *Pair) TooFew(r *Report) string {
 	if p.Wanted == 0 {
 		return ""
@@ -213,7 +213,7 @@ func (r *Report) judge() {
 	}
 }
 
-// rounding is the factor by which a floating point sum may be wrong.
+// rounding is the largest relative error of a floating point sum, as a factor.
 const rounding = 1 + 1e-9
 
 func (f *Figure) verdict(alpha float64) Verdict {

@@ -93,7 +93,7 @@ func (f figure) values(runs []*result.Run) (values []float64, ok bool) {
 	return values, true
 }
 
-// absent returns why a figure that only one side has is not compared; "" if neither has it.
+// absent says that a figure of only one side is not compared; "" if neither side has it.
 func (f figure) absent(hasA, hasB bool) string {
 	switch {
 	case hasA:

@@ -10,7 +10,7 @@ import (
 	"github.com/taskengine/taskengine/bench/result"
 )
 
-// Key identifies what is compared: both sides of a pair have the same key.
+// Key identifies a comparison: both sides of a pair have the same key.
 type Key struct {
 	Scenario string  `json:"scenario"`
 	Subject  string  `json:"subject"`
@@ -25,7 +25,7 @@ func (k Key) is(o Key) bool {
 	return k == o && near
 }
 
-// String returns a key for people.
+// String describes a key.
 func (k Key) String() string {
 	s := k.Scenario + ", " + k.Subject
 	if k.Store != "" {
@@ -66,7 +66,7 @@ func split(results []*result.Result) []*set {
 }
 
 // pairUp returns pairs of sets with the same key, and the remaining sets. It first pairs sets of the
-// same variant, and then the sets of each key of which one remains on each side.
+// same variant, and then sets with the same key, if exactly one remains on each side.
 func pairUp(a, b []*set) (pairs [][2]*set, onlyA, onlyB []*set) {
 	match := func(same func(x, y *set) bool) {
 		for i := 0; i < len(a); i++ {

@@ -10,7 +10,7 @@ import (
 	"github.com/aclements/go-moremath/stats"
 )
 
-// exactRuns is the number of runs of both sides together up to which p is exact with ties, too.
+// exactRuns is the largest number of runs, of both sides together, with an exact p even with ties.
 const exactRuns = 40
 
 // mannWhitney returns the two-sided p of the Mann-Whitney U test (Wilcoxon's rank-sum test):
@@ -64,9 +64,9 @@ func runsFor(most float64) int {
 	return n
 }
 
-// ratio returns the factor by which the values of b differ from those of a, and an interval that
-// contains it with the returned confidence. The confidence is at least 1-alpha, or the greatest that so
-// few runs allow. The values must be positive.
+// ratio returns the factor between the values of a and b, and an interval that contains it with the
+// returned confidence. The confidence is at least 1-alpha, or the greatest that so few runs allow. The
+// values must be positive.
 //
 // The factor is the Hodges-Lehmann estimate of the shift between the logarithms, and the interval
 // inverts the Mann-Whitney test: without ties it excludes 1 if and only if the test finds a difference

@@ -61,7 +61,7 @@ func (t *trial) commits(ctx context.Context, n, size int, commit func(records []
 	})
 }
 
-// keySize is the size of the key of a record. Keys ascend, as those of tasks do.
+// keySize is the size of the key of a record. Keys ascend, like task ids.
 const keySize = 8
 
 // reserve is the disk space that is reserved for closing pebble when the disk is full: a commit that

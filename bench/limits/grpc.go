@@ -72,7 +72,7 @@ const (
 	streamMethod = "/limits.Echo/Stream"
 )
 
-// echo is a service that returns what it receives.
+// echo is a service that returns the message it receives.
 var echo = grpc.ServiceDesc{
 	ServiceName: "limits.Echo",
 	HandlerType: (*any)(nil),

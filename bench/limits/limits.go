@@ -1,7 +1,7 @@
-// Package limits measures the best that a machine can do without an engine: how long the disk takes to
-// sync, how fast the bare databases commit, what a call to another process costs, and what the
-// scheduler and the timers of Go add. Measured together with an engine, these limits show which part
-// of the machine the engine uses.
+// Package limits measures the best performance of a machine without an engine: the time of a sync, the
+// commit rate of the bare databases, the cost of a call to another process, and the delays of the
+// scheduler and the timers of Go. Measured together with an engine, these limits show which part of
+// the machine the engine uses.
 //
 // docs/benchmarks.md has a table of all limits.
 package limits
@@ -131,7 +131,7 @@ func measureAll(ctx context.Context, chosen []probe, dir string, o Options) ([]r
 	return all, nil
 }
 
-// wanted reports whether a limit is to be measured.
+// wanted reports whether a limit is selected.
 func wanted(only []string, name string) bool {
 	return len(only) == 0 || slices.ContainsFunc(only, func(o string) bool { return covers(o, name) })
 }

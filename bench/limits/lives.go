@@ -46,7 +46,7 @@ func livesProbes() []probe {
 	return all
 }
 
-// measureLives inserts running tasks and finishes those of the previous commit, as an engine does
+// measureLives inserts running tasks and finishes the tasks of the previous commit, as an engine does
 // under load.
 func measureLives(ctx context.Context, t *trial, store storage.Store) error {
 	ids := task.NewIDs([32]byte{1})

@@ -19,7 +19,7 @@ type probe struct {
 
 func (p probe) name() string { return p.limits[0].Name }
 
-// trial is the measurement of one probe. A probe prepares what it needs, calls repeat, and cleans up
+// trial is the measurement of one probe. A probe makes its preparations, calls repeat, and cleans up
 // all but its folder.
 type trial struct {
 	dir    string        // a folder of its own

@@ -95,7 +95,7 @@ func compute() {
 // sleep waits until the processors are idle.
 func sleep() { time.Sleep(time.Millisecond) }
 
-// measureHandover unlocks a mutex for which another goroutine sleeps.
+// measureHandover unlocks a mutex that another goroutine sleeps on.
 func measureHandover(ctx context.Context, t *trial) error {
 	// A goroutine spins for some microseconds before it sleeps.
 	const asleep = 100 * time.Microsecond

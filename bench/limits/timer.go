@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// nap is the duration of the sleeps whose lateness is measured.
+// nap is the duration of the measured sleeps.
 const nap = time.Millisecond
 
 func timerProbes() []probe {

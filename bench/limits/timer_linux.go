@@ -10,7 +10,7 @@ func kernelTimerProbes() []probe {
 	return []probe{sleepProbe("timer/nanosleep", "the kernel's nanosleep", nanosleep)}
 }
 
-// nanosleep sleeps in the kernel, and blocks a thread meanwhile.
+// nanosleep sleeps in the kernel, and blocks a thread.
 func nanosleep(d time.Duration) {
 	left := syscall.NsecToTimespec(int64(d))
 	for {

@@ -55,8 +55,8 @@ func (s *series) checks() checks {
 	return c
 }
 
-// withoutNumbers returns a text without its digits: the checks of several runs differ only in
-// the numbers of tasks.
+// withoutNumbers returns s without its digits: the checks of several runs differ only in the numbers
+// of tasks.
 func withoutNumbers(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= '0' && r <= '9' {

@@ -241,7 +241,7 @@ func (c *canvas) drawMark(m mark, nth int) *element {
 		el("text", "x", textX, "y", row, "text-anchor", side).says(m.label))
 }
 
-// shape returns a dot whose form depends on the style, for readers who do not see the colour.
+// shape returns a dot with a form for each style, so that styles differ without colour.
 func shape(style int, x, y float64) *element {
 	const r = dotRadius
 	corners := func(deltas ...float64) *element {

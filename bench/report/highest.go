@@ -6,7 +6,7 @@ import (
 	"github.com/taskengine/taskengine/bench/result"
 )
 
-// within is the highest load at which a subject met the objective of a scenario.
+// within is the highest load of a subject that met the objective of a scenario.
 type within struct {
 	subject   *subject
 	objective result.Objective

@@ -10,14 +10,14 @@ const (
 	kneeRise  = 2.0 // minimum factor of the rise of the latency
 )
 
-// knee returns the place at which a curve of latencies over ascending loads bends most, by the method
+// knee returns the place where a curve of latencies over ascending loads bends most, by the method
 // Kneedle (Satopää, Albrecht, Irwin and Raghavan 2011): both axes are scaled to the range 0 to 1 as they
 // are drawn, the latency by its logarithm and the load by a projection. The knee is where the curve is
 // furthest below the diagonal. There is no knee with fewer than four loads, if the latency does not
 // double, or if the curve is close to the diagonal.
 //
-// A latency above that of a higher load is replaced by the lower one, so that a slow start or a single
-// outlier is not taken for a rise.
+// A latency above the latency of a higher load is replaced by the lower one, so that a slow start or a
+// single outlier is not taken for a rise.
 func knee(loads, latencies []float64, by projection) (at int, ok bool) {
 	n := len(loads)
 	if n < kneeRates || len(latencies) != n {

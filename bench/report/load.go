@@ -75,7 +75,7 @@ func projectionOf(curves []curve) projection {
 	return linear
 }
 
-// findKnee sets the knee of the p99 of a curve whose loads are drawn by a projection.
+// findKnee sets the knee of the p99 of a curve with loads drawn by a projection.
 func (c *curve) findKnee(latency string, by projection) {
 	var loads, p99s []float64
 	for _, x := range c.series {

@@ -93,7 +93,7 @@ func (s *scenario) missed() string {
 	return fmt.Sprintf("%s: the objective was missed: %s.", orNone(s.name), short(o.String(), 60))
 }
 
-// disturbed returns in which runs other processes used the machine, in words; "" is none.
+// disturbed describes the runs that other processes disturbed; "" is none.
 func (s *scenario) disturbed() string {
 	runs, busy, most := 0, 0, 0.0
 	for _, x := range s.series {

@@ -59,7 +59,7 @@ func (s *scenario) percentiles(id string) group {
 	return g
 }
 
-// bundles returns the series that are drawn together: all that have a latency, or those of each subject
+// bundles returns the series to draw together: all that have a latency, or one bundle for each subject
 // if there are too many.
 func (s *scenario) bundles(latency string) [][]*series {
 	var all []*series
@@ -158,7 +158,8 @@ func percentileLine(s *series, latency, label string, key, style int) line {
 	return l
 }
 
-// quantilesOf returns the quantiles to draw, ascending, up to the last for which every run has tasks.
+// quantilesOf returns the quantiles to draw, ascending, up to the last one that every run has tasks
+// for.
 func quantilesOf(s *series, latency string) []float64 {
 	count := math.Inf(1)
 	for _, r := range s.runs {
@@ -179,7 +180,7 @@ func quantilesOf(s *series, latency string) []float64 {
 			out = append(out, q)
 		}
 	}
-	for i, q := range out { // use exactly those of the table
+	for i, q := range out { // use exactly the values of the table
 		for _, share := range shares {
 			if math.Abs(q-share) < 1e-9 {
 				out[i] = share

@@ -37,7 +37,7 @@ type axis struct {
 	label  string
 	by     projection
 	format func(float64) string
-	low    float64 // of what is shown, projected
+	low    float64 // least visible value, projected
 	high   float64
 	ticks  []tick
 }
@@ -106,7 +106,7 @@ func (a *axis) fitLog(low, high float64, wanted int) {
 	}
 }
 
-// logTicks returns the ticks for which an axis has room, in steps of whole decades.
+// logTicks returns the ticks that an axis has room for, in steps of whole decades.
 func (a *axis) logTicks(every float64, steps []float64) (out []tick) {
 	for e := math.Floor(a.low); e <= a.high; e += every {
 		for _, s := range steps {

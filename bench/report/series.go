@@ -118,7 +118,7 @@ func name(results []*result.Result) []*subject {
 	return out
 }
 
-// distinguish extends the labels that several subjects share by what differs.
+// distinguish extends labels that several subjects share by their differences.
 func distinguish(all []*subject, more func(*subject) string) {
 	byLabel := map[string][]*subject{}
 	for _, s := range all {

@@ -48,7 +48,7 @@ func (n *element) add(children ...*element) *element {
 	return n
 }
 
-// says sets the text of an element.
+// says sets the content of an element.
 func (n *element) says(text string) *element {
 	n.text = text
 	return n

@@ -35,7 +35,7 @@ func (s *scenario) speeds() grid {
 	return g
 }
 
-// costs returns the table of what a scenario used of the machine.
+// costs returns the table of the resource usage of a scenario.
 func (s *scenario) costs() grid {
 	g := grid{Head: []string{"Subject", "offered", "CPU per task", "written per task", "stored per task", "allocated per task", "memory", "wake-ups", "cores of others"}}
 	for _, x := range s.series {

@@ -58,8 +58,8 @@ func formatWhole(n int64) string {
 	return s
 }
 
-// formatOffered writes the load of a run. A load without a rate is a closed loop, in which a task is
-// submitted when one has ended.
+// formatOffered writes the load of a run. A load without a rate is a closed loop: a task is submitted
+// when another one has ended.
 func formatOffered(perSecond float64) string {
 	if perSecond == 0 {
 		return "closed" + nbsp + "loop"
@@ -93,7 +93,7 @@ func formatRange(low, high float64, format func(float64) string) string {
 	return from + "–" + to
 }
 
-// cutLast splits a text at the last mark.
+// cutLast splits s before the last mark.
 func cutLast(s, mark string) (before, after string, ok bool) {
 	i := strings.LastIndex(s, mark)
 	if i < 0 {

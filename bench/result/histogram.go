@@ -49,8 +49,8 @@ var quantiles = [...]struct {
 	q    float64
 }{{"p50", 0.5}, {"p90", 0.9}, {"p99", 0.99}, {"p999", 0.999}, {"p9999", 0.9999}}
 
-// MarshalJSON writes the usual quantiles in nanoseconds for people, and all counts in the compressed
-// form of HdrHistogram (V2, base64) for programs.
+// MarshalJSON writes the usual quantiles in nanoseconds to be read, and all counts in the compressed
+// form of HdrHistogram (V2, base64) to be parsed.
 func (h *Histogram) MarshalJSON() ([]byte, error) {
 	encoded, err := h.hdr.Encode(hdrhistogram.V2CompressedEncodingCookieBase)
 	if err != nil {

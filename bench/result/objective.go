@@ -24,7 +24,7 @@ type Evaluation struct {
 var shortNames = map[string]string{"start": InsertToStart, "end": EndToEnd}
 
 // ParseObjective reads an objective such as "p99 start < 50ms": a percentile, then start, end or the
-// name of a latency, then a duration. The error says what to write.
+// name of a latency, then a duration. The error describes the syntax.
 func ParseObjective(s string) (Objective, error) {
 	o, err := objective.Parse(s, time.ParseDuration, append([]string{"start", "end"}, Latencies()...)...)
 	if err != nil {

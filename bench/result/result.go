@@ -30,14 +30,14 @@ type Result struct {
 	Runs      []Run           `json:"runs"`                // without the warm-up
 }
 
-// Subject is what was measured.
+// Subject is the measured program.
 type Subject struct {
 	Name       string `json:"name"`               // taskengine, or a peer
 	Version    string `json:"version"`            // of the module or package
 	Revision   string `json:"revision,omitempty"` // of the source, if it is known
 	Store      string `json:"store"`              // pebble, bolt, memory, PostgreSQL 15, Redis 7 ...
-	Durability string `json:"durability"`         // what is on disk when an insert is acknowledged, in words
-	Settings   string `json:"settings,omitempty"` // those that are not the defaults, in words
+	Durability string `json:"durability"`         // the guarantee of an acknowledged insert, in words
+	Settings   string `json:"settings,omitempty"` // settings other than the defaults, in words
 }
 
 // Limit is the best that the machine can do, measured without an engine.
@@ -49,8 +49,8 @@ type Limit struct {
 	High  float64 `json:"high"`
 }
 
-// Names of the latencies of a run. All but TriggerToGrab count from the time at which the load intended
-// to submit the task, so that a stall counts for every task that it delayed.
+// Names of the latencies of a run. All but TriggerToGrab count from the intended time of the submit, so
+// that a stall counts for every task that it delayed.
 const (
 	InsertAck     = "insert_ack"      // intended to acknowledged as durable
 	TriggerToGrab = "trigger_to_grab" // ready to run and durable, to its handler called
@@ -82,7 +82,7 @@ type Run struct {
 	Late      int64                 `json:"late,omitempty"`         // submits called more than 1 ms after their intended time
 	Restart   Duration              `json:"restart_ns,omitempty"`   // of a store with a backlog or a killed node: longest time until the first task started
 	Others    float64               `json:"others_cores,omitempty"` // cores that other processes than load and subject used; 0 is none, or unknown
-	Notes     []string              `json:"notes,omitempty"`        // what to know when reading it
+	Notes     []string              `json:"notes,omitempty"`        // remarks on the figures
 }
 
 // SameLoad reports whether two offered loads are the same within a fiftieth: some results have the
@@ -92,8 +92,8 @@ func SameLoad(a, b float64) bool {
 	return math.Abs(a-b) <= share*max(math.Abs(a), math.Abs(b))
 }
 
-// Disturbed is the number of cores in use by other processes from which on the figures of a run are
-// not those of the subject alone.
+// Disturbed is the least number of cores in use by other processes that makes the figures of a run
+// unreliable.
 const Disturbed = 0.1
 
 // Point has the figures of one interval of a run.
@@ -107,8 +107,8 @@ type Point struct {
 	Resident  int64    `json:"resident_bytes"`
 }
 
-// Cost is what all processes of the subject together used during a run. It is zero in the result of a
-// single flow.
+// Cost is the resource usage of all processes of the subject together during a run. It is zero in the
+// result of a single flow.
 type Cost struct {
 	CPU       Duration `json:"cpu_ns"`
 	Resident  int64    `json:"resident_bytes"`            // peak
@@ -124,9 +124,9 @@ type Check struct {
 	Lost     int64    `json:"lost"`            // acknowledged, and never ended
 	Doubled  int64    `json:"doubled"`         // run more often than their delivery promises
 	Disorder int64    `json:"disorder"`        // run before an earlier one
-	Exceeded int64    `json:"exceeded"`        // times that more ran than a limit allows
+	Exceeded int64    `json:"exceeded"`        // times that more tasks ran than a limit allows
 	Notes    []string `json:"notes,omitempty"` // on the first few of each kind, with ids
-	Checked  []string `json:"checked"`         // what was checked, in words
+	Checked  []string `json:"checked"`         // the checks, in words
 }
 
 // Sound reports whether all checks passed and nothing was counted.
