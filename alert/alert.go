@@ -15,7 +15,7 @@ const (
 	Resolved Status = "resolved" // the fact no longer holds, and a target has not accepted that yet
 )
 
-// Key tells alerts apart.
+// Key identifies an alert.
 type Key struct {
 	Rule    string `json:"rule"`
 	Subject string `json:"subject,omitempty"`

@@ -34,7 +34,7 @@ type Machine struct {
 	dropped  int  // facts that the last look had no room for
 }
 
-// State is what a machine must not forget.
+// State is the part of a machine that has to survive a restart.
 type State struct {
 	Alerts []*Alert             `json:"alerts,omitempty"`
 	Queue  []Notification       `json:"queue,omitempty"` // not accepted yet, the oldest first

@@ -11,8 +11,8 @@ import (
 // Kind is the condition that a rule watches.
 type Kind uint8
 
-// The kinds. Their subjects are types of tasks, limits, handlers, paths, schedules or sources; those that have none are about a
-// node. What is observed on one node has its name in [Fact].Node.
+// The kinds. Their subjects are types of tasks, limits, handlers, paths, schedules or sources; kinds without a subject are
+// about a node. A fact observed on one node has its name in [Fact].Node.
 const (
 	Errors             Kind = iota + 1 // tasks of a type are in error; the value is how many
 	Unhandled                          // tasks of a type are ready and no node runs the type; the value is how many
@@ -185,14 +185,14 @@ type Fact struct {
 	Detail  string  // to be read
 }
 
-// Look is what was observed at a time.
+// Look has the observations at one time.
 type Look struct {
 	At    time.Time
-	Whole []Kind // of these, what is not in Facts does not hold; of others it is not known
+	Whole []Kind // facts of these kinds hold only if they are in Facts; facts of other kinds are unknown
 	Facts []Fact
 }
 
-// Silence keeps alerts out of notifications until a time. That a target is told of the end of an alert
+// Silence keeps alerts out of notifications until a time. The notification that an alert is resolved
 // does not depend on silences.
 type Silence struct {
 	ID      string            `json:"id"`

@@ -64,7 +64,7 @@ func calibrations() []calibration {
 	}
 }
 
-// observed is a calibration and what was measured.
+// observed is a calibration and its measurements.
 type observed struct {
 	calibration
 	arrivals []sim.Arrival

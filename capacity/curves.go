@@ -49,7 +49,7 @@ type Fit struct {
 	Model    Figures `json:"model"`
 }
 
-// Figures are the latencies of a load, and what it uses of the machine.
+// Figures are the latencies of a load, and its use of the machine.
 type Figures struct {
 	P50     time.Duration `json:"start_p50_ns"` // from the intended submit to the call of the handler
 	P99     time.Duration `json:"start_p99_ns"`

@@ -21,14 +21,14 @@ type Answer struct {
 	OfCores   int     `json:"of_cores"`  // as given
 	HeadRoom  float64 `json:"head_room"` // largest factor on all rates that meets the objective
 
-	// The figures of the node then. The latencies are those of the objective.
+	// The figures of the node then. The latencies are of the kind of the objective.
 	Predicted Figures       `json:"predicted"`
 	At        time.Duration `json:"objective_ns"` // prediction of the latency of the objective
 
 	StoreBytes  float64 `json:"store_bytes"`  // in all, in the steady state of the retention
 	MemoryBytes float64 `json:"memory_bytes"` // of the node
 
-	BreaksFirst string  `json:"breaks_first"` // what prevents the objective when the rates grow further
+	BreaksFirst string  `json:"breaks_first"` // the bottleneck when the rates grow further
 	Shares      []Share `json:"shares"`       // of the waiting time of late tasks, by cause
 	Uses        []Share `json:"uses"`         // utilization in the busiest time
 	Steps       []Step  `json:"steps"`        // the simulations that were made

@@ -66,7 +66,7 @@ type trial struct {
 	skip           time.Duration // at the start, not part of the figures
 }
 
-// figures are what a trial has measured.
+// figures are the measurements of a trial.
 type figures struct {
 	began   time.Time       // the origin of the times of arrivals
 	starts  []time.Duration // from the intended time to the call of the handler, in order of arrival

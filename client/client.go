@@ -45,8 +45,8 @@ type Options struct {
 	// once. May be nil.
 	Decorate func(ctx context.Context, r *Request) error
 
-	// TLS are the settings of connections with TLS: those to URLs of https, and, if it is not nil, to host:port. URLs of
-	// http are refused then. If it is nil, the nodes of URLs of https must have certificates that the system trusts.
+	// TLS has the settings of connections with TLS: to URLs of https and, if it is not nil, to host:port. URLs of http
+	// are refused then. If it is nil, the nodes of URLs of https must have certificates that the system trusts.
 	TLS *tls.Config
 
 	// Token is the token that is sent with each request, without the white space around it that a file has. Without TLS it can

@@ -38,8 +38,8 @@ type submission struct {
 	outcome  Outcome
 }
 
-// flow sends the submissions of a client, over one stream at a time. When a stream ends, what has no outcome is sent over
-// the next one, under the same ids.
+// flow sends the submissions of a client, over one stream at a time. When a stream ends, submissions without an outcome
+// are sent over the next one, under the same ids.
 type flow struct {
 	client *Client
 	wake   wakeup.Signal

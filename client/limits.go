@@ -94,11 +94,11 @@ type LimitChange struct {
 type LimitUnset struct {
 	Value     string  // a value, or a pattern of values, of the limit; empty: the limit as a whole
 	IfVersion *uint64 // as in [LimitChange]
-	By        string  // who asks; written to the log of the node
+	By        string  // the author; written to the log of the node
 }
 
-// Limits returns all limits as they are in force, by name and value: those of the configuration, and each value, or pattern of
-// values, for which something is set.
+// Limits returns all limits in force, by name and value: the limits of the configuration, and each value, or pattern of
+// values, with a setting.
 func (c *Client) Limits(ctx context.Context) ([]*Limit, error) {
 	res, err := call[taskenginev1.ListLimitsResponse](ctx, c, taskenginev1connect.TaskServiceListLimitsProcedure, &taskenginev1.ListLimitsRequest{}, true)
 	if err != nil {

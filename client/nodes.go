@@ -26,7 +26,7 @@ const (
 	againTimeout = 200 * time.Millisecond // for the node, before another one is tried, if the last try has failed
 )
 
-// node is one node, whose address does not change.
+// node is one node. Its address does not change.
 type node struct {
 	address string
 	conn    *grpc.ClientConn

@@ -65,7 +65,7 @@ type ScheduleDefinition struct {
 	Task ScheduleTask
 }
 
-// ScheduleCatchUp says what happens to times at which a schedule could not run. The zero value adds a task for the latest of them.
+// ScheduleCatchUp says for which missed times a schedule still adds tasks. The zero value adds a task for the latest of them.
 type ScheduleCatchUp struct {
 	Policy CatchUpPolicy
 	Max    uint32        // of [CatchUpAll]: how many tasks at most, at most 1000; 0: 100

@@ -38,8 +38,8 @@ type Receipt struct {
 	// Outcome is the effect of the request. It is empty if the version of the node does not report it.
 	Outcome ReceiptOutcome
 
-	// Warning says for people that the task waits because no live node has a handler for its type, of which the node
-	// that was asked knows nothing, and which type may be meant. It is empty if that is not so.
+	// Warning says that the task waits because no live node has a handler for its type and the node does not know
+	// the type, and which type may be meant. It is empty if a node has one.
 	Warning string
 }
 

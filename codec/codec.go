@@ -63,7 +63,7 @@ type Codec interface {
 	Decode(c Content, stored []byte) ([]byte, error)
 }
 
-// Keyed is a [Codec] whose keys change.
+// Keyed is a [Codec] with keys that change.
 type Keyed interface {
 	Codec
 

@@ -11,11 +11,11 @@ import (
 	"github.com/taskengine/taskengine/policy"
 )
 
-// Advice returns what is allowed but probably a mistake, with its place: handlers that no type uses, types that start tasks
-// before the start is durable although their handler passes on a fencing token, types that try a task again without end and
-// without a delay, and limits of the cluster that limit nothing; settings without an effect, such as a coordinator of a node
-// with its tasks in memory; rules of alerts about subjects that do not exist; tokens that are sent without encryption; and
-// private paths that no client may use.
+// Advice returns probable mistakes, with their places: handlers that no type uses, types that start tasks before the start
+// is durable although their handler passes on a fencing token, types that try a task again without end and without a delay,
+// and limits of the cluster that limit nothing; settings without an effect, such as a coordinator of a node with its tasks
+// in memory; rules of alerts about subjects that do not exist; tokens that are sent without encryption; and private paths
+// that no client may use.
 func (c *Config) Advice() []Problem {
 	a := adviser{config: c, tree: c.written()}
 	a.idleHandlers()

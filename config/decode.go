@@ -23,11 +23,11 @@ type shape interface {
 	words() string
 }
 
-// maxVisits is how many values are read, including those that aliases repeat.
+// maxVisits is how many values are read, including repetitions by aliases.
 const maxVisits = 1_000_000
 
-// walker has the state of reading a tree from the top: the path of the value that is being read,
-// and what was found to be wrong. It is used by one goroutine.
+// walker has the state of reading a tree from the top: the path of the current value, and the mistakes
+// found so far. It is used by one goroutine.
 type walker struct {
 	found  *findings
 	path   []string

@@ -32,7 +32,7 @@ func (v Value) IsScalar() bool { return v.node != nil && v.node.kind == scalar }
 // IsMapping reports whether v is a mapping.
 func (v Value) IsMapping() bool { return v.node != nil && v.node.kind == mapping }
 
-// NewReader parses a text; name is the name of its file in messages. Each of the sets, such as
+// NewReader parses text; name is the name of its file in messages. Each of the sets, such as
 // "load.rate=5/s" or "tasks.0.payload=4KiB", replaces the value at a path; the number of an item
 // stands for it in a list, and 0 also for a value that is no list. NewReader returns the document; an
 // empty text is an empty mapping. If the text is not YAML, [Reader.Err] returns an error at once.

@@ -16,7 +16,7 @@ type unit struct {
 	size int64
 }
 
-// durationUnits are those of time.ParseDuration, and days and weeks of 24 hours each.
+// durationUnits are the units of time.ParseDuration, days, and weeks. A day has 24 hours.
 var durationUnits = []unit{
 	{"w", int64(7 * 24 * time.Hour)},
 	{"d", int64(24 * time.Hour)},
@@ -42,8 +42,8 @@ var sizeUnits = []unit{
 const maxMeasure = 64
 
 // ParseDuration reads a duration that is not negative: a sum such as 1d12h or 1.5s in the units of
-// [time.ParseDuration], days and weeks. Every number needs a unit, also 0. Errors begin with the
-// text and say what to do.
+// [time.ParseDuration], days and weeks. Every number needs a unit, also 0. Errors begin with s and
+// contain the remedy.
 func ParseDuration(s string) (time.Duration, error) {
 	n, err := parseMeasure(s, durationUnits, "30s")
 	return time.Duration(n), err

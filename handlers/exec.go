@@ -58,7 +58,7 @@ type ExecConfig struct {
 	Log       *slog.Logger      // for messages of the handler itself; nil for none
 }
 
-// Limits bound what one run of a command may use together with all processes that it starts. Zero is no limit. They
+// Limits bound the resources of one run of a command together with all processes that it starts. Zero is no limit. They
 // need Linux with cgroup v2 and the right to create control groups below that of this process. Without them the command
 // runs without limits, and the log says so.
 type Limits struct {

@@ -93,7 +93,7 @@ func (x *execution) state() string {
 	return text
 }
 
-// complaint returns the end of what the command wrote to its standard error, for the end of an error.
+// complaint returns the end of the standard error of the command, to append to an error.
 func (x *execution) complaint() string {
 	text, cut := x.stderr.Text()
 	switch {

@@ -28,8 +28,8 @@ type Run struct {
 	State     State // likewise
 	Redefined bool  // Schedule has another definition than before
 
-	Fires   []Start   // the tasks to be added
-	Cancels []Fire    // whose tasks are to be cancelled before
+	Fires   []Start   // the tasks to add
+	Cancels []Fire    // fires to cancel before that
 	Next    time.Time // when to run again; zero is at the next order
 
 	id    task.ID // of the schedule

@@ -109,8 +109,8 @@ func CheckName(name string) error {
 	return nil
 }
 
-// Calendar returns the calendar of a schedule with this name, or an error that says what is wrong in
-// d.
+// Calendar returns the calendar of a schedule with this name, or an error that describes the mistake
+// in d.
 func (d *Definition) Calendar(name string) (*calendar.Calendar, error) {
 	if err := CheckName(name); err != nil {
 		return nil, err

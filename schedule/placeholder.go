@@ -13,7 +13,7 @@ import (
 // a fact about the fire: its time, by the clock of the schedule's zone, or its identity. Other text is kept as it is.
 var Placeholders = [...]string{"time", "time_utc", "date", "clock", "unix", "schedule", "id"}
 
-// fact returns what a placeholder stands for.
+// fact returns the value of a placeholder.
 func fact(word, name string, id task.ID, at time.Time) (string, bool) {
 	switch word {
 	case "time":

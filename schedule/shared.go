@@ -25,7 +25,7 @@ type Shared struct {
 // Owner is a node with a store of its own. It has another ID after each start.
 type Owner struct {
 	ID   task.ID `json:"id"`
-	Name string  `json:"name,omitempty"` // for people
+	Name string  `json:"name,omitempty"` // to be read
 }
 
 // Claim says that a node is to add the tasks of some fires to its store.
@@ -43,7 +43,7 @@ type Copy struct {
 	Done    uint64    `json:"done,omitempty"` // Seq of the newest claim of the node that its store has the tasks of
 	Since   time.Time `json:"since"`          // when the node with the present ID first saw Seq
 
-	Seq     uint64  `json:"seq"` // this and what follows is as in Shared
+	Seq     uint64  `json:"seq"` // this and the fields below are as in Shared
 	Holder  Owner   `json:"holder,omitzero"`
 	Claims  []Claim `json:"claims,omitempty"`
 	Cancels []Fire  `json:"cancels,omitempty"`
@@ -179,7 +179,7 @@ func (s *Shared) Owed(c *Copy) *Claim {
 // Running returns the fires of the node with tasks that are not known to have ended.
 func (s *Shared) Running(c *Copy) []Fire { return c.own(s.State.Running) }
 
-// ToCancel returns the fires of the node whose tasks are to be cancelled.
+// ToCancel returns the fires of the node with tasks to cancel.
 func (s *Shared) ToCancel(c *Copy) []Fire { return c.own(s.Cancels) }
 
 // own returns the fires of the node.

@@ -28,7 +28,7 @@ type Alerts interface {
 	Unsilence(ctx context.Context, id string) error
 }
 
-// AlertList is what is stored of alerts.
+// AlertList has the stored alerts, silences and unsent notifications.
 type AlertList struct {
 	Alerts   []*alert.Alert
 	Silences []alert.Silence

@@ -60,12 +60,12 @@ type APIConfig struct {
 	// request. header returns the value of a header by its name in lower case, "" if there is none. May be nil.
 	Submitted func(ctx context.Context, header func(name string) string) context.Context
 
-	// Audit gets a line for each request that changes a task, or what tasks run by, before it is answered: who made it, the
-	// verb, what it names, and the outcome. Nil: none.
+	// Audit gets a line for each request that changes a task or a setting, before it is answered: the caller, the verb, the
+	// named objects, and the outcome. Nil: none.
 	Audit *slog.Logger
 
-	// Tokens returns the tokens that are valid now. Then callers need one, but for those on a Unix socket that send none.
-	// Nil: every caller may do everything.
+	// Tokens returns the tokens that are valid now. Then callers need one, except callers on a Unix socket that send
+	// none. Nil: every caller may do everything.
 	Tokens func() *access.Tokens
 
 	// Register adds services for workers to the server of gRPC libraries, beside that of the API; nil for none. Their methods
@@ -146,7 +146,7 @@ func unhurried(h http.Handler) http.Handler {
 // Drain notifies clients that the node stops. From then on streams refuse tasks.
 func (a *API) Drain() { a.drain.Do(func() { close(a.stopping) }) }
 
-// recovered returns the error of a request whose method panicked.
+// recovered returns the error of a request after its method panicked.
 func (a *API) recovered(_ context.Context, spec connect.Spec, _ http.Header, cause any) error {
 	return a.panicked(spec.Procedure, cause)
 }

@@ -17,11 +17,11 @@ import (
 )
 
 const (
-	auditText  = 500 // bytes of a text in an audit line
+	auditText  = 500 // bytes of a string in an audit line
 	auditItems = 100 // items of a list or a map in an audit line
 )
 
-// isContent reports whether a field has what a task is about. Audit lines leave it out.
+// isContent reports whether a field has the content of a task. Audit lines leave it out.
 func isContent(f protoreflect.FieldDescriptor) bool {
 	name := f.Name()
 	return f.Kind() == protoreflect.BytesKind || name == "text" || name == "payload" || name == "headers"

@@ -13,8 +13,8 @@ import (
 	"github.com/taskengine/taskengine/internal/access"
 )
 
-// private restricts access to h, whose responses contain tasks, see [AdminConfig.Token]. It writes an audit line for each
-// request with this verb.
+// private restricts access to h, since its responses contain tasks, see [AdminConfig.Token]. It writes an audit line for
+// each request with this verb.
 func (c *AdminConfig) private(verb string, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		who, code, problem := c.admits(r)
@@ -33,7 +33,7 @@ func (c *AdminConfig) private(verb string, h http.Handler) http.Handler {
 // byAdminToken is the author of a request with admin.token, in audit lines.
 const byAdminToken = "admin.token"
 
-// admits returns who makes a request to a private path, and why it is refused; "" if it is not.
+// admits returns the author of a request to a private path, and why it is refused; "" if it is not.
 func (c *AdminConfig) admits(r *http.Request) (who string, code int, problem string) {
 	if c.Token != "" && sends(r, c.Token) {
 		return byAdminToken, 0, ""

@@ -10,11 +10,11 @@ type scope uint8
 
 const (
 	ofTypes scope = iota // tasks: it checks that the token is for their types, by permit
-	ofAll                // what belongs to no type: the token must be for all types
+	ofAll                // objects without a type: the token must be for all types
 	ofNone               // nothing: every token will do
 )
 
-// right is what a caller with a token needs for a method.
+// right is the requirement of a method for callers with a token.
 type right struct {
 	role access.Role
 	of   scope

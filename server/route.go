@@ -156,8 +156,8 @@ type firstRequest struct {
 	isGRPC bool   // it is one of a gRPC library
 }
 
-// readFirst sends the settings of this server, and reads frames up to the first request. What is wrong with them is for
-// the server to say that gets the connection.
+// readFirst sends the settings of this server, and reads frames up to the first request. The server that gets the
+// connection reports mistakes in them.
 func readFirst(c net.Conn) (firstRequest, error) {
 	var read bytes.Buffer
 	framer := http2.NewFramer(c, io.TeeReader(c, &read))
@@ -215,7 +215,7 @@ type ackFilter struct {
 	source io.Reader
 
 	header  [9]byte // of a frame
-	pending []byte  // of header: what is to be read
+	pending []byte  // the unread rest of header
 	left    int     // bytes of the frame behind its header
 	isDone  bool    // the frame was left out
 }

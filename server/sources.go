@@ -97,7 +97,7 @@ type SourceMove struct {
 	From, To  int64 // offsets
 }
 
-// SourceCounts are what a node has done for a source since it started.
+// SourceCounts are the counts of a node for a source since the node started.
 type SourceCounts struct {
 	Records, Tasks, Unreadable, Skipped, Lost uint64
 	Lag                                       int64 // of the partitions that the node reads

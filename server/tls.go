@@ -12,8 +12,8 @@ import (
 // lingerTimeout is how long a client may take to end a connection after a failed handshake.
 const lingerTimeout = 500 * time.Millisecond
 
-// encryptedListener accepts connections with TLS. Its connections look like others: what a server reads and writes is
-// not encrypted.
+// encryptedListener accepts connections with TLS. Its connections look like others: reads and writes are in plain
+// text.
 type encryptedListener struct {
 	net.Listener
 	config *tls.Config

@@ -44,8 +44,7 @@ func (a *API) warningOf(ctx context.Context, typ string) string {
 	return warning
 }
 
-// nearType returns the known type that a type is most likely a misspelling of, of those that the caller may use; "" if there is
-// none.
+// nearType returns the known type that a type is most likely a misspelling of, if the caller may use it; "" if there is none.
 func (a *API) nearType(ctx context.Context, typ string) string {
 	names := slices.DeleteFunc(a.engine.KnownTypes(), func(name string) bool { return name == typ || a.permit(ctx, name) != nil })
 	return text(suggest.Nearest(typ, names))

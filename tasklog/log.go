@@ -38,7 +38,7 @@ const (
 	keptBytes = 256 << 10
 )
 
-// Options say what a log keeps.
+// Options bound a log.
 type Options struct {
 	Dir          string       // of the segments, created with the first line; "" keeps them in memory
 	MaxBytes     int64        // of all segments; 0 is 256 MiB, or 16 MiB in memory; at least MinBytes

@@ -26,7 +26,7 @@ var ErrBadCursor = errors.New("not a cursor of a task's log")
 // Cursor is a position in a log: the end of the lines read so far. The zero Cursor is the beginning.
 type Cursor struct{ segment, offset int64 }
 
-// String returns the text of a cursor, "" for the zero one.
+// String formats a cursor, "" for the zero one.
 func (c Cursor) String() string {
 	if c == (Cursor{}) {
 		return ""

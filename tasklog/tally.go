@@ -18,8 +18,8 @@ type tally struct {
 	full         bool // it may log no more
 }
 
-// tallies count what attempts log. The end of an attempt need not be reported, so the tallies
-// that were not used for the longest time are dropped when there are too many.
+// tallies count the lines of attempts. The end of an attempt need not be reported, so the tallies that
+// were not used for the longest time are dropped when there are too many.
 type tallies struct {
 	lines, bytes int // the maximum of one attempt
 

@@ -28,10 +28,10 @@ type Config struct {
 	Machine  alert.Config
 	Targets  map[string]target.Target // the targets of Machine, by name
 
-	// Look observes. It returns soon after ctx has ended. o is what is stored; storeErr says why it could
-	// not be read, or the state not be written, and then o is empty.
+	// Look observes. It returns soon after ctx has ended. o has the stored states and silences; storeErr
+	// says why they could not be read, or the state not be written, and then o is empty.
 	Look   func(ctx context.Context, o Overview, storeErr error) alert.Look
-	IsNode bool             // the scope is that of this node: that it has begun is stored, until Leave
+	IsNode bool             // the scope is this node: the store records that it runs, until Leave
 	Every  time.Duration    // how often it looks
 	Now    func() time.Time // the clock of the tasks
 	Log    *slog.Logger

@@ -19,9 +19,9 @@ const settingsName = "alerts"
 
 // The scopes of these settings.
 const (
-	// SharedScope is that of the alerts about what all nodes share.
+	// SharedScope is the scope of the alerts about shared state.
 	SharedScope   = "shared"
-	nodeScope     = "node/" // begins those of the alerts about one node
+	nodeScope     = "node/" // prefix of the scopes of alerts about one node
 	silencesScope = "silences"
 )
 

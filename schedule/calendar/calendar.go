@@ -15,7 +15,7 @@ type Calendar struct {
 	interval *interval
 }
 
-// Options are what a cron expression does not say.
+// Options complete a cron expression.
 type Options struct {
 	// Location is the time zone of the wall clock; nil is UTC. time.Local is refused, because a
 	// schedule must not depend on the machine. LoadLocation finds a zone by its name. Its offset

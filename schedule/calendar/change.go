@@ -24,10 +24,10 @@ const (
 
 func (g Gap) String() string { return word("Gap", uint8(g), "run_after", "skip") }
 
-// MarshalText implements [encoding.TextMarshaler]: "shift" or "skip".
+// MarshalText implements [encoding.TextMarshaler].
 func (g Gap) MarshalText() ([]byte, error) { return []byte(g.String()), nil }
 
-// UnmarshalText reads the text of a value of Gap.
+// UnmarshalText implements [encoding.TextUnmarshaler].
 func (g *Gap) UnmarshalText(text []byte) error {
 	switch string(text) {
 	case "run_after":
@@ -42,10 +42,10 @@ func (g *Gap) UnmarshalText(text []byte) error {
 
 func (r Repeat) String() string { return word("Repeat", uint8(r), "first", "both") }
 
-// MarshalText implements [encoding.TextMarshaler]: "once" or "both".
+// MarshalText implements [encoding.TextMarshaler].
 func (r Repeat) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
-// UnmarshalText reads the text of a value of Repeat.
+// UnmarshalText implements [encoding.TextUnmarshaler].
 func (r *Repeat) UnmarshalText(text []byte) error {
 	switch string(text) {
 	case "first":

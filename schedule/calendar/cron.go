@@ -12,8 +12,8 @@ const (
 	end       = 2932897 * int64(day) // the local time 10000-01-01 00:00:00
 )
 
-// No zone is more than 26 hours from UTC (RFC 8536). So what a clock has shown is less than twice
-// that ahead of what it shows, and vicinity is more than that.
+// No zone is more than 26 hours from UTC (RFC 8536). So an earlier reading of a clock is ahead of the
+// present one by less than twice that, and vicinity is more.
 const vicinity = 3 * day
 
 // cron fires at the local times of an expression.

@@ -67,7 +67,7 @@ func hadNoRoom(t *task.Task) bool {
 	return last >= 0 && t.History[last].Outcome == task.Snoozed
 }
 
-// running returns those of some fires whose tasks have not ended.
+// running returns the fires with tasks that have not ended.
 func running(ctx context.Context, e *engine.Engine, fires []schedule.Fire) (live []schedule.Fire, err error) {
 	for _, f := range fires {
 		t, err := e.Get(ctx, f.Task)

@@ -52,9 +52,9 @@ type Late struct {
 	Task  *task.Task // without payload and checkpoint
 }
 
-// Late returns those of limit schedules whose time was before now and that have not run for it, because their attempts fail
-// or nothing runs them. after and next are as those of List. Of a schedule that nodes with stores of their own share, it is the time
-// for which none of them has fired, or for which one has claimed the fire and not committed it.
+// Late reads limit schedules and returns the ones that have not run for a time before now, because their attempts fail or no
+// node runs them. after and next are as in List. For a schedule that nodes with stores of their own share, that is a time that
+// none of them has fired for, or that one has claimed and not committed.
 func (s Schedules) Late(ctx context.Context, now time.Time, after task.ID, limit int) (all []Late, next task.ID, err error) {
 	rows, next, err := s.rows(ctx, after, limit)
 	if err != nil {

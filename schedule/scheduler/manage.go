@@ -67,10 +67,10 @@ func requestOf(n schedule.Named) engine.Request {
 // cannot. It is the id of the task if the name is not known.
 func nameOf(t *task.Task) string { return cmp.Or(t.Headers[schedule.HeaderName], t.ID.String()) }
 
-// afterSchedules is an id above those of all schedules.
+// afterSchedules is an id above the ids of all schedules.
 var afterSchedules = task.ID{5: 1}
 
-// Outcome says what an Apply has done.
+// Outcome is the effect of an Apply.
 type Outcome uint8
 
 // The outcomes of Apply.

@@ -46,8 +46,9 @@ func (p peers) order(ctx context.Context, at *Schedule, o schedule.Order, size i
 	return err
 }
 
-// Follow has the schedules of an engine run whenever they change where nodes with stores of their own keep them, and adds those
-// that other nodes have, until ctx ends. If there are no such nodes, it returns at once. It logs what fails, and tries it again.
+// Follow watches the schedules in the coordinator of nodes with stores of their own, until ctx ends: it runs schedules of this
+// engine when they change there, and adds the schedules of other nodes. Without such nodes it returns at once. It logs errors,
+// and tries again.
 func (s Schedules) Follow(ctx context.Context, log *slog.Logger) {
 	p, ok := peersOf(s.engine)
 	if !ok {
@@ -68,15 +69,15 @@ func (s Schedules) Follow(ctx context.Context, log *slog.Logger) {
 	f.run(ctx)
 }
 
-// follower is what Follow knows. One goroutine uses it, except for what is named.
+// follower is the state of Follow. One goroutine uses it, except where a field says otherwise.
 type follower struct {
 	Schedules
 	peers    peers
 	log      *slog.Logger
 	failures ratelog.Limiter             // may be used by any goroutine
-	states   chan []coord.Setting        // the newest settings; the goroutine of watch replaces what was not received
+	states   chan []coord.Setting        // the newest settings; the goroutine of watch replaces a value that was not received
 	seen     map[string]uint64           // versions, by name
-	pending  map[string]*schedule.Shared // schedules that are to run, by name; nil for one that the peers do not keep
+	pending  map[string]*schedule.Shared // schedules to run, by name; nil for one that the peers do not keep
 	reports  map[string]bool             // names of schedules of other nodes that have tasks on this one
 }
 
@@ -120,7 +121,7 @@ func (f *follower) begin(ctx context.Context) error {
 	}
 }
 
-// retryPending is how soon a schedule is told again that was running.
+// retryPending is the pause before another try with a schedule that was running.
 const retryPending = 100 * time.Millisecond
 
 func (f *follower) run(ctx context.Context) {
@@ -139,7 +140,7 @@ func (f *follower) run(ctx context.Context) {
 			pause = askAgain
 		}
 		for name, kept := range f.pending {
-			done, err := f.tell(ctx, name, kept)
+			done, err := f.runNow(ctx, name, kept)
 			if done {
 				delete(f.pending, name)
 			} else if err == nil {
@@ -159,7 +160,7 @@ func (f *follower) run(ctx context.Context) {
 	}
 }
 
-// compare finds what has changed.
+// compare finds the changed schedules.
 func (f *follower) compare(all []coord.Setting) {
 	now := make(map[string]uint64, len(all))
 	self := f.engine.Incarnation()
@@ -187,8 +188,8 @@ func (f *follower) compare(all []coord.Setting) {
 	f.seen = now
 }
 
-// report says of a schedule that another node fires which of its tasks on this node have ended, and cancels those that are to be
-// cancelled. It does not depend on the schedule running here: all slots may be in use.
+// report reports the ended tasks on this node of a schedule that another node fires, and cancels the tasks that it has to
+// cancel. The schedule need not run here for that: all slots may be in use.
 func (f *follower) report(ctx context.Context, name string) error {
 	t, err := f.engine.Get(ctx, IDOf(name))
 	if err != nil {
@@ -204,14 +205,14 @@ func (f *follower) report(ctx context.Context, name string) error {
 	}
 	next, isChanged, err := f.peers.settle(ctx, was.Shared, s.Copy)
 	if err == nil && isChanged {
-		_, err = f.peers.swap(ctx, was, next) // if it has changed meanwhile, the next report follows soon
+		_, err = f.peers.swap(ctx, was, next) // if it has changed since, the next report follows soon
 	}
 	return err
 }
 
-// tell has a schedule of this store run, unless it knows what the peers keep, and adds it if it is missing. It reports false
-// if the schedule runs at present, so that it may not know.
-func (f *follower) tell(ctx context.Context, name string, kept *schedule.Shared) (done bool, err error) {
+// runNow makes a schedule of this store due, unless it has the state of the peers already, and adds it if it is missing. It
+// reports false if the schedule is running: that run may have an older state.
+func (f *follower) runNow(ctx context.Context, name string, kept *schedule.Shared) (done bool, err error) {
 	t, err := f.engine.Get(ctx, IDOf(name))
 	switch {
 	case errors.Is(err, task.ErrNotFound) && (kept == nil || kept.State.Deleted):
@@ -236,7 +237,7 @@ func (f *follower) tell(ctx context.Context, name string, kept *schedule.Shared)
 	case errors.Is(err, engine.ErrStale), errors.Is(err, engine.ErrNotAllowed), errors.Is(err, task.ErrNotFound):
 		return false, nil
 	case err != nil:
-		return false, fmt.Errorf("have schedule %s run: %w", name, err)
+		return false, fmt.Errorf("run schedule %s: %w", name, err)
 	}
 	return true, nil
 }

@@ -245,8 +245,8 @@ func (l *look) node(ctx context.Context, _ duty.Overview, storeErr error) alert.
 	return seen
 }
 
-// fullLimits returns the limits that are full, apart from those of the cluster without values, see clusterLimits. Of the
-// values of a limit it returns mostValues, those that were full before first.
+// fullLimits returns the full limits, apart from limits of the cluster without values, see clusterLimits. It returns at
+// most mostValues values of a limit, and first the values that were full before.
 func (l *look) fullLimits(all []engine.FullLimit, node string) (facts []alert.Fact) {
 	before := l.full
 	l.full = make(map[string]bool)

@@ -25,7 +25,7 @@ type managed struct{ *Alerting }
 
 var _ server.Alerts = managed{}
 
-// Managed returns what people may do with the alerts; nil if the configuration has none.
+// Managed returns the API of the alerts; nil if the configuration has none.
 func (a *Alerting) Managed() server.Alerts {
 	if !a.isConfigured() {
 		return nil

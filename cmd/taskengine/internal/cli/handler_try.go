@@ -220,7 +220,7 @@ type verdictJSON struct {
 	Checkpoint    []byte          `json:"checkpoint,omitempty"`
 }
 
-// setRerun sets what the task has when it runs again.
+// setRerun sets the payload and checkpoint of the next run.
 func (j *verdictJSON) setRerun(r *task.Rerun) {
 	if r == nil {
 		return
@@ -304,7 +304,7 @@ func (a *app) showResult(result []byte) error {
 // cleanLines is clean for text of several lines, such as a stack.
 func cleanLines(s string) string { return terminal.Lines(s) }
 
-// verdictOf returns the name of a verdict and what a node would do.
+// verdictOf returns the name of a verdict and the reaction of a node.
 func verdictOf(v task.Verdict) (name, meaning string) {
 	if v.Ended {
 		return "ended", "the handler has ended the attempt itself, which a node would look up in the database"

@@ -75,7 +75,7 @@ func timeWords(t *timestamppb.Timestamp, d *taskenginev1.ScheduleDefinition) str
 // scheduleOutcome is the effect of a command on a schedule: created, updated, unchanged or deleted.
 type scheduleOutcome struct{ name, outcome string }
 
-// showOutcomes writes what was done to schedules.
+// showOutcomes writes the effects on schedules.
 func (a *app) showOutcomes(all ...scheduleOutcome) error {
 	rows := make([][]string, len(all))
 	for i, o := range all {

@@ -16,7 +16,7 @@ type streams[Res any] struct {
 	show func(*Res) (complete bool, err error) // reports whether nothing follows
 }
 
-// showError is an error of showing what was streamed, not of the node.
+// showError is an error of showing streamed data, not of the node.
 type showError struct{ error }
 
 func (s *streams[Res]) run(ctx context.Context) error {

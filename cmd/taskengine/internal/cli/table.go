@@ -16,9 +16,9 @@ const (
 // idColumns are the headings of columns with ids. They are never cut, so that they can be copied.
 var idColumns = []string{"ID", "HEAD", "SILENCE", "WORKER"}
 
-// printTable writes rows in columns. On a terminal they are cut to its width, but for ids, and
-// states have colours. If the terminal is too narrow for that, columns without a value are left
-// out, and then those that are spare, in this order.
+// printTable writes rows in columns. On a terminal they are cut to its width, except ids, and states
+// have colours. If the terminal is too narrow for that, columns without a value are left out, and then
+// the spare columns, in their order.
 func (a *app) printTable(head []string, rows [][]string, spare ...string) error {
 	cells := make([][]string, 0, len(rows)+1)
 	for _, row := range append([][]string{head}, rows...) {

@@ -23,8 +23,8 @@ func Contents(ctx context.Context, p stores.Place, log *slog.Logger) (coord.Cont
 	return keeping(ctx, p, log, coord.Keeper.Contents)
 }
 
-// Clean removes what the coordinator of a configuration keeps below its prefix, and returns what that was.
-// It refuses with an error that wraps [coord.ErrInUse] if a node is alive.
+// Clean removes the contents of the coordinator of a configuration below its prefix, and returns them. It
+// refuses with an error that wraps [coord.ErrInUse] if a node is alive.
 func Clean(ctx context.Context, p stores.Place, log *slog.Logger) (coord.Contents, error) {
 	return keeping(ctx, p, log, coord.Keeper.Clean)
 }

@@ -1,5 +1,5 @@
 // Package migrate finds the schema version of a database and its pending migrations, and applies them.
-// The migrations are those of the package storage/postgres/schema.
+// The migrations are in package storage/postgres/schema.
 package migrate
 
 import (
