@@ -10,12 +10,12 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// assign returns which tasks are for self to start, given the members that are alive. Every node
-// computes the same assignment by itself, and when a node comes or goes only its shards move:
-// rendezvous hashing (Thaler and Ravishankar 1998). A draining node owns nothing. The shards of a
-// type are divided among the nodes that handle it. Those of a type that no node handles are
-// divided among all nodes, so that one of them reports that its tasks wait. So are those of the values of
-// a type that have nodes of their own: places has the keys of their selectors, by type.
+// assign returns which tasks are for self to start, given the members that are alive. Every node computes
+// the same assignment by itself, and when a node comes or goes only its shards move: rendezvous hashing
+// (Thaler and Ravishankar 1998). A draining node owns nothing. The shards of a type are divided among the
+// nodes that handle it. The shards of a type that no node handles are divided among all nodes, so that
+// one of them reports that its tasks wait. Values of a type that have nodes of their own are assigned in
+// the same way: places has the keys of their selectors, by type.
 func assign(self task.ID, members []coord.Member, places map[string][]string) core.Ownership {
 	var able []coord.Member
 	handled := make(map[string][]task.ID)
@@ -59,8 +59,8 @@ func assign(self task.ID, members []coord.Member, places map[string][]string) co
 	return own
 }
 
-// matched begins what a node announces beside the types that it runs: the keys of the selectors of values
-// that it matches, by its own configuration.
+// matched is the prefix of announcements of selectors: a node announces the types that it runs and, with
+// this prefix, the keys of the selectors of values that it matches, by its own configuration.
 const matched = "\x01"
 
 // both returns the elements of a that are in b.
@@ -99,7 +99,7 @@ func shardsOf(self task.ID, nodes []task.ID) *task.Shards {
 	return shards
 }
 
-// score is the claim of a node to a shard, the highest of which wins: a hash of both by the
+// score is the claim of a node to a shard. The highest claim wins. It is a hash of both by the
 // finalizer of SplitMix64 (Steele, Lea and Flood 2014).
 func score(node task.ID, shard uint16) uint64 {
 	x := binary.BigEndian.Uint64(node[:8]) ^ binary.BigEndian.Uint64(node[8:]) ^ uint64(shard)*0x9e3779b97f4a7c15

@@ -13,7 +13,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// Bounds of what the monitor reads to find the depths, each time.
+// Bounds of the reads of the monitor to find the depths, each time.
 const (
 	mostTypes = 100   // types that are not configured
 	mostHeads = 100   // reads to find the oldest task of a type
@@ -57,8 +57,8 @@ type Depth struct {
 	More                      bool      // a bound was met: there may be more tasks, or an older one
 }
 
-// Depths returns what Monitor saw last: within the last half minute, unless the store is slow. It reports
-// false if the duty of Monitor is another node's, or the store could not be read.
+// Depths returns the latest depths of Monitor, of the last half minute, unless the store is slow. It
+// reports false if the duty of Monitor is another node's, or the store could not be read.
 func (k *Cluster) Depths() (Depths, bool) {
 	if d := k.depths.Load(); d != nil {
 		return Depths{d.At, slices.Clone(d.Types)}, true
@@ -66,7 +66,7 @@ func (k *Cluster) Depths() (Depths, bool) {
 	return Depths{}, false
 }
 
-// lookForDepths replaces the depths. counts are those of the store, or nil if it does not count.
+// lookForDepths replaces the depths. counts comes from the store; nil if it does not count.
 func (k *Cluster) lookForDepths(ctx context.Context, counts map[storage.StateType]int64) {
 	bounded, cancel := context.WithTimeout(ctx, depthsPatience)
 	defer cancel()

@@ -19,12 +19,12 @@ type behind struct {
 	counts bool            // whether they are added up, or only the oldest are looked for
 	most   int             // how many are read of each key
 	left   int             // how many may still be read
-	types  map[string]bool // of those that were read
+	types  map[string]bool // of the tasks read
 	isCut  bool            // whether a bound was met
 }
 
 // readBehind notes the oldest of the submitted tasks that are behind others, and adds them up if counts is set. If
-// it meets a bound, there may be more tasks of each type of which it has seen one.
+// it meets a bound, there may be more tasks of each type that it has seen.
 func (d *depths) readBehind(ctx context.Context, counts bool) error {
 	s, ok := d.store.(storage.KeyInspector)
 	if !ok {

@@ -33,7 +33,8 @@ func (k *Cluster) HealAwaited(ctx context.Context) {
 	}
 }
 
-// healEarlier decides about those of some tasks that are still as they were. If it fails, it returns those that are left.
+// healEarlier decides about the tasks of refs that are still at their versions. If it fails, it returns the remaining
+// refs.
 func (k *Cluster) healEarlier(ctx context.Context, refs []task.Ref) (left []task.Ref, err error) {
 	var changes []task.Change
 	for _, ref := range refs {

@@ -9,7 +9,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// gain is a change of what this node owns.
+// gain is a change of the ownership of this node.
 type gain struct{ before, now core.Ownership }
 
 // of returns the shards of a name of core.Ownership that were gained; nil is all.
@@ -41,15 +41,15 @@ func (g *gain) ofAny() *task.Shards {
 	return some
 }
 
-// ReadOwned tells the core of all rows in the store that are for this node to start, as far as the
-// core keeps them in memory, and wakes the healer. It returns early when ctx ends.
+// ReadOwned passes all rows that this node has to start from the store to the core, as far as the core
+// keeps them in memory, and wakes the healer. It returns early when ctx ends.
 func (k *Cluster) ReadOwned(ctx context.Context) {
 	k.reheal.Set()
 	k.readGained(ctx, &gain{before: none(), now: k.Owned()})
 }
 
-// readGained tells the core of all rows in the store that were gained, as far as the core keeps them
-// in memory.
+// readGained passes all gained rows from the store to the core, as far as the core keeps them in
+// memory.
 func (k *Cluster) readGained(ctx context.Context, g *gain) {
 	for _, state := range timedStates {
 		for !k.readDue(ctx, state, g.ofAny(), storage.DistantFuture) {
@@ -93,9 +93,9 @@ func (k *Cluster) isOpen(typ string) (open bool) {
 	return open
 }
 
-// readQueue tells the core of the ready rows of a queue, in some shards. If the core leaves one to the
-// store, it skips those that are then left to it, too. readDue tells of the times at which they have
-// waited too long.
+// readQueue passes the ready rows of a queue to the core, in some shards. If the core leaves one to
+// the store, readQueue skips the rows that are then left to the store, too. readDue passes the times
+// when they have waited too long.
 func (k *Cluster) readQueue(ctx context.Context, queue task.Queue, shards *task.Shards) {
 	q := storage.ReadyQuery{Queue: queue, Shards: shards, Limit: pollPage}
 	for more := !shards.IsEmpty(); more; {
@@ -127,13 +127,12 @@ func (k *Cluster) readQueue(ctx context.Context, queue task.Queue, shards *task.
 	}
 }
 
-// timedStates are the states in which rows wait for a time: to become ready, or to have waited too
+// timedStates are the states of rows that wait for a time: to become ready, or to have waited too
 // long.
 var timedStates = []task.State{task.Waiting, task.Submitted}
 
-// readDue tells the core of the rows of a state, in some shards, whose time comes before the given
-// one, until the core leaves one to the store. It returns false, after a rest, if the store could not
-// be read.
+// readDue passes the rows of a state to the core, in some shards, with a time before before, until the
+// core leaves one to the store. It returns false, after a rest, if the store could not be read.
 func (k *Cluster) readDue(ctx context.Context, state task.State, shards *task.Shards, before time.Time) bool {
 	q := storage.DueQuery{State: state, Shards: shards, Before: before, Limit: pollPage}
 	for more := !shards.IsEmpty(); more; {

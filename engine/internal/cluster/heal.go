@@ -16,12 +16,12 @@ import (
 const (
 	// healPage is how many rows are healed in one transaction.
 	healPage = 1000
-	// healScan is how many rows are read at a time to find those that are to be healed.
+	// healScan is how many rows a read examines to find rows to heal.
 	healScan = 10_000
 	// healShare limits the time during which the healer reads to one part in healShare.
 	healShare = 20
-	// healLeases is for how many leases after a change of the members the healer does one round per
-	// lease: the store may write late what a node sent before it died.
+	// healLeases is for how many leases after a change of the members the healer does one round per lease:
+	// the store may write requests of a dead node late.
 	healLeases = 10
 	// healEvery is how often it does a round when that is over.
 	healEvery = time.Minute
@@ -116,7 +116,7 @@ func (k *Cluster) HealRest(ctx context.Context) {
 	k.unhealed.refs = left
 }
 
-// recover makes the changes of tasks whose nodes are gone, and tells the core of those made.
+// recover makes the changes of tasks of dead nodes, and passes the made ones to the core.
 func (k *Cluster) recover(ctx context.Context, changes []task.Change) error {
 	for page := range slices.Chunk(changes, healPage) {
 		out, err := k.swap(ctx, page, nil)
@@ -128,8 +128,8 @@ func (k *Cluster) recover(ctx context.Context, changes []task.Change) error {
 	return nil
 }
 
-// changed tells the engine of rows that no node ran and that were changed, of those that followed them, and of heads. It
-// returns how many rows were changed.
+// changed passes changed rows that no node ran to the engine, with the rows that followed them and the heads. It returns
+// how many rows were changed.
 func (k *Cluster) changed(out swapped, follow [][]*task.Task) (n int) {
 	k.engine.Decide(func(c *core.Core, now time.Time) {
 		for i, t := range out.rows {
@@ -156,13 +156,13 @@ func (k *Cluster) healLoop(ctx context.Context) {
 	k.Lead(ctx, "healer", func(ctx context.Context) error { return newHealer(k).run(ctx) })
 }
 
-// healer decides about tasks whose nodes are gone. That is the duty of one node; two nodes that do
-// it at once waste work and do no harm. One goroutine owns a healer.
+// healer decides about tasks of dead nodes. That is the duty of one node; two nodes that do it at once
+// waste work and do no harm. One goroutine owns a healer.
 type healer struct {
 	k       *Cluster
 	changed time.Time             // when the members last changed
 	missing map[task.ID]time.Time // owners of tasks that are not among the members, and from when on they are gone
-	seen    map[task.ID]bool      // owners of which the present round has found tasks
+	seen    map[task.ID]bool      // owners of tasks that the present round has found
 	early   []*task.Task          // found in the present round when it was too early to decide
 	silent  map[task.ID]time.Time // nodes whose sessions are silent and that are not among the members, and from when on they are gone
 	cost    wakeup.Cost           // of a round
@@ -176,7 +176,7 @@ func newHealer(k *Cluster) *healer {
 func (h *healer) run(ctx context.Context) error {
 	for {
 		begin := time.Now()
-		h.endSessions(ctx) // first: their locks may be those that the round needs
+		h.endSessions(ctx) // first: they may hold locks that the round needs
 		if err := h.round(ctx); err != nil {
 			return err
 		}
@@ -193,8 +193,8 @@ func (h *healer) run(ctx context.Context) error {
 	}
 }
 
-// rest returns how long the healer rests after a round that began at a time. It forgets the owners
-// of which the round found no task.
+// rest returns how long the healer rests after a round that started at begin. It forgets owners that
+// the round found no task of.
 func (h *healer) rest(begin time.Time) time.Duration {
 	lease := h.k.Lease()
 	rest := healEvery
@@ -215,9 +215,9 @@ func (h *healer) rest(begin time.Time) time.Duration {
 	return rest
 }
 
-// round reads all rows once to find those whose nodes are gone. If the members change meanwhile, it
-// goes on from there to the end, and from the start to where they changed. It decides at the end of
-// the round about the rows that it found too early: to find them again may take long.
+// round reads all rows once to find the rows of dead nodes. If the members change during the round, it
+// goes on from there to the end, and from the start to that place. It decides at the end of the round
+// about the rows that it found too early: to find them again may take long.
 func (h *healer) round(ctx context.Context) error {
 	h.seen, h.early = make(map[task.ID]bool), nil
 	var after, stop task.ID // stop is where the members changed
@@ -249,7 +249,7 @@ func (h *healer) round(ctx context.Context) error {
 	}
 }
 
-// orphans returns the next rows whose nodes are not alive. It leaves out databases that do not answer.
+// orphans returns the next rows of dead nodes. It leaves out databases that do not answer.
 func (h *healer) orphans(ctx context.Context, alive []task.ID, after task.ID) (rows []*task.Task, next task.ID, err error) {
 	for {
 		isRead := h.k.find(ctx, "the tasks of nodes that are gone", func(ctx context.Context, in storage.Finder) error {
@@ -262,10 +262,10 @@ func (h *healer) orphans(ctx context.Context, alive []task.ID, after task.ID) (r
 	}
 }
 
-// goneAt returns from when on a node is gone that is not among the members. One that has left them is gone after half
-// a lease: after an outage of the coordinator all nodes come back. One that this node has not seen may have just joined.
+// goneAt returns when a node that is not among the members counts as gone. A node that has left them is gone after half a
+// lease: after an outage of the coordinator all nodes come back. A node that this one has not seen may have just joined.
 // When a lease has passed and this node still proves that it is alive, it has renewed its own lease after it saw the task,
-// and the answer to that has told of all that had joined before: see [coord.Membership].
+// and the answer to that had all nodes that had joined before: see [coord.Membership].
 func (h *healer) goneAt(v *view, owner task.ID, now time.Time) time.Time {
 	if left, ok := v.left[owner]; ok {
 		return left.Add(h.k.Lease() / 2)
@@ -273,8 +273,8 @@ func (h *healer) goneAt(v *view, owner task.ID, now time.Time) time.Time {
 	return now.Add(h.k.Lease())
 }
 
-// decide decides about those rows whose nodes had been missing for long enough when this node asked which nodes are alive:
-// to read the rows may have taken long.
+// decide decides about rows of nodes that had been missing for long enough when this node asked for the live nodes:
+// reading the rows may have taken long.
 func (h *healer) decide(ctx context.Context, rows []*task.Task, asked time.Time) error {
 	now := time.Now()
 	v := h.k.view.Load()

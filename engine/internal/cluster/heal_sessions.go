@@ -10,8 +10,8 @@ import (
 )
 
 // endSessions ends the sessions of nodes that are gone for good, if they are in a transaction: a host that was lost, or
-// a process that is stopped, may keep locks by it. It ends none of a node that is among the members, and none in which
-// something has happened within half a lease: a node that has lost the coordinator alone uses its sessions.
+// a process that is stopped, may keep locks by it. It ends no session of a member, and no session that was active
+// within half a lease: a node that has only lost the coordinator still uses its sessions.
 func (h *healer) endSessions(ctx context.Context) {
 	in, ok := h.k.shared.(storage.Identified)
 	if !ok {

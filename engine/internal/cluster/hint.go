@@ -41,7 +41,7 @@ func (o *outbox) take(empty []task.Hint) []task.Hint {
 	return full
 }
 
-// Hint publishes what rows have become, if there are other nodes. It does not wait for that, and may
+// Hint publishes the new states of rows, if there are other nodes. It does not wait for that, and may
 // be called with the engine's lock held. It does not keep the slice.
 func (k *Cluster) Hint(hints []task.Hint) {
 	if len(k.view.Load().members) > 1 {
@@ -83,7 +83,7 @@ func (k *Cluster) subscribeLoop(ctx context.Context) {
 	}
 }
 
-// hear tells the core of hints that nodes have published.
+// hear passes hints of other nodes to the core.
 func (k *Cluster) hear(hints []task.Hint) {
 	poll, repause := false, false
 	k.engine.Decide(func(c *core.Core, now time.Time) {

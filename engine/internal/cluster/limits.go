@@ -12,11 +12,11 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// rewatchAfter is how long a node rests before it watches the settings anew.
+// rewatchAfter is how long a node rests before it watches the settings again.
 const rewatchAfter = time.Second
 
-// settingsOf returns the settings that a node uses if it is given none: those in its store, or in memory
-// if the store cannot keep any. isShared says whether other nodes may use the store.
+// settingsOf returns the default settings of a node: in its store, or in memory if the store cannot keep
+// any. isShared says whether other nodes may use the store.
 func settingsOf(store storage.Store, isShared bool, alone *local.Node) coord.Config {
 	several, ok := store.(interface {
 		storage.Settings
@@ -42,7 +42,7 @@ func (k *Cluster) LoadLimits(ctx context.Context) error {
 }
 
 // limitsLoop passes the settings of limits to [Engine.Limit] after every change. If they cannot be
-// watched, the node goes on with those that it knows.
+// watched, the node goes on with the known settings.
 func (k *Cluster) limitsLoop(ctx context.Context) {
 	for {
 		err := k.settings.Watch(ctx, coord.LimitsSetting, k.engine.Limit)
@@ -76,8 +76,9 @@ func (k *Cluster) SwapLimit(ctx context.Context, scope string, version uint64, v
 	return now, swapped, err
 }
 
-// GrantAlone returns what grants limits of the cluster to a node alone. What is used up of rates is kept in
-// the store, if it can keep settings; if not, it returns nil, and they are limits of the node.
+// GrantAlone returns the semaphore and rates for limits of the cluster of a node alone. The store keeps the
+// used tokens of rates, if it can keep settings; if not, GrantAlone returns nil, and they are limits of the
+// node.
 func GrantAlone(store storage.Store) (coord.Semaphore, coord.Rates) {
 	if settings, ok := store.(storage.Settings); ok {
 		return local.New(), stored.NewRates(settings)

@@ -16,10 +16,10 @@ const (
 	StartsThere              // another node is to start it
 )
 
-// ownedAs returns the name by which an ownership knows the tasks of a queue.
+// ownedAs returns the name of the tasks of a queue in an ownership.
 func (k *Cluster) ownedAs(q task.Queue) string { return core.OwnedAs(q.Type, k.engine.Place(q).Nodes) }
 
-// StartableIn returns in which shards this node starts the tasks of a queue; nil is all.
+// StartableIn returns the shards where this node starts the tasks of a queue; nil is all.
 func (k *Cluster) StartableIn(q task.Queue) *task.Shards {
 	if k.engine.Place(q).Elsewhere {
 		return new(task.Shards)

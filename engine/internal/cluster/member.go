@@ -10,11 +10,11 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// rejoinAfter is how long a node rests before it joins anew.
+// rejoinAfter is how long a node rests before it joins again.
 const rejoinAfter = time.Second
 
-// memberLoop keeps the node among the members. When it cannot, the node starts nothing and what
-// it runs is cancelled; then it joins anew, as another incarnation.
+// memberLoop keeps the node among the members. When it cannot, the node starts nothing and its running
+// tasks are cancelled; then it joins again, as another incarnation.
 func (k *Cluster) memberLoop(ctx context.Context) {
 	release := k.identify()
 	defer func() { release() }()
@@ -33,7 +33,7 @@ func (k *Cluster) memberLoop(ctx context.Context) {
 	}
 }
 
-// identify has the sessions of a shared store known as those of this node, until release is called.
+// identify marks the sessions of a shared store as sessions of this node, until release is called.
 func (k *Cluster) identify() (release func()) {
 	if in, ok := k.shared.(storage.Identified); ok {
 		return in.Identify(k.Incarnation())
@@ -49,7 +49,7 @@ func (k *Cluster) self() coord.Member {
 	}
 }
 
-// announced returns what the node announces that it runs.
+// announced returns the types and selectors that the node announces.
 func (k *Cluster) announced() []string {
 	var all []string
 	for _, key := range k.config.Matched {
@@ -89,7 +89,7 @@ func (k *Cluster) logLease() {
 	}
 }
 
-// expelled stops the node from starting tasks, and stops those that run: other nodes may take this
+// expelled stops the node from starting tasks, and stops its running ones: other nodes may take this
 // one for dead, and run its tasks.
 func (k *Cluster) expelled() {
 	after := k.view.Load().reborn(k.config.IDs.Next(time.Now()))
@@ -102,7 +102,7 @@ func (k *Cluster) expelled() {
 	})
 }
 
-// Drain tells the other nodes that this one starts nothing any more, so that they take over its
+// Drain announces to the other nodes that this one starts nothing any more, so that they take over its
 // shards. The caller must not hold the engine's lock.
 func (k *Cluster) Drain() {
 	if k.shared != nil {

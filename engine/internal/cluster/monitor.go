@@ -20,9 +20,9 @@ const (
 	monitorShare = 50
 )
 
-// Monitor looks for tasks that no node runs, and logs what a person should know of all tasks, until
-// ctx ends. It is the duty of one node; two that do it at once waste work and log it twice. On a store
-// that is a [storage.LiveCounter] it keeps it cheap to count the tasks.
+// Monitor looks for tasks that no node runs, and logs facts about all tasks that an operator should
+// know, until ctx ends. It is the duty of one node; two that do it at once waste work and log it
+// twice. On a store that is a [storage.LiveCounter] it keeps it cheap to count the tasks.
 func (k *Cluster) Monitor(ctx context.Context) {
 	w := new(watch) // it outlives an interruption, so that nothing is logged twice
 	k.Lead(ctx, "monitor", func(ctx context.Context) error {
@@ -126,10 +126,10 @@ func (k *Cluster) logUnhandled(u Unhandled) {
 	k.log.Warn(what, details...)
 }
 
-// Unhandled returns the types that no node ran, and of which tasks were ready, when this node looked
-// last: within the last half minute, unless the store is slow. It returns nil if the duty of Monitor
-// is another node's. On a store that does not count its tasks while they change it finds at most a
-// hundred types, and counts at most a hundred tasks of each.
+// Unhandled returns the types with ready tasks that no node ran, as this node found them last: within
+// the last half minute, unless the store is slow. It returns nil if the duty of Monitor is another
+// node's. On a store that does not count its tasks while they change it finds at most a hundred types,
+// and counts at most a hundred tasks of each.
 func (k *Cluster) Unhandled() []Unhandled {
 	if found := k.unhandled.Load(); found != nil {
 		return slices.Clone(*found)
@@ -137,13 +137,13 @@ func (k *Cluster) Unhandled() []Unhandled {
 	return nil
 }
 
-// watch is what the monitor saw when it last looked. It belongs to one goroutine.
+// watch is the result of the last look of the monitor. It belongs to one goroutine.
 type watch struct {
 	errors    map[string]int64 // tasks in error, by type
 	unhandled map[string]bool  // types that had ready tasks and that no node handled, and whether that was logged
 }
 
-// moreErrors returns the types of which more tasks are in error than before, and how many, sorted.
+// moreErrors returns the types with more tasks in error than before, and how many, sorted.
 func (w *watch) moreErrors(counts map[storage.StateType]int64, isCut bool) (more []string) {
 	failed := make(map[string]int64)
 	for of, tasks := range counts {
@@ -163,8 +163,8 @@ func (w *watch) moreErrors(counts map[storage.StateType]int64, isCut bool) (more
 	return more
 }
 
-// newlyUnhandled returns those that are to be logged. It returns a type once, and not when it is
-// first found: a node may just be starting anew.
+// newlyUnhandled returns the types to log. It returns a type once, and not when it is first found: a
+// node may be restarting.
 func (w *watch) newlyUnhandled(found []Unhandled) (news []Unhandled) {
 	unhandled := make(map[string]bool)
 	for _, u := range found {

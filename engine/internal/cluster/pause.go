@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// pausesSetting is the name under which the store keeps which types were paused or resumed
-	// by hand.
+	// pausesSetting is the name of the setting in the store with the types that were paused or resumed by
+	// hand.
 	pausesSetting = "paused-types"
 
 	// maxUnknownPauses is how many types that are not configured may have been paused or resumed by
@@ -31,16 +31,16 @@ const (
 // configured.
 var ErrTooManyPauses = errors.New("configure the types that are to be paused")
 
-// pauses is what a node knows of the types that were paused or resumed by hand.
+// pauses has the types that were paused or resumed by hand, as this node knows them.
 type pauses struct {
-	isRead bool            // stored is what the core knows
+	isRead bool            // the core has stored
 	stored []byte          // the setting as it was last read
-	byHand map[string]bool // types that the core was last told are paused or resumed by hand
+	byHand map[string]bool // types paused or resumed by hand, as last passed to the core
 }
 
-// Pause stops tasks of a type from being started, or lets them be started again, on all nodes. A
-// store that is a [storage.Settings] keeps that. When Pause returns, this node does so; the others
-// do so as soon as a hint reaches them, and within pausesEvery at the latest.
+// Pause pauses or resumes the start of tasks of a type, on all nodes. A store that is a
+// [storage.Settings] keeps that. When Pause returns, this node does so; the others do so as soon as a
+// hint reaches them, and within pausesEvery at the latest.
 func (k *Cluster) Pause(ctx context.Context, typ string, paused bool) error {
 	k.pausing.Lock()
 	defer k.pausing.Unlock()
@@ -59,8 +59,7 @@ func (k *Cluster) Pause(ctx context.Context, typ string, paused bool) error {
 	return nil
 }
 
-// savePause writes to the store whether a type is paused, and keeps what other nodes write at the
-// same time.
+// savePause writes to the store whether a type is paused, and keeps concurrent changes of other nodes.
 func (k *Cluster) savePause(ctx context.Context, settings storage.Settings, typ string, paused bool) error {
 	for {
 		all, old, err := readPauses(ctx, settings)
@@ -116,7 +115,7 @@ func readPauses(ctx context.Context, s storage.Settings) (all map[string]bool, s
 	return all, stored, nil
 }
 
-// LoadPauses tells the core which types are paused in the store. A type that the store does not name any more, because it
+// LoadPauses passes the paused types in the store to the core. A type that the store does not name any more, because it
 // was restored from a backup, is paused or not as it is configured.
 func (k *Cluster) LoadPauses(ctx context.Context) error {
 	settings, ok := k.store.(storage.Settings)

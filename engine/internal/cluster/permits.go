@@ -13,13 +13,13 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// permits carries what the core asks of the coordinator of limits of the cluster.
+// permits carries the orders and draws of the core to the coordinator of limits of the cluster.
 type permits struct {
 	ordered wakeup.Signal // there are orders to be sent, or a holder to send them for
 	drawn   wakeup.Signal // there are draws to be made
 
 	mu     sync.Mutex
-	holder task.ID               // guarded by mu: under which this node holds permits; zero while it holds none
+	holder task.ID               // guarded by mu: the id that holds the permits of this node; zero while it holds none
 	losses uint32                // guarded by mu: how often the permits were lost
 	orders map[string]core.Order // guarded by mu: the latest order of each limit that was not sent
 	draws  []core.Draw           // guarded by mu: not made yet
@@ -56,8 +56,8 @@ func (k *Cluster) HoldsPermits() bool {
 	return !holder.IsZero() && k.semaphore.Holds(holder)
 }
 
-// holdLoop makes the node a holder of permits. When the node has lost them, what runs under limits of
-// the cluster is stopped, and the node becomes another holder.
+// holdLoop makes the node a holder of permits. When the node has lost them, tasks under limits of the
+// cluster are stopped, and the node becomes another holder.
 func (k *Cluster) holdLoop(ctx context.Context) {
 	var failures ratelog.Limiter
 	for {
@@ -94,7 +94,7 @@ func (k *Cluster) MemberOfHolder(holder task.ID) string {
 	return ""
 }
 
-// hold tells the core of the permits of this node.
+// hold passes the permits of this node to the core.
 func (k *Cluster) hold(holder task.ID, all []coord.Holding) {
 	p := &k.permits
 	p.mu.Lock()
@@ -114,8 +114,8 @@ func (k *Cluster) hold(holder task.ID, all []coord.Holding) {
 	k.engine.Decide(func(c *core.Core, now time.Time) { c.Permits(now, holdings) })
 }
 
-// losePermits tells the core that the permits are lost. The orders that follow from that are for the
-// next holder, and replace all orders that were not sent.
+// losePermits tells the core that the permits are lost. The resulting orders are for the next holder,
+// and replace all unsent orders.
 func (k *Cluster) losePermits() {
 	p := &k.permits
 	k.engine.Decide(func(c *core.Core, now time.Time) {
@@ -142,7 +142,7 @@ func (k *Cluster) orderLoop(ctx context.Context) {
 	}
 }
 
-// takeOrders returns the orders to be sent, and for which holder. There are none without a holder.
+// takeOrders returns the unsent orders and their holder. There are none without a holder.
 func (p *permits) takeOrders() (holder task.ID, orders []coord.Order) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -180,10 +180,10 @@ func (k *Cluster) drawLoop(ctx context.Context) {
 	}
 }
 
-// redrawAfter is how long the core waits before it draws anew after the coordinator has failed.
+// redrawAfter is how long the core waits before it draws again after the coordinator has failed.
 const redrawAfter = time.Second
 
-// draw makes draws, and returns what was drawn: nothing with an error.
+// draw makes draws, and returns the drawn tokens: none with an error.
 func (k *Cluster) draw(ctx context.Context, draws []core.Draw) ([]core.Drawn, error) {
 	asked, drawn := make([]coord.Draw, len(draws)), make([]core.Drawn, len(draws))
 	for i, d := range draws {

@@ -11,8 +11,8 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// maxNodesTold is how many nodes a text for people names at most.
-const maxNodesTold = 10
+// maxNodesNamed is the maximum number of nodes in a message.
+const maxNodesNamed = 10
 
 // IsRun reports whether a node that is alive announces that it runs the tasks of a type. It returns
 // true while the nodes that are alive are not known.
@@ -33,7 +33,7 @@ func (k *Cluster) AnnouncedTypes() (types []string) {
 	return types
 }
 
-// RunBy returns the names of the nodes that start tasks of a type, sorted: those that are alive and
+// RunBy returns the names of the nodes that start tasks of a type, sorted: nodes that are alive and
 // not draining, have a handler for it and match its nodes.
 func (k *Cluster) RunBy(typ string) (names []string) { return k.RunByPlace(typ, "") }
 
@@ -57,8 +57,7 @@ func (k *Cluster) NameOf(incarnation task.ID) (name string, isAlive bool) {
 	return "", false
 }
 
-// RunByPlace is RunBy for the tasks of the values with a selector, of which it takes the key; "" is those of
-// the type.
+// RunByPlace is RunBy for the tasks of values with the selector of this key; "" is RunBy.
 func (k *Cluster) RunByPlace(typ, key string) (names []string) {
 	for _, m := range k.view.Load().members {
 		if !m.Draining && slices.Contains(m.Handlers, typ) && (key == "" || slices.Contains(m.Handlers, matched+key)) {
@@ -69,18 +68,18 @@ func (k *Cluster) RunByPlace(typ, key string) (names []string) {
 	return names
 }
 
-// Unplaced says why no node runs a type whose nodes the configuration names: which nodes are wanted,
-// and which there are. isMatched reports whether a node that is alive matches, and lacks a handler. The
-// text is "" if a node runs the type, if all nodes may, or while the nodes that are alive are not known.
+// Unplaced says why no node runs a type if the configuration names its nodes: it lists the wanted and
+// the live nodes. isMatched reports whether a live node matches, and lacks a handler. The text is "" if
+// a node runs the type, if all nodes may, or while the live nodes are not known.
 func (k *Cluster) Unplaced(typ string) (text string, isMatched bool) {
 	v, want := k.view.Load(), k.engine.Nodes(typ)
 	if want == "" || len(v.members) == 0 || v.isRun(typ) {
 		return "", false
 	}
 	if matching := k.matching(v, typ); len(matching) > 0 {
-		return fmt.Sprintf("no live node that matches nodes: %s has a handler for type %s; those that match: %s", want, typ, told(matching)), true
+		return fmt.Sprintf("no live node that matches nodes: %s has a handler for type %s; those that match: %s", want, typ, joinShort(matching)), true
 	}
-	return fmt.Sprintf("no live node matches nodes: %s; nodes that are alive: %s", want, told(v.described())), false
+	return fmt.Sprintf("no live node matches nodes: %s; nodes that are alive: %s", want, joinShort(v.described())), false
 }
 
 // isRun reports whether a member runs the tasks of a type. One that drains counts: it is about to be
@@ -111,7 +110,7 @@ func (k *Cluster) unplacedValue(v *view, q task.Queue) string {
 	if want == "" || len(v.members) == 0 || k.isQueueRun(v, q) {
 		return ""
 	}
-	return fmt.Sprintf("no live node that runs type %s matches nodes: %s; nodes that are alive: %s", q.Type, want, told(v.described()))
+	return fmt.Sprintf("no live node that runs type %s matches nodes: %s; nodes that are alive: %s", q.Type, want, joinShort(v.described()))
 }
 
 // matching returns the names of the members that may run a type.
@@ -140,11 +139,11 @@ func (v *view) described() (all []string) {
 	return all
 }
 
-// told returns a list for people, in order and not too long.
-func told(all []string) string {
+// joinShort joins names for a message, sorted and at most maxNodesNamed of them.
+func joinShort(all []string) string {
 	all = slices.Sorted(slices.Values(all))
-	if more := len(all) - maxNodesTold; more > 0 {
-		all = append(all[:maxNodesTold], fmt.Sprintf("and %d more", more))
+	if more := len(all) - maxNodesNamed; more > 0 {
+		all = append(all[:maxNodesNamed], fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(all, ", ")
 }

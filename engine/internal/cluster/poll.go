@@ -26,13 +26,13 @@ const (
 	surveyTakes = pollEvery / pollShare
 )
 
-// requests is what other goroutines ask pollLoop to do at once.
+// requests are requests of other goroutines to pollLoop, to be done at once.
 type requests struct {
 	made wakeup.Signal
 
 	mu     sync.Mutex
-	gained []gain // guarded by mu: to be read from the store
-	isPoll bool   // guarded by mu: the store is to be polled
+	gained []gain // guarded by mu: to read from the store
+	isPoll bool   // guarded by mu: to poll the store
 }
 
 // gain asks for the rows that the node has gained.
@@ -51,7 +51,7 @@ func (r *requests) poll() {
 	r.made.Set()
 }
 
-// take returns what was asked for since the previous call.
+// take returns the requests since the previous call.
 func (r *requests) take() (gained []gain, isPoll bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -60,9 +60,8 @@ func (r *requests) take() (gained []gain, isPoll bool) {
 	return gained, isPoll
 }
 
-// pollLoop finds unclaimed tasks: those that this node owns and for which no hint arrived. Either the
-// node has just gained the shard, or the hint was lost, or a program that is not a node added the
-// task.
+// pollLoop finds unclaimed tasks: tasks that this node owns and has no hint of. Either the node has
+// just gained the shard, or the hint was lost, or a program that is not a node added the task.
 func (k *Cluster) pollLoop(ctx context.Context) {
 	timer := time.NewTimer(pollEvery)
 	defer timer.Stop()
@@ -100,13 +99,13 @@ func (k *Cluster) pollLoop(ctx context.Context) {
 	}
 }
 
-// find calls fn for one read. It returns what [Engine].Read does.
+// find calls fn for one read, by [Engine].Read, and returns its result.
 func (k *Cluster) find(ctx context.Context, what string, fn func(ctx context.Context, in storage.Finder) error) bool {
 	return k.engine.Read(ctx, what, func(ctx context.Context, from storage.Tasks) error { return fn(ctx, from.(storage.Finder)) })
 }
 
-// pollHeads looks at the most urgent rows: those whose time has come, and the first ready row of
-// each queue. It returns false, after a rest, if the store could not be read.
+// pollHeads looks at the most urgent rows: the due rows, and the first ready row of each queue. It
+// returns false, after a rest, if the store could not be read.
 func (k *Cluster) pollHeads(ctx context.Context) bool {
 	var now time.Time
 	k.engine.Decide(func(_ *core.Core, at time.Time) { now = at })
@@ -147,9 +146,9 @@ func (k *Cluster) pollHeads(ctx context.Context) bool {
 }
 
 // survey looks at all ready rows, one part with each call: it starts at a place and returns the place
-// where the next call starts. So it finds rows behind a head that the core knows, and rows far
-// behind those of other nodes. A call takes little time unless it finds unclaimed tasks. It returns
-// false, after a rest, if the store could not be read.
+// where the next call starts. So it finds rows behind a head that the core knows, and rows far behind
+// rows of other nodes. A call takes little time unless it finds unclaimed tasks. It returns false,
+// after a rest, if the store could not be read.
 func (k *Cluster) survey(ctx context.Context, from storage.Place) (storage.Place, bool) {
 	owned := k.Owned()
 	q := storage.SubmittedQuery{Shards: owned.Any(), After: from, Scan: surveyScan}
@@ -179,9 +178,9 @@ func (k *Cluster) survey(ctx context.Context, from storage.Place) (storage.Place
 	}
 }
 
-// observe tells the core of the ready rows of a page that it does not know. It returns the number of
-// those that the core has taken. left is the last place up to which the core leaves rows of a queue to the
-// store, zero if there is none.
+// observe passes the ready rows of a page that the core does not know to the core. It returns the number
+// of rows that the core has taken. left is the last place up to which the core leaves rows of a queue to
+// the store, zero if there is none.
 func (k *Cluster) observe(page []task.Hint) (found int, left storage.Place) {
 	for some := range slices.Chunk(page, pollPage) {
 		k.engine.Decide(func(c *core.Core, now time.Time) {

@@ -11,10 +11,10 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// checkRunning stops attempts whose rows are no longer at their version, or of this node: another node cancelled the
-// task, or took this node for dead, or the store has lost the grab. It checks those of before that still run, so that it asks nothing
-// about short attempts, nor about those whose database does not answer, and returns those that run now. It
-// returns false, after a rest, if the store could not be read.
+// checkRunning stops attempts if their rows have another version or owner: another node cancelled the task, or took this node
+// for dead, or the store has lost the grab. It checks attempts of before that still run, and returns the ones that run now. So
+// it does not ask about short attempts, nor about attempts in a database that does not answer. It returns false, after a rest,
+// if the store could not be read.
 func (k *Cluster) checkRunning(ctx context.Context, before []task.Ref) (running []task.Ref, isWhole bool) {
 	var long []task.Ref
 	k.engine.Decide(func(*core.Core, time.Time) {
@@ -44,8 +44,8 @@ func (k *Cluster) checkRunning(ctx context.Context, before []task.Ref) (running 
 	return running, isWhole
 }
 
-// reread tells the core what has become of a row whose attempt runs. It returns false, after a rest,
-// if the row could not be read.
+// reread reads the row of a running attempt again and passes it to the core. It returns false, after a
+// rest, if the row could not be read.
 func (k *Cluster) reread(ctx context.Context, was task.Ref) bool {
 	t, err := k.store.Get(ctx, was.ID)
 	if errors.Is(err, task.ErrNotFound) {

@@ -12,21 +12,21 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// Bounds of what the monitor reads, each time, from a store that does not count while rows change.
+// Bounds of each read of the monitor from a store that does not count while rows change.
 const (
 	maxUnhandled = 100 // types that no node handles
 	maxCounted   = 100 // ready tasks of each
 )
 
-// Unhandled is a type of which tasks are ready that no node runs.
+// Unhandled is a type with ready tasks that no node runs.
 type Unhandled struct {
 	Type  string
 	Tasks int64  // how many are ready
 	More  bool   // there may be more of them
-	Value string // why no node runs those of one value, if nodes run other tasks of the type; else ""
+	Value string // why no node runs the tasks of one value, if nodes run other tasks of the type; else ""
 }
 
-// count returns the number of tasks for people.
+// count formats the number of tasks.
 func (u Unhandled) count() string {
 	if u.More {
 		return fmt.Sprintf("%d or more", u.Tasks)
@@ -34,9 +34,8 @@ func (u Unhandled) count() string {
 	return fmt.Sprint(u.Tasks)
 }
 
-// EachReadyType calls visit with the first queue of each type of which tasks are ready, in the order
-// of the types, until visit returns false or an error. Its cost grows with the number of types, not
-// with that of tasks.
+// EachReadyType calls visit with the first queue of each type with ready tasks, in the order of the
+// types, until visit returns false or an error. Its cost grows with the number of types, not of tasks.
 func EachReadyType(ctx context.Context, store storage.Tasks, visit func(first task.Queue) (more bool, err error)) error {
 	for after, more := (task.Queue{}), true; more; {
 		queues, err := store.Queues(ctx, after, 1)
@@ -51,8 +50,8 @@ func EachReadyType(ctx context.Context, store storage.Tasks, visit func(first ta
 	return nil
 }
 
-// findUnhandled returns the types of which tasks are ready and that no node runs, by the names of the
-// types: of each store at most maxUnhandled, the first ones.
+// findUnhandled returns the types with ready tasks that no node runs, by name: at most maxUnhandled of
+// each store, the first ones.
 func findUnhandled(ctx context.Context, store storage.Tasks, isRun func(typ string) bool) (found []Unhandled, err error) {
 	err = EachReadyType(ctx, store, func(first task.Queue) (bool, error) {
 		if isRun(first.Type) {
@@ -87,7 +86,7 @@ func (k *Cluster) findUnplaced(ctx context.Context, v *view, found []Unhandled) 
 	return found, nil
 }
 
-// countUnplaced counts the ready tasks of a type whose values no node runs.
+// countUnplaced counts the ready tasks of a type with values that no node runs.
 func (k *Cluster) countUnplaced(ctx context.Context, v *view, typ string) (Unhandled, error) {
 	u := Unhandled{Type: typ}
 	after := task.Queue{Type: typ} // the first queue that there may be

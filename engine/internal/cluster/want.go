@@ -8,8 +8,8 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// want says to a bus that can choose of which shards this node needs hints: those that it owns or has owned until now,
-// and those in which its attempts are, which a hint may cancel. The next poll leaves out shards of before without attempts.
+// want tells a selective bus which shards this node needs hints of: the shards that it owns or has owned until now, and the
+// shards of its attempts, which a hint may cancel. The next poll leaves out shards of before without attempts.
 func (k *Cluster) want(before core.Ownership) {
 	selective, ok := k.bus.(coord.Selective)
 	if !ok {

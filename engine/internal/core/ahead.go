@@ -6,17 +6,17 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// The store has due rows in the order of their times, and the core moves them in that order and not faster than beside
-// the grabs (see mostMoving). So that a task does not wait until all rows are moved that were due before it, the core looks
-// ahead: it reads the due rows page by page, moves those whose queue has few triggers in the table or that rank before
-// them, and leaves the others where they are. When it has seen all that are due it looks for later ones, and now and then
-// begins anew, because a queue whose rows it has left may have few triggers now.
+// The store has due rows in the order of their times, and the core moves them in that order and not faster than beside the
+// grabs (see mostMoving). A task should not wait until all rows that were due before it are moved. So the core looks ahead:
+// it reads the due rows page by page, moves a row if its queue has few triggers in the table or the row ranks before them,
+// and leaves the others where they are. After the last due row it looks for later ones, and now and then starts again,
+// because a queue with rows left behind may have few triggers now.
 
 // aheadPage is how many rows one look ahead reads at most.
 const aheadPage = 5000
 
-// aheadEvery is the pause after all due rows were seen. The pause before they are read anew is longer: aheadAnew, and at
-// least aheadShare times as long as that took the last time.
+// aheadEvery is the pause after all due rows were seen. The pause before they are read again is longer: aheadAnew, and
+// at least aheadShare times as long as that took the last time.
 const (
 	aheadEvery = 100 * time.Millisecond
 	aheadAnew  = time.Second
@@ -25,10 +25,10 @@ const (
 
 // ahead is the position of the look-ahead in the due rows. Its times are Unix microseconds.
 type ahead struct {
-	isOn   bool  // rows that are due are not moved
+	isOn   bool  // due rows are not moved
 	after  place // of the rows up to here none is to be looked at in this pass, except for those of page
 	page   []timer
-	wants  bool  // a page is to be read
+	wants  bool  // the next page is wanted
 	before int64 // of the rows that are due then
 	asked  bool  // a page is being read
 	nextAt int64 // when the next page is asked for
@@ -36,8 +36,8 @@ type ahead struct {
 	anewAt int64 // when the next pass begins; 0 while this one has not seen all due rows
 }
 
-// lookAhead moves rows that are due and may start soon, and asks for the next page. Tick calls it after it has moved
-// what is first.
+// lookAhead moves due rows that may start soon, and asks for the next page. Tick calls it after it has moved the
+// first rows.
 func (c *Core) lookAhead(now time.Time) {
 	a, ts, at := &c.timers.ahead, &c.timers, now.UnixMicro()
 	first, ok := ts.waiting.timers.Min()
@@ -73,7 +73,8 @@ func (c *Core) lookAhead(now time.Time) {
 	a.wants, a.asked, a.before = true, true, at
 }
 
-// mayLookAhead reports whether a row may be moved that lookAhead has found, beside those that are moved in their order.
+// mayLookAhead reports whether a row that lookAhead has found may be moved, beside the rows that are moved in their
+// order.
 func (c *Core) mayLookAhead() bool {
 	most := c.mostMoving()
 	return c.timers.moving.count() < most+most/2 && c.mayGrab()

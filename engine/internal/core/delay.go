@@ -39,7 +39,7 @@ func (c *Core) delay(now time.Time, r *run, t *task.Task, at int64) bool {
 	return true
 }
 
-// beginDelayed decides anew about the tasks that are delayed: they begin, wait on, or are handed back.
+// beginDelayed decides again about the delayed tasks: they begin, wait on, or are handed back.
 func (c *Core) beginDelayed(now time.Time) {
 	if len(c.delayed) == 0 {
 		return

@@ -30,7 +30,7 @@ func (t timer) before(u timer) bool {
 	return t.trigger.ID.Compare(u.trigger.ID) < 0
 }
 
-// place is the place of a row in the order in which the rows of a state are due.
+// place is the place of a row in the due order of the rows of a state.
 type place struct {
 	at int64 // Unix microseconds
 	id task.ID
@@ -46,16 +46,16 @@ func (p place) Compare(q place) int {
 	return p.id.Compare(q.id)
 }
 
-// addTimer adds t to tree. Of two versions of the same task the newer stays: a hint may be older
-// than what is in memory.
+// addTimer adds t to tree. Of two versions of the same task the newer stays: a hint may be older than
+// the version in memory.
 func addTimer(tree *btree.BTreeG[timer], t timer) {
 	if old, replaced := tree.ReplaceOrInsert(t); replaced && old.trigger.Version > t.trigger.Version {
 		tree.ReplaceOrInsert(old)
 	}
 }
 
-// dueRows has the rows of one state that have a time, as far as they are in memory: a window of
-// those in the store.
+// dueRows has the rows of one state that have a time, as far as they are in memory: a window of the
+// rows in the store.
 type dueRows struct {
 	state  task.State
 	timers *btree.BTreeG[timer]
@@ -125,7 +125,7 @@ func (d *dueRows) fill(page []Due, end bool) {
 	}
 }
 
-// take takes out the first row whose time has come.
+// take takes out the first due row.
 func (d *dueRows) take(now int64) (timer, bool) {
 	if t, ok := d.timers.Min(); !ok || t.at > now {
 		return timer{}, false
@@ -148,7 +148,7 @@ func (c *Core) DueLoaded(now time.Time, l DueLoad, page []Due, end bool) {
 	c.Tick(now)
 }
 
-// Due is a row whose time comes at At.
+// Due is a row with the time At.
 type Due struct {
 	task.Trigger
 	At time.Time

@@ -6,11 +6,11 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// unlimited is what [Core.LimitGrabs] is given for no limit.
+// unlimited is no limit, for [Core.LimitGrabs].
 const unlimited = -1
 
-// LimitGrabs sets how many more tasks may be grabbed until it is called again. A negative number is
-// no limit. The shell sets a limit while the store refuses what is written, or a part of it.
+// LimitGrabs sets how many more tasks may be grabbed until it is called again. A negative number is no
+// limit. The shell sets a limit while the store refuses writes, or a part of them.
 func (c *Core) LimitGrabs(now time.Time, grabs int) {
 	c.grabs = max(unlimited, grabs)
 	c.Tick(now)
@@ -33,7 +33,7 @@ func (c *Core) Refused(now time.Time, ref task.Ref, delay time.Duration) {
 	c.book(now)
 }
 
-// retryGrab ends a run whose grab was not made, and tries its task again after a delay.
+// retryGrab ends a run after its grab was not made, and tries its task again after a delay.
 func (c *Core) retryGrab(now time.Time, r *run, delay time.Duration) {
 	tr, fromWaiting := r.trigger, r.fromWaiting
 	c.end(now, r, false)

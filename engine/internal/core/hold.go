@@ -8,9 +8,9 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// holding is what the core keeps of tasks whose database does not answer. They are not started, so
-// that they do not take slots from the tasks of other databases, and not moved, so that they do not
-// take part in maxMoving.
+// holding keeps the tasks of databases that do not answer. They are not started, so that they do not
+// take slots from the tasks of other databases, and not moved, so that they do not count for
+// maxMoving.
 type holding struct {
 	shards task.Shards // by task.ID.Shard
 	aside  map[task.ID]aside
@@ -22,7 +22,7 @@ type aside struct {
 	turn    turn
 }
 
-// turn is what it was the turn of a task for.
+// turn is the next step of a held task.
 type turn uint8
 
 const (
@@ -34,8 +34,8 @@ const (
 // heldFor is the pause of a held task that cannot be put aside.
 const heldFor = time.Minute
 
-// Hold sets the shards, by [task.ID.Shard], whose tasks are not started until it is called again.
-// Their grabs that were not taken yet are withdrawn.
+// Hold sets the shards, by [task.ID.Shard], to start no tasks of until it is called again. It
+// withdraws their grabs that were not taken yet.
 func (c *Core) Hold(now time.Time, shards task.Shards) {
 	c.held.shards = shards
 	var free []aside
@@ -93,8 +93,8 @@ func (c *Core) putAside(now time.Time, tr task.Trigger, t turn) {
 	}
 }
 
-// Unclaim takes back the slot of a row that is processing and was not given to the store: the row
-// becomes what Create makes of it. The effect of Submit remains to be answered.
+// Unclaim takes back the slot of a row that is processing and was not given to the store: Create makes
+// the row again. The effect of Submit remains to be answered.
 func (c *Core) Unclaim(now time.Time, t *task.Task) {
 	r := c.expect(t.ID, "insert", inserting)
 	r.kind.rules.Create(now, t)
@@ -102,8 +102,8 @@ func (c *Core) Unclaim(now time.Time, t *task.Task) {
 	c.book(now)
 }
 
-// Yield frees the slot of a task whose grab, or whose insert with a grab, is under way for long. When
-// that is answered, the task takes a slot again, or is handed back if it finds none.
+// Yield frees the slot of a task whose grab, or whose insert with a grab, is under way for long. After
+// the answer the task takes a slot again, or is handed back if it finds none.
 func (c *Core) Yield(now time.Time, id task.ID) {
 	r := c.expect(id, "grab", inserting, grabbing)
 	if r.yielded {

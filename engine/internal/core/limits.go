@@ -9,11 +9,11 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// LimitUse is what the tasks of this node take of some limits.
+// LimitUse is the use of some limits by the tasks of this node.
 type LimitUse struct {
 	table.Use
 	Open    time.Time   // Use.OpenAt; zero if the rates allow a start now
-	Holders []SlotOwner // the tasks that have slots, those that must end first first; as many as were asked for
+	Holders []SlotOwner // the tasks that have slots, at most as many as requested, the ones that must end first first
 }
 
 // SlotOwner is a task that has a slot.
@@ -29,8 +29,8 @@ func (c *Core) Limits(fn func(name, value string, used, held int)) { c.table.Lim
 // EachFull calls fn with every limit that is full, see table.Table.EachFull.
 func (c *Core) EachFull(fn func(table.Full)) { c.table.EachFull(fn) }
 
-// LimitTotal returns what the tasks of this node take of a limit, with all its values, or for "" of the
-// slots of the node. Its cost does not depend on the number of values.
+// LimitTotal returns the use of a limit, with all its values, by the tasks of this node, or for "" of
+// the slots of the node. Its cost does not depend on the number of values.
 func (c *Core) LimitTotal(name string) table.Total { return c.table.Total(name) }
 
 // LimitUse returns the use of the limits that match, with at most most holders.

@@ -9,11 +9,11 @@ import (
 // Place says which nodes may run the tasks of a queue, as far as that depends on a value of the queue. The
 // zero Place leaves it to the type.
 type Place struct {
-	Nodes     string // which nodes may: the key of a selector; "" is those of the type
+	Nodes     string // which nodes may: the key of a selector; "" is the nodes of the type
 	Elsewhere bool   // this node may not
 }
 
-// OwnedAs returns the name by which [Ownership] knows the tasks of a type in a place.
+// OwnedAs returns the name of the tasks of a type in a place, for [Ownership].
 func OwnedAs(typ, nodes string) string {
 	if nodes == "" {
 		return typ
@@ -29,14 +29,14 @@ func (c *Core) placeOf(q task.Queue) Place {
 	return c.config.Place(q)
 }
 
-// ownedOf returns the shards in which the tasks of a queue are this node's; nil is all.
+// ownedOf returns the shards where this node owns the tasks of a queue; nil is all.
 func (c *Core) ownedOf(q task.Queue) *task.Shards {
 	return c.owned.Of(OwnedAs(q.Type, c.placeOf(q).Nodes))
 }
 
-// Ownership says which tasks this node starts: those in some shards, by type and place, see OwnedAs. The
-// others belong to other nodes. It is an optimisation: if two nodes own the same shard for a while, one of
-// them makes a grab that is too late.
+// Ownership says which tasks this node starts: the tasks in some shards, by type and place, see OwnedAs.
+// The others belong to other nodes. It is an optimisation: if two nodes own the same shard for a while,
+// one of them makes a grab that is too late.
 type Ownership struct {
 	Types  map[string]*task.Shards // nil is all
 	Others *task.Shards            // the shards of names that are not in Types; nil is all
@@ -54,7 +54,7 @@ func (o *Ownership) Of(typ string) *task.Shards {
 func (o *Ownership) Has(typ string, shard uint16) bool { return o.Of(typ).Has(shard) }
 
 // Own sets which tasks this node starts from now on. The core drops the others when their turn comes.
-// The shell reads those that the node has gained, and tells the core of them by Observe.
+// The shell reads the gained tasks, and passes them to the core by Observe.
 func (c *Core) Own(now time.Time, o Ownership) {
 	c.owned = o
 	c.book(now)
@@ -83,9 +83,9 @@ func (c *Core) Reborn(owner task.ID) { c.config.Owner = owner }
 // mayStart reports whether tasks may be started: the node is neither draining nor suspended.
 func (c *Core) mayStart() bool { return !c.draining && !c.suspended }
 
-// Observe tells the core the state of a row in the store, which any node may have changed. It reports
-// whether the core knows now what it must know of the row. It returns false if the row was left to the
-// store; the rows that follow it in the store up to SkipTo are then left to it, too.
+// Observe passes the state of a row in the store, which any node may have changed. It returns true if
+// the core has taken the row or need not, and false if the row was left to the store; the rows that
+// follow it in the store up to SkipTo are then left to the store, too.
 func (c *Core) Observe(now time.Time, h task.Hint) (known bool) {
 	known = true
 	c.overrule(now, h)
@@ -99,8 +99,8 @@ func (c *Core) Observe(now time.Time, h task.Hint) (known bool) {
 	return known
 }
 
-// ObserveDue tells the core when the time of a row in the store comes. It reports whether the core
-// keeps that. If not, the row was left to the store, and so are all rows that are due later.
+// ObserveDue passes the due time of a row in the store. It reports whether the core keeps that. If
+// not, the row was left to the store, and so are all rows that are due later.
 func (c *Core) ObserveDue(h task.Hint) (known bool) {
 	return !c.Owns(h.Queue, h.Shard) || c.timers.admit(h)
 }
@@ -122,7 +122,8 @@ func (c *Core) Knows(tr task.Trigger) bool {
 func (c *Core) Behind(tr task.Trigger) bool { return c.table.Behind(tr) }
 
 // SkipTo returns where a reader of the queue of tr goes on, in the order of the store, if tr is left to the
-// store. Of a type without ageing that is behind all of its rows, and else behind those of its priority.
+// store. For a type without ageing that is behind all of its rows, and else behind the rows of its
+// priority.
 func (c *Core) SkipTo(tr task.Trigger) task.Rank { return c.table.SkipTo(tr) }
 
 // adopt moves a task that is about to be inserted and started here into a shard of this node.
@@ -137,7 +138,7 @@ func (c *Core) adopt(t *task.Task) {
 	}
 }
 
-// Any returns the shards in which this node starts tasks of at least one type; nil is all.
+// Any returns the shards where this node starts tasks of at least one type; nil is all.
 func (o *Ownership) Any() *task.Shards {
 	some := o.Others
 	for _, more := range o.Types {

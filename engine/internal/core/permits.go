@@ -9,7 +9,7 @@ import (
 	"github.com/taskengine/taskengine/policy"
 )
 
-// What the core asks of the coordinator of limits of the cluster, and what it is told, see package table.
+// Requests of the core to the coordinator of limits of the cluster, and the answers, see package table.
 type (
 	Order   = table.Order
 	Holding = table.Holding
@@ -21,7 +21,7 @@ type (
 // permits: other nodes may have them.
 var ErrPermitsLost = errors.New("the node has lost its permits of a limit of the cluster")
 
-// Permits tells the core of the permits of this node: the answers to Orders, and changes.
+// Permits passes the permits of this node to the core: the answers to Orders, and changes.
 func (c *Core) Permits(now time.Time, holdings []Holding) {
 	for _, h := range holdings {
 		c.table.Hold(c.steady(now), h)
@@ -39,8 +39,8 @@ func (c *Core) Drawn(now time.Time, drawn []Drawn) {
 }
 
 // LosePermits tells the core that this node has lost all permits. Tasks that need some are stopped, and
-// keep their slots until their handlers return. Those that are being grabbed are handed back. The
-// Orders that follow from it are for a new holder.
+// keep their slots until their handlers return. Tasks that are being grabbed are handed back. The
+// resulting Orders are for a new holder.
 func (c *Core) LosePermits(now time.Time) {
 	c.losses++
 	c.table.LosePermits(c.steady(now))

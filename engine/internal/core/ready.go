@@ -7,20 +7,20 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// Ready has all effects that the shell must produce now. Effects in one slice are to be produced in
-// their order. The slices are independent of each other.
+// Ready has all effects that the shell must produce now. The shell produces the effects in one slice
+// in their order. The slices are independent of each other.
 type Ready struct {
-	Inserts  []*task.Task  // rows to be inserted, durably, those of one submission together; each is answered by Inserted
-	Grabs    []task.Change // to be made, durably; each is answered by Grabbed
-	Relaxed  []task.Change // to be made, durably or not; each is answered by Grabbed
-	Saves    []Save        // to be made, durably; each is answered by Saved
-	Runs     []Run         // handlers to be called; each is answered by Handled
-	Stops    []Stop        // runs whose context is to be cancelled; not answered
-	Loads    []table.Load  // rows of queues to be read; each is answered by Loaded
-	Scans    []table.Scan  // queues to be listed; each is answered by Scanned
-	DueLoads []DueLoad     // due rows to be read; each is answered by DueLoaded
+	Inserts  []*task.Task  // rows to insert, durably, the rows of one submission together; each is answered by Inserted
+	Grabs    []task.Change // to make, durably; each is answered by Grabbed
+	Relaxed  []task.Change // to make, durably or not; each is answered by Grabbed
+	Saves    []Save        // to make, durably; each is answered by Saved
+	Runs     []Run         // handlers to call; each is answered by Handled
+	Stops    []Stop        // runs to cancel the context of; not answered
+	Loads    []table.Load  // rows of queues to read; each is answered by Loaded
+	Scans    []table.Scan  // queues to list; each is answered by Scanned
+	DueLoads []DueLoad     // due rows to read; each is answered by DueLoaded
 	Hints    []task.Hint   // for other nodes, about rows of theirs; not answered
-	Keys     []string      // ordering keys that are to be given their heads; not answered, see Promoted
+	Keys     []string      // ordering keys without a head, for the store to give one; not answered, see Promoted
 	Wants    []Want        // for the handlers of pools; not answered
 	Orders   []table.Order // for the coordinator of limits of the cluster; each is answered by Hold, and replaces earlier ones of its limit
 	Draws    []table.Draw  // for the same; each is answered by Drawn
@@ -33,8 +33,8 @@ type Save struct {
 	Remove bool   // delete the row with the change
 	moves  bool   // it is of a task that does not run, see Core.move
 
-	// Follow has rows that are to be inserted if and only if the change is made. Each is answered by
-	// Inserted, after Saved, if it is made.
+	// Follow has rows to insert if and only if the change is made. Each is answered by Inserted, after
+	// Saved, if it is made.
 	Follow []*task.Task
 
 	// Head is a grab of the next head of the ordering key of the task, to be made with the change if the
@@ -85,7 +85,7 @@ type DueLoad struct {
 	AfterID task.ID
 	Before  time.Time // zero: to the last
 	Limit   int
-	Ahead   bool // of the rows that are due: a look ahead of those in memory, see ahead.go
+	Ahead   bool // due rows behind the ones in memory: a look ahead, see ahead.go
 }
 
 // Take moves all effects into r, and reuses the buffers of r for the next ones: it does not allocate

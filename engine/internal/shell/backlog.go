@@ -12,12 +12,11 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// backlog is what the shell knows of the backlog of a type that has a maximum: of its tasks that are
-// waiting or submitted.
+// backlog counts the backlog of a type that has a maximum: its tasks that are waiting or submitted.
 //
-// The shell is told the number once, by Recounted, and then follows every change that it commits or
-// is told of. If no other process changes the rows, and the outcome of every commit is known, stored
-// is exact. Otherwise the caller counts again from time to time.
+// The shell gets the number once, by Recounted, and then follows every change that it commits or
+// learns of. If no other process changes the rows, and the outcome of every commit is known, stored is
+// exact. Otherwise the caller counts again from time to time.
 type backlog struct {
 	policy.Backlog
 	name    string // of the type
@@ -27,9 +26,9 @@ type backlog struct {
 	refused uint64 // tasks that were not accepted
 	dropped uint64 // tasks that were cancelled for newer ones
 
-	line      list.List // of *place: what waits for room, if its sources pause
+	line      list.List // of *place: submissions and tasks that wait for room, if its sources pause
 	lineBytes int       // of the payloads in line
-	waiting   int       // tasks that are to be added by what is in line
+	waiting   int       // tasks that the places in line will add
 
 	fullLine, pauseLine rarely // of the log
 }
@@ -43,9 +42,9 @@ type Full struct {
 	New       int // tasks of the type in the submission
 	Max       int
 	WhenFull  policy.WhenFull
-	CanWait   bool // another submission of the same rows would wait for room if it asked for that
+	CanWait   bool // another submission of the same rows could wait for room
 	IsCrowded bool // it does not wait for room, because too many do
-	IsKept    bool // it was for a task, for which a place is kept
+	IsKept    bool // it was for a task, and a place is kept for that task
 }
 
 // Error implements error.
@@ -60,11 +59,11 @@ type BacklogStatus struct {
 	Max     int    // of Tasks
 	Refused uint64 // tasks that this node has not accepted since its start
 	Dropped uint64 // tasks that this node has cancelled for newer ones since its start
-	Waiting int    // tasks that are not added yet, because what adds them waits for room on this node
+	Waiting int    // tasks that wait for room on this node and are not added yet
 }
 
-// newBacklogs returns the backlogs that have a maximum, by type, and in the order of their names those
-// whose sources pause.
+// newBacklogs returns the backlogs that have a maximum, by type, and in the order of their names the
+// ones that pause their sources.
 func newBacklogs(types map[string]policy.Backlog) (bs map[string]*backlog, pausing []*backlog) {
 	for name, p := range types {
 		if p.Max <= 0 {
@@ -216,8 +215,8 @@ func (s *Shell) follow(from task.State, t *task.Task) {
 	}
 }
 
-// Recovered tells the shell that the caller has changed a row in the store that was processing. t is
-// the row now.
+// Recovered passes a row that was processing and that the caller has changed in the store. t is the
+// row now.
 func (s *Shell) Recovered(t *task.Task) { s.follow(task.Processing, t) }
 
 // Recount begins a count of the backlogs, which Recounted ends.
@@ -227,8 +226,8 @@ func (s *Shell) Recount() {
 	}
 }
 
-// Recounted tells the shell how many tasks the store had at a moment since Recount. Rows that were
-// added since Recount are counted on top: the backlogs seem too long rather than too short.
+// Recounted passes the numbers of tasks in the store at a moment since Recount. Rows that were added
+// since Recount are counted on top: the backlogs seem too long rather than too short.
 func (s *Shell) Recounted(now time.Time, counts map[storage.StateType]int64) {
 	stored := make(map[string]int64)
 	for of, n := range counts {
@@ -243,8 +242,8 @@ func (s *Shell) Recounted(now time.Time, counts map[storage.StateType]int64) {
 	s.serve(now)
 }
 
-// IsMiscounted reports whether the outcome of a commit was unknown since the last Recounted, so that
-// the backlogs are to be counted again.
+// IsMiscounted reports whether the outcome of a commit was unknown since the last Recounted: then the
+// caller has to count the backlogs again.
 func (s *Shell) IsMiscounted() bool { return s.isMiscounted }
 
 // Excess returns by how many tasks the backlog of a type would exceed its maximum if some were added;

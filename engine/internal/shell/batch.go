@@ -15,12 +15,12 @@ const (
 	maxBatchBytes = 16 << 20
 )
 
-// Batch is what is committed in one transaction: all that was asked for since the batch before. This
-// is group commit: many tasks share one sync. Its items are parts of submissions, saves, grabs and
-// edits, in this order. A batch belongs to the caller of Next until it is answered.
+// Batch is the content of one transaction: all requests since the batch before. This is group commit:
+// many tasks share one sync. Its items are parts of submissions, saves, grabs and edits, in this
+// order. A batch belongs to the caller of Next until it is answered.
 type Batch struct {
 	Lane   int
-	Do     storage.Batch // what the store is to commit; its changes are the saves, the grabs and the edits
+	Do     storage.Batch // for the store; its changes are the saves, the grabs and the edits
 	NoSync bool          // the changes are grabs of relaxed types, to be made by storage.NoSyncer
 
 	parts   []part
@@ -28,16 +28,16 @@ type Batch struct {
 	grabs   []task.Change
 	relaxed []task.Change // only in a pending batch
 	edits   []*Edit
-	keys    []string // ordering keys that are to be given their heads; if the batch fails, they are put into another
+	keys    []string // ordering keys without a head, for the store to give one; if the batch fails, they are put into another
 
 	since    time.Time       // steady: when it was given out
-	number   uint64          // of the batches that were given out
+	number   uint64          // of the batches given out
 	finishes map[int]*Finish // by the places of saves, see finishesOf; nil if there are none
 	isTried  bool            // it failed before in a store that works
 	undone   bool            // it failed, and nothing of it was written
 	isAlone  bool            // it is one item that may wait long for a lock
 	yielded  bool            // its grabs have no slots any more
-	probe    *failure        // the batch is empty: whether it is written says what this failure means; nil if it is no probe
+	probe    *failure        // the batch is empty: its outcome decides what this failure means; nil if it is no probe
 }
 
 // part is the rows of a submission that are in one lane.
@@ -70,7 +70,7 @@ func (b *Batch) size() int {
 
 func (b *Batch) empty() bool { return b.size() == 0 && len(b.keys) == 0 }
 
-// add adds what the core asks for, and the submissions that it was told of.
+// add adds the requests of the core, and the submissions passed to it.
 func (b *Batch) add(r *core.Ready, submitted []*Submission, noSync bool) {
 	b.saves = append(b.saves, r.Saves...)
 	b.grabs = append(b.grabs, r.Grabs...)

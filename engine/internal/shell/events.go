@@ -7,11 +7,11 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// Events are what callers and handlers say, in their order.
+// Events are the events of callers and handlers, in their order.
 type Events struct {
 	Submissions []*Submission
 	Endings     []Ending
-	Begun       []task.Ref // rows whose handlers have begun late
+	Begun       []task.Ref // rows that their handlers have begun late
 	Resizes     []Resize   // of pools
 }
 
@@ -27,11 +27,11 @@ func (e *Events) Reset() {
 
 // Submission is a request to add tasks that waits for its answer.
 type Submission struct {
-	Rows     []*task.Task       // to be inserted; they belong to the Shell from Submit on
+	Rows     []*task.Task       // to insert; they belong to the Shell from Submit on
 	Inserted []storage.Inserted // by index into Rows, when the answer is nil
 	Done     chan error         // of capacity 1; gets the answer
-	Waits    bool               // it waits for room in backlogs whose sources pause
-	For      task.ID            // the task whose handler adds the rows, for which a place is kept instead; zero if there is none
+	Waits    bool               // it waits for room in backlogs that pause their sources
+	For      task.ID            // the task that adds the rows by its handler: a place is kept for it instead; zero if there is none
 
 	left   int     // rows that are not answered
 	err    error   // why some of them were not inserted

@@ -44,7 +44,7 @@ func (s *Shell) failed(now time.Time, b *Batch, err error) {
 	switch {
 	case b.probe != nil: // not even an empty batch is committed
 		s.outage(now, l, b.probe.b, b.probe.err)
-	case b.NoSync: // commit them with the other grabs, whose batch is divided if the store refuses one
+	case b.NoSync: // commit them with the other grabs: their batch is divided if the store refuses one
 		s.log(Error, "the store refused a batch of relaxed grabs; they are committed like other grabs", "error", err)
 		s.markUncertain(b, now)
 		l.pending.grabs = append(l.pending.grabs, b.grabs...)
@@ -52,7 +52,7 @@ func (s *Shell) failed(now time.Time, b *Batch, err error) {
 		s.outage(now, l, b, err)
 	case s.config.Aside && errors.As(err, &blocked):
 		s.setApart(now, l, b, blocked)
-	case len(b.Do.Notes) > 0 && b.undone: // perhaps because of the notes, which only people read
+	case len(b.Do.Notes) > 0 && b.undone: // perhaps because of the notes, which no code depends on
 		b.Do.Notes = nil
 		l.again = append(l.again, b)
 	case refused || b.isTried:
@@ -62,8 +62,8 @@ func (s *Shell) failed(now time.Time, b *Batch, err error) {
 	}
 }
 
-// outage begins or continues an outage of a lane, in which the batch and everything that waits to be
-// tried again have failed.
+// outage begins or continues an outage of a lane: the batch and everything that waits for another try
+// have failed.
 func (s *Shell) outage(now time.Time, l *lane, b *Batch, err error) {
 	isFatal := errors.Is(err, storage.ErrBroken) || errors.Is(err, storage.ErrClosed)
 	level, text := Debug, "the store cannot be written"
@@ -118,7 +118,7 @@ func (s *Shell) postpone(now time.Time, f failure) {
 	}
 }
 
-// deny tells the callers of a batch that their requests were not written, or may not have been.
+// deny answers the callers of a batch that their requests were not written, or may not have been.
 func (s *Shell) deny(now time.Time, b *Batch, err error) {
 	for i := range b.parts {
 		for _, t := range b.parts[i].rows {
@@ -131,9 +131,9 @@ func (s *Shell) deny(now time.Time, b *Batch, err error) {
 	}
 }
 
-// divide has the halves of a batch committed that failed in a store that works, and the halves of
-// those that fail, until each refused item is alone. It denies submissions that may have been
-// written: their tasks may have run and been removed meanwhile, so another try could run them twice.
+// divide bisects a batch that failed in a store that works: its halves are committed, and halves that
+// fail are divided again, until each refused item is alone. It denies submissions that may have been
+// written: their tasks may have run and been removed since, so another try could run them twice.
 func (s *Shell) divide(now time.Time, l *lane, b *Batch, err error) {
 	b.isTried = true
 	if !b.undone {
@@ -165,7 +165,8 @@ func (s *Shell) divide(now time.Time, l *lane, b *Batch, err error) {
 // maxAlone is how many items may wait to be tried alone. Others are refused without a try.
 const maxAlone = 1000
 
-// setAlone has one item tried that may have to wait for a lock: alone, and beside what others wait for.
+// setAlone queues an item that may have to wait for a lock: it is committed alone, beside the other
+// batches.
 func (s *Shell) setAlone(now time.Time, l *lane, b *Batch, err error) {
 	s.freeSlots(now, b)
 	if b.isAlone = true; len(l.alone) >= maxAlone {
@@ -190,8 +191,8 @@ func (s *Shell) freeSlots(now time.Time, b *Batch) {
 	s.yield(now, b)
 }
 
-// setApart has each item of a batch tried alone that needs what others keep locked, and the rest at once. Nothing of the
-// batch was done.
+// setApart splits a batch: each item that needs a row locked by others is tried alone, and the rest at once. Nothing of
+// the batch was done.
 func (s *Shell) setApart(now time.Time, l *lane, b *Batch, blocked *storage.Blocked) {
 	isLeft := make([]bool, len(b.Do.Insert)+len(b.Do.Swap))
 	for _, row := range blocked.Rows {

@@ -19,7 +19,7 @@ type Finish struct {
 	Unread bool
 }
 
-// end tells the core the verdict of an attempt.
+// end passes the verdict of an attempt to the core.
 //
 // If the handler finished the task in a transaction that is not known to have committed, the
 // transaction was rolled back, or the answer to its commit was lost. The verdict is saved as
@@ -57,7 +57,7 @@ func (s *Shell) Concluded(now time.Time, e *Ending) (change task.Change, ok bool
 	return change, ok
 }
 
-// Finished tells that the transaction has committed in which a handler ended its attempt at ref.
+// Finished reports the commit of the transaction that a handler ended its attempt at ref in.
 func (s *Shell) Finished(now time.Time, ref task.Ref, f *Finish) {
 	s.confirm(f.Row.Ref())
 	s.follow(task.Processing, f.Row)

@@ -13,13 +13,13 @@ import (
 // lanes.
 const slowCommit = time.Second
 
-// lane is what is to be committed in one database.
+// lane has the pending commits of one database.
 type lane struct {
-	pending  *Batch    // what was asked for and is in no batch yet
+	pending  *Batch    // requests that are in no batch yet
 	again    []*Batch  // pieces of batches that failed, and single items: each is committed as it is
 	isAgain  bool      // of again and the others, the last batch was from again
 	isNoSync bool      // of relaxed grabs and the rest of pending, the last batch was of relaxed grabs
-	alone    []*Batch  // single items that need what another transaction may keep locked
+	alone    []*Batch  // single items that need rows another transaction may keep locked
 	doubts   []failure // batches that failed although the store may work: an empty batch finds out
 	underWay []*Batch  // given out by Next, and not answered
 
@@ -30,7 +30,7 @@ type lane struct {
 	probeAt    time.Time // steady: when it is tried whether the outage is over; zero if it is not away
 }
 
-// left returns how many batches are to be tried that have failed.
+// left returns the number of failed batches to try again.
 func (l *lane) left() int { return len(l.again) + len(l.alone) + len(l.doubts) }
 
 // laneOf returns the lane of a task.
@@ -43,7 +43,7 @@ func (s *Shell) laneNumber(id task.ID) int {
 	return s.config.LaneOf(id.Shard())
 }
 
-// distribute puts what is to be committed into the lanes of its tasks.
+// distribute puts the effects of the core into the lanes of their tasks.
 func (s *Shell) distribute(r *core.Ready) {
 	for _, save := range r.Saves {
 		b := s.laneOf(save.ID).pending
@@ -120,7 +120,7 @@ func (s *Shell) hold(now time.Time) {
 	}
 }
 
-// Held returns the lanes whose tasks are held.
+// Held returns the lanes with held tasks.
 func (s *Shell) Held(now time.Time) (lanes []int) {
 	for i := range s.lanes {
 		if len(s.lanes) > 1 && s.isHeld(now, &s.lanes[i]) {
@@ -133,8 +133,8 @@ func (s *Shell) Held(now time.Time) (lanes []int) {
 // IsHeld reports whether the tasks of a shard are held, because their database does not answer.
 func (s *Shell) IsHeld(shard uint16) bool { return s.held.Has(shard) }
 
-// Probe has each lane in which nothing is under way commit an empty batch: if that is slow, its tasks
-// are held. The caller calls it if another call of the store is slow.
+// Probe makes each idle lane commit an empty batch: if that is slow, its tasks are held. The caller
+// calls it if another call of the store is slow.
 func (s *Shell) Probe() {
 	for i := range s.lanes {
 		if l := &s.lanes[i]; len(s.lanes) > 1 && l.left()+len(l.underWay) == 0 {
@@ -196,8 +196,8 @@ func (s *Shell) yield(now time.Time, b *Batch) {
 	}
 }
 
-// holdAt returns when hold is to be called after a Tick: a commit that is under way becomes slow, or
-// tasks are held. Zero is never.
+// holdAt returns when the next call of hold is due after a Tick: a commit that is under way becomes
+// slow, or tasks are held. Zero is never.
 func (s *Shell) holdAt(ticked time.Time) (at time.Time) {
 	if len(s.lanes) == 1 {
 		return at
@@ -215,8 +215,8 @@ func (s *Shell) holdAt(ticked time.Time) (at time.Time) {
 	return at
 }
 
-// requeue puts what a database has left out of a batch into the lanes where it belongs now, and
-// removes it from the batch and its outcome.
+// requeue moves items that a database has left out of a batch to their present lanes, and removes them
+// from the batch and its outcome.
 func (s *Shell) requeue(now time.Time, b *Batch, out *storage.Outcome) {
 	isLeft, isBack := make([]bool, len(b.Do.Insert)+len(b.Do.Swap)), false
 	for _, i := range out.Elsewhere {

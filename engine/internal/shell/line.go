@@ -9,8 +9,8 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// Bounds of the line of a backlog, so that what waits for room cannot fill the memory. What finds the
-// line full is refused.
+// Bounds of the line of a backlog, so that waiting submissions cannot fill the memory. A full line
+// refuses more.
 const (
 	maxPlaces     = 10_000   // places
 	maxPlaceBytes = 64 << 20 // of payloads
@@ -20,10 +20,10 @@ const (
 // changed, or runs on another node.
 const placeKept = 5 * time.Minute
 
-// place is the turn of what waits for room in backlogs whose sources pause: of a submission, or of a
-// task whose handler adds others. A place is in the line of each such backlog that it needs, and all
-// of its lines have their places in the same order, so the first of all places is the first in each
-// of its lines.
+// place is the turn of a submission, or of a task that adds others by its handler, that waits for room
+// in backlogs that pause their sources. A place is in the line of each such backlog that it needs, and
+// all of its lines have their places in the same order, so the first of all places is the first in
+// each of its lines.
 type place struct {
 	claims  []claim
 	lines   []*list.Element // by index into claims; nil if the backlog has no line, or the place has left it
@@ -35,7 +35,7 @@ type place struct {
 	isUsed  bool            // it was granted, and the task is about to add its rows
 }
 
-// pauses reports whether what adds tasks waits for room.
+// pauses reports whether the sources of tasks wait for room.
 func (b *backlog) pauses() bool { return b.WhenFull == policy.PauseSource }
 
 // canWait reports whether a place may be taken because of full. It says in full why not.
@@ -101,7 +101,7 @@ func (s *Shell) giveUp(p *place) {
 	delete(s.places, p.task)
 }
 
-// serve gives room to what waits for it, in its order.
+// serve gives room to waiting places, in their order.
 func (s *Shell) serve(now time.Time) {
 	for again := true; again; { // another line may begin with a place that has left a later one
 		again = false
@@ -145,8 +145,8 @@ func (s *Shell) serveFirst(now time.Time, p *place) bool {
 
 // RoomFor returns a [Full] if the backlogs have no room for the rows that a task adds. A task has a
 // slot, which the tasks of the backlog may need, so it does not wait for room: it runs again later. If
-// take is set, a place is kept for it meanwhile, in the order of all that wait, until it has not asked
-// for [placeKept].
+// take is set, a place is kept for it, in the order of all places, until it has not asked for
+// [placeKept].
 func (s *Shell) RoomFor(now time.Time, id task.ID, rows []*task.Task, take bool) *Full {
 	wanted := s.claimsOf(rows)
 	p := s.places[id]

@@ -22,8 +22,8 @@ func (s *Shell) HasAside(lane int, alone bool) bool {
 	return s.config.Aside && l.restsUntil.IsZero() && (alone && len(l.alone) > 0 || !alone && len(l.again)+len(l.doubts) > 0)
 }
 
-// NextAside is Next for what Config.Aside keeps from Next: pieces of batches that failed or, if alone is set, single
-// items that may wait long for a lock. Such batches and those of Next are committed beside each other.
+// NextAside is Next for the batches that Config.Aside keeps from Next: pieces of failed batches or, if alone is set,
+// single items that may wait long for a lock. Such batches and those of Next are committed beside each other.
 func (s *Shell) NextAside(now time.Time, lane int, alone bool) (b *Batch) {
 	if !s.HasAside(lane, alone) {
 		return nil
@@ -96,12 +96,12 @@ func (s *Shell) Next(now time.Time, lane int, spare *Batch) *Batch {
 // largeBatch is from how many rows on a batch is large. Preparing fewer takes less time than a sync.
 const largeBatch = 64
 
-// IsLarge reports whether so much is in b that the next batch of its lane, in a store of this process,
-// is better decided after b is answered than prepared meanwhile. The caller has called Fill.
+// IsLarge reports whether b is so large that the next batch of its lane, in a store of this process,
+// is better made after the answer to b than before it. The caller has called Fill.
 func (b *Batch) IsLarge() bool { return len(b.Do.Insert)+len(b.Do.Swap) >= largeBatch }
 
-// takePending returns a batch of what is pending, as far as it fits, except for relaxed grabs and
-// those that the store has refused before. It uses an empty batch.
+// takePending returns a batch of the pending requests, as far as they fit, except relaxed grabs and
+// grabs that the store has refused before. It uses an empty batch.
 func (s *Shell) takePending(l *lane, b *Batch) *Batch {
 	if parts, saves, grabs, edits, all := l.pending.fits(); all {
 		b, l.pending = l.pending, b
@@ -137,7 +137,7 @@ func (l *lane) answered(b *Batch) {
 	l.underWay = slices.Delete(l.underWay, at, at+1)
 }
 
-// unwritten returns the saves that are not written, those of the core and of stuck included.
+// unwritten returns the saves that are not written, including the saves of the core and of stuck.
 func (s *Shell) unwritten() iter.Seq[core.Save] {
 	return func(yield func(core.Save) bool) {
 		var saves [][]core.Save
@@ -173,7 +173,7 @@ func (s *Shell) IsSaving(ref task.Ref) bool {
 	return false
 }
 
-// Saving returns the tasks of which IsSaving is true at some version.
+// Saving returns the tasks with a version that IsSaving is true for.
 func (s *Shell) Saving() map[task.ID]bool {
 	ids := make(map[task.ID]bool)
 	for save := range s.unwritten() {

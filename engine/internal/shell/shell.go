@@ -1,18 +1,18 @@
-// Package shell is the part of an engine between its core and its I/O. It decides what is committed
-// together, what follows from the outcome of a commit, and what is answered to callers. Like the
-// core, a Shell is a deterministic state machine: it has no clock, lock or goroutine, and does no
-// I/O. Package engine drives it with goroutines and a store, and package sim in virtual time.
+// Package shell is the part of an engine between its core and its I/O. It groups changes to commits,
+// handles the outcomes of commits, and answers callers. Like the core, a Shell is a deterministic
+// state machine: it has no clock, lock or goroutine, and does no I/O. Package engine drives it with
+// goroutines and a store, and package sim in virtual time.
 //
-//	events.go     what callers and handlers say
-//	lanes.go      what is committed where, if several databases keep the tasks
-//	batch.go      a batch: what is committed in one transaction
-//	next.go       what the next batch is
-//	written.go    what follows from a batch that was written
-//	failed.go     what follows from a batch that failed: an outage, or a refused item
+//	events.go     events of callers and handlers
+//	lanes.go      the batches of each database, if several keep the tasks
+//	batch.go      a batch: the content of one transaction
+//	next.go       the choice of the next batch
+//	written.go    the effects of a written batch
+//	failed.go     the effects of a failed batch: an outage, or a refused item
 //	stuck.go      items that the store refuses alone, and when they are tried again
-//	uncertain.go  tasks whose rows may differ from what the core knows
+//	uncertain.go  tasks with rows that may differ from the state in the core
 //	backlog.go    how many tasks a type may have that have not started
-//	line.go       what waits for room in a backlog
+//	line.go       submissions and tasks that wait for room in a backlog
 //	finish.go     tasks that handlers have finished in transactions
 //
 // A caller passes events, and calls Collect after each:
@@ -31,8 +31,8 @@
 //
 // # Lanes
 //
-// Tasks that are kept by different databases are committed in different lanes, so that a database
-// that does not answer delays its own tasks only.
+// Tasks of different databases are committed in different lanes, so that a database that does not
+// answer delays its own tasks only.
 package shell
 
 import (
@@ -47,8 +47,8 @@ import (
 type Config struct {
 	Core *core.Core // used by the Shell and the functions that its caller gives it to
 
-	// Lanes is how many databases keep the tasks, and LaneOf returns which of them keeps those
-	// of a shard, from 0 to Lanes-1. The answer may change. LaneOf is not called if there is one.
+	// Lanes is the number of databases of the tasks, and LaneOf returns the database of a shard, from 0 to
+	// Lanes-1. The answer may change. LaneOf is not called if there is one.
 	Lanes  int // 0 is 1
 	LaneOf func(shard uint16) int
 
@@ -64,7 +64,7 @@ type Shell struct {
 	core   *core.Core
 	lanes  []lane
 
-	submitted []*Submission // whose rows the core has not asked to insert yet
+	submitted []*Submission // their rows are not in an insert of the core yet
 
 	stuck        map[task.Ref]*stuck
 	stuckBytes   int                        // of the results, payloads and checkpoints in stuck
@@ -72,17 +72,17 @@ type Shell struct {
 	stoppedTypes int                        // how many of stuckTypes are stopped
 	resting      int                        // how many of stuck are in no batch now
 	stuckAt      time.Time                  // steady: not after the next try of a stuck save; zero is never
-	refusals     map[task.ID]*refusal       // grabs that the store has refused and has not made since
-	refused      uint64                     // items that the store refused when they were committed alone
-	uncertain    uncertainTasks             // tasks whose rows may differ from what the core knows
-	finishes     map[task.Ref]*Finish       // attempts whose tasks a transaction may have finished, until their save is answered
+	refusals     map[task.ID]*refusal       // refused grabs that the store has not made since
+	refused      uint64                     // items that the store refused alone
+	uncertain    uncertainTasks             // tasks with rows that may differ from the state in the core
+	finishes     map[task.Ref]*Finish       // attempts that a transaction may have finished, until their save is answered
 	lastProgress map[task.Ref]task.Progress // of attempts that have ended, until their save is written
 	capacities   map[string]task.Capacity   // of pools
 	batches      uint64                     // how many were given out
 	counted      uint64                     // batches when the backlogs were counted
 	isOvertaken  bool                       // the batch that is being answered was given out before that
-	backlogs     map[string]*backlog        // by type, of those that have a maximum
-	pausing      []*backlog                 // those whose sources pause, in the order of their names
+	backlogs     map[string]*backlog        // by type; only types with a maximum
+	pausing      []*backlog                 // the ones that pause their sources, in the order of their names
 	places       map[task.ID]*place         // of tasks that add others
 	placesUntil  time.Time                  // steady: not after the first place of them is given up; zero is never
 
@@ -97,11 +97,11 @@ type Shell struct {
 	slowedLine   rarely
 }
 
-// Effects are what the caller is to do. The slices of Ready that ask for changes are in batches
-// already, and are there to be looked at.
+// Effects are the work of the caller. The slices of Ready that ask for changes are in batches already,
+// and are only there to be read.
 type Effects struct {
 	core.Ready
-	Replies  []Reply // to be sent without a lock
+	Replies  []Reply // to send without a lock
 	Logs     []Log   // to be logged without a lock
 	Check    bool    // uncertain tasks are to be read soon, see NextUncertain
 	Held     bool    // other lanes are held than before, see Shell.Held
@@ -164,7 +164,7 @@ func (s *Shell) Core() *core.Core { return s.core }
 // Capacity returns how many tasks the handler of a pool can run.
 func (s *Shell) Capacity(pool string) task.Capacity { return s.capacities[pool] }
 
-// Step tells the shell and its core that the clock was set, see [core.Core.Step].
+// Step passes a step of the clock to the shell and its core, see [core.Core.Step].
 func (s *Shell) Step(d time.Duration) {
 	s.stepped += d
 	s.core.Step(d)
@@ -195,16 +195,16 @@ func clean[T any](some []T) []T {
 	return some[:0]
 }
 
-// Close stops the start of tasks, and answers the submissions that wait for room. What is under way
-// goes on.
+// Close stops the start of tasks, and answers the submissions that wait for room. Running tasks and
+// commits go on.
 func (s *Shell) Close(now time.Time) {
 	s.closing = true
 	s.refuseWaiting()
 	s.core.Drain(now)
 }
 
-// IsDrained reports whether, after Close, no task has a slot and everything that came of the tasks
-// is written, except for what the store refuses.
+// IsDrained reports whether, after Close, no task has a slot and all results of the tasks are written,
+// except those refused by the store.
 func (s *Shell) IsDrained() bool {
 	if !s.closing || s.core.Busy() > 0 || s.core.Saving() != len(s.stuck) {
 		return false
@@ -230,7 +230,7 @@ func (s *Shell) IsSettled(running int) bool {
 	return true
 }
 
-// Tick does what was to be done by now. The caller calls it at the time of Wake, or later.
+// Tick does the work that is due by now. The caller calls it at the time of Wake, or later.
 func (s *Shell) Tick(now time.Time) {
 	s.core.Tick(now)
 	at := s.steady(now)
@@ -253,7 +253,7 @@ func (s *Shell) Tick(now time.Time) {
 	s.hold(now)
 }
 
-// Wake returns when Tick is to be called; zero is never.
+// Wake returns when the next Tick is due; zero is never.
 func (s *Shell) Wake() time.Time {
 	next := earlier(earlier(s.stuckAt, s.placesUntil), s.holdAt(s.ticked))
 	for i := range s.lanes {

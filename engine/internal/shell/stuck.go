@@ -11,17 +11,17 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// From these limits on, the types that have more than their share of what is stuck are stopped: no task of them is grabbed.
-// An attempt that has ended has no slot, so slots do not bound what is stuck. Other types go on. If n types have
-// something that is stuck, a share is the n-th part of a limit, so at most twice a limit is stuck, besides the ends of
-// the attempts that ran when their type was stopped.
+// At these limits, the types with more than their share of the stuck saves are stopped: none of their tasks is grabbed. An
+// attempt that has ended has no slot, so slots do not bound the stuck saves. Other types go on. If n types have stuck
+// saves, a share is the n-th part of a limit, so at most twice a limit is stuck, besides the ends of the attempts that ran
+// when their type was stopped.
 const (
 	maxStuck      = 10_000
 	maxStuckBytes = 64 << 20 // of results, payloads and checkpoints
 )
 
-// The pause before a refused item is tried again. It doubles after each try. What another transaction keeps locked may be
-// free at any moment.
+// The pause before a refused item is tried again. It doubles after each try. Rows that another transaction keeps locked
+// may be free at any moment.
 const (
 	firstPause = saveRetry
 	mostPause  = time.Minute
@@ -61,7 +61,7 @@ type stuck struct {
 	tried bool      // it is in a batch now
 }
 
-// stuckType is what is stuck of the tasks of a type.
+// stuckType counts the stuck saves of the tasks of a type.
 type stuckType struct {
 	name      string
 	count     int
@@ -72,7 +72,8 @@ type stuckType struct {
 // Stuck returns how many saves are stuck.
 func (s *Shell) Stuck() int { return len(s.stuck) }
 
-// LockWaits returns how many items are tried alone, or are to be, because another transaction may keep locked what they need.
+// LockWaits returns the number of items that are or will be tried alone, because another transaction may keep their rows
+// locked.
 func (s *Shell) LockWaits() (n int) {
 	for i := range s.lanes {
 		n += len(s.lanes[i].alone)
@@ -204,7 +205,7 @@ func (s *Shell) Retry(now time.Time) {
 	s.retryAllStuck(now)
 }
 
-// retryAllStuck has all stuck saves tried.
+// retryAllStuck makes all stuck saves due.
 func (s *Shell) retryAllStuck(now time.Time) {
 	at := s.steady(now)
 	for _, k := range s.stuck {

@@ -22,12 +22,12 @@ type uncertain struct {
 // grabbed: the slots bound these.
 const maxUncertain = 10_000
 
-// uncertainTasks are the uncertain tasks, in the order in which their rows are read. Tasks whose
-// last read failed come last: they may be in a database that does not answer.
+// uncertainTasks are the uncertain tasks, in the order in which their rows are read. Tasks with a
+// failed last read come last: they may be in a database that does not answer.
 type uncertainTasks struct {
 	places   map[task.ID]*list.Element // of *uncertain, in one of the lists
 	first    list.List
-	last     list.List // those whose last read failed
+	last     list.List // tasks with a failed last read
 	unlisted time.Time // steady: when maxUncertain last kept a task out; zero is never
 }
 
@@ -41,9 +41,9 @@ func (q *uncertainTasks) of(id task.ID) *uncertain {
 	return nil
 }
 
-// add adds a task with the version that it has if the request was written. A task that may have
-// been grabbed keeps the latest version of its grabs, whatever else is uncertain about it, such
-// as a grab by an older hint.
+// add adds a task with the version that it has if the request was written. A task that may have been
+// grabbed keeps the latest version of its grabs, even if something else is uncertain about it, such as
+// a grab by an older hint.
 func (q *uncertainTasks) add(id task.ID, steady time.Time, version uint64, isGrab bool) {
 	grabbed := uint64(0)
 	if isGrab {
@@ -111,8 +111,8 @@ func (s *Shell) markUncertain(b *Batch, now time.Time) {
 	s.isMiscounted = true
 }
 
-// InsertUncertain tells the shell that a transaction of the caller may insert rows, and that the
-// answer to its commit may be lost.
+// InsertUncertain passes rows that a transaction of the caller may insert: the answer to its commit
+// may be lost.
 func (s *Shell) InsertUncertain(now time.Time, rows []*task.Task) {
 	for _, t := range rows {
 		s.uncertain.add(t.ID, s.steady(now), t.Version, false)
@@ -139,9 +139,9 @@ func (s *Shell) Uncertain() (all, inVain int) { return s.uncertain.len(), s.unce
 // IsUncertain reports whether a task is uncertain.
 func (s *Shell) IsUncertain(id task.ID) bool { return s.uncertain.of(id) != nil }
 
-// NextUncertain returns the uncertain task whose row is to be read next, among those whose last read
-// failed (inVain) or the others. The caller answers it with Resolve. It returns the zero ID if there
-// is none.
+// NextUncertain returns the uncertain task to read the row of next, among tasks with a failed last
+// read (inVain) or the others. The caller answers it with Resolve. It returns the zero ID if there is
+// none.
 func (s *Shell) NextUncertain(inVain bool) task.ID {
 	list := &s.uncertain.first
 	if inVain {
@@ -153,16 +153,16 @@ func (s *Shell) NextUncertain(inVain bool) task.ID {
 	return task.ID{}
 }
 
-// Unread tells the shell that the row of an uncertain task could not be read.
+// Unread reports that the row of an uncertain task could not be read.
 func (s *Shell) Unread(id task.ID) {
 	if u := s.uncertain.of(id); u != nil {
 		s.uncertain.later(u, true)
 	}
 }
 
-// Resolve tells the shell the row of an uncertain task, nil if there is none. isOurs says that the
-// owner of the row is, or was, this node. It reports whether the task is handed back: it was
-// grabbed, and the core does not run it.
+// Resolve passes the row of an uncertain task, nil if there is none. isOurs says that the owner of the
+// row is, or was, this node. It reports whether the task is handed back: it was grabbed, and the core
+// does not run it.
 func (s *Shell) Resolve(now time.Time, id task.ID, t *task.Task, isOurs bool) (handedBack bool) {
 	u := s.uncertain.of(id)
 	if u == nil {
@@ -208,8 +208,8 @@ func (s *Shell) Unlisted(now time.Time) (l Unlisted, are bool) {
 // Unlisted says when the last task was left out, and when that was asked for: steady times.
 type Unlisted struct{ at, from time.Time }
 
-// Listed tells the shell that all tasks which rest in the store were read since Unlisted returned l.
-// If that was uncertainFor after the last was left out, the core knows them all.
+// Listed reports that all tasks which rest in the store were read since Unlisted returned l. If that
+// was uncertainFor after the last was left out, the core knows them all.
 func (s *Shell) Listed(l Unlisted) {
 	if s.uncertain.unlisted.Equal(l.at) && l.from.Sub(l.at) > uncertainFor {
 		s.uncertain.unlisted = time.Time{}

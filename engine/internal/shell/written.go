@@ -50,8 +50,8 @@ func (s *Shell) written(now time.Time, b *Batch, out storage.Outcome) {
 	}
 }
 
-// inserted passes the outcome of the inserts of a batch to the core, and answers submissions whose
-// rows are all answered.
+// inserted passes the outcome of the inserts of a batch to the core, and answers submissions when all
+// of their rows are answered.
 func (s *Shell) inserted(now time.Time, b *Batch, inserted []storage.Inserted) {
 	for i := range b.parts {
 		p := &b.parts[i]
@@ -82,8 +82,8 @@ func (s *Shell) answer(p *part, err error) {
 	}
 }
 
-// Inserted tells the core that a row was inserted, or that the store has another task of its ID or
-// key. The caller calls it for the rows of its own transactions.
+// Inserted passes the outcome of the insert of a row to the core: it was inserted, or the store has
+// another task of its ID or key. The caller calls it for the rows of its own transactions.
 func (s *Shell) Inserted(now time.Time, t *task.Task, in storage.Inserted) {
 	if in.Existing != t.ID { // otherwise an earlier transaction added it, and may still be uncertain
 		s.confirm(t.Ref())
@@ -162,7 +162,7 @@ func (s *Shell) edited(now time.Time, ed *Edit, t *task.Task) {
 	s.effects.Replies = append(s.effects.Replies, Reply{Edit: ed, Err: ed.failed}) // an earlier try may have made it
 }
 
-// changed tells the core that a row has changed, and what it was before; zero if that is not known.
+// changed passes a changed row to the core, with its state before; zero if that is not known.
 func (s *Shell) changed(now time.Time, was task.Hint, t *task.Task) {
 	if !was.ID.IsZero() {
 		was.Version = t.Version
@@ -171,20 +171,20 @@ func (s *Shell) changed(now time.Time, was task.Hint, t *task.Task) {
 	s.core.Changed(now, t)
 }
 
-// Replaced is a row to which a transaction of the caller gave the place of another request.
+// Replaced is a row after a transaction of the caller put it into the place of another request.
 type Replaced struct {
 	Was task.Hint  // of the row before
 	Row *task.Task // as the transaction wrote it
 }
 
-// ReplaceUncertain tells the shell that a transaction which it does not see may change a row at ref, or has changed it:
+// ReplaceUncertain reports that a transaction which the shell does not see may change a row at ref, or has changed it:
 // the answer to a commit of the caller may be lost, or the transaction was one of another program.
 func (s *Shell) ReplaceUncertain(now time.Time, ref task.Ref) {
 	s.uncertain.add(ref.ID, s.steady(now), ref.Version+1, false)
 	s.effects.Check = true
 }
 
-// Replaced tells that the transaction has committed.
+// Replaced reports the commit of the transaction.
 func (s *Shell) Replaced(now time.Time, r *Replaced) {
 	s.confirm(r.Row.Ref())
 	s.follow(r.Was.State, r.Row)

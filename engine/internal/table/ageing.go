@@ -8,8 +8,8 @@ import (
 )
 
 // A type may have ageing (policy.Type.Ageing). A level of priority is then worth that time, and not
-// strict: the table gives a task the default priority, and the time at which it became ready minus
-// the ageing for each level above the default, or plus it for each level below.
+// strict: the table gives a task the default priority, and the time of becoming ready minus the ageing
+// for each level above the default, or plus it for each level below.
 //
 //   - The place of a task depends on its row alone, so it is the same after a retry or a restart.
 //   - Tasks with ageing, of all types, are ordered by this time among each other, and among tasks of
@@ -20,9 +20,9 @@ import (
 //
 // Let x be a task with ageing A and the priority p, which became ready at r. A task y goes before x only
 // if it has a better priority than the default and no ageing, or if its place is not after that of x. If y
-// has ageing A, too, and the priority q, then it became ready not later than r + (p-q)*A. So once
-// p*A has passed since r, no task with ageing A that becomes ready goes before x. x waits for those that
-// became ready before, as far as they share a limit with it that is full, and for what runs.
+// has ageing A, too, and the priority q, then it became ready not later than r + (p-q)*A. So once p*A has
+// passed since r, no task with ageing A that becomes ready goes before x. x waits for tasks that became
+// ready before, as far as they share a full limit with it, and for running tasks.
 //
 // # Loads
 //
@@ -35,7 +35,7 @@ import (
 // this version then, r is in that read, or behind Limit rows of it and so behind the page. If not, r
 // changed after that moment, and so after Ask.
 
-// place returns the rank by which the table orders the tasks of k with rank r.
+// place returns the rank in the table of the tasks of k with rank r.
 func (k *kind) place(r task.Rank) task.Rank {
 	if k.ageing == 0 {
 		return r
@@ -71,7 +71,7 @@ func (t *Table) SkipTo(tr task.Trigger) task.Rank {
 	return task.Rank{Priority: math.MaxUint8}
 }
 
-// beginning returns a rank before all tasks of a priority, and behind those of better ones.
+// beginning returns a rank before all tasks of a priority, and behind the tasks of better ones.
 func beginning(priority uint8) task.Rank {
 	return task.Rank{Priority: priority, ReadyAt: math.MinInt64}
 }

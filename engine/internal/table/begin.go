@@ -6,19 +6,19 @@ import (
 )
 
 // A task is booked before the store is asked to grab it, and begins when the store has answered. That may
-// take long. Rates hold by the times at which attempts begin, and a limit that was changed meanwhile holds
-// for tasks that have not begun. So Begin decides once more:
+// take long. Rates hold for the begin times of attempts, and a change of a limit in that time holds for
+// tasks that have not begun. So Begin decides once more:
 //
 //   - Each rate has a second bucket, of beginnings. A task that comes too early by it waits with its slot.
-//   - The number of booked tasks that have not begun is bounded, and nothing is booked for which a
-//     beginning would be due later than in lookAhead. So tasks wait little, and a stall of the store is not
-//     followed by what the rate would have admitted meanwhile.
-//   - A task is refused that was booked before one of its limits was paused or lowered, if it has no room
+//   - The number of booked tasks that have not begun is bounded, and no task is booked if its beginning
+//     would be due later than in lookAhead. So tasks wait little, and the rate does not make up for a stall
+//     of the store.
+//   - A task that was booked before one of its limits was paused or lowered is refused if it has no room
 //     there now.
 type begin struct {
 	begins  bucket // of the beginnings of tasks
 	pending int    // number of booked tasks that have not begun
-	begun   int    // slots taken by those that have
+	begun   int    // slots taken by tasks that have begun
 	lowered uint64 // Table.overrides when max was lowered last
 }
 
@@ -29,8 +29,8 @@ const lookAhead = drawAhead
 // Never is the time that Begin returns for a task that waits for an answer.
 const Never = math.MaxInt64
 
-// opensAt reports whether the rate of n allows to book a task now. If it does not, it returns the time from
-// which it does, or a time that is not after now if that depends on tasks that are booked.
+// opensAt reports whether the rate of n allows to book a task now. If it does not, it returns when it will,
+// or a time that is not after now if that depends on booked tasks.
 func (n *node) opensAt(now int64) (at int64, ok bool) {
 	at = n.bucket.next()
 	if b := &n.begins; b.interval > 0 && n.pending > 0 || b.due > now {
@@ -93,7 +93,7 @@ func (t *Table) Begin(now int64, s *Slot) (at int64, err error) {
 	return now, nil
 }
 
-// limits calls yield with every limit that counts for the tasks of q, those in the tree first.
+// limits calls yield with every limit that counts for the tasks of q, the limits in the tree first.
 func (q *queue) limits(yield func(*node) bool) {
 	for n := &q.node; n != nil; n = n.parent {
 		if !yield(n) {
@@ -107,8 +107,8 @@ func (q *queue) limits(yield func(*node) bool) {
 	}
 }
 
-// mayBegin returns why the task with slot s has no room in n any more. The slots of a pool are no concern of
-// it: a pool that has become smaller queues what it was given.
+// mayBegin returns why the task with slot s has no room in n any more. It ignores the slots of a pool: a
+// pool that has become smaller queues its tasks.
 func (n *node) mayBegin(s *Slot) error {
 	switch {
 	case n.paused:
@@ -136,7 +136,7 @@ func (k *tokens) wait(now int64) int64 {
 	return k.drawAt
 }
 
-// leave counts that a task with slot s has left n, in which it took some slots.
+// leave counts that a task with slot s has left n and its slots there.
 func (n *node) leave(s Slot, slots int) {
 	if s.begun {
 		n.begun -= slots

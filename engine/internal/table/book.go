@@ -4,8 +4,8 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// Slot is what a booked task takes of every limit that counts for it. The caller that booked it must
-// free or return it exactly once. The zero Slot is no slot.
+// Slot is the share that a booked task takes of every limit that counts for it. The caller that booked
+// it must free or return it exactly once. The zero Slot is no slot.
 type Slot struct {
 	queue     *queue
 	at        int64  // when it was booked
@@ -13,8 +13,8 @@ type Slot struct {
 	begun     bool   // Begin has admitted the task
 }
 
-// Book removes the best trigger from the table whose limits all have room, and takes a slot for it. It
-// returns false if there is none.
+// Book removes the best trigger with room in all its limits from the table, and takes a slot for it.
+// It returns false if there is none.
 func (t *Table) Book(now int64) (task.Trigger, Slot, bool) {
 	t.now = now
 	t.review(now)
@@ -41,8 +41,8 @@ func (t *Table) Book(now int64) (task.Trigger, Slot, bool) {
 	}
 }
 
-// next returns the queue whose head is the best of those that the limits in the tree have room for. It
-// returns nil if there is none.
+// next returns the queue with the best head that the limits in the tree have room for. It returns nil
+// if there is none.
 func (t *Table) next(now int64) *queue {
 	if len(t.roomy) > 0 && (t.slotless.users > 0 || t.room(now, t.root, 1)) {
 		t.wakeParked(now)
@@ -273,7 +273,8 @@ func (t *Table) markRoomy(now int64, n *node) {
 }
 
 // wakeParked brings parked queues back into the tree: for every limit that got room, the best ones
-// until one of them can be booked. Those that cannot be booked are in the tree then, and wait there.
+// until one of them can be booked. The ones that cannot be booked are in the tree then, and wait
+// there.
 func (t *Table) wakeParked(now int64) {
 	kept := t.roomy[:0]
 	for _, n := range t.roomy {

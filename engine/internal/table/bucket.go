@@ -6,11 +6,11 @@ import (
 	"github.com/taskengine/taskengine/policy"
 )
 
-// bucket is a rate limit by the generic cell rate algorithm (ITU-T I.371), whose state is one instant.
+// bucket is a rate limit by the generic cell rate algorithm (ITU-T I.371). Its state is one instant.
 // The zero bucket is no limit.
 //
 // The other fields are for refunds of starts that did not happen. Such a start may have no effect on
-// due any more, because the bucket was full again meanwhile. A refund would then admit more than the
+// due any more, because the bucket was full again since. A refund would then admit more than the
 // burst. Therefore the bucket has the time since which it was never full, and by how much: at every
 // start after that time, due was ahead of the start by at least an interval and by at least spare.
 type bucket struct {
@@ -19,7 +19,7 @@ type bucket struct {
 	due      int64 // the time of the next start at the full rate
 	last     int64 // the time of the latest start
 	since    int64 // the first start that may be refunded
-	spare    int64 // the least by which due was ahead of a start after since
+	spare    int64 // the least distance of due ahead of a start after since
 }
 
 // maxSlack keeps sums of times within an int64. It is more than a century.
@@ -76,7 +76,7 @@ func (b *bucket) refund(at int64) {
 	}
 }
 
-// spentRate is the rate of a retired node whose bucket is full again at due.
+// spentRate is the rate of a retired node. Its bucket is full again at due.
 type spentRate struct {
 	due int64
 	key string // of the node
@@ -96,7 +96,7 @@ func (t *Table) keepSpent(key string, due int64) {
 	t.spentByTime.ReplaceOrInsert(spentRate{due, key})
 }
 
-// dropFull drops the rates of retired nodes whose buckets are full again.
+// dropFull drops the rates of retired nodes with full buckets.
 func (t *Table) dropFull(now int64) {
 	for {
 		f, ok := t.spentByTime.Min()

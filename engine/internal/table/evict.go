@@ -6,8 +6,8 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// This file decides which triggers and queues leave the table when it is full. What leaves it stays in
-// the store.
+// This file decides which triggers and queues leave the table when it is full. Their rows stay in the
+// store.
 
 // share returns how many triggers a type may have when the table is full: the capacity divided by the
 // number of types that have triggers.

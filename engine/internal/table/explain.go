@@ -15,7 +15,7 @@ type Explanation struct {
 
 	Ageing time.Duration // of its type; 0 is none
 
-	Limits []Usage // those that count for it: in the tree, nearest first, then those that cut across
+	Limits []Usage // the limits that count for it: in the tree, nearest first, then the ones that cut across
 }
 
 // Usage is the use of a limit.

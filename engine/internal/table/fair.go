@@ -13,43 +13,44 @@ import (
 // Fair Queueing Using Deficit Round Robin, SIGCOMM 1995).
 //
 //   - A value waits while a queue below it has triggers, whether or not they could run. The values
-//     that wait have an order. A value that begins to wait becomes the last, and one that waits no
+//     that wait have an order. A value that begins to wait becomes the last, and a value that waits no
 //     more is forgotten.
-//   - The first value that could run has its turn. Only values whose best tasks have the same
-//     priority take turns: a task of a better priority goes first.
+//   - The first value that could run has its turn. Only values with best tasks of the same priority
+//     take turns: a task of a better priority goes first.
 //   - With a turn comes credit: the share of the value times the largest weight of a task of the
 //     limit. A task costs its weight. When the credit does not cover the largest task any more, the
 //     turn is over: the value becomes the last, and keeps the credit that is left.
 //   - A value that waits and could not run, because it is full, keeps its place and its credit.
 //
 // The values of a limit that have the same parent form a group, which is a node between them and the
-// parent. The group offers to the parent the task whose turn it is. So among other tasks, a task of a
-// fair limit has the place of its own rank.
+// parent. The group offers to the parent the task of the value that has its turn. So among other
+// tasks, a task of a fair limit has the place of its own rank.
 //
 // # The bound
 //
-// Let W be the largest weight, and consider any time in which two values wait and could run, and their
+// Let W be the largest weight, and consider any time while two values wait and could run, and their
 // best tasks have one priority. In m turns a value with the share s takes m*s*W of credit, and keeps
 // less than W from turn to turn. So its tasks in m turns have a weight of m*s*W, give or take less than
 // W. Between two turns of one value the other has exactly one, because a value becomes the last after
-// its turn. So the numbers of their turns differ by at most one. For the weights A and B of what they
-// have started and their shares a and b, A/a and B/b differ by at most W + W/a + W/b: one turn, and one
-// largest task of each. If all weights are 1, credit is never left, and they differ by at most 1.
+// its turn. So the numbers of their turns differ by at most one. For the weights A and B of their
+// started tasks and their shares a and b, A/a and B/b differ by at most W + W/a + W/b: one turn, and
+// one largest task of each. If all weights are 1, credit is never left, and they differ by at most 1.
 //
 // A value that begins to wait has its turn after at most one turn of each of the others.
 //
 // # Limits that cut across
 //
-// A queue that such a limit stops leaves the tree, so the order in which the limit brings queues back
-// must be that of the tree. Therefore the groups and values above a parked queue have a stand there,
-// which is a copy of them for the queues that are parked.
+// A queue that such a limit stops leaves the tree, so the limit must bring queues back in the order of
+// the tree. Therefore the groups and values above a parked queue have a stand there, which is a copy
+// of them for the queues that are parked.
 
-// fair is what a node has for a fair limit. A stand shares that of the node that it is a copy of.
+// fair is the state of a node for a fair limit. A stand shares the state of the node that it is a copy
+// of.
 type fair struct {
-	isGroup bool    // of values; the rest but stands is that of a value
+	isGroup bool    // of values; all fields but stands are for a value
 	at      uint64  // its place in the order; 0 if it does not wait
 	credit  int     // at least largest while it waits
-	quantum int     // what it gets with a turn
+	quantum int     // its credit for a turn
 	largest int     // the largest weight of a task of the limit
 	waiting int     // number of queues below that have triggers
 	stands  []stand // sorted by on.serial
@@ -92,7 +93,7 @@ func (f *fair) place(priority uint8) task.Rank {
 	return task.Rank{Priority: priority, ReadyAt: int64(f.at)}
 }
 
-// countWaiting tells the values of q that q has triggers now, or that it has none any more.
+// countWaiting updates the values of q after q got its first trigger, or lost its last.
 func (t *Table) countWaiting(q *queue) {
 	q.waits = q.any
 	for _, v := range q.values {
@@ -219,8 +220,8 @@ func (t *Table) raise(on, s *node) {
 	}
 }
 
-// rival returns what is parked on a limit and has its turn before a task of q of the given rank. It
-// returns false if there is nothing of the same group that has.
+// rival returns the child parked on a limit that has its turn before a task of q of the given rank. It
+// returns false if the same group has none.
 func (q *queue) rival(on *node, rank task.Rank) (child, bool) {
 	for i := len(q.values) - 1; i >= 0; i-- {
 		v := q.values[i]
@@ -240,8 +241,8 @@ func (q *queue) rival(on *node, rank task.Rank) (child, bool) {
 	return child{}, false
 }
 
-// otherTurn returns the value of a fair limit whose turn it is, if n is a value of that limit above q and
-// it is the turn of another.
+// otherTurn returns the value of a fair limit that has its turn, if n is another value of that limit
+// above q.
 func (q *queue) otherTurn(n *node) (value string, ok bool) {
 	if n.fair == nil {
 		return "", false
@@ -257,8 +258,8 @@ func (q *queue) otherTurn(n *node) (value string, ok bool) {
 	return first.node.value, true
 }
 
-// isBehind reports whether a task of q of the given rank has to wait behind what is parked on a limit
-// that has room for it. first is the first of that.
+// isBehind reports whether a task of q of the given rank has to wait behind parked children of a limit
+// that has room for it. first is the first of them.
 func (t *Table) isBehind(now int64, q *queue, rank task.Rank, on *node, first child) bool {
 	if len(q.values) == 0 {
 		return first.rank.Compare(rank) < 0 && !t.room(now, on, first.need)

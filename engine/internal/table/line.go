@@ -6,17 +6,17 @@ import (
 	"github.com/google/btree"
 )
 
-// A type may have tasks of very many values, each of which has a limit of the cluster. Only few of them can start soon.
+// A type may have tasks of very many values, and each value has a limit of the cluster. Only few of them can start soon.
 // So a limit of one value orders its first permit only if its task is among the first of its type, by rank: those limits
 // are ahead. The others stand in line. There are always enough ahead for the answers of the coordinator to be there when
 // a slot becomes free.
 //
 // A limit is ahead until its task has a slot, other nodes have all its permits, or aheadTime has passed: then it keeps
-// what it has, and the next one in line takes its place. If the tasks of those that are ahead count for another limit
-// together, only some more of them may be ahead than it has room for: the next ones stand aside. So limits whose tasks
-// cannot start for other reasons hold up no others.
+// what it has, and the next one in line takes its place. If the tasks of limits ahead count for another limit
+// together, only some more of them may be ahead than it has room for: the next ones stand aside. So limits hold up no
+// others if their tasks cannot start for other reasons.
 type lines struct {
-	inLine  *btree.BTreeG[child] // limits of which a task waits for a permit, and that have ordered none; nil if there were none
+	inLine  *btree.BTreeG[child] // limits with a task that waits for a permit, and no order; nil if there were none
 	isAhead *btree.BTreeG[child] // limits that have ordered permits which are not used yet
 	isDue   bool                 // it is in Table.behind
 	ready   int                  // how many of isAhead have their permits
@@ -25,26 +25,26 @@ type lines struct {
 
 // line is the place of a limit in the lines of a kind.
 type line struct {
-	lineOf  *kind // in whose inLine it is; nil if it is in none
-	aheadOf *kind // in whose isAhead it is; nil if it is in none
+	lineOf  *kind // the kind with it in inLine; nil if there is none
+	aheadOf *kind // the kind with it in isAhead; nil if there is none
 	place   child // where it is in either of them: it is not in both
 	aheadAt int64 // since when it is ahead
 	isReady bool  // it is ahead, and counted in lines.ready
 
-	through []*node // while it is ahead: the other limits that its task counts for, those with some bound
-	asideOn *node   // in whose aside it is; nil if it is in none
+	through []*node // while it is ahead: the other limits with a bound that its task counts for
+	asideOn *node   // the node with it in aside; nil if there is none
 }
 
-// passage is what a node knows of the lines of limits whose tasks count for it, too.
+// passage is the state of a node for the lines of limits with tasks that count for it, too.
 type passage struct {
-	ahead int     // number of limits that are ahead whose tasks count for it
-	aside []*node // limits that stand aside until fewer are; entries whose asideOn is another node are skipped
+	ahead int     // number of limits ahead with tasks that count for it
+	aside []*node // limits that stand aside until fewer are; entries with another node in asideOn are skipped
 }
 
 const (
 	minAhead   = 64         // how many limits of a kind may be ahead, or twice the tasks that can run at once if that is more
 	maxWider   = 4096       // see lines.wider
-	minThrough = 4          // how many of them may be ahead whose tasks count for another limit, or what it admits soon if that is more
+	minThrough = 4          // how many of them with tasks that count for another limit may be ahead, or the number that it admits soon if that is more
 	aheadTime  = int64(2e9) // how long a limit is ahead, in nanoseconds
 )
 
@@ -148,7 +148,7 @@ func (n *node) waits() (child, bool) {
 	return offer, true
 }
 
-// mayPass returns how many limits may be ahead whose tasks count for n; 0 is without a bound.
+// mayPass returns how many limits with tasks that count for n may be ahead; 0 is without a bound.
 func (n *node) mayPass() (most int) {
 	if n.paused {
 		return minThrough
@@ -237,7 +237,7 @@ func (t *Table) orderFirst(k *kind, n *node) {
 	for m := range q.limits {
 		most := m.mayPass()
 		switch {
-		case m == n, m.queue != nil, m == t.root, m.isPool, most == 0: // those of the kind are in mayBeAhead
+		case m == n, m.queue != nil, m == t.root, m.isPool, most == 0: // mayBeAhead handles the ones of the kind
 		case m.ahead >= most:
 			p.asideOn = m
 			m.aside = append(m.aside, n)

@@ -10,17 +10,17 @@ import (
 // A type may have more queues than memory can hold. Therefore the table lists the queues of each open
 // type separately, and keeps as many of them as it has room for:
 //
-//   - A type whose queues are not all in the table is unlisted. A pass over the queues in the
-//     store, from a cursor, adds those that are not in the table. When a pass ends, and no queue
-//     was left out since it began, the type is listed.
-//   - The table has at most Capacity queues of which no task runs. When it is full, a type that
-//     has less than its share of them replaces a queue of a type that has more. Within a type, a
-//     queue that could run replaces one that could not, and a queue with a better rank replaces
-//     one with a worse rank.
+//   - A type is unlisted if not all of its queues are in the table. A pass over the queues in the
+//     store, from a cursor, adds those that are not in the table. When a pass ends, and no queue was
+//     left out since it began, the type is listed.
+//   - The table has at most Capacity queues without running tasks. When it is full, a type that has
+//     less than its share of them replaces a queue of a type that has more. Within a type, a queue
+//     that could run replaces one that could not, and a queue with a better rank replaces one with a
+//     worse rank.
 //   - While there is no room, the pass continues slowly: it loads a few queues, and the worst are
-//     evicted. So every queue with a good rank gets into the table, whatever is in it.
-//   - A type that is closed has only queues in the table of which a task runs. A type that is not
-//     configured has none.
+//     evicted. So every queue with a good rank gets into the table, even a full one.
+//   - A closed type has only queues with running tasks in the table. A type that is not configured has
+//     none.
 
 // listing says which queues of a type are in the table.
 type listing struct {
@@ -40,7 +40,7 @@ type listing struct {
 	incomplete int  // its position in reads.incomplete, from 1; 0 if it is not there
 }
 
-// reads has what the table needs to decide about its reads from the store.
+// reads has the state for the decisions about reads from the store.
 type reads struct {
 	scanning    bool
 	incomplete  []*kind     // open types that are unlisted, or have starved queues
@@ -187,8 +187,8 @@ func (t *Table) startScan(after task.Queue) {
 	}
 }
 
-// mayList reports whether the pass over the queues of k may continue now. If not, it sets the time at
-// which it may, if it depends on the time.
+// mayList reports whether the pass over the queues of k may continue now. If not, it sets the time for
+// that, if it depends on the time.
 func (t *Table) mayList(k *kind) bool {
 	switch {
 	case k.filling && t.hasRoom(k, 0):
@@ -227,7 +227,7 @@ func (t *Table) hasRoom(k *kind, some int) bool {
 	return (t.idle < full || k.idle < full/t.idleKindsWith(k)) && (t.size < full || k.size < full/max(1, t.active))
 }
 
-// idleKindsWith returns the number of types that have queues of which no task runs, k included.
+// idleKindsWith returns the number of types that have queues without running tasks, including k.
 func (t *Table) idleKindsWith(k *kind) int {
 	if k.idle == 0 {
 		return t.idleKinds + 1

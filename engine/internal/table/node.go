@@ -23,7 +23,7 @@ type node struct {
 	queue  *queue // the queue that this node is part of, or nil
 
 	max    int  // number of slots; 0 is no limit, unless isPool is set
-	isPool bool // max may be 0, and each task takes one slot whatever its weight is
+	isPool bool // max may be 0, and each task takes one slot regardless of its weight
 	used   int
 	total  *Total // of the limit, with all its values; nil for the root, queues, pools, groups and stands
 	paused bool   // nothing starts under it
@@ -207,7 +207,7 @@ func nodeKey(chain []policy.Limit, values []string) string {
 }
 
 // retire removes n, and then the nodes above it, as long as they are not in use. If the bucket of a
-// node is not full, the table keeps the time at which it will be.
+// node is not full, the table keeps the time when it will be.
 func (t *Table) retire(now int64, n *node) {
 	for n.parent != nil && n.queue == nil && n.users == 0 && n.used == 0 && !n.holdsPermits() {
 		if due := max(n.bucket.due, n.begins.due); due > now {

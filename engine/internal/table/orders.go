@@ -10,15 +10,15 @@ type Order struct {
 	Version uint64 // of Max
 }
 
-// Holding is what the coordinator says of the permits of this node. It answers an Order, or tells of
-// a change.
+// Holding has the permits of this node, from the coordinator. It answers an Order, or reports a
+// change.
 type Holding struct {
 	Limit   string
 	Number  uint64 // of the latest Order for the limit that the coordinator knew
 	Held    int    // permits of this node
-	Share   int    // what each node has if all that use the limit have the same
+	Share   int    // the permits of each node if all that use the limit have the same
 	Waiting int    // how many permits other nodes wait for
-	Needed  int    // how many of those they need to have their share, and how many all nodes have above the limit's maximum
+	Needed  int    // how many of these they need to have their share, plus how many permits all nodes have above the limit's maximum
 }
 
 // Draw asks the coordinator for tokens of a rate. It is answered by exactly one Drawn.

@@ -8,8 +8,8 @@ import (
 )
 
 // Override replaces the overrides of all limits by those in live. version is the version of these
-// settings: the coordinator of a limit of the cluster is told it with the limit's maximum. Booked tasks
-// stay booked: a limit that is lower than what is used has no room until it is not. Those that have not
+// settings: the coordinator of a limit of the cluster gets it with the limit's maximum. Booked tasks
+// stay booked: a limit below its use has no room until enough tasks have ended. Tasks that have not
 // begun must obey the change when they begin, see [Table.Begin].
 func (t *Table) Override(now int64, version uint64, live policy.Live) {
 	t.now, t.live, t.version = now, live, version
@@ -31,7 +31,7 @@ func (t *Table) Override(now int64, version uint64, live policy.Live) {
 	}
 }
 
-// limit sets what n allows. What its rate has used up stays used up.
+// limit sets the maximum, pause and rate of n. Used tokens of the rate stay used.
 func (n *node) limit(e policy.Effective) {
 	n.max, n.paused = e.Max, e.Paused
 	n.begins = n.begins.changed(e.Rate)
@@ -42,7 +42,7 @@ func (n *node) limit(e policy.Effective) {
 	}
 }
 
-// changed returns the bucket of another rate. What b has used up stays used up.
+// changed returns the bucket of another rate. Used tokens of b stay used.
 func (b *bucket) changed(r policy.Rate) bucket {
 	to := newBucket(r)
 	if to.interval != 0 && b.interval != 0 {

@@ -11,11 +11,11 @@ import (
 // booking a task needs no message. The table asks for permits by an Order when a task waits for one,
 // and gives them back by another:
 //
-//   - those that were not used for idleTime, and that no task waits for; of those that were never used, this time
-//     grows each time,
-//   - those that are not used, if other nodes wait for some, and
-//   - those of tasks that have ended, if other nodes have less than their share. A node that uses
-//     permits keeps them for quantum, so that they do not move with each task.
+//   - permits that were not used for idleTime, and that no task waits for; for permits that were never used, this
+//     time grows each time,
+//   - unused permits, if other nodes wait for some, and
+//   - permits of ended tasks, if other nodes have less than their share. A node that uses permits
+//     keeps them for quantum, so that they do not move with each task.
 //
 // It orders more permits than it needs at once, as many again as it uses, while no other node waits.
 // Tokens of rates are drawn in the same way, but are used up.
@@ -24,7 +24,7 @@ type permits struct {
 	spread int64  // see grace; depends on the name
 
 	held    int    // permits that this node has
-	counted Total  // what Total of the limit has of this one; Used is not set
+	counted Total  // the part of this one in Total of the limit; Used is not set
 	least   int    // how many it must have to start the task that waits; 0 if none waits
 	ordered Order  // the last Order
 	holding bool   // it orders no more until the last Order is answered, because that gave permits back
@@ -44,27 +44,27 @@ type permits struct {
 	tokens
 }
 
-// tokens are those of the rate of a limit of the cluster that were drawn and not used yet.
+// tokens are the drawn and unused tokens of the rate of a limit of the cluster.
 type tokens struct {
 	interval int64 // nanoseconds between two tokens at the full rate; 0 is no rate
 	burst    int
 	left     int
-	until    int64 // when those that are left are given up
+	until    int64 // when the remaining ones are given up
 	chunk    int   // how many the next Draw asks for
 	drawing  bool  // a Draw is under way
 	drawAt   int64 // not before this time
 }
 
 const (
-	idleTime    = int64(10e9)  // how long permits are kept that are not used, in nanoseconds
-	quantum     = int64(200e6) // how long a node uses permits before it gives them to others that have less than their share
+	idleTime    = int64(10e9)  // how long unused permits are kept, in nanoseconds
+	quantum     = int64(200e6) // how long a node uses permits before it gives them to nodes that have less than their share
 	grace       = int64(20e6)  // see permits.grace
 	maxUnused   = 8            // see permits.unused
 	maxIdle     = 3            // how often idleTime is doubled
 	scarceTime  = int64(1e9)   // how long permits are scarce for a node after it got fewer than it wanted
-	drawAhead   = int64(100e6) // the time at the full rate for which tokens are drawn at once
+	drawAhead   = int64(100e6) // the time at the full rate that one draw covers
 	tokenTime   = int64(1e9)   // how long tokens are kept, or for an interval if that is longer
-	maxDrawWait = int64(60e9)  // after this time a Draw is made again that got no token: the rate may have been changed
+	maxDrawWait = int64(60e9)  // after this time a Draw without a token is repeated: the rate may have been changed
 )
 
 // addPermits makes n a limit of the cluster. values are its own value and those above it.
@@ -97,7 +97,8 @@ func (n *node) capacity() int {
 }
 
 // lack records that a task waits, the best of those that wait for n, and that n has no room for it. A limit that has
-// ordered permits, or that is one for all, orders what it lacks. That of one of several values has to stand in line.
+// ordered permits, or that has one count for all, orders the permits that it lacks. A limit of one of several values
+// has to stand in line.
 func (t *Table) lack(now int64, n *node, offer child) {
 	p := n.permits
 	if p == nil || n.paused {
@@ -192,7 +193,7 @@ func (t *Table) TakeOrders(orders []Order, draws []Draw) ([]Order, []Draw) {
 		p.dirty = false
 		o := t.orderFor(n)
 		if o.Want == p.ordered.Want && o.Want <= p.held {
-			o.Least = p.ordered.Least // it has what it wants
+			o.Least = p.ordered.Least // it has all it wants
 		}
 		if o != p.ordered {
 			t.ordered++
@@ -237,8 +238,8 @@ func (t *Table) orderFor(n *node) Order {
 	return o
 }
 
-// excess returns how many of the idle permits of n are to be given back now. If some are to be given
-// back later, it sets the time to look at n again.
+// excess returns how many of the idle permits of n to give back now. If some are due later, it sets
+// the time to look at n again.
 func (t *Table) excess(n *node, idle int) int {
 	p := n.permits
 	at, give := p.usedAt+idleTime, idle
@@ -286,7 +287,7 @@ func (t *Table) reviewAt(n *node, at int64) {
 	t.reviews.ReplaceOrInsert(alarm{at, n})
 }
 
-// review looks at the permits and tokens whose time has come.
+// review looks at the due permits and tokens.
 func (t *Table) review(now int64) {
 	for {
 		a, ok := t.reviews.Min()
@@ -307,7 +308,7 @@ func (t *Table) review(now int64) {
 	}
 }
 
-// Hold tells the table of the permits of this node.
+// Hold passes the permits of this node to the table.
 func (t *Table) Hold(now int64, h Holding) {
 	t.now = now
 	n, ok := t.permits[h.Limit]
@@ -315,7 +316,7 @@ func (t *Table) Hold(now int64, h Holding) {
 		return
 	}
 	p := n.permits
-	if h.Number < p.lowered { // it may tell of permits that were given back since
+	if h.Number < p.lowered { // it may have permits that were given back since
 		return
 	}
 	p.share, p.waiting, p.needed, p.holding = h.Share, h.Waiting, h.Needed, false
@@ -364,7 +365,7 @@ func (t *Table) Drawn(now int64, d Drawn) {
 	t.capacityChanged(now, n)
 }
 
-// LosePermits tells the table that this node has lost all permits. Booked tasks stay booked.
+// LosePermits takes all permits of this node away. Booked tasks stay booked.
 func (t *Table) LosePermits(now int64) {
 	t.now = now
 	for _, n := range t.sortedPermits() {

@@ -23,7 +23,7 @@ type queue struct {
 	rest     *btree.BTreeG[item] // the other triggers; nil until there were two
 	running  int                 // number of booked tasks
 	waits    bool                // it is counted in the turns of its values; meaningful if it has some
-	parkedOn *node               // the limit in whose parked it is, or a stand of it; or nil
+	parkedOn *node               // the limit with it in parked, or a stand of the limit; or nil
 
 	window    window.Window[task.Rank] // which of its rows in the store are in memory
 	wantsLoad bool                     // it is in kind.toLoad; entries there without it are skipped
@@ -55,7 +55,7 @@ func (i item) before(j item) bool { return i.rank.Compare(j.rank) < 0 }
 func itemAt(place task.Rank, tr task.Trigger) item { return item{place, tr.Ref, tr.Shard, tr.Priority} }
 
 // put adds i and reports whether q has one trigger more now. Of two versions of the same task the
-// newer stays: a trigger may be older than what is in memory.
+// newer stays: a trigger may be older than the version in memory.
 func (q *queue) put(t *Table, i item) bool {
 	switch {
 	case !q.any:
@@ -186,9 +186,9 @@ func (k *kind) valuesOf(group string) values {
 	return v
 }
 
-// take returns chain with the next values, which are those of its limits. It leaves out the limits
-// whose values the group lacks: a task that was booked without them gets its values before it begins,
-// see core.Config.Regroup.
+// take returns chain with the next values, the values of its limits. It leaves out limits without a
+// value in the group: a task that was booked without them gets its values before it begins, see
+// core.Config.Regroup.
 func (v *values) take(chain []policy.Limit) ([]policy.Limit, []string) {
 	n := countKeyed(chain)
 	texts := v.texts[:n]
@@ -237,7 +237,7 @@ const maxSpareQueues = 1024
 // isPermanent reports whether q stays in the table when it is empty. Each type has one such queue.
 func (q *queue) isPermanent() bool { return q.name.Group == "" }
 
-// countIdle adds n, which is 1 or -1, to the number of queues of which no task runs.
+// countIdle adds n, which is 1 or -1, to the number of queues without running tasks.
 func (t *Table) countIdle(q *queue, n int) {
 	if q.isPermanent() {
 		return

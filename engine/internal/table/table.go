@@ -1,11 +1,11 @@
 // Package table holds the triggers of tasks that are ready to run, and finds the next one in O(log N).
 //
 // The tree of limits is the index. A queue (a type, and within it a group) keeps its triggers ordered
-// by rank. Every limit is a node above the queues that it counts for. A node keeps those of its
-// children that could run now, ordered by the best rank below them. A child that is full, empty or
-// paused is absent. The next trigger is found by following the first child from the root, whatever
-// the number of full queues is. A limit that cuts across the tree parks the queues that it stops, and
-// brings the best of them back when it has room again.
+// by rank. Every limit is a node above the queues that it counts for. A node keeps its children that
+// could run now, ordered by the best rank below them. A child that is full, empty or paused is absent.
+// The next trigger is found by following the first child from the root, for any number of full queues.
+// A limit that cuts across the tree parks the queues that it stops, and brings the best of them back
+// when it has room again.
 //
 // The table is a bounded look-ahead into the store, not a copy of it, see window.go.
 //
@@ -33,7 +33,7 @@ type Config struct {
 	// policy.Limit.Per. A group may have fewer values. A type without a layout has a value for
 	// each limit, in the order of policy.Set.Keyed.
 	Layouts map[string][]string
-	Pools   map[string]string // by type: the pool whose slots its tasks take; a type without a pool takes none
+	Pools   map[string]string // by type: the pool that its tasks take slots of; a type without a pool takes none
 
 	// Permits says that a coordinator grants the permits of limits of the cluster, see permits.go.
 	// Otherwise they are limits like others.
@@ -52,15 +52,15 @@ type Table struct {
 	pools    map[string]*node   // the limits for the slots of pools, by pool; they are never retired
 
 	permits  map[string]*node     // the limits of the cluster, by permits.name
-	changed  []*node              // those that may need another Order
+	changed  []*node              // limits that may need another Order
 	ordered  uint64               // the number of the last Order
-	draws    []Draw               // to be taken by TakeOrders
-	reviews  *btree.BTreeG[alarm] // limits of the cluster whose permits or tokens are looked at later
+	draws    []Draw               // for TakeOrders
+	reviews  *btree.BTreeG[alarm] // limits of the cluster with permits or tokens to look at later
 	live     policy.Live
 	version  uint64 // of live
 	draining bool
 
-	behind    []*kind // those whose limits may order more, see line.go
+	behind    []*kind // kinds with limits that may order more, see line.go
 	ahead     int     // replaces minAhead, if it is not 0: for tests
 	overrides uint64  // how often Override was called
 
@@ -70,7 +70,7 @@ type Table struct {
 
 	size      int // number of triggers in all queues
 	active    int // number of kinds that have triggers
-	idle      int // number of queues of which no task runs, except permanent ones
+	idle      int // number of queues without running tasks, except permanent ones
 	idleKinds int // number of kinds that have such queues
 	serial    uint64
 	now       int64 // the latest time that a method was given
@@ -84,7 +84,7 @@ type Table struct {
 	roomy        []*node                  // nodes that have parked queues and got room
 	alarms       *btree.BTreeG[alarm]     // nodes that wait for their rate
 	spentByTime  *btree.BTreeG[spentRate] // rates of retired nodes, until their buckets are full again
-	spentByKey   map[string]int64         // the times at which those are full, by node.key
+	spentByKey   map[string]int64         // the times when these are full, by node.key
 	freeChildren *btree.FreeListG[child]  // B-tree nodes, shared by all nodes, so that moving a child does not allocate
 	freeItems    *btree.FreeListG[item]   // B-tree nodes, shared by all queues
 	spareQueues  []*queue                 // queues that were removed, for reuse
@@ -92,7 +92,7 @@ type Table struct {
 	reads reads
 }
 
-// kind is what the queues of one type have in common.
+// kind has the shared state of the queues of one type.
 type kind struct {
 	name   string
 	policy policy.Type
@@ -100,20 +100,20 @@ type kind struct {
 	across [][]policy.Limit // the chains of the limits that cut across the tree
 	pool   *node            // the limit for the slots of its handler; nil if they are not limited
 	keyed  int              // number of its limits that have a value in the group
-	places []int            // the positions of those values in the group
+	places []int            // the positions of these values in the group
 	width  int              // number of values in a group that is packed now
 	strict bool             // a group may have fewer values; the values that it lacks are unknown
 	shared []string         // the keys of its limits without values
 	closed bool             // it is paused or has no handler
 	fair   bool             // a limit above its queues in the tree is fair
-	ageing int64            // what a level of priority is worth, in microseconds; 0 is strict
+	ageing int64            // the worth of a level of priority, in microseconds; 0 is strict
 
 	lines
 
 	queues []*queue // its queues in the table, in no particular order
 	hand   int      // position in queues of the searches among them
 	size   int      // number of triggers in its queues
-	idle   int      // number of its queues of which no task runs, except the permanent one
+	idle   int      // number of its queues without running tasks, except the permanent one
 
 	listing
 }
@@ -196,9 +196,9 @@ func (t *Table) newKind(name string, p policy.Type) *kind {
 // Len returns the number of triggers in the table.
 func (t *Table) Len() int { return t.size }
 
-// Open opens or closes a type. Tasks of a closed type are not booked; those that are booked stay
-// booked. The table has no triggers of a closed type, and reads them from the store when the type is
-// opened. Open does nothing for a type that is not configured.
+// Open opens or closes a type. Tasks of a closed type are not booked; booked ones stay booked. The
+// table has no triggers of a closed type, and reads them from the store when the type is opened. Open
+// does nothing for a type that is not configured.
 func (t *Table) Open(now int64, name string, open bool) {
 	k, ok := t.kinds[name]
 	if !ok || k.closed == !open {
@@ -226,9 +226,9 @@ func (t *Table) IsOpen(name string) bool {
 	return ok && !k.closed
 }
 
-// Wake returns the next time at which [Table.Advance] has something to do: the rate of a limit allows
-// a start again, permits are to be given back, or the pass over the queues of a type continues. It
-// returns false if there is no such time.
+// Wake returns when [Table.Advance] has work next: the rate of a limit allows a start again, permits
+// are due to be given back, or the pass over the queues of a type continues. It returns false if there
+// is no such time.
 func (t *Table) Wake() (int64, bool) {
 	a, ok := t.alarms.Min()
 	if r, some := t.reviews.Min(); some && (!ok || r.at < a.at) {
@@ -277,7 +277,7 @@ func (a alarm) before(b alarm) bool {
 	return a.node.serial < b.node.serial
 }
 
-// setAlarm sets the time at which the rate of n allows a start again.
+// setAlarm sets the time when the rate of n allows a start again.
 func (t *Table) setAlarm(n *node, at int64) {
 	if n.alarm == at {
 		return

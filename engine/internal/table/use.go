@@ -2,7 +2,7 @@ package table
 
 import "slices"
 
-// Use is what is used of some limits, and what waits below them.
+// Use is the use of some limits, and the tasks that wait below them.
 type Use struct {
 	Used   int            // slots taken
 	Held   int            // permits of limits of the cluster
@@ -26,7 +26,7 @@ func (t *Table) Limits(fn func(name, value string, used, held int)) {
 // Full is a limit, or one of its values, that has no slot left for tasks of this node.
 type Full struct {
 	Name    string
-	Value   string // of the limit, or if it has none the value of the nearest limit above it that has one
+	Value   string // of the limit, or, if it has none, of the nearest limit above it that has one
 	Used    int    // slots that tasks of this node take
 	Max     int    // on all nodes, if the limit is of the cluster
 	Cluster bool
@@ -97,15 +97,15 @@ func (q *queue) counts(match func(name, value string) bool) bool {
 	return false
 }
 
-// Total is what the tasks of this node take of a limit, with all its values.
+// Total is the use of a limit, with all its values, by the tasks of this node.
 type Total struct {
 	Used   int // slots taken
 	Held   int // permits of a limit of the cluster
-	Wanted int // permits that the node has ordered, of which it has Held
+	Wanted int // permits that the node has ordered, including Held
 }
 
-// Total returns what is taken of a limit, or for "" of the slots of the node. Permits are those of the
-// last [Table.TakeOrders].
+// Total returns the use of a limit, or for "" of the slots of the node. Permits are as of the last
+// [Table.TakeOrders].
 func (t *Table) Total(limit string) Total {
 	if limit == "" {
 		return Total{Used: t.root.used}
@@ -133,7 +133,7 @@ func (n *node) use(slots int) {
 	}
 }
 
-// count replaces what the total has of some permits.
+// count updates the part of some permits in the total.
 func (t *Total) count(p *permits) {
 	t.Held += p.held - p.counted.Held
 	t.Wanted += p.ordered.Want - p.counted.Wanted

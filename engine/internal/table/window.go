@@ -6,10 +6,10 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// The table holds of each queue a window of its rows in the store: those that rank first. Package
+// The table holds a window of the rows of each queue in the store: the rows that rank first. Package
 // window says which rows are in memory and proves that none is lost: a trigger is a notice in its
-// words, and the table drops the triggers of rows that are not in the window. The window moves on
-// when it runs low.
+// words, and the table drops the triggers of rows that are not in the window. The window moves on when
+// it runs low.
 //
 // A queue that is not in the table has no ready rows, unless its type is unlisted (see list.go) or
 // is not configured.
@@ -45,7 +45,7 @@ func (t *Table) Add(now int64, tr task.Trigger) bool {
 		q = t.newQueue(tr.Queue)
 	}
 	place := q.kind.place(tr.Rank)
-	if !q.window.Admit(place) { // the window of a queue whose type is closed is at its start
+	if !q.window.Admit(place) { // the window of a queue of a closed type is at its start
 		t.refill(q)
 		return false
 	}
@@ -225,7 +225,7 @@ func (t *Table) TakeLoads(buf []Load) []Load {
 			continue
 		}
 		t.reads.turns.push(k)
-		if !q.wantsLoad { // it was removed from the table meanwhile
+		if !q.wantsLoad { // it was removed from the table since
 			continue
 		}
 		q.wantsLoad = false

@@ -137,9 +137,8 @@ func (w *Window[P]) Admit(p P) bool {
 	return false
 }
 
-// Shrink tells that the owner has removed the last rows from memory, and that last is the position
-// of the last row that is left. A page that is on its way, or is being taken in, is discarded from
-// here on.
+// Shrink reports that the owner has removed the last rows from memory. last is the position of the
+// last remaining row. A page that is on its way, or is being taken in, is discarded from here on.
 func (w *Window[P]) Shrink(last P) { w.more, w.bound, w.follows = true, last, false }
 
 // Ask returns the position behind which the next page is to be read. The page is read after this
@@ -150,9 +149,8 @@ func (w *Window[P]) Ask() (after P) {
 	return w.bound
 }
 
-// Answer tells that the page has arrived, and that its rows come next, each by Extend. end says
-// that the store had no rows behind the page. A read that failed is an answer without rows and
-// without end.
+// Answer reports that the page has arrived. Its rows come next, each by Extend. end says that the
+// store had no rows behind the page. A read that failed is an answer without rows and without end.
 func (w *Window[P]) Answer(end bool) {
 	w.asked = false
 	if end && w.follows && !w.missed {
