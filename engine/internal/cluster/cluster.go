@@ -1,40 +1,40 @@
-// Package cluster is the part of an engine that deals with other nodes. It keeps the node a
-// member, divides the shards among the members, exchanges hints with them, polls the store for
-// unclaimed tasks, and decides about the tasks of nodes that are gone.
+// Package cluster is the part of an engine that deals with other nodes. It keeps the node a member,
+// divides the shards among the members, exchanges hints with them, polls the store for unclaimed
+// tasks, and decides about the tasks of dead nodes.
 //
-//	member.go   the node's lease: it joins, is expelled, and joins anew as another incarnation
-//	view.go     what the node knows of itself and of the other members
+//	member.go   the node's lease: it joins, is expelled, and joins again as another incarnation
+//	view.go     the node's knowledge of itself and of the other members
 //	assign.go   which shards belong to which member
 //	hint.go     hints, published to the other nodes and heard from them
-//	poll.go     polling: reading rows from the store for which no hint arrived
+//	poll.go     polling: reading rows without a hint from the store
 //	gain.go     reading from the store the rows of shards that the node has gained
-//	running.go  stopping attempts whose rows other nodes have changed
-//	heal.go     deciding about tasks whose nodes are gone
-//	earlier.go  tasks that an earlier process ran, and whose ends may still arrive
+//	running.go  stopping attempts after other nodes have changed their rows
+//	heal.go     deciding about tasks of dead nodes
+//	earlier.go  tasks of an earlier process that may still end
 //	swap.go     changing the rows of tasks that no node runs
 //	lead.go     duties that one node does for all
-//	monitor.go  the duty of counting the tasks and of reporting what needs a person
+//	monitor.go  the duty of counting the tasks and of reporting to operators
 //	unhandled.go  tasks that no node runs
 //	depth.go    how many tasks there are, for metrics and alerts
 //	placement.go  which nodes run a type, and why none does
 //	order.go    ordering keys that have no head
 //	pause.go    the types that are paused, on all nodes
-//	limits.go   the settings by which people change limits, on all nodes
+//	limits.go   the settings of limits, on all nodes
 //	permits.go  permits and tokens of limits of the cluster
 //	locate.go   on which node a task is
 //
 // A node without a Membership is the only member of a cluster in memory (package coord/local). It
-// joins and owns all shards, by the same code as any other node. What a node does because other
-// nodes use the same store depends on [Cluster.IsShared] alone.
+// joins and owns all shards, by the same code as any other node. Work that is only needed because
+// other nodes use the same store depends on [Cluster.IsShared] alone.
 //
 // Safety does not depend on this package. Every change of a task is a compare-and-swap, so a wrong
 // view of the cluster wastes work and loses no task.
 //
 // # Locks
 //
-// The node's knowledge of the cluster is an immutable view. The goroutine of memberLoop replaces
-// it, within [Engine.Decide], so a function that Decide calls sees the view that the core was told
-// of. Other code loads the view without a lock.
+// The node's knowledge of the cluster is an immutable view. The goroutine of memberLoop replaces it,
+// within [Engine.Decide], so a function that Decide calls sees the same view as the core. Other code
+// loads the view without a lock.
 //
 // There are five mutexes. They are locked in this order:
 //
@@ -66,18 +66,18 @@ type Config struct {
 	Store storage.Store // where the tasks are
 
 	// Coordinator is how the node coordinates with others. If it has a Membership, Store must be a
-	// [storage.Shared]. Without Settings, Store keeps how people change limits, or memory if Store is no
+	// [storage.Shared]. Without Settings, Store keeps the changes of limits, or memory if Store is no
 	// [storage.Settings].
 	Coordinator coord.Coordinator
 
 	Lease    time.Duration     // that was asked for; see Cluster.Lease
-	Name     string            // of the node, for people
+	Name     string            // of the node, for messages
 	Labels   map[string]string // of the node
 	Handlers []string          // types that the node runs, sorted
 	Types    []string          // types that the engine's configuration names, sorted
 
-	// Places has, by type, the keys of the selectors of single values, and Matched those that this node
-	// matches, see policy.Limit.Nodes.
+	// Places has, by type, the keys of the selectors of single values, and Matched the keys of selectors
+	// that this node matches, see policy.Limit.Nodes.
 	Places  map[string][]string
 	Matched []string
 
@@ -86,27 +86,27 @@ type Config struct {
 	Engine Engine
 }
 
-// Engine is what a Cluster calls of the engine that it is a part of. All functions must be set.
+// Engine has the functions of the engine that a Cluster is a part of. All functions must be set.
 type Engine struct {
-	// Decide locks the engine, calls fn with the core and the time, collects what the core then
-	// asks for, and unlocks the engine. fn must not block, and must not call Decide.
+	// Decide locks the engine, calls fn with the core and the time, collects the effects of the core, and
+	// unlocks the engine. fn must not block, and must not call Decide.
 	Decide func(fn func(c *core.Core, now time.Time))
 
-	// Orphaned returns what becomes now of a task whose node is gone.
+	// Orphaned returns the change for a task of a dead node.
 	Orphaned func(t *task.Task) task.Change
 
 	// Await returns for how long after a start the ends of attempts of a type may arrive that an earlier
 	// process has begun; 0 if there are none.
 	Await func(typ string) time.Duration
 
-	// Unanswered reports whether err is not nil: the store could not read what was asked for. If
-	// so, it logs that, and returns after a rest or when ctx ends.
+	// Unanswered reports whether err is not nil: the store could not do a read. If so, it logs that, and
+	// returns after a rest or when ctx ends.
 	Unanswered func(ctx context.Context, what string, err error) bool
 
-	// Read calls fn for one read, with what can be read now: the store or, of several databases, those
-	// that answer. It reports whether the read was answered. If not, it has logged that and rested, or
-	// other databases can be read now than before. What a read leaves out is told by
-	// [Cluster.ReadOwned] when its database answers again.
+	// Read calls fn for one read, with the tasks that can be read now: the store or, of several databases,
+	// the ones that answer. It reports whether the read was answered. If not, it has logged that and
+	// rested, or other databases can be read now than before. When a database that a read left out answers
+	// again, [Cluster.ReadOwned] reads its rows.
 	Read func(ctx context.Context, what string, fn func(ctx context.Context, from storage.Tasks) error) bool
 
 	// IsConfigured reports whether the engine's configuration names a type.
@@ -118,7 +118,7 @@ type Engine struct {
 	// MayRun reports whether a node of this name, with these labels, may run a type, likewise.
 	MayRun func(typ, name string, labels map[string]string) bool
 
-	// Place returns the place of a queue, and Wanted describes which nodes that is; "" is those of the type.
+	// Place returns the place of a queue, and Wanted describes its nodes; "" is the nodes of the type.
 	Place  func(q task.Queue) core.Place
 	Wanted func(q task.Queue) string
 
@@ -133,7 +133,7 @@ type Engine struct {
 	// StopAll ends the context of every attempt, because the node has lost its lease.
 	StopAll func()
 
-	// Running returns the versions of the rows whose attempts are under way.
+	// Running returns the versions of the rows with attempts under way.
 	Running func() []task.Ref
 
 	// RunningIn returns the shards of these rows.
@@ -148,9 +148,9 @@ type Engine struct {
 
 	// Ended wakes the callers that wait for the end of a task, if it has ended.
 	Ended func(t *task.Task)
-	// Recovered is told the row of a task whose node is gone, after the change that was decided.
+	// Recovered gets the row of a task of a dead node, after its change.
 	Recovered func(t *task.Task)
-	// Inserted is told the outcome of a row that followed such a change. It is called within Decide.
+	// Inserted gets the outcome of a row that followed such a change. It is called within Decide.
 	Inserted func(now time.Time, t *task.Task, in storage.Inserted)
 }
 
@@ -174,27 +174,27 @@ type Cluster struct {
 	joined   chan struct{}        // closed when the node has joined for the first time
 
 	peers     atomic.Pointer[[]coord.Member] // replaced by the goroutine of peersLoop; nil while it knows none
-	peer      atomic.Pointer[task.ID]        // likewise: under which id the node is one of them; nil before
-	unhandled atomic.Pointer[[]Unhandled]    // what Monitor found last; nil while it does not run
+	peer      atomic.Pointer[task.ID]        // likewise: the id of the node among them; nil before
+	unhandled atomic.Pointer[[]Unhandled]    // the latest result of Monitor; nil while it does not run
 	depths    atomic.Pointer[Depths]         // likewise
 
-	outbox     outbox          // hints to be published
-	requests   requests        // what pollLoop is asked to read
-	wanting    sync.Mutex      // held while the shards are found of which the node needs hints
-	permits    permits         // what is asked of semaphore and rates
+	outbox     outbox          // unpublished hints
+	requests   requests        // requests to pollLoop
+	wanting    sync.Mutex      // held while the node finds the shards that it needs hints of
+	permits    permits         // requests to semaphore and rates
 	reheal     wakeup.Signal   // wakes the healer: the members have changed
 	repause    wakeup.Signal   // wakes pausesLoop: the paused types may have changed
 	pausing    sync.Mutex      // held while the paused types are read or changed
 	pauses     pauses          // guarded by pausing
 	unhealed   unhealed        // owned by the caller of Heal and HealRest
 	awaited    awaited         // owned by the caller of Heal and HealAwaited
-	refusedLog ratelog.Limiter // the store refuses a change of a task whose node is gone
+	refusedLog ratelog.Limiter // the store refuses a change of a task of a dead node
 	limitsLog  ratelog.Limiter // the settings of limits cannot be watched
 	depthsLog  ratelog.Limiter // the depths cannot be read
-	roles      roles           // what this node leads
+	roles      roles           // the roles of this node
 }
 
-// New returns a Cluster whose node is no member yet: see [Cluster.Run]. It calls no function of
+// New returns a Cluster with a node that is no member yet: see [Cluster.Run]. It calls no function of
 // c.Engine.
 func New(c Config) (*Cluster, error) {
 	by := c.Coordinator

@@ -161,10 +161,10 @@ func (k *Cluster) healLoop(ctx context.Context) {
 type healer struct {
 	k       *Cluster
 	changed time.Time             // when the members last changed
-	missing map[task.ID]time.Time // owners of tasks that are not among the members, and from when on they are gone
+	missing map[task.ID]time.Time // owners of tasks that are not among the members, and when they count as gone
 	seen    map[task.ID]bool      // owners of tasks that the present round has found
 	early   []*task.Task          // found in the present round when it was too early to decide
-	silent  map[task.ID]time.Time // nodes whose sessions are silent and that are not among the members, and from when on they are gone
+	silent  map[task.ID]time.Time // nodes with silent sessions that are not among the members, and when they count as gone
 	cost    wakeup.Cost           // of a round
 }
 

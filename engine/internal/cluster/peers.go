@@ -39,7 +39,7 @@ func (k *Cluster) logPeers() {
 	k.log.Info("the node shares limits with nodes that have stores of their own", "asked", k.config.Lease, "lease", k.config.Coordinator.Peers.Lease())
 }
 
-// drainPeer tells the peers that this node starts nothing any more.
+// drainPeer announces to the peers that this node starts nothing any more.
 func (k *Cluster) drainPeer() {
 	if id := k.peer.Load(); id != nil {
 		self := k.self()

@@ -9,14 +9,14 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// view is what a node knows of itself and of the other members. It is immutable: when something
+// view is the knowledge of a node about itself and the other members. It is immutable: when something
 // changes, another view takes its place.
 type view struct {
-	incarnation task.ID               // of this node, the owner of what it grabs
+	incarnation task.ID               // of this node, the owner of its grabs
 	past        []task.ID             // incarnations that this node had before
 	members     []coord.Member        // that are alive, this node included, sorted by incarnation; nil while the node cannot prove that it is
 	left        map[task.ID]time.Time // incarnations that were members within the last hour, and when the node learned that they had left
-	owned       core.Ownership        // what the core owns
+	owned       core.Ownership        // the ownership of the core
 }
 
 // goneFor is how long a view remembers an incarnation that is no longer a member.
@@ -92,8 +92,8 @@ func (k *Cluster) Proves(incarnation task.ID) bool {
 	return k.membership.Proves(incarnation)
 }
 
-// Lease returns for how long other nodes believe that this one is alive after it has proved it: what the
-// membership says, or else what it was asked for.
+// Lease returns how long other nodes believe that this one is alive after it has proved it: the lease of
+// the membership, or else the configured one.
 func (k *Cluster) Lease() time.Duration {
 	if lease := k.membership.Lease(); lease > 0 {
 		return lease

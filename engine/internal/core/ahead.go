@@ -26,10 +26,10 @@ const (
 // ahead is the position of the look-ahead in the due rows. Its times are Unix microseconds.
 type ahead struct {
 	isOn   bool  // due rows are not moved
-	after  place // of the rows up to here none is to be looked at in this pass, except for those of page
+	after  place // this pass skips the rows up to here, except the rows of page
 	page   []timer
 	wants  bool  // the next page is wanted
-	before int64 // of the rows that are due then
+	before int64 // the time of this look: the rows due by then
 	asked  bool  // a page is being read
 	nextAt int64 // when the next page is asked for
 	began  int64 // when the pass began

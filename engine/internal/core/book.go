@@ -125,7 +125,7 @@ func (c *Core) begin(now time.Time, r *run, t *task.Task) {
 	c.book(now)
 }
 
-// refuses returns why this node may not begin what r has grabbed; "" if it may.
+// refuses returns why this node may not begin the task of r; "" if it may.
 func (c *Core) refuses(r *run) string {
 	switch {
 	case c.draining:

@@ -26,10 +26,10 @@ import (
 
 // Config is the configuration of a core.
 type Config struct {
-	Owner         task.ID             // incarnation of this node: the owner of what it grabs
+	Owner         task.ID             // incarnation of this node: the owner of the tasks that it grabs
 	Policies      policy.Set          // valid by policy.Set.Check
 	Handled       map[string]bool     // types that this node has a handler for
-	Pools         map[string]string   // by type: the pool whose slots its handler takes, see Core.Resize
+	Pools         map[string]string   // by type: the pool with the slots of its handler, see Core.Resize
 	Capacity      int                 // triggers in the table, see table.Config
 	QueueCapacity int                 // triggers of one queue
 	Layouts       map[string][]string // see table.Config
@@ -55,7 +55,7 @@ type Core struct {
 	kinds     map[string]*kind
 	others    *task.Rules // of the types that are not configured
 	runs      map[task.ID]*run
-	handling  map[string][]*run // by ordering key: the runs whose handlers were called and have not returned
+	handling  map[string][]*run // by ordering key: the runs with handlers that were called and have not returned
 	pools     map[string]*pool
 	poolNames []string // of pools, sorted
 	spare     []*run   // ended runs, for reuse
@@ -64,21 +64,21 @@ type Core struct {
 	owned        Ownership
 	held         holding
 	spareDelayed []*run    // buffer of beginDelayed
-	nextTimeUp   time.Time // not after the first time at which a run is to be stopped or given up; zero is never
-	delayed      []*run    // the runs that are delayed, in the order in which they were grabbed
-	delayedAt    int64     // the time of the table at which they are looked at next
+	nextTimeUp   time.Time // not after the first time to stop or give up a run; zero is never
+	delayed      []*run    // the delayed runs, in the order of their grabs
+	delayedAt    int64     // the time of the table of the next look at them
 	saving       int       // number of saves under way
 	draining     bool
 	suspended    bool
 	losses       uint64        // how often the node has lost its permits
 	stepped      time.Duration // the sum of the steps of the clock, see Step
-	grabs        int           // how many more may be asked for, see LimitGrabs
-	moves        int           // replaces what mostMoving computes, if it is not 0: for tests
+	grabs        int           // how many more grabs are allowed, see LimitGrabs
+	moves        int           // replaces the result of mostMoving, if it is not 0: for tests
 	ready        Ready
 	stats        Stats
 }
 
-// kind is what the core knows of one type.
+// kind is the state of the core for one type.
 type kind struct {
 	name    string
 	policy  policy.Type
@@ -132,7 +132,7 @@ type Stats struct {
 	Stale      uint64 // verdicts that did not count any more
 	Dropped    uint64 // triggers that were left to the store
 	Abandoned  uint64 // attempts that were given up while their handler went on
-	Slowed     uint64 // attempts whose task was delayed longer than it asked for, see task.Conclusion
+	Slowed     uint64 // attempts with a longer delay of their task than the handler asked for, see task.Conclusion
 	Reclaimed  uint64 // see Core.Reclaim
 	HandedOver uint64 // heads that were grabbed with the end of the task before
 }
@@ -167,8 +167,8 @@ func New(c Config) *Core {
 
 func (k *kind) open() bool { return k.handled && !k.paused && !k.stopped }
 
-// kind returns what the core knows of a type. A type that is not configured has the default policy
-// and no handler. The core does not keep it, because clients can submit tasks of any type name.
+// kind returns the state of a type. A type that is not configured has the default policy and no
+// handler. The core does not keep it, because clients can submit tasks of any type name.
 func (c *Core) kind(name string) *kind {
 	if k, ok := c.kinds[name]; ok {
 		return k
@@ -186,7 +186,7 @@ func (c *Core) Policy(name string) policy.Type { return c.kind(name).policy }
 // Rules returns the rules of a type.
 func (c *Core) Rules(name string) *task.Rules { return c.kind(name).rules }
 
-// Pause pauses or resumes a type. Tasks of a paused type do not begin: those that are being grabbed are handed
+// Pause pauses or resumes a type. Tasks of a paused type do not begin: tasks that are being grabbed are handed
 // back. Running tasks continue.
 func (c *Core) Pause(now time.Time, name string, paused bool) {
 	k := c.kind(name)
@@ -252,9 +252,9 @@ func (c *Core) HasSlot(id task.ID) bool {
 	return held
 }
 
-// HandBack makes a task submitted again that this node owns in the store although it has no run,
-// because the store did not answer whether its grab was made. t is its row. The attempt does not
-// count.
+// HandBack hands back a task that this node owns in the store without a run, because the store did not
+// answer whether its grab was made: the task becomes submitted again. t is its row. The attempt does
+// not count.
 func (c *Core) HandBack(now time.Time, t *task.Task) {
 	c.save(t.Type, task.Change{
 		Ref: t.Ref(), By: t.Owner, To: task.Submitted, At: now, Count: task.Refund, Outcome: task.HandedBack,
@@ -345,8 +345,8 @@ func (c *Core) Loaded(now time.Time, queue task.Queue, page []task.Trigger, end 
 // Scanned answers a Scan, see table.Scanned.
 func (c *Core) Scanned(queues []task.Queue, end bool) { c.table.Scanned(queues, end) }
 
-// Changed tells the core that a user has changed a row. t is the row now. A run of an older version
-// is stopped, and its verdict does not count any more.
+// Changed passes a row that a user has changed. t is the row now. A run of an older version is
+// stopped, and its verdict does not count any more.
 func (c *Core) Changed(now time.Time, t *task.Task) {
 	_, held := c.runs[t.ID]
 	c.overrule(now, t.Hint())
@@ -359,15 +359,15 @@ func (c *Core) Changed(now time.Time, t *task.Task) {
 	c.book(now)
 }
 
-// Left tells the core that a row was changed, and what it was before: the core forgets its place in its queue and its
-// time. was has the version of the row now. The caller then calls Changed.
+// Left passes the state of a changed row before the change: the core forgets its place in its queue and its time. was
+// has the version of the row now. The caller then calls Changed.
 func (c *Core) Left(now time.Time, was task.Hint) {
 	c.table.Drop(c.steady(now), was.Trigger)
 	c.timers.leave(was)
 }
 
-// Undone tells the core that the store has lost the grab at ref, for example by a failover to a replica that lacked it:
-// t is the row now, whose version may be lower, or that of another grab. The run is stopped and its verdict does not count.
+// Undone reports that the store has lost the grab at ref, for example by a failover to a replica that lacked it. t is the
+// row now: its version may be lower, or belong to another grab. The run is stopped and its verdict does not count.
 func (c *Core) Undone(now time.Time, ref task.Ref, t *task.Task) {
 	r, ok := c.runs[ref.ID]
 	if !ok || r.ref != ref || r.phase != running {

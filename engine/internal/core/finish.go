@@ -37,15 +37,15 @@ func (c *Core) Handled(now time.Time, id task.ID, v task.Verdict) {
 	c.book(now)
 }
 
-// Counts reports whether the task at ref has a run whose verdict will be saved.
+// Counts reports whether the verdict on the run of the task at ref will be saved.
 func (c *Core) Counts(ref task.Ref) bool {
 	r, ok := c.runs[ref.ID]
 	return ok && r.ref == ref && r.phase == running
 }
 
-// Finished tells the core that the handler of the task at ref has ended the attempt itself, in a
-// transaction that has committed. t is the row now. Nothing is left to be saved. The slot stays taken
-// until the run is handled.
+// Finished reports that the handler of the task at ref has ended the attempt itself, in a transaction
+// that has committed. t is the row now. No save follows. The slot stays taken until the run is
+// handled.
 func (c *Core) Finished(now time.Time, ref task.Ref, t *task.Task) {
 	r, ok := c.runs[ref.ID]
 	if ok && r.ref == ref && (r.phase == running || r.phase == disowned) {
@@ -71,7 +71,7 @@ func (c *Core) conclude(now time.Time, r *run, v task.Verdict) {
 	c.ready.Saves[len(c.ready.Saves)-1].Follow = c.following(now, v)
 }
 
-// following returns the rows that are to be inserted with the end of an attempt with the verdict v.
+// following returns the rows to insert with the end of an attempt with the verdict v.
 func (c *Core) following(now time.Time, v task.Verdict) []*task.Task {
 	if v.Rerun == nil || v.Outcome != task.Completed {
 		return nil
@@ -82,7 +82,7 @@ func (c *Core) following(now time.Time, v task.Verdict) []*task.Task {
 	return v.Rerun.Rows
 }
 
-// concluded returns what follows from the verdict v on the attempt of r.
+// concluded returns the conclusion from the verdict v on the attempt of r.
 func (c *Core) concluded(now time.Time, r *run, v task.Verdict) task.Conclusion {
 	r.is.Ref = r.ref
 	end := task.Conclude(now, &r.is, v, r.kind.rules, c.config.Chance)
@@ -92,9 +92,9 @@ func (c *Core) concluded(now time.Time, r *run, v task.Verdict) task.Conclusion 
 	return end
 }
 
-// Earlier returns the change that follows from the verdict v on the attempt of t, which runs in the row, and which this
-// node has not begun, and the rows that are to be inserted if and only if the change is made. A row that is to be deleted
-// is left to the cleaner.
+// Earlier returns the change that follows from the verdict v on the attempt of t, and the rows to insert if and only if
+// the change is made. The attempt runs in the row, but this node has not begun it. Earlier leaves the deletion of a row
+// to the cleaner.
 func (c *Core) Earlier(now time.Time, t *task.Task, v task.Verdict) (change task.Change, follow []*task.Task) {
 	is := task.RunningOf(t)
 	return task.Conclude(now, &is, v, c.Rules(t.Type), c.config.Chance).Change, c.following(now, v)
@@ -110,7 +110,7 @@ func (c *Core) save(typ string, change task.Change, remove bool) {
 func (c *Core) Saves() []Save { return c.ready.Saves }
 
 // Saved answers a save. t is the row as it is now. It is nil if the save was too late, because the
-// task was changed meanwhile.
+// task was changed since.
 func (c *Core) Saved(now time.Time, s Save, t *task.Task) {
 	c.saving--
 	if s.moves {
@@ -126,9 +126,9 @@ func (c *Core) Saved(now time.Time, s Save, t *task.Task) {
 	c.book(now)
 }
 
-// enforceTimeouts stops the runs whose time is up. If the grace period of such a run is over, too, and
-// its handler has not returned, the run is given up: its attempt has timed out. Its slot stays taken
-// until the handler returns.
+// enforceTimeouts stops the runs that have reached their deadline. If the grace period of such a run
+// is over, too, and its handler has not returned, the run is given up: its attempt has timed out. Its
+// slot stays taken until the handler returns.
 func (c *Core) enforceTimeouts(now time.Time) {
 	c.nextTimeUp = time.Time{}
 	var late []*run
@@ -158,8 +158,8 @@ func (c *Core) enforceTimeouts(now time.Time) {
 	}
 }
 
-// timeUp returns when a run that has a deadline is to be stopped or, if it was stopped, when it is to
-// be given up.
+// timeUp returns when a run with a deadline has to be stopped or, if it was stopped, when it has to be
+// given up.
 func (r *run) timeUp() time.Time {
 	if r.stopped {
 		return r.deadline.Add(r.kind.policy.Timeout.Grace)

@@ -37,7 +37,7 @@ func (c *Core) handOver(now time.Time, r *run) bool {
 }
 
 // GrabbedHead answers the Head of the save of a task. t is the head that the store has grabbed with its payload, and nil
-// if it has grabbed none: then the head, if there is one, is told by Promoted.
+// if it has grabbed none: then Promoted passes the head, if there is one.
 func (c *Core) GrabbedHead(now time.Time, ended task.ID, t *task.Task) {
 	r := c.expect(ended, "grab of the next head", handingOver)
 	if t == nil {

@@ -102,8 +102,8 @@ func (c *Core) Unclaim(now time.Time, t *task.Task) {
 	c.book(now)
 }
 
-// Yield frees the slot of a task whose grab, or whose insert with a grab, is under way for long. After
-// the answer the task takes a slot again, or is handed back if it finds none.
+// Yield frees the slot of a task after its grab, or its insert with a grab, has been under way for
+// long. After the answer the task takes a slot again, or is handed back if it finds none.
 func (c *Core) Yield(now time.Time, id task.ID) {
 	r := c.expect(id, "grab", inserting, grabbing)
 	if r.yielded {

@@ -7,10 +7,10 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// A person may end a task while its handler runs, and the store then makes another task the head of its ordering key.
-// The handler is told to stop, and may take its grace period for that. So a node that has grabbed the next head begins it
-// when the handler of the task before it has returned, or its grace period is over: until then the head keeps its slot.
-// A handler that has ended its task itself, in a transaction, holds nothing back.
+// A user may end a task while its handler runs, and the store then makes another task the head of its ordering key. The
+// handler is asked to stop, and may take its grace period for that. So a node that has grabbed the next head begins it
+// when the handler of the task before it has returned, or its grace period is over: until then the head keeps its slot. A
+// handler that has ended its task itself, in a transaction, holds nothing back.
 
 // called records that the handler of a run is called.
 func (c *Core) called(r *run) {

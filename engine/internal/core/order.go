@@ -9,7 +9,7 @@ import (
 // The store makes a row the head of its ordering key, in the transaction of the change because of which that row
 // is next. The core learns of it by Promoted, and starts no task that is Behind.
 
-// Promoted tells the core of a row that has become the head of its ordering key.
+// Promoted passes a row that has become the head of its ordering key.
 func (c *Core) Promoted(now time.Time, h task.Hint) {
 	if h.State == task.Submitted {
 		c.routeHint(now, h)

@@ -7,14 +7,14 @@ import (
 )
 
 // pool is a handler that runs a limited number of tasks at a time. The table counts its slots. The
-// core tells the handler how many tasks wait for more slots.
+// core reports to the handler how many tasks wait for more slots.
 type pool struct {
 	more int  // number of slots that the handler could add
-	told int  // number of waiting tasks that it was last told
-	ask  bool // tell it again
+	told int  // number of waiting tasks in its last Want
+	ask  bool // add a Want even if the number is the same
 }
 
-// Want tells the handler of a pool how many tasks wait only for one of its slots.
+// Want reports to the handler of a pool how many tasks wait only for one of its slots.
 type Want struct {
 	Pool  string
 	Tasks int
@@ -31,7 +31,7 @@ func (c *Core) Resize(now time.Time, name string, slots, more int) {
 	c.book(now)
 }
 
-// want adds Wants to ready. A handler is told the number of waiting tasks after each Resize, and each
+// want adds Wants to ready. A handler gets the number of waiting tasks after each Resize, and each
 // time the number has changed.
 func (c *Core) want() {
 	for _, name := range c.poolNames {
@@ -50,8 +50,8 @@ func (c *Core) want() {
 	}
 }
 
-// Began tells the core that the handler of a running row has begun with it only now, because it had
-// no room before. The run timeout starts now.
+// Began reports that the handler of a running row has begun with it only now, because it had no room
+// before. The run timeout starts now.
 func (c *Core) Began(now time.Time, ref task.Ref) {
 	r, ok := c.runs[ref.ID]
 	if !ok || r.ref != ref || r.phase != running || r.stopped {

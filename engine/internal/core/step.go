@@ -2,9 +2,9 @@ package core
 
 import "time"
 
-// Step tells the core that its clock was set forward by d, or back if d is negative, since the core
-// was last given a time. The core moves what lasts for some time: run timeouts, grace periods, delays
-// of retries, and rates. What is to happen at a time of the day still happens at that time.
+// Step passes a step of the clock: it was set forward by d, or back if d is negative, since the last
+// time passed to the core. The core moves ends of durations: run timeouts, grace periods, delays of
+// retries, and rates. Times of the day stay as they are.
 func (c *Core) Step(d time.Duration) {
 	c.stepped += d
 	if !c.nextTimeUp.IsZero() {

@@ -7,10 +7,10 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// Submit makes t the row that is to be inserted, by the rules of its type. The row is processing already (fused) if
-// it may start now, there is a free slot, and no other task has a better claim to it. A task with an
-// ordering key is never fused: only the store knows whether it is the head of its key. The effect is
-// the insert of the row, and is answered by Inserted.
+// Submit makes t the row to insert, by the rules of its type. The row is processing already (fused) if it may start
+// now, there is a free slot, and no other task has a better claim to it. A task with an ordering key is never
+// fused: only the store knows whether it is the head of its key. The effect is the insert of the row, and is
+// answered by Inserted.
 func (c *Core) Submit(now time.Time, t *task.Task) {
 	k := c.kind(t.Type)
 	k.rules.Create(now, t)
@@ -62,8 +62,8 @@ func (c *Core) Inserted(now time.Time, t *task.Task, created bool) {
 	c.book(now)
 }
 
-// route tells the node that a row belongs to that the row is submitted or waiting: if that is this
-// node, it schedules the row, and otherwise it adds a hint.
+// route passes a submitted or waiting row to its node: it schedules the row if that is this node, and
+// otherwise adds a hint.
 func (c *Core) route(now time.Time, t *task.Task) {
 	if t.State != task.Submitted && t.State != task.Waiting {
 		return

@@ -20,10 +20,10 @@ const (
 // abandoned handler still has its slot.
 const retryDelay = time.Second
 
-// timers has what is to happen at a time.
+// timers has the work of the core that is due at a time.
 type timers struct {
-	waiting   dueRows              // to be started
-	submitted dueRows              // to be given up, if they are not started before
+	waiting   dueRows              // to start
+	submitted dueRows              // to give up, if they are not started before
 	retries   *btree.BTreeG[timer] // to be tried again
 	ahead     ahead                // of waiting
 	moving    moves                // of rows of waiting
@@ -50,14 +50,13 @@ func (t *timers) admit(h task.Hint) (kept bool) {
 	return t.submitted.admit(at)
 }
 
-// retry has a trigger added to the table at a time or, if its row is waiting, fired. Such a row is
-// not in the window of waiting rows until then, because the time that the store has for it is
-// another.
+// retry adds a trigger to the table at a time or, if its row is waiting, fires it then. Such a row is
+// not in the window of waiting rows until then, because the store has another time for it.
 func (t *timers) retry(at time.Time, tr task.Trigger, waiting bool) {
 	addTimer(t.retries, timer{at: at.UnixMicro(), trigger: tr, fire: waiting})
 }
 
-// Tick tells the core the time. It must be called when [Core.Wake] has come.
+// Tick passes the time to the core. It must be called when [Core.Wake] has come.
 func (c *Core) Tick(now time.Time) {
 	if !c.nextTimeUp.IsZero() && !now.Before(c.nextTimeUp) {
 		c.enforceTimeouts(now)
@@ -107,8 +106,8 @@ func (c *Core) Tick(now time.Time) {
 	}
 }
 
-// fire starts a waiting task whose time has come. If it may run at once, it is grabbed; otherwise it
-// is submitted. A task that is Behind is submitted, and the store makes it the head if it is to be that.
+// fire starts a due task. If it may run at once, it is grabbed; otherwise it is submitted. A task that
+// is Behind is submitted, and the store makes it the head if it is next.
 func (c *Core) fire(now time.Time, tr task.Trigger) {
 	if r, ok := c.runs[tr.ID]; ok {
 		if r.isNews(tr) { // r is abandoned, and its handler has not returned yet
@@ -133,7 +132,7 @@ func (c *Core) fire(now time.Time, tr task.Trigger) {
 	c.move(tr.Type, task.Change{Ref: tr.Ref, Due: c.config.Shared, To: task.Submitted, At: now, NextEventAt: k.rules.OverdueAt(now)})
 }
 
-// claimDue takes a slot for a task whose time has come, if it may start here at once. One that is Behind may not.
+// claimDue takes a slot for a due task, if it may start here at once. A task that is Behind may not.
 func (c *Core) claimDue(now time.Time, tr task.Trigger) (slot table.Slot, ok bool) {
 	if tr.Turn == task.Behind || c.placeOf(tr.Queue).Elsewhere {
 		return slot, false
@@ -158,7 +157,7 @@ func (t *timers) movesTo(s task.State) *moves {
 // moves has the rows that are being moved.
 type moves struct {
 	versions map[task.ID]uint64
-	rests    map[task.ID]uint64 // of them, those that were refused and are tried again later
+	rests    map[task.ID]uint64 // the ones that were refused and are tried again later
 }
 
 func newMoves() moves { return moves{make(map[task.ID]uint64), make(map[task.ID]uint64)} }
@@ -190,8 +189,8 @@ func (m *moves) end(ref task.Ref) {
 	}
 }
 
-// Rests tells the core that the store has refused a save, and that it is tried again later. Other rows may be moved
-// meanwhile.
+// Rests reports that the store has refused a save, and that it is tried again later. Other rows may be moved until
+// then.
 func (c *Core) Rests(now time.Time, s Save) {
 	if s.moves {
 		c.timers.movesTo(s.To).rest(s.Ref)

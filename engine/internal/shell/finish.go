@@ -37,12 +37,12 @@ func (s *Shell) end(now time.Time, e *Ending) {
 		s.uncertain.add(e.Ref.ID, s.steady(now), e.Finish.Row.Version, false)
 		s.effects.Check = true
 	}
-	s.telling(now, e.Ref, e.Type, func() { s.core.Handled(now, e.Ref.ID, e.Verdict) })
+	s.logSlowed(now, e.Ref, e.Type, func() { s.core.Handled(now, e.Ref.ID, e.Verdict) })
 }
 
-// telling calls decide, which decides about the end of an attempt, and logs if the task rests longer
+// logSlowed calls decide, which decides about the end of an attempt, and logs if the task rests longer
 // than its handler asked for.
-func (s *Shell) telling(now time.Time, ref task.Ref, typ string, decide func()) {
+func (s *Shell) logSlowed(now time.Time, ref task.Ref, typ string, decide func()) {
 	before := s.core.Stats().Slowed
 	decide()
 	if s.core.Stats().Slowed != before && s.slowedLine.allow(s.steady(now)) {
@@ -53,7 +53,7 @@ func (s *Shell) telling(now time.Time, ref task.Ref, typ string, decide func()) 
 // Concluded returns the change that follows from the verdict on an attempt, for a transaction of its
 // handler. ok is false if the attempt is over.
 func (s *Shell) Concluded(now time.Time, e *Ending) (change task.Change, ok bool) {
-	s.telling(now, e.Ref, e.Type, func() { change, ok = s.core.Concluded(now, e.Ref, e.Verdict) })
+	s.logSlowed(now, e.Ref, e.Type, func() { change, ok = s.core.Concluded(now, e.Ref, e.Verdict) })
 	return change, ok
 }
 

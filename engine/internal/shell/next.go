@@ -23,7 +23,7 @@ func (s *Shell) HasAside(lane int, alone bool) bool {
 }
 
 // NextAside is Next for the batches that Config.Aside keeps from Next: pieces of failed batches or, if alone is set,
-// single items that may wait long for a lock. Such batches and those of Next are committed beside each other.
+// single items that may wait long for a lock. Such batches and batches of Next are committed beside each other.
 func (s *Shell) NextAside(now time.Time, lane int, alone bool) (b *Batch) {
 	if !s.HasAside(lane, alone) {
 		return nil

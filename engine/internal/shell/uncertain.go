@@ -18,8 +18,8 @@ type uncertain struct {
 	inVain  bool      // the last read of its row failed
 }
 
-// maxUncertain is the greatest number of uncertain tasks, without those that may have been
-// grabbed: the slots bound these.
+// maxUncertain is the greatest number of uncertain tasks, without tasks that may have been grabbed:
+// the slots bound these.
 const maxUncertain = 10_000
 
 // uncertainTasks are the uncertain tasks, in the order in which their rows are read. Tasks with a

@@ -35,9 +35,9 @@ type Usage struct {
 	IsTurnOf bool
 	Turn     string
 
-	// Cluster says that it counts the tasks of all nodes. Used is what this node uses then, Max the
-	// maximum for all nodes, Held how many permits this node has, and Waiting how many permits other
-	// nodes wait for.
+	// Cluster says that it counts the tasks of all nodes. Used is the use of this node then, Max the
+	// maximum for all nodes, Held how many permits this node has, and Waiting how many permits other nodes
+	// wait for.
 	Cluster       bool
 	Held, Waiting int
 }
