@@ -201,6 +201,15 @@ type Divided interface {
 	Without(databases ...int) Tasks
 }
 
+// PartUpdater is a [Divided] that has transactions of one database. What is added for another database leaves by a
+// transaction of the one, and arrives by one of the other.
+type PartUpdater interface {
+	// UpdateIn is [Store.Update] in one database, see [Divided.Databases]. The Tx is a [ShardBound]. Its verbs fail with
+	// [ErrElsewhere] if they need a row of a shard that the database does not hold, and then the transaction fails. Its
+	// queries read that database only. If the database is Databases(), UpdateIn fails with [ErrUnavailable].
+	UpdateIn(ctx context.Context, database int, fn func(Tx) error) error
+}
+
 // Expirer is a [Store] that removes ended tasks in a better way than row by row. One node calls
 // it. Without it, that node finds the rows by [Tasks.Due] and deletes them.
 type Expirer interface {

@@ -25,3 +25,6 @@ func ReservedID(names ...string) (id ID) {
 	id[8] = 0x80 | id[8]&0x3f
 	return id
 }
+
+// ReservedIDIn is ReservedID in a shard: the same names have another id in each.
+func ReservedIDIn(shard uint16, names ...string) ID { return ReservedID(names...).in(shard) }

@@ -66,6 +66,9 @@ func (r *reader) commitAll(ctx context.Context, records []*kgo.Record) error {
 		case err != nil:
 			return err
 		}
+		if err := r.deliver(ctx); err != nil {
+			return err
+		}
 		records = records[n:]
 		r.waits, r.most, wait = "", min(2*r.most, batchMost), firstWait
 	}
@@ -114,8 +117,12 @@ func (r *reader) commit(ctx context.Context, p *part) error {
 		r.at, r.stale = next, true
 		return nil
 	}
-	err := r.source.config.Store.Update(ctx, func(tx storage.Tx) error {
-		receipts, err := r.submit(ctx, tx, p)
+	tasks, err := r.relay.Place(ctx, p.tasks)
+	if err != nil {
+		return err
+	}
+	err = r.relay.Update(ctx, func(tx storage.Tx) error {
+		receipts, err := r.submit(ctx, tx, tasks)
 		if err != nil {
 			return err
 		}
@@ -142,29 +149,30 @@ func (r *reader) commit(ctx context.Context, p *part) error {
 	return nil
 }
 
-// submit adds the tasks of p. The types may refuse some: their keys are taken, or they are late.
-func (r *reader) submit(ctx context.Context, tx storage.Tx, p *part) ([]engine.Receipt, error) {
-	if p.tasks == nil {
-		return nil, nil
-	}
-	receipts, err := r.engine.SubmitPreparedTx(ctx, tx, p.tasks)
+// submit adds tasks. The types may refuse some: their keys are taken, or they are late.
+func (r *reader) submit(ctx context.Context, tx storage.Tx, tasks *engine.Relayed) ([]engine.Receipt, error) {
+	receipts, err := r.relay.SubmitTx(ctx, tx, tasks)
 	if err != nil && (receipts == nil || errors.Is(err, engine.ErrBacklog)) {
 		return nil, err
 	}
 	return receipts, nil
 }
 
-// save commits the position if it has changed by records that became no tasks.
+// save commits the position if it has changed by records that became no tasks, or if the relay has delivered all.
 func (r *reader) save(ctx context.Context) error {
 	r.source.commitToGroup(place{r.of.Topic, r.of.Partition}, &r.at)
-	if !r.stale || time.Since(r.saved) < idleSave {
+	if !r.stale && r.relay.IsEmpty() || time.Since(r.saved) < idleSave {
 		return nil
 	}
-	next := r.at
-	err := r.source.config.Store.Update(ctx, func(tx storage.Tx) error { return engine.CheckpointTx(ctx, tx, next.encode()) })
-	if err != nil {
+	return r.store(ctx, &r.at)
+}
+
+// store commits a position.
+func (r *reader) store(ctx context.Context, next *position) error {
+	data := next.encode()
+	if err := r.relay.Update(ctx, func(tx storage.Tx) error { return engine.CheckpointTx(ctx, tx, data) }); err != nil {
 		return err
 	}
-	r.stale, r.saved = false, time.Now()
+	r.at, r.stale, r.saved = *next, false, time.Now()
 	return nil
 }

@@ -12,6 +12,7 @@
 //	discover.go, orders.go           the run of a source
 //	read.go, reset.go                the run of a partition
 //	prepare.go, commit.go            how records become rows, and rows are committed
+//	relay.go                         tasks that belong to another database than their partition
 //	feed.go                          the client that fetches the records of all partitions of a source
 //	unread.go                        records that could not become tasks
 //	manage.go, plan.go               what people ask and order

@@ -11,7 +11,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/taskengine/taskengine/engine"
-	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/task"
 )
 
@@ -84,10 +83,10 @@ func (r *reader) lose(ctx context.Context, end int64) error {
 	if next.Gone = true; lost.To > lost.From {
 		next.lose(lost)
 	}
-	if err := r.source.config.Store.Update(ctx, func(tx storage.Tx) error { return engine.CheckpointTx(ctx, tx, next.encode()) }); err != nil {
+	if err := r.store(ctx, &next); err != nil {
 		return err
 	}
-	if r.at, r.stale = next, false; lost.To > lost.From {
+	if lost.To > lost.From {
 		r.source.lost(ctx, place{r.of.Topic, r.of.Partition}, &lost)
 	}
 	return nil

@@ -35,6 +35,7 @@ type reader struct {
 	end    int64     // of the partition; -1 if it is not known
 	waits  string    // why it does not go on; "" if it does
 	most   int       // records of the next transaction
+	relay  *engine.Relay
 }
 
 // read is the handler of a partition.
@@ -42,6 +43,12 @@ func (s *localSource) read(ctx context.Context, e *engine.Engine, t *task.Task) 
 	r := &reader{source: s, engine: e, task: t, end: -1, saved: time.Now(), most: batchMost}
 	var err error
 	if r.of, r.at, err = decodePartition(t.Payload, t.Checkpoint()); err != nil {
+		return nil, err
+	}
+	switch err := r.openRelay(ctx); {
+	case errors.Is(err, errStopped):
+		return nil, r.again(e.Now().Add(time.Second))
+	case err != nil:
 		return nil, err
 	}
 	st, err := s.state(ctx, e)

@@ -10,8 +10,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/taskengine/taskengine/engine"
-	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/task"
 )
 
@@ -43,10 +41,9 @@ func (r *reader) reset(ctx context.Context, failed error) error {
 	if lost.From < r.at.Next {
 		next.Next = lost.From
 	}
-	if err := r.source.config.Store.Update(ctx, func(tx storage.Tx) error { return engine.CheckpointTx(ctx, tx, next.encode()) }); err != nil {
+	if err := r.store(ctx, &next); err != nil {
 		return err
 	}
-	r.at, r.stale = next, false
 	r.source.lost(ctx, place{r.of.Topic, r.of.Partition}, &lost)
 	return nil
 }

@@ -47,14 +47,9 @@ type Sources struct {
 	stop    sync.Once
 }
 
-var errDivided = errors.New("sources need a store that is one database: the position of a partition is committed with the tasks of its records")
-
 // New returns the sources of a node. They read when an engine has their Handlers and Policies, and Apply was called.
 // The caller closes them, after the engine.
 func New(c Config) (*Sources, error) {
-	if _, isDivided := c.Store.(storage.Divided); isDivided && len(c.Sources) > 0 {
-		return nil, errDivided
-	}
 	s := &Sources{all: make(map[string]*localSource), stopped: make(chan struct{})}
 	for _, one := range c.Sources {
 		if err := one.Check(); err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/taskengine/taskengine/kafka/source"
+	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/task"
 )
 
@@ -23,7 +24,7 @@ func unreadRequest(of string, r *kgo.Record, data []byte) task.Request {
 // handleUnread is the handler of records that could not become tasks. It tries to make the task by the definition that
 // the source has now: if that was corrected, a person who resumes the task has the record become its task. Otherwise it
 // is an error.
-func (s *localSource) handleUnread(_ context.Context, t *task.Task) ([]byte, error) {
+func (s *localSource) handleUnread(ctx context.Context, t *task.Task) ([]byte, error) {
 	u, err := source.DecodeUnreadable(t.Payload)
 	if err != nil {
 		return nil, task.Permanent(task.WithClass("kafka_unreadable", err))
@@ -41,6 +42,9 @@ func (s *localSource) handleUnread(_ context.Context, t *task.Task) ([]byte, err
 		return nil, task.Permanent(task.WithClass("kafka_unreadable", err))
 	case !matches:
 		return []byte(`{"skipped":"the filter of the source leaves the record out"}`), nil
+	}
+	if _, isDivided := s.config.Store.(storage.Divided); isDivided {
+		return nil, s.relayOne(ctx, t, req)
 	}
 	return nil, task.Again(time.Time{}, task.WithTasks(req))
 }

@@ -1,6 +1,8 @@
 package sharded
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -19,12 +21,48 @@ func (s *Store) In(name string, t storage.Tx) (storage.Tx, error) {
 			names = append(names, p.Name)
 			continue
 		}
-		x := &attached{tx: tx{hook: t.OnCommit}, place: i}
-		x.verbs = verbs{store: s, tx: &x.tx, in: make([]storage.Tasks, len(s.places))}
-		x.in[i] = t
-		return x, nil
+		return s.attach(i, t), nil
 	}
 	return nil, fmt.Errorf("sharded: there is no database %s among %s", name, strings.Join(names, ", "))
+}
+
+func (s *Store) attach(place int, t storage.Tx) *attached {
+	x := &attached{tx: tx{hook: t.OnCommit}, place: place}
+	x.verbs = verbs{store: s, tx: &x.tx, in: make([]storage.Tasks, len(s.places))}
+	x.in[place] = t
+	return x
+}
+
+var _ storage.PartUpdater = (*Store)(nil)
+
+var errMoved = errors.New("the shard has just been moved, so make the transaction again")
+
+// UpdateIn implements [storage.PartUpdater].
+func (s *Store) UpdateIn(ctx context.Context, database int, fn func(storage.Tx) error) error {
+	if database == len(s.places) {
+		ctx, cancel := context.WithTimeout(ctx, lookPatience)
+		defer cancel()
+		known, err := s.look(ctx)
+		if err == nil {
+			err = known.why(task.AllShards())
+		}
+		if err == nil {
+			err = errMoved
+		}
+		return unavailable(fmt.Errorf("sharded: update one database: %w", err))
+	}
+	var inner error
+	err := s.places[database].Store.Update(ctx, func(t storage.Tx) error {
+		x := s.attach(database, t)
+		if inner = fn(x); inner == nil {
+			inner = x.err
+		}
+		return inner
+	})
+	if err != nil && inner == nil {
+		return fmt.Errorf("sharded: update one database: %w", s.failed(database, err))
+	}
+	return err
 }
 
 // attached is a transaction in one place.

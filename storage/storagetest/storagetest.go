@@ -55,13 +55,14 @@ func run(t *testing.T, open func(t testing.TB) storage.Store, parallel bool) {
 	_, settings := probe.(storage.Settings)
 	_, shared := probe.(storage.Shared)
 	_, exporter := probe.(storage.Exporter)
+	_, partUpdater := probe.(storage.PartUpdater)
 	_, ruled := probe.(storage.Ruled)
 	_, backuper := probe.(storage.Backuper)
 	_, reopener := probe.(Reopener)
 	_, crasher := probe.(Crasher)
 	_, checker := probe.(Checker)
-	t.Logf("exercising %T: inspector %t, key inspector %t, live counter %t, no-syncer %t, settings %t, shared %t, exporter %t, ruled %t, reopener %t, crasher %t, checker %t",
-		probe, inspector, keyInspector, liveCounter, noSyncer, settings, shared, exporter, ruled, reopener, crasher, checker)
+	t.Logf("exercising %T: inspector %t, key inspector %t, live counter %t, no-syncer %t, settings %t, shared %t, exporter %t, part updater %t, ruled %t, reopener %t, crasher %t, checker %t",
+		probe, inspector, keyInspector, liveCounter, noSyncer, settings, shared, exporter, partUpdater, ruled, reopener, crasher, checker)
 
 	sections := []struct {
 		name  string
@@ -94,6 +95,7 @@ func run(t *testing.T, open func(t testing.TB) storage.Store, parallel bool) {
 		{"turns", true, turnCases},
 		{"shared", shared, sharedCases},
 		{"export", exporter, exportCases},
+		{"one database", partUpdater, partCases},
 		{"rules", ruled, rulesCases},
 		{"backup", backuper, backupCases},
 		{"reopen", reopener, reopenCases},

@@ -123,15 +123,19 @@ func (c *copied) note(t *testing.T, r *kgo.Record) {
 
 func TestEachRecordBecomesOneTaskThoughNodesAndBrokersAreKilled(t *testing.T) {
 	t.Parallel()
-	for _, driver := range []string{"pebble", "bolt", "postgres"} {
+	for _, driver := range []string{"pebble", "bolt", "postgres", "divided"} {
 		t.Run(driver, func(t *testing.T) {
 			t.Parallel()
 			c := startSource(t)
-			nodes := 1
-			if driver == "postgres" {
-				nodes = 2
+			nodes, storage := 1, ""
+			switch driver {
+			case "postgres":
+				nodes, storage = 2, storageOf(t, driver)
+			case "divided":
+				nodes, storage = 2, dividedFor(t, c, databases(t).Database(t), databases(t).Database(t))
+			default:
+				storage = storageOf(t, driver)
 			}
-			storage := storageOf(t, driver)
 			seed := uint64(time.Now().UnixNano())
 			t.Logf("seed %d", seed)
 			rng := rand.New(rand.NewPCG(seed, 1))
@@ -167,4 +171,53 @@ func TestEachRecordBecomesOneTaskThoughNodesAndBrokersAreKilled(t *testing.T) {
 			new(copied).read(t, c)
 		})
 	}
+}
+
+// dividedFor returns the storage of tasks in two databases, which are divided.
+func dividedFor(t *testing.T, c *kafkatest.Cluster, main, other string) string {
+	t.Helper()
+	storage := onSeveral(main, map[string]string{"other": other})
+	file := write(t, "taskengine.yaml", fmt.Sprintf(sourceConfig, storage, c.Brokers()[0]))
+	succeeds(t, "migrate", "apply", "-c", file)
+	succeeds(t, "shards", "divide", "-c", file)
+	return storage
+}
+
+// A seek reads records again: each becomes one more task, also in the other database.
+func TestASourceOnSeveralDatabasesReadsRecordsAgain(t *testing.T) {
+	t.Parallel()
+	c := startSource(t)
+	urls := []string{databases(t).Database(t), databases(t).Database(t)}
+	file := write(t, "taskengine.yaml", fmt.Sprintf(sourceConfig, dividedFor(t, c, urls[0], urls[1]), c.Brokers()[0]))
+	n := start(t, nil, "run", "-c", file)
+	filling, full := context.WithTimeout(t.Context(), 2*time.Second)
+	defer full()
+	if err := fill(filling, c); err != nil {
+		t.Fatal(err)
+	}
+	records := c.Ends(t, "in", false)
+	done := func(times int64) {
+		t.Helper()
+		var all [2]string
+		for end := time.Now().Add(2 * limit); ; time.Sleep(50 * time.Millisecond) {
+			var sum int64
+			for i, url := range urls {
+				all[i] = query(t, url, "select count(*) from taskengine.tasks where type = 'copy' and state = 'done'")
+				one, err := strconv.ParseInt(all[i], 10, 64)
+				if err != nil || one == 0 && time.Now().After(end) {
+					t.Fatalf("a database has %q tasks, %v", all[i], err)
+				}
+				sum += one
+			}
+			switch {
+			case sum == times*records:
+				return
+			case sum > times*records || time.Now().After(end):
+				t.Fatalf("%d records have become %v tasks", records, all)
+			}
+		}
+	}
+	done(1)
+	n.ok(t, "source", "seek", "in", "--begin")
+	done(2)
 }

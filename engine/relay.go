@@ -1,0 +1,226 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/taskengine/taskengine/internal/reserved"
+	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
+)
+
+// Relay adds tasks for the attempts of one task, their parent, where several databases may keep the tasks. A transaction of
+// the parent's database adds the tasks of that database, and one row that has the requests of the others. When it is
+// committed, the requests are delivered: each database adds its tasks in a transaction that moves the cursors of their
+// shards. A cursor is a row beside the tasks of a shard. Its version is the number of the last request of the relay that
+// was delivered there, so that a request is delivered once, and in order.
+//
+// There is one row at a time, with a fixed id, so that what waits for a database is bounded: the parent waits as well.
+//
+// A Relay belongs to one goroutine, which runs an attempt of the parent.
+type Relay struct {
+	engine  *Engine
+	attempt *attempt
+	store   relayStore
+	row     *relayRow         // as it is committed, perhaps delivered; nil if there is none
+	next    *relayRow         // within Update: as it is afterwards
+	last    map[uint16]uint64 // by shard: the number of the last request; shards to which this attempt has sent none are missing
+}
+
+var (
+	errRelayStore = errors.New("engine: the store keeps tasks in several databases, and has no transactions of one of them")
+	errCursor     = errors.New("a cursor of a relay is not where it was expected")
+)
+
+// OpenRelay returns the relay of the task whose handler was given ctx. The store is that of the engine.
+func (e *Engine) OpenRelay(ctx context.Context, _ reserved.Owner, store storage.Store) (*Relay, error) {
+	a, ok := ctx.Value(attemptKey{}).(*attempt)
+	if !ok {
+		return nil, fmt.Errorf("engine: open a relay: %w", errNoAttempt)
+	}
+	r := &Relay{engine: e, attempt: a, last: make(map[uint16]uint64)}
+	var err error
+	if r.store, err = relayStoreOf(store); err == nil {
+		r.row, err = r.read(ctx)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("engine: read the tasks that %v sends to other databases: %w", a.ref.ID, err)
+	}
+	return r, nil
+}
+
+// IsEmpty reports whether the relay has no row, not even one that was delivered.
+func (r *Relay) IsEmpty() bool { return r.row == nil }
+
+// Relayed are requests of which it is known where their tasks belong, and which are to be added in one transaction.
+type Relayed struct {
+	near []task.Request // whose tasks the parent's database keeps
+	rows []*task.Task   // of near
+	far  []farRequest
+	at   []int // of near and then far, in the requests
+}
+
+// Place finds out where the tasks of prepared requests belong, which it uses up; nil is none. They are added once, by the next
+// Update, or thrown away.
+func (r *Relay) Place(ctx context.Context, of *Prepared) (*Relayed, error) {
+	if of == nil {
+		return &Relayed{}, nil
+	}
+	if of.engine != r.engine {
+		return nil, errPreparedSpent
+	}
+	of.engine = nil
+	reqs, rows := of.reqs, of.rows
+	var err error
+	p, home, numbers := &Relayed{}, r.home(), make(map[uint16]uint64)
+	var far []int
+	for i, t := range rows {
+		if _, isBound := task.BoundShard(t.Type, t.Key, t.OrderingKey); !isBound && reqs[i].ID.IsZero() {
+			r.engine.catalog.keepIn(t, home)
+		}
+		if home.Has(t.ID.Shard()) {
+			p.near, p.rows, p.at = append(p.near, reqs[i]), append(p.rows, t), append(p.at, i)
+		} else {
+			far = append(far, i)
+		}
+	}
+	for _, i := range far {
+		shard := rows[i].ID.Shard()
+		if _, known := numbers[shard]; !known {
+			if numbers[shard], err = r.numberOf(ctx, shard); err != nil {
+				return nil, fmt.Errorf("engine: relay: %w", err)
+			}
+		}
+		numbers[shard]++
+		one := reqs[i]
+		one.ID, one.Key = rows[i].ID, rows[i].Key // whatever the engine is told of its type meanwhile
+		p.far, p.at = append(p.far, farRequest{Request: one, Number: numbers[shard]}), append(p.at, i)
+	}
+	return p, nil
+}
+
+// home returns the shards in the parent's database.
+func (r *Relay) home() (shards task.Shards) {
+	own := r.attempt.ref.ID.Shard()
+	for shard := range uint16(task.ShardCount) {
+		if r.store.databaseOf(shard) == r.store.databaseOf(own) {
+			shards.Add(shard)
+		}
+	}
+	return shards
+}
+
+// keepIn gives t another generated id unless it is of one of the shards.
+func (c *catalog) keepIn(t *task.Task, shards task.Shards) {
+	if shards.Has(t.ID.Shard()) {
+		return
+	}
+	some := shards.List()
+	t.ID = c.ids.NextIn(c.now(), some[int(t.ID[14])%len(some)]) // this byte is random
+	if c.infoOf(t.Type).shardedBy == "" {
+		t.Shard = t.ID.Shard()
+	}
+}
+
+// numberOf returns the number of the last request of the relay to a shard.
+func (r *Relay) numberOf(ctx context.Context, shard uint16) (uint64, error) {
+	if n, ok := r.last[shard]; ok {
+		return n, nil
+	}
+	cursor, err := r.store.Get(ctx, r.cursorOf(shard))
+	switch {
+	case errors.Is(err, task.ErrNotFound):
+		return 0, nil
+	case err != nil:
+		return 0, fmt.Errorf("read how far shard %d is: %w", shard, err)
+	}
+	return cursor.Version, nil
+}
+
+// Update runs fn in a transaction of the parent's database, after it has delivered what is not delivered yet. fn calls
+// SubmitTx at most once, and [CheckpointTx], so that nothing is done if the attempt does not count any more. If Update
+// returns an error that is not one of fn, the transaction may have been committed, and the relay is of no use any more.
+func (r *Relay) Update(ctx context.Context, fn func(storage.Tx) error) error {
+	if err := r.Deliver(ctx); err != nil {
+		return err
+	}
+	r.next = nil
+	err := r.store.updateIn(ctx, r.store.databaseOf(r.attempt.ref.ID.Shard()), func(tx storage.Tx) error {
+		if r.row != nil {
+			gone, err := tx.Delete(ctx, r.row.ref)
+			if err == nil && !gone[0] {
+				err = ErrAttemptOver
+			}
+			if err != nil {
+				return fmt.Errorf("engine: relay: %w", err)
+			}
+		}
+		return fn(tx)
+	})
+	if err != nil {
+		return err
+	}
+	if r.row = r.next; r.row != nil {
+		for i := range r.row.requests {
+			r.last[r.row.requests[i].Request.ID.Shard()] = r.row.requests[i].Number
+		}
+	}
+	return nil
+}
+
+// SubmitTx adds placed requests within a transaction of Update, as [Engine.SubmitTx] does. The receipts of requests for
+// other databases say that their tasks were created, although they are not yet: it is found out there whether their keys are
+// taken, or whether they are late.
+func (r *Relay) SubmitTx(ctx context.Context, tx storage.Tx, p *Relayed) (receipts []Receipt, err error) {
+	receipts = make([]Receipt, len(p.at))
+	if len(p.rows) > 0 {
+		near, failed := r.engine.submitRowsTx(ctx, tx, p.near, p.rows)
+		if failed != nil && near == nil {
+			return nil, failed
+		}
+		for i, one := range near {
+			receipts[p.at[i]] = one
+		}
+		err = failed
+	}
+	for i, one := range p.far {
+		receipts[p.at[len(p.rows)+i]] = Receipt{ID: one.Request.ID, Created: true, Outcome: OutcomeCreated}
+	}
+	if len(p.far) == 0 {
+		return receipts, err
+	}
+	next, failed := r.write(ctx, tx, p.far)
+	if failed != nil {
+		return nil, fmt.Errorf("engine: relay: %w", failed)
+	}
+	r.next = next
+	return receipts, err
+}
+
+// relayStore is the store of a relay.
+type relayStore struct {
+	storage.Store
+	divided  storage.Divided // nil if it is one database
+	updateIn func(ctx context.Context, database int, fn func(storage.Tx) error) error
+}
+
+func relayStoreOf(s storage.Store) (relayStore, error) {
+	divided, isDivided := s.(storage.Divided)
+	if !isDivided {
+		return relayStore{Store: s, updateIn: func(ctx context.Context, _ int, fn func(storage.Tx) error) error { return s.Update(ctx, fn) }}, nil
+	}
+	one, ok := s.(storage.PartUpdater)
+	if !ok {
+		return relayStore{}, errRelayStore
+	}
+	return relayStore{Store: s, divided: divided, updateIn: one.UpdateIn}, nil
+}
+
+// databaseOf returns the number of the database of a shard.
+func (s *relayStore) databaseOf(shard uint16) int {
+	if s.divided == nil {
+		return 0
+	}
+	return s.divided.DatabaseOf(shard)
+}
