@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,9 +17,10 @@ import (
 
 func TestMain(m *testing.M) {
 	if os.Getenv("TASKENGINE_TEST_ECHO") != "" {
+		var n atomic.Int64
 		for range 4 { // threads that keep the processors busy
 			go func() {
-				for {
+				for n.Add(1) != 0 {
 				}
 			}()
 		}
