@@ -264,10 +264,12 @@ func orderingKeys(b *Batch, swapped []*task.Task) []string {
 		keys = appendKey(keys, t)
 	}
 	for i, t := range swapped {
-		if t == nil || t.State == task.Processing { // a grab leaves the head what it is
+		if t == nil {
 			continue
 		}
-		keys = appendKey(keys, t)
+		if t.State != task.Processing { // a grab leaves the head what it is
+			keys = appendKey(keys, t)
+		}
 		for _, t := range b.Follows(i) {
 			keys = appendKey(keys, t)
 		}
@@ -283,7 +285,7 @@ func appendKey(keys []string, t *task.Task) []string {
 	return append(keys, t.OrderingKey)
 }
 
-// MarkHeads has the rows of b that became heads say so.
+// MarkHeads sets Turn and Boost of the rows of b that became heads.
 func MarkHeads(b *Batch, out *Outcome) {
 	if len(out.Heads) == 0 {
 		return

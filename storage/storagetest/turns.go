@@ -10,6 +10,15 @@ import (
 )
 
 var turnCases = []testCase{
+	{"a row that follows a change which leaves its task processing is the head of its key", func(f *fixture) {
+		one, other := f.queue(), f.queue()
+		first, next := one.row(task.Submitted, 1), other.row(task.Submitted, 2)
+		f.do(&storage.Batch{Insert: []*task.Task{first}})
+		grab := grabOf(first)
+		out := f.do(&storage.Batch{Swap: []task.Change{grab}, Remove: []bool{false}, Follow: [][]*task.Task{{next}}})
+		equal(f, "heads", idsOfHints(out.Heads), []task.ID{next.ID})
+		equal(f, "turns", turns(f.get(first.ID), f.get(next.ID)), []task.Turn{task.Head, task.Head})
+	}},
 	{"random batches leave every row with the turn and the boost that inserts and promotions one by one give it", func(f *fixture) {
 		for _, seed := range []uint64{1, 2, 3, rand.Uint64()} {
 			newTurns(f, seed).run(60)
