@@ -1,3 +1,5 @@
+//go:build !race
+
 package client_test
 
 import (
@@ -9,7 +11,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -45,9 +46,6 @@ func TestThePublicTypesAreThoseOfThePackage(t *testing.T) {
 func load(t *testing.T, paths ...string) map[string]*types.Package {
 	t.Helper()
 	args := []string{"list", "-export", "-deps", "-f", "{{.ImportPath}}\t{{.Export}}"}
-	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
-		args = append(args, "-race") // of these the compiler has made files already
-	}
 	cmd := exec.Command("go", append(args, paths...)...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
