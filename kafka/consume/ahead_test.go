@@ -30,17 +30,18 @@ type heldReader struct {
 	store *heldStore
 }
 
-// heldStore is a store whose second transaction of readers waits.
+// heldStore is a store in which the third transaction of readers waits. The first one opens the relay of the only
+// reader, and the second one adds the first tasks.
 type heldStore struct {
 	storage.Store
-	commits        atomic.Int32
+	transactions   atomic.Int32
 	held, released chan struct{}
 	once           sync.Once  // closes released
-	outcome        chan error // of the second transaction
+	outcome        chan error // of the third transaction
 }
 
 func (s *heldStore) Update(ctx context.Context, fn func(storage.Tx) error) error {
-	if s.commits.Add(1) != 2 {
+	if s.transactions.Add(1) != 3 {
 		return s.Store.Update(ctx, fn)
 	}
 	close(s.held)
