@@ -1,6 +1,7 @@
 package storagetest
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -56,7 +57,7 @@ var batchCases = []testCase{
 			for range cap(created) {
 				wg.Go(func() {
 					in := t.Clone()
-					out, err := f.Commit(f.ctx(), &storage.Batch{Insert: []*task.Task{in}}).Wait()
+					out, err := f.commit(&storage.Batch{Insert: []*task.Task{in}})
 					if err != nil {
 						f.Error(err)
 						return
@@ -64,7 +65,7 @@ var batchCases = []testCase{
 					if created <- out.Inserted[0].Created(); out.Inserted[0].Created() {
 						// It moves on from its state after the insert as soon as possible.
 						end := task.Change{Ref: t.Ref(), To: task.Done, At: at(1), Outcome: task.Completed}
-						if _, err := f.Commit(f.ctx(), &storage.Batch{Swap: []task.Change{end}}).Wait(); err != nil {
+						if _, err := f.commit(&storage.Batch{Swap: []task.Change{end}}); err != nil {
 							f.Error(err)
 						}
 					}
@@ -97,10 +98,19 @@ var batchCases = []testCase{
 	}},
 }
 
+// commit applies a batch, again while others are in its way.
+func (f *fixture) commit(b *storage.Batch) (storage.Outcome, error) {
+	for {
+		if out, err := f.Commit(f.ctx(), b).Wait(); !errors.Is(err, storage.ErrBusy) {
+			return out, err
+		}
+	}
+}
+
 // do applies a batch.
 func (f *fixture) do(b *storage.Batch) storage.Outcome {
 	f.Helper()
-	out, err := f.Commit(f.ctx(), b).Wait()
+	out, err := f.commit(b)
 	if err != nil {
 		f.Fatal(err)
 	}
