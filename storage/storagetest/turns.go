@@ -20,11 +20,8 @@ var turnCases = []testCase{
 		equal(f, "turns", turns(f.get(first.ID), f.get(next.ID)), []task.Turn{task.Head, task.Head})
 	}},
 	{"random batches leave every row with the turn and the boost that inserts and promotions one by one give it", func(f *fixture) {
-		for _, seed := range []uint64{1, 2, 3, rand.Uint64()} {
+		for _, seed := range []uint64{1, 2, 28, rand.Uint64()} {
 			newTurns(f, seed).run(60)
-			if f.Failed() {
-				f.Fatalf("failed with seed %d", seed)
-			}
 		}
 	}},
 }
@@ -33,6 +30,7 @@ var turnCases = []testCase{
 // known.
 type turnsModel struct {
 	f    *fixture
+	seed uint64
 	rand *rand.Rand
 	want *memory.Store
 	keys []*orderQueue
@@ -41,7 +39,7 @@ type turnsModel struct {
 }
 
 func newTurns(f *fixture, seed uint64) *turnsModel {
-	m := &turnsModel{f: f, rand: rand.New(rand.NewPCG(seed, 1)), want: memory.New()}
+	m := &turnsModel{f: f, seed: seed, rand: rand.New(rand.NewPCG(seed, 1)), want: memory.New()}
 	for range 2 {
 		m.keys = append(m.keys, f.queue())
 	}
@@ -83,13 +81,15 @@ func (m *turnsModel) run(n int) {
 			slices.SortFunc(ids, task.ID.Compare)
 			return ids
 		}
-		equal(m.f, "heads", heads(is.Heads), heads(should.Heads))
+		if got, want := heads(is.Heads), heads(should.Heads); !slices.Equal(got, want) {
+			m.f.Errorf("heads: got %v, want %v", got, want)
+		}
 		for i := range got.Insert {
 			equal(m.f, "turn of a row of the batch", got.Insert[i].Turn, want.Insert[i].Turn)
 		}
 		m.compare()
 		if m.f.Failed() {
-			m.f.Fatalf("after second %d, by %+v", m.now, got)
+			m.f.Fatalf("seed %d, after second %d, by %+v", m.seed, m.now, got)
 		}
 	}
 }

@@ -55,6 +55,16 @@ func (s *state) nextHead(key string, head *row) (*row, error) {
 	if err != nil || first == nil {
 		return head, err
 	}
+	if id, isPlaced := s.placed[key]; isPlaced {
+		delete(s.placed, key)
+		// A row that was inserted later has an earlier seat: it is chosen as if the key had no head yet.
+		if head != nil && head.ID == id && first.Seat().Compare(head.Seat()) < 0 {
+			if _, err := s.setTurn(head, task.Behind); err != nil {
+				return nil, err
+			}
+			head = nil
+		}
+	}
 	demote, promote := task.NextHead(head.task(), &first.Task)
 	if demote {
 		if _, err := s.setTurn(head, task.Behind); err != nil {
@@ -83,7 +93,7 @@ func (s *state) place(t *task.Task) error {
 	if _, promote := task.NextHead(nil, t); !promote {
 		return nil
 	}
-	t.Turn = task.Head
+	t.Turn, s.placed[t.OrderingKey] = task.Head, t.ID
 	t.Boost, err = s.inherited(t)
 	return err
 }

@@ -66,6 +66,7 @@ type state struct {
 	keys    map[string]task.ID   // unique keys it wrote; zero for one it deleted
 	ordered map[string][]task.ID // rows it wrote, by their ordering keys; a row may be there more than once
 	heads   map[string]task.ID   // ordering keys whose heads it wrote; zero for none
+	placed  map[string]task.ID   // those of heads that place has made, until Promote
 	lent    map[string]*loans    // what the rows of ordering keys lend; it is written at the end of each verb
 	parts   map[string][]byte    // parts with a key of their own that it wrote; nil for one it deleted
 	old     map[task.ID]*row     // read ahead; nil for one that does not exist
@@ -85,7 +86,7 @@ func (db *DB) Begin(rw ReadWriter) *Tx {
 	s := db.free
 	db.free = nil
 	if s == nil {
-		s = &state{rows: make(map[task.ID]*row), keys: make(map[string]task.ID), ordered: make(map[string][]task.ID), heads: make(map[string]task.ID), lent: make(map[string]*loans), parts: make(map[string][]byte), old: make(map[task.ID]*row)}
+		s = &state{rows: make(map[task.ID]*row), keys: make(map[string]task.ID), ordered: make(map[string][]task.ID), heads: make(map[string]task.ID), placed: make(map[string]task.ID), lent: make(map[string]*loans), parts: make(map[string][]byte), old: make(map[task.ID]*row)}
 	}
 	s.View = View{db: db, r: rw, rows: s.rows, parts: s.parts, heads: s.heads, keys: s.keys}
 	s.rw, s.err, s.wrote = rw, nil, false
@@ -140,6 +141,7 @@ func (tx *Tx) end() {
 	clear(s.keys)
 	clear(s.ordered)
 	clear(s.heads)
+	clear(s.placed)
 	clear(s.lent)
 	clear(s.parts)
 	clear(s.old)
