@@ -89,8 +89,10 @@ func livesBesideSource(b *testing.B, cluster *kafkatest.Cluster, store storage.S
 	writing.Go(func() { writeSteadily(client, to, stop) })
 	defer writing.Wait()
 	defer close(stop)
-	for sources.Stats()["s"].Tasks < besideRate { // until all partitions are read
-		time.Sleep(5 * time.Millisecond)
+	for begin := time.Now(); sources.Stats()["s"].Tasks < besideRate; time.Sleep(5 * time.Millisecond) { // until it reads all partitions
+		if time.Since(begin) > time.Minute {
+			b.Fatalf("the source has added %d tasks within a minute", sources.Stats()["s"].Tasks)
+		}
 	}
 	livesWhile(b, e, tokens)
 	before := sources.Stats()["s"].Tasks

@@ -41,9 +41,9 @@ type Config struct {
 	Name     string                  // name of the node, shown to people; types may choose their nodes by it, see [policy.Type]
 	Labels   map[string]string       // other facts about the node, likewise
 
-	// Coordinator is how the node coordinates with others; zero if it is alone. Several nodes may share a store
-	// that is a [storage.Shared]: those of its Membership. The store records to which cluster they belong, or
-	// that there is only one process, and Open refuses any other: see package coord/record. If there is a limit
+	// Coordinator has the ports by which the node coordinates with others; zero if it is alone. The members of its
+	// Membership may share a store that is a [storage.Shared]. The store records the cluster of these nodes, or
+	// that it belongs to one process, and Open refuses any other: see package coord/record. If there is a limit
 	// of the cluster and a Membership, Semaphore and Rates are needed; without both, what is used up of rates is
 	// kept in the store, if it is a [storage.Settings]. Without Settings, those of limits are kept in the store, see
 	// [Engine.SetLimit] and package coord/stored: then other nodes learn of a change within half a minute. A store that

@@ -244,6 +244,7 @@ func (c *Cluster) format(i int) error {
 func (c *Cluster) java(i int) []string {
 	return []string{
 		"-Xrs", "-Xms64m", "-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+		"-Djava.io.tmpdir=" + c.group.Folder(), // for the libraries that a broker unpacks
 		"-Dlog4j2.configurationFile=" + c.file(i, ".log4j2.properties"), "-cp", filepath.Join(c.jars, "*"),
 	}
 }

@@ -127,8 +127,8 @@ func (s *localSource) isThere(ctx context.Context, topic string) error {
 	return all[topic].Err
 }
 
-// noteEnds notes the ends of partitions in st, as far as the brokers say: with them it is known what is lost if a topic is
-// deleted.
+// noteEnds records in st the ends of partitions that the brokers report. If a topic is deleted, the ends bound its lost
+// records.
 func (s *localSource) noteEnds(ctx context.Context, st *state) {
 	var names []string
 	var count int32

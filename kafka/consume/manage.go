@@ -54,7 +54,7 @@ type Partition struct {
 	Owner                           string // the node that reads it; "" if none does
 	Message                         string // why it is not read at present, or not to its end; "" if it is
 	Records, Tasks, Unread, Skipped uint64
-	Lost                            []Lost // the newest, also those of deleted topics with this name
+	Lost                            []Lost // the newest lost ranges, including ranges of deleted topics of this name
 	Ended                           bool   // its topic was deleted
 	Task                            task.ID
 }

@@ -2,8 +2,8 @@
 // which moves bytes and knows nothing of tasks: this package has the layout of keys, the encoding of rows, the verbs of
 // [storage.Tasks], and the life of a store. A store in SQLite, which is a module of its own, is in examples/sqlite.
 //
-// One process at a time has a store open: this package keeps in memory what it has written last. A backend refuses a second
-// process with an error that wraps [storage.ErrLocked].
+// A store belongs to one process at a time, because this package caches its last writes in memory. A backend refuses a
+// second process with an error that wraps [storage.ErrLocked].
 //
 //	records.go  the port
 //	store.go    the store: its transactions, its views and its end
@@ -23,7 +23,7 @@ import (
 var ErrDamaged = kv.ErrDamaged
 
 // Backend is an ordered key-value store. Keys are ordered byte by byte, have 1 to some 2000 bytes, and a value has 0 bytes or
-// more. Slices that a backend is given belong to the caller, and those that it returns to the backend.
+// more. The caller owns the slices that it passes, and the backend owns the slices that it returns.
 type Backend interface {
 	// Begin begins the transaction that may write. It sees all that was committed before. No other such transaction is in
 	// progress. ctx bounds the call, and not the transaction.
