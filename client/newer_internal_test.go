@@ -18,9 +18,9 @@ func TestWordsOfANewerNodeArriveAsTheyAre(t *testing.T) {
 	id := task.ID{1}.String()
 	got, err := decodeTask(&taskenginev1.Task{
 		Id: id, State: "parked", Turn: "beside", Priority: 300, InheritedPriority: new(uint32(300)),
-		History: []*taskenginev1.Attempt{{Outcome: "evicted"}},
+		History: []*taskenginev1.Attempt{{Outcome: "evicted", Node: "n2"}}, Node: "n1",
 	})
-	if err != nil || got.State != "parked" || got.Turn != "beside" || got.History[0].Outcome != "evicted" || got.HasEnded() ||
+	if err != nil || got.State != "parked" || got.Turn != "beside" || got.History[0].Outcome != "evicted" || got.Node != "n1" || got.History[0].Node != "n2" || got.HasEnded() ||
 		got.Priority != math.MaxUint8 || *got.InheritedPriority != math.MaxUint8 {
 		t.Errorf("the task is %+v, %v", got, err)
 	}

@@ -55,6 +55,7 @@ type Task struct {
 	NextEventAt time.Time // when the engine acts on it next: its start, its next attempt or its removal
 	ExpiresAt   time.Time // when it becomes an error if it has not begun
 	StartedAt   time.Time // when its newest attempt began
+	Node        string    // the name of the node that runs it, or that ran its newest attempt; empty before the first
 	UpdatedAt   time.Time // when it changed last
 
 	Payload    []byte    // the input of its handler; not in lists, see [Task.DecodePayload]
@@ -103,6 +104,7 @@ type Attempt struct {
 	EndedAt   time.Time
 	Outcome   AttemptOutcome
 	Error     string // why it did not finish the task; empty if there was no error
+	Node      string // the name of the node that ran it
 }
 
 // HasEnded reports whether the task is done, error, failed or cancelled. It is false for a state without a constant here.
@@ -206,7 +208,7 @@ func (d *decoder) task(m *taskenginev1.Task) *Task {
 		CreatedAt: timeOf(m.GetCreatedAt()), ReadyAt: timeOf(m.GetReadyAt()), NextEventAt: timeOf(m.GetNextEventAt()),
 		ExpiresAt: timeOf(m.GetExpiresAt()), StartedAt: timeOf(m.GetStartedAt()), UpdatedAt: timeOf(m.GetUpdatedAt()),
 		Payload: m.GetPayload(), Result: m.GetResult(), Error: m.GetError(), History: all(m.GetHistory(), attemptOf),
-		Checkpoint: m.GetCheckpoint(), Turn: Turn(m.GetTurn()), Tombstone: m.GetTombstone(),
+		Checkpoint: m.GetCheckpoint(), Turn: Turn(m.GetTurn()), Tombstone: m.GetTombstone(), Node: m.GetNode(),
 	}
 	if p := m.GetProgress(); p != nil {
 		t.Progress = &Progress{Done: p.GetDone(), Total: p.GetTotal(), Message: p.GetMessage(), At: timeOf(p.GetAt())}
@@ -220,7 +222,7 @@ func (d *decoder) task(m *taskenginev1.Task) *Task {
 func attemptOf(m *taskenginev1.Attempt) Attempt {
 	return Attempt{
 		Number: m.GetNumber(), StartedAt: timeOf(m.GetStartedAt()), EndedAt: timeOf(m.GetEndedAt()),
-		Outcome: AttemptOutcome(m.GetOutcome()), Error: m.GetError(),
+		Outcome: AttemptOutcome(m.GetOutcome()), Error: m.GetError(), Node: m.GetNode(),
 	}
 }
 

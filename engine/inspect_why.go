@@ -131,6 +131,9 @@ func endedText(t *task.Task) string {
 	if t.Turn == task.Head {
 		text += ", and the tasks behind it of the same ordering key wait until it is resumed, failed or cancelled"
 	}
+	if t.Node != "" {
+		text += "; its newest attempt ran on node " + t.Node
+	}
 	if t.LastError != "" {
 		text += ": " + t.LastError
 	}
@@ -373,7 +376,7 @@ func (e *Engine) elsewhere(t *task.Task) (Reason, bool) {
 	case cluster.RunsThere:
 		return Reason{Code: CodeRunning, Text: fmt.Sprintf("attempt %d runs on node %s since %s", t.Attempt, node, since)}, true
 	case cluster.RunnerGone:
-		return Reason{Code: CodeNodeGone, Text: fmt.Sprintf("attempt %d ran since %s on a node that is gone; what becomes of it is decided when that is certain", t.Attempt, since)}, true
+		return Reason{Code: CodeNodeGone, Text: fmt.Sprintf("attempt %d ran since %s on node %s, which is gone; what becomes of it is decided when that is certain", t.Attempt, since, t.Node)}, true
 	case cluster.StartsThere:
 		if !e.cluster.IsQueueRun(t.Queue()) {
 			return Reason{}, false // it owns the shard, as no node runs the type, or the value

@@ -49,7 +49,11 @@ func behindHead(h *task.Task) Reason {
 	since := h.UpdatedAt.Format(time.RFC3339)
 	switch h.State {
 	case task.Processing:
-		r.Text += fmt.Sprintf("it runs since %s", h.StartedAt.Format(time.RFC3339))
+		on := ""
+		if h.Node != "" {
+			on = " on node " + h.Node
+		}
+		r.Text += fmt.Sprintf("it runs%s since %s", on, h.StartedAt.Format(time.RFC3339))
 	case task.Waiting:
 		r.Until = h.NextEventAt
 		r.Text += "it waits for " + attemptText(h)

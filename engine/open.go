@@ -359,7 +359,7 @@ func newEngine(ctx context.Context, c Config) (*Engine, error) {
 	e.workers = workpool.New(e.handle)
 	e.progress.store, e.progress.log = c.Store, c.Log
 	shellConfig.Core = core.New(core.Config{
-		Owner: e.cluster.Incarnation(), Policies: c.Policies, Handled: handled, Pools: e.pools.of,
+		Owner: e.cluster.Incarnation(), Node: task.NodeName(c.Name), Policies: c.Policies, Handled: handled, Pools: e.pools.of,
 		Capacity: c.LookAhead, QueueCapacity: c.QueueLookAhead, Chance: chance.Float64,
 		Layouts: e.catalog.layouts, Regroup: e.catalog.regroup, Place: e.catalog.placeOf, Permits: c.Coordinator.Semaphore != nil,
 		Shared: e.cluster.IsShared(), GrabsHeads: !isElsewhere,

@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,28 +34,78 @@ func TestEachNodeSaysWhichAttemptsRanOnOthers(t *testing.T) {
 				t.Errorf("node %s (- want, + got):\n%s", m.name, diff)
 			}
 		}
+		on := func(attempt uint32, node string, isAlive bool) engine.RanElsewhere {
+			return engine.RanElsewhere{Attempt: attempt, Node: node, IsAlive: isAlive}
+		}
 		a := g.join("a", one("mail", nil), work)
 		is(a, a.submit(engine.Request{Type: "other"})) // a node alone
 		b := g.join("b", set, work, "mail")
 		id := a.submit(engine.Request{Type: "mail"})
-		is(a, id, engine.RanElsewhere{Attempt: 1, Nodes: []string{"b"}})
+		is(a, id, on(1, "b", true))
 		is(b, id)
 
 		// b goes, and c makes the second attempt.
 		b.close()
 		c := g.join("c", set, work, "mail")
 		time.Sleep(time.Hour)
-		is(a, id, engine.RanElsewhere{Attempt: 1, IsHere: true}, engine.RanElsewhere{Attempt: 2, Nodes: []string{"c"}})
-		is(c, id, engine.RanElsewhere{Attempt: 1, IsHere: true})
+		is(a, id, on(1, "b", false), on(2, "c", true))
+		is(c, id, on(1, "b", false))
 		b.open() // as another incarnation
 
-		// The third attempt runs on one of both, and then it is not recorded where it ran.
+		// The third attempt runs on one of both, and completes the task.
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		third := g.ran(id)[2]
-		is(a, id, engine.RanElsewhere{Attempt: 1, IsHere: true}, engine.RanElsewhere{Attempt: 2, Nodes: []string{"c"}}, engine.RanElsewhere{Attempt: 3, Nodes: []string{third}})
+		want := []engine.RanElsewhere{on(1, "b", true), on(2, "c", true), on(3, third, true)}
+		is(a, id, want...)
 		a.end(id)
-		is(a, id, engine.RanElsewhere{Attempt: 1, IsHere: true}, engine.RanElsewhere{Attempt: 2, Nodes: []string{"c"}}, engine.RanElsewhere{Attempt: 3, Nodes: []string{"b", "c"}, IsHere: true})
-		is(c, id, engine.RanElsewhere{Attempt: 1, IsHere: true}, engine.RanElsewhere{Attempt: 3, Nodes: []string{"b"}, IsHere: true})
+		is(a, id, want...)
+		if third == "b" {
+			is(b, id, want[1])
+		} else {
+			is(b, id, want[1:]...)
+		}
+
+		// When both are gone, the node that ran nothing of it still names them.
+		b.close()
+		c.close()
+		synctest.Wait()
+		is(a, id, on(1, "b", false), on(2, "c", false), on(3, third, false))
+		if _, why, err := a.Why(t.Context(), id); err != nil || !strings.Contains(why[0].Text, "its newest attempt ran on node "+third) {
+			t.Errorf("why: %v, %v", why, err)
+		}
+	})
+}
+
+func TestAttemptsAreOfTheNodesThatAreNamedAlike(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		g := newGroup(t)
+		a := g.join("a", one("mail", nil), takes(0))
+		b := g.join("a", one("mail", nil), takes(0), "mail")
+		id := a.submit(engine.Request{Type: "mail"})
+		a.end(id)
+		for _, m := range []*member{a, b} {
+			want := []engine.RanElsewhere{{Attempt: 1, Node: "a", IsAlive: true, IsHere: true}}
+			if diff := cmp.Diff(want, m.Elsewhere(m.get(id))); diff != "" {
+				t.Error(diff)
+			}
+		}
+	})
+}
+
+func TestANodeWithoutANameIsCalledByItsIncarnation(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		g := newGroup(t)
+		a := g.join("", one("mail", nil), takes(0))
+		b := g.join("", one("mail", nil), takes(0), "mail")
+		id := a.submit(engine.Request{Type: "mail"})
+		a.end(id)
+		name := b.Incarnation().String()
+		if diff := cmp.Diff([]engine.RanElsewhere{{Attempt: 1, Node: name, IsAlive: true}}, a.Elsewhere(a.get(id))); diff != "" {
+			t.Error(diff)
+		}
+		if got := b.Elsewhere(b.get(id)); got != nil {
+			t.Errorf("the node that ran it says that it ran on %v", got)
+		}
 	})
 }

@@ -171,7 +171,7 @@ func (s *logSender) send(complete bool) error {
 	if complete {
 		for _, ran := range s.elsewhere() {
 			if s.attempt == 0 || s.attempt == ran.Attempt {
-				res.Elsewhere = append(res.Elsewhere, &taskenginev1.RanElsewhere{Attempt: ran.Attempt, Nodes: texts(ran.Nodes), Here: ran.IsHere})
+				res.Elsewhere = append(res.Elsewhere, &taskenginev1.RanElsewhere{Attempt: ran.Attempt, Node: text(ran.Node), Alive: ran.IsAlive, Here: ran.IsHere})
 			}
 		}
 	}

@@ -108,7 +108,7 @@ func TestALogSaysWhichAttemptsRanOnOtherNodes(t *testing.T) {
 	if err := n.engine.WaitTasks(t.Context(), mustID(t, id)); err != nil {
 		t.Fatal(err)
 	}
-	want := []*taskenginev1.RanElsewhere{{Attempt: 1, Nodes: []string{"n2"}}}
+	want := []*taskenginev1.RanElsewhere{{Attempt: 1, Node: "n2", Alive: true}}
 	for _, follow := range []bool{false, true} {
 		got, err := logs(t, n.client(t), &taskenginev1.TaskLogsRequest{Id: id, Follow: follow}, nil)
 		if err != nil || !got.complete || len(got.lines) != 0 || cmp.Diff(want, got.elsewhere, protocmp.Transform()) != "" {

@@ -46,7 +46,7 @@ func summaryOf(t *task.Task) *taskenginev1.Task {
 		Key: text(t.Key), OrderingKey: text(t.OrderingKey),
 		CreatedAt: stamp(t.CreatedAt), ReadyAt: stamp(t.ReadyAt), NextEventAt: stamp(t.NextEventAt),
 		ExpiresAt: stamp(t.ExpiresAt), StartedAt: stamp(t.StartedAt), UpdatedAt: stamp(t.UpdatedAt),
-		Error: text(t.LastError), Turn: turnOf(t.Turn), Tombstone: t.Tombstone,
+		Error: text(t.LastError), Turn: turnOf(t.Turn), Tombstone: t.Tombstone, Node: text(t.Node),
 	}
 	if t.Boost > 0 {
 		m.InheritedPriority = proto.Uint32(uint32(t.Rank().Priority))
@@ -63,7 +63,7 @@ func summaryOf(t *task.Task) *taskenginev1.Task {
 	for _, a := range t.History {
 		m.History = append(m.History, &taskenginev1.Attempt{
 			Number: a.Number, StartedAt: stamp(a.StartedAt), EndedAt: stamp(a.EndedAt),
-			Outcome: a.Outcome.String(), Error: text(a.Error),
+			Outcome: a.Outcome.String(), Error: text(a.Error), Node: text(a.Node),
 		})
 	}
 	return m

@@ -55,6 +55,7 @@ type Change struct {
 	NextEventAt time.Time // when the engine has to act on the task next; zero is never, or when it expires
 	ReadyAt     time.Time // the new ReadyAt, which is part of the Rank; zero keeps the old one
 	Owner       ID        // incarnation of the node that runs it; used only if To is Processing
+	Node        string    // the name of that node, as [NodeName] returns it; used likewise
 	Count       Count     // what the change does to the number of attempts
 	Outcome     Outcome   // how the running attempt ended; used only if the row is Processing
 	Result      []byte    // what the handler returned; used only if the change Completes
@@ -115,7 +116,7 @@ func (t *Task) Create(to State, at, nextEventAt time.Time) {
 		t.Turn = Behind
 	}
 	t.Inherits, t.Boost = t.Inherits && t.Turn == Behind, 0
-	t.StartedAt, t.Owner = time.Time{}, ID{}
+	t.StartedAt, t.Owner, t.Node = time.Time{}, ID{}, ""
 	t.Result, t.LastError, t.History, t.Notes, t.Tombstone = nil, "", nil, nil, false
 }
 
@@ -160,7 +161,7 @@ func (c Change) Apply(t *Task) bool {
 	switch {
 	case c.To == Processing:
 		t.Attempt = min(t.Attempt, MaxCount-1) + 1
-		t.Owner, t.StartedAt = c.Owner, at
+		t.Owner, t.Node, t.StartedAt = c.Owner, c.Node, at
 		t.Notes = NewNotes(Progress{}, t.Checkpoint())
 	case c.To == Done:
 		t.LastError = ""
@@ -281,9 +282,12 @@ func (t *Task) schedule(at time.Time) {
 func (t *Task) remember(o Outcome, at time.Time, reason string) {
 	kept := t.History[max(0, len(t.History)+1-MaxHistory):]
 	t.History = append(kept[:len(kept):len(kept)], Attempt{
-		Number: t.Attempt, StartedAt: t.StartedAt, EndedAt: at, Owner: t.Owner, Outcome: o, Error: reason,
+		Number: t.Attempt, StartedAt: t.StartedAt, EndedAt: at, Node: t.Node, Outcome: o, Error: reason,
 	})
 }
+
+// NodeName returns the name of a node as rows have it: valid UTF-8 without NUL, of at most MaxNode bytes.
+func NodeName(name string) string { return cut(name, MaxNode) }
 
 // cut returns s as every store can keep it as text: valid UTF-8 without NUL, of at most most bytes.
 // It copies what it shortens, so that a row does not keep all of s in memory.

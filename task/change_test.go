@@ -37,6 +37,7 @@ func changes(t *task.Task) *rapid.Generator[task.Change] {
 			NextEventAt: instants.Draw(r, "next event"),
 			ReadyAt:     instants.Draw(r, "ready"),
 			Owner:       task.ID{rapid.Byte().Draw(r, "owner")},
+			Node:        rapid.SampledFrom([]string{"", "a", "b"}).Draw(r, "node"),
 			Count:       rapid.SampledFrom([]task.Count{task.Keep, task.Refund, task.Reset}).Draw(r, "count"),
 			Outcome:     task.Outcome(rapid.Uint8Range(0, 7).Draw(r, "outcome")),
 			Result:      rapid.SliceOf(rapid.Byte()).Draw(r, "result"),
@@ -128,7 +129,7 @@ func TestATaskThatIsDoneBecomesATombstoneWhileItsKeyIsToBeRemembered(t *testing.
 	want := &task.Task{
 		ID: row.ID, Version: row.Version + 1, State: task.Done, Type: row.Type, Shard: row.Shard, Priority: row.Priority, Group: row.Group,
 		Key: row.Key, OrderingKey: row.OrderingKey, Seq: row.Seq, Attempt: row.Attempt, Crashes: row.Crashes,
-		CreatedAt: row.CreatedAt, ReadyAt: row.ReadyAt, ExpiresAt: row.ExpiresAt, StartedAt: row.StartedAt, UpdatedAt: ended, NextEventAt: ended.Add(time.Hour),
+		CreatedAt: row.CreatedAt, ReadyAt: row.ReadyAt, ExpiresAt: row.ExpiresAt, StartedAt: row.StartedAt, Node: row.Node, UpdatedAt: ended, NextEventAt: ended.Add(time.Hour),
 		Tombstone: true,
 	}
 	if !forget(row, time.Hour-time.Microsecond) {
@@ -267,7 +268,7 @@ func checkApplied(t *rapid.T, before *task.Task, c task.Change, now *task.Task) 
 	want.Attempt, want.Crashes = counts(before, c)
 	want.Owner = task.ID{}
 	if c.To == task.Processing {
-		want.Owner, want.StartedAt = c.Owner, want.UpdatedAt
+		want.Owner, want.Node, want.StartedAt = c.Owner, c.Node, want.UpdatedAt
 		want.Notes = task.NewNotes(task.Progress{}, want.Checkpoint())
 	}
 	runsAgain := c.To == task.Waiting && c.Outcome == task.Completed
@@ -297,7 +298,7 @@ func checkApplied(t *rapid.T, before *task.Task, c task.Change, now *task.Task) 
 		}
 		want.History = append(want.History, task.Attempt{
 			Number: before.Attempt, StartedAt: before.StartedAt, EndedAt: want.UpdatedAt,
-			Owner: before.Owner, Outcome: c.Outcome, Error: reason,
+			Node: before.Node, Outcome: c.Outcome, Error: reason,
 		})
 		want.History = want.History[max(0, len(want.History)-task.MaxHistory):]
 	}
@@ -523,7 +524,7 @@ func TestACreatedRowHasNoPast(t *testing.T) {
 	want.Turn, want.Boost = task.Behind, 0
 	want.CreatedAt, want.UpdatedAt = task.Stamp(at), task.Stamp(at)
 	want.ReadyAt, want.NextEventAt, want.ExpiresAt = task.Stamp(ready), task.Stamp(ready), task.Stamp(expires)
-	want.StartedAt, want.Owner, want.Result, want.LastError, want.History = time.Time{}, task.ID{}, nil, "", nil
+	want.StartedAt, want.Owner, want.Node, want.Result, want.LastError, want.History = time.Time{}, task.ID{}, "", nil, "", nil
 	want.Notes, want.Tombstone = nil, false
 	if diff := cmp.Diff(want, row); diff != "" {
 		t.Errorf("(-want +got) %s", diff)
@@ -535,7 +536,7 @@ func TestACreatedRowHasNoPast(t *testing.T) {
 }
 
 func TestEveryFieldOfAChangeIsKnownToTheseTests(t *testing.T) {
-	const known = 20
+	const known = 21
 	if n := reflect.TypeFor[task.Change]().NumField(); n != known {
 		t.Errorf("task.Change has %d fields, the tests know %d", n, known)
 	}

@@ -25,6 +25,9 @@ const MaxCount = math.MaxInt32
 // MaxHistory is the maximum number of past attempts in a row. The newest are kept.
 const MaxHistory = 20
 
+// MaxNode is the maximum number of bytes of the name of a node in a row, see [NodeName].
+const MaxNode = 100
+
 // MaxErrorText is the maximum number of bytes of an error in a row. Longer ones are cut.
 const MaxErrorText = 2048
 
@@ -54,6 +57,7 @@ type Task struct {
 	NextEventAt time.Time // when the engine has to act on it next; zero is never. Only Change.Apply and Task.Create write it
 	ExpiresAt   time.Time // from when on it is not run any more; zero is never
 	StartedAt   time.Time // when its newest attempt was grabbed; zero before the first
+	Node        string    // the name of the node that grabbed that attempt; it stays when the attempt ends
 	UpdatedAt   time.Time // when it last changed
 
 	Owner     ID                // incarnation of the node that runs it; zero unless Processing
@@ -72,7 +76,7 @@ type Attempt struct {
 	Number    uint32    // 1 for the first
 	StartedAt time.Time // when it was grabbed
 	EndedAt   time.Time // when it ended
-	Owner     ID        // the incarnation that ran it
+	Node      string    // the name of the node that ran it; "" if that has none
 	Outcome   Outcome   // how it ended
 	Error     string    // why it ended, if there was an error
 }

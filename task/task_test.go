@@ -19,7 +19,7 @@ func full() *task.Task {
 		Type: "mail", Shard: 3, Priority: 2, Group: "g", Key: "k", OrderingKey: "o", Turn: task.Head, Inherits: true, Boost: 1, Seq: 11,
 		Attempt: 4, Crashes: 1,
 		CreatedAt: at, ReadyAt: at.Add(1000), NextEventAt: at.Add(2000), ExpiresAt: at.Add(3000), StartedAt: at.Add(4000), UpdatedAt: at.Add(5000),
-		Owner: task.ID{2}, Headers: map[string]string{"a": "b"}, Payload: []byte("p"), Result: []byte("r"), Tombstone: true,
+		Owner: task.ID{2}, Node: "n", Headers: map[string]string{"a": "b"}, Payload: []byte("p"), Result: []byte("r"), Tombstone: true,
 		LastError: "e", History: []task.Attempt{{Number: 1, Error: "e"}},
 		Notes: &task.Notes{Progress: task.Progress{Done: 1, Total: 2, Message: "m", At: at}, Checkpoint: []byte("c")},
 	}

@@ -51,11 +51,6 @@ func (f *fields) text() string {
 	return ""
 }
 
-func (f *fields) id() (id task.ID) {
-	copy(id[:], f.take(len(id)))
-	return id
-}
-
 // done stores the error of f in r, if r has none.
 func (f *fields) done(what string, r *reader) {
 	if f.err != nil && r.err == nil {
@@ -114,8 +109,7 @@ func encodeHistory(history []task.Attempt) []byte {
 		b = binary.BigEndian.AppendUint64(b, uint64(a.Number)<<8|uint64(a.Outcome))
 		b = binary.BigEndian.AppendUint64(b, uint64(micro(a.StartedAt)))
 		b = binary.BigEndian.AppendUint64(b, uint64(micro(a.EndedAt)))
-		b = append(b, a.Owner[:]...)
-		b = appendText(b, a.Error)
+		b = appendText(appendText(b, a.Node), a.Error)
 	}
 	return b
 }
@@ -127,7 +121,7 @@ func decodeHistory(r *reader) (history []task.Attempt) {
 		history = append(history, task.Attempt{
 			Number: uint32(n >> 8), Outcome: task.Outcome(n),
 			StartedAt: moment(int64(f.number())), EndedAt: moment(int64(f.number())),
-			Owner: f.id(), Error: f.text(),
+			Node: f.text(), Error: f.text(),
 		})
 	}
 	f.done("history", r)

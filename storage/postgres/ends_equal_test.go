@@ -148,7 +148,7 @@ func aHistory(r *rand.Rand, now time.Time) []task.Attempt {
 		}
 		a.EndedAt = next.Add(-delay).UTC()
 		a.StartedAt = a.EndedAt.Add(-time.Millisecond)
-		a.Number, a.Owner, next = uint32(i+1), task.ID{byte(r.IntN(256))}, a.StartedAt
+		a.Number, a.Node, next = uint32(i+1), strings.Repeat("ñ", r.IntN(4)), a.StartedAt
 		if a.Outcome == task.Errored {
 			a.Error = strings.Repeat("ö", r.IntN(4))
 		}
@@ -174,6 +174,7 @@ func aRow(r *rand.Rand, n int, now time.Time, typ string) *task.Task {
 	t.ExpiresAt = []time.Time{{}, now.Add(time.Hour)}[r.IntN(2)]
 	t.NextEventAt = t.ExpiresAt
 	t.Version, t.Crashes, t.Attempt = uint64(1+r.IntN(5)), uint32(r.IntN(3)), uint32(r.IntN(7))
+	t.Node = []string{"", "nöde-1"}[r.IntN(2)]
 	t.History = aHistory(r, now)
 	t.LastError = []string{"", "it failed"}[r.IntN(2)]
 	t.Result = []byte([]string{"", "earlier"}[r.IntN(2)])

@@ -51,7 +51,7 @@ func start(t *testing.T, url string, set policy.Set, do map[string]work, cluster
 func startWith(t *testing.T, url string, set policy.Set, do map[string]work, clustered bool, lease time.Duration) *node {
 	t.Helper()
 	n := &node{t: t, store: postgrestest.Open(t, url), ran: make(map[task.ID]int)}
-	config := engine.Config{Store: n.store, Policies: set, Handlers: make(map[string]task.Handler)}
+	config := engine.Config{Store: n.store, Name: "nöde", Policies: set, Handlers: make(map[string]task.Handler)}
 	for typ, fn := range do {
 		config.Handlers[typ] = task.HandlerFunc(func(ctx context.Context, t *task.Task) ([]byte, error) {
 			n.mu.Lock()

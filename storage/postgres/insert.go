@@ -231,7 +231,7 @@ func freshColumns(ts []*task.Task) []any {
 		smallints(ts, func(t *task.Task) int16 { return int16(t.Shard) }), smallints(ts, insertedTurn),
 		smallints(ts, func(t *task.Task) int16 { return int16(t.State) }), smallints(ts, func(t *task.Task) int16 { return int16(t.Priority) }),
 		trueOrNull(ts, func(t *task.Task) bool { return t.Inherits }), dueStates, texts(ts, typeOf), texts(ts, func(t *task.Task) string { return t.Group }), textsOrNull(ts, keyOf),
-		textsOrNull(ts, func(t *task.Task) string { return t.OrderingKey }),
+		textsOrNull(ts, func(t *task.Task) string { return t.OrderingKey }), textsOrNull(ts, func(t *task.Task) string { return t.Node }),
 		bytesOrNull(ts, func(t *task.Task) []byte { return encodeHeaders(t) }),
 		bytesOrNull(ts, func(t *task.Task) []byte { return t.Payload }),
 	}

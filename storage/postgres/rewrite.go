@@ -153,7 +153,7 @@ func (v *verbs) update(p *pipe, changed []*rewritten) {
 		smallints(changed, func(r *rewritten) int16 { return int16(r.row.Priority - r.row.Rank().Priority) }),
 		trueOrNull(changed, func(r *rewritten) bool { return r.row.Inherits }), booleans(changed, func(r *rewritten) bool { return r.heads }),
 		bytesOrNull(changed, func(r *rewritten) []byte { return given(r.heads, encodeHeaders(r.row)) }),
-		trueOrNull(changed, func(r *rewritten) bool { return r.row.Tombstone }))
+		trueOrNull(changed, func(r *rewritten) bool { return r.row.Tombstone }), textsOrNull(changed, func(r *rewritten) string { return r.row.Node }))
 }
 
 // given returns a part of a row if it is new: what stays is not sent again.

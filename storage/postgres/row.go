@@ -42,6 +42,7 @@ func scanTask(v *reader) (*task.Task, error) {
 	t.Priority += t.Boost // the column is the priority with which it runs
 	t.Inherits, t.Tombstone = v.isTrue(), v.isTrue()
 	t.Type, t.Group, t.Key, t.OrderingKey = v.text(), v.text(), v.text(), v.text()
+	t.Node = v.text()
 	t.Headers = decodeHeaders(v)
 	progress := decodeProgress(v)
 	t.LastError = v.text()

@@ -89,7 +89,7 @@ returning id, seq`
 const (
 	fresh = `id uuid, owner uuid, created_at bigint, ready_at bigint, next_event_at bigint, expires_at bigint, started_at bigint, due_at bigint,
 	attempt integer, shard smallint, turn smallint, state smallint, priority smallint, inherits boolean, due_state smallint,
-	type bytea, grp bytea, key bytea, ordering_key bytea, headers bytea, payload bytea`
+	type bytea, grp bytea, key bytea, ordering_key bytea, node bytea, headers bytea, payload bytea`
 	others = `version bigint, updated_at bigint, crashes integer, progress bytea, error bytea, history bytea, checkpoint bytea, result bytea, tombstone boolean`
 	// noOthers is their values in a task that was just submitted.
 	noOthers = `1, created_at, 0, null, null, null, null, null, null`
@@ -148,9 +148,9 @@ returning t.id`
 // It changes no indexed column, unless the task could expire while it was queued.
 const updateGrab = `
 update {task} t
-set version = t.version + 1, state = 3, attempt = least(t.attempt, 2147483646) + 1, owner = c.owner,
+set version = t.version + 1, state = 3, attempt = least(t.attempt, 2147483646) + 1, owner = c.owner, node = c.node,
 	started_at = c.at, updated_at = c.at, next_event_at = c.next, due_state = null, due_at = null, progress = null
-from unnest($1::uuid[], $2::bigint[], $3::uuid[], $4::bigint[], $5::bigint[], $6::boolean[]) as c (id, version, owner, at, next, due)
+from unnest($1::uuid[], $2::bigint[], $3::uuid[], $4::bigint[], $5::bigint[], $6::boolean[], $7::bytea[]) as c (id, version, owner, at, next, due, node)
 where t.id = c.id and t.version = c.version
 	and (t.state = 1 and (not c.due or t.next_event_at <> {none} and t.next_event_at <= c.at) or t.state = 2 and (t.next_event_at = {none} or t.next_event_at > c.at)) and not ({behind:t})
 returning {narrow:t}, t.checkpoint, t.payload`
@@ -179,7 +179,7 @@ from gone`
 // done is the columns {narrow} of a row of gone that is done.
 const done = `id, null::uuid, version + 1, seq, created_at, ready_at, next, expires_at, started_at, at,
 	attempt, 0::integer, shard, 0::smallint, 4::smallint, {own:gone}, null::smallint, inherits, null::boolean,
-	type, grp, key, ordering_key, headers, progress, null::bytea, history`
+	type, grp, key, ordering_key, node, headers, progress, null::bytea, history`
 
 const updateRows = `
 update {task} t
@@ -190,14 +190,14 @@ set version = c.version, owner = c.owner, ready_at = c.ready_at, next_event_at =
 	checkpoint = case when c.marks then c.checkpoint else t.checkpoint end,
 	payload = case when c.loads then c.payload else t.payload end,
 	result = case when c.gains then c.result else t.result end, grp = c.grp, shard = c.shard, turn = c.turn,
-	priority = c.priority, boost = nullif(c.boost, 0), inherits = c.inherits, headers = case when c.heads then c.headers else t.headers end, tombstone = c.tombstone
+	priority = c.priority, boost = nullif(c.boost, 0), inherits = c.inherits, headers = case when c.heads then c.headers else t.headers end, tombstone = c.tombstone, node = c.node
 from unnest($1::uuid[], $2::bigint[], $3::uuid[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::smallint[],
 	$10::integer[], $11::integer[], $12::smallint[], $13::bytea[], $14::bytea[], $15::bytea[], $16::boolean[], $17::boolean[], $18::bytea[], $19::bytea[],
 	$20::bytea[], $21::boolean[], $22::bytea[], $23::smallint[], $24::smallint[], $25::smallint[], $26::smallint[], $27::boolean[],
-	$28::boolean[], $29::bytea[], $30::boolean[])
+	$28::boolean[], $29::bytea[], $30::boolean[], $31::bytea[])
 	as c (id, version, owner, ready_at, next_event_at, expires_at, started_at, updated_at, due_state,
 	attempt, crashes, state, progress, error, history, marks, gains, result, grp, checkpoint, loads, payload,
-	shard, turn, priority, boost, inherits, heads, headers, tombstone)
+	shard, turn, priority, boost, inherits, heads, headers, tombstone, node)
 where t.id = c.id`
 
 // freeKeys takes the keys of rows that are on their way through the table task.

@@ -140,7 +140,7 @@ func (v *verbs) grab(p *pipe, w *swaps) {
 		uuidsOrNull(w.grabs, func(i int) task.ID { return change(i).Owner }),
 		bigints(w.grabs, func(i int) int64 { return micro(task.Stamp(change(i).At)) }),
 		bigints(w.grabs, func(i int) int64 { return micro(task.Stamp(change(i).NextEventAt)) }),
-		booleans(w.grabs, func(i int) bool { return change(i).Due }))
+		booleans(w.grabs, func(i int) bool { return change(i).Due }), textsOrNull(w.grabs, func(i int) string { return change(i).Node }))
 }
 
 // finish queues the statement that does it for the completions in some.

@@ -3,6 +3,7 @@ package storagetest
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"maps"
 	"time"
 
@@ -270,6 +271,7 @@ func remarkable() map[string]func(*task.Task) {
 		"no times":    func(t *task.Task) { t.CreatedAt, t.ReadyAt, t.UpdatedAt = time.Time{}, time.Time{}, time.Time{} },
 		"all times":   func(t *task.Task) { t.NextEventAt, t.ExpiresAt, t.StartedAt = at(1), at(2), at(3) },
 		"owner":       func(t *task.Task) { t.Owner = task.ID{1, 2, 3} },
+		"node":        func(t *task.Task) { t.Node = odd },
 		"error":       func(t *task.Task) { t.LastError = "connection refused" },
 		"progress": func(t *task.Task) {
 			t.Notes = task.NewNotes(task.Progress{Done: 1<<64 - 1, Total: 1 << 63, Message: odd, At: at(4)}, t.Checkpoint())
@@ -277,7 +279,7 @@ func remarkable() map[string]func(*task.Task) {
 		"progress untold":     func(t *task.Task) { t.Notes = task.NewNotes(task.Progress{Done: 1}, nil) },
 		"checkpoint":          func(t *task.Task) { t.Notes = task.NewNotes(t.Progress(), []byte("page 7")) },
 		"checkpoint of 3 kB":  func(t *task.Task) { t.Notes = task.NewNotes(t.Progress(), pattern(3000)) },
-		"short history":       func(t *task.Task) { t.History = []task.Attempt{{}, {Number: 2, Outcome: task.Crashed}} },
+		"short history":       func(t *task.Task) { t.History = []task.Attempt{{}, {Number: 2, Outcome: task.Crashed, Node: odd}} },
 		"long history":        func(t *task.Task) { t.History = history(task.MaxHistory, task.MaxErrorText) },
 		"history out of time": func(t *task.Task) { t.History = []task.Attempt{{StartedAt: at(-1e6), EndedAt: at(-2e6)}} },
 	}
@@ -312,7 +314,7 @@ func history(n, size int) []task.Attempt {
 	h := make([]task.Attempt, n)
 	for i := range h {
 		h[i] = task.Attempt{
-			Number: uint32(i + 1), StartedAt: at(10 * i), EndedAt: at(10*i + 5), Owner: task.ID{byte(i)},
+			Number: uint32(i + 1), StartedAt: at(10 * i), EndedAt: at(10*i + 5), Node: fmt.Sprint("node-", i/3),
 			Outcome: task.Errored, Error: string(bytes.Repeat([]byte{byte('a' + i)}, size)),
 		}
 	}

@@ -163,7 +163,7 @@ func (m *model) randomTask() *task.Task {
 			t.Turn = task.Turn(m.rand.IntN(3))
 			t.Inherits = m.rand.IntN(3) > 0
 		case t.State == task.Processing:
-			t.Owner, t.StartedAt = task.ID{3}, at(1)
+			t.Owner, t.Node, t.StartedAt = task.ID{3}, "three", at(1)
 		}
 	}
 	return t
@@ -214,7 +214,7 @@ func (m *model) promote(got, want storage.Tasks) {
 func (m *model) randomChange() task.Change {
 	c := task.Change{
 		Ref: task.Ref{ID: pick(m, m.ids)}, To: pick(m, task.States()), At: m.randomTime(), NextEventAt: m.randomTime(),
-		ReadyAt: m.randomTime(), Owner: task.ID{byte(m.rand.IntN(3))}, Count: task.Count(m.rand.IntN(3)),
+		ReadyAt: m.randomTime(), Owner: task.ID{byte(m.rand.IntN(3))}, Node: []string{"", "a", "b"}[m.rand.IntN(3)], Count: task.Count(m.rand.IntN(3)),
 		Outcome: task.Outcome(m.rand.IntN(7)), Result: pattern(pick(m, modelSizes)),
 		Error: strings.Repeat("e", pick(m, modelSizes)), // Apply cuts one that is too long
 	}

@@ -2,6 +2,7 @@ package storagetest
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -164,15 +165,15 @@ var swapCases = []testCase{
 			f.step(t, task.Change{To: task.Done, At: at(3), Result: pattern(size)})
 		}
 	}},
-	{"a grab counts the attempt and notes the owner", func(f *fixture) {
+	{"a grab counts the attempt and notes the owner and its node", func(f *fixture) {
 		t := f.row(task.Submitted, func(t *task.Task) { t.Attempt = 3 })
 		f.put(t)
-		got := f.swap(task.Change{Ref: t.Ref(), To: task.Processing, At: at(1), Owner: task.ID{4}})
-		if got.Attempt != 4 || got.Owner != (task.ID{4}) || !got.StartedAt.Equal(at(1)) || got.Version != 2 {
+		got := f.swap(task.Change{Ref: t.Ref(), To: task.Processing, At: at(1), Owner: task.ID{4}, Node: "n4"})
+		if got.Attempt != 4 || got.Owner != (task.ID{4}) || got.Node != "n4" || !got.StartedAt.Equal(at(1)) || got.Version != 2 {
 			f.Fatalf("got %+v", got)
 		}
 		got = f.swap(task.Change{Ref: got.Ref(), To: task.Submitted, At: at(2), Outcome: task.HandedBack, Count: task.Refund})
-		if got.Attempt != 3 || !got.Owner.IsZero() || len(got.History) != 0 { // it has not begun
+		if got.Attempt != 3 || !got.Owner.IsZero() || got.Node != "n4" || len(got.History) != 0 { // it has not begun
 			f.Fatalf("got %+v", got)
 		}
 	}},
@@ -232,6 +233,28 @@ var swapCases = []testCase{
 			f.step(t, task.Change{To: task.Submitted, At: at(2*i + 1), Outcome: task.Errored, Error: strings.Repeat("e", i*40)})
 		}
 		equal(f, "attempts remembered", len(f.get(t.ID).History), task.MaxHistory)
+	}},
+	{"the node of each attempt stays with the task when it has ended", func(f *fixture) {
+		for _, key := range []string{"", "order"} {
+			t := f.row(task.Submitted, func(t *task.Task) { t.OrderingKey = key })
+			f.put(t)
+			if t = f.get(t.ID); t.Turn == task.Behind {
+				f.Fatalf("the only task of its ordering key is %v", t.Turn)
+			}
+			for i, node := range []string{"a", "a", "", "b", "a"} {
+				f.step(t, task.Change{To: task.Processing, At: at(2 * i), Owner: task.ID{1}, Node: node})
+				equal(f, "node that runs it", f.get(t.ID).Node, node)
+				f.step(t, task.Change{To: task.Submitted, At: at(2*i + 1), Outcome: task.Errored, Error: "no"})
+			}
+			f.step(t, task.Change{To: task.Processing, At: at(20), Owner: task.ID{1}, Node: "c"})
+			f.step(t, task.Change{To: task.Done, At: at(21)})
+			got := f.get(t.ID)
+			var nodes []string
+			for _, a := range got.History {
+				nodes = append(nodes, a.Node)
+			}
+			equal(f, "nodes of a task that has ended", fmt.Sprintf("%q %q", nodes, got.Node), `["a" "a" "" "b" "a"] "c"`)
+		}
 	}},
 	{"of many swaps of one version exactly one is made", func(f *fixture) {
 		t := f.row(task.Submitted)

@@ -36,7 +36,7 @@ func (c Checksum) String() string { return hex.EncodeToString(c[:]) }
 func appendRow(b []byte, t *task.Task) []byte {
 	b = append(b, t.ID[:]...)
 	b = appendNumbers(b, t.Version, uint64(t.State), uint64(t.Shard), uint64(t.Priority), uint64(t.Attempt), uint64(t.Crashes), uint64(t.Turn))
-	b = appendTexts(b, t.Type, t.Group, t.Key, t.OrderingKey, t.LastError)
+	b = appendTexts(b, t.Type, t.Group, t.Key, t.OrderingKey, t.LastError, t.Node)
 	b = appendTimes(b, t.CreatedAt, t.ReadyAt, t.NextEventAt, t.ExpiresAt, t.StartedAt, t.UpdatedAt)
 	b = append(b, t.Owner[:]...)
 	b = appendNumbers(b, uint64(len(t.Headers)))
@@ -49,8 +49,7 @@ func appendRow(b []byte, t *task.Task) []byte {
 	for _, a := range t.History {
 		b = appendNumbers(b, uint64(a.Number), uint64(a.Outcome))
 		b = appendTimes(b, a.StartedAt, a.EndedAt)
-		b = append(b, a.Owner[:]...)
-		b = appendTexts(b, a.Error)
+		b = appendTexts(b, a.Node, a.Error)
 	}
 	p := t.Progress()
 	b = appendNumbers(b, p.Done, p.Total)

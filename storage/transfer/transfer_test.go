@@ -108,7 +108,7 @@ func row(ids *task.IDs, n int) *task.Task {
 		t.NextEventAt, t.Result = epoch.Add(time.Duration(n%100)*time.Hour), []byte("it is done")
 	case task.Error:
 		t.LastError = "no luck"
-		t.History = []task.Attempt{{Number: 1, StartedAt: epoch, EndedAt: epoch, Owner: task.ID{1}, Outcome: 1, Error: "no luck"}}
+		t.History = []task.Attempt{{Number: 1, StartedAt: epoch, EndedAt: epoch, Node: "a", Outcome: 1, Error: "no luck"}}
 	}
 	return t
 }

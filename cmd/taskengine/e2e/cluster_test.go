@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -100,6 +101,54 @@ func TestTasksOfAKilledNodeRunElsewhere(t *testing.T) {
 				t.Errorf("got %v", got)
 			}
 		})
+	}
+}
+
+// The row of a task has the names of the nodes that ran it, so that any node can be asked.
+func TestAnyNodeSaysWhereATaskRanAlsoWhenThatNodeIsGone(t *testing.T) {
+	t.Parallel()
+	g := newGate(t)
+	file := settingsFor(t, onPostgres(tables(t)), g)
+	first := nodeOf(t, file, 0)
+	done, held := first.ok(t, "task", "add", "copy"), first.ok(t, "task", "add", "hold")
+	first.ok(t, "task", "wait", done, "--timeout", "1m")
+	first.until(t, held, "processing")
+	other := nodeOf(t, file, 1)
+	where := func(id string) string {
+		got := other.objects(t, "task", "get", id)[0]
+		text := fmt.Sprint(got["state"], " on ", got["node"])
+		if past, ok := got["history"].([]any); ok {
+			for _, a := range past {
+				text += fmt.Sprint(", before on ", a.(map[string]any)["node"])
+			}
+		}
+		return text
+	}
+	is := func(id, want string) {
+		t.Helper()
+		if got := where(id); got != want {
+			t.Errorf("the other node says %q, want %q", got, want)
+		}
+	}
+	is(done, "done on n0")
+	is(held, "processing on n0")
+	if err := first.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-first.ended
+	other.says(t, "recovered tasks whose nodes are gone")
+	g.open(t)
+	other.ok(t, "task", "wait", held, "--timeout", "1m")
+	is(done, "done on n0")
+	is(held, "done on n1, before on n0")
+	if text := other.ok(t, "task", "get", held); !strings.Contains(text, "crashed on n0 at") || !regexp.MustCompile(`(?m)^node +n1$`).MatchString(text) {
+		t.Errorf("the text is\n%s", text)
+	}
+	if text := other.ok(t, "task", "why", done); !strings.Contains(text, "its newest attempt ran on node n0") {
+		t.Errorf("why: %s", text)
+	}
+	if notes := other.cli(t, "task", "logs", held).stderr; !strings.Contains(notes, "attempt 1 ran on node n0, which is not alive now") {
+		t.Errorf("the notes beside the log are %q", notes)
 	}
 }
 

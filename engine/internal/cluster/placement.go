@@ -37,24 +37,15 @@ func (k *Cluster) AnnouncedTypes() (types []string) {
 // not draining, have a handler for it and match its nodes.
 func (k *Cluster) RunBy(typ string) (names []string) { return k.RunByPlace(typ, "") }
 
-// OthersThatRun returns the sorted names of all other nodes that announce a type, including draining ones.
-func (k *Cluster) OthersThatRun(typ string) (names []string) {
+// Named returns which nodes have a name that is in a row, see [task.NodeName]: whether this one has it, or had it as an
+// incarnation before, and whether another one that is alive has it.
+func (k *Cluster) Named(name string) (isOurs, isOther bool) {
 	v := k.view.Load()
-	for _, m := range v.members {
-		if m.Incarnation != v.incarnation && slices.Contains(m.Handlers, typ) {
-			names = append(names, nameOf(m))
-		}
-	}
-	slices.Sort(names)
-	return names
-}
-
-// NameOf returns the name of the node that has an incarnation, if it is alive.
-func (k *Cluster) NameOf(incarnation task.ID) (name string, isAlive bool) {
-	if m := k.view.Load().member(incarnation); m != nil {
-		return nameOf(*m), true
-	}
-	return "", false
+	isOther = slices.ContainsFunc(v.members, func(m coord.Member) bool {
+		return m.Incarnation != v.incarnation && task.NodeName(nameOf(m)) == name
+	})
+	id, err := task.ParseID(name)
+	return name == task.NodeName(k.config.Name) || err == nil && k.IsOurs(id), isOther
 }
 
 // RunByPlace is RunBy for the tasks of values with the selector of this key; "" is RunBy.

@@ -27,6 +27,7 @@ import (
 // Config is the configuration of a core.
 type Config struct {
 	Owner         task.ID             // incarnation of this node: the owner of the tasks that it grabs
+	Node          string              // the name of this node, see task.NodeName
 	Policies      policy.Set          // valid by policy.Set.Check
 	Handled       map[string]bool     // types that this node has a handler for
 	Pools         map[string]string   // by type: the pool with the slots of its handler, see Core.Resize

@@ -80,6 +80,15 @@ func (c *Core) Suspend(now time.Time, suspended bool) {
 // Reborn gives the node another incarnation, which owns the tasks that it grabs from now on.
 func (c *Core) Reborn(owner task.ID) { c.config.Owner = owner }
 
+// nodeName returns the name of this node in the rows that it grabs: one without a name that shares its store is called by its
+// incarnation.
+func (c *Core) nodeName() string {
+	if c.config.Node == "" && c.config.Shared {
+		return c.config.Owner.String()
+	}
+	return c.config.Node
+}
+
 // mayStart reports whether tasks may be started: the node is neither draining nor suspended.
 func (c *Core) mayStart() bool { return !c.draining && !c.suspended }
 

@@ -101,7 +101,7 @@ func (c *Core) schedule(now time.Time, h task.Hint) (kept bool) {
 
 // grab returns the change that grabs the task at ref for this node.
 func (c *Core) grab(now time.Time, ref task.Ref) task.Change {
-	return task.Change{Ref: ref, Due: c.config.Shared, To: task.Processing, At: now, NextEventAt: now, Owner: c.config.Owner}
+	return task.Change{Ref: ref, Due: c.config.Shared, To: task.Processing, At: now, NextEventAt: now, Owner: c.config.Owner, Node: c.nodeName()}
 }
 
 // earlier returns the earlier of two times. The zero time is never.

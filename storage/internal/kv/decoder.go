@@ -145,6 +145,7 @@ func (d *decoder) history(base int64) []task.Attempt {
 		return nil
 	}
 	h := make([]task.Attempt, n)
+	node := ""
 	for i := range h {
 		a := &h[i]
 		f := d.fields(firstUnknownAttempt)
@@ -152,8 +153,11 @@ func (d *decoder) history(base int64) []task.Attempt {
 		a.Number = uint32(d.number(math.MaxUint32))
 		a.StartedAt = d.offset(f&attemptStarted, base)
 		a.EndedAt = d.offset(f&attemptEnded, base)
-		if f&attemptOwner != 0 {
-			a.Owner = task.ID(d.fixed(16))
+		if f&attemptNode != 0 {
+			node = string(d.bytes())
+		}
+		if f&(attemptNode|attemptSameNode) != 0 {
+			a.Node = node
 		}
 		a.Error = d.optional(f & attemptError)
 	}

@@ -51,6 +51,7 @@ const (
 	hasTurn
 	hasBoost    // the row inherits a priority
 	isTombstone // nothing follows for it
+	hasNode
 	firstUnknownField
 )
 
@@ -92,6 +93,7 @@ func (r *row) fields() fields {
 	set(hasTurn, r.Turn != task.Unordered)
 	set(hasBoost, r.Inherits)
 	set(isTombstone, r.Tombstone)
+	set(hasNode, r.Node != "")
 	set(hasHeaders, len(r.Headers) > 0)
 	set(hasLastError, r.LastError != "")
 	set(hasHistory, len(r.History) > 0 && r.far&farHistory == 0)
@@ -168,6 +170,9 @@ func appendRecord(b []byte, r *row) []byte {
 	if f&hasBoost != 0 {
 		b = append(b, r.Boost)
 	}
+	if f&hasNode != 0 {
+		b = appendString(b, r.Node)
+	}
 	return b
 }
 
@@ -223,13 +228,15 @@ func appendProgress(b []byte, base int64, p task.Progress) []byte {
 const (
 	attemptStarted fields = 1 << iota
 	attemptEnded
-	attemptOwner
+	attemptNode
 	attemptError
+	attemptSameNode // it is the node of the attempt before, and nothing follows for it
 	firstUnknownAttempt
 )
 
 func appendHistory(b []byte, base int64, h []task.Attempt) []byte {
 	b = binary.AppendUvarint(b, uint64(len(h)))
+	node := ""
 	for _, a := range h {
 		var f fields
 		if !a.StartedAt.IsZero() {
@@ -238,8 +245,13 @@ func appendHistory(b []byte, base int64, h []task.Attempt) []byte {
 		if !a.EndedAt.IsZero() {
 			f |= attemptEnded
 		}
-		if !a.Owner.IsZero() {
-			f |= attemptOwner
+		switch a.Node {
+		case "":
+		case node:
+			f |= attemptSameNode
+		default:
+			f |= attemptNode
+			node = a.Node
 		}
 		if a.Error != "" {
 			f |= attemptError
@@ -249,8 +261,8 @@ func appendHistory(b []byte, base int64, h []task.Attempt) []byte {
 		b = binary.AppendUvarint(b, uint64(a.Number))
 		b = appendOffset(b, f&attemptStarted, base, a.StartedAt)
 		b = appendOffset(b, f&attemptEnded, base, a.EndedAt)
-		if f&attemptOwner != 0 {
-			b = append(b, a.Owner[:]...)
+		if f&attemptNode != 0 {
+			b = appendString(b, a.Node)
 		}
 		if f&attemptError != 0 {
 			b = appendString(b, a.Error)
@@ -323,6 +335,7 @@ func decodeRecord(id task.ID, b []byte, in *interner) (*row, error) {
 		r.Inherits, r.Boost = true, d.byte()
 	}
 	r.Tombstone = f&isTombstone != 0
+	r.Node = d.optional(f & hasNode)
 	return r, d.end("record", id)
 }
 

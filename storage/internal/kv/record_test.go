@@ -18,7 +18,7 @@ func typical() *row {
 	return &row{Task: task.Task{
 		ID: task.ID{1, 2, 3}, Version: 2, State: task.Processing, Type: "payout", Shard: 7, Priority: 5, Seq: 1 << 20,
 		Group: "partner-17", Attempt: 1, CreatedAt: moment, ReadyAt: moment, StartedAt: moment.Add(time.Millisecond),
-		UpdatedAt: moment.Add(time.Millisecond), NextEventAt: moment.Add(time.Minute), Owner: task.ID{9},
+		UpdatedAt: moment.Add(time.Millisecond), NextEventAt: moment.Add(time.Minute), Owner: task.ID{9}, Node: "worker-1",
 		Payload: []byte(strings.Repeat("x", 100)),
 	}}
 }
@@ -30,7 +30,8 @@ func full() *row {
 	r.Headers = map[string]string{"b": "2", "a": "1", "": ""}
 	r.LastError, r.Result = "failed", []byte("r")
 	r.Notes = task.NewNotes(task.Progress{Done: 7, Total: 9, Message: "pages", At: moment}, []byte("page 7"))
-	r.History = []task.Attempt{{}, {Number: 3, StartedAt: moment, EndedAt: moment, Owner: task.ID{1}, Outcome: task.Crashed, Error: "e"}}
+	r.History = []task.Attempt{{}, {Number: 3, StartedAt: moment, EndedAt: moment, Node: "a", Outcome: task.Crashed, Error: "e"}, {Node: "a"}, {Node: "b"}, {}, {Node: "b"}}
+	r.Node = "a"
 	return r
 }
 
@@ -121,13 +122,30 @@ func normal(r *row) *row {
 }
 
 func BenchmarkEncode(b *testing.B) {
-	r := typical()
-	var buf []byte
-	b.ReportAllocs()
-	for b.Loop() {
-		buf = appendRecord(buf[:0], r)
+	submitted, running, retried := typical(), typical(), typical()
+	submitted.Attempt, submitted.StartedAt, submitted.Owner, submitted.Node = 0, time.Time{}, task.ID{}, ""
+	for i := range 5 {
+		task.Change{Ref: retried.Ref(), To: task.Submitted, At: moment, Outcome: task.Errored, Error: "no"}.Apply(&retried.Task)
+		grab := task.Change{Ref: retried.Ref(), To: task.Processing, At: moment, Owner: task.ID{9}}
+		grab.Node = []string{"worker-1", "worker-2"}[i/3]
+		grab.Apply(&retried.Task)
 	}
-	b.ReportMetric(float64(len(buf)), "bytes")
+	done := task.Change{Ref: running.Ref(), To: task.Done, At: moment}
+	finished := typical()
+	done.Apply(&finished.Task)
+	for _, row := range []struct {
+		name string
+		*row
+	}{{"submitted", submitted}, {"running", running}, {"done", finished}, {"after 5 errors", retried}} {
+		b.Run(row.name, func(b *testing.B) {
+			var buf []byte
+			b.ReportAllocs()
+			for b.Loop() {
+				buf = appendRecord(buf[:0], row.row)
+			}
+			b.ReportMetric(float64(len(buf)), "bytes")
+		})
+	}
 }
 
 func BenchmarkDecode(b *testing.B) {

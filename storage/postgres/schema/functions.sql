@@ -712,10 +712,10 @@ begin
 		delete from {schema}.task t where t.id = id;
 		insert into {schema}.ended (id, owner, version, seq, created_at, ready_at, next_event_at, expires_at, started_at, updated_at, due_at,
 			attempt, crashes, shard, turn, state, priority, boost, due_state, queued, inherits, tombstone,
-			type, grp, key, ordering_key, headers, progress, error, history, checkpoint, payload, result, ended_at, keep)
+			type, grp, key, ordering_key, node, headers, progress, error, history, checkpoint, payload, result, ended_at, keep)
 		values (id, null, version + 1, r.seq, r.created_at, r.ready_at, until, r.expires_at, r.started_at, now_us, null,
 			r.attempt, 0, r.shard, 0, 4, r.priority + coalesce(r.boost, 0), null, null, false, r.inherits, nullif(forgets, false),
-			r.type, r.grp, r.key, r.ordering_key, r.headers, r.progress, null, r.history, null, r.payload, {schema}.stored(result), ended_at, class);
+			r.type, r.grp, r.key, r.ordering_key, r.node, r.headers, r.progress, null, r.history, null, r.payload, {schema}.stored(result), ended_at, class);
 	end if;
 	if wake then
 		perform {schema}.tell_key(r);
@@ -753,7 +753,8 @@ begin
 		outcome := outcome || ({schema}.number_in(history, place) & 255)::integer;
 		began := began || {schema}.number_in(history, place + 8);
 		ended := ended || {schema}.number_in(history, place + 16);
-		place := place + 44 + length({schema}.text_in(history, place + 40));
+		place := place + 28 + length({schema}.text_in(history, place + 24)); -- the node
+		place := place + 4 + length({schema}.text_in(history, place)); -- the error
 	end loop;
 end $$;
 
@@ -765,7 +766,7 @@ declare
 	n      integer   := cardinality(places);
 begin
 	return case when n < 20 then coalesce(r.history, '') else substring(r.history from places[n - 18]) end
-		|| int8send(r.attempt::bigint << 8) || int8send(r.started_at) || int8send(now_us) || uuid_send(coalesce(r.owner, '00000000-0000-0000-0000-000000000000')) || int4send(0);
+		|| int8send(r.attempt::bigint << 8) || int8send(r.started_at) || int8send(now_us) || int4send(coalesce(length(r.node), 0)) || coalesce(r.node, '') || int4send(0);
 end $$;
 
 -- The minimum delay of a task that asked n times in a row to run again at once, in microseconds.
@@ -976,13 +977,13 @@ select t.id, {schema}.readable(t.type) as type,
 	{schema}.moment(t.started_at) as started_at, {schema}.moment(t.updated_at) as updated_at,
 	t.attempt, t.crashes, {schema}.readable(t.error) as error,
 	{schema}.readable(t.payload) as payload, {schema}.readable(t.result) as result,
-	t.owner, t.shard, t.version, t.seq, t.tombstone is true as tombstone, t.turn = 1 as waits_behind
+	t.owner, {schema}.readable(t.node) as node, t.shard, t.version, t.seq, t.tombstone is true as tombstone, t.turn = 1 as waits_behind
 from (
 	select id, type, state, priority, boost, key, ordering_key, created_at, ready_at, next_event_at, expires_at, started_at, updated_at,
-		attempt, crashes, error, payload, result, owner, shard, turn, version, seq, tombstone from {schema}.task
+		attempt, crashes, error, payload, result, owner, node, shard, turn, version, seq, tombstone from {schema}.task
 	union all
 	select id, type, state, priority, boost, key, ordering_key, created_at, ready_at, next_event_at, expires_at, started_at, updated_at,
-		attempt, crashes, error, payload, result, owner, shard, turn, version, seq, tombstone from {schema}.ended) t;
+		attempt, crashes, error, payload, result, owner, node, shard, turn, version, seq, tombstone from {schema}.ended) t;
 
 -- A role needs the right to execute a function that acts with the rights of the owner. Rights that were granted stay.
 do $$

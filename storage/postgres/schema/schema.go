@@ -49,7 +49,7 @@ func Name(name string) (string, error) {
 // heavy. By the others, tasks are found.
 const (
 	narrow = `id, owner, version, seq, created_at, ready_at, next_event_at, expires_at, started_at, updated_at, ` +
-		`attempt, crashes, shard, turn, state, priority, boost, inherits, tombstone, type, grp, key, ordering_key, headers, progress, error, history`
+		`attempt, crashes, shard, turn, state, priority, boost, inherits, tombstone, type, grp, key, ordering_key, node, headers, progress, error, history`
 	heavy   = `checkpoint, payload, result`
 	columns = narrow + ", " + heavy + ", due_at, due_state, queued"
 )

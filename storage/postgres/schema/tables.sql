@@ -31,6 +31,7 @@ create table {schema}.task (
 	grp           bytea    not null,
 	key           bytea,
 	ordering_key  bytea,
+	node          bytea,    -- that grabbed it last, by its name
 	headers       bytea,
 	progress      bytea,
 	error         bytea,

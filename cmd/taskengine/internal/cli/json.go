@@ -31,6 +31,7 @@ type taskJSON struct {
 	NextEventAt   *time.Time        `json:"next_event_at,omitempty"`
 	ExpiresAt     *time.Time        `json:"expires_at,omitempty"`
 	StartedAt     *time.Time        `json:"started_at,omitempty"`
+	Node          string            `json:"node,omitempty"`
 	UpdatedAt     *time.Time        `json:"updated_at,omitempty"`
 	Headers       map[string]string `json:"headers,omitempty"`
 	Payload       json.RawMessage   `json:"payload,omitempty"`
@@ -58,6 +59,7 @@ type attemptJSON struct {
 	Outcome   string     `json:"outcome"`
 	StartedAt *time.Time `json:"started_at,omitempty"`
 	EndedAt   *time.Time `json:"ended_at,omitempty"`
+	Node      string     `json:"node,omitempty"`
 	Error     string     `json:"error,omitempty"`
 }
 
@@ -198,7 +200,7 @@ func taskToJSON(t *taskenginev1.Task) taskJSON {
 	j := taskJSON{
 		ID: t.GetId(), Type: t.GetType(), State: t.GetState(), Version: t.GetVersion(),
 		Attempt: t.GetAttempt(), Crashes: t.GetCrashes(), Priority: t.GetPriority(),
-		Key: t.GetKey(), OrderingKey: t.GetOrderingKey(), Turn: t.GetTurn(), Inherited: t.InheritedPriority, Headers: t.GetHeaders(), Error: t.GetError(), Tombstone: t.GetTombstone(),
+		Key: t.GetKey(), OrderingKey: t.GetOrderingKey(), Turn: t.GetTurn(), Inherited: t.InheritedPriority, Headers: t.GetHeaders(), Error: t.GetError(), Tombstone: t.GetTombstone(), Node: t.GetNode(),
 		CreatedAt: timeToJSON(t.GetCreatedAt()), ReadyAt: timeToJSON(t.GetReadyAt()),
 		NextEventAt: timeToJSON(t.GetNextEventAt()), ExpiresAt: timeToJSON(t.GetExpiresAt()),
 		StartedAt: timeToJSON(t.GetStartedAt()), UpdatedAt: timeToJSON(t.GetUpdatedAt()),
@@ -217,7 +219,7 @@ func taskToJSON(t *taskenginev1.Task) taskJSON {
 	}
 	for _, a := range t.GetHistory() {
 		j.History = append(j.History, attemptJSON{
-			Number: a.GetNumber(), Outcome: a.GetOutcome(), Error: a.GetError(),
+			Number: a.GetNumber(), Outcome: a.GetOutcome(), Node: a.GetNode(), Error: a.GetError(),
 			StartedAt: timeToJSON(a.GetStartedAt()), EndedAt: timeToJSON(a.GetEndedAt()),
 		})
 	}

@@ -85,6 +85,7 @@ func (a *app) showTask(t *taskenginev1.Task) error {
 	field("created", when(t.GetCreatedAt()))
 	field("ready", when(t.GetReadyAt()))
 	field("started", when(t.GetStartedAt()))
+	field("node", t.GetNode())
 	field("updated", when(t.GetUpdatedAt()))
 	switch t.GetState() {
 	case "waiting":
@@ -105,8 +106,12 @@ func (a *app) showTask(t *taskenginev1.Task) error {
 	}
 	for _, h := range t.GetHistory() {
 		took := h.GetEndedAt().AsTime().Sub(h.GetStartedAt().AsTime())
-		field("history", fmt.Sprintf("attempt %d %s at %s after %s: %s",
-			h.GetNumber(), h.GetOutcome(), when(h.GetEndedAt()), units.Span(took), h.GetError()))
+		on := ""
+		if h.GetNode() != "" {
+			on = " on " + h.GetNode()
+		}
+		field("history", fmt.Sprintf("attempt %d %s%s at %s after %s: %s",
+			h.GetNumber(), h.GetOutcome(), on, when(h.GetEndedAt()), units.Span(took), h.GetError()))
 	}
 	_, err := fmt.Fprint(a.stdout, b.String())
 	return err

@@ -72,12 +72,14 @@ func elsewhereNotes(all []*taskenginev1.RanElsewhere, shown map[uint32]bool) (no
 		if shown[ran.GetAttempt()] {
 			continue
 		}
-		where, nodes := "on a node that is no longer alive, or on this one before it was restarted", strings.Join(ran.GetNodes(), ", ")
+		where := "on node " + ran.GetNode()
 		switch {
-		case nodes != "" && ran.GetHere():
-			where = "on this node, or on one of those that run the type and keep its lines: " + nodes
-		case nodes != "":
-			where = "on node " + nodes + ", which keeps its lines: ask there, by --address"
+		case ran.GetHere():
+			where += ", and this node and another one have that name: ask the other, too, by --address"
+		case ran.GetAlive():
+			where += ", which keeps its lines: ask there, by --address"
+		default:
+			where += ", which is not alive now, and keeps its lines"
 		}
 		if attempts[where] == nil {
 			notes = append(notes, where)

@@ -56,16 +56,16 @@ func TestStreamsThatBreakOffAreTakenUpAgain(t *testing.T) {
 
 func TestANoteSaysWhereAttemptsRanWhoseLinesTheNodeLacks(t *testing.T) {
 	all := []*taskenginev1.RanElsewhere{
-		{Attempt: 1, Nodes: []string{"b"}},
-		{Attempt: 2, Here: true},
-		{Attempt: 3, Here: true}, // with lines here
-		{Attempt: 4, Nodes: []string{"b"}},
-		{Attempt: 5, Nodes: []string{"b", "c"}, Here: true},
+		{Attempt: 1, Node: "b", Alive: true},
+		{Attempt: 2, Node: "c"},
+		{Attempt: 3, Node: "a", Alive: true, Here: true}, // with lines here
+		{Attempt: 4, Node: "b", Alive: true},
+		{Attempt: 5, Node: "a", Alive: true, Here: true},
 	}
 	want := []string{
 		"attempts 1, 4 ran on node b, which keeps its lines: ask there, by --address",
-		"attempt 2 ran on a node that is no longer alive, or on this one before it was restarted",
-		"attempt 5 ran on this node, or on one of those that run the type and keep its lines: b, c",
+		"attempt 2 ran on node c, which is not alive now, and keeps its lines",
+		"attempt 5 ran on node a, and this node and another one have that name: ask the other, too, by --address",
 	}
 	if got := elsewhereNotes(all, map[uint32]bool{3: true}); !slices.Equal(got, want) {
 		t.Errorf("they are %q", got)

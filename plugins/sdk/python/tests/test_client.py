@@ -114,6 +114,7 @@ class Verbs(NodeTest):
         self.assertEqual(again, client.Receipt(receipt.id, False, "already_done"))
         task = await c.find("brief", key)
         self.assertEqual((task.id, task.state, task.result, task.tombstone), (receipt.id, "done", b"", True))
+        self.assertTrue(task.node)
         empty = await c.submit("echo", None)
         task = await c.wait(empty.id, timeout=PATIENCE)
         self.assertEqual((await c.result(empty.id), task.tombstone), (None, False))

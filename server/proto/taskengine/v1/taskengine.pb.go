@@ -724,7 +724,9 @@ type Task struct {
 	// The task was done, and its payload, result, headers, checkpoint, progress and history were
 	// removed: only its key is remembered. A task that is done and is no tombstone has the result
 	// of its handler, which may be empty.
-	Tombstone     bool `protobuf:"varint,27,opt,name=tombstone,proto3" json:"tombstone,omitempty"`
+	Tombstone bool `protobuf:"varint,27,opt,name=tombstone,proto3" json:"tombstone,omitempty"`
+	// The name of the node that runs it, or that ran its newest attempt. Empty before the first.
+	Node          string `protobuf:"bytes,28,opt,name=node,proto3" json:"node,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -948,6 +950,13 @@ func (x *Task) GetTombstone() bool {
 	return false
 }
 
+func (x *Task) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
 type Progress struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// In a unit that the handler chooses.
@@ -1026,6 +1035,7 @@ type Attempt struct {
 	// completed, errored, crashed, timed_out, snoozed, handed_back, overruled or interrupted.
 	Outcome       string `protobuf:"bytes,4,opt,name=outcome,proto3" json:"outcome,omitempty"`
 	Error         string `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`
+	Node          string `protobuf:"bytes,6,opt,name=node,proto3" json:"node,omitempty"` // the name of the node that ran it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1091,6 +1101,13 @@ func (x *Attempt) GetOutcome() string {
 func (x *Attempt) GetError() string {
 	if x != nil {
 		return x.Error
+	}
+	return ""
+}
+
+func (x *Attempt) GetNode() string {
+	if x != nil {
+		return x.Node
 	}
 	return ""
 }
@@ -1952,8 +1969,7 @@ type TaskLogsResponse struct {
 	Cursor string `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	// There are no more lines, and with follow the task has ended.
 	Complete bool `protobuf:"varint,3,opt,name=complete,proto3" json:"complete,omitempty"`
-	// Of a complete response: which attempts ran on other nodes, or may have. Their lines are
-	// kept there.
+	// Of a complete response: which attempts ran on other nodes. Their lines are kept there.
 	Elsewhere     []*RanElsewhere `protobuf:"bytes,4,rep,name=elsewhere,proto3" json:"elsewhere,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2017,14 +2033,13 @@ func (x *TaskLogsResponse) GetElsewhere() []*RanElsewhere {
 	return nil
 }
 
-// RanElsewhere says where an attempt ran, or runs.
+// RanElsewhere says on which other node an attempt ran, or runs.
 type RanElsewhere struct {
-	state   protoimpl.MessageState `protogen:"open.v1"`
-	Attempt uint32                 `protobuf:"varint,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	// Names of live nodes of which one ran it. None: its node is no longer alive.
-	Nodes []string `protobuf:"bytes,2,rep,name=nodes,proto3" json:"nodes,omitempty"`
-	// It may have run on this node as well.
-	Here          bool `protobuf:"varint,3,opt,name=here,proto3" json:"here,omitempty"`
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Attempt       uint32                 `protobuf:"varint,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Node          string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`    // its name
+	Alive         bool                   `protobuf:"varint,3,opt,name=alive,proto3" json:"alive,omitempty"` // another node that is alive has this name
+	Here          bool                   `protobuf:"varint,4,opt,name=here,proto3" json:"here,omitempty"`   // this node has it as well, so that the attempt may have run here
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2066,11 +2081,18 @@ func (x *RanElsewhere) GetAttempt() uint32 {
 	return 0
 }
 
-func (x *RanElsewhere) GetNodes() []string {
+func (x *RanElsewhere) GetNode() string {
 	if x != nil {
-		return x.Nodes
+		return x.Node
 	}
-	return nil
+	return ""
+}
+
+func (x *RanElsewhere) GetAlive() bool {
+	if x != nil {
+		return x.Alive
+	}
+	return false
 }
 
 func (x *RanElsewhere) GetHere() bool {
@@ -8405,7 +8427,7 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\aoutcome\x18\x03 \x01(\tR\aoutcome\x12\x1d\n" +
 	"\awarning\x18\x04 \x01(\tH\x00R\awarning\x88\x01\x01B\n" +
 	"\n" +
-	"\b_warning\"\xca\b\n" +
+	"\b_warning\"\xde\b\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12\x14\n" +
@@ -8441,7 +8463,8 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"resultText\x12\x12\n" +
 	"\x04turn\x18\x19 \x01(\tR\x04turn\x122\n" +
 	"\x12inherited_priority\x18\x1a \x01(\rH\x00R\x11inheritedPriority\x88\x01\x01\x12\x1c\n" +
-	"\ttombstone\x18\x1b \x01(\bR\ttombstone\x1a:\n" +
+	"\ttombstone\x18\x1b \x01(\bR\ttombstone\x12\x12\n" +
+	"\x04node\x18\x1c \x01(\tR\x04node\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x15\n" +
@@ -8450,14 +8473,15 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x04done\x18\x01 \x01(\x04R\x04done\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\x04R\x05total\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12*\n" +
-	"\x02at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\xc3\x01\n" +
+	"\x02at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\xd7\x01\n" +
 	"\aAttempt\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\rR\x06number\x129\n" +
 	"\n" +
 	"started_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x125\n" +
 	"\bended_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x12\x18\n" +
 	"\aoutcome\x18\x04 \x01(\tR\aoutcome\x12\x14\n" +
-	"\x05error\x18\x05 \x01(\tR\x05error\"e\n" +
+	"\x05error\x18\x05 \x01(\tR\x05error\x12\x12\n" +
+	"\x04node\x18\x06 \x01(\tR\x04node\"e\n" +
 	"\n" +
 	"GetRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
@@ -8526,11 +8550,12 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x05lines\x18\x01 \x03(\v2\x16.taskengine.v1.LogLineR\x05lines\x12\x16\n" +
 	"\x06cursor\x18\x02 \x01(\tR\x06cursor\x12\x1a\n" +
 	"\bcomplete\x18\x03 \x01(\bR\bcomplete\x129\n" +
-	"\telsewhere\x18\x04 \x03(\v2\x1b.taskengine.v1.RanElsewhereR\telsewhere\"R\n" +
+	"\telsewhere\x18\x04 \x03(\v2\x1b.taskengine.v1.RanElsewhereR\telsewhere\"f\n" +
 	"\fRanElsewhere\x12\x18\n" +
-	"\aattempt\x18\x01 \x01(\rR\aattempt\x12\x14\n" +
-	"\x05nodes\x18\x02 \x03(\tR\x05nodes\x12\x12\n" +
-	"\x04here\x18\x03 \x01(\bR\x04here\"\xc5\x01\n" +
+	"\aattempt\x18\x01 \x01(\rR\aattempt\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\tR\x04node\x12\x14\n" +
+	"\x05alive\x18\x03 \x01(\bR\x05alive\x12\x12\n" +
+	"\x04here\x18\x04 \x01(\bR\x04here\"\xc5\x01\n" +
 	"\aLogLine\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\rR\aattempt\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x14\n" +

@@ -29,6 +29,7 @@ class Attempt:
     ended_at: datetime | None = one(3, TIME)
     outcome: str = one(4, TEXT)
     error: str = one(5, TEXT)
+    node: str = one(6, TEXT)  # that ran it, by its name
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,7 @@ class Task:
     turn: str = one(25, TEXT)
     inherited_priority: int | None = optional(26, UINT32)  # with which a head runs
     tombstone: bool = one(27, BOOL)  # it is done, and its payload and result were removed
+    node: str = one(28, TEXT)  # that runs it, or ran its newest attempt, by its name
 
     @property
     def has_ended(self) -> bool:

@@ -12,10 +12,12 @@ import org.jspecify.annotations.Nullable;
  * @param outcome completed, errored, crashed, timed_out, snoozed, handed_back, overruled or
  *     interrupted
  * @param error why it did not finish the task
+ * @param node the name of the node that ran it
  */
 public record Attempt(
     int number,
     @Nullable Instant startedAt,
     @Nullable Instant endedAt,
     String outcome,
-    String error) {}
+    String error,
+    String node) {}

@@ -39,7 +39,8 @@ final class Messages {
         t.getCheckpoint().toByteArray(),
         t.getTurn(),
         t.hasInheritedPriority() ? t.getInheritedPriority() : null,
-        t.getTombstone());
+        t.getTombstone(),
+        t.getNode());
   }
 
   private static Attempt attempt(Api.Attempt a) {
@@ -48,7 +49,8 @@ final class Messages {
         a.hasStartedAt() ? Times.instant(a.getStartedAt()) : null,
         a.hasEndedAt() ? Times.instant(a.getEndedAt()) : null,
         a.getOutcome(),
-        a.getError());
+        a.getError(),
+        a.getNode());
   }
 
   private static Progress progress(Api.Progress p) {

@@ -36,6 +36,8 @@ import org.jspecify.annotations.Nullable;
  *     is its own
  * @param tombstone whether the task is done and its payload, result, headers, checkpoint, progress
  *     and history were removed: only its key is remembered
+ * @param node the name of the node that runs it, or that ran its newest attempt; empty before the
+ *     first
  */
 public record Task(
     String id,
@@ -62,7 +64,8 @@ public record Task(
     byte[] checkpoint,
     String turn,
     @Nullable Integer inheritedPriority,
-    boolean tombstone) {
+    boolean tombstone,
+    String node) {
   /** Makes it, with copies of its lists. */
   public Task {
     headers = Map.copyOf(headers);

@@ -141,6 +141,7 @@ class ClientTest {
     assertEquals(List.of(id, "done"), List.of(task.id(), task.state()));
     assertEquals(0, task.result().length);
     assertTrue(task.tombstone());
+    assertFalse(task.node().isEmpty());
     String empty = client.submit(Request.of("echo")).id();
     assertFalse(client.within(PATIENCE).await(empty).tombstone());
   }
