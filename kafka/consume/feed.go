@@ -14,11 +14,15 @@ import (
 
 const (
 	fetchWait  = time.Second // how long a broker waits for records; a partition that is added waits for it as well
-	pollMost   = 5000        // records of one poll
-	streamMost = 5000        // records that a partition may have waiting; beyond them it is not fetched
+	streamMost = 5000        // a partition that has as many records waiting is full
 	fetchBytes = 16 << 20    // of one fetch
 
-	// feedBytes are divided among the partitions of a feed. A partition that has its share waiting is not fetched. The
+	// While a partition is full, the feed is not polled. A partition that is full for pauseAfter is paused, so that it
+	// delays no other for longer. The client drops the records that it has fetched of a paused partition, and fetches them
+	// again.
+	pauseAfter = 20 * time.Millisecond
+
+	// feedBytes are divided among the partitions of a feed. A partition that has its share waiting is full. The
 	// memory of a feed is some times as much: a fetch brings up to a share, which brokers count as it is compressed.
 	feedBytes  = 64 << 20
 	leastShare = 64 << 10
@@ -31,6 +35,7 @@ type feed struct {
 	client *kgo.Client
 	stop   context.CancelFunc
 	done   chan struct{}
+	look   chan struct{} // has an element if there are orders, or a partition is not full any more
 
 	mu      sync.Mutex
 	orders  []feedOrder        // guarded by mu: to be carried out between two polls
@@ -68,8 +73,9 @@ type stream struct {
 
 	// guarded by feed.mu:
 	records []*kgo.Record
-	bytes   int // of records
-	paused  bool
+	bytes   int   // of records
+	full    bool  // from one of the limits until half of both
+	paused  bool  // in the client
 	end     int64 // the offset behind the last committed record, as the broker last said; -1 if unknown
 	err     error
 	gone    chan struct{} // closed when the client has the partition no more
@@ -85,7 +91,7 @@ func openFeed(c kafka.Connection) (*feed, error) {
 		return nil, err
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	f := &feed{client: client, stop: stop, done: make(chan struct{}), streams: make(map[place]*stream), ids: make(map[string]string), wake: func() {}}
+	f := &feed{client: client, stop: stop, done: make(chan struct{}), look: make(chan struct{}, 1), streams: make(map[place]*stream), ids: make(map[string]string), wake: func() {}}
 	go f.run(ctx)
 	return f, nil
 }
@@ -108,6 +114,7 @@ func (f *feed) order(s *stream, what feedVerb) {
 	defer f.mu.Unlock()
 	f.orders = append(f.orders, feedOrder{s, what})
 	f.wake()
+	signal(f.look)
 }
 
 func (f *feed) run(ctx context.Context) {
@@ -119,10 +126,11 @@ func (f *feed) run(ctx context.Context) {
 			cancel()
 		}
 		f.mu.Unlock()
-		fetched := f.client.PollRecords(poll, pollMost)
+		fetched := f.client.PollFetches(poll)
 		cancel()
 		f.deliver(fetched)
 		f.carryOut()
+		f.awaitRoom(ctx)
 		if ctx.Err() != nil {
 			f.end()
 			return
@@ -134,7 +142,6 @@ func (f *feed) run(ctx context.Context) {
 func (f *feed) deliver(fetched kgo.Fetches) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	full := make(map[string][]int32)
 	fetched.EachPartition(func(p kgo.FetchTopicPartition) {
 		s := f.streams[place{p.Topic, p.Partition}]
 		if s == nil { // it was removed, or the poll was ended
@@ -150,15 +157,55 @@ func (f *feed) deliver(fetched kgo.Fetches) {
 		if s.err == nil {
 			s.err = p.Err
 		}
-		if !s.paused && (len(s.records) >= streamMost || s.bytes >= f.share()) {
-			s.paused = true
-			full[p.Topic] = append(full[p.Topic], p.Partition)
-		}
-		s.tell()
+		s.full = s.full || len(s.records) >= streamMost || s.bytes >= f.share()
+		signal(s.ready)
 	})
-	if len(full) > 0 {
-		f.client.PauseFetchPartitions(full)
+}
+
+// awaitRoom waits until no partition is full, and pauses those that are full for too long.
+func (f *feed) awaitRoom(ctx context.Context) {
+	if !f.isFull() {
+		return
 	}
+	late := time.NewTimer(pauseAfter)
+	defer late.Stop()
+	for f.isFull() {
+		select {
+		case <-f.look:
+			f.carryOut()
+		case <-late.C:
+			f.pauseFull()
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// isFull reports whether a partition is full that is not paused.
+func (f *feed) isFull() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, s := range f.streams {
+		if s.full && !s.paused {
+			return true
+		}
+	}
+	return false
+}
+
+// pauseFull pauses the partitions that are full.
+func (f *feed) pauseFull() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	full := make(map[string][]int32)
+	for at, s := range f.streams {
+		if s.full && !s.paused {
+			s.paused = true
+			full[at.topic] = append(full[at.topic], at.partition)
+		}
+	}
+	f.client.PauseFetchPartitions(full)
 }
 
 // carryOut adds, removes and resumes partitions.
@@ -206,7 +253,7 @@ func (f *feed) change(topic, id string) {
 		for at, s := range f.streams {
 			if at.topic == topic {
 				s.err = kerr.UnknownTopicID
-				s.tell()
+				signal(s.ready)
 				delete(f.streams, at)
 			}
 		}
@@ -220,13 +267,14 @@ func (f *feed) end() {
 	defer f.mu.Unlock()
 	for _, s := range f.streams {
 		s.err = errors.Join(s.err, errStopped)
-		s.tell()
+		signal(s.ready)
 	}
 }
 
-func (s *stream) tell() {
+// signal puts an element into a channel that holds one, if it has none.
+func signal(c chan struct{}) {
 	select {
-	case s.ready <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
@@ -239,17 +287,21 @@ func (s *stream) take(most int) (records []*kgo.Record, end int64, err error) {
 	defer f.mu.Unlock()
 	if n := min(most, len(s.records)); n < len(s.records) {
 		records, s.records = s.records[:n:n], s.records[n:]
-		s.tell()
+		signal(s.ready)
 	} else {
 		records, s.records, err = s.records, nil, s.err
 	}
 	for _, r := range records {
 		s.bytes -= sizeOf(r)
 	}
-	if s.paused && len(s.records) < streamMost/2 && s.bytes < f.share()/2 {
-		s.paused = false
-		f.orders = append(f.orders, feedOrder{s, resume})
-		f.wake()
+	if s.full && len(s.records) < streamMost/2 && s.bytes < f.share()/2 {
+		s.full = false
+		if s.paused {
+			s.paused = false
+			f.orders = append(f.orders, feedOrder{s, resume})
+			f.wake()
+		}
+		signal(f.look)
 	}
 	return records, s.end, err
 }
