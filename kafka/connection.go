@@ -49,15 +49,13 @@ func (c Connection) Client(options ...kgo.Opt) (*kgo.Client, error) {
 	}
 	all := []kgo.Opt{
 		kgo.SeedBrokers(c.Brokers...), kgo.ClientID(id),
-		kgo.DialTimeout(dialTimeout), kgo.RequestTimeoutOverhead(requestOverhead), kgo.MetadataMinAge(metadataAge), kgo.DisableClientMetrics(),
+		kgo.RequestTimeoutOverhead(requestOverhead), kgo.MetadataMinAge(metadataAge), kgo.DisableClientMetrics(),
+		kgo.Dialer(c.dial),
 	}
 	if c.TLS != nil {
 		if _, err := c.TLS.Config(); err != nil {
 			return nil, fmt.Errorf("kafka.%s.tls: %w", c.Name, err)
 		}
-	}
-	if c.TLS != nil || c.Dial != nil {
-		all = append(all, kgo.Dialer(c.dial))
 	}
 	if c.SASL != nil {
 		mechanism, err := c.SASL.mechanism()
@@ -81,21 +79,30 @@ func (c Connection) dial(ctx context.Context, network, address string) (net.Conn
 	if dial == nil {
 		dial = (&net.Dialer{KeepAlive: dialTimeout}).DialContext
 	}
-	if c.TLS == nil {
-		return dial(ctx, network, address)
+	conn, err := dial(ctx, network, address)
+	if err != nil {
+		return nil, err
 	}
+	if c.TLS != nil {
+		if conn, err = c.encrypt(ctx, conn, address); err != nil {
+			return nil, err
+		}
+	}
+	return &patientConn{Conn: conn}, nil
+}
+
+// encrypt returns conn by TLS. It closes conn if it returns an error.
+func (c Connection) encrypt(ctx context.Context, plain net.Conn, address string) (net.Conn, error) {
 	config, err := c.TLS.Config()
 	if err != nil {
+		_ = plain.Close() // nothing was sent
 		return nil, fmt.Errorf("tls: %w", err)
 	}
 	if config.ServerName == "" {
 		if config.ServerName, _, err = net.SplitHostPort(address); err != nil {
+			_ = plain.Close() // nothing was sent
 			return nil, err
 		}
-	}
-	plain, err := dial(ctx, network, address)
-	if err != nil {
-		return nil, err
 	}
 	conn := tls.Client(plain, config)
 	if err := conn.HandshakeContext(ctx); err != nil {

@@ -156,21 +156,18 @@ func partitionError(partition int32, err error) error {
 // firstOffsets returns where the partitions of a topic begin. A topic or partition that is found later than those of the
 // start begins with its first record: it did not exist at the start.
 func (s *localSource) firstOffsets(ctx context.Context, topic string, isStart bool) (map[int32]kadm.ListedOffset, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
-	defer cancel()
-	admin, err := s.admin()
-	if err != nil {
-		return nil, err
-	}
 	var listed kadm.ListedOffsets
-	switch at := s.definition.Start.Time(); {
-	case !at.IsZero():
-		listed, err = admin.ListOffsetsAfterMilli(ctx, at.UnixMilli(), topic)
-	case isStart && s.definition.Start.IsLatest():
-		listed, err = admin.ListEndOffsets(ctx, topic)
-	default:
-		listed, err = admin.ListStartOffsets(ctx, topic)
-	}
+	err := s.ask(ctx, topic, func(ctx context.Context, admin *kadm.Client) (err error) {
+		switch at := s.definition.Start.Time(); {
+		case !at.IsZero():
+			listed, err = admin.ListOffsetsAfterMilli(ctx, at.UnixMilli(), topic)
+		case isStart && s.definition.Start.IsLatest():
+			listed, err = admin.ListEndOffsets(ctx, topic)
+		default:
+			listed, err = admin.ListStartOffsets(ctx, topic)
+		}
+		return err
+	})
 	if err != nil {
 		return nil, s.failed(topic, err)
 	}

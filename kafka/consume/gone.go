@@ -116,7 +116,7 @@ func (s *localSource) interrupt(ctx context.Context, e *engine.Engine, name stri
 func (s *localSource) isThere(ctx context.Context, topic string) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	admin, err := s.admin()
+	admin, err := s.admin(forTopics)
 	if err != nil {
 		return err
 	}
@@ -142,13 +142,13 @@ func (s *localSource) noteEnds(ctx context.Context, st *state) {
 	if count > maxEnds {
 		return
 	}
-	found, _ := s.ends(ctx, names)
+	found := s.ends(ctx, names, true)
 	for _, name := range names {
 		t := st.Topics[name]
 		ends := make([]int64, t.Partitions)
 		copy(ends, t.Ends)
 		for i := range ends {
-			if end, ok := found.Lookup(name, int32(i)); ok && end.Err == nil {
+			if end, ok := found.all.Lookup(name, int32(i)); ok && end.Err == nil {
 				ends[i] = max(ends[i], end.Offset)
 			}
 		}

@@ -25,7 +25,7 @@ func (s *localSource) commitToGroup(at place, p *position) {
 func (s *localSource) commitGroup(due kadm.Offsets) {
 	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
 	defer cancel()
-	admin, err := s.admin()
+	admin, err := s.admin(forGroup)
 	if err == nil {
 		err = admin.CommitAllOffsets(ctx, s.definition.Group, due)
 	}

@@ -9,8 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
-
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/internal/reserved"
 	"github.com/taskengine/taskengine/kafka/source"
@@ -121,7 +119,7 @@ func (s *Sources) Get(ctx context.Context, e *engine.Engine, name string) (*Stat
 	if t.State == task.Cancelled || t.State == task.Failed {
 		all.Problem = ErrEnded.Error()
 	}
-	ends, stable := of.ends(ctx, slices.Collect(maps.Keys(st.Topics)))
+	ends := of.ends(ctx, slices.Collect(maps.Keys(st.Topics)), false)
 	for _, topic := range slices.Sorted(maps.Keys(st.Topics)) {
 		for i := range st.Topics[topic].Partitions {
 			p, err := of.partition(ctx, e, idOfPartition(name, topic, st.Topics[topic].ID, i))
@@ -131,9 +129,9 @@ func (s *Sources) Get(ctx context.Context, e *engine.Engine, name string) (*Stat
 			case err != nil:
 				return nil, err
 			}
-			if end, ok := ends.Lookup(topic, i); ok && end.Err == nil {
+			if end, ok := ends.all.Lookup(topic, i); ok && end.Err == nil {
 				p.End, p.Lag, p.Ended = end.Offset, max(0, end.Offset-p.Position), false
-				if until, ok := stable.Lookup(topic, i); ok && until.Err == nil && p.Position >= until.Offset && p.Lag > 0 && p.Message == "" {
+				if until, ok := ends.stable.Lookup(topic, i); ok && until.Err == nil && p.Position >= until.Offset && p.Lag > 0 && p.Message == "" {
 					p.Message = fmt.Sprintf("a transaction that has not ended holds back %d offsets", p.Lag)
 				}
 			}
@@ -163,23 +161,6 @@ func (s *Status) addLost(all []lostOf) {
 		}
 		s.Partitions[i].Lost = append(slices.Clone(s.Partitions[i].Lost), one.Lost)
 	}
-}
-
-// ends returns the ends of the partitions of topics, as far as the brokers say: those behind the last records, and those
-// before the first record of a transaction that has not ended.
-func (s *localSource) ends(ctx context.Context, topics []string) (all, stable kadm.ListedOffsets) {
-	if len(topics) == 0 {
-		return nil, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, answerTime/5)
-	defer cancel()
-	admin, err := s.admin()
-	if err != nil {
-		return nil, nil
-	}
-	stable, _ = admin.ListCommittedOffsets(ctx, topics...) // first: a transaction may end meanwhile
-	all, _ = admin.ListEndOffsets(ctx, topics...)
-	return all, stable
 }
 
 // partition returns the partition of a task.

@@ -66,21 +66,18 @@ func (s *localSource) carryOutOne(ctx context.Context, e *engine.Engine, st *sta
 
 // offsetsOf returns where a seek goes in each partition of a topic.
 func (s *localSource) offsetsOf(ctx context.Context, topic string, to *Seek) (map[int32]kadm.ListedOffset, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
-	defer cancel()
-	admin, err := s.admin()
-	if err != nil {
-		return nil, err
-	}
 	var listed kadm.ListedOffsets
-	switch {
-	case to.Begin:
-		listed, err = admin.ListStartOffsets(ctx, topic)
-	case !to.Time.IsZero():
-		listed, err = admin.ListOffsetsAfterMilli(ctx, to.Time.UnixMilli(), topic)
-	default:
-		listed, err = admin.ListEndOffsets(ctx, topic)
-	}
+	err := s.ask(ctx, topic, func(ctx context.Context, admin *kadm.Client) (err error) {
+		switch {
+		case to.Begin:
+			listed, err = admin.ListStartOffsets(ctx, topic)
+		case !to.Time.IsZero():
+			listed, err = admin.ListOffsetsAfterMilli(ctx, to.Time.UnixMilli(), topic)
+		default:
+			listed, err = admin.ListEndOffsets(ctx, topic)
+		}
+		return err
+	})
 	if err != nil {
 		return nil, s.failed(topic, err)
 	}

@@ -7,10 +7,12 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/kafka"
 	"github.com/taskengine/taskengine/task"
 )
 
@@ -88,6 +90,9 @@ func (r *reader) run(ctx context.Context) ([]byte, error) {
 	defer over.Stop()
 	save := time.NewTicker(idleSave)
 	defer save.Stop()
+	if err := r.probe(ctx); err != nil {
+		return nil, err
+	}
 	in := r.open(feed)
 	defer func() {
 		in.close()
@@ -129,6 +134,32 @@ func (r *reader) run(ctx context.Context) ([]byte, error) {
 		}
 		in = r.open(feed)
 	}
+}
+
+// probe returns an error unless the brokers answer about the position. The client of the feed asks the same for several
+// partitions at once, and waits for the slowest: one that hangs is kept from it. Without an epoch it would also begin at the
+// nearest record that is there, without saying so.
+func (r *reader) probe(ctx context.Context) error {
+	if r.at.Epoch >= 0 {
+		err := r.source.ask(ctx, r.of.Topic, func(ctx context.Context, admin *kadm.Client) error {
+			var of kadm.OffsetForLeaderEpochRequest
+			of.Add(r.of.Topic, r.of.Partition, r.at.Epoch)
+			_, err := admin.OffsetForLeaderEpoch(ctx, of)
+			return err
+		})
+		if err != nil && !kafka.IsAnswer(err) { // the client notices that records are lost
+			return r.source.failed(r.of.Topic, err)
+		}
+		return nil
+	}
+	begin, end, err := r.source.bounds(ctx, r.of.Topic, r.of.Partition)
+	switch {
+	case err != nil:
+		return r.source.failed(r.of.Topic, err)
+	case r.at.Next < begin.Offset || r.at.Next > end.Offset:
+		return r.reset(ctx, kerr.OffsetOutOfRange)
+	}
+	return nil
 }
 
 // open opens a stream at the position.

@@ -1,6 +1,7 @@
 package consume
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -69,24 +70,17 @@ func (s *localSource) trust(at place) {
 
 // bounds returns the first offset of a partition and that behind its last record.
 func (s *localSource) bounds(ctx context.Context, topic string, partition int32) (begin, end kadm.ListedOffset, err error) {
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
-	defer cancel()
-	admin, err := s.admin()
-	if err != nil {
-		return begin, end, err
-	}
-	begins, err := admin.ListStartOffsets(ctx, topic)
-	if err == nil {
-		begin = begins[topic][partition]
-		err = begin.Err
-	}
-	if err != nil {
-		return begin, end, err
-	}
-	ends, err := admin.ListEndOffsets(ctx, topic)
-	if err == nil {
-		end = ends[topic][partition]
-		err = end.Err
-	}
+	err = s.ask(ctx, topic, func(ctx context.Context, admin *kadm.Client) error {
+		begins, err := admin.ListStartOffsets(ctx, topic)
+		if err != nil {
+			return err
+		}
+		ends, err := admin.ListEndOffsets(ctx, topic)
+		if err != nil {
+			return err
+		}
+		begin, end = begins[topic][partition], ends[topic][partition]
+		return cmp.Or(begin.Err, end.Err)
+	})
 	return begin, end, err
 }

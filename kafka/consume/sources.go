@@ -22,9 +22,8 @@ import (
 )
 
 const (
-	answerTime = 10 * time.Second // of a broker
-	suspicion  = 10 * time.Second // see suspects
-	listAge    = 5 * time.Second  // how long the id of a topic is used without another look
+	suspicion = 10 * time.Second // see suspects
+	listAge   = 5 * time.Second  // how long the id of a topic is used without another look
 )
 
 // Config describes the sources of a node.
@@ -61,7 +60,7 @@ func New(c Config) (*Sources, error) {
 		}
 		s.all[one.Name] = &localSource{
 			config: c, definition: one.Definition, connection: one.Connection, selects: selects, stopped: s.stopped,
-			suspected: make(map[place]time.Time), grouped: make(kadm.Offsets), stats: newStats(),
+			suspected: make(map[place]time.Time), hanging: make(map[string]bool), grouped: make(kadm.Offsets), stats: newStats(),
 		}
 	}
 	return s, nil
@@ -108,29 +107,32 @@ type localSource struct {
 	stats      *stats
 
 	mu        sync.Mutex
-	client    *kgo.Client         // guarded by mu: for questions; nil before the first
-	fetcher   *feed               // guarded by mu: nil before the first partition
-	listed    map[string]string   // guarded by mu: the ids of topics, by name, at listedAt
-	listedAt  time.Time           // guarded by mu
-	suspected map[place]time.Time // guarded by mu: see suspects
-	grouped   kadm.Offsets        // guarded by mu: positions to commit to the group
-	groupedAt time.Time           // guarded by mu: when they were last committed
-	groupLog  ratelog.Limiter     // guarded by mu
-	grouping  bool                // guarded by mu: they are being committed
-	isClosed  bool                // guarded by mu
-	aside     sync.WaitGroup      // of what does not delay readers
+	clients   [purposes]*kgo.Client // guarded by mu: for questions; nil before the first
+	hanging   map[string]bool       // guarded by mu: topics whose last question about offsets had no answer
+	fetcher   *feed                 // guarded by mu: nil before the first partition
+	listed    map[string]string     // guarded by mu: the ids of topics, by name, at listedAt
+	listedAt  time.Time             // guarded by mu
+	suspected map[place]time.Time   // guarded by mu: see suspects
+	grouped   kadm.Offsets          // guarded by mu: positions to commit to the group
+	groupedAt time.Time             // guarded by mu: when they were last committed
+	groupLog  ratelog.Limiter       // guarded by mu
+	grouping  bool                  // guarded by mu: they are being committed
+	isClosed  bool                  // guarded by mu
+	aside     sync.WaitGroup        // of what does not delay readers
 }
 
 func (s *localSource) close() {
 	s.mu.Lock()
-	client, fetcher := s.client, s.fetcher
-	s.client, s.fetcher, s.isClosed = nil, nil, true
+	clients, fetcher := s.clients, s.fetcher
+	s.clients, s.fetcher, s.isClosed = [purposes]*kgo.Client{}, nil, true
 	s.mu.Unlock()
 	if fetcher != nil {
 		fetcher.close()
 	}
-	if client != nil {
-		client.Close()
+	for _, client := range clients {
+		if client != nil {
+			client.Close()
+		}
 	}
 	s.aside.Wait()
 }
@@ -171,23 +173,6 @@ func (s *localSource) feed() (*feed, error) {
 	return s.fetcher, nil
 }
 
-// admin returns a client for questions.
-func (s *localSource) admin() (*kadm.Client, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.isClosed {
-		return nil, errStopped
-	}
-	if s.client == nil {
-		c, err := s.connection.Client()
-		if err != nil {
-			return nil, err
-		}
-		s.client = c
-	}
-	return kadm.NewClient(s.client), nil
-}
-
 // listing are the topics of a source that the brokers show.
 type listing struct {
 	found   kadm.TopicDetails
@@ -205,13 +190,13 @@ func (l *listing) isGone(name string) bool {
 func (s *localSource) list(ctx context.Context) (*listing, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	admin, err := s.admin()
+	admin, err := s.admin(forTopics)
 	if err != nil {
 		return nil, err
 	}
 	all, err := admin.ListTopicsWithInternal(ctx, s.definition.Topics...) // all topics if there is a pattern
 	if errors.Is(err, kerr.TopicAuthorizationFailed) {
-		all, err = listEach(ctx, admin, s.definition.Topics)
+		all, err = listEach(ctx, admin.Client, s.definition.Topics)
 	}
 	if err != nil {
 		return nil, s.failed("", err)

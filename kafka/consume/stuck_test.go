@@ -1,15 +1,19 @@
 package consume_test
 
 import (
+	"errors"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/kafka/source"
 )
 
@@ -139,4 +143,131 @@ func TestAGroupCommitThatHangsDelaysNoReader(t *testing.T) {
 	n.await("a commit that hangs", func() bool { return held.Load() > 0 })
 	produce(t, c, numbered("a", 1, 10, 1000)...)
 	n.await("further records", func() bool { tasks, most := n.ran(); return tasks == 1010 && most == 1 })
+}
+
+// A broker that does not say where the partitions of a topic begin delays no other topic of the source, though it answers
+// what is asked on one connection in its order.
+func TestAnAnswerAboutATopicThatHangsDelaysNoOtherTopic(t *testing.T) {
+	t.Parallel()
+	others := []string{"a", "b", "c", "x", "y", "z"}
+	c, fake := newFake(t, append(others, "hangs")...)
+	heal, held := hang(t, fake, asksFor("hangs"))
+	n := newNode(t, c, definition("orders", append(others, "hangs")...))
+	n.await("a question that hangs", func() bool { return held.Load() > 0 })
+	total := 0
+	more := func(what string) {
+		t.Helper()
+		for _, topic := range others {
+			produce(t, c, numbered(topic, 1, total, 10)...)
+			total += 10
+		}
+		n.await(what, func() bool { tasks, _ := n.ran(); return tasks == total })
+	}
+	more("the records of the others")
+	for range 2 {
+		n.interrupt("orders")
+		more("records that are read by further attempts")
+	}
+	n.await("what is known of the others", func() bool { n.look(); return n.knows(`"z":{"id":"`) && n.status("orders").Lag == 0 })
+	heal()
+	produce(t, c, numbered("hangs", 1, total, 10)...)
+	n.await("the records of the topic", func() bool { tasks, most := n.ran(); return tasks == total+10 && most == 1 })
+}
+
+// interrupt has the attempts to read a source end, and others begin.
+func (n *node) interrupt(source string) {
+	n.t.Helper()
+	for _, p := range n.status(source).Partitions {
+		row, err := n.Get(n.t.Context(), p.Task)
+		if err != nil {
+			n.t.Fatal(err)
+		}
+		if _, err := n.Edit(n.t.Context(), row.Ref(), engine.Edit{Interrupts: true, At: new(n.Now())}); err != nil && !errors.Is(err, engine.ErrStale) {
+			n.t.Fatal(err)
+		}
+	}
+}
+
+// One of three brokers gives no answer to anything. What the others have is read, by attempts that begin then as well, and
+// so is a topic that is new.
+func TestABrokerThatHangsDelaysNoTopicOfTheOthers(t *testing.T) {
+	t.Parallel()
+	fake, err := kfake.NewCluster(kfake.NumBrokers(3), kfake.SeedTopics(1, "a", "b", "c"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(fake.Close)
+	for i, topic := range []string{"a", "b", "c"} {
+		if err := fake.MoveTopicPartition(topic, 0, int32(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	client, err := kgo.NewClient(kgo.SeedBrokers(fake.ListenAddrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.RequestTimeoutOverhead(time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	d := definition("orders")
+	d.Topics, d.Pattern = nil, "[a-z]"
+	n := newNode(t, fakeBrokers{fake}, d)
+	total := 0
+	more := func(what string, topics ...string) {
+		t.Helper()
+		for _, topic := range topics {
+			if err := client.ProduceSync(t.Context(), numbered(topic, 1, total, 10)...).FirstErr(); err != nil {
+				t.Fatal(err)
+			}
+			total += 10
+		}
+		n.await(what, func() bool { n.look(); tasks, _ := n.ran(); return tasks == total })
+	}
+	more("the first records", "a", "b", "c")
+	heal, held := hang(t, fake, func(kmsg.Request) bool { return fake.CurrentNode() == 0 })
+	more("the records of the others", "b", "c")
+	n.interrupt("orders")
+	more("records that are read by further attempts", "b", "c")
+	if err := errors.Join(fake.CreateTopic("n", 1, nil), fake.MoveTopicPartition("n", 0, 1)); err != nil {
+		t.Fatal(err)
+	}
+	more("a new topic", "n")
+	if held.Load() == 0 {
+		t.Error("nothing hangs")
+	}
+	heal()
+	more("the records of the broker", "a")
+	if _, most := n.ran(); most != 1 {
+		t.Errorf("a task has run %d times", most)
+	}
+}
+
+// A broker that gives no answer about the epochs of a topic, which a reader asks for as it begins, delays no other topic.
+func TestAnAnswerAboutEpochsThatHangsDelaysNoOtherTopic(t *testing.T) {
+	t.Parallel()
+	others := []string{"a", "b", "y", "z"}
+	c, fake := newFake(t, append(others, "hangs")...)
+	n := newNode(t, c, definition("orders", append(others, "hangs")...))
+	total := 0
+	more := func(what string, topics ...string) {
+		t.Helper()
+		for _, topic := range topics {
+			produce(t, c, numbered(topic, 1, total, 10)...)
+			total += 10
+		}
+		n.await(what, func() bool { tasks, _ := n.ran(); return tasks == total })
+	}
+	more("the first records", append(others, "hangs")...)
+	heal, held := hang(t, fake, func(r kmsg.Request) bool {
+		asked, ok := r.(*kmsg.OffsetForLeaderEpochRequest)
+		return ok && slices.ContainsFunc(asked.Topics, func(one kmsg.OffsetForLeaderEpochRequestTopic) bool { return one.Topic == "hangs" })
+	})
+	for range 2 {
+		n.interrupt("orders")
+		more("records that are read by further attempts", others...)
+	}
+	n.await("a question that hangs", func() bool { return held.Load() > 0 })
+	heal()
+	more("the records of the topic", "hangs")
+	if _, most := n.ran(); most != 1 {
+		t.Errorf("a task has run %d times", most)
+	}
 }
