@@ -161,7 +161,7 @@ func (r *reader) submit(ctx context.Context, tx storage.Tx, tasks *engine.Relaye
 // save commits the position if it has changed by records that became no tasks, or if the relay has delivered all.
 func (r *reader) save(ctx context.Context) error {
 	r.source.commitToGroup(place{r.of.Topic, r.of.Partition}, &r.at)
-	if !r.stale && r.relay.IsEmpty() || time.Since(r.saved) < idleSave {
+	if !r.stale && r.relay.IsEmpty() || time.Since(r.saved) < r.source.pace.save {
 		return nil
 	}
 	return r.store(ctx, &r.at)

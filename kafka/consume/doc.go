@@ -15,6 +15,7 @@
 //	prepare.go, commit.go            how records become rows, and rows are committed
 //	relay.go                         tasks that belong to another database than their partition
 //	feed.go                          the client that fetches the records of all partitions of a source
+//	group.go, pace.go                the positions in the consumer group, and how often they are committed
 //	unread.go                        records that could not become tasks
 //	manage.go, plan.go               what people ask and order
 package consume

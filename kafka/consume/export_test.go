@@ -1,5 +1,10 @@
 package consume
 
+import (
+	"cmp"
+	"time"
+)
+
 // Waiting returns how many bytes of records a source has fetched that its readers have not taken.
 func (s *Sources) Waiting(name string) (bytes int) {
 	of := s.all[name]
@@ -15,4 +20,12 @@ func (s *Sources) Waiting(name string) (bytes int) {
 		bytes += one.bytes
 	}
 	return bytes
+}
+
+// SetPace sets how often the sources save, renew the positions of the group, and how long they suspect that records are
+// lost, 0 for the defaults. It is called before they run.
+func (s *Sources) SetPace(save, renewal, suspicion time.Duration) {
+	for _, one := range s.all {
+		one.pace = pace{cmp.Or(save, one.pace.save), cmp.Or(renewal, one.pace.renewal), cmp.Or(suspicion, one.pace.suspicion)}
+	}
 }

@@ -51,7 +51,7 @@ func (r *reader) missing(ctx context.Context, st *state) ([]byte, error) {
 	switch since := now.Sub(r.at.Missing); {
 	case r.at.Missing.IsZero() || since < 0:
 		r.at.Missing = now
-	case since >= suspicion:
+	case since >= r.source.pace.suspicion:
 		if err := r.lose(ctx, known); err != nil {
 			return nil, err
 		}
@@ -60,7 +60,7 @@ func (r *reader) missing(ctx context.Context, st *state) ([]byte, error) {
 	if r.at.Gone {
 		return nil, r.again(now.Add(missing))
 	}
-	return nil, r.again(now.Add(suspicion))
+	return nil, r.again(now.Add(r.source.pace.suspicion))
 }
 
 // back notes that a topic is there which was missing.

@@ -150,6 +150,8 @@ type node struct {
 	log     *slog.Logger           // nil is not to log
 	connect kafka.Connection       // of the sources; without brokers it is that to the cluster
 
+	save, renewal, suspicion time.Duration // see SetPace
+
 	mu   sync.Mutex
 	runs map[string]int // guarded by mu: by payload
 	last map[string]*task.Task
@@ -187,6 +189,7 @@ func (n *node) open(all ...source.Definition) {
 	if n.sources, err = consume.New(config); err != nil {
 		n.t.Fatal(err)
 	}
+	n.sources.SetPace(n.save, n.renewal, n.suspicion)
 	if n.runs == nil {
 		n.runs, n.last, n.ids = make(map[string]int), make(map[string]*task.Task), make(map[task.ID]bool)
 	}

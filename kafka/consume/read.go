@@ -88,7 +88,7 @@ func (r *reader) run(ctx context.Context) ([]byte, error) {
 	}
 	over := time.NewTimer(tenure*3/4 + rand.N(tenure/2))
 	defer over.Stop()
-	save := time.NewTicker(idleSave)
+	save := time.NewTicker(r.source.pace.save)
 	defer save.Stop()
 	if err := r.probe(ctx); err != nil {
 		return nil, err

@@ -58,7 +58,7 @@ func (s *localSource) suspects(at place) bool {
 	if !ok {
 		s.suspected[at] = time.Now()
 	}
-	return ok && time.Since(since) >= suspicion
+	return ok && time.Since(since) >= s.pace.suspicion
 }
 
 // trust forgets what suspects has noted.

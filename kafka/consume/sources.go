@@ -60,7 +60,7 @@ func New(c Config) (*Sources, error) {
 		}
 		s.all[one.Name] = &localSource{
 			config: c, definition: one.Definition, connection: one.Connection, selects: selects, stopped: s.stopped,
-			suspected: make(map[place]time.Time), hanging: make(map[string]bool), grouped: make(kadm.Offsets), stats: newStats(),
+			suspected: make(map[place]time.Time), hanging: make(map[string]bool), group: newGroup(), stats: newStats(), pace: defaultPace(),
 		}
 	}
 	return s, nil
@@ -105,6 +105,7 @@ type localSource struct {
 	selects    func(topic string) bool
 	stopped    chan struct{}
 	stats      *stats
+	pace       pace
 
 	mu        sync.Mutex
 	clients   [purposes]*kgo.Client // guarded by mu: for questions; nil before the first
@@ -113,10 +114,8 @@ type localSource struct {
 	listed    map[string]string     // guarded by mu: the ids of topics, by name, at listedAt
 	listedAt  time.Time             // guarded by mu
 	suspected map[place]time.Time   // guarded by mu: see suspects
-	grouped   kadm.Offsets          // guarded by mu: positions to commit to the group
-	groupedAt time.Time             // guarded by mu: when they were last committed
+	group     group                 // guarded by mu
 	groupLog  ratelog.Limiter       // guarded by mu
-	grouping  bool                  // guarded by mu: they are being committed
 	isClosed  bool                  // guarded by mu
 	aside     sync.WaitGroup        // of what does not delay readers
 }

@@ -1,0 +1,12 @@
+package consume
+
+import "time"
+
+// pace is how often a source does what no event asks for.
+type pace struct {
+	save      time.Duration // commits a position that has changed without a task
+	renewal   time.Duration // see groupRenewal
+	suspicion time.Duration // see suspects
+}
+
+func defaultPace() pace { return pace{save: idleSave, renewal: groupRenewal, suspicion: suspicion} }
