@@ -114,5 +114,5 @@ type alertTestJSON struct {
 	Target   string
 	Accepted bool
 	Problem  string
-	TookMs   int64 `json:"took_ms"`
+	Took     string // as 12ms
 }

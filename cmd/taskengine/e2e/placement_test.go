@@ -65,7 +65,7 @@ func TestTasksWaitForANodeThatTheirTypeNames(t *testing.T) {
 				t.Errorf("why says %s", text)
 			}
 			typ := n.objects(t, "type", "list")[0]
-			if typ["handled"] != false || typ["nodes"] != "zone=eu|ch" || typ["run_by"] != nil {
+			if typ["handled"] != false || typ["nodes"] != "zone=eu|ch" || len(typ["run_by"].([]any)) > 0 {
 				t.Errorf("the type is listed as %v", typ)
 			}
 			endInOrder(t, n)

@@ -25,7 +25,7 @@ types: {scan: {handler: scanner, retry: {backoff: none}}}
 	n := start(t, nil, "run", "-c", file)
 	id := n.objects(t, "task", "add", "scan")[0]["id"].(string)
 	var shown object
-	for begin := time.Now(); shown["progress"] == nil || shown["checkpoint_base64"] == nil; time.Sleep(time.Millisecond) {
+	for begin := time.Now(); shown["progress"] == nil || shown["checkpoint"] == nil; time.Sleep(time.Millisecond) {
 		if shown = n.objects(t, "task", "get", id)[0]; time.Since(begin) > limit {
 			t.Fatalf("the task shows no progress: %v", shown)
 		}
@@ -39,7 +39,7 @@ types: {scan: {handler: scanner, retry: {backoff: none}}}
 	}
 	open.open(t)
 	n.ok(t, "task", "wait", id)
-	if got := n.objects(t, "task", "get", id)[0]; got["result"] != "page 30" || got["attempt"] != 2.0 || got["checkpoint_base64"] != nil {
+	if got := n.objects(t, "task", "get", id)[0]; got["result"] != "page 30" || got["attempt"] != 2.0 || got["checkpoint"] != nil {
 		t.Errorf("at the end it is %v", got)
 	}
 }

@@ -29,7 +29,7 @@ const moreSchedules = `
 func (n *running) scheduleIs(t *testing.T, name string) object {
 	t.Helper()
 	for begin := time.Now(); time.Since(begin) < limit; {
-		if s := n.objects(t, "schedule", "show", name)[0]; s["orders"] == nil {
+		if s := n.objects(t, "schedule", "show", name)[0]; s["orders"] == 0.0 {
 			return s
 		}
 	}

@@ -5,76 +5,12 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 )
 
-// The subcommands of alert share this file. The types are the contract of -o json, described in
-// docs/cli.md: fields are only ever added to them.
-
-type alertsJSON struct {
-	Alerts   []alertJSON   `json:"alerts"`
-	Silences []silenceJSON `json:"silences"`
-	Unsent   []unsentJSON  `json:"unsent"`
-}
-
-type alertJSON struct {
-	Rule       string            `json:"rule"`
-	When       string            `json:"when"`
-	Labels     map[string]string `json:"labels"`
-	Status     string            `json:"status"`
-	Since      *time.Time        `json:"since,omitempty"`
-	FiredAt    *time.Time        `json:"fired_at,omitempty"`
-	ResolvedAt *time.Time        `json:"resolved_at,omitempty"`
-	Value      float64           `json:"value"`
-	Summary    string            `json:"summary"`
-	Detail     string            `json:"detail,omitempty"`
-	Told       []string          `json:"told"`
-	Silence    string            `json:"silence,omitempty"`
-}
-
-type silenceJSON struct {
-	ID      string            `json:"id"`
-	Rule    string            `json:"rule,omitempty"`
-	Labels  map[string]string `json:"labels"`
-	Until   *time.Time        `json:"until,omitempty"`
-	Comment string            `json:"comment,omitempty"`
-	By      string            `json:"by,omitempty"`
-	At      *time.Time        `json:"at,omitempty"`
-}
-
-type unsentJSON struct {
-	ID      string     `json:"id"`
-	Target  string     `json:"target"`
-	Rule    string     `json:"rule"`
-	Summary string     `json:"summary"`
-	At      *time.Time `json:"at,omitempty"`
-}
-
-func alertToJSON(a *taskenginev1.Alert) alertJSON {
-	return alertJSON{
-		Rule: a.GetRule(), When: a.GetWhen(), Labels: labelsToJSON(a.GetLabels()), Status: a.GetStatus(),
-		Since: timeToJSON(a.GetSince()), FiredAt: timeToJSON(a.GetFiredAt()), ResolvedAt: timeToJSON(a.GetResolvedAt()),
-		Value: a.GetValue(), Summary: a.GetSummary(), Detail: a.GetDetail(), Told: append([]string{}, a.GetTold()...), Silence: a.GetSilence(),
-	}
-}
-
-func silenceToJSON(s *taskenginev1.AlertSilence) silenceJSON {
-	return silenceJSON{
-		ID: s.GetId(), Rule: s.GetRule(), Labels: labelsToJSON(s.GetLabels()), Until: timeToJSON(s.GetUntil()),
-		Comment: s.GetComment(), By: s.GetBy(), At: timeToJSON(s.GetAt()),
-	}
-}
-
-// labelsToJSON returns labels that are an object also if there are none.
-func labelsToJSON(labels map[string]string) map[string]string {
-	if labels == nil {
-		return map[string]string{}
-	}
-	return labels
-}
+// The subcommands of alert share this file.
 
 // showSilences writes silences as rows.
 func (a *app) showSilences(all ...*taskenginev1.AlertSilence) error {

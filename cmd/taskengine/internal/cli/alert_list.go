@@ -31,17 +31,7 @@ notifications that no target has accepted yet: of all nodes that share the store
 // showAlerts writes alerts, silences and unsent notifications.
 func (a *app) showAlerts(res *taskenginev1.ListAlertsResponse) error {
 	if a.json() {
-		all := alertsJSON{Alerts: []alertJSON{}, Silences: []silenceJSON{}, Unsent: []unsentJSON{}}
-		for _, one := range res.GetAlerts() {
-			all.Alerts = append(all.Alerts, alertToJSON(one))
-		}
-		for _, one := range res.GetSilences() {
-			all.Silences = append(all.Silences, silenceToJSON(one))
-		}
-		for _, one := range res.GetUnsent() {
-			all.Unsent = append(all.Unsent, unsentJSON{one.GetId(), one.GetTarget(), one.GetRule(), one.GetSummary(), timeToJSON(one.GetAt())})
-		}
-		return a.printJSON(all)
+		return a.printMessage(res)
 	}
 	now := time.Now()
 	rows := make([][]string, len(res.GetAlerts()))

@@ -40,7 +40,7 @@ type, limit, handler, path, schedule and node. That an alert is resolved is told
 					return err
 				}
 				if a.json() {
-					return a.printJSON(silenceToJSON(res.GetSilence()))
+					return a.printMessage(res.GetSilence())
 				}
 				return a.showSilences(res.GetSilence())
 			})

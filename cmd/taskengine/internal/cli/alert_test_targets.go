@@ -9,14 +9,6 @@ import (
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 )
 
-// testJSON is the output of `alert test -o json` for one target.
-type testJSON struct {
-	Target   string `json:"target"`
-	Accepted bool   `json:"accepted"`
-	Problem  string `json:"problem,omitempty"`
-	TookMs   int64  `json:"took_ms"`
-}
-
 func newAlertTest(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "test [TARGET...]",
@@ -48,7 +40,9 @@ func (a *app) showTests(tests []*taskenginev1.AlertTest) error {
 		}
 		rows[i] = []string{t.GetTarget(), took.String(), said}
 		if a.json() {
-			if err := a.printJSON(testJSON{t.GetTarget(), t.GetProblem() == "", t.GetProblem(), took.Milliseconds()}); err != nil {
+			o := messageJSON(t)
+			o.set("accepted", t.GetProblem() == "")
+			if err := a.printJSON(o); err != nil {
 				return err
 			}
 		}

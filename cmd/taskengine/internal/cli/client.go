@@ -27,7 +27,8 @@ const (
 	dialTimeout = 5 * time.Second
 )
 
-// client speaks with a node.
+// client speaks with a node. It is the generated client and not package client, which has types of its own: commands write
+// the messages of a node as they are, see messageJSON, and have an exit code and advice for each error.
 type client struct {
 	taskenginev1connect.TaskServiceClient
 	address string

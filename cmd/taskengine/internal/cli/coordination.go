@@ -124,3 +124,10 @@ func (a *app) showCoordination(records []coordination.Record) error {
 	}
 	return a.printTable([]string{"DATABASE", "COORDINATION", "WHERE", "ID"}, rows)
 }
+
+type coordinationJSON struct {
+	Database string `json:"database"`
+	Driver   string `json:"driver,omitempty"`
+	ID       string `json:"id,omitempty"`
+	Name     string `json:"name,omitempty"`
+}

@@ -183,3 +183,9 @@ func (a *app) printCopy(c *storecopy.Copy, r *transfer.Report) error {
 		r.Rows, r.Settings, r.Added, r.Source, r.Target)
 	return err
 }
+
+type countJSON struct {
+	Type  string `json:"type"`
+	State string `json:"state"`
+	Count int64  `json:"count"`
+}

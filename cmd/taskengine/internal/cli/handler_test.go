@@ -51,7 +51,7 @@ func TestOneTaskIsRunByAHandlerProgram(t *testing.T) {
 		"again with state": {
 			`{"finishes": [{"run_id": 0, "again": {"at": 2000000000000000, "payload": "eyJhIjoxfQ==", "checkpoint": "AP8="}}]}`, 0, "",
 			[]string{"due again at 2033-05-18T03:33:20Z", `with the payload: 7 bytes, "{\"a\":1}"`, `with the checkpoint: 2 bytes, "\x00\xff"`},
-			object{"verdict": "again", "at": "2033-05-18T03:33:20Z", "payload": map[string]any{"a": 1.0}, "checkpoint": "AP8="},
+			object{"verdict": "again", "at": "2033-05-18T03:33:20Z", "payload": map[string]any{"a": 1.0}, "checkpoint_base64": "AP8="},
 		},
 		"again with a text": {
 			`{"finishes": [{"run_id": 0, "again": {"at": 2000000000000000, "payload": "aGk="}}]}`, 0, "",

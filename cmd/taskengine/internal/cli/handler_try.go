@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -201,38 +200,33 @@ func (t *teller) Checkpoint(data []byte) error {
 // Log does nothing: the host's own log has the line, too.
 func (*teller) Log(slog.Record) {}
 
-// verdictJSON is the line of -o json, described in docs/cli.md.
-type verdictJSON struct {
-	Verdict      string          `json:"verdict"`
-	Result       json.RawMessage `json:"result,omitempty"`
-	ResultBase64 string          `json:"result_base64,omitempty"`
-	ResultText   string          `json:"result_text,omitempty"` // beside ResultBase64, if it is text
-	Error        string          `json:"error,omitempty"`
-	Class        string          `json:"class,omitempty"`
-	InDoubt      bool            `json:"in_doubt,omitempty"`
-	DelayMS      *int64          `json:"delay_ms,omitempty"`
-	At           *time.Time      `json:"at,omitempty"`
-
-	// The payload and checkpoint of the next run.
-	Payload       json.RawMessage `json:"payload,omitempty"`
-	PayloadBase64 string          `json:"payload_base64,omitempty"`
-	PayloadText   string          `json:"payload_text,omitempty"` // beside PayloadBase64, if it is text
-	Checkpoint    []byte          `json:"checkpoint,omitempty"`
-}
-
-// setRerun sets the payload and checkpoint of the next run.
-func (j *verdictJSON) setRerun(r *task.Rerun) {
-	if r == nil {
-		return
+// verdictJSON returns the line of -o json, described in docs/cli.md.
+func verdictJSON(name string, v task.Verdict) jsonObject {
+	o := jsonObject{{"verdict", name}}
+	o.setBytes("result", v.Result)
+	if v.Error != "" {
+		o.set("error", v.Error)
 	}
-	if r.Payload != nil {
-		if j.Payload, j.PayloadBase64 = bytesToJSON(*r.Payload); j.Payload == nil {
-			j.PayloadText = textOf(*r.Payload)
-		}
+	if v.Class != "" {
+		o.set("class", v.Class)
 	}
-	if r.Checkpoint != nil {
-		j.Checkpoint = *r.Checkpoint
+	if v.InDoubt {
+		o.set("in_doubt", true)
 	}
+	isDone := v.Outcome == task.Completed || v.Ended
+	if !isDone && v.Delay >= 0 && (v.Outcome == task.Snoozed || v.Outcome == task.Errored) {
+		o.set("delay_ms", v.Delay.Milliseconds())
+	}
+	if !v.Again.IsZero() {
+		o.set("at", v.Again)
+	}
+	if r := v.Rerun; r != nil && r.Payload != nil {
+		o.setBytes("payload", *r.Payload)
+	}
+	if r := v.Rerun; r != nil && r.Checkpoint != nil {
+		o.setBytes("checkpoint", *r.Checkpoint)
+	}
+	return o
 }
 
 // showVerdict shows the verdict on an attempt. It returns an error unless the task is done, or the handler has ended the
@@ -244,19 +238,7 @@ func (a *app) showVerdict(v task.Verdict, took time.Duration) error {
 		v.Error, v.InDoubt = "", false
 	}
 	if a.json() {
-		line := verdictJSON{Verdict: name, Error: v.Error, Class: v.Class, InDoubt: v.InDoubt}
-		if !v.Again.IsZero() {
-			line.At = &v.Again
-		}
-		line.setRerun(v.Rerun)
-		if !done && v.Delay >= 0 && (v.Outcome == task.Snoozed || v.Outcome == task.Errored) {
-			ms := v.Delay.Milliseconds()
-			line.DelayMS = &ms
-		}
-		if line.Result, line.ResultBase64 = bytesToJSON(v.Result); line.Result == nil {
-			line.ResultText = textOf(v.Result)
-		}
-		if err := a.printJSON(line); err != nil {
+		if err := a.printJSON(verdictJSON(name, v)); err != nil {
 			return err
 		}
 	} else if done {

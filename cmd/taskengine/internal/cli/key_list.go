@@ -42,11 +42,9 @@ func (a *app) listKeys(cmd *cobra.Command, c *client, req *taskenginev1.ListKeys
 		if err != nil {
 			return err
 		}
-		for _, k := range res.GetKeys() {
-			if a.json() {
-				if err := a.printJSON(keyToJSON(k)); err != nil {
-					return err
-				}
+		if a.json() {
+			if err := printMessages(a, res.GetKeys()); err != nil {
+				return err
 			}
 		}
 		keys = append(keys, res.GetKeys()...)

@@ -120,12 +120,7 @@ func settingWords(s *taskenginev1.LimitSetting, now time.Time) string {
 // showLimitRows writes limits as rows, or each as a line of JSON.
 func (a *app) showLimitRows(limits ...*taskenginev1.Limit) error {
 	if a.json() {
-		for _, l := range limits {
-			if err := a.printJSON(limitToJSON(l)); err != nil {
-				return err
-			}
-		}
-		return nil
+		return printMessages(a, limits)
 	}
 	now := time.Now()
 	rows := make([][]string, len(limits))

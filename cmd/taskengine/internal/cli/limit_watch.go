@@ -78,12 +78,11 @@ func (w *limitWatch) changes(limits []*taskenginev1.Limit) (changed []limitChang
 // showLimitChange writes one limit in a line.
 func (a *app) showLimitChange(l limitChange, now time.Time) error {
 	if a.json() {
-		j := limitToJSON(l.Limit)
-		j.Used = nil
-		if j.Removed = l.removed; l.removed {
-			j.Setting = nil
+		o := messageJSON(l.Limit).without("used", "held")
+		if o.set("removed", l.removed); l.removed {
+			o = o.without("setting")
 		}
-		return a.printJSON(j)
+		return a.printJSON(o)
 	}
 	_, err := fmt.Fprintln(a.stdout, clean(limitLine(l, now)))
 	return err

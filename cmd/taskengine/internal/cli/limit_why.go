@@ -29,7 +29,7 @@ func newLimitWhy(a *app) *cobra.Command {
 					return err
 				}
 				if a.json() {
-					return a.printJSON(whyLimitToJSON(res))
+					return a.printMessage(res)
 				}
 				_, err = fmt.Fprint(a.stdout, whyLimitText(res, time.Now()))
 				return err

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -136,4 +137,11 @@ func (a *app) showMigrations(ms []schema.Migration) error {
 		return nil
 	}
 	return a.printTable([]string{"VERSION", "NAME", "APPLIED"}, rows)
+}
+
+type migrationJSON struct {
+	Version   int        `json:"version"`
+	Name      string     `json:"name"`
+	AppliedAt *time.Time `json:"applied_at,omitempty"`
+	Newer     bool       `json:"newer,omitempty"`
 }

@@ -54,3 +54,9 @@ func (a *app) showDifferences(found []schema.Difference, name string) error {
 	a.note("the schema %s is as the migrations make it", name)
 	return nil
 }
+
+type differenceJSON struct {
+	Object string `json:"object"`
+	Is     string `json:"is,omitempty"`
+	Want   string `json:"want,omitempty"`
+}

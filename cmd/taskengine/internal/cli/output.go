@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 
 	"github.com/taskengine/taskengine/internal/terminal"
@@ -37,13 +36,6 @@ func (o *output) Type() string { return "table|json" }
 
 // json reports whether the output is JSON.
 func (a *app) json() bool { return a.output == jsonText }
-
-// printJSON writes a value as one line of JSON.
-func (a *app) printJSON(v any) error {
-	e := json.NewEncoder(terminal.JSONWriter(a.stdout))
-	e.SetEscapeHTML(false)
-	return e.Encode(v)
-}
 
 // clean makes text that comes from tasks fit for a terminal: on one line, and without control
 // sequences.

@@ -1,15 +1,12 @@
 package cli
 
 import (
-	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
 	"time"
 	"unicode"
 
-	"github.com/google/go-cmp/cmp"
-	"google.golang.org/protobuf/types/known/timestamppb"
 	"pgregory.net/rapid"
 
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
@@ -68,43 +65,6 @@ func TestNothingInTheNodesLogIsObeyedByATerminal(t *testing.T) {
 			if strings.Contains(out.String(), obeyed) {
 				t.Errorf("%s: %q is in the line %q", name, obeyed, out.String())
 			}
-		}
-	}
-}
-
-func TestATaskInJSONIsTheContract(t *testing.T) {
-	at := func(s int64) *timestamppb.Timestamp { return timestamppb.New(time.Unix(s, 5000)) }
-	full := taskToJSON(&taskenginev1.Task{
-		Id: "i", Type: "t", State: "error", Version: 1 << 60, Attempt: 2, Crashes: 1, Priority: 5, Key: "k", OrderingKey: "o", Turn: "behind",
-		Headers: map[string]string{"h": "v"}, CreatedAt: at(1), ReadyAt: at(2), NextEventAt: at(3), ExpiresAt: at(4), StartedAt: at(5), UpdatedAt: at(6),
-		Payload: []byte("{\n\"n\": 1.0}"), Result: []byte("text"), Error: "e",
-		History: []*taskenginev1.Attempt{{Number: 1, StartedAt: at(1), EndedAt: at(2), Outcome: "errored", Error: "e"}},
-	})
-	for name, c := range map[string]struct {
-		value any
-		want  string
-	}{
-		"full": {full, `{"id":"i","type":"t","state":"error","version":1152921504606846976,"attempt":2,"crashes":1,"priority":5,"key":"k","ordering_key":"o","turn":"behind",` +
-			`"created_at":"1970-01-01T00:00:01.000005Z","ready_at":"1970-01-01T00:00:02.000005Z","next_event_at":"1970-01-01T00:00:03.000005Z",` +
-			`"expires_at":"1970-01-01T00:00:04.000005Z","started_at":"1970-01-01T00:00:05.000005Z","updated_at":"1970-01-01T00:00:06.000005Z",` +
-			`"headers":{"h":"v"},"payload":{"n":1.0},"result_base64":"dGV4dA==","result_text":"text","error":"e",` +
-			`"history":[{"number":1,"outcome":"errored","started_at":"1970-01-01T00:00:01.000005Z","ended_at":"1970-01-01T00:00:02.000005Z","error":"e"}]}`},
-		"heir":      {taskToJSON(&taskenginev1.Task{Turn: "head", Priority: 7, InheritedPriority: new(uint32(0))}), `{"id":"","type":"","state":"","version":0,"attempt":0,"crashes":0,"priority":7,"turn":"head","inherited_priority":0}`},
-		"tombstone": {taskToJSON(&taskenginev1.Task{State: "done", Key: "k", Tombstone: true}), `{"id":"","type":"","state":"done","version":0,"attempt":0,"crashes":0,"priority":0,"key":"k","tombstone":true}`},
-		"empty":     {taskToJSON(&taskenginev1.Task{}), `{"id":"","type":"","state":"","version":0,"attempt":0,"crashes":0,"priority":0}`},
-		"why": {whyToJSON(&taskenginev1.WhyResponse{Task: &taskenginev1.Task{Id: "i"}, Reasons: []*taskenginev1.Reason{
-			{Code: "limit", Text: "x", Limit: "l", Value: "v", Used: 1, Max: 2, Until: at(1), Holders: []string{"a"}, Cluster: true, Held: 3, Waiting: 4},
-			{Code: "behind", Text: "x", Head: "h", HeadState: "error"},
-		}}), `{"task":{"id":"i","type":"","state":"","version":0,"attempt":0,"crashes":0,"priority":0},` +
-			`"reasons":[{"code":"limit","text":"x","limit":"l","value":"v","used":1,"max":2,"until":"1970-01-01T00:00:01.000005Z","holders":["a"],"cluster":true,"held":3,"waiting":4},` +
-			`{"code":"behind","text":"x","head":"h","head_state":"error"}]}`},
-	} {
-		got, err := json.Marshal(c.value)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(c.want, string(got)); diff != "" {
-			t.Errorf("%s (-want +got): %s", name, diff)
 		}
 	}
 }

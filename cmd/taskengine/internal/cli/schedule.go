@@ -34,12 +34,7 @@ func newScheduleEdit(a *app, verb, short, long string, do func(ctx context.Conte
 // showScheduleRows writes schedules as rows, or each as a line of JSON.
 func (a *app) showScheduleRows(schedules ...*taskenginev1.Schedule) error {
 	if a.json() {
-		for _, s := range schedules {
-			if err := a.printJSON(scheduleToJSON(s)); err != nil {
-				return err
-			}
-		}
-		return nil
+		return printMessages(a, schedules)
 	}
 	rows := make([][]string, len(schedules))
 	for i, s := range schedules {
@@ -80,7 +75,7 @@ func (a *app) showOutcomes(all ...scheduleOutcome) error {
 	rows := make([][]string, len(all))
 	for i, o := range all {
 		if rows[i] = []string{o.name, o.outcome}; a.json() {
-			if err := a.printJSON(scheduleOutcomeJSON{o.name, o.outcome}); err != nil {
+			if err := a.printJSON(jsonObject{{"name", o.name}, {"outcome", o.outcome}}); err != nil {
 				return err
 			}
 		}

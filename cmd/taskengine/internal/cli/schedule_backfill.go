@@ -30,7 +30,7 @@ added some for them before, and whatever its overlap is. At most 50000 times are
 					return err
 				}
 				if a.json() {
-					return a.printJSON(backfillJSON{args[0], res.GetTasks(), dry})
+					return a.printJSON(append(jsonObject{{"name", args[0]}, {"dry_run", dry}}, messageJSON(res)...))
 				}
 				verb := "adds"
 				if dry {

@@ -86,18 +86,14 @@ func configured(cfg *config.Config, name string) (schedule.Definition, error) {
 func (a *app) showScheduleTimes(times []*taskenginev1.ScheduleTime) error {
 	rows := make([][]string, len(times))
 	for i, t := range times {
-		if rows[i] = []string{when(t.GetTime()), t.GetLocal(), changeWords(t)}; a.json() {
-			if err := a.printJSON(scheduleTimeJSON{timeToJSON(t.GetTime()), t.GetLocal(), t.GetMovedFrom(), t.GetRepeated()}); err != nil {
-				return err
-			}
-		}
+		rows[i] = []string{when(t.GetTime()), t.GetLocal(), changeWords(t)}
 	}
 	switch {
 	case len(times) == 0:
 		a.note("it has no more times")
 		return nil
 	case a.json():
-		return nil
+		return printMessages(a, times)
 	}
 	return a.printTable([]string{"TIME", "LOCAL", "CLOCK CHANGE"}, rows)
 }

@@ -23,7 +23,7 @@ func newScheduleShow(a *app) *cobra.Command {
 					return err
 				}
 				if a.json() {
-					return a.printJSON(scheduleToJSON(res.GetSchedule()))
+					return a.printMessage(res.GetSchedule())
 				}
 				_, err = fmt.Fprint(a.stdout, scheduleText(res.GetSchedule()))
 				return err

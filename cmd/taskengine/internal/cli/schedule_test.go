@@ -45,13 +45,15 @@ var (
 )
 
 const (
-	aScheduleJSON = `{"name":"nightly","task_id":"t0","next":"2026-03-28T01:30:00Z","last":{"time":"2026-03-28T01:30:00Z","task_id":"t1"},` +
-		`"paused":{"since":"2026-03-28T01:30:00Z","reason":"holidays"},"fires":3,"missed":2,"overlapped":1,` +
-		`"running":[{"time":"2026-03-28T01:30:00Z","task_id":"t1"}],"waiting":["2026-03-28T01:30:00Z"],"orders":4,"error":"no room","attempt":5,` +
-		`"definition":{"cron":"30 2 * * *","timezone":"Europe/Berlin","gap":"skip","repeat":"both","start":"2026-03-28T01:30:00Z","end":"2026-03-28T01:30:00Z",` +
-		`"jitter":"1h30m","catch_up":{"policy":"all","max":7,"window":"1h"},"overlap":"queue","type":"report","payload":"{\"a\":1}","priority":0,"headers":{"k":"v"},"expires":"1h"}}`
-	otherScheduleJSON = `{"name":"hourly","task_id":"t2","fires":0,"missed":0,"overlapped":0,"definition":{"gap":"run_after","repeat":"first","every":"1h",` +
-		`"anchor":"2026-03-28T01:30:00Z","catch_up":{"policy":"latest"},"overlap":"skip","type":"mail"}}`
+	aScheduleJSON = `{"name":"nightly","definition":{"cron":"30 2 * * *","timezone":"Europe/Berlin","gap":"skip","repeat":"both",` +
+		`"start":"2026-03-28T01:30:00Z","end":"2026-03-28T01:30:00Z","jitter":"1h30m","catch_up":{"policy":"all","max":7,"window":"1h"},"overlap":"queue",` +
+		`"task":{"type":"report","payload":"{\"a\":1}","priority":0,"headers":{"k":"v"},"expires":"1h"}},"next":"2026-03-28T01:30:00Z",` +
+		`"paused":{"since":"2026-03-28T01:30:00Z","reason":"holidays"},"last":{"time":"2026-03-28T01:30:00Z","task_id":"t1"},` +
+		`"fires":3,"missed":2,"overlapped":1,"waiting":["2026-03-28T01:30:00Z"],"running":[{"time":"2026-03-28T01:30:00Z","task_id":"t1"}],` +
+		`"orders":4,"task_id":"t0","error":"no room","attempt":5}`
+	otherScheduleJSON = `{"name":"hourly","definition":{"gap":"run_after","repeat":"first","every":"1h","anchor":"2026-03-28T01:30:00Z",` +
+		`"catch_up":{"policy":"latest","max":0},"overlap":"skip","task":{"type":"mail","headers":{}}},` +
+		`"fires":0,"missed":0,"overlapped":0,"waiting":[],"running":[],"orders":0,"task_id":"t2","attempt":0}`
 )
 
 func (n *scheduleNode) note(req proto.Message) { n.asked = append(n.asked, req) }
@@ -153,9 +155,9 @@ func TestAScheduleInJSONIsTheContract(t *testing.T) {
 		"resume a":  otherScheduleJSON,
 		"delete a":  `{"name":"a","outcome":"deleted"}`,
 		"trigger a": `{"task_id":"t9"}`,
-		"preview a": `{"time":"2026-03-28T01:30:00Z","local":"2026-03-28T02:30:00+01:00"}`,
-		"backfill a --from 2026-01-01T00:00:00Z --to 2026-01-02T00:00:00Z":           `{"name":"a","tasks":24}`,
-		"backfill a --from 2026-01-01T00:00:00Z --to 2026-01-02T00:00:00Z --dry-run": `{"name":"a","tasks":24,"dry_run":true}`,
+		"preview a": `{"time":"2026-03-28T01:30:00Z","local":"2026-03-28T02:30:00+01:00","repeated":false}`,
+		"backfill a --from 2026-01-01T00:00:00Z --to 2026-01-02T00:00:00Z":           `{"name":"a","dry_run":false,"tasks":24}`,
+		"backfill a --from 2026-01-01T00:00:00Z --to 2026-01-02T00:00:00Z --dry-run": `{"name":"a","dry_run":true,"tasks":24}`,
 	} {
 		if r := n.on(t, append(strings.Fields(line), "-o", "json")...); r.stdout != want+"\n" {
 			t.Errorf("%s writes\n%s, want\n%s", line, r.stdout, want)
@@ -200,7 +202,6 @@ error      it cannot run, 5 attempts have failed: no room
 		}
 	}
 	scheduleText(new(taskenginev1.Schedule)) // of a node that says nothing
-	scheduleToJSON(new(taskenginev1.Schedule))
 }
 
 const scheduleConfig = `
@@ -216,8 +217,8 @@ func TestAScheduleOfAConfigurationIsPreviewedWithoutANode(t *testing.T) {
 	preview := func(args ...string) result {
 		return cli(t, []string{"TASKENGINE_ADDRESS=127.0.0.1:1"}, "", append([]string{"schedule", "preview", "-c", file}, args...)...)
 	}
-	want := `{"time":"2026-03-29T01:00:00Z","local":"2026-03-29T03:00:00+02:00","moved_from":"2026-03-29T02:30:00"}
-{"time":"2026-03-30T00:30:00Z","local":"2026-03-30T02:30:00+02:00"}
+	want := `{"time":"2026-03-29T01:00:00Z","local":"2026-03-29T03:00:00+02:00","moved_from":"2026-03-29T02:30:00","repeated":false}
+{"time":"2026-03-30T00:30:00Z","local":"2026-03-30T02:30:00+02:00","repeated":false}
 `
 	if r := preview("nightly", "--from", "2026-03-29T00:00:00Z", "--count", "2", "-o", "json"); r.stdout != want {
 		t.Errorf("in spring it writes\n%s%s", r.stdout, r.stderr)

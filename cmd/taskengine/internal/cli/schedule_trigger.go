@@ -22,7 +22,7 @@ is added as soon as the schedule runs.`,
 					return err
 				}
 				if a.json() {
-					return a.printJSON(triggeredJSON{res.GetTaskId()})
+					return a.printMessage(res)
 				}
 				_, err = fmt.Fprintln(a.stdout, clean(res.GetTaskId()))
 				return err

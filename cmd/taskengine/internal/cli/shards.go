@@ -66,3 +66,11 @@ func (a *app) showHomes(ds database.Databases, homes []storage.Holdings) error {
 	}
 	return a.printTable([]string{"DATABASE", "SHARDS", "LEAVING"}, rows)
 }
+
+// shardsJSON has the shards of a database; sets of shards are like 0-127,200.
+type shardsJSON struct {
+	Database string `json:"database"`
+	Shards   string `json:"shards"`
+	Leaving  string `json:"leaving,omitempty"`
+	To       string `json:"to,omitempty"`
+}

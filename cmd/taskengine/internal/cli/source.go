@@ -75,21 +75,15 @@ func newSourceEdit(a *app, verb, short, long string, do func(ctx context.Context
 
 // showSourceRows writes sources as rows, or each as a line of JSON.
 func (a *app) showSourceRows(sources ...*taskenginev1.Source) error {
+	if a.json() {
+		return printMessages(a, sources)
+	}
 	rows := make([][]string, len(sources))
 	for i, s := range sources {
-		if a.json() {
-			if err := a.printJSON(sourceToJSON(s)); err != nil {
-				return err
-			}
-			continue
-		}
 		rows[i] = []string{
 			s.GetName(), topicWords(s), orUnknown(s.Lag), fmt.Sprintf("%d of %d", s.GetReading(), s.GetPartitionCount()), fmt.Sprint(s.GetRecords()),
 			fmt.Sprint(s.GetTasks()), fmt.Sprint(s.GetUnreadable()), fmt.Sprint(s.GetSkipped()), fmt.Sprint(s.GetLost()), yesNo(s.GetPaused() != nil), s.GetProblem(),
 		}
-	}
-	if a.json() {
-		return nil
 	}
 	return a.printTable([]string{"SOURCE", "TOPICS", "LAG", "READING", "RECORDS", "TASKS", "UNREADABLE", "SKIPPED", "LOST", "PAUSED", "PROBLEM"}, rows,
 		"SKIPPED", "RECORDS", "TOPICS", "LOST", "UNREADABLE")

@@ -44,7 +44,7 @@ The command prints where each partition goes. --dry-run prints it and moves noth
 				if err != nil {
 					return err
 				}
-				return a.showMoves(args[0], res.GetMoves(), f.dry)
+				return a.showMoves(args[0], res, f.dry)
 			})
 		},
 	}
@@ -92,10 +92,11 @@ func (f *seekFlags) request(cmd *cobra.Command, name string) (*taskenginev1.Seek
 }
 
 // showMoves writes where the partitions of a source go.
-func (a *app) showMoves(name string, moves []*taskenginev1.SourceMove, isDry bool) error {
+func (a *app) showMoves(name string, res *taskenginev1.SeekSourceResponse, isDry bool) error {
 	if a.json() {
-		return a.printJSON(movesToJSON(name, moves, isDry))
+		return a.printJSON(append(jsonObject{{"name", name}, {"dry_run", isDry}}, messageJSON(res).without("source")...))
 	}
+	moves := res.GetMoves()
 	if len(moves) == 0 {
 		a.note("%s has no partitions yet, or the brokers do not say where these go", clean(name))
 		return nil

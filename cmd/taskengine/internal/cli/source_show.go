@@ -21,7 +21,7 @@ func newSourceShow(a *app) *cobra.Command {
 					return err
 				}
 				if a.json() {
-					return a.printJSON(sourceToJSON(res.GetSource()))
+					return a.printMessage(res.GetSource())
 				}
 				if _, err := fmt.Fprint(a.stdout, sourceText(res.GetSource())); err != nil {
 					return err

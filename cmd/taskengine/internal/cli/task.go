@@ -34,12 +34,7 @@ func taskRow(t *taskenginev1.Task, now time.Time) []string {
 // showTasks writes tasks as rows, or each as a line of JSON.
 func (a *app) showTasks(ts ...*taskenginev1.Task) error {
 	if a.json() {
-		for _, t := range ts {
-			if err := a.printJSON(taskToJSON(t)); err != nil {
-				return err
-			}
-		}
-		return nil
+		return printMessages(a, ts)
 	}
 	rows := make([][]string, len(ts))
 	for i, t := range ts {

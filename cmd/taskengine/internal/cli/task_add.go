@@ -123,7 +123,9 @@ func (a *app) warnOf(r *taskenginev1.Receipt) {
 func (a *app) showReceipt(r *taskenginev1.Receipt) error {
 	a.warnOf(r)
 	if a.json() {
-		return a.printJSON(receiptJSON{r.GetId(), r.GetCreated(), submitOutcome(r), r.GetWarning()})
+		o := messageJSON(r)
+		o.set("outcome", submitOutcome(r))
+		return a.printJSON(o)
 	}
 	switch submitOutcome(r) {
 	case outcomeExisting:

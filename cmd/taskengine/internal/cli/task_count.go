@@ -30,17 +30,12 @@ func newTaskCount(a *app) *cobra.Command {
 }
 
 func (a *app) showCounts(counts []*taskenginev1.StateCount) error {
+	if a.json() {
+		return printMessages(a, counts)
+	}
 	rows := make([][]string, len(counts))
 	for i, n := range counts {
-		if a.json() {
-			if err := a.printJSON(countJSON{n.GetType(), n.GetState(), n.GetCount()}); err != nil {
-				return err
-			}
-		}
 		rows[i] = []string{n.GetType(), n.GetState(), fmt.Sprint(n.GetCount())}
-	}
-	if a.json() {
-		return nil
 	}
 	return a.printTable([]string{"TYPE", "STATE", "COUNT"}, rows)
 }

@@ -405,3 +405,10 @@ func (l *loader) reject(b badLine) error {
 	}
 	return nil
 }
+
+type loadedJSON struct {
+	Added    int64 `json:"added"`
+	Existing int64 `json:"existing"`
+	Replaced int64 `json:"replaced,omitempty"`
+	Bad      int64 `json:"bad"`
+}

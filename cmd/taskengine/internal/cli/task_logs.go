@@ -102,7 +102,7 @@ const logTime = "2006-01-02T15:04:05.000Z"
 // showLogLine writes one line of a task's log.
 func (a *app) showLogLine(l *taskenginev1.LogLine) error {
 	if a.json() {
-		return a.printJSON(logLineToJSON(l))
+		return a.printJSON(logLineJSON(l))
 	}
 	attrs := l.GetAttrs()
 	if attrs != "" {
@@ -113,13 +113,12 @@ func (a *app) showLogLine(l *taskenginev1.LogLine) error {
 	return err
 }
 
-func logLineToJSON(l *taskenginev1.LogLine) logLineJSON {
-	j := logLineJSON{
-		Time: l.GetTime().AsTime(), Attempt: l.GetAttempt(), Level: l.GetLevel(), Message: l.GetMessage(),
-		Dropped: l.GetDropped(), Cut: l.GetCut(),
-	}
+// logLineJSON returns a line with its attributes as the object that they are the text of.
+func logLineJSON(l *taskenginev1.LogLine) jsonObject {
+	o := messageJSON(l).without("attrs")
+	o.set("message", l.GetMessage())
 	if attrs := []byte(l.GetAttrs()); json.Valid(attrs) {
-		j.Attrs = attrs
+		o.set("attrs", json.RawMessage(attrs))
 	}
-	return j
+	return o
 }

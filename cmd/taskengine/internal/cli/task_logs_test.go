@@ -24,8 +24,8 @@ func TestALineOfALogInJSONIsTheContract(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want := `{"time":"1970-01-01T00:00:01.000005Z","attempt":2,"level":"INFO+2","message":"m<","attrs":{"n":1.0},"dropped":3,"cut":true}` + "\n" +
-		`{"time":"1970-01-01T00:00:01Z","attempt":0,"level":"DEBUG","message":""}` + "\n"
+	want := `{"attempt":2,"time":"1970-01-01T00:00:01.000005Z","level":"INFO+2","message":"m<","dropped":3,"cut":true,"attrs":{"n":1.0}}` + "\n" +
+		`{"attempt":0,"time":"1970-01-01T00:00:01Z","level":"DEBUG","dropped":0,"cut":false,"message":""}` + "\n"
 	if out.String() != want {
 		t.Errorf("they are %s", out.String())
 	}

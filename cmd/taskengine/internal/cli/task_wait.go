@@ -65,11 +65,11 @@ for.`,
 // showSettled writes the final states of the awaited tasks, and returns an error unless all are done.
 func (a *app) showSettled(typ string, res *taskenginev1.WaitResponse) error {
 	if a.json() {
-		j := settledJSON{Settled: res.GetSettled(), Type: typ, Missing: res.GetMissing()}
-		for _, t := range res.GetTasks() {
-			j.Tasks = append(j.Tasks, taskToJSON(t))
+		o := messageJSON(res)
+		if typ != "" {
+			o.set("type", typ)
 		}
-		if err := a.printJSON(j); err != nil {
+		if err := a.printJSON(o); err != nil {
 			return err
 		}
 	} else if len(res.GetTasks()) > 0 {

@@ -23,7 +23,7 @@ func newTaskWhy(a *app) *cobra.Command {
 					return aboutTask(args[0], err)
 				}
 				if a.json() {
-					return a.printJSON(whyToJSON(res))
+					return a.printMessage(res)
 				}
 				_, err = fmt.Fprint(a.stdout, a.whyText(res, time.Now()))
 				return err

@@ -33,18 +33,12 @@ that wait, run or are in error. At most a thousand such types are listed.`,
 }
 
 func (a *app) showTypes(types []*taskenginev1.Type) error {
+	if a.json() {
+		return printMessages(a, types)
+	}
 	rows := make([][]string, len(types))
 	for i, t := range types {
-		if a.json() {
-			j := typeJSON{t.GetName(), t.GetConfigured(), t.GetHandled(), t.GetPaused(), t.GetRunning(), t.GetNodes(), t.GetRunBy()}
-			if err := a.printJSON(j); err != nil {
-				return err
-			}
-		}
 		rows[i] = []string{t.GetName(), yesNo(t.GetConfigured()), yesNo(t.GetHandled()), yesNo(t.GetPaused()), fmt.Sprint(t.GetRunning()), strings.Join(t.GetRunBy(), ", "), t.GetNodes()}
-	}
-	if a.json() {
-		return nil
 	}
 	return a.printTable([]string{"TYPE", "CONFIGURED", "HANDLED", "PAUSED", "RUNNING", "RUN BY", "NODES"}, rows, "CONFIGURED", "HANDLED")
 }
