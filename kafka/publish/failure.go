@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/twmb/franz-go/pkg/kerr"
+
 	"github.com/taskengine/taskengine/kafka"
 	"github.com/taskengine/taskengine/task"
 )
@@ -15,6 +17,12 @@ var (
 	// errNotRead is wrapped by the error of a record that the brokers have, and that a reader has not got in time.
 	errNotRead = errors.New("a record of the transaction cannot be read")
 )
+
+// spoils reports whether a client that has failed with err refuses all further records: it has got no producer id. When the
+// user has the right, another client is needed.
+func spoils(err error) bool {
+	return errors.Is(err, kerr.ClusterAuthorizationFailed) || errors.Is(err, kerr.TransactionalIDAuthorizationFailed)
+}
 
 // unconfirmed returns the error of an attempt that ended, for a reason, before its record was confirmed.
 func (h *Handler) unconfirmed(over error, topic string) error {

@@ -81,7 +81,7 @@ func (p *plain) send(r *kgo.Record, renews int, answer func(error)) {
 	c.records.Add(1)
 	p.mu.Unlock()
 	c.batches.TryProduce(context.Background(), r, func(_ *kgo.Record, err error) {
-		if !errors.Is(err, kerr.MessageTooLarge) && !errors.Is(err, kerr.UnknownTopicID) {
+		if !errors.Is(err, kerr.MessageTooLarge) && !errors.Is(err, kerr.UnknownTopicID) && !spoils(err) {
 			c.records.Done()
 			answer(sent(err))
 			return
@@ -94,6 +94,9 @@ func (p *plain) send(r *kgo.Record, renews int, answer func(error)) {
 			if errors.Is(err, kerr.UnknownTopicID) && renews > 0 && p.renew(c) {
 				p.send(r, renews-1, answer)
 				return
+			}
+			if spoils(err) {
+				p.renew(c)
 			}
 			answer(sent(err))
 		})

@@ -177,16 +177,16 @@ func (x *transactor) attempt(ctx context.Context, members []*member, single bool
 	if !x.send(until, members, single) {
 		return false, fmt.Errorf("%w, because the transaction was not confirmed: %w", errNotSent, context.Cause(until))
 	}
-	failed, refused := error(nil), false
+	failed, refused, spoilt := error(nil), false, false
 	for _, m := range members {
 		if m.err != nil {
-			failed = m.err
+			failed, spoilt = m.err, spoilt || spoils(m.err)
 			_, is := kafka.RefusalOf(m.record.Topic, m.err)
 			refused = refused || is
 		}
 	}
 	if failed != nil {
-		if err := x.client.EndTransaction(until, kgo.TryAbort); err != nil {
+		if err := x.client.EndTransaction(until, kgo.TryAbort); err != nil || spoilt {
 			x.renew()
 		}
 		if refused {
