@@ -127,12 +127,13 @@ func (b *Bus) Close() error {
 func (b *Bus) run(ctx context.Context) {
 	pause := retry.Backoff{Most: maxPause}
 	for ctx.Err() == nil {
+		began := time.Now()
 		wasUp, err := b.runSession(ctx)
 		if ctx.Err() != nil {
 			return
 		}
 		b.failed(err)
-		if wasUp {
+		if wasUp && time.Since(began) >= maxPause { // else it may be up and down again and again
 			pause.Reset()
 		}
 		_ = wakeup.Sleep(ctx, pause.Next())

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/taskengine/taskengine/coord"
@@ -112,9 +113,12 @@ func (s *session) close() {
 func (s *session) open(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	topic, err := s.topic(ctx)
+	topic, err := s.topic(kadm.WithAuthorizedOps(ctx))
 	if err != nil {
 		return err
+	}
+	if may := topic.AuthorizedOperations; len(may) > 0 && !slices.Contains(may, kadm.OpRead) { // else it would be up until its first read
+		return s.bus.explain(kerr.TopicAuthorizationFailed)
 	}
 	s.id, s.partitions = topic.ID, int32(len(topic.Partitions))
 	found, err := s.endsOf(ctx)
