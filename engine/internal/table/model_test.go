@@ -281,12 +281,41 @@ func finishScan(tab *Table) {
 	tab.Scanned(nil, true)
 }
 
-// check fails if the table violates one of its invariants. It returns the number of booked tasks.
+// tally has what check counts of a limit.
+type tally struct{ used, children int }
+
+// tallies is a tally of each limit of a table.
+type tallies struct {
+	of   map[*node]*tally
+	rest []tally // to hand out, so that they take one allocation
+}
+
+func (c *tallies) at(n *node) *tally {
+	got := c.of[n]
+	if got == nil {
+		if len(c.rest) == 0 {
+			c.rest = make([]tally, 32)
+		}
+		got, c.rest = &c.rest[0], c.rest[1:]
+		c.of[n] = got
+	}
+	return got
+}
+
+func (c *tallies) checkChildren(tb testing.TB, n *node) {
+	if got, want := n.children.Len(), c.at(n).children; got != want {
+		tb.Helper()
+		tb.Fatalf("limit %s%s lists %d children, counted %d", n.name, n.value, got, want)
+	}
+}
+
+// check fails if the table violates one of its invariants. It returns the number of booked tasks. Tests call it after
+// every step: it has to be fast.
 func (t *Table) check(tb testing.TB) (running int) {
 	tb.Helper()
 	size, idle, kinds := 0, 0, make(map[*kind]int, len(t.kinds))
-	nodes := len(t.queues) + len(t.nodes)
-	used, children := make(map[*node]int, nodes), make(map[*node]int, nodes)
+	limits := len(t.nodes) + len(t.groups) + len(t.pools) + 2
+	counted := tallies{of: make(map[*node]*tally, limits), rest: make([]tally, limits)}
 	for _, q := range t.queues {
 		size += q.len()
 		running += q.running
@@ -297,14 +326,16 @@ func (t *Table) check(tb testing.TB) (running int) {
 		if q.kind.closed && q.any {
 			tb.Fatalf("queue %v is closed and holds triggers", q.name)
 		}
-		for n := &q.node; n != nil; n = n.parent {
-			used[n] += q.running * q.kind.policy.Weight
-		}
-		for _, n := range q.across {
-			used[n] += q.running * n.cost(q.kind.policy.Weight)
+		if q.running != 0 {
+			for n := q.parent; n != nil; n = n.parent {
+				counted.at(n).used += q.running * q.kind.policy.Weight
+			}
+			for _, n := range q.across {
+				counted.at(n).used += q.running * n.cost(q.kind.policy.Weight)
+			}
 		}
 		if q.offered {
-			children[q.parent]++
+			counted.at(q.parent).children++
 			if q.parkedOn != nil {
 				tb.Fatalf("queue %v is listed and parked", q.name)
 			}
@@ -326,16 +357,16 @@ func (t *Table) check(tb testing.TB) (running int) {
 	}
 	for _, n := range t.nodes {
 		if n.offered {
-			children[n.parent]++
+			counted.at(n.parent).children++
 		}
-		if n.used != used[n] {
-			tb.Fatalf("limit %s%s: used %d, counted %d", n.name, n.value, n.used, used[n])
+		if used := counted.at(n).used; n.used != used {
+			tb.Fatalf("limit %s%s: used %d, counted %d", n.name, n.value, n.used, used)
 		}
 		if n.max > 0 && n.permits == nil && t.version == 0 && n.used > n.max {
 			tb.Fatalf("limit %s%s: used %d of %d", n.name, n.value, n.used, n.max)
 		}
 	}
-	totals := make(map[string]Total)
+	totals := make(map[string]Total, len(t.totals))
 	for _, n := range t.nodes {
 		sum := totals[n.name]
 		sum.Used += n.used
@@ -354,18 +385,21 @@ func (t *Table) check(tb testing.TB) (running int) {
 	}
 	for _, n := range t.groups {
 		if n.offered {
-			children[n.parent]++
+			counted.at(n.parent).children++
 		}
 	}
 	for name, n := range t.pools {
-		if n.used != used[n] {
-			tb.Fatalf("pool %s: used %d, counted %d", name, n.used, used[n])
+		if used := counted.at(n).used; n.used != used {
+			tb.Fatalf("pool %s: used %d, counted %d", name, n.used, used)
 		}
 	}
-	for _, n := range slices.Concat(slices.Collect(maps.Values(t.nodes)), slices.Collect(maps.Values(t.groups)), []*node{t.root, t.slotless}) {
-		if n.children.Len() != children[n] {
-			tb.Fatalf("limit %s%s lists %d children, counted %d", n.name, n.value, n.children.Len(), children[n])
-		}
+	for _, n := range t.nodes {
+		counted.checkChildren(tb, n)
 	}
+	for _, n := range t.groups {
+		counted.checkChildren(tb, n)
+	}
+	counted.checkChildren(tb, t.root)
+	counted.checkChildren(tb, t.slotless)
 	return running
 }
