@@ -19,6 +19,9 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/taskengine/taskengine/internal/freeze"
 	"github.com/taskengine/taskengine/internal/servertest"
 )
@@ -258,7 +261,7 @@ func (c *Cluster) launch(i int) error {
 	return nil
 }
 
-// await waits until a broker listens: it does that when it has joined the cluster.
+// await waits until a broker accepts clients, and the cluster gives it partitions: that can be later.
 func (c *Cluster) await(i int) error {
 	b := c.brokers[i]
 	err := b.process.Await(func(ctx context.Context) error {
@@ -267,10 +270,28 @@ func (c *Cluster) await(i int) error {
 		if err == nil {
 			err = conn.Close()
 		}
+		if err == nil {
+			err = c.isMember(ctx, i)
+		}
 		return err
 	})
 	if err != nil {
 		b.process = nil
+	}
+	return err
+}
+
+// isMember returns an error unless a broker says that it is one of the cluster. It asks at the port for other brokers, which
+// needs no user.
+func (c *Cluster) isMember(ctx context.Context, i int) error {
+	client, err := kgo.NewClient(kgo.SeedBrokers(net.JoinHostPort("127.0.0.1", strconv.Itoa(c.brokers[i].broker))))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	meta, err := kadm.NewClient(client).BrokerMetadata(ctx)
+	if err == nil && !slices.Contains(meta.Brokers.NodeIDs(), int32(i+1)) {
+		err = errors.New("the broker is not in the cluster yet")
 	}
 	return err
 }

@@ -1,3 +1,5 @@
+//go:build !race
+
 package consume_test
 
 import (
