@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 
@@ -115,7 +116,9 @@ func testWhatIsLostWithADeletedTopicIsShown(t *testing.T, brokers cluster) {
 	d := definition("orders")
 	d.Topics, d.Pattern = nil, topic+".*"
 	produce(t, brokers, numbered(topic, 1, 0, 10)...)
-	n := newNode(t, brokers, d)
+	n := &node{t: t, cluster: brokers, store: newStore(), suspicion: time.Second}
+	n.open(d)
+	t.Cleanup(n.close)
 	n.await("the first records", func() bool { tasks, _ := n.ran(); return tasks == 10 })
 	n.pauseAt("orders")
 	produce(t, brokers, numbered(topic, 1, 10, 7)...)
