@@ -158,9 +158,8 @@ type Engine struct {
 	missing      missingKeys              // keys that tasks wait for
 	begun        begun                    // types of which tasks have begun, see KnowsType
 	progress     progressBuffer           // writes the progress that handlers report
-	replacements replacements
-	staleRules   atomic.Bool // the rules of types are to be stored again: the store may have lost them
-	submissions  sync.Pool   // of *shell.Submission, reused for their channels
+	staleRules   atomic.Bool              // the rules of types are to be stored again: the store may have lost them
+	submissions  sync.Pool                // of *shell.Submission, reused for their channels
 
 	mu    sync.Mutex
 	state state // guarded by mu

@@ -51,15 +51,36 @@ const maxInVain = 10
 // many tasks remain uncertain, and how many reads have failed. It reads those last whose last read
 // failed: they may be in a database that does not answer.
 func (e *Engine) checkUncertain(ctx context.Context) (remain, inVain int) {
+	if e.findHolders(ctx) != nil {
+		inVain++
+	}
 	e.mu.Lock()
 	all, late := e.state.Uncertain()
 	e.mu.Unlock()
-	inVain = e.checkSome(ctx, false, all-late, maxInVain)
+	inVain += e.checkSome(ctx, false, all-late, maxInVain)
 	inVain += e.checkSome(ctx, true, late, maxInVain-inVain)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	remain, _ = e.state.Uncertain()
 	return remain, inVain
+}
+
+// findHolders finds the tasks that uncertain requests may have replaced: they are uncertain themselves. It ends with the
+// first error.
+func (e *Engine) findHolders(ctx context.Context) error {
+	for {
+		e.mu.Lock()
+		row := e.state.NextRequest()
+		e.mu.Unlock()
+		if row == nil {
+			return nil
+		}
+		found, err := e.store.Existing(ctx, row)
+		if err != nil {
+			return err
+		}
+		e.tell(func(s *state, now time.Time) { s.FoundHolder(now, row, found[0]) })
+	}
 }
 
 // checkSome reads the rows of the next n uncertain tasks, of those whose last read failed or of the

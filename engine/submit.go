@@ -71,38 +71,24 @@ func (e *Engine) SubmitReserved(ctx context.Context, _ reserved.Owner, req Reque
 }
 
 // submit adds the rows of requests, or does what their types say of requests that are late or whose keys are taken.
-func (e *Engine) submit(ctx context.Context, reqs []Request, rows []*task.Task) (receipts []Receipt, err error) {
-	if late := e.catalog.late(rows); late != nil {
-		receipts, err = e.submitLate(ctx, reqs, rows, late)
-	} else {
-		receipts, err = e.add(ctx, reqs, rows)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return e.settle(ctx, rows, receipts)
-}
-
-// add adds tasks, also if their backlogs have no room at first. The receipts say nothing of requests whose keys are taken
-// but the task that has the key.
-func (e *Engine) add(ctx context.Context, reqs []Request, rows []*task.Task) ([]Receipt, error) {
-	receipts := receiptsOf(rows) // now: a handler may change its row
-	inserted, err := e.insert(ctx, rows, !mayExist(reqs, rows))
+func (e *Engine) submit(ctx context.Context, reqs []Request, rows []*task.Task) ([]Receipt, error) {
+	receipts, terms := receiptsOf(rows), e.catalog.terms(rows) // now: a handler may change its row
+	inserted, err := e.insert(ctx, rows, terms, !mayExist(reqs, rows))
 	if err == nil {
-		return complete(receipts, inserted), nil
+		return e.catalog.answer(rows, receipts, inserted)
 	}
 	if full, ok := errors.AsType[*shell.Full](err); ok {
-		return e.submitFull(ctx, slices.Clone(reqs), rows, full) // a clone: reqs stays on the stack of the caller
+		return e.submitFull(ctx, slices.Clone(reqs), rows, terms, full) // a clone: reqs stays on the stack of the caller
 	}
 	return nil, err
 }
 
-// insert has rows inserted, and returns when they are durable. If waits is set, it waits for room in
+// insert has rows inserted on terms, and returns when they are durable. If waits is set, it waits for room in
 // backlogs whose sources pause. If its error is a [shell.Full], the rows are unchanged and belong to
 // the caller again.
-func (e *Engine) insert(ctx context.Context, rows []*task.Task, waits bool) ([]storage.Inserted, error) {
+func (e *Engine) insert(ctx context.Context, rows []*task.Task, terms []storage.Terms, waits bool) ([]storage.Inserted, error) {
 	s := e.submissions.Get().(*shell.Submission)
-	s.Rows, s.Waits, s.For = rows, waits, task.ID{}
+	s.Rows, s.Terms, s.Waits, s.For = rows, terms, waits, task.ID{}
 	if len(e.capped) > 0 {
 		s.For = e.taskOf(ctx)
 	}
@@ -116,7 +102,7 @@ func (e *Engine) insert(ctx context.Context, rows []*task.Task, waits bool) ([]s
 	select {
 	case err := <-s.Done:
 		inserted := s.Inserted
-		s.Rows, s.Inserted = nil, nil
+		s.Rows, s.Terms, s.Inserted = nil, nil, nil
 		e.submissions.Put(s)
 		if err != nil {
 			return nil, err
@@ -170,32 +156,22 @@ func (e *Engine) submitRowsTx(ctx context.Context, tx storage.Tx, reqs []Request
 	if err := e.inbox.accepting(); err != nil {
 		return nil, err
 	}
-	fresh, left := rows, (*remainder)(nil)
-	if late := e.catalog.late(rows); late != nil {
-		if left, err = e.setLateAside(ctx, reqs, rows, late, existingIn(tx)); err != nil {
-			return nil, err
-		}
-		reqs, fresh = left.reqs, left.rows
-	}
-	inserted, without, err := e.insertIn(ctx, tx, reqs, fresh)
+	terms, err := e.admitTx(ctx, tx, reqs, rows)
 	if err != nil {
 		return nil, err
 	}
-	receipts := complete(receiptsOf(fresh), inserted)
-	if left != nil {
-		receipts = left.with(receipts)
+	receipts := receiptsOf(rows)
+	inserted, err := e.insertIn(ctx, tx, rows, terms)
+	if err != nil {
+		return nil, fmt.Errorf("engine: submit: %w", err)
 	}
-	receipts, settled, err := e.settleIn(ctx, tx, rows, without, receipts)
-	if err != nil && receipts == nil {
-		return nil, err
+	if err := e.addLeftIn(ctx, tx, rows, receipts, inserted); err != nil {
+		return nil, fmt.Errorf("engine: submit: %w", err)
 	}
 	tx.OnCommit(func() {
 		e.tell(func(s *state, now time.Time) {
 			s.openTxs.end(tx)
-			for i, t := range fresh {
-				if slices.Contains(settled.added, t) {
-					inserted[i] = storage.Inserted{}
-				}
+			for i, t := range rows {
 				if inserted[i].Created() && e.config.Observer.Inserted != nil {
 					e.config.Observer.Inserted(now, t)
 				}
@@ -204,33 +180,68 @@ func (e *Engine) submitRowsTx(ctx context.Context, tx storage.Tx, reqs []Request
 					s.Core().LookForHead(t.OrderingKey)
 				}
 			}
-			for i := range settled.replaced {
-				s.Replaced(now, &settled.replaced[i])
+			for i := range inserted {
+				if inserted[i].Replaced != nil {
+					s.Replaced(now, inserted[i].Replaced)
+				}
 			}
 		})
 	})
-	return receipts, err
+	for i := range inserted {
+		if receipts[i].Err == nil {
+			e.catalog.complete(rows[i], &receipts[i], &inserted[i])
+		}
+	}
+	return receipts, e.catalog.refused(receipts)
 }
 
-// insertIn inserts rows within a transaction of the caller. It returns those that got no place in a backlog, too, see
-// [Engine.admitTx].
-func (e *Engine) insertIn(ctx context.Context, tx storage.Tx, reqs []Request, rows []*task.Task) (inserted []storage.Inserted, without []*task.Task, err error) {
-	if without, err = e.admitTx(ctx, tx, reqs, rows); err != nil {
-		return nil, nil, err
-	}
+// insertIn inserts rows on terms within a transaction of the caller.
+func (e *Engine) insertIn(ctx context.Context, tx storage.Tx, rows []*task.Task, terms []storage.Terms) ([]storage.Inserted, error) {
 	e.tell(func(s *state, now time.Time) {
 		for _, t := range rows {
 			e.catalog.infoOf(t.Type).rules.Create(now, t)
 		}
 		s.InsertUncertain(now, rows) // the answer to the commit may be lost
 	})
-	inserted, err = tx.Insert(ctx, rows...)
+	inserted, err := storage.Add(ctx, tx, rows, terms)
 	if err != nil {
-		return nil, nil, fmt.Errorf("engine: submit: %w", err)
+		return nil, err
 	}
+	e.tell(func(s *state, now time.Time) {
+		for _, in := range inserted {
+			if in.Replaced != nil {
+				s.ReplaceUncertain(now, in.Replaced.Was.Ref)
+			}
+		}
+	})
 	e.markUncommitted(rows)
 	e.addedInTx(tx, rows, inserted)
-	return inserted, without, nil
+	return inserted, nil
+}
+
+// addLeftIn is [Engine.addLeft] within a transaction. It sets the receipts of requests for which there is no room.
+func (e *Engine) addLeftIn(ctx context.Context, tx storage.Tx, rows []*task.Task, receipts []Receipt, inserted []storage.Inserted) error {
+	for i := range inserted {
+		if !inserted[i].NoPlace {
+			continue
+		}
+		if full := e.roomInTx(tx, rows[i:i+1]); full != nil {
+			if err := refuseOne(receipts, &receipts[i], e.refuse(full)); err != nil {
+				return err
+			}
+			continue
+		}
+		terms := e.catalog.terms(rows[i : i+1])
+		for k := range terms {
+			terms[k].NoPlace = false
+		}
+		added, err := e.insertIn(ctx, tx, rows[i:i+1], terms)
+		if err != nil {
+			return err
+		}
+		inserted[i] = added[0]
+	}
+	return nil
 }
 
 // markUncommitted marks rows as uncertain that a transaction is about to add: if the answer to
@@ -257,16 +268,4 @@ func receiptsOf(rows []*task.Task) []Receipt {
 		out[i].ID = t.ID
 	}
 	return out
-}
-
-// complete sets the outcome of receipts.
-func complete(receipts []Receipt, inserted []storage.Inserted) []Receipt {
-	for i, in := range inserted {
-		if receipts[i].Created = in.Created(); !in.Created() {
-			receipts[i].ID = in.Existing
-		} else {
-			receipts[i].Outcome = OutcomeCreated
-		}
-	}
-	return receipts
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/taskengine/taskengine/engine/internal/shell"
@@ -81,40 +82,18 @@ func paused(v task.Verdict, err error) task.Verdict {
 	return task.Verdict{Outcome: task.Snoozed, Delay: delay, Error: v.Error}
 }
 
-// submitFull submits rows that found no place in a backlog: without those that exist already, and
-// after dropping others if the type is configured so.
-func (e *Engine) submitFull(ctx context.Context, reqs []Request, rows []*task.Task, full *shell.Full) ([]Receipt, error) {
+// submitFull submits rows that found no place in a backlog: without places for those that are not added as far as it is
+// known, and after dropping others if the type is configured so.
+func (e *Engine) submitFull(ctx context.Context, reqs []Request, rows []*task.Task, terms []storage.Terms, full *shell.Full) ([]Receipt, error) {
 	if err := e.inbox.accepting(); err != nil { // it waited for room, and the engine stops
 		return nil, err
 	}
 	receipts := receiptsOf(rows)
-	existing, err := e.existing(ctx, reqs, rows)
+	terms, again, err := e.withoutPlaces(ctx, e.store, reqs, rows, terms)
 	if err != nil {
-		return nil, fmt.Errorf("engine: submit: look for tasks that exist: %w", err)
+		return nil, err
 	}
-	var fresh []*task.Task
-	var places []int // of fresh in rows
-	for i, id := range existing {
-		if id.IsZero() {
-			fresh, places = append(fresh, rows[i]), append(places, i)
-		} else {
-			receipts[i] = Receipt{ID: id}
-		}
-	}
-	adds, err := e.follows(ctx, e.store, rows, existing)
-	if err != nil {
-		return nil, fmt.Errorf("engine: submit: look for tasks that exist: %w", err)
-	}
-	if len(adds) > 0 { // all or none
-		if err := e.makeRoom(ctx, append(adds, fresh...)...); err != nil {
-			return nil, err
-		}
-	}
-	if len(fresh) == 0 {
-		return receipts, nil
-	}
-	again := len(fresh) < len(rows) // otherwise full is about the same rows
-	for {
+	for { // without again, full is about the same rows
 		if !again && full.WhenFull == policy.DropOldest && full.New <= full.Max {
 			if again, err = e.droppers[full.Type].makeRoom(ctx, e, full); err != nil {
 				return nil, err
@@ -123,12 +102,9 @@ func (e *Engine) submitFull(ctx context.Context, reqs []Request, rows []*task.Ta
 		if !again && !full.CanWait {
 			return nil, e.refuse(full)
 		}
-		inserted, err := e.insert(ctx, fresh, true)
+		inserted, err := e.insert(ctx, rows, terms, true)
 		if err == nil {
-			for i, r := range complete(receiptsOf(fresh), inserted) {
-				receipts[places[i]] = r
-			}
-			return receipts, nil
+			return e.addLeft(ctx, reqs, rows, receipts, inserted)
 		}
 		if !errors.As(err, &full) {
 			return nil, err
@@ -140,46 +116,74 @@ func (e *Engine) submitFull(ctx context.Context, reqs []Request, rows []*task.Ta
 	}
 }
 
-// makeRoom returns when the backlogs have room for more rows, or when a submission of them may wait for it.
-func (e *Engine) makeRoom(ctx context.Context, rows ...*task.Task) error {
-	if len(e.capped) == 0 {
-		return nil
-	}
-	for {
-		var full *shell.Full
-		e.tell(func(s *state, _ time.Time) { full = s.Room(nil, rows) })
-		if full == nil || full.WhenFull == policy.PauseSource && full.New <= full.Max {
-			return nil
-		}
-		made := false
-		if full.WhenFull == policy.DropOldest && full.New <= full.Max {
-			var err error
-			if made, err = e.droppers[full.Type].makeRoom(ctx, e, full); err != nil {
-				return err
-			}
-		}
-		if !made {
-			return e.refuse(full)
-		}
-	}
-}
-
-// follows returns those of the rows, of which a task has the key, that are added all the same: that task gives its key up.
-func (e *Engine) follows(ctx context.Context, in storage.Tasks, rows []*task.Task, existing []task.ID) (adds []*task.Task, err error) {
-	for i, id := range existing {
-		if id.IsZero() || id == rows[i].ID || e.catalog.infoOf(rows[i].Type).rules.OnConflict != policy.ThrottleNew {
+// addLeft answers requests, after it has submitted those once more that got no place and would have added their rows: the
+// keys have become free meanwhile. Each of them is admitted to its backlog by itself.
+func (e *Engine) addLeft(ctx context.Context, reqs []Request, rows []*task.Task, receipts []Receipt, inserted []storage.Inserted) ([]Receipt, error) {
+	for i := range inserted {
+		if !inserted[i].NoPlace {
+			e.catalog.complete(rows[i], &receipts[i], &inserted[i])
 			continue
 		}
-		r := Receipt{ID: id}
-		t, err := e.holderOf(ctx, in, rows[i], &r)
-		if err != nil {
-			return nil, err
-		}
-		if c := e.catalog.resolve(e.Now(), t, rows[i], &r); c != nil || r.Outcome == OutcomeCreated {
-			adds = append(adds, rows[i])
+		one, err := e.submit(ctx, reqs[i:i+1], rows[i:i+1])
+		switch {
+		case one != nil:
+			receipts[i] = one[0]
+		case err != nil:
+			if err = refuseOne(receipts, &receipts[i], err); err != nil {
+				return nil, err
+			}
 		}
 	}
-	return adds, nil
+	return receipts, e.catalog.refused(receipts)
+}
+
+// withoutPlaces returns the terms of requests, of which those have no place that are not added as far as it is known,
+// because their tasks exist; and whether there are any.
+func (e *Engine) withoutPlaces(ctx context.Context, in storage.Tasks, reqs []Request, rows []*task.Task, terms []storage.Terms) (_ []storage.Terms, some bool, err error) {
+	if !mayExist(reqs, rows) {
+		return terms, false, nil
+	}
+	existing, err := in.Existing(ctx, rows...)
+	if err != nil {
+		return nil, false, fmt.Errorf("engine: submit: look for tasks that exist: %w", err)
+	}
+	terms = slices.Clone(terms)
+	for i, id := range existing {
+		if id.IsZero() {
+			continue
+		}
+		adds, err := e.frees(ctx, in, rows[i], id)
+		if err != nil {
+			return nil, false, fmt.Errorf("engine: submit: look for tasks that exist: %w", err)
+		}
+		if adds {
+			continue
+		}
+		if terms == nil {
+			terms = make([]storage.Terms, len(rows))
+		}
+		terms[i].NoPlace, some = true, true
+	}
+	return terms, some, nil
+}
+
+// frees reports whether a row is added although a task has its key: that gives its key up.
+func (e *Engine) frees(ctx context.Context, in storage.Tasks, row *task.Task, holder task.ID) (bool, error) {
+	rules := e.catalog.infoOf(row.Type).rules
+	if holder == row.ID || rules.OnConflict != policy.ThrottleNew {
+		return false, nil
+	}
+	t, err := in.Get(ctx, holder)
+	switch {
+	case errors.Is(err, task.ErrNotFound):
+		return true, nil
+	case err != nil:
+		return false, err
+	case t.Key != row.Key:
+		return true, nil
+	}
+	what, _ := task.Resolve(e.Now(), t, row, rules)
+	return what == task.FreesKey, nil
 }
 
 // existing returns for each row the task that has its ID or key; zero if there is none, or only an
@@ -193,16 +197,6 @@ func (e *Engine) existing(ctx context.Context, reqs []Request, rows []*task.Task
 		return err
 	})
 	return found, err
-}
-
-// existingIn returns existing within a transaction.
-func existingIn(tx storage.Tx) lookUp {
-	return func(ctx context.Context, reqs []Request, rows []*task.Task) ([]task.ID, error) {
-		if !mayExist(reqs, rows) {
-			return make([]task.ID, len(rows)), nil
-		}
-		return tx.Existing(ctx, rows...)
-	}
 }
 
 // mayExist reports whether one of the requests may have been made before.

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -55,36 +54,30 @@ func (o *openTxs) end(tx storage.Tx) {
 }
 
 // admitTx returns an error if the tasks that requests add in a transaction exceed a maximum. Nothing was added then, and
-// no task has given up its key. It claims no places. Otherwise it returns the rows that got no place, because they are
-// not added as far as it is known: their tasks exist.
-func (e *Engine) admitTx(ctx context.Context, tx storage.Tx, reqs []Request, rows []*task.Task) (without []*task.Task, err error) {
-	full := e.roomInTx(tx, rows)
+// no task has given up its key. It claims no places. Otherwise it returns the terms of the requests, some of which have no
+// place because they are not added as far as it is known: their tasks exist.
+func (e *Engine) admitTx(ctx context.Context, tx storage.Tx, reqs []Request, rows []*task.Task) ([]storage.Terms, error) {
+	terms := e.catalog.terms(rows)
+	full := e.roomInTx(tx, needPlaces(rows, terms))
 	if full == nil {
-		return nil, nil
+		return terms, nil
 	}
-	existing, err := existingIn(tx)(ctx, reqs, rows)
+	terms, some, err := e.withoutPlaces(ctx, tx, reqs, rows, terms)
 	if err != nil {
-		return nil, fmt.Errorf("engine: submit: look for tasks that exist: %w", err)
+		return nil, err
 	}
-	adds, err := e.follows(ctx, tx, rows, existing)
-	if err != nil {
-		return nil, fmt.Errorf("engine: submit: look for tasks that exist: %w", err)
-	}
-	for i, id := range existing {
-		switch {
-		case id.IsZero():
-			adds = append(adds, rows[i])
-		case !slices.Contains(adds, rows[i]):
-			without = append(without, rows[i])
-		}
-	}
-	if len(without) > 0 {
-		full = e.roomInTx(tx, adds)
+	if some {
+		full = e.roomInTx(tx, needPlaces(rows, terms))
 	}
 	if full != nil {
 		return nil, e.refuse(full)
 	}
-	return without, nil
+	return terms, nil
+}
+
+// needPlaces returns the rows that need places in backlogs.
+func needPlaces(rows []*task.Task, terms []storage.Terms) []*task.Task {
+	return (&shell.Submission{Rows: rows, Terms: terms}).Placed()
 }
 
 // roomInTx returns why the backlogs have no room for more rows of a transaction, or nil.

@@ -354,3 +354,67 @@ func TestManyRequestsOfAKeyInOneCallAreOneChange(t *testing.T) {
 		})
 	}
 }
+
+// The engine does not know which task the lost answer was about, and that task has another time since.
+func TestATaskThatWasReplacedRunsAtItsNewTimeThoughTheAnswerWasLost(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var j journal
+		n, s := startLossy(t, unique(policy.DebounceExisting, nil), handle("x", j.work(0)))
+		began := time.Now()
+		id := n.submit(engine.Request{Type: "x", Key: "k", Payload: []byte("old"), At: began.Add(10 * time.Hour)})
+		s.answer(func(_, swapped int) bool { return swapped > 0 }, nil)
+		if _, err := n.Submit(t.Context(), engine.Request{Type: "x", Key: "k", Payload: []byte("new"), At: began.Add(time.Hour)}); err == nil {
+			t.Fatal("the answer was not lost")
+		}
+		s.answer(nil, nil)
+		time.Sleep(time.Hour + time.Minute)
+		if is := n.expect(id, task.Done); !is.StartedAt.Equal(task.Stamp(began.Add(time.Hour))) {
+			t.Errorf("it began after %v", is.StartedAt.Sub(began))
+		}
+		if got := j.payloads(); len(got) != 1 || got[0] != "new" {
+			t.Errorf("it ran with %q", got)
+		}
+	})
+}
+
+// A full backlog keeps no request from replacing a task, and one whose task gives up its key needs a place first.
+func TestAFullBacklogRefusesRequestsOfTakenKeysWithoutEffectsUnlessTheyAddNothing(t *testing.T) {
+	for name := range submits(nil) {
+		inBubble(t, func(t *testing.T) {
+			set := unique(policy.DebounceExisting, func(p *policy.Type) { p.MaxBacklog.Max = 2 })
+			throttled := set.Types["x"]
+			throttled.Unique = policy.Unique{OnConflict: policy.ThrottleNew, Window: time.Minute}
+			throttled.MaxBacklog.Max = 1
+			set.Types["y"] = throttled
+			var j journal
+			n := start(t, set, map[string]task.Handler{"x": task.HandlerFunc(j.work(0)), "y": task.HandlerFunc(j.work(0))})
+			submit, later := submits(n)[name], time.Now().Add(100*time.Hour)
+			a := n.submit(engine.Request{Type: "x", Key: "a", At: later})
+			b := n.submit(engine.Request{Type: "x", Key: "b", At: later})
+			ended := n.end(n.submit(engine.Request{Type: "y", Key: "ended"}))
+			n.submit(engine.Request{Type: "y", At: later})
+			time.Sleep(time.Hour)
+			replace := engine.Request{Type: "x", Key: "a", Payload: []byte("new"), At: later}
+			for _, other := range []engine.Request{{Type: "x", Key: "c", At: later}, {Type: "y", Key: "ended", At: later}} {
+				if _, err := submit(replace, other); !errors.Is(err, engine.ErrBacklog) {
+					t.Errorf("%s: with %s: %v", name, other.Key, err)
+				}
+				if is := n.get(a); is.Version != 1 {
+					t.Errorf("%s: the task is at version %d after a refused call", name, is.Version)
+				}
+				if is := n.get(ended.ID); is.Key != "ended" || is.Version != ended.Version {
+					t.Errorf("%s: a refused call has freed the key: %+v", name, is)
+				}
+			}
+			receipts, err := submit(replace, engine.Request{Type: "x", Key: "b", Payload: []byte("new"), At: later})
+			if err != nil || receipts[0].Outcome != engine.OutcomeReplaced || receipts[1].Outcome != engine.OutcomeReplaced {
+				t.Errorf("%s: got %+v, %v", name, receipts, err)
+			}
+			for _, id := range []task.ID{a, b} {
+				if is := n.get(id); is.Version != 2 || string(is.Payload) != "new" {
+					t.Errorf("%s: the task is %+v", name, is)
+				}
+			}
+		})
+	}
+}

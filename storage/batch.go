@@ -12,7 +12,8 @@ import (
 // that follow. Then the ordering keys of all rows of the batch get their heads, as by [Tasks.Promote].
 type Batch struct {
 	Notes  []task.Note   // as by [Tasks.Note]; they may be lost though the rest is durable
-	Insert []*task.Task  // as by [Tasks.Insert]
+	Insert []*task.Task  // as by [Tasks.Insert] or, with Terms, by [Add]
+	Terms  []Terms       // for each row of Insert; nil for none
 	Swap   []task.Change // as by [Tasks.Swap]
 	Remove []bool        // for each change, whether the row that it makes is deleted; nil for none
 
@@ -56,6 +57,14 @@ type HeadGrab struct {
 
 // isFor reports whether g grabs rows like h.
 func (g *HeadGrab) isFor(h *task.Hint) bool { return h.Queue == g.Queue && h.Priority == g.Priority }
+
+// TermsOf returns the terms of the i-th row of Insert.
+func (b *Batch) TermsOf(i int) Terms {
+	if i < len(b.Terms) {
+		return b.Terms[i]
+	}
+	return Terms{}
+}
 
 // Removes reports whether the row that the i-th change makes is deleted.
 func (b *Batch) Removes(i int) bool { return i < len(b.Remove) && b.Remove[i] }
@@ -164,7 +173,7 @@ func Do(ctx context.Context, tx Tasks, b *Batch) (out Outcome, err error) {
 		}
 	}
 	if len(b.Insert) > 0 {
-		if out.Inserted, err = insert(ctx, tx, b.Insert); err != nil {
+		if out.Inserted, err = insert(ctx, tx, b.Insert, b.Terms); err != nil {
 			return out, err
 		}
 	}
@@ -215,12 +224,16 @@ type TurnInserter interface {
 	InsertWithTurns(ctx context.Context, ts ...*task.Task) ([]Inserted, error)
 }
 
-// insert inserts rows whose keys get their heads later in the transaction.
-func insert(ctx context.Context, tx Tasks, rows []*task.Task) ([]Inserted, error) {
+// insert inserts rows on terms whose keys get their heads later in the transaction.
+func insert(ctx context.Context, tx Tasks, rows []*task.Task, terms []Terms) ([]Inserted, error) {
+	put := tx.Insert
 	if p, ok := tx.(TurnInserter); ok {
-		return p.InsertWithTurns(ctx, rows...)
+		put = p.InsertWithTurns
 	}
-	return tx.Insert(ctx, rows...)
+	if terms == nil {
+		return put(ctx, rows...)
+	}
+	return (&adding{tx: tx, put: put, rows: rows, terms: terms}).run(ctx)
 }
 
 // grabHeads makes the grabs of heads, and returns the keys that it has given their heads.
@@ -305,6 +318,11 @@ func MarkHeads(b *Batch, out *Outcome) {
 		}
 	}
 	mark(b.Insert)
+	for _, in := range out.Inserted {
+		if in.Replaced != nil {
+			mark([]*task.Task{in.Replaced.Row})
+		}
+	}
 	mark(out.Swapped)
 	for i := range out.Followed {
 		mark(b.Follows(i))
@@ -322,7 +340,7 @@ func follow(ctx context.Context, tx Tasks, b *Batch, swapped []*task.Task) ([][]
 	if len(rows) == 0 {
 		return nil, nil
 	}
-	inserted, err := insert(ctx, tx, rows)
+	inserted, err := insert(ctx, tx, rows, nil)
 	if err != nil {
 		return nil, err
 	}

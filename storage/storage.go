@@ -6,7 +6,8 @@
 // assertion, and do without. batch.go has [Batch], and functions that commit one for stores that
 // make one verb at a time.
 //
-// A store decides nothing: a row becomes what [task.Change.Apply] makes of it. Package
+// A store decides nothing: a row becomes what [task.Change.Apply] makes of it, and a request whose
+// key is taken does what [task.Resolve] says, both in the transaction that writes it. Package
 // storagetest has the suite that every implementation passes, with cases for each optional
 // interface.
 package storage
@@ -195,11 +196,19 @@ type Tx interface {
 
 // Inserted is the outcome of an Insert for one row.
 type Inserted struct {
-	Existing task.ID // the task that has the row's ID or key; zero if the row was added
+	Existing task.ID // the task that has the row's ID or key; zero if the row was added, and if there is none
+
+	// What the request of a row has done that was added on [Terms]. It FreesKey and Adds if the row was added. Insert alone
+	// leaves it zero.
+	What     task.Resolution
+	NoPlace  bool         // by its Terms the row would have been added, but for NoPlace of these: the request has done nothing
+	Replaced *Replacement // if What is Replaces, the change that was made; nil if a later request of the batch overwrites this one
 }
 
 // Created reports whether the row was added.
-func (i Inserted) Created() bool { return i.Existing.IsZero() }
+func (i Inserted) Created() bool {
+	return i.Existing.IsZero() && !i.NoPlace && (i.What == task.Adds || i.What == task.FreesKey)
+}
 
 // DueQuery selects rows in State with a non-zero NextEventAt that is not after Before.
 type DueQuery struct {

@@ -25,6 +25,7 @@ var uniqueScenarios = []scenario{
 	{"a key that very many requests debounce at once fails none of them", hotKey},
 	{"a key is remembered of a task that is not kept", rememberKeys},
 	{"of many requests of a key at once, one adds a task in a window", throttleAtOnce},
+	{"requests of taken keys, and late ones, do what loops did that read, decided and wrote", likeLoops},
 }
 
 // throttleAtOnce submits each key many times at once, alone and in transactions, again and again in several windows.

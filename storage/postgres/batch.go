@@ -29,14 +29,14 @@ func (s *Store) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
 		if b.Wait == storage.WaitLong && s.locks.isWaiting(b) {
 			v.way = again
 		}
-		out, err := v.commit(ctx, b)
+		out, err := v.commit(ctx, b, false)
 		if s.isSpared(ctx, b.Swap, err) {
-			out, err = v.commit(ctx, b)
+			out, err = v.commit(ctx, b, false)
 		}
 		if b.Wait == storage.WaitLittle && pglocks.IsTimeout(err) {
 			if _, locked := s.holders(ctx); locked { // whatever would be tried meanwhile waits, too
 				v.way = whole
-				out, err = v.commit(ctx, b)
+				out, err = v.commit(ctx, b, false)
 			} else if blocked := s.examine(ctx, b); blocked != nil {
 				return storage.Outcome{}, fmt.Errorf("postgres: do a batch: %w", blocked)
 			}
@@ -48,20 +48,21 @@ func (s *Store) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
 }
 
 // commit does a batch without its notes. A batch of what tasks usually go through is one round trip:
-// they are added, grabbed and completed.
-func (v *verbs) commit(ctx context.Context, b *storage.Batch) (out storage.Outcome, err error) {
+// they are added, grabbed and completed. If resolves is set, its [storage.Terms] are needed: keys of its rows are taken.
+func (v *verbs) commit(ctx context.Context, b *storage.Batch, resolves bool) (out storage.Outcome, err error) {
 	s, w := v.store, classify(b.Swap)
 	w.remove = b.Remove
-	if !oneTrip(b, w) {
+	if !oneTrip(b, w) || resolves || s.mayResolve(b) {
 		var left []string
 		err = v.atomically(ctx, "do a batch", func(v *verbs) (err error) {
 			x := someKeys{verbs: v}
 			free, _ := s.locks.free(b)
-			out, err = storage.Do(ctx, &x, &storage.Batch{Insert: b.Insert, Swap: b.Swap, Remove: b.Remove, Follow: b.Follow, Keys: free})
+			out, err = storage.Do(ctx, &x, &storage.Batch{Insert: b.Insert, Terms: b.Terms, Swap: b.Swap, Remove: b.Remove, Follow: b.Follow, Keys: free})
 			left = x.left
 			return err
 		})
 		if err == nil {
+			s.noteResolved(b, &out)
 			s.promoteLeft(ctx, b, &out, left)
 		}
 		return out, err
@@ -76,6 +77,9 @@ func (v *verbs) commit(ctx context.Context, b *storage.Batch) (out storage.Outco
 		}
 		return err
 	})
+	if isUnresolved(err, s.sql) {
+		return v.commit(ctx, b, true)
+	}
 	if err == nil {
 		s.promoteLeft(ctx, b, &out, s.leftBy(b, w))
 	}
@@ -124,6 +128,9 @@ func (v *verbs) doAtOnce(ctx context.Context, b *storage.Batch, w *swaps, carefu
 	var in *insertion
 	if len(b.Insert) > 0 {
 		in = v.insertion(&p, b.Insert, careful)
+		if some := onRules(b); len(some) > 0 {
+			p.add(nil, v.store.sql.areFree, texts(some, typeOf), texts(some, orderOf), texts(some, keyOf), uuids(some, idOf))
+		}
 	}
 	if err := v.queue(ctx, &p, w); err != nil {
 		return out, err
@@ -135,6 +142,11 @@ func (v *verbs) doAtOnce(ctx context.Context, b *storage.Batch, w *swaps, carefu
 	}
 	if in != nil {
 		out.Inserted = in.outcomes()
+		for i := range b.Terms {
+			if one := &out.Inserted[i]; !one.Created() {
+				one.What = task.Exists
+			}
+		}
 	}
 	out.Swapped = w.rows
 	return out, nil

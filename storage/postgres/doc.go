@@ -26,7 +26,7 @@
 //
 //	postgres.go    Open, connections, errors
 //	verbs.go       how a verb becomes a round trip; get, delete, note
-//	insert.go, swap.go, rewrite.go, batch.go
+//	insert.go, swap.go, rewrite.go, batch.go, terms.go
 //	               adding and changing tasks
 //	order.go       giving ordering keys their heads
 //	query.go, inspect.go, inspect_key.go, count.go, export.go

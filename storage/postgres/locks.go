@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -225,30 +226,46 @@ const lockedRows = `
 with free as (select id from {task} where id = any($1::uuid[]) for update skip locked)
 select t.id from {task} t where t.id = any($1::uuid[]) and not exists (select from free f where f.id = t.id)`
 
-// examine returns an error if changes of a batch need rows that others keep locked, without waiting for them. It remembers
-// these rows. If that cannot be found out, it returns nil.
+// examine returns an error if changes of a batch need rows that others keep locked, without waiting for them, or if
+// the tasks are such rows that have the keys of rows on terms. It remembers the rows of the changes: a request waits for
+// its task once before that is remembered. If that cannot be found out, it returns nil.
 func (s *Store) examine(ctx context.Context, b *storage.Batch) error {
-	if len(b.Swap) == 0 {
+	v := &verbs{store: s, way: least}
+	keys, err := v.holdersOf(ctx, b)
+	if err != nil || len(b.Swap)+len(keys) == 0 {
 		return nil
 	}
-	locked := make(map[task.ID]bool)
-	v := &verbs{store: s, way: least}
-	var p pipe
-	p.add(func(rows pgx.Rows) error {
-		locked[task.ID(rows.RawValues()[0])] = true
-		return nil
-	}, s.sql.locked, uuids(b.Swap, func(c task.Change) task.ID { return c.ID }))
-	if err := v.do(ctx, &p); err != nil || len(locked) == 0 {
-		return nil
+	ids, changed := slices.Collect(maps.Keys(keys)), make(map[task.ID]bool)
+	for i := range b.Swap {
+		ids = append(ids, b.Swap[i].ID)
+		changed[b.Swap[i].ID] = true
 	}
 	var names []lockName
-	for id := range locked {
-		names = append(names, rowName(id))
+	var rows []int // of Insert
+	var p pipe
+	p.add(func(found pgx.Rows) error {
+		id := task.ID(found.RawValues()[0])
+		if rows = append(rows, keys[id]...); changed[id] {
+			names = append(names, rowName(id))
+		}
+		return nil
+	}, s.sql.locked, uuids(ids, itself))
+	if err := v.do(ctx, &p); err != nil || len(names)+len(rows) == 0 {
+		return nil
 	}
 	s.locks.mu.Lock()
 	s.locks.add(names...)
+	holder := s.locks.holder
 	s.locks.mu.Unlock()
-	return s.locks.refuse(b)
+	err = s.locks.refuse(b)
+	if len(rows) == 0 {
+		return err
+	}
+	if known := (*storage.Blocked)(nil); errors.As(err, &known) {
+		rows = append(rows, known.Rows...)
+	}
+	slices.Sort(rows)
+	return &storage.Blocked{Rows: slices.Compact(rows), Err: fmt.Errorf("%w: the task that has a key is locked%s", storage.ErrBusy, holder)}
 }
 
 // tried is note or forget after a verb outside of a batch, which may have needed a lock that is known.
@@ -280,7 +297,13 @@ func (s *Store) learn(ctx context.Context, b *storage.Batch, err error) error {
 	if locked {
 		return storage.Undone(fmt.Errorf("postgres: a table is locked%s: %w: %v", holders, storage.ErrUnavailable, err))
 	}
-	s.locks.note(b, s.kindOf(err))
+	kind := s.kindOf(err)
+	if kind == rowLock && len(b.Swap) == 0 && len(onRules(b)) > 0 { // the row of the task that has the key
+		if kind = keyLock; b.Wait != storage.WaitLong { // others that replace it may have it for a moment
+			return fmt.Errorf("%w%s", err, holders)
+		}
+	}
+	s.locks.note(b, kind)
 	return fmt.Errorf("%w%s", err, holders)
 }
 

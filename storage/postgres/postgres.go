@@ -56,6 +56,7 @@ type Store struct {
 	locks      lockMemory
 	identity   identity
 	wary       atomic.Int64 // how many batches are careful from now on
+	resolves   atomic.Int64 // how many batches with terms expect taken keys from now on
 	closed     atomic.Bool  // set before the pool is closed
 	verbs
 }

@@ -18,7 +18,7 @@ import (
 type statements struct {
 	get, lockTask, lockEnded                              string
 	inserts                                               map[insertKind]string
-	claimKeys, releaseKeys, holders                       string
+	claimKeys, releaseKeys, holders, areFree              string
 	removeEnded, remove, note, grab, finish, drop, update string
 	end, comeBack                                         string
 	due, dueRunning, dueEnded, ready, queues, allQueues   string
@@ -251,7 +251,7 @@ func statementsIn(name string) *statements {
 	return &statements{
 		locked: fill(lockedRows), first: firsts{plans: plans, settings: settingsFor(plans)},
 		get: fill(selectGet), lockTask: fill(selectLockTask), lockEnded: fill(selectLockEnded),
-		inserts: insertsIn(fill), claimKeys: fill(insertKeys), releaseKeys: fill(deleteKeys), holders: fill(selectHolders),
+		inserts: insertsIn(fill), claimKeys: fill(insertKeys), releaseKeys: fill(deleteKeys), holders: fill(selectHolders), areFree: fill(areFree),
 		removeEnded: fill(deleteAddedAgain), remove: fill(deleteRefs),
 		note: fill(updateNotes), grab: fill(updateGrab), finish: fill(moveDone), drop: fill(dropDone), update: fill(updateRows),
 		end: fill(moveEnded), comeBack: fill(moveBack),

@@ -148,6 +148,9 @@ func (s *Store) commitHeld(ctx context.Context, place int, b *storage.Batch) (st
 			continue
 		case k < 0:
 			held.Insert = append(held.Insert, b.Insert[i])
+			if b.Terms != nil {
+				held.Terms = append(held.Terms, b.Terms[i])
+			}
 		default:
 			held.Swap, held.Remove = append(held.Swap, b.Swap[k]), append(held.Remove, b.Removes(k))
 			if len(b.Follow) > 0 {

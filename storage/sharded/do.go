@@ -51,7 +51,7 @@ func (w *work) shard(i int) uint16 { return shardIn(w.batch, i) }
 
 // doAll does the whole batch in one place.
 func (w *work) doAll(ctx context.Context, place int, on storage.Store) (unsure []int, err error) {
-	out, err := on.Commit(ctx, &storage.Batch{Insert: w.batch.Insert, Swap: w.batch.Swap, Remove: w.batch.Remove, Follow: w.batch.Follow}).Wait()
+	out, err := on.Commit(ctx, &storage.Batch{Insert: w.batch.Insert, Terms: w.batch.Terms, Swap: w.batch.Swap, Remove: w.batch.Remove, Follow: w.batch.Follow}).Wait()
 	if err != nil {
 		return nil, err
 	}
@@ -76,6 +76,9 @@ func (w *work) doSome(ctx context.Context, place int, on storage.Store, some []i
 	for _, i := range some {
 		if i < inserts {
 			part.Insert = append(part.Insert, w.batch.Insert[i])
+			if w.batch.Terms != nil {
+				part.Terms = append(part.Terms, w.batch.Terms[i])
+			}
 			continue
 		}
 		part.Swap = append(part.Swap, w.batch.Swap[i-inserts])

@@ -114,11 +114,14 @@ func (v *verbs) Insert(ctx context.Context, ts ...*task.Task) ([]storage.Inserte
 		}, func(storage.Inserted) bool { return false })
 }
 
-// number writes to rows that were inserted the Seq that the store returns for them.
+// number writes to rows that were inserted, and to those that were replaced, the Seq that the store returns for them.
 func number(place int, ts []*task.Task, done []storage.Inserted) {
 	for i, d := range done {
 		if d.Created() {
 			ts[i].Seq = outward(place, ts[i].Seq)
+		}
+		if r := d.Replaced; r != nil {
+			r.Was.Seq, r.Row.Seq = outward(place, r.Was.Seq), outward(place, r.Row.Seq)
 		}
 	}
 }

@@ -71,6 +71,7 @@ func run(t *testing.T, open func(t testing.TB) storage.Store, parallel bool) {
 	}{
 		{"insert", true, insertCases},
 		{"existing", true, existingCases},
+		{"terms", true, termsCases},
 		{"swap", true, swapCases},
 		{"remember", true, rememberCases},
 		{"free_key", true, freeKeyCases},

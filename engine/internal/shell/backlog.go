@@ -139,12 +139,13 @@ func (f *Full) order() int {
 // admit claims places in the backlogs for the rows of a submission. If one has no room it claims
 // nothing, and the submission waits, or admit returns why it does not.
 func (s *Shell) admit(now time.Time, sub *Submission) (full *Full, waits bool) {
-	claims := s.claimsOf(sub.Rows)
+	rows := sub.Placed()
+	claims := s.claimsOf(rows)
 	if claims == nil {
 		return nil, false
 	}
 	if !sub.For.IsZero() {
-		if full = s.RoomFor(now, sub.For, sub.Rows, sub.Waits); full != nil {
+		if full = s.RoomFor(now, sub.For, rows, sub.Waits); full != nil {
 			return full, false
 		}
 		if p := s.places[sub.For]; p != nil {
@@ -164,6 +165,20 @@ func (s *Shell) admit(now time.Time, sub *Submission) (full *Full, waits bool) {
 		return nil, true
 	}
 	return full, false
+}
+
+// Placed returns the rows that need places in backlogs.
+func (sub *Submission) Placed() []*task.Task {
+	if !slices.ContainsFunc(sub.Terms, func(t storage.Terms) bool { return t.NoPlace }) {
+		return sub.Rows
+	}
+	var rows []*task.Task
+	for i, t := range sub.Rows {
+		if !sub.Terms[i].NoPlace {
+			rows = append(rows, t)
+		}
+	}
+	return rows
 }
 
 // claim claims places in backlogs.

@@ -47,13 +47,32 @@ type part struct {
 	places []int // of rows in sub.Rows; nil if all rows are in this part
 }
 
+// terms appends the terms of the rows to some, of which there are n rows before; nil is that none has terms.
+func (p *part) terms(some []storage.Terms, n int) []storage.Terms {
+	switch {
+	case p.sub.Terms == nil && some == nil:
+		return nil
+	case some == nil:
+		some = make([]storage.Terms, n, n+len(p.rows))
+	}
+	switch {
+	case p.sub.Terms == nil:
+		return append(some, make([]storage.Terms, len(p.rows))...)
+	case p.places == nil:
+		return append(some, p.sub.Terms...)
+	}
+	for _, place := range p.places {
+		some = append(some, p.sub.Terms[place])
+	}
+	return some
+}
+
 // Edit is a change by a person that waits for its answer.
 type Edit struct {
 	Change task.Change
 	From   task.State // the state of the row at the version of Change
 	Remove bool       // delete the row with the change
 	After  *task.Task // the row after the change, when the answer is nil; nil if the change came too late
-	Was    task.Hint  // of the row before the change, if the core is to forget its place and its time; zero if not
 	Done   chan error // of capacity 1; gets the answer
 
 	failed error // the error of an earlier commit that may have made the change; nil if there was none
@@ -97,6 +116,7 @@ func (b *Batch) Fill() {
 	}
 	d.Keys = append(d.Keys[:0], b.keys...)
 	for i := range b.parts {
+		d.Terms = b.parts[i].terms(d.Terms, len(d.Insert))
 		d.Insert = append(d.Insert, b.parts[i].rows...)
 	}
 	for i := range b.saves {

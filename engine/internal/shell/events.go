@@ -28,6 +28,7 @@ func (e *Events) Reset() {
 // Submission is a request to add tasks that waits for its answer.
 type Submission struct {
 	Rows     []*task.Task       // to insert; they belong to the Shell from Submit on
+	Terms    []storage.Terms    // for each row, as in [storage.Batch]; nil for none. Rows with NoPlace need no room in backlogs
 	Inserted []storage.Inserted // by index into Rows, when the answer is nil
 	Done     chan error         // of capacity 1; gets the answer
 	Waits    bool               // it waits for room in backlogs that pause their sources

@@ -2,6 +2,7 @@ package shell
 
 import (
 	"container/list"
+	"math"
 	"time"
 
 	"github.com/taskengine/taskengine/task"
@@ -29,9 +30,20 @@ type uncertainTasks struct {
 	first    list.List
 	last     list.List // tasks with a failed last read
 	unlisted time.Time // steady: when maxUncertain last kept a task out; zero is never
+
+	requests []*task.Task // that may have replaced the tasks that have their keys, which are not known; the oldest first
 }
 
-func (q *uncertainTasks) len() int { return len(q.places) }
+func (q *uncertainTasks) len() int { return len(q.places) + len(q.requests) }
+
+// addRequest adds a request that may have replaced the task of its key.
+func (q *uncertainTasks) addRequest(row *task.Task, steady time.Time) {
+	if len(q.requests) >= maxUncertain {
+		q.unlisted = steady
+		return
+	}
+	q.requests = append(q.requests, &task.Task{ID: row.ID, Type: row.Type, Key: row.Key, OrderingKey: row.OrderingKey})
+}
 
 // of returns the uncertain task of that ID, or nil.
 func (q *uncertainTasks) of(id task.ID) *uncertain {
@@ -53,7 +65,7 @@ func (q *uncertainTasks) add(id task.ID, steady time.Time, version uint64, isGra
 		d.since, d.version, d.grabbed = steady, max(version, d.version), max(grabbed, d.grabbed)
 		return
 	}
-	if grabbed == 0 && q.len() >= maxUncertain {
+	if grabbed == 0 && len(q.places) >= maxUncertain {
 		q.unlisted = steady
 		return
 	}
@@ -93,6 +105,11 @@ func (s *Shell) markUncertain(b *Batch, now time.Time) {
 	for i := range b.parts {
 		for _, t := range b.parts[i].rows {
 			s.uncertain.add(t.ID, at, t.Version, t.State == task.Processing)
+		}
+		for j, terms := range b.parts[i].terms(nil, 0) {
+			if t := b.parts[i].rows[j]; t.Key != "" && terms.Rules != nil && terms.Rules.OnConflict.Replaces() {
+				s.uncertain.addRequest(t, at)
+			}
 		}
 	}
 	for i := range b.saves {
@@ -151,6 +168,29 @@ func (s *Shell) NextUncertain(inVain bool) task.ID {
 		return at.Value.(*uncertain).id
 	}
 	return task.ID{}
+}
+
+// NextRequest returns the row of a request that may have replaced the task that has its key, nil if there is none. The
+// caller looks for that task, and answers with FoundHolder or, if the store does not say, not at all.
+func (s *Shell) NextRequest() *task.Task {
+	if len(s.uncertain.requests) == 0 {
+		return nil
+	}
+	return s.uncertain.requests[0]
+}
+
+// FoundHolder reports which task has the key of a request of NextRequest, zero for none: it is uncertain from now on, for as
+// long as the request may still replace it.
+func (s *Shell) FoundHolder(now time.Time, row *task.Task, holder task.ID) {
+	if len(s.uncertain.requests) == 0 || s.uncertain.requests[0] != row {
+		return
+	}
+	s.uncertain.requests[0] = nil
+	s.uncertain.requests = s.uncertain.requests[1:]
+	if !holder.IsZero() {
+		s.uncertain.add(holder, s.steady(now), math.MaxUint64, false)
+	}
+	s.effects.Check = true
 }
 
 // Unread reports that the row of an uncertain task could not be read.

@@ -42,6 +42,13 @@ func (s *Shell) written(now time.Time, b *Batch, out storage.Outcome) {
 	for i, ed := range b.edits {
 		s.edited(now, ed, swapped[i])
 	}
+	if b.Do.Terms != nil { // after the grabs: those of the rows before have come too late
+		for _, in := range out.Inserted {
+			if in.Replaced != nil {
+				s.replaced(now, in.Replaced)
+			}
+		}
+	}
 	for _, h := range out.Heads {
 		s.core.Promoted(now, h)
 	}
@@ -156,25 +163,20 @@ func (s *Shell) edited(now time.Time, ed *Edit, t *task.Task) {
 			s.giveUp(p)
 		}
 		s.follow(ed.From, t)
-		s.changed(now, ed.Was, t)
+		s.core.Changed(now, t)
 		ed.failed = nil
 	}
 	s.effects.Replies = append(s.effects.Replies, Reply{Edit: ed, Err: ed.failed}) // an earlier try may have made it
 }
 
-// changed passes a changed row to the core, with its state before; zero if that is not known.
-func (s *Shell) changed(now time.Time, was task.Hint, t *task.Task) {
-	if !was.ID.IsZero() {
-		was.Version = t.Version
-		s.core.Left(now, was)
-	}
-	s.core.Changed(now, t)
-}
-
-// Replaced is a row after a transaction of the caller put it into the place of another request.
-type Replaced struct {
-	Was task.Hint  // of the row before
-	Row *task.Task // as the transaction wrote it
+// replaced passes a row to the core that a request has replaced.
+func (s *Shell) replaced(now time.Time, r *storage.Replacement) {
+	s.confirm(r.Row.Ref())
+	s.follow(r.Was.State, r.Row)
+	was := r.Was
+	was.Version = r.Row.Version
+	s.core.Left(now, was)
+	s.core.Changed(now, r.Row)
 }
 
 // ReplaceUncertain reports that a transaction which the shell does not see may change a row at ref, or has changed it:
@@ -185,10 +187,8 @@ func (s *Shell) ReplaceUncertain(now time.Time, ref task.Ref) {
 }
 
 // Replaced reports the commit of the transaction.
-func (s *Shell) Replaced(now time.Time, r *Replaced) {
-	s.confirm(r.Row.Ref())
-	s.follow(r.Was.State, r.Row)
-	s.changed(now, r.Was, r.Row)
+func (s *Shell) Replaced(now time.Time, r *storage.Replacement) {
+	s.replaced(now, r)
 	if r.Row.OrderingKey != "" { // the store does not promote in a transaction that a caller may keep open
 		s.core.LookForHead(r.Row.OrderingKey)
 	}
