@@ -46,10 +46,18 @@ const (
 
 // TableEnd returns the first key after the table, or the part of a table, that key is in. New
 // rows have their keys at one end of each; a store that keeps the tables in separate files
-// rewrites less.
+// rewrites less. The rows of reserved ids, see [task.IsReservedID], are a part of their own before all others: some of them
+// change often.
 func TableEnd(key []byte) []byte {
-	if len(key) > 1 && (key[0] == prefixDue || key[0] == prefixNever) {
-		return []byte{key[0], key[1] + 1} // there are few states
+	switch key[0] {
+	case prefixDue, prefixNever:
+		if len(key) > 1 {
+			return []byte{key[0], key[1] + 1} // there are few states
+		}
+	case prefixRecord, prefixCheckpoint, prefixHistory, prefixResult, prefixPayload:
+		if end := []byte{key[0], 0, 0, 0, 0, 0, 1}; bytes.Compare(key, end) < 0 {
+			return end
+		}
 	}
 	return []byte{key[0] + 1}
 }

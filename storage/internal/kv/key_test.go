@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -82,4 +83,23 @@ func FuzzKeys(f *testing.F) {
 			_, _ = parseReady(queue, len(prefix), key, value)
 		}
 	})
+}
+
+func TestRowsOfReservedIDsArePartsOfTheirTables(t *testing.T) {
+	reserved, first := task.ReservedID("a", "b"), task.ID{5: 1}
+	for _, prefix := range []byte{prefixRecord, prefixCheckpoint, prefixHistory, prefixResult, prefixPayload} {
+		key := func(id task.ID) []byte { return append([]byte{prefix}, id[:]...) }
+		next := []byte{prefix + 1}
+		if end := TableEnd([]byte{prefix}); bytes.Compare(key(reserved), end) >= 0 || bytes.Compare(end, key(first)) > 0 {
+			t.Errorf("%c: the first part ends at %x", prefix, end)
+		}
+		if end := TableEnd(key(reserved)); bytes.Compare(key(reserved), end) >= 0 || bytes.Compare(end, key(first)) > 0 {
+			t.Errorf("%c: the part of a reserved id ends at %x", prefix, end)
+		}
+		for _, start := range [][]byte{TableEnd(key(reserved)), key(first), key(task.NewIDs([32]byte{}).Next(time.Now()))} {
+			if end := TableEnd(start); !bytes.Equal(end, next) {
+				t.Errorf("%c: the part with %x ends at %x", prefix, start, end)
+			}
+		}
+	}
 }
