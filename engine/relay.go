@@ -175,6 +175,7 @@ func (r *Relay) Update(ctx context.Context, fn func(storage.Tx) error) error {
 func (r *Relay) SubmitTx(ctx context.Context, tx storage.Tx, p *Relayed) (receipts []Receipt, err error) {
 	receipts = make([]Receipt, len(p.at))
 	if len(p.rows) > 0 {
+		r.engine.catalog.renewIDs(p.near, p.rows)
 		near, failed := r.engine.submitRowsTx(ctx, tx, p.near, p.rows)
 		if failed != nil && near == nil {
 			return nil, failed

@@ -46,5 +46,17 @@ func (e *Engine) SubmitPreparedTx(ctx context.Context, tx storage.Tx, p *Prepare
 		return nil, errPreparedPlace
 	}
 	p.engine = nil
+	e.catalog.renewIDs(p.reqs, p.rows)
 	return e.submitRowsTx(ctx, tx, p.reqs, p.rows)
+}
+
+// renewIDs gives rows that were prepared generated ids anew, in the same shards. Others may have been added since the first
+// ids were generated: rows that come in the order of their ids cost a store less to look up and to sort.
+func (c *catalog) renewIDs(reqs []task.Request, rows []*task.Task) {
+	now := c.now()
+	for i, t := range rows {
+		if reqs[i].ID.IsZero() {
+			t.ID = c.ids.NextIn(now, t.ID.Shard())
+		}
+	}
 }

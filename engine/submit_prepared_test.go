@@ -50,6 +50,17 @@ func TestPreparedRequestsAreAddedOnceAndOnlyInTheirTransaction(t *testing.T) {
 		if again, err := submit(second, nil); err != nil || again[0].Created || again[0].ID != receipts[0].ID {
 			t.Errorf("the keys are taken: %+v, %v", again, err)
 		}
+		early, err := n.Prepare(t.Context(), engine.Request{Type: "x"}, engine.Request{Type: "x", ID: task.ID{0: 1}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		added, err := n.Submit(t.Context(), engine.Request{Type: "x"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if late, err := submit(early, nil); err != nil || late[0].ID.Compare(added[0].ID) < 0 || late[1].ID != (task.ID{0: 1}) {
+			t.Errorf("the ids are not in the order in which rows were added, or that of a request was changed: %+v after %+v, %v", late, added, err)
+		}
 		_, err = n.Prepare(t.Context(), engine.Request{Type: "x"}, engine.Request{})
 		if invalid, ok := errors.AsType[*engine.InvalidRequestError](err); !ok || invalid.Index != 1 {
 			t.Errorf("an invalid request: %v", err)
