@@ -89,7 +89,7 @@ func TestADatabaseIsRestoredWhileNodesRun(t *testing.T) {
 	ended := n[0].ok(t, "task", "add", "copy")
 	n[0].ok(t, "task", "wait", ended, "--timeout", "1m")
 	held, doubtful := n[0].ok(t, "task", "add", "hold"), n[1].ok(t, "task", "add", "once")
-	queued := n[0].ok(t, "task", "add", "copy", "--in", "10s")
+	queued := n[0].ok(t, "task", "add", "copy", "--in", "25s")
 	n[1].until(t, held, "processing")
 	n[0].until(t, doubtful, "processing")
 	must(s.Keep())
