@@ -198,8 +198,7 @@ type Tx interface {
 type Inserted struct {
 	Existing task.ID // the task that has the row's ID or key; zero if the row was added, and if there is none
 
-	// What the request of a row has done that was added on [Terms]. It FreesKey and Adds if the row was added. Insert alone
-	// leaves it zero.
+	// What is the outcome of the request of a row with [Terms]: Adds or FreesKey if the row was added. Insert leaves it zero.
 	What     task.Resolution
 	NoPlace  bool         // by its Terms the row would have been added, but for NoPlace of these: the request has done nothing
 	Replaced *Replacement // if What is Replaces, the change that was made; nil if a later request of the batch overwrites this one

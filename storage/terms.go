@@ -9,11 +9,11 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// Terms say what the request of a row does by the rules of its type, in the transaction of its insert. The zero Terms are
-// those of [Tasks.Insert]: the row is added unless its ID or its Key is taken.
+// Terms are the conditions on which a transaction adds a row. The zero Terms are those of [Tasks.Insert]: the row is added
+// unless its ID or its Key is taken.
 type Terms struct {
-	// Rules decide by [task.Resolve], at the CreatedAt of the row; nil for those of Tasks.Insert. The row is one of
-	// [task.Rules.Create], which may have been grabbed since.
+	// Rules are passed to [task.Resolve], with the CreatedAt of the row as the time. Nil selects the rule of Tasks.Insert.
+	// [task.Rules.Create] has made the row, which may have been grabbed since.
 	Rules *task.Rules
 
 	// NoPlace says that the backlog of the type has no room for the row: it is not added, whatever the Rules say, and no
@@ -35,10 +35,10 @@ type Replacement struct {
 // addTries is how often the task that has a key is looked for while other transactions change which one that is.
 const addTries = 10
 
-// Add adds rows in a transaction, in their order, each on its terms: it does what [task.Resolve] says of the row and the task
-// that has its ID or key at that moment. A change of that task is made of the version of which that was said. Of requests that replace one
-// task, one after the other, only the last one changes it. terms has an element for each row, or is nil. The answer is as
-// by [Tasks.Insert], with the outcomes of the terms.
+// Add adds rows in a transaction, in their order, each on its terms: [task.Resolve] decides about the row and the task that
+// holds its ID or key at that moment. A change of the holder applies only to the version that was resolved. If several requests
+// replace one task, the last one changes it. terms has an element for each row, or is nil. The result is that of
+// [Tasks.Insert], with the outcomes of the terms.
 func Add(ctx context.Context, tx Tasks, rows []*task.Task, terms []Terms) ([]Inserted, error) {
 	return (&adding{tx: tx, put: tx.Insert, rows: rows, terms: terms}).run(ctx)
 }
@@ -210,7 +210,7 @@ type replacing struct {
 	by     []int
 }
 
-// replace makes changes of tasks, in this order. It returns the requests of those that could not be made.
+// replace swaps holders, in the given order. It returns the requests to resolve again: their holder has another version now.
 func (a *adding) replace(ctx context.Context, order []task.ID, swaps map[task.ID]replacing) (left []int, err error) {
 	if len(order) == 0 {
 		return nil, nil

@@ -13,7 +13,7 @@ import (
 	connection "github.com/taskengine/taskengine/kafka"
 )
 
-// A bus whose user lacks a right says which, and is up when it has it. Publish neither waits nor fails meanwhile.
+// A bus reports the right that its user lacks, and comes up when the right is granted. Publish neither waits nor fails before.
 func TestABusSaysWhichRightsItLacks(t *testing.T) {
 	t.Parallel()
 	c := kafkatest.New(t, 1, kafkatest.WithUsers(map[string]string{"admin": "admin-secret", "te": "te-secret"}), kafkatest.WithLines(

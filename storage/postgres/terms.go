@@ -67,8 +67,8 @@ func (s *Store) noteResolved(b *storage.Batch, out *storage.Outcome) {
 	}
 }
 
-// holdersOf returns the tasks that have the keys of rows of a batch whose requests do what rules say, with the places of
-// these rows in Insert.
+// holdersOf returns the tasks that hold the keys of the rows with rules. It maps each task to the indexes of these rows in
+// Insert.
 func (v *verbs) holdersOf(ctx context.Context, b *storage.Batch) (map[task.ID][]int, error) {
 	if len(onRules(b)) == 0 {
 		return nil, nil
