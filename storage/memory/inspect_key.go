@@ -2,7 +2,6 @@ package memory
 
 import (
 	"context"
-	"maps"
 	"slices"
 
 	"github.com/taskengine/taskengine/storage"
@@ -15,14 +14,15 @@ func (s *Store) ListKeys(ctx context.Context, q storage.KeyQuery) (storage.KeyPa
 		if q.Limit < 1 || q.Scan < 1 {
 			return page, nil
 		}
-		found := make(map[string]bool)
-		for _, t := range s.rows {
-			if t.Turn != task.Unordered && (t.Turn == task.Behind || !q.Behind) && t.OrderingKey > q.After {
-				found[t.OrderingKey] = true
+		var found []string
+		for key := range s.orders {
+			if key > q.After && (!q.Behind || s.isWaitedFor(key)) {
+				found = append(found, key)
 			}
 		}
+		slices.Sort(found)
 		next := ""
-		for n, key := range slices.Sorted(maps.Keys(found)) {
+		for n, key := range found {
 			if len(page.Keys) == q.Limit || n == q.Scan {
 				page.Next = next
 				break
@@ -51,12 +51,10 @@ func (s *Store) order(key string, count int) storage.KeyOrder {
 
 // ordered returns the head of a key and the rows that are Behind, by their seats. It is called with mu held.
 func (s *Store) ordered(key string) (head *task.Task, behind []*task.Task) {
-	for _, t := range s.rows {
-		switch {
-		case t.OrderingKey != key:
-		case t.Turn == task.Head:
+	for _, t := range s.orders[key] {
+		if t.Turn == task.Head {
 			head = listed(t)
-		case t.Turn == task.Behind:
+		} else {
 			behind = append(behind, listed(t))
 		}
 	}

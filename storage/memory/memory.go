@@ -1,6 +1,6 @@
 // Package memory keeps tasks in memory, for tests and experiments: nothing outlives the process.
 // It is also the reference that other stores are compared with, so its code is simple rather
-// than fast: a query reads every row.
+// than fast: a query reads all rows, all rows of an ordering key, or all ready rows.
 package memory
 
 import (
@@ -18,6 +18,8 @@ type Store struct {
 	mu       sync.RWMutex
 	rows     map[task.ID]*task.Task // guarded by mu; a row is replaced, never changed
 	keys     map[key]task.ID        // guarded by mu: the task of each unique key
+	orders   groups[string]         // guarded by mu: the rows that are the Head of an ordering key or Behind it
+	queued   groups[task.Queue]     // guarded by mu: the ready rows of each queue
 	settings map[string][]byte      // guarded by mu
 	seq      uint64                 // guarded by mu: the newest one in use
 	closed   bool                   // guarded by mu
@@ -27,6 +29,22 @@ type Store struct {
 type key struct{ typ, order, key string }
 
 func keyOf(t *task.Task) key { return key{t.Type, t.OrderingKey, t.Key} }
+
+// groups is rows by something that several of them may share.
+type groups[K comparable] map[K]map[task.ID]*task.Task
+
+func (g groups[K]) add(k K, t *task.Task) {
+	if g[k] == nil {
+		g[k] = make(map[task.ID]*task.Task)
+	}
+	g[k][t.ID] = t
+}
+
+func (g groups[K]) remove(k K, id task.ID) {
+	if delete(g[k], id); len(g[k]) == 0 {
+		delete(g, k)
+	}
+}
 
 var (
 	_ storage.Store        = (*Store)(nil)
@@ -40,7 +58,10 @@ var (
 
 // New returns an empty store.
 func New() *Store {
-	return &Store{rows: make(map[task.ID]*task.Task), keys: make(map[key]task.ID), settings: make(map[string][]byte)}
+	return &Store{
+		rows: make(map[task.ID]*task.Task), keys: make(map[key]task.ID), settings: make(map[string][]byte),
+		orders: make(groups[string]), queued: make(groups[task.Queue]),
+	}
 }
 
 // Close implements [storage.Store].

@@ -12,7 +12,7 @@ import (
 // members returns the head of an ordering key and the row with the first seat behind it; nil if there is none.
 // It is called with mu held.
 func (s *Store) members(key string) (head, first *task.Task) {
-	return task.Candidates(maps.Values(s.rows), key)
+	return task.Candidates(maps.Values(s.orders[key]), key)
 }
 
 // Promote implements [storage.Tasks].
@@ -41,7 +41,7 @@ func (x *tx) Promote(ctx context.Context, keys ...string) (heads []task.Hint, er
 
 // boost gives the head of a key the priority that it inherits.
 func (x *tx) boost(head *task.Task) *task.Task {
-	boost := head.Inherit(task.Lent(maps.Values(x.s.rows), head.OrderingKey))
+	boost := head.Inherit(task.Lent(maps.Values(x.s.orders[head.OrderingKey]), head.OrderingKey))
 	if boost == head.Boost {
 		return head
 	}
@@ -70,19 +70,16 @@ func (s *Store) isOutdated(key string) bool {
 	if _, promote := task.NextHead(head, first); promote || head == nil {
 		return promote
 	}
-	return head.Inherit(task.Lent(maps.Values(s.rows), key)) != head.Boost
+	return head.Inherit(task.Lent(maps.Values(s.orders[key]), key)) != head.Boost
 }
 
 // headless is called with mu held.
 func (s *Store) headless(after string, limit int) (page storage.HeadlessPage) {
-	seen := make(map[string]bool)
-	for _, t := range s.rows {
-		if t.Turn == task.Behind && t.OrderingKey > after {
-			seen[t.OrderingKey] = true
-		}
-	}
 	next := after
-	for _, key := range slices.Sorted(maps.Keys(seen)) {
+	for _, key := range slices.Sorted(maps.Keys(s.orders)) {
+		if key <= after || !s.isWaitedFor(key) {
+			continue
+		}
 		if len(page.Keys) >= max(0, limit) {
 			page.Next = next
 			break
@@ -93,6 +90,16 @@ func (s *Store) headless(after string, limit int) (page storage.HeadlessPage) {
 		}
 	}
 	return page
+}
+
+// isWaitedFor reports whether a row is behind an ordering key. It is called with mu held.
+func (s *Store) isWaitedFor(key string) bool {
+	for _, t := range s.orders[key] {
+		if t.Turn == task.Behind {
+			return true
+		}
+	}
+	return false
 }
 
 // Headless implements [storage.Tasks].

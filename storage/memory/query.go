@@ -41,8 +41,8 @@ func compareDue(a, b storage.Due) int {
 
 func (s *Store) ready(q storage.ReadyQuery) []task.Trigger {
 	var out []task.Trigger
-	for _, t := range s.rows {
-		if !isReady(t) || t.Queue() != q.Queue || !q.Shards.Has(t.Shard) {
+	for _, t := range s.queued[q.Queue] {
+		if !q.Shards.Has(t.Shard) {
 			continue
 		}
 		if q.After == nil || t.Rank().Compare(*q.After) > 0 {
@@ -55,16 +55,13 @@ func (s *Store) ready(q storage.ReadyQuery) []task.Trigger {
 
 func (s *Store) queues(after task.Queue, limit int) []task.Queue {
 	var out []task.Queue
-	for _, t := range s.rows {
-		if !isReady(t) {
-			continue
-		}
-		if after == (task.Queue{}) || compareQueue(t.Queue(), after) > 0 {
-			out = append(out, t.Queue())
+	for queue := range s.queued {
+		if after == (task.Queue{}) || compareQueue(queue, after) > 0 {
+			out = append(out, queue)
 		}
 	}
 	slices.SortFunc(out, compareQueue)
-	return first(slices.Compact(out), limit)
+	return first(out, limit)
 }
 
 // isReady reports whether a task may be grabbed.

@@ -33,22 +33,45 @@ func (x *tx) undo() {
 	}
 }
 
-// put makes t the row with this id, nil for no row, and updates the unique keys.
+// put makes t the row with this id, nil for no row, and updates the maps of rows.
 func (x *tx) put(id task.ID, t *task.Task) {
 	old, found := x.s.rows[id]
 	if _, touched := x.before[id]; !touched {
 		x.before[id] = old
 	}
-	if found && old.Key != "" {
-		delete(x.s.keys, keyOf(old))
+	if found {
+		x.s.remove(old)
 	}
-	delete(x.s.rows, id)
-	if t == nil {
-		return
+	if t != nil {
+		x.s.add(t)
 	}
-	x.s.rows[id] = t
+}
+
+// add is called with mu held.
+func (s *Store) add(t *task.Task) {
+	s.rows[t.ID] = t
 	if t.Key != "" {
-		x.s.keys[keyOf(t)] = id
+		s.keys[keyOf(t)] = t.ID
+	}
+	if t.Turn != task.Unordered {
+		s.orders.add(t.OrderingKey, t)
+	}
+	if isReady(t) {
+		s.queued.add(t.Queue(), t)
+	}
+}
+
+// remove is called with mu held.
+func (s *Store) remove(t *task.Task) {
+	delete(s.rows, t.ID)
+	if t.Key != "" {
+		delete(s.keys, keyOf(t))
+	}
+	if t.Turn != task.Unordered {
+		s.orders.remove(t.OrderingKey, t.ID)
+	}
+	if isReady(t) {
+		s.queued.remove(t.Queue(), t.ID)
 	}
 }
 
