@@ -34,7 +34,11 @@ func (s *localSource) run(ctx context.Context, e *engine.Engine, t *task.Task) e
 		return err
 	}
 	next := lookEvery
-	problem := s.discover(ctx, e, &st)
+	isOrdered := slices.ContainsFunc(st.Orders, func(o order) bool { return o.Seek == nil })
+	var problem error
+	if !isOrdered { // a pause does not wait for brokers
+		problem = s.discover(ctx, e, &st)
+	}
 	isEarly, failed := s.carryOut(ctx, e, &st)
 	if failed != nil {
 		problem = errors.Join(problem, failed)
@@ -45,14 +49,17 @@ func (s *localSource) run(ctx context.Context, e *engine.Engine, t *task.Task) e
 	if err := s.collect(ctx, e, &st); err != nil {
 		problem = errors.Join(problem, err)
 	}
-	s.noteEnds(ctx, &st)
-	if st.Problem = ""; problem != nil {
+	if !isOrdered {
+		s.noteEnds(ctx, &st)
+		st.Problem = ""
+	}
+	if problem != nil {
 		st.Problem = problem.Error()
 	}
 	if problem != nil || st.collects() {
 		next = retryLook
 	}
-	if isEarly {
+	if isEarly || isOrdered && failed == nil {
 		next = 0
 	}
 	task.ReportProgress(ctx, 0, 0, st.Problem)

@@ -261,7 +261,8 @@ func (s *Seek) checkTopic(st *state) error {
 const (
 	maxOrders  = 100
 	orderTries = 200
-	orderPause = 20 * time.Millisecond // between two tries: the run of a source is short
+	orderPause = 20 * time.Millisecond // between two tries: the run of a source is short while brokers answer
+	patientFor = 50                    // tries until a run is interrupted, which waits for brokers
 )
 
 // order gives a source an order, and has it run now.
@@ -270,8 +271,8 @@ func (s *Sources) order(ctx context.Context, e *engine.Engine, name, verb string
 	if !ok {
 		return fmt.Errorf("%w: %s", ErrUnknown, name)
 	}
-	for range orderTries {
-		err := of.orderOnce(ctx, e, o)
+	for try := range orderTries {
+		err := of.orderOnce(ctx, e, o, try >= patientFor)
 		if !errors.Is(err, engine.ErrStale) && !errors.Is(err, engine.ErrNotAllowed) || errors.Is(err, ErrEnded) {
 			if err != nil {
 				err = fmt.Errorf("%s source %s: %w", verb, name, err)
@@ -287,7 +288,8 @@ func (s *Sources) order(ctx context.Context, e *engine.Engine, name, verb string
 	return fmt.Errorf("%s source %s: %w", verb, name, ErrBusy)
 }
 
-func (s *localSource) orderOnce(ctx context.Context, e *engine.Engine, o order) error {
+// orderOnce returns [engine.ErrNotAllowed] while the source runs, unless it interrupts that. A run may be repeated.
+func (s *localSource) orderOnce(ctx context.Context, e *engine.Engine, o order, interrupts bool) error {
 	t, err := e.Get(ctx, idOfSource(s.definition.Name))
 	switch {
 	case err != nil:
@@ -310,6 +312,6 @@ func (s *localSource) orderOnce(ctx context.Context, e *engine.Engine, o order) 
 	st.Last++
 	o.Number, o.At = st.Last, e.Now()
 	st.Orders = append(st.Orders, o)
-	_, err = e.Edit(ctx, t.Ref(), engine.Edit{At: &o.At, Checkpoint: new(st.encode())})
+	_, err = e.Edit(ctx, t.Ref(), engine.Edit{Interrupts: interrupts, At: &o.At, Checkpoint: new(st.encode())})
 	return err
 }

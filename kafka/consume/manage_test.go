@@ -10,6 +10,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/taskengine/taskengine/kafka/consume"
 	"github.com/taskengine/taskengine/policy"
@@ -349,4 +350,40 @@ func testAPlanSaysWhereASeekGoesAndChangesNothing(t *testing.T, brokers cluster)
 	if s := n.status("orders"); s.Pending != 0 || s.Partitions[0].Position != 10 {
 		t.Errorf("%+v", s)
 	}
+}
+
+// A source is paused and resumed while it waits for brokers that give no answer.
+func TestASourceIsPausedWhileItWaitsForBrokers(t *testing.T) {
+	t.Parallel()
+	c, fake := newFake(t, "a")
+	produce(t, c, numbered("a", 1, 0, 10)...)
+	n := newNode(t, c, definition("orders", "a"))
+	n.await("the records", func() bool { tasks, _ := n.ran(); return tasks == 10 })
+	s := n.status("orders")
+	row := func(id task.ID) *task.Task {
+		found, err := n.Get(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found
+	}
+	isPaused := func() bool {
+		r := row(s.Partitions[0].Task)
+		return r.State == task.Waiting && r.NextEventAt.Year() == 9999
+	}
+	heal, held := hang(t, fake, func(kmsg.Request) bool { return true })
+	for range 2 {
+		n.await("a run that waits", func() bool { n.look(); return held.Load() > 0 && row(s.Task).State == task.Processing })
+		if err := n.sources.Pause(t.Context(), n.Engine, "orders", ""); err != nil {
+			t.Fatal(err)
+		}
+		n.await("a pause", isPaused)
+		if err := n.sources.Resume(t.Context(), n.Engine, "orders"); err != nil {
+			t.Fatal(err)
+		}
+		n.await("its end", func() bool { return !isPaused() })
+	}
+	heal()
+	produce(t, c, numbered("a", 1, 10, 10)...)
+	n.await("further records", func() bool { tasks, most := n.ran(); return tasks == 20 && most == 1 })
 }
