@@ -33,7 +33,7 @@ const (
 // not run, in turns with lives while as many records are written to a topic that is not read. "of-alone" is the median
 // of the ratios of the rates, and "cpu-of-alone" that of the CPU time of the process, producer included.
 func BenchmarkBesideSource(b *testing.B) {
-	cluster, err := kafkatest.Start(1)
+	cluster, err := kafkatest.Start(1, kafkatest.Lasting())
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -19,7 +19,7 @@ import (
 // BenchmarkTopic measures whole lives of tasks, as BenchmarkLife does, with the handler that sends them to a topic of
 // Kafka. "bare" sends as many records without an engine, with as many in flight.
 func BenchmarkTopic(b *testing.B) {
-	cluster, err := kafkatest.Start(1)
+	cluster, err := kafkatest.Start(1, kafkatest.Lasting())
 	if err != nil {
 		b.Fatal(err)
 	}

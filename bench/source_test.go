@@ -36,7 +36,7 @@ const (
 // BenchmarkSource measures how fast sources add tasks, which do not run, from topics that have all of the records, in turns
 // with the library, which adds as many in batches, with the same headers. "of-library" is the median of the ratios.
 func BenchmarkSource(b *testing.B) {
-	cluster, err := kafkatest.Start(1)
+	cluster, err := kafkatest.Start(1, kafkatest.Lasting())
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	_ = flag.Set("test.parallel", "8") // most of it is waiting for leases
 	var err error
-	if brokers, err = kafkatest.Start(1); err != nil {
+	if brokers, err = kafkatest.Start(1, kafkatest.Lasting()); err != nil {
 		slog.Error("cannot start a broker", "error", err)
 		os.Exit(1)
 	}

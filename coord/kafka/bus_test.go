@@ -67,18 +67,21 @@ func TestANodeReadsFromNowOnAndCommitsNothing(t *testing.T) {
 	topic := newName()
 	a := connect(t, brokers, topic, nil).isUp(t)
 	own := a.hear(t)
-	for n := range 100 {
-		a.reaches(t, hint(n, uint16(n)), own)
+	published := 0
+	more := func(first int) { // returns when the topic has all that was published
+		for n := range 100 {
+			published += a.reaches(t, hint(first+n, uint16(n)), own)
+		}
+		eventually(t, "all hints to be sent", func() bool { s := a.BusStatus(); return s.Sent+s.Dropped >= uint64(published) })
 	}
+	more(0)
 	late := connect(t, brokers, topic, nil)
 	heard := late.hear(t)
 	late.isUp(t)
-	a.reaches(t, hint(1000, 1), heard)
+	published += a.reaches(t, hint(1000, 1), heard)
 	late.wire.Cut()
 	late.isDown(t, "kafka.main: ")
-	for n := range 100 {
-		a.reaches(t, hint(2000+n, uint16(n)), own)
-	}
+	more(2000)
 	late.wire.Heal()
 	late.isUp(t)
 	for shard := range uint16(8) {

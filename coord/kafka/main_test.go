@@ -156,13 +156,14 @@ func (h *hearing) count(hint task.Hint) int {
 	return h.got[hint]
 }
 
-// reaches publishes a hint from a node until it has arrived everywhere.
-func (n *node) reaches(t *testing.T, hint task.Hint, all ...*hearing) {
+// reaches publishes a hint from a node until it has arrived everywhere, and returns how often.
+func (n *node) reaches(t *testing.T, hint task.Hint, all ...*hearing) (published int) {
 	t.Helper()
 	eventually(t, "a hint that is published many times", func() bool {
 		if err := n.Publish(t.Context(), hint); err != nil {
 			t.Fatal(err)
 		}
+		published++
 		for _, h := range all {
 			if h.count(hint) == 0 {
 				return false
@@ -170,6 +171,7 @@ func (n *node) reaches(t *testing.T, hint task.Hint, all ...*hearing) {
 		}
 		return true
 	})
+	return published
 }
 
 func hint(number int, shard uint16) task.Hint {

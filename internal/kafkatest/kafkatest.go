@@ -7,6 +7,8 @@ package kafkatest
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net"
@@ -37,7 +39,8 @@ const clusterID = "klIiMBTcSKWt0UZ5zqvvrw" // any UUID in base64
 // Cluster is a cluster of brokers that belongs to this process. Each broker is a controller as well. Topics are not
 // created by their first use. One goroutine at a time calls its methods.
 type Cluster struct {
-	jars    string
+	jars    string   // the class path of a broker
+	flags   []string // of Java
 	lines   []string // of the configuration of all brokers
 	tls     bool
 	users   map[string]string // of SASL, with their passwords
@@ -66,7 +69,7 @@ func WithTLS(certAndKey, authority string) Option {
 }
 
 // WithUsers has clients prove that they are one of these users, by SCRAM-SHA-256, SCRAM-SHA-512 or PLAIN. Names and
-// passwords have no quotes, brackets and commas.
+// passwords have no quotes and backslashes. Brokers with an authorizer need the super user ANONYMOUS: each other.
 func WithUsers(passwords map[string]string) Option {
 	return func(c *Cluster) {
 		c.users = passwords
@@ -85,24 +88,49 @@ func WithLines(lines ...string) Option {
 	return func(c *Cluster) { c.lines = append(c.lines, lines...) }
 }
 
+// Lasting is for brokers that no test ends: they have more time for their heartbeats. Others are taken for dead after a
+// second, so that a broker that was killed can be started again at once.
+func Lasting() Option { return WithLines("broker.session.timeout.ms=30000") }
+
 // Start starts a cluster of a number of brokers, and returns when they accept clients. The caller closes it.
 func Start(brokers int, options ...Option) (*Cluster, error) {
 	jars := os.Getenv(jarsVariable)
 	if jars == "" {
-		cache := cmp.Or(os.Getenv("XDG_CACHE_HOME"), filepath.Join(os.Getenv("HOME"), ".cache"))
-		jars = filepath.Join(cache, "taskengine", "kafka-"+version)
+		jars = filepath.Join(cache(), "kafka-"+version)
 	}
 	if _, err := os.Stat(jars); err != nil {
 		return nil, fmt.Errorf("kafkatest: there is no Kafka: %w; run scripts/kafka, or set %s", err, jarsVariable)
 	}
-	if _, err := exec.LookPath("java"); err != nil {
+	java, err := exec.LookPath("java")
+	if err != nil {
 		return nil, errors.New("kafkatest: there is no java; install it with `apt-get install openjdk-17-jre-headless` or `brew install openjdk`")
 	}
+	paths, err := filepath.Glob(filepath.Join(jars, "*.jar"))
+	if err != nil {
+		return nil, fmt.Errorf("kafkatest: %w", err)
+	}
+	classes := strings.Join(paths, string(filepath.ListSeparator))
+	flags := flagsOfBroker("-Xrs")
+	if file, err := archive(java, classes); err != nil {
+		fmt.Fprintf(os.Stderr, "kafkatest: brokers start slowly: archive their classes: %v\n", err)
+	} else {
+		flags = append(flags, "-XX:SharedArchiveFile="+file)
+	}
+	return start(classes, flags, brokers, options...)
+}
+
+// cache returns the folder that scripts/kafka uses.
+func cache() string {
+	return filepath.Join(cmp.Or(os.Getenv("XDG_CACHE_HOME"), filepath.Join(os.Getenv("HOME"), ".cache")), "taskengine")
+}
+
+// start is Start with a class path and flags of Java.
+func start(classes string, flags []string, brokers int, options ...Option) (*Cluster, error) {
 	group, err := servertest.NewGroup("kafkatest", nil)
 	if err != nil {
 		return nil, fmt.Errorf("kafkatest: %w", err)
 	}
-	c := &Cluster{jars: jars, group: group}
+	c := &Cluster{jars: classes, flags: flags, group: group}
 	for _, option := range options {
 		option(c)
 	}
@@ -127,9 +155,9 @@ func New(tb testing.TB, brokers int, options ...Option) *Cluster {
 	return c
 }
 
-// Run is for TestMain: see that of package pgtest.
+// Run is for TestMain: see that of package pgtest. The brokers are Lasting.
 func Run(m *testing.M, brokers int, use func(*Cluster)) int {
-	c, err := Start(brokers)
+	c, err := Start(brokers, Lasting())
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -172,6 +200,9 @@ func (c *Cluster) create(brokers int) error {
 			failed = c.await(i)
 		}
 	}
+	if failed == nil && c.users != nil {
+		failed = c.addUsers()
+	}
 	if failed != nil {
 		for i := range c.brokers {
 			failed = errors.Join(failed, c.Kill(i))
@@ -185,8 +216,7 @@ func (c *Cluster) file(i int, suffix string) string {
 	return filepath.Join(c.group.Folder(), c.brokers[i].name+suffix)
 }
 
-// configuration returns the lines for a broker. With a session of one second a broker that was killed can be started
-// again at once.
+// configuration returns the lines for a broker. Of two lines for one key the last one counts.
 func (c *Cluster) configuration(i int) []string {
 	b := c.brokers[i]
 	protocol := "PLAINTEXT"
@@ -220,40 +250,26 @@ func (c *Cluster) configuration(i int) []string {
 	}, c.lines)
 }
 
-// format makes the folder of a broker.
+// format makes the folder of a broker, as the tool of Kafka does.
 func (c *Cluster) format(i int) error {
-	lines := c.configuration(i)
 	log := "status=error\nrootLogger.level=warn\nrootLogger.appenderRef.stderr.ref=stderr\n" +
 		"appender.stderr.type=Console\nappender.stderr.name=stderr\nappender.stderr.target=SYSTEM_ERR\n"
-	err := errors.Join(
-		os.RemoveAll(c.file(i, ".data")),
+	folder := make([]byte, 16)
+	_, _ = rand.Read(folder) // never fails
+	meta := fmt.Sprintf("version=1\ncluster.id=%s\nnode.id=%d\ndirectory.id=%s\n", clusterID, i+1, base64.RawURLEncoding.EncodeToString(folder))
+	return errors.Join(
+		os.RemoveAll(c.Data(i)), os.Mkdir(c.Data(i), 0o700),
+		os.WriteFile(filepath.Join(c.Data(i), "meta.properties"), []byte(meta), 0o600),
 		os.WriteFile(c.file(i, ".log4j2.properties"), []byte(log), 0o600),
-		os.WriteFile(c.file(i, ".properties"), []byte(strings.Join(lines, "\n")+"\n"), 0o600),
+		os.WriteFile(c.file(i, ".properties"), []byte(strings.Join(c.configuration(i), "\n")+"\n"), 0o600),
 	)
-	if err != nil {
-		return err
-	}
-	args := append(c.java(i), "kafka.tools.StorageTool", "format", "--cluster-id", clusterID, "-c", c.file(i, ".properties"))
-	for user, password := range c.users {
-		for _, mechanism := range []string{"SCRAM-SHA-256", "SCRAM-SHA-512"} {
-			args = append(args, "--add-scram", fmt.Sprintf("%s=[name=%s,password=%s]", mechanism, user, password))
-		}
-	}
-	return c.group.Run("java", args...)
-}
-
-// java returns the first arguments for Java. With -Xrs it ends by SIGQUIT, which the watchdog sends, and writes no list
-// of threads instead.
-func (c *Cluster) java(i int) []string {
-	return []string{
-		"-Xrs", "-Xms64m", "-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
-		"-Djava.io.tmpdir=" + c.group.Folder(), // for the libraries that a broker unpacks
-		"-Dlog4j2.configurationFile=" + c.file(i, ".log4j2.properties"), "-cp", filepath.Join(c.jars, "*"),
-	}
 }
 
 func (c *Cluster) launch(i int) error {
-	p, err := c.group.Start(c.brokers[i].name, "java", append(c.java(i), "kafka.Kafka", c.file(i, ".properties"))...)
+	p, err := c.group.Start(c.brokers[i].name, "java", slices.Concat(c.flags, []string{
+		"-Djava.io.tmpdir=" + c.group.Folder(), // for the libraries that a broker unpacks
+		"-Dlog4j2.configurationFile=" + c.file(i, ".log4j2.properties"), "-cp", c.jars, "kafka.Kafka", c.file(i, ".properties"),
+	})...)
 	if err != nil {
 		return err
 	}
@@ -281,19 +297,52 @@ func (c *Cluster) await(i int) error {
 	return err
 }
 
-// isMember returns an error unless a broker says that it is one of the cluster. It asks at the port for other brokers, which
-// needs no user.
+// isMember returns an error unless a broker says that it is one of the cluster.
 func (c *Cluster) isMember(ctx context.Context, i int) error {
-	client, err := kgo.NewClient(kgo.SeedBrokers(net.JoinHostPort("127.0.0.1", strconv.Itoa(c.brokers[i].broker))))
+	client, err := c.inside(i)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	meta, err := kadm.NewClient(client).BrokerMetadata(ctx)
+	meta, err := client.BrokerMetadata(ctx)
 	if err == nil && !slices.Contains(meta.Brokers.NodeIDs(), int32(i+1)) {
 		err = errors.New("the broker is not in the cluster yet")
 	}
 	return err
+}
+
+// inside returns a client of the port for other brokers, which needs no user.
+func (c *Cluster) inside(i int) (*kadm.Client, error) {
+	client, err := kgo.NewClient(kgo.SeedBrokers(net.JoinHostPort("127.0.0.1", strconv.Itoa(c.brokers[i].broker))))
+	if err != nil {
+		return nil, err
+	}
+	return kadm.NewClient(client), nil
+}
+
+// addUsers gives the users of a new cluster their passwords for SCRAM. Those for PLAIN are in the configuration.
+func (c *Cluster) addUsers() error {
+	client, err := c.inside(0)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), servertest.Patience)
+	defer cancel()
+	for _, mechanism := range []kadm.ScramMechanism{kadm.ScramSha256, kadm.ScramSha512} { // a request has each user once
+		var all []kadm.UpsertSCRAM
+		for user, password := range c.users {
+			all = append(all, kadm.UpsertSCRAM{User: user, Mechanism: mechanism, Iterations: 4096, Password: password})
+		}
+		done, err := client.AlterUserSCRAMs(ctx, nil, all)
+		if err == nil {
+			err = done.Error()
+		}
+		if err != nil {
+			return fmt.Errorf("add users: %w", err)
+		}
+	}
+	return nil
 }
 
 // Data returns the folder with the topics of a broker. A test may change it while the broker is down.
@@ -310,9 +359,6 @@ func (c *Cluster) Brokers() []string {
 
 // Kill kills a broker, which can be restarted.
 func (c *Cluster) Kill(i int) error { return c.end(i, syscall.SIGKILL) }
-
-// Stop has a broker stop in order. It can be restarted.
-func (c *Cluster) Stop(i int) error { return c.end(i, syscall.SIGTERM) }
 
 func (c *Cluster) end(i int, signal syscall.Signal) error {
 	p := c.brokers[i].process

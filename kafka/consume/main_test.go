@@ -2,6 +2,7 @@ package consume_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -35,7 +36,8 @@ func TestMain(m *testing.M) {
 
 // run starts brokers that compact topics soon.
 func run(m *testing.M) int {
-	c, err := kafkatest.Start(1, kafkatest.WithLines("log.cleaner.backoff.ms=200", "log.initial.task.delay.ms=100"))
+	_ = flag.Set("test.parallel", "8") // most of it is waiting for brokers
+	c, err := kafkatest.Start(1, kafkatest.Lasting(), kafkatest.WithLines("log.cleaner.backoff.ms=200", "log.initial.task.delay.ms=100"))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

@@ -119,7 +119,7 @@ func TestASourceSaysWhichRightsItLacksAndReadsTheOtherTopics(t *testing.T) {
 	if _, err := c.admin.AlterUserSCRAMs(t.Context(), nil, []kadm.UpsertSCRAM{upsert}); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Stop(0); err != nil { // ends the connections of the old password
+	if err := c.Kill(0); err != nil { // ends the connections of the old password
 		t.Fatal(err)
 	}
 	if err := c.Restart(0); err != nil {

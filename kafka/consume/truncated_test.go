@@ -20,7 +20,7 @@ func TestALogThatWasTruncatedIsReadFromWhereItWasCut(t *testing.T) {
 	n.await("the first records", func() bool { tasks, _ := n.ran(); return tasks == 10 })
 	before := n.status("orders").Partitions[0].Task
 	n.pauseAt("orders")
-	if err := c.Stop(0); err != nil {
+	if err := c.Kill(0); err != nil {
 		t.Fatal(err)
 	}
 	files, err := filepath.Glob(filepath.Join(c.Data(0), topic+"-0", "0*"))

@@ -64,7 +64,7 @@ func start() (err error) {
 	if zookeeper, err = zktest.Start(1); err != nil {
 		return err
 	}
-	brokers, err = kafkatest.Start(1)
+	brokers, err = kafkatest.Start(1, kafkatest.Lasting())
 	return err
 }
 
