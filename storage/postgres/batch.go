@@ -48,7 +48,8 @@ func (s *Store) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
 }
 
 // commit does a batch without its notes. A batch of what tasks usually go through is one round trip:
-// they are added, grabbed and completed. If resolves is set, its [storage.Terms] are needed: keys of its rows are taken.
+// they are added, grabbed and completed, or run again and add others. If resolves is set, its [storage.Terms] are needed:
+// keys of its rows are taken.
 func (v *verbs) commit(ctx context.Context, b *storage.Batch, resolves bool) (out storage.Outcome, err error) {
 	s, w := v.store, classify(b.Swap)
 	w.remove = b.Remove
@@ -103,11 +104,20 @@ func isTaken(err error) bool {
 
 // oneTrip reports whether a batch can be done without reading rows first.
 func oneTrip(b *storage.Batch, w *swaps) bool {
-	if len(w.others) > 0 || len(b.Follow) > 0 || len(runs(b.Insert, claims)) > 1 {
+	added := b.Insert
+	for i, c := range b.Swap {
+		if rows := b.Follows(i); len(rows) > 0 {
+			if c.To != task.Waiting && c.To != task.Processing { // the row is not in the table task then
+				return false
+			}
+			added = slices.Concat(added, rows)
+		}
+	}
+	if len(w.others) > 0 || len(runs(added, claims)) > 1 {
 		return false
 	}
-	fresh := make(map[task.ID]bool, len(b.Insert))
-	for _, t := range b.Insert {
+	fresh := make(map[task.ID]bool, len(added))
+	for _, t := range added {
 		if finished(t.State) || isHead(t) {
 			return false
 		}
@@ -121,13 +131,50 @@ func oneTrip(b *storage.Batch, w *swaps) bool {
 	return true
 }
 
+// followed are the rows that follow the changes of a batch.
+type followed struct {
+	*insertion
+	of []int // for each row, the index of its change
+}
+
+// follow queues the statements that insert the rows that follow the changes of a batch, which are queued already.
+func (v *verbs) follow(p *pipe, b *storage.Batch, careful bool) (f followed) {
+	var rows []*task.Task
+	var after []task.Ref
+	for i := range b.Follow {
+		for _, t := range b.Follows(i) {
+			rows, after, f.of = append(rows, t), append(after, b.Swap[i].Ref), append(f.of, i)
+		}
+	}
+	if len(rows) > 0 {
+		f.insertion = v.insertion(p, rows, after, careful)
+	}
+	return f
+}
+
+// outcomes returns the outcomes of the rows by the changes, of which made are those that were made.
+func (f *followed) outcomes(made []*task.Task) (out [][]storage.Inserted) {
+	if f.insertion == nil {
+		return nil
+	}
+	for k, one := range f.insertion.outcomes() {
+		if i := f.of[k]; made[i] != nil {
+			if out == nil {
+				out = make([][]storage.Inserted, len(made))
+			}
+			out[i] = append(out[i], one)
+		}
+	}
+	return out
+}
+
 // doAtOnce does a batch in one round trip.
 func (v *verbs) doAtOnce(ctx context.Context, b *storage.Batch, w *swaps, careful bool) (out storage.Outcome, err error) {
 	var p pipe
 	w.rows = make([]*task.Task, len(b.Swap))
 	var in *insertion
 	if len(b.Insert) > 0 {
-		in = v.insertion(&p, b.Insert, careful)
+		in = v.insertion(&p, b.Insert, nil, careful)
 		if some := onRules(b); len(some) > 0 {
 			p.add(nil, v.store.sql.areFree, texts(some, typeOf), texts(some, orderOf), texts(some, keyOf), uuids(some, idOf))
 		}
@@ -135,6 +182,7 @@ func (v *verbs) doAtOnce(ctx context.Context, b *storage.Batch, w *swaps, carefu
 	if err := v.queue(ctx, &p, w); err != nil {
 		return out, err
 	}
+	follow := v.follow(&p, b, careful)
 	keys, _ := v.store.keysOf(b, w)
 	v.promote(&p, keys, &out.Heads)
 	if err := v.do(ctx, &p); err != nil {
@@ -148,7 +196,7 @@ func (v *verbs) doAtOnce(ctx context.Context, b *storage.Batch, w *swaps, carefu
 			}
 		}
 	}
-	out.Swapped = w.rows
+	out.Swapped, out.Followed = w.rows, follow.outcomes(w.rows)
 	return out, nil
 }
 
@@ -157,18 +205,30 @@ func (v *verbs) doAtOnce(ctx context.Context, b *storage.Batch, w *swaps, carefu
 func (s *Store) keysOf(b *storage.Batch, w *swaps) (now, later []string) {
 	keys, _ := s.locks.free(b)
 	for _, t := range b.Insert {
-		if t.OrderingKey != "" {
-			keys = append(keys, t.OrderingKey)
+		keys = appendKey(keys, t)
+	}
+	for _, some := range [][]int{w.ends, w.agains} {
+		for _, i := range some {
+			if key := b.Swap[i].OrderingKey; key != "" {
+				keys = append(keys, key)
+			}
 		}
 	}
-	for _, i := range w.ends {
-		if key := b.Swap[i].OrderingKey; key != "" {
-			keys = append(keys, key)
+	for i := range b.Follow {
+		for _, t := range b.Follows(i) {
+			keys = appendKey(keys, t)
 		}
 	}
 	keys = distinct(keys)
 	n := min(len(keys), keysAtOnce)
 	return keys[:n], keys[n:]
+}
+
+func appendKey(keys []string, t *task.Task) []string {
+	if t.OrderingKey == "" {
+		return keys
+	}
+	return append(keys, t.OrderingKey)
 }
 
 // leftBy returns the ordering keys that a batch that was done in one round trip has not promoted.

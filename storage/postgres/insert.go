@@ -91,7 +91,7 @@ func (v *verbs) insert(ctx context.Context, ts []*task.Task) (out []storage.Inse
 	if v.tx != nil && v.tx.foreign {
 		p.add(nil, v.store.sql.checkIsolation)
 	}
-	in := v.insertion(&p, ts, true)
+	in := v.insertion(&p, ts, nil, true)
 	if err := v.do(ctx, &p); err != nil {
 		return nil, nil, err
 	}
@@ -120,9 +120,10 @@ type insertion struct {
 	holders map[task.ID]task.ID // the rows that have the ids or keys of those with a key
 }
 
-// insertion queues statements that add rows that do not share an id or a key. If careful is not
-// set, they cost less, and fail if an id is taken.
-func (v *verbs) insertion(p *pipe, ts []*task.Task, careful bool) *insertion {
+// insertion queues statements that add rows that do not share an id or a key. If after is not nil, it has for each row a
+// change that was queued before: the row is added if that is made. If careful is not set, the statements cost less, and
+// fail if an id is taken.
+func (v *verbs) insertion(p *pipe, ts []*task.Task, after []task.Ref, careful bool) *insertion {
 	in := &insertion{ts: ts, created: make(map[task.ID]uint64, len(ts))}
 	var withKey []*task.Task
 	for _, t := range ts {
@@ -135,15 +136,18 @@ func (v *verbs) insertion(p *pipe, ts []*task.Task, careful bool) *insertion {
 		in.holders = make(map[task.ID]task.ID, len(withKey))
 		p.add(nil, v.store.sql.claimKeys, texts(withKey, typeOf), texts(withKey, orderOf), texts(withKey, keyOf), uuids(withKey, idOf))
 	}
-	sql, args := v.store.sql.inserts[kindOf(ts, len(withKey) > 0, careful)], freshColumns(ts)
-	if !allFresh(ts) {
+	kind, args := insertKind{allFresh(ts), len(withKey) > 0, careful, after != nil}, freshColumns(ts)
+	if !kind.fresh {
 		args = append(args, otherColumns(ts)...)
+	}
+	if kind.follows {
+		args = append(args, uuids(after, func(r task.Ref) task.ID { return r.ID }), bigints(after, func(r task.Ref) int64 { return int64(r.Version) + 1 }))
 	}
 	p.add(func(rows pgx.Rows) error {
 		values := rows.RawValues()
 		in.created[task.ID(values[0])] = binary.BigEndian.Uint64(values[1])
 		return nil
-	}, sql, args...)
+	}, v.store.sql.inserts[kind], args...)
 	// In a statement after the insert: while a row of an id is in the table task, the insert finds the
 	// id taken, and a row that has moved to the table ended before is visible to a new statement.
 	p.add(func(rows pgx.Rows) error {
@@ -189,10 +193,7 @@ type insertKind struct {
 	fresh   bool // all rows are as a submit makes them
 	keyed   bool // some have keys
 	careful bool // leave out those whose ids are taken
-}
-
-func kindOf(ts []*task.Task, keyed, careful bool) insertKind {
-	return insertKind{allFresh(ts), keyed, careful}
+	follows bool // each follows a change
 }
 
 // allFresh reports whether rows are as a submit makes them.

@@ -20,6 +20,7 @@ type statements struct {
 	inserts                                               map[insertKind]string
 	claimKeys, releaseKeys, holders, areFree              string
 	removeEnded, remove, note, grab, finish, drop, update string
+	rerun                                                 string
 	end, comeBack                                         string
 	due, dueRunning, dueEnded, ready, queues, allQueues   string
 	dueOf, submitted, submittedOf                         string
@@ -95,8 +96,13 @@ const (
 	noOthers = `1, created_at, 0, null, null, null, null, null, null`
 )
 
-// A row with a key is added only if it holds the key.
-const whichKeyed = `where key is null or exists (select from {key} k where {holds:c})`
+// Conditions for rows: one with a key is added only if it holds the key, and one that follows a change only if its
+// transaction has made that.
+const (
+	whichKeyed   = `(key is null or exists (select from {key} k where {holds:c}))`
+	whichFollows = `exists (select from {task} t where t.id = c.after and t.version = c.made and t.xmin = pg_current_xact_id()::xid)`
+	follows      = `after uuid, made bigint`
+)
 
 const insertKeys = `
 insert into {key} (type, ordering_key, key, id)
@@ -181,6 +187,19 @@ const done = `id, null::uuid, version + 1, seq, created_at, ready_at, next, expi
 	attempt, 0::integer, shard, 0::smallint, 4::smallint, {own:gone}, null::smallint, inherits, null::boolean,
 	type, grp, key, ordering_key, node, headers, progress, null::bytea, history`
 
+// The task runs again: see isAgain.
+const updateRerun = `
+update {task} t
+set version = t.version + 1, state = 1, owner = null, queued = false, attempt = 0, crashes = 0,
+	ready_at = c.ready_at, next_event_at = c.next, due_at = nullif(c.next, {none}), due_state = 1, expires_at = {none}, updated_at = c.at,
+	turn = least(t.turn, 1), priority = {own:t}, boost = null, history = {schema}.with_attempt(t, c.at), result = c.result,
+	checkpoint = c.checkpoint, payload = case when c.loads then c.payload else t.payload end, grp = case when c.groups then c.grp else t.grp end
+from unnest($1::uuid[], $2::bigint[], $3::uuid[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bytea[], $8::bytea[], $9::boolean[], $10::bytea[],
+	$11::boolean[], $12::bytea[])
+	as c (id, version, by, at, ready_at, next, result, checkpoint, loads, payload, groups, grp)
+where t.id = c.id and t.version = c.version and t.state = 3 and t.owner = c.by
+returning {narrow:t}`
+
 const updateRows = `
 update {task} t
 set version = c.version, owner = c.owner, ready_at = c.ready_at, next_event_at = c.next_event_at, expires_at = c.expires_at,
@@ -253,7 +272,7 @@ func statementsIn(name string) *statements {
 		get: fill(selectGet), lockTask: fill(selectLockTask), lockEnded: fill(selectLockEnded),
 		inserts: insertsIn(fill), claimKeys: fill(insertKeys), releaseKeys: fill(deleteKeys), holders: fill(selectHolders), areFree: fill(areFree),
 		removeEnded: fill(deleteAddedAgain), remove: fill(deleteRefs),
-		note: fill(updateNotes), grab: fill(updateGrab), finish: fill(moveDone), drop: fill(dropDone), update: fill(updateRows),
+		note: fill(updateNotes), grab: fill(updateGrab), finish: fill(moveDone), drop: fill(dropDone), rerun: fill(updateRerun), update: fill(updateRows),
 		end: fill(moveEnded), comeBack: fill(moveBack),
 		dueOf: fill(selectDueOf), submitted: fill(selectSubmitted), submittedOf: fill(selectSubmittedOf),
 		due: fill(selectDue), dueRunning: fill(selectDueRunning), dueEnded: fill(selectDueEnded),
@@ -301,22 +320,28 @@ func (s *Store) fill(sql string) string { return filler(s.partitions.schema)(sql
 // insertsIn returns the statements that insert.
 func insertsIn(fill func(string) string) map[insertKind]string {
 	all := make(map[insertKind]string)
-	for _, kind := range []insertKind{{}, {keyed: true}, {careful: true}, {keyed: true, careful: true}} {
-		for _, kind.fresh = range []bool{false, true} {
-			given, values := fresh+", "+others, namesIn(others)
-			if kind.fresh {
-				given, values = fresh, noOthers
-			}
-			which := ""
-			if kind.keyed {
-				which = whichKeyed
-			}
-			if kind.careful {
-				which += "\non conflict (id) do nothing"
-			}
-			all[kind] = fill(strings.NewReplacer("{fresh}", namesIn(fresh), "{others}", namesIn(others), "{values}", values,
-				"{given}", namesIn(given), "{params}", paramsFor(given), "{which}", which).Replace(insertTask))
+	for n := range 1 << 4 {
+		kind := insertKind{fresh: n&1 > 0, keyed: n&2 > 0, careful: n&4 > 0, follows: n&8 > 0}
+		given, values := fresh+", "+others, namesIn(others)
+		if kind.fresh {
+			given, values = fresh, noOthers
 		}
+		var conditions []string
+		if kind.keyed {
+			conditions = append(conditions, whichKeyed)
+		}
+		if kind.follows {
+			given, conditions = given+", "+follows, append(conditions, whichFollows)
+		}
+		which := ""
+		if len(conditions) > 0 {
+			which = "where " + strings.Join(conditions, " and ")
+		}
+		if kind.careful {
+			which += "\non conflict (id) do nothing"
+		}
+		all[kind] = fill(strings.NewReplacer("{fresh}", namesIn(fresh), "{others}", namesIn(others), "{values}", values,
+			"{given}", namesIn(given), "{params}", paramsFor(given), "{which}", which).Replace(insertTask))
 	}
 	return all
 }

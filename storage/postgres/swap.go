@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -11,8 +12,8 @@ import (
 )
 
 // Swap implements [storage.Tasks]. The two changes that every task goes through, its grab and its
-// completion, are one statement each. For others it locks and reads the rows, applies
-// [task.Change.Apply] and writes them back, in two round trips.
+// completion, are one statement each, and so is the end of an attempt whose task runs again. For others it
+// locks and reads the rows, applies [task.Change.Apply] and writes them back, in two round trips.
 func (v *verbs) Swap(ctx context.Context, cs ...task.Change) ([]*task.Task, error) {
 	if v.way != directly || v.tx != nil {
 		return v.swapAll(ctx, cs)
@@ -54,10 +55,13 @@ func (v *verbs) swapAll(ctx context.Context, cs []task.Change) ([]*task.Task, er
 
 // swaps are the changes of one call, by how they are made.
 type swaps struct {
-	changes             []task.Change
-	grabs, ends, others []int        // indexes of changes
-	remove              []bool       // for each change whether its row is deleted, if it ends
-	rows                []*task.Task // the answer
+	changes []task.Change
+	grabs   []int        // indexes of changes
+	ends    []int        // likewise: of tasks that complete
+	agains  []int        // likewise: of attempts that complete, and whose tasks run again
+	others  []int        // likewise
+	remove  []bool       // for each change whether its row is deleted, if it ends
+	rows    []*task.Task // the answer
 }
 
 // classify sorts changes by how they are made. If a row is changed twice, the order of the changes
@@ -77,18 +81,26 @@ func classify(cs []task.Change) *swaps {
 			w.grabs = append(w.grabs, i)
 		case plain && c.To == task.Done && c.Outcome == task.Completed && !c.Due:
 			w.ends = append(w.ends, i)
+		case isAgain(&c):
+			w.agains = append(w.agains, i)
 		default:
 			w.others = append(w.others, i)
 		}
 	}
 	// All transactions lock rows in the order of their ids, which avoids deadlocks.
-	for _, some := range [][]int{w.grabs, w.ends, w.others} {
+	for _, some := range [][]int{w.grabs, w.ends, w.agains, w.others} {
 		slices.SortStableFunc(some, func(a, b int) int { return cs[a].ID.Compare(cs[b].ID) })
 	}
 	return w
 }
 
-// swap makes the grabs and the completions.
+// isAgain reports whether a change ends an attempt that completed and whose task runs again.
+func isAgain(c *task.Change) bool {
+	return c.To == task.Waiting && c.Outcome == task.Completed && c.Count == task.Reset && !c.ReadyAt.IsZero() && !c.By.IsZero() &&
+		!c.Due && c.Error == "" && c.Replace == nil && c.Remember == 0 && !c.FreesKey
+}
+
+// swap makes the changes that have statements of their own.
 func (v *verbs) swap(ctx context.Context, w *swaps) error {
 	var p pipe
 	if err := v.queue(ctx, &p, w); err != nil || p.batch.Len() == 0 {
@@ -97,7 +109,7 @@ func (v *verbs) swap(ctx context.Context, w *swaps) error {
 	return v.do(ctx, &p)
 }
 
-// queue queues the statements for the grabs and the completions.
+// queue queues the statements for them.
 func (v *verbs) queue(ctx context.Context, p *pipe, w *swaps) error {
 	v.grab(p, w)
 	var keep, drop []int
@@ -109,6 +121,7 @@ func (v *verbs) queue(ctx context.Context, p *pipe, w *swaps) error {
 		}
 	}
 	v.drop(p, w, drop)
+	v.rerun(p, w)
 	return v.finish(ctx, p, w, keep)
 }
 
@@ -173,4 +186,35 @@ func (v *verbs) drop(p *pipe, w *swaps, some []int) {
 		bigints(some, func(i int) int64 { return micro(task.Stamp(w.changes[i].At)) }),
 		bigints(some, func(i int) int64 { return micro(task.Stamp(w.changes[i].NextEventAt)) }),
 		uuidsOrNull(some, func(i int) task.ID { return w.changes[i].By }))
+}
+
+// rerun queues the statement that does it for the attempts whose tasks run again.
+func (v *verbs) rerun(p *pipe, w *swaps) {
+	if len(w.agains) == 0 {
+		return
+	}
+	change := func(i int) *task.Change { return &w.changes[i] }
+	at := func(of func(*task.Change) time.Time) *array {
+		return bigints(w.agains, func(i int) int64 { return micro(task.Stamp(of(change(i)))) })
+	}
+	part := func(of func(*task.Change) *[]byte) *array {
+		return bytesOrNull(w.agains, func(i int) []byte {
+			if p := of(change(i)); p != nil {
+				return *p
+			}
+			return nil
+		})
+	}
+	p.add(w.answers(w.agains), v.store.sql.rerun,
+		uuids(w.agains, func(i int) task.ID { return change(i).ID }), bigints(w.agains, func(i int) int64 { return int64(change(i).Version) }),
+		uuids(w.agains, func(i int) task.ID { return change(i).By }), at(func(c *task.Change) time.Time { return c.At }),
+		at(func(c *task.Change) time.Time { return c.ReadyAt }), at(func(c *task.Change) time.Time { return c.NextEventAt }),
+		bytesOrNull(w.agains, func(i int) []byte { return change(i).Result }), part(func(c *task.Change) *[]byte { return c.Checkpoint }),
+		booleans(w.agains, func(i int) bool { return change(i).Payload != nil }), part(func(c *task.Change) *[]byte { return c.Payload }),
+		booleans(w.agains, func(i int) bool { return change(i).Group != nil }), texts(w.agains, func(i int) string {
+			if group := change(i).Group; group != nil {
+				return *group
+			}
+			return ""
+		}))
 }

@@ -133,6 +133,9 @@ func (m *model) batch() {
 		}
 		if t, err := m.want.Get(m.f.ctx(), c.ID); err == nil && m.rand.IntN(5) > 0 {
 			c.Version = t.Version
+			if t.State == task.Processing && m.rand.IntN(2) == 0 {
+				c = m.randomRerun(t)
+			}
 		}
 		b.Swap, b.Remove = append(b.Swap, c), append(b.Remove, m.rand.IntN(3) == 0)
 		b.Follow = append(b.Follow, m.randomFollow(c.ID))
@@ -178,6 +181,23 @@ func (m *model) batch() {
 	for i := range want.Grabbed {
 		m.same(got.Grabbed[i], want.Grabbed[i])
 	}
+}
+
+// randomRerun returns a change that has a task which runs run again.
+func (m *model) randomRerun(t *task.Task) task.Change {
+	c := again(m.rand.IntN(100))
+	c.Ref, c.By, c.OrderingKey = t.Ref(), t.Owner, t.OrderingKey
+	if m.rand.IntN(4) == 0 { // the owner is another one
+		c.By[1]++
+	}
+	c.Result, c.NextEventAt = pattern(pick(m, modelSizes)), m.randomTime()
+	if m.rand.IntN(2) == 0 {
+		c.Payload, c.Group = new(pattern(pick(m, modelSizes))), new(pick(m, []string{"", "a"}))
+	}
+	if m.rand.IntN(2) == 0 {
+		c.Checkpoint = new(pattern(pick(m, modelSizes)))
+	}
+	return c
 }
 
 // randomHeads returns grabs of the heads that follow some of the changes of a batch.

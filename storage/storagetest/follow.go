@@ -15,7 +15,7 @@ var followCases = []testCase{
 		b := &storage.Batch{Insert: f.rows(2, task.Submitted, nil)}
 		for i, t := range []*task.Task{made, late, ended} {
 			c := again(1)
-			c.Ref = t.Ref()
+			c.Ref, c.By = t.Ref(), t.Owner
 			if i == 1 {
 				c.Version++
 			}
@@ -49,7 +49,9 @@ var followCases = []testCase{
 			f.put(rows[0].Clone())
 			rows[3].ID = rows[1].ID
 			c := again(1)
-			c.Ref = t.Ref()
+			if c.Ref = t.Ref(); round == 1 {
+				c.By = t.Owner
+			}
 			out := f.do(&storage.Batch{Swap: []task.Change{c}, Follow: [][]*task.Task{rows}})
 			equal(f, "followed", out.FollowedBy(0), []storage.Inserted{{Existing: rows[0].ID}, {}, {Existing: rows[1].ID}, {Existing: rows[1].ID}})
 		}
@@ -67,11 +69,34 @@ var followCases = []testCase{
 		equal(f, "followed", out.FollowedBy(0), []storage.Inserted{{}})
 		equal(f, "it exists", f.exists(rows[0].ID), true)
 	}},
+	{"rows follow the change of the attempt that they name, and no other one", func(f *fixture) {
+		f.together()
+		for _, change := range []func(c *task.Change){
+			func(*task.Change) {}, func(c *task.Change) { c.By = task.ID{8} }, func(c *task.Change) { c.Version-- },
+		} {
+			second := func(t *task.Task) { t.Version = 2 }
+			t, other := f.row(task.Processing, second), f.row(task.Processing, second)
+			f.put(t, other)
+			rows := f.following(t, 2)
+			c, d := again(1), again(1)
+			c.Ref, c.By, d.Ref, d.By = t.Ref(), t.Owner, other.Ref(), other.Owner
+			change(&c)
+			made := c.Ref == t.Ref() && c.By == t.Owner
+			rows[1].Key = "key" + t.ID.String()
+			out := f.do(&storage.Batch{Swap: []task.Change{c, d}, Follow: [][]*task.Task{rows, f.following(other, 1)}})
+			equal(f, "rows that follow", []int{len(out.FollowedBy(0)), len(out.FollowedBy(1))}, []int{map[bool]int{true: 2}[made], 1})
+			equal(f, "they exist", []bool{f.exists(rows[0].ID), f.exists(rows[1].ID)}, []bool{made, made})
+			if !made { // its key is free
+				rows[1].ID = f.id()
+				f.put(rows[1])
+			}
+		}
+	}},
 	{"a batch whose changes all come too late adds nothing", func(f *fixture) {
 		t := f.row(task.Processing)
 		f.put(t)
 		c := again(1)
-		c.Ref = task.Ref{ID: t.ID, Version: 7}
+		c.Ref, c.By = task.Ref{ID: t.ID, Version: 7}, t.Owner
 		rows := f.following(t, 3)
 		out := f.do(&storage.Batch{Swap: []task.Change{c}, Follow: [][]*task.Task{rows}})
 		equal(f, "followed", len(out.FollowedBy(0)), 0)

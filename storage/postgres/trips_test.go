@@ -1,0 +1,176 @@
+package postgres_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/storage/postgres"
+	"github.com/taskengine/taskengine/storage/postgres/postgrestest"
+	"github.com/taskengine/taskengine/task"
+)
+
+// trips counts the round trips of programs to a server: each ends with a message Sync or Query.
+type trips struct {
+	n   atomic.Int64
+	url string // of the server by way of the counter
+}
+
+// countTrips returns a counter for the database of a URL.
+func countTrips(t *testing.T, database string) *trips {
+	t.Helper()
+	u, err := url.Parse(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, to := new(trips), u.Host
+	var serving sync.WaitGroup
+	t.Cleanup(func() { _ = l.Close(); serving.Wait() }) // after the store is closed
+	serving.Go(func() {
+		for {
+			near, err := l.Accept()
+			if err != nil {
+				return
+			}
+			far, err := net.Dial("tcp", to)
+			if err != nil {
+				t.Error(err)
+				_ = near.Close()
+				return
+			}
+			serving.Go(func() { defer near.Close(); _, _ = io.Copy(near, far) })
+			serving.Go(func() { defer far.Close(); _ = c.pass(far, near) })
+		}
+	})
+	u.Host = l.Addr().String()
+	c.url = u.String()
+	return c
+}
+
+// pass forwards the messages of a program.
+func (c *trips) pass(to io.Writer, from io.Reader) error {
+	head := make([]byte, 5)
+	for start := 1; ; start = 0 { // the first message has no type
+		if _, err := io.ReadFull(from, head[start:]); err != nil {
+			return err
+		}
+		if start == 0 && (head[0] == 'S' || head[0] == 'Q') {
+			c.n.Add(1)
+		}
+		if _, err := to.Write(head[start:]); err != nil {
+			return err
+		}
+		if _, err := io.CopyN(to, from, int64(binary.BigEndian.Uint32(head[1:]))-4); err != nil {
+			return err
+		}
+	}
+}
+
+// of returns how many round trips fn takes, at the least of several calls: others prepare statements.
+func (c *trips) of(fn func()) int64 {
+	least := int64(1 << 62)
+	for range 8 {
+		before := c.n.Load()
+		fn()
+		least = min(least, c.n.Load()-before)
+	}
+	return least
+}
+
+// tripsStore is a store that is reached by way of a counter.
+type tripsStore struct {
+	*postgres.Store
+	*trips
+	t   *testing.T
+	ids *task.IDs
+	now time.Time
+}
+
+func newTripsStore(t *testing.T) *tripsStore {
+	s := &tripsStore{trips: countTrips(t, server.Database(t)), t: t, ids: task.NewIDs([32]byte{1}), now: time.Now().UTC().Truncate(time.Second)}
+	s.Store = postgrestest.Open(t, s.url)
+	return s
+}
+
+// row returns a row that is ready.
+func (s *tripsStore) row(key string) *task.Task {
+	r := &task.Task{ID: s.ids.Next(s.now), Type: "mail", OrderingKey: key, Payload: []byte("hello")}
+	r.Create(task.Submitted, s.now, time.Time{})
+	return r
+}
+
+func (s *tripsStore) commit(b *storage.Batch) storage.Outcome {
+	s.t.Helper()
+	out, err := s.Commit(s.t.Context(), b).Wait()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return out
+}
+
+// running adds a row and grabs it.
+func (s *tripsStore) running(key string) *task.Task {
+	s.t.Helper()
+	r := s.row(key)
+	s.commit(&storage.Batch{Insert: []*task.Task{r}})
+	grab := task.Change{Ref: r.Ref(), To: task.Processing, At: s.now, NextEventAt: s.now, Owner: task.ID{9}, Node: "n"}
+	return s.commit(&storage.Batch{Swap: []task.Change{grab}}).Swapped[0]
+}
+
+// reruns returns the change that has a task run again.
+func (s *tripsStore) reruns(t *task.Task) task.Change {
+	later := s.now.Add(time.Hour)
+	return task.Change{
+		Ref: t.Ref(), To: task.Waiting, By: t.Owner, At: s.now, Outcome: task.Completed, Count: task.Reset,
+		ReadyAt: later, NextEventAt: later, Checkpoint: new([]byte("c")), OrderingKey: t.OrderingKey,
+	}
+}
+
+func TestABatchWithRowsThatFollowIsOneRoundTrip(t *testing.T) {
+	t.Parallel()
+	s := newTripsStore(t)
+	for _, key := range []string{"", "ordered "} {
+		n := 0
+		name := func() string {
+			if n++; key == "" {
+				return ""
+			}
+			return fmt.Sprint(key, n)
+		}
+		batch := func() (b *storage.Batch) {
+			parent, done, next := s.running(name()), s.running(name()), s.row(name())
+			s.commit(&storage.Batch{Insert: []*task.Task{next}})
+			end := task.Change{Ref: done.Ref(), To: task.Done, By: done.Owner, At: s.now, Outcome: task.Completed, OrderingKey: done.OrderingKey}
+			grab := task.Change{Ref: next.Ref(), To: task.Processing, At: s.now, NextEventAt: s.now, Owner: task.ID{9}}
+			b = &storage.Batch{Insert: []*task.Task{s.row(name()), s.row(name())}, Swap: []task.Change{end, s.reruns(parent), grab}}
+			child, keyed := s.row(name()), s.row(name())
+			child.ID, keyed.Key = parent.ID.Child(s.now, "fire"), "key of "+keyed.ID.String()
+			b.Follow = [][]*task.Task{nil, {child, keyed}}
+			return b
+		}
+		var all []*storage.Batch
+		for range 8 {
+			all = append(all, batch())
+		}
+		got := s.of(func() {
+			out := s.commit(all[0])
+			if all = all[1:]; len(out.Followed) < 2 || len(out.Followed[1]) != 2 || !out.Followed[1][0].Created() || !out.Followed[1][1].Created() {
+				t.Errorf("followed: %+v", out.Followed)
+			}
+		})
+		if got != 1 {
+			t.Errorf("a batch with rows that follow takes %d round trips, keys %q", got, key)
+		}
+	}
+}
