@@ -14,7 +14,8 @@ import (
 //   - The place of a task depends on its row alone, so it is the same after a retry or a restart.
 //   - Tasks with ageing, of all types, are ordered by this time among each other, and among tasks of
 //     the default priority without ageing. Priorities of tasks without ageing are strict, also
-//     towards tasks with ageing.
+//     towards tasks with ageing. If a task of priority 9 may go before one of priority 0, no strict
+//     priority can lie between the two in an order that does not depend on the present time.
 //
 // # The bound
 //
