@@ -259,7 +259,8 @@ func (q *queue) otherTurn(n *node) (value string, ok bool) {
 }
 
 // isBehind reports whether a task of q of the given rank has to wait behind parked children of a limit
-// that has room for it. first is the first of them.
+// that has room for it. first is the first of them. It waits only behind one without room. If it waited behind one with room, three
+// queues, each before the next by turn or by rank, could wait for each other for ever.
 func (t *Table) isBehind(now int64, q *queue, rank task.Rank, on *node, first child) bool {
 	if len(q.values) == 0 {
 		return first.rank.Compare(rank) < 0 && !t.room(now, on, first.need)
