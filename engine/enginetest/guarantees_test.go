@@ -21,7 +21,7 @@ type guarantee struct {
 
 func guarantees(t *testing.T) []guarantee {
 	t.Helper()
-	all := rows(t, "guarantees.md", "what is guaranteed")
+	all := rows(t, "guarantees.md", "guarantee")
 	if len(all) < 40 {
 		t.Fatalf("docs/guarantees.md has only %d lines with guarantees", len(all))
 	}
