@@ -88,7 +88,7 @@ var alertsTable = &object{fields: []field{
 	{name: "targets", doc: "Where notifications go, by name. A notification is tried until its target accepts it, also after a restart. Every try has the same `id`.", is: table[AlertTarget]{of: "targets", keys: isName, likely: "NAME", is: alertTargetTable, fresh: func(*decoder, string) AlertTarget {
 		return AlertTarget{GiveUp: 24 * time.Hour}
 	}}, at: in(func(a *Alerts) *map[string]AlertTarget { return &a.Targets })},
-	{name: "rules", doc: "What is worth an alert, by name. Without rules there are no alerts.", is: table[AlertRule]{of: "rules", keys: isName, likely: "NAME", is: alertRuleTable, fresh: func(*decoder, string) AlertRule {
+	{name: "rules", doc: "The conditions of alerts, by name. Without rules there are no alerts.", is: table[AlertRule]{of: "rules", keys: isName, likely: "NAME", is: alertRuleTable, fresh: func(*decoder, string) AlertRule {
 		return AlertRule{Count: notGiven, OlderThan: notGiven, Used: notGiven, For: notGiven, GroupWait: 30 * time.Second, Interval: 5 * time.Minute, Repeat: 4 * time.Hour}
 	}}, at: in(func(a *Alerts) *map[string]AlertRule { return &a.Rules })},
 }}
@@ -98,7 +98,7 @@ var alertWays = []string{"log", "webhook", "exec", "smtp"}
 
 var alertTargetTable = &object{what: "a target of alerts", rivals: alertWays, fields: []field{
 	{name: "log", doc: "`true` writes a line to the log of the node for each alert.", is: boolean(), at: in(func(t *AlertTarget) *bool { return &t.Log })},
-	{name: "webhook", doc: "A URL to which each notification is posted as JSON.", is: alertWebhookTable, at: in(func(t *AlertTarget) *AlertWebhook {
+	{name: "webhook", doc: "Posts each notification as JSON to a URL.", is: alertWebhookTable, at: in(func(t *AlertTarget) *AlertWebhook {
 		t.Webhook = &AlertWebhook{Timeout: 10 * time.Second}
 		return t.Webhook
 	})},
@@ -110,13 +110,13 @@ var alertTargetTable = &object{what: "a target of alerts", rivals: alertWays, fi
 		t.SMTP = &AlertSMTP{TLS: MailStartTLS, Timeout: 30 * time.Second}
 		return t.SMTP
 	})},
-	{name: "rate", doc: "How many notifications are made for the target in a time, such as `20/1h`; what it does not allow is told later, together. Alerts about one node, and those about all nodes, are counted apart.", otherwise: "without limit", is: rateText(), at: in(func(t *AlertTarget) *policy.Rate { return &t.Rate })},
+	{name: "rate", doc: "The maximum number of notifications to the target in a time, such as `20/1h`. Alerts above it are reported later in one notification. Alerts about one node and alerts about all nodes are counted separately.", otherwise: "without limit", is: rateText(), at: in(func(t *AlertTarget) *policy.Rate { return &t.Rate })},
 	{name: "give_up", doc: "How long a notification is tried. Then it is lost, and the log says so. 0s is for ever.", def: "24h", is: period(aDuration, false), at: in(func(t *AlertTarget) *time.Duration { return &t.GiveUp })},
 }}
 
 var alertWebhookTable = &object{what: "webhook", fields: []field{
 	{name: "url", doc: "The URL. It accepts a notification by a status below 300. Redirects are not followed. Many such URLs are secrets: write a reference.", required: true, is: httpURL(), at: in(func(w *AlertWebhook) *Text { return &w.URL })},
-	{name: "headers", doc: "Headers to send, in addition to `Content-Type`, `User-Agent` and `Idempotency-Key`, which is the `id` of the notification.", is: table[Text]{of: "texts", keys: isHeader, likely: "HEADER", is: guarded{secret("text in one line", isHeaderValue), masked}}, at: in(func(w *AlertWebhook) *map[string]Text { return &w.Headers })},
+	{name: "headers", doc: "Headers to send, in addition to `Content-Type`, `User-Agent` and `Idempotency-Key`, which is the `id` of the notification.", is: table[Text]{of: "strings", keys: isHeader, likely: "HEADER", is: guarded{secret("string in one line", isHeaderValue), masked}}, at: in(func(w *AlertWebhook) *map[string]Text { return &w.Headers })},
 	{name: "timeout", doc: "How long one request may take, including its answer.", def: "10s", is: period(aDuration, true), at: in(func(w *AlertWebhook) *time.Duration { return &w.Timeout })},
 }}
 
@@ -133,23 +133,23 @@ var alertSMTPTable = &object{what: "smtp", fields: []field{
 	{name: "server", doc: "The server as host:port, such as `mail.example.com:587`.", required: true, is: words("a server, such as mail.example.com:587", isServer), at: in(func(s *AlertSMTP) *string { return &s.Server })},
 	{name: "tls", doc: "How the connection is encrypted: `starttls` begins in plain text and demands STARTTLS, `implicit` encrypts from the beginning (usually port 465). `none` is for a server on this machine.", def: MailStartTLS, is: oneOf(nil, option[string]{MailStartTLS, MailStartTLS}, option[string]{MailTLS, MailTLS}, option[string]{MailPlain, MailPlain}), at: in(func(s *AlertSMTP) *string { return &s.TLS })},
 	{name: "user", doc: "The user for the login.", otherwise: "no login", is: words("a name", notEmpty), at: in(func(s *AlertSMTP) *string { return &s.User })},
-	{name: "password", doc: "The password of `user`. Write a reference.", is: guarded{secret("text", notEmpty), masked}, at: in(func(s *AlertSMTP) *Text { return &s.Password })},
+	{name: "password", doc: "The password of `user`. Write a reference.", is: guarded{secret("string", notEmpty), masked}, at: in(func(s *AlertSMTP) *Text { return &s.Password })},
 	{name: "from", doc: "The address of the sender.", required: true, is: words("a mail address, such as taskengine@example.com", isMailAddress), at: in(func(s *AlertSMTP) *string { return &s.From })},
 	{name: "to", doc: "The addresses of the recipients.", required: true, is: sequence[string]{is: words("a mail address, such as ops@example.com", isMailAddress), single: true, least: 1, most: 100}, at: in(func(s *AlertSMTP) *[]string { return &s.To })},
 	{name: "timeout", doc: "How long one mail may take.", def: "30s", is: period(aDuration, true), at: in(func(s *AlertSMTP) *time.Duration { return &s.Timeout })},
 }}
 
 var alertRuleTable = &object{what: "a rule of alerts", fields: []field{
-	{name: "when", doc: "What the rule is about. `errors`: tasks in the state `error`, by type. `unhandled`: ready tasks of a type that no node runs. `queue_age`: a ready task that waits for long, by type. `limit_full`: a limit whose `max` is used up, or one of its values if it has `per` (at most 100 values of a limit on each node). `node_down`: a node that left without draining. `store_failing`: a node that cannot use its store. `coordinator_failing`: a node that cannot prove to its coordinator that it is alive. `handler_down`: a plugin or a handler with `remote` that takes no tasks. `crash_loop`: a plugin whose processes crash, or a handler with `remote` that loses its workers. `disk_full`: a disk with data of the node. `schedule_overdue`: a schedule whose time has come and that has not run, because it fails or nothing runs it. `key_missing`: a node that lacks a key of `encoding` which tasks wait for. `source_lag`: a source that is behind. `source_failing`: a source that does not read all of its topics; a pause is no failure. `source_lost`: records that a source could not read because they were deleted before, with their range; it ends a day after the last loss.", required: true, is: oneOf(nil, alertKinds()...), at: in(func(r *AlertRule) *alert.Kind { return &r.When })},
-	{name: "match", doc: "The types, limits, handlers, directories, schedules, keys or sources that the rule is about, or else the nodes. A name with `*` at its end stands for all that begin so. The value of a limit with `per` is `LIMIT/VALUE`; `LIMIT` stands for all of them.", otherwise: "all", is: sequence[string]{is: words("text", notEmpty), single: true, least: 1, most: 100}, at: in(func(r *AlertRule) *[]string { return &r.Match })},
+	{name: "when", doc: "The condition of the rule. `errors`: tasks in the state `error`, by type. `unhandled`: ready tasks of a type that no node runs. `queue_age`: a ready task that waits for long, by type. `limit_full`: a limit at its `max`, or one of its values if it has `per` (at most 100 values of a limit on each node). `node_down`: a node that left without draining. `store_failing`: a node that cannot use its store. `coordinator_failing`: a node that cannot prove to its coordinator that it is alive. `handler_down`: a plugin or a handler with `remote` that takes no tasks. `crash_loop`: a plugin whose processes crash, or a handler with `remote` that loses its workers. `disk_full`: a disk with data of the node. `schedule_overdue`: a schedule that is due and has not run, because it fails or nothing runs it. `key_missing`: a node that lacks a key of `encoding` for which tasks wait. `source_lag`: a source that is behind. `source_failing`: a source that does not read all of its topics; a pause is no failure. `source_lost`: records that a source could not read because they were deleted before, with their range; it ends a day after the last loss.", required: true, is: oneOf(nil, alertKinds()...), at: in(func(r *AlertRule) *alert.Kind { return &r.When })},
+	{name: "match", doc: "The types, limits, handlers, directories, schedules, keys or sources that the rule is about, or else the nodes. A name with `*` at its end stands for all that begin so. The value of a limit with `per` is `LIMIT/VALUE`; `LIMIT` stands for all of them.", otherwise: "all", is: sequence[string]{is: words("string", notEmpty), single: true, least: 1, most: 100}, at: in(func(r *AlertRule) *[]string { return &r.Match })},
 	{name: "count", doc: "For `errors` and `unhandled`: from how many tasks of a type on. For `crash_loop`: from how many crashes within ten minutes on. For `source_lag`: from how many offsets behind on.", otherwise: "1; for `crash_loop` 5, for `source_lag` 10000", is: whole[int](1, maxCount, "a number"), at: in(func(r *AlertRule) *int { return &r.Count })},
 	{name: "older_than", doc: "For `queue_age`: for how long the oldest ready task has waited. For `schedule_overdue`: how late the schedule is.", otherwise: "10m", is: period(aDuration, true), at: in(func(r *AlertRule) *time.Duration { return &r.OlderThan })},
-	{name: "used", doc: "For `disk_full`: from which percentage on.", otherwise: "90", is: whole[int](1, 100, "a number"), at: in(func(r *AlertRule) *int { return &r.Used })},
+	{name: "used", doc: "For `disk_full`: the lowest percentage that is an alert.", otherwise: "90", is: whole[int](1, 100, "a number"), at: in(func(r *AlertRule) *int { return &r.Used })},
 	{name: "for", doc: "How long it must be so before the alert fires.", otherwise: "0s; for `unhandled`, `node_down`, `handler_down`, `disk_full` and `source_failing` 1m, for `store_failing` and `coordinator_failing` 30s, for `limit_full` and `source_lag` 10m", is: period(aDuration, false), at: in(func(r *AlertRule) *time.Duration { return &r.For })},
 	{name: "group_wait", doc: "How long a notification waits for further alerts of the rule.", def: "30s", is: period(aDuration, false), at: in(func(r *AlertRule) *time.Duration { return &r.GroupWait })},
 	{name: "interval", doc: "The least time between two notifications of the rule that say something new.", def: "5m", is: period(aDuration, false), at: in(func(r *AlertRule) *time.Duration { return &r.Interval })},
-	{name: "repeat", doc: "After this time alerts that go on are told again. 0s is never.", def: "4h", is: period(aDuration, false), at: in(func(r *AlertRule) *time.Duration { return &r.Repeat })},
-	{name: "targets", doc: "The targets that are told.", otherwise: "all targets", is: sequence[string]{is: words("the name of a target", notEmpty), single: true, least: 1, most: 100}, at: in(func(r *AlertRule) *[]string { return &r.Targets })},
+	{name: "repeat", doc: "After this time a firing alert is reported again. 0s is never.", def: "4h", is: period(aDuration, false), at: in(func(r *AlertRule) *time.Duration { return &r.Repeat })},
+	{name: "targets", doc: "The targets of the notifications.", otherwise: "all targets", is: sequence[string]{is: words("the name of a target", notEmpty), single: true, least: 1, most: 100}, at: in(func(r *AlertRule) *[]string { return &r.Targets })},
 }}
 
 func alertKinds() (options []option[alert.Kind]) {

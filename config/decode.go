@@ -111,7 +111,7 @@ func (d *decoder) resolve(n *node) (text, error) {
 				break
 			}
 			if i += from; i == 0 || rest[i-1] != '$' {
-				return text{}, errors.New("has a reference within a text, but ${...} must be the whole value; put all of the value into the variable, or write $${ for the text ${")
+				return text{}, errors.New("has a reference within a string, but ${...} must be the whole value; put all of the value into the variable, or write $${ for a literal ${")
 			}
 			from = i + 2
 		}

@@ -24,9 +24,9 @@ const (
 )
 
 var encodingTable = &object{fields: []field{
-	{name: "compress", doc: "From which size on data is compressed with Zstandard, if that makes it smaller. 0B compresses nothing. What is compressed is decompressed whatever this says.", def: "0B", is: size(0, 1<<30, "a size, such as 4KiB"), at: in(func(e *Encoding) *int { return &e.Compress })},
+	{name: "compress", doc: "The smallest size of data that is compressed with Zstandard, if that makes it smaller. 0B compresses nothing. Compressed data is decompressed with every setting.", def: "0B", is: size(0, 1<<30, "a size, such as 4KiB"), at: in(func(e *Encoding) *int { return &e.Compress })},
 	{name: "key", doc: "The name of the key of `keys` that encrypts, with AES-256.", otherwise: "nothing is encrypted", is: words("the name of a key", isName), at: in(func(e *Encoding) *string { return &e.Key })},
-	{name: "keys", doc: "The keys by name: 32 bytes each, in base64. Write references, such as `${file:PATH}`. Data that was encrypted with any of them is decrypted. Tasks whose key is missing are not run.", otherwise: "none", is: table[Text]{of: "keys", keys: isKeyName, likely: "KEY", is: guarded{secret("32 bytes in base64", isKey), hideAll}}, at: in(func(e *Encoding) *map[string]Text { return &e.Keys })},
+	{name: "keys", doc: "The keys by name: 32 bytes each, in base64. Write references, such as `${file:PATH}`. Data that was encrypted with any of them is decrypted. A task is not run while its key is missing.", otherwise: "none", is: table[Text]{of: "keys", keys: isKeyName, likely: "KEY", is: guarded{secret("32 bytes in base64", isKey), hideAll}}, at: in(func(e *Encoding) *map[string]Text { return &e.Keys })},
 }}
 
 func isKeyName(name string) error {

@@ -55,9 +55,9 @@ var kafkaTable = table[Kafka]{of: "connections", keys: isName, likely: "NAME", i
 
 var connectionTable = &object{what: "a connection", fields: []field{
 	{name: "brokers", doc: "The addresses of some brokers of the cluster. The node learns the others from them.", required: true, is: sequence[string]{is: endpoint("kafka1.example.com:9092", "kafka.NAME.tls"), single: true, least: 1, most: 100}, at: in(func(k *Kafka) *[]string { return &k.Brokers })},
-	{name: "client_id", doc: "What the logs and quotas of the brokers call the node.", def: "taskengine", is: words("a name", isName), at: in(func(k *Kafka) *string { return &k.ClientID })},
+	{name: "client_id", doc: "The name of the node in the logs and quotas of the brokers.", def: "taskengine", is: words("a name", isName), at: in(func(k *Kafka) *string { return &k.ClientID })},
 	{name: "tls", doc: "Encrypts the connections with the brokers. The node reads the files again for each connection.", otherwise: "not encrypted", is: tlsTable, at: in(func(k *Kafka) *TLS { return &k.TLS })},
-	{name: "sasl", doc: "How the node proves who it is.", otherwise: "not at all", is: saslTable, at: in(func(k *Kafka) *KafkaSASL { return &k.SASL })},
+	{name: "sasl", doc: "How the node authenticates itself.", otherwise: "not at all", is: saslTable, at: in(func(k *Kafka) *KafkaSASL { return &k.SASL })},
 }}
 
 var saslTable = &object{what: "sasl", fields: []field{
@@ -68,7 +68,7 @@ var saslTable = &object{what: "sasl", fields: []field{
 }}
 
 var topicTable = &object{what: "a handler with kafka", fields: []field{
-	{name: "kafka", doc: "The topic of Apache Kafka to which the tasks are sent, a record for each task. The result says where the record is. See [Kafka](kafka.md).", required: true, is: recordTable, at: in(func(t *Topic) *Topic { return t })},
+	{name: "kafka", doc: "The topic of Apache Kafka to which the tasks are sent, a record for each task. The result has the partition and the offset of the record. See [Kafka](kafka.md).", required: true, is: recordTable, at: in(func(t *Topic) *Topic { return t })},
 	{name: "slots", doc: "How many records may be on their way at once. Tasks without a slot wait in the engine: they have not begun.", def: "1000", is: whole[int](1, 1<<20, "a number"), at: in(func(t *Topic) *int { return &t.Slots })},
 }}
 

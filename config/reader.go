@@ -139,7 +139,7 @@ func Choice[T ~string](r *Reader, into *T, words ...T) func(Value) {
 
 // Text returns a function that reads text that is not blank, without the blanks around it.
 func (r *Reader) Text(into *string) func(Value) {
-	return Scalar(r, into, "text", func(s string) (string, error) {
+	return Scalar(r, into, "string", func(s string) (string, error) {
 		if s = strings.TrimSpace(s); s == "" {
 			return "", errors.New("is empty; write something")
 		}

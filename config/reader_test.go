@@ -59,7 +59,7 @@ func TestAReaderSaysWhatIsWrongAndWhere(t *testing.T) {
 	for text, want := range map[string]string{
 		"pauses: [{nmae: a}]":           "t.yaml:1:11: pauses.0: nmae is no key here; did you mean name?",
 		"pauses: [{of: 2h}]":            "t.yaml:1:15: pauses.0.of: 2h is too long; write at most 1h0m0s",
-		"pauses: {name: [a]}":           "t.yaml:1:16: pauses.name: is a list; write text",
+		"pauses: {name: [a]}":           "t.yaml:1:16: pauses.name: is a list; write string",
 		"- a":                           "t.yaml:1:1: is a list; write keys such as pauses",
 		"pauses: [":                     "is not YAML",
 		"pauses: &a [*a]":               "stands for something that contains it",

@@ -100,7 +100,7 @@ func secret(want string, check func(string) error) value[Text] {
 type verbatim struct{}
 
 func (verbatim) decode(d *decoder, n *node, into any) {
-	if !d.is(n, scalar, "text") {
+	if !d.is(n, scalar, "string") {
 		return
 	}
 	s, err := literal(text{value: n.text, node: n})
@@ -114,7 +114,7 @@ func (verbatim) decode(d *decoder, n *node, into any) {
 	*into.(*string) = s
 }
 
-func (verbatim) words() string    { return "text" }
+func (verbatim) words() string    { return "string" }
 func (verbatim) schema() document { return document{"type": "string"} }
 
 func boolean() value[bool] {

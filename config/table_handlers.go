@@ -34,7 +34,7 @@ const (
 
 var command = sequence[string]{is: verbatim{}, least: 1, most: 1000}
 
-var environment = table[Text]{of: "texts", keys: isUsersVariable, likely: "VARIABLE", is: guarded{secret("text", noNUL), masked}}
+var environment = table[Text]{of: "strings", keys: isUsersVariable, likely: "VARIABLE", is: guarded{secret("string", noNUL), masked}}
 
 var variableNames = sequence[string]{is: words("the name of a variable", isVariableName), single: true, most: 1000}
 
@@ -49,7 +49,7 @@ var pluginTable = &object{what: "a handler with a plugin", fields: []field{
 	{name: "liveness", doc: "How long a process may be silent until it counts as hung and is killed. The engine pings it four times in this time. It is not a limit for tasks: programs answer pings while tasks run. For a program that cannot, such as a simple script, set more than its longest task takes, or `off`.", def: "1m", is: liveness(), at: in(func(p *Plugin) *time.Duration { return &p.Liveness })},
 	{name: "processes", doc: "The number of processes of the program.", is: processesTable, at: in(func(p *Plugin) *Processes { return &p.Processes })},
 	{name: "per_task", doc: "Gives each task a process of its own, which ends with the task. `processes.min` processes are started ahead; `slots` and `replace` have no effect.", def: "false", is: boolean(), at: in(func(p *Plugin) *bool { return &p.PerTask })},
-	{name: "replace", doc: "When a process is replaced by a new one. Once the new one is ready, the old one gets no more tasks and ends after those that it has.", is: replaceTable, at: in(func(p *Plugin) *Replace { return &p.Replace })},
+	{name: "replace", doc: "The conditions for the replacement of a process. When the new process is ready, the old one gets no more tasks and ends after its running tasks.", is: replaceTable, at: in(func(p *Plugin) *Replace { return &p.Replace })},
 	{name: "user", doc: userDoc, is: words("the name of a user", notEmpty), at: in(func(p *Plugin) *string { return &p.User })},
 	{name: "sha256", doc: "Files, relative to the directory of this file, and the SHA-256 of each. No process starts while a file differs.", is: table[string]{of: "files", keys: notEmpty, likely: "FILE", is: words("64 hexadecimal digits", isSHA256)}, at: in(func(p *Plugin) *map[string]string { return &p.SHA256 })},
 	{name: "limits", doc: "The resources of a process and of all processes that it starts. " + limitsNeed, is: boundsTable, at: in(func(p *Plugin) *Limits { return &p.Limits })},
@@ -96,21 +96,21 @@ var splitTable = &object{what: "a handler with split", fields: []field{
 }}
 
 var remoteTable = &object{what: "a handler with remote", fields: []field{
-	{name: "remote", doc: "Which programs that connect to the API may run the tasks: workers, which their users start and stop. A worker has to serve all types of the handler.", required: true, is: workersTable, at: in(func(h *Handler) *Remote { return h.Remote })},
+	{name: "remote", doc: "The workers that may run the tasks: programs that connect to the API and that their users start and stop. A worker has to serve all types of the handler.", required: true, is: workersTable, at: in(func(h *Handler) *Remote { return h.Remote })},
 }}
 
 var workersTable = &object{what: "remote", fields: []field{
 	{name: "slots", doc: "The largest number of tasks that one worker gets at once. 0 leaves it to the worker. Tasks without a slot wait in the engine: they have not begun.", def: "0", is: whole[int](0, 1<<16, "a number"), at: in(func(r *Remote) *int { return &r.Slots })},
-	{name: "labels", doc: "Labels that a worker has to have, with these values. So several handlers, such as the shares of a `split`, get workers of their own.", otherwise: "none", is: table[string]{of: "labels", keys: notEmpty, likely: "LABEL", is: words("text", notEmpty)}, at: in(func(r *Remote) *map[string]string { return &r.Labels })},
-	{name: "reconnect", doc: "How long the tasks of a worker are kept whose connection is broken. If it connects again within this time, it goes on with them. Otherwise they run elsewhere. With 0s they are not kept. A node that is alone with its store waits as long after its start, before it runs tasks again that ran before: workers may have their answers.", def: "5s", is: period(aDuration, false), at: in(func(r *Remote) *time.Duration { return &r.Reconnect })},
+	{name: "labels", doc: "Labels that a worker has to have, with these values. So several handlers, such as the shares of a `split`, get workers of their own.", otherwise: "none", is: table[string]{of: "labels", keys: notEmpty, likely: "LABEL", is: words("string", notEmpty)}, at: in(func(r *Remote) *map[string]string { return &r.Labels })},
+	{name: "reconnect", doc: "How long the tasks of a worker are kept after its connection breaks. If it connects again within this time, it goes on with them. Otherwise they run elsewhere. With 0s they are not kept. A node that is alone with its store waits as long after its start before it runs interrupted tasks again, because workers may have their answers.", def: "5s", is: period(aDuration, false), at: in(func(r *Remote) *time.Duration { return &r.Reconnect })},
 	{name: "liveness", doc: "How long a worker may be silent until it is cut off and its tasks run elsewhere. The node pings it four times in this time. It is not a limit for tasks.", def: "10s", is: period(aDuration, true), at: in(func(r *Remote) *time.Duration { return &r.Liveness })},
-	{name: "grace", doc: "The time from the request to end a task until what its worker answers does not count any more.", def: "10s", is: period(aDuration, false), at: in(func(r *Remote) *time.Duration { return &r.Grace })},
+	{name: "grace", doc: "The time after the request to end a task during which the answer of its worker still counts.", def: "10s", is: period(aDuration, false), at: in(func(r *Remote) *time.Duration { return &r.Grace })},
 }}
 
 var requestTable = &object{what: "http", fields: []field{
 	{name: "url", doc: "The URL.", required: true, is: httpURL(), at: in(func(h *HTTP) *Text { return &h.URL })},
 	{name: "method", doc: "The method.", def: "POST", is: oneOf(nil, option[string]{"POST", "POST"}, option[string]{"PUT", "PUT"}, option[string]{"PATCH", "PATCH"}), at: in(func(h *HTTP) *string { return &h.Method })},
-	{name: "headers", doc: "Headers to send, in addition to those that name the task.", is: table[Text]{of: "texts", keys: isHeader, likely: "HEADER", is: guarded{secret("text in one line", isHeaderValue), masked}}, at: in(func(h *HTTP) *map[string]Text { return &h.Headers })},
+	{name: "headers", doc: "Headers to send, in addition to the headers that name the task.", is: table[Text]{of: "strings", keys: isHeader, likely: "HEADER", is: guarded{secret("string in one line", isHeaderValue), masked}}, at: in(func(h *HTTP) *map[string]Text { return &h.Headers })},
 	{name: "timeout", doc: "How long one request may take, including its answer.", def: "10s", is: period(aDuration, true), at: in(func(h *HTTP) *time.Duration { return &h.Timeout })},
 	{name: "max_response", doc: "The largest answer. A larger one is an error, not a truncated result.", def: "64KiB", is: size(0, 1<<30, "a size, such as 64KiB"), at: in(func(h *HTTP) *int { return &h.MaxResponse })},
 }}
