@@ -64,7 +64,7 @@ func TestEveryGuaranteeNamesTestsThatExist(t *testing.T) {
 }
 
 func TestTheTestsBesideThoseOfPagerDutyExist(t *testing.T) {
-	all := rows(t, "from-pagerduty.md", "what the tests of the scheduler are about")
+	all := rows(t, "from-pagerduty.md", "subject of the tests of the scheduler")
 	if len(all) < 20 {
 		t.Fatalf("docs/from-pagerduty.md has only %d lines with tests", len(all))
 	}
