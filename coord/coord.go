@@ -41,7 +41,8 @@ type Elector interface {
 type Member struct {
 	Incarnation task.ID           // new with every start of the process
 	Name        string            // of the node, for people; not unique
-	Handlers    []string          // what it can run: types, and what the engine adds to them; sorted
+	Handlers    []string          // the types of tasks that it can run; sorted
+	Selectors   []string          // keys of the selectors of values that it matches, such as those of its region; sorted
 	Labels      map[string]string // of the node; types choose their nodes by them
 	Draining    bool              // it is alive, starts no tasks and is about to stop
 }
@@ -60,6 +61,7 @@ func (m *Member) Uses(id task.ID) bool { return bytes.Equal(m.Incarnation[:12], 
 // Clone returns a copy of m that shares no memory with it.
 func (m Member) Clone() Member {
 	m.Handlers = slices.Clone(m.Handlers)
+	m.Selectors = slices.Clone(m.Selectors)
 	m.Labels = maps.Clone(m.Labels)
 	return m
 }
@@ -176,8 +178,8 @@ type Config interface {
 }
 
 // Bus carries hints about changes of tasks to the nodes that may run them. A hint may be lost,
-// doubled or reordered. A hint without an ID names no task but says where to look for some: see
-// [Wake] and [WakeAll]. A bus whose connection was interrupted passes WakeAll to its subscribers
+// doubled or reordered. A hint may be about a task, an ordering key, a shard, all shards or the settings: see
+// [task.Subject]. A bus whose connection was interrupted passes WakeAll to its subscribers
 // when it receives hints again.
 type Bus interface {
 	// Publish passes the hints on. It does not wait for a subscriber.

@@ -7,22 +7,22 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-func TestAHintWithoutATaskSaysWhereToLook(t *testing.T) {
+func TestAHintIsAboutOneShardOrAll(t *testing.T) {
 	for _, c := range []struct {
-		name    string
-		hint    task.Hint
-		shard   uint16
-		all, ok bool
+		name  string
+		hint  task.Hint
+		shard uint16
+		ok    bool
 	}{
-		{"one shard", coord.Wake(7), 7, false, true},
-		{"the first shard", coord.Wake(0), 0, false, true},
-		{"all shards", coord.WakeAll(), 0, true, true},
-		{"that something has changed", coord.Changed(), 0, true, true},
-		{"a kind from the future", task.Hint{Trigger: task.Trigger{Ref: task.Ref{Version: 9}, Shard: 7}}, 7, true, true},
-		{"a task", task.Hint{Trigger: task.Trigger{Ref: task.Ref{ID: task.ID{1}, Version: 1}, Shard: 7}}, 0, false, false},
+		{"one shard", coord.Wake(7), 7, true},
+		{"the first shard", coord.Wake(0), 0, true},
+		{"all shards", coord.WakeAll(), 0, false},
+		{"a setting", coord.Changed(), 0, false},
+		{"a key", task.Hint{About: task.AboutKey, OrderingKey: "k", Trigger: task.Trigger{Shard: 7}}, 7, true},
+		{"a task", task.Hint{Trigger: task.Trigger{Ref: task.Ref{ID: task.ID{1}, Version: 1}, Shard: 7}}, 7, true},
 	} {
-		if shard, all, ok := coord.Woken(c.hint); shard != c.shard || all != c.all || ok != c.ok {
-			t.Errorf("%s: got %d, %v, %v, want %d, %v, %v", c.name, shard, all, ok, c.shard, c.all, c.ok)
+		if shard, ok := coord.AboutShard(&c.hint); shard != c.shard || ok != c.ok {
+			t.Errorf("%s: got %d, %v, want %d, %v", c.name, shard, ok, c.shard, c.ok)
 		}
 	}
 }

@@ -133,7 +133,7 @@ func contentsOf(cells []Cell, now time.Time) coord.Contents {
 		}
 		nodes[v.Session.String()] = v.Name
 		all.Members = append(all.Members, coord.StoreMember{Store: v.Store, Member: coord.Member{
-			Incarnation: id, Name: v.Name, Handlers: v.Handlers, Labels: v.Labels, Draining: v.Draining,
+			Incarnation: id, Name: v.Name, Handlers: v.Handlers, Selectors: v.Selectors, Labels: v.Labels, Draining: v.Draining,
 		}})
 	}
 	for _, c := range cells {

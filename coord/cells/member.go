@@ -33,16 +33,17 @@ type member struct {
 
 // memberValue is the value of the cell of a member.
 type memberValue struct {
-	Session  task.ID           `json:"session"`
-	Store    string            `json:"store,omitempty"` // that the node uses
-	Name     string            `json:"name"`
-	Handlers []string          `json:"handlers,omitempty"`
-	Labels   map[string]string `json:"labels,omitempty"`
-	Draining bool              `json:"draining,omitempty"`
+	Session   task.ID           `json:"session"`
+	Store     string            `json:"store,omitempty"` // that the node uses
+	Name      string            `json:"name"`
+	Handlers  []string          `json:"handlers,omitempty"`
+	Selectors []string          `json:"selectors,omitempty"`
+	Labels    map[string]string `json:"labels,omitempty"`
+	Draining  bool              `json:"draining,omitempty"`
 }
 
 func (n *Node) valueOf(session task.ID, m coord.Member) []byte {
-	text, err := json.Marshal(memberValue{Session: session, Store: n.options.Store, Name: m.Name, Handlers: m.Handlers, Labels: m.Labels, Draining: m.Draining})
+	text, err := json.Marshal(memberValue{Session: session, Store: n.options.Store, Name: m.Name, Handlers: m.Handlers, Selectors: m.Selectors, Labels: m.Labels, Draining: m.Draining})
 	if err != nil {
 		panic(err) // it has only text
 	}
@@ -103,12 +104,12 @@ func checkMember(m coord.Member) error {
 	if m.Incarnation.IsZero() {
 		return errNotNew(m)
 	}
-	texts := append([]string{m.Name}, m.Handlers...)
+	texts := slices.Concat([]string{m.Name}, m.Handlers, m.Selectors)
 	for k, v := range m.Labels {
 		texts = append(texts, k, v)
 	}
 	for _, text := range texts {
-		if err := checkText("the node's name, handler or label", text); err != nil {
+		if err := checkText("the node's name, handler, selector or label", text); err != nil {
 			return err
 		}
 	}
@@ -188,7 +189,7 @@ func (n *Node) listFor(m *member) ([]coord.Member, lease.Proof) {
 		if v.Store != n.options.Store {
 			continue
 		}
-		list = append(list, coord.Member{Incarnation: id, Name: v.Name, Handlers: v.Handlers, Labels: v.Labels, Draining: v.Draining})
+		list = append(list, coord.Member{Incarnation: id, Name: v.Name, Handlers: v.Handlers, Selectors: v.Selectors, Labels: v.Labels, Draining: v.Draining})
 	}
 	return list, n.session.proof
 }

@@ -48,6 +48,7 @@ func member(number byte) coord.Member {
 		Incarnation: task.ID{0: number, 15: number},
 		Name:        fmt.Sprintf("node-%d", number),
 		Handlers:    []string{"mail", "payout"},
+		Selectors:   []string{"region=eu"},
 		Labels:      map[string]string{"zone": "a"},
 	}
 }
@@ -114,7 +115,7 @@ func membersSelf(e *env[coord.Membership]) {
 		_ = node.Join(ctx, plain, func(list []coord.Member) { lists <- list[0] })
 	})
 	got := receive(e, "the list of members", lists)
-	if got.Incarnation != plain.Incarnation || got.Name != "" || len(got.Handlers)+len(got.Labels) > 0 {
+	if got.Incarnation != plain.Incarnation || got.Name != "" || len(got.Handlers)+len(got.Selectors)+len(got.Labels) > 0 {
 		e.Errorf("got %+v, want %+v", got, plain)
 	}
 }
@@ -152,10 +153,11 @@ func membersAnnounce(e *env[coord.Membership]) {
 	one, two := join(e, near, member(1)), join(e, e.connect(), member(2))
 	two.sees(e, member(1), member(2))
 	other := member(1)
-	other.Draining, other.Handlers, other.Labels = true, []string{"mail"}, map[string]string{"zone": "b"}
+	other.Draining, other.Handlers, other.Selectors, other.Labels = true, []string{"mail"}, []string{"region=us"}, map[string]string{"zone": "b"}
 	near.Announce(member(3)) // there is no such member
 	near.Announce(other)
 	other.Handlers = slices.Clone(other.Handlers)
+	other.Selectors = slices.Clone(other.Selectors)
 	one.sees(e, other, member(2))
 	two.sees(e, other, member(2))
 	near.Announce(member(1))
@@ -190,6 +192,7 @@ func membersOwnList(e *env[coord.Membership]) {
 			for i := range list {
 				clear(list[i].Labels)
 				clear(list[i].Handlers)
+				clear(list[i].Selectors)
 				list[i] = coord.Member{}
 			}
 		})

@@ -92,10 +92,11 @@ func (m mark) decode(value []byte) (r received, err error) {
 
 // partitionOf returns the partition for a hint, of so many.
 func partitionOf(h *task.Hint, partitions int32) int32 {
-	if _, all, ok := coord.Woken(*h); ok && all {
+	shard, ok := coord.AboutShard(h)
+	if !ok {
 		return 0
 	}
-	return ofShard(h.Shard, partitions)
+	return ofShard(shard, partitions)
 }
 
 func ofShard(shard uint16, partitions int32) int32 {

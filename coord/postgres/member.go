@@ -28,6 +28,7 @@ type memberEntry struct {
 	Incarnation task.ID           `json:"incarnation"`
 	Name        string            `json:"name"`
 	Handlers    []string          `json:"handlers"`
+	Selectors   []string          `json:"selectors"`
 	Labels      map[string]string `json:"labels"`
 	Draining    bool              `json:"draining"`
 }
@@ -36,6 +37,9 @@ func entryOf(m coord.Member) memberEntry {
 	e := memberEntry(m)
 	if e.Handlers == nil {
 		e.Handlers = []string{}
+	}
+	if e.Selectors == nil {
+		e.Selectors = []string{}
 	}
 	if e.Labels == nil {
 		e.Labels = map[string]string{}
@@ -89,6 +93,9 @@ func checkMember(m coord.Member) error {
 		return err
 	}
 	if err := checkText("the handler", m.Handlers...); err != nil {
+		return err
+	}
+	if err := checkText("the selector", m.Selectors...); err != nil {
 		return err
 	}
 	for k, v := range m.Labels {

@@ -14,6 +14,7 @@ CREATE TABLE {schema}.member (
     session     uuid NOT NULL,
     name        text NOT NULL,
     handlers    text[] NOT NULL,
+    selectors   text[] NOT NULL,
     labels      jsonb NOT NULL,
     draining    boolean NOT NULL,
     joined_at   timestamptz NOT NULL,

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"bytes"
 	"encoding/base64"
 	"errors"
 	"strconv"
@@ -64,9 +63,6 @@ func wakes(text string) []task.Hint {
 	return ts
 }
 
-// addedID is the id in the hint of a task of which only the ordering key is known. It names no task.
-var addedID = task.ID(bytes.Repeat([]byte{0xff}, len(task.ID{})))
-
 // added decodes a payload of kindKey.
 func added(text string) (h task.Hint, err error) {
 	words := strings.Split(text, ":")
@@ -85,8 +81,5 @@ func added(text string) (h task.Hint, err error) {
 	if err != nil {
 		return h, err
 	}
-	h = task.Hint{State: task.Submitted, OrderingKey: string(key), Trigger: task.Trigger{
-		Ref: task.Ref{ID: addedID, Version: 1}, Queue: task.Queue{Type: string(typ)}, Shard: uint16(shard), Turn: task.Behind,
-	}}
-	return h, nil
+	return task.Hint{About: task.AboutKey, OrderingKey: string(key), Trigger: task.Trigger{Queue: task.Queue{Type: string(typ)}, Shard: uint16(shard)}}, nil
 }

@@ -20,7 +20,7 @@ var (
 	ErrGarbage = errors.New("not hints")
 )
 
-// A hint begins with a byte that says which of these parts it has.
+// A hint begins with its [task.Subject], and one about a task goes on with a byte that says which of these parts it has.
 const (
 	hasTurn = 1 << iota
 	hasKey
@@ -50,7 +50,21 @@ func Pack(hs []task.Hint, room int) (pieces [][]byte) {
 	return pieces
 }
 
+// appendHint appends the fields that the subject of h uses.
 func appendHint(b []byte, h *task.Hint) []byte {
+	b = append(b, byte(h.About))
+	switch h.About {
+	case task.AboutTask:
+		return appendRow(b, h)
+	case task.AboutKey:
+		return appendText(appendText(binary.BigEndian.AppendUint16(b, h.Shard), h.Type), h.OrderingKey)
+	case task.AboutShard:
+		return binary.BigEndian.AppendUint16(b, h.Shard)
+	}
+	return b
+}
+
+func appendRow(b []byte, h *task.Hint) []byte {
 	var has byte
 	if h.Turn != task.Unordered {
 		has |= hasTurn
@@ -110,6 +124,23 @@ type reader struct {
 }
 
 func (r *reader) hint() (h task.Hint) {
+	switch about := task.Subject(r.byte()); about {
+	case task.AboutTask:
+		return r.row()
+	case task.AboutKey:
+		h.About, h.Shard = about, r.shard()
+		h.Type, h.OrderingKey = r.text(), r.text()
+	case task.AboutShard:
+		h.About, h.Shard = about, r.shard()
+	case task.AboutAll, task.AboutSettings:
+		h.About = about
+	default:
+		r.bad = true
+	}
+	return h
+}
+
+func (r *reader) row() (h task.Hint) {
 	has := r.byte()
 	r.bad = r.bad || has >= flags
 	copy(h.ID[:], r.bytes(uint64(len(h.ID))))
@@ -118,9 +149,7 @@ func (r *reader) hint() (h task.Hint) {
 	h.Priority = r.byte()
 	h.ReadyAt, h.Seq = r.varint(), r.uvarint()
 	h.State = task.State(r.byte())
-	if s := r.bytes(2); s != nil {
-		h.Shard = binary.BigEndian.Uint16(s)
-	}
+	h.Shard = r.shard()
 	if has&hasTurn != 0 {
 		h.Turn = task.Turn(r.byte())
 		r.bad = r.bad || h.Turn == task.Unordered || h.Turn > task.Head
@@ -142,6 +171,13 @@ func (r *reader) bytes(n uint64) []byte {
 	b := r.rest[:n:n]
 	r.rest = r.rest[n:]
 	return b
+}
+
+func (r *reader) shard() uint16 {
+	if b := r.bytes(2); b != nil {
+		return binary.BigEndian.Uint16(b)
+	}
+	return 0
 }
 
 func (r *reader) text() string { return string(r.bytes(r.uvarint())) }

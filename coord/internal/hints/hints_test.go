@@ -31,6 +31,14 @@ func anyHints() *rapid.Generator[[]task.Hint] {
 			Rank:  task.Rank{Priority: rapid.Uint8().Draw(t, "priority"), ReadyAt: rapid.Int64().Draw(t, "ready"), Seq: rapid.Uint64().Draw(t, "seq")},
 			Shard: rapid.Uint16().Draw(t, "shard"), Turn: task.Turn(rapid.Uint8Range(0, 2).Draw(t, "turn")),
 		}}
+		switch about := task.Subject(rapid.Uint8Range(0, 4).Draw(t, "about")); about {
+		case task.AboutKey:
+			return task.Hint{About: about, OrderingKey: "key", Trigger: task.Trigger{Shard: h.Shard, Queue: task.Queue{Type: h.Type}}}
+		case task.AboutShard:
+			return coord.Wake(h.Shard)
+		case task.AboutAll, task.AboutSettings:
+			return task.Hint{About: about}
+		}
 		if rapid.Bool().Draw(t, "ordered") {
 			h.OrderingKey = rapid.StringN(0, -1, 500).Draw(t, "ordering key")
 		}
@@ -102,10 +110,18 @@ func TestTheHintsBeforeAMistakeAreDecoded(t *testing.T) {
 	}
 }
 
+func TestAHintAboutAnUnknownSubjectIsNotDecoded(t *testing.T) {
+	piece := append(hints.Pack([]task.Hint{example(0)}, 1000)[0], byte(task.AboutSettings)+1)
+	got, err := hints.Unpack(piece)
+	if !slices.Equal(got, []task.Hint{example(0)}) || !errors.Is(err, hints.ErrGarbage) {
+		t.Errorf("unpacked %v, %v", got, err)
+	}
+}
+
 func FuzzUnpack(f *testing.F) {
 	late := example(3)
 	late.Turn, late.OrderingKey, late.NextEventAt = task.Behind, "key", time.UnixMicro(1)
-	f.Add(hints.Pack([]task.Hint{example(0), late, coord.Wake(3), coord.WakeAll()}, 1000)[0])
+	f.Add(hints.Pack([]task.Hint{example(0), late, coord.Wake(3), coord.WakeAll(), coord.Changed(), {About: task.AboutKey, OrderingKey: "k"}}, 1000)[0])
 	f.Add([]byte{})
 	f.Add([]byte{1, 255})
 	f.Fuzz(func(t *testing.T, b []byte) {

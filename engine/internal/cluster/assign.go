@@ -3,7 +3,6 @@ package cluster
 import (
 	"encoding/binary"
 	"slices"
-	"strings"
 
 	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/engine/internal/core"
@@ -18,7 +17,7 @@ import (
 // the same way: places has the keys of their selectors, by type.
 func assign(self task.ID, members []coord.Member, places map[string][]string) core.Ownership {
 	var able []coord.Member
-	handled := make(map[string][]task.ID)
+	handled, matching := make(map[string][]task.ID), make(map[string][]task.ID)
 	for _, m := range members {
 		if m.Draining {
 			continue
@@ -26,6 +25,9 @@ func assign(self task.ID, members []coord.Member, places map[string][]string) co
 		able = append(able, m)
 		for _, typ := range m.Handlers {
 			handled[typ] = append(handled[typ], m.Incarnation)
+		}
+		for _, key := range m.Selectors {
+			matching[key] = append(matching[key], m.Incarnation)
 		}
 	}
 	all := make([]task.ID, len(able))
@@ -43,13 +45,11 @@ func assign(self task.ID, members []coord.Member, places map[string][]string) co
 		own.Types[name] = shardsOf(self, by)
 	}
 	for typ, by := range handled {
-		if !strings.HasPrefix(typ, matched) {
-			divide(typ, by)
-		}
+		divide(typ, by)
 	}
 	for typ, keys := range places {
 		for _, key := range keys {
-			by := both(handled[typ], handled[matched+key])
+			by := both(handled[typ], matching[key])
 			if len(by) == 0 {
 				by = all
 			}
@@ -58,10 +58,6 @@ func assign(self task.ID, members []coord.Member, places map[string][]string) co
 	}
 	return own
 }
-
-// matched is the prefix of announcements of selectors: a node announces the types that it runs and, with
-// this prefix, the keys of the selectors of values that it matches, by its own configuration.
-const matched = "\x01"
 
 // both returns the elements of a that are in b.
 func both(a, b []task.ID) (some []task.ID) {

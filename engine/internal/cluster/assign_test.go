@@ -66,7 +66,7 @@ func TestEveryShardOfAPlaceHasOneOwnerThatMatches(t *testing.T) {
 		for i := range members {
 			for _, key := range keys {
 				if rapid.Bool().Draw(t, key) {
-					members[i].Handlers = append(members[i].Handlers, matched+key)
+					members[i].Selectors = append(members[i].Selectors, key)
 				}
 			}
 		}
@@ -83,7 +83,7 @@ func TestEveryShardOfAPlaceHasOneOwnerThatMatches(t *testing.T) {
 						continue
 					}
 					alive = append(alive, i)
-					if slices.Contains(m.Handlers, typ) && slices.Contains(m.Handlers, matched+key) {
+					if slices.Contains(m.Handlers, typ) && slices.Contains(m.Selectors, key) {
 						matching = append(matching, i)
 					}
 				}

@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/engine/internal/core"
 	"github.com/taskengine/taskengine/internal/ratelog"
 	"github.com/taskengine/taskengine/internal/wakeup"
@@ -89,12 +88,18 @@ func (k *Cluster) hear(hints []task.Hint) {
 	k.engine.Decide(func(c *core.Core, now time.Time) {
 		owned := k.Owned()
 		for _, h := range hints {
-			if shard, all, ok := coord.Woken(h); ok {
-				repause = repause || all
-				poll = poll || all && h != coord.Changed() || owned.HasAny(shard)
-				continue
+			switch h.About {
+			case task.AboutTask:
+				c.Observe(now, h)
+			case task.AboutKey:
+				c.ObserveKey(now, h.Queue, h.Shard, h.OrderingKey)
+			case task.AboutShard:
+				poll = poll || owned.HasAny(h.Shard)
+			case task.AboutAll:
+				poll, repause = true, true
+			case task.AboutSettings:
+				repause = true
 			}
-			c.Observe(now, h)
 		}
 	})
 	if poll {

@@ -44,18 +44,9 @@ func (k *Cluster) identify() (release func()) {
 // self returns this node as the others see it.
 func (k *Cluster) self() coord.Member {
 	return coord.Member{
-		Incarnation: k.Incarnation(), Name: k.config.Name, Labels: k.config.Labels, Handlers: k.announced(),
-		Draining: k.engine.IsDraining(),
+		Incarnation: k.Incarnation(), Name: k.config.Name, Labels: k.config.Labels, Handlers: k.config.Handlers,
+		Selectors: k.config.Matched, Draining: k.engine.IsDraining(),
 	}
-}
-
-// announced returns the types and selectors that the node announces.
-func (k *Cluster) announced() []string {
-	var all []string
-	for _, key := range k.config.Matched {
-		all = append(all, matched+key)
-	}
-	return append(all, k.config.Handlers...)
 }
 
 // see learns from Join which members are alive.

@@ -24,11 +24,7 @@ func (k *Cluster) IsRun(typ string) bool {
 // AnnouncedTypes returns the types that nodes that are alive announce, in no order and possibly more than once.
 func (k *Cluster) AnnouncedTypes() (types []string) {
 	for _, m := range k.view.Load().members {
-		for _, typ := range m.Handlers {
-			if !strings.HasPrefix(typ, matched) {
-				types = append(types, typ)
-			}
-		}
+		types = append(types, m.Handlers...)
 	}
 	return types
 }
@@ -51,7 +47,7 @@ func (k *Cluster) Named(name string) (isOurs, isOther bool) {
 // RunByPlace is RunBy for the tasks of values with the selector of this key; "" is RunBy.
 func (k *Cluster) RunByPlace(typ, key string) (names []string) {
 	for _, m := range k.view.Load().members {
-		if !m.Draining && slices.Contains(m.Handlers, typ) && (key == "" || slices.Contains(m.Handlers, matched+key)) {
+		if !m.Draining && slices.Contains(m.Handlers, typ) && (key == "" || slices.Contains(m.Selectors, key)) {
 			names = append(names, nameOf(m))
 		}
 	}
@@ -88,7 +84,7 @@ func (k *Cluster) IsQueueRun(q task.Queue) bool {
 func (k *Cluster) isQueueRun(v *view, q task.Queue) bool {
 	key := k.engine.Place(q).Nodes
 	return slices.ContainsFunc(v.members, func(m coord.Member) bool {
-		return slices.Contains(m.Handlers, q.Type) && (key == "" || slices.Contains(m.Handlers, matched+key))
+		return slices.Contains(m.Handlers, q.Type) && (key == "" || slices.Contains(m.Selectors, key))
 	})
 }
 

@@ -127,7 +127,7 @@ func (k *Cluster) countUnplaced(ctx context.Context, v *view, typ string) (Unhan
 func (k *Cluster) areAllRun(v *view, typ string) bool {
 	for _, key := range k.config.Places[typ] {
 		if !slices.ContainsFunc(v.members, func(m coord.Member) bool {
-			return slices.Contains(m.Handlers, typ) && slices.Contains(m.Handlers, matched+key)
+			return slices.Contains(m.Handlers, typ) && slices.Contains(m.Selectors, key)
 		}) {
 			return false
 		}

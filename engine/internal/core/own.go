@@ -108,6 +108,14 @@ func (c *Core) Observe(now time.Time, h task.Hint) (known bool) {
 	return known
 }
 
+// ObserveKey says that a task that is behind was added to an ordering key, in a queue and a shard.
+func (c *Core) ObserveKey(now time.Time, q task.Queue, shard uint16, key string) {
+	if c.Owns(q, shard) {
+		c.LookForHead(key)
+	}
+	c.book(now)
+}
+
 // ObserveDue passes the due time of a row in the store. It reports whether the core keeps that. If
 // not, the row was left to the store, and so are all rows that are due later.
 func (c *Core) ObserveDue(h task.Hint) (known bool) {
