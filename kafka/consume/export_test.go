@@ -29,3 +29,17 @@ func (s *Sources) SetPace(save, renewal, suspicion time.Duration) {
 		one.pace = pace{cmp.Or(save, one.pace.save), cmp.Or(renewal, one.pace.renewal), cmp.Or(suspicion, one.pace.suspicion)}
 	}
 }
+
+// Streams returns how many partitions of a source its client fetches.
+func (s *Sources) Streams(name string) int {
+	one := s.all[name]
+	one.mu.Lock()
+	f := one.fetcher
+	one.mu.Unlock()
+	if f == nil {
+		return 0
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.streams)
+}

@@ -73,11 +73,13 @@ type stream struct {
 
 	// guarded by feed.mu:
 	records []*kgo.Record
-	bytes   int   // of records
-	full    bool  // from one of the limits until half of both
-	paused  bool  // in the client
-	end     int64 // the offset behind the last committed record, as the broker last said; -1 if unknown
-	err     error
+	bytes   int           // of records
+	full    bool          // from one of the limits until half of both
+	paused  bool          // in the client
+	end     int64         // the offset behind the last committed record, as the broker last said; -1 if unknown
+	begin   int64         // the first offset of the partition, as the broker said with the first records; -1 before them, or if unknown
+	next    int64         // the least offset of the next record
+	err     error         // nothing follows
 	gone    chan struct{} // closed when the client has the partition no more
 }
 
@@ -102,9 +104,9 @@ func (f *feed) close() {
 	f.client.Close()
 }
 
-// open adds a partition. The caller closes the stream, before another one for the same partition is opened.
-func (f *feed) open(at place, id string, from kgo.Offset) *stream {
-	s := &stream{feed: f, place: at, id: id, from: from, ready: make(chan struct{}, 1), gone: make(chan struct{}), end: -1}
+// open adds a partition, from the offset next on; epoch is that of the record before, -1 if it is not known. The caller closes the stream, before another one for the same partition is opened.
+func (f *feed) open(at place, id string, next int64, epoch int32) *stream {
+	s := &stream{feed: f, place: at, id: id, from: kgo.NewOffset().At(next).WithEpoch(epoch), next: next, ready: make(chan struct{}, 1), gone: make(chan struct{}), end: -1, begin: -1}
 	f.order(s, add)
 	return s
 }
@@ -150,16 +152,31 @@ func (f *feed) deliver(fetched kgo.Fetches) {
 		if p.LastStableOffset >= 0 {
 			s.end = p.LastStableOffset
 		}
-		s.records = append(s.records, p.Records...)
-		for _, r := range p.Records {
-			s.bytes += sizeOf(r)
-		}
-		if s.err == nil {
-			s.err = p.Err
-		}
+		s.add(&p)
 		s.full = s.full || len(s.records) >= streamMost || s.bytes >= f.share()
 		signal(s.ready)
 	})
+}
+
+// add adds what was fetched. The client may go back, without an error if it knows no epoch of the position, and before its error
+// otherwise: if the log has lost records, or the broker that was asked is not current. It is called with feed.mu held.
+func (s *stream) add(p *kgo.FetchTopicPartition) {
+	if len(p.Records) > 0 && s.begin < 0 {
+		s.begin = p.LogStartOffset
+	}
+	for _, r := range p.Records {
+		switch {
+		case s.err != nil:
+		case r.Offset < s.next:
+			s.err = kerr.OffsetOutOfRange
+		default:
+			s.records, s.next = append(s.records, r), r.Offset+1
+			s.bytes += sizeOf(r)
+		}
+	}
+	if s.err == nil {
+		s.err = p.Err
+	}
 }
 
 // awaitRoom waits until no partition is full, and pauses those that are full for too long.
@@ -304,6 +321,13 @@ func (s *stream) take(most int) (records []*kgo.Record, end int64, err error) {
 		signal(f.look)
 	}
 	return records, s.end, err
+}
+
+// beginning returns the first offset of the partition at the time of the first records; -1 if the broker did not say it.
+func (s *stream) beginning() int64 {
+	s.feed.mu.Lock()
+	defer s.feed.mu.Unlock()
+	return s.begin
 }
 
 // close returns when the client has the partition no more, or the feed is closed. It may be called again.

@@ -9,7 +9,6 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/kafka"
@@ -38,6 +37,8 @@ type reader struct {
 	waits  string    // why it does not go on; "" if it does
 	most   int       // records of the next transaction
 	relay  *engine.Relay
+
+	began bool // records of the current stream have come
 }
 
 // read is the handler of a partition.
@@ -117,7 +118,10 @@ func (r *reader) run(ctx context.Context) ([]byte, error) {
 		if end >= 0 {
 			r.end = end
 		}
-		err := r.commitAll(ctx, records)
+		err := r.checkFirst(ctx, in, records)
+		if err == nil {
+			err = r.commitAll(ctx, records)
+		}
 		switch {
 		case errors.Is(err, errStopped):
 			return nil, r.again(r.engine.Now())
@@ -137,8 +141,7 @@ func (r *reader) run(ctx context.Context) ([]byte, error) {
 }
 
 // probe returns an error unless the brokers answer about the position. The client of the feed asks the same for several
-// partitions at once, and waits for the slowest: one that hangs is kept from it. Without an epoch it would also begin at the
-// nearest record that is there, without saying so.
+// partitions at once, and waits for the slowest: one that hangs is kept from it.
 func (r *reader) probe(ctx context.Context) error {
 	if r.at.Epoch >= 0 {
 		err := r.source.ask(ctx, r.of.Topic, func(ctx context.Context, admin *kadm.Client) error {
@@ -164,7 +167,8 @@ func (r *reader) probe(ctx context.Context) error {
 
 // open opens a stream at the position.
 func (r *reader) open(f *feed) *stream {
-	return f.open(place{r.of.Topic, r.of.Partition}, r.of.TopicID, kgo.NewOffset().At(r.at.Next).WithEpoch(r.at.Epoch))
+	r.began = false
+	return f.open(place{r.of.Topic, r.of.Partition}, r.of.TopicID, r.at.Next, r.at.Epoch)
 }
 
 // report reports the progress: the position, of the end of the partition.

@@ -14,6 +14,8 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
+const deletedUnread = "the topic has deleted these records before they were read"
+
 // reset moves the position after an error of the stream, if the log does not have the records there any more. Otherwise
 // it returns the error of the attempt.
 func (r *reader) reset(ctx context.Context, failed error) error {
@@ -28,7 +30,7 @@ func (r *reader) reset(ctx context.Context, failed error) error {
 	lost := Lost{At: time.Now()}
 	switch {
 	case r.at.Next < begin.Offset:
-		lost.From, lost.To, lost.Reason = r.at.Next, begin.Offset, "the topic has deleted these records before they were read"
+		lost.From, lost.To, lost.Reason = r.at.Next, begin.Offset, deletedUnread
 	case isLoss && loss.ResetTo < r.at.Next:
 		lost.From, lost.To, lost.Reason = loss.ResetTo, r.at.Next, "the brokers have lost these records after they were read"
 	case r.at.Next > end.Offset && r.source.suspects(place{r.of.Topic, r.of.Partition}):
@@ -36,8 +38,13 @@ func (r *reader) reset(ctx context.Context, failed error) error {
 	default: // another broker was asked, which was not current
 		return task.WithClass("kafka_stale", fmt.Errorf("%s/%d: a broker did not know the offset %d, which is there", r.of.Topic, r.of.Partition, r.at.Next))
 	}
+	return r.note(ctx, &lost)
+}
+
+// note stores and reports lost records. The position moves behind those that were not read, and before those that were.
+func (r *reader) note(ctx context.Context, lost *Lost) error {
 	next := r.at
-	next.lose(lost)
+	next.lose(*lost)
 	next.Next, next.Epoch = lost.To, -1
 	if lost.From < r.at.Next {
 		next.Next = lost.From
@@ -45,8 +52,22 @@ func (r *reader) reset(ctx context.Context, failed error) error {
 	if err := r.store(ctx, &next); err != nil {
 		return err
 	}
-	r.source.lost(ctx, place{r.of.Topic, r.of.Partition}, &lost)
+	r.source.lost(ctx, place{r.of.Topic, r.of.Partition}, lost)
 	return nil
+}
+
+// checkFirst compares the first records of a stream with the position. If the topic has just deleted records, the client may
+// begin behind the position without saying so, unless it knows an epoch.
+func (r *reader) checkFirst(ctx context.Context, in *stream, records []*kgo.Record) error {
+	if r.began || len(records) == 0 {
+		return nil
+	}
+	r.began = true
+	first, begin := records[0].Offset, in.beginning()
+	if first == r.at.Next || begin <= r.at.Next { // other gaps are those of compacted topics and of transactions
+		return nil
+	}
+	return r.note(ctx, &Lost{From: r.at.Next, To: min(first, begin), At: time.Now(), Reason: deletedUnread})
 }
 
 // suspects reports whether a partition has seemed to be shorter than its position for longer than a broker that is not
