@@ -69,26 +69,35 @@ func (e *Engine) following(ctx context.Context, id task.ID, reqs []Request, keep
 		return nil, err
 	}
 	full := e.roomFor(id, rows, false)
+	leaving, err := e.leave(id, reqs, rows, shards, true)
+	if err != nil {
+		return nil, err
+	}
+	out, far := rows, []*task.Task(nil)
+	if leaving != nil {
+		out, far = leaving.rows, leaving.far
+		reqs, rows = leaving.reqs[:len(leaving.nearAt)], leaving.rows[:len(leaving.nearAt)]
+	}
 	if full == nil {
-		return rows, nil
+		return out, nil
 	}
 	existing, err := e.existing(ctx, reqs, rows)
 	if err != nil {
 		return nil, fmt.Errorf("look for tasks that exist: %w", err)
 	}
-	var fresh []*task.Task
+	fresh := far // another database may not answer now
 	for i, other := range existing {
 		if other.IsZero() {
 			fresh = append(fresh, rows[i])
 		}
 	}
-	if len(fresh) < len(rows) || full.CanWait {
+	if len(fresh) < len(rows)+len(far) || full.CanWait {
 		full = e.roomFor(id, fresh, keeps)
 	}
 	if full != nil {
 		return nil, e.refuse(full)
 	}
-	return rows, nil
+	return out, nil
 }
 
 // roomFor returns why the backlogs have no room for rows, or nil. It claims no places. If take is set,

@@ -13,6 +13,10 @@ func wrapped(c *Config) (map[string]task.Handler, error) {
 	}
 	calls := make(map[string]task.Handler, len(c.Handlers))
 	for typ, h := range c.Handlers {
+		if typ == relayType {
+			calls[typ] = h
+			continue
+		}
 		if calls[typ] = c.Wrap(typ, h); calls[typ] == nil {
 			return nil, fmt.Errorf("engine: Config.Wrap returns nil for type %s", typ)
 		}

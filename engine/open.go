@@ -164,6 +164,7 @@ type Engine struct {
 	mu    sync.Mutex
 	state state // guarded by mu
 
+	relays  *relayStore     // the store if requests may leave one of several databases for another, else nil
 	divided storage.Divided // the store if several databases keep the tasks, else nil
 	lanes   []*lane         // what writes: one for each database; read only
 	arrived wakeup.Signal   // set when the inbox is not empty any more; with one lane that lane's wake
@@ -301,6 +302,7 @@ func newEngine(ctx context.Context, c Config) (*Engine, error) {
 	if c.Handlers, err = placed(&c); err != nil {
 		return nil, err
 	}
+	relays := useRelays(&c)
 	handled := make(map[string]bool)
 	for name := range c.Handlers {
 		handled[name] = true
@@ -311,7 +313,7 @@ func newEngine(ctx context.Context, c Config) (*Engine, error) {
 	}
 	chance := mathrand.New(mathrand.NewChaCha8(seed()))
 	e := &Engine{
-		config: c, store: c.Store, log: c.Log, calls: calls,
+		config: c, store: c.Store, log: c.Log, calls: calls, relays: relays,
 		pools:  newPools(c.Handlers),
 		limits: newLiveLimits(), droppers: make(map[string]*dropper),
 		reader: reader{wake: wakeup.New(), released: wakeup.New(), from: c.Store, reads: make(map[*read]bool)}, rearm: wakeup.New(), check: wakeup.New(),
@@ -331,6 +333,7 @@ func newEngine(ctx context.Context, c Config) (*Engine, error) {
 	if e.catalog, err = newCatalog(ctx, &c, e.contents, e.Now, e.cluster.IsShared()); err != nil {
 		return nil, err
 	}
+	e.catalog.leaves = relays != nil
 	for _, p := range c.Policies.Types {
 		if p.Relaxed {
 			e.noSyncer, _ = c.Store.(storage.NoSyncer)

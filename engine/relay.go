@@ -23,9 +23,11 @@ type Relay struct {
 	engine  *Engine
 	attempt *attempt
 	store   relayStore
-	row     *relayRow         // as it is committed, perhaps delivered; nil if there is none
-	next    *relayRow         // within Update: as it is afterwards
-	last    map[uint16]uint64 // by shard: the number of the last request; shards to which this attempt has sent none are missing
+	termsOf func([]*task.Task) []storage.Terms // on which others are added
+	cursor  string                             // the name of the cursor of a carrier; "" for cursors that are kept
+	row     *relayRow                          // as it is committed, perhaps delivered; nil if there is none
+	next    *relayRow                          // within Update: as it is afterwards
+	last    map[uint16]uint64                  // by shard: the number of the last request; shards to which this attempt has sent none are missing
 }
 
 var (
@@ -39,7 +41,7 @@ func (e *Engine) OpenRelay(ctx context.Context, _ reserved.Owner, store storage.
 	if !ok {
 		return nil, fmt.Errorf("engine: open a relay: %w", errNoAttempt)
 	}
-	r := &Relay{engine: e, attempt: a, last: make(map[uint16]uint64)}
+	r := &Relay{engine: e, attempt: a, termsOf: e.catalog.terms, last: make(map[uint16]uint64)}
 	var err error
 	if r.store, err = relayStoreOf(store); err == nil {
 		r.row, err = r.read(ctx)
@@ -73,7 +75,7 @@ func (r *Relay) Place(ctx context.Context, of *Prepared) (*Relayed, error) {
 	of.engine = nil
 	reqs, rows := of.reqs, of.rows
 	var err error
-	p, home, numbers := &Relayed{}, r.home(), make(map[uint16]uint64)
+	p, home, numbers := &Relayed{}, r.near(), make(map[uint16]uint64)
 	var far []int
 	for i, t := range rows {
 		if _, isBound := task.BoundShard(t.Type, t.Key, t.OrderingKey); !isBound && reqs[i].ID.IsZero() {
@@ -100,8 +102,13 @@ func (r *Relay) Place(ctx context.Context, of *Prepared) (*Relayed, error) {
 	return p, nil
 }
 
-// home returns the shards in the parent's database.
-func (r *Relay) home() (shards task.Shards) {
+// home runs fn in a transaction of the parent's database.
+func (r *Relay) home(ctx context.Context, fn func(storage.Tx) error) error {
+	return r.store.updateIn(ctx, r.store.databaseOf(r.attempt.ref.ID.Shard()), fn)
+}
+
+// near returns the shards in the parent's database.
+func (r *Relay) near() (shards task.Shards) {
 	own := r.attempt.ref.ID.Shard()
 	for shard := range uint16(task.ShardCount) {
 		if r.store.databaseOf(shard) == r.store.databaseOf(own) {
@@ -146,7 +153,7 @@ func (r *Relay) Update(ctx context.Context, fn func(storage.Tx) error) error {
 		return err
 	}
 	r.next = nil
-	err := r.store.updateIn(ctx, r.store.databaseOf(r.attempt.ref.ID.Shard()), func(tx storage.Tx) error {
+	err := r.home(ctx, func(tx storage.Tx) error {
 		if r.row != nil {
 			gone, err := tx.Delete(ctx, r.row.ref)
 			if err == nil && !gone[0] {
@@ -176,7 +183,7 @@ func (r *Relay) SubmitTx(ctx context.Context, tx storage.Tx, p *Relayed) (receip
 	receipts = make([]Receipt, len(p.at))
 	if len(p.rows) > 0 {
 		r.engine.catalog.renewIDs(p.near, p.rows)
-		near, failed := r.engine.submitRowsTx(ctx, tx, p.near, p.rows)
+		near, failed := r.engine.submitRowsTx(ctx, tx, p.near, p.rows, r.engine.catalog.terms)
 		if failed != nil && near == nil {
 			return nil, failed
 		}

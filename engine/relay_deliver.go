@@ -91,7 +91,7 @@ func (d *delivery) add(ctx context.Context, some []*farRequest) error {
 	for i, one := range some {
 		reqs[i], to[one.Request.ID.Shard()] = one.Request, one.Number
 	}
-	rows, err := e.catalog.rows(reqs, nil)
+	rows, err := e.catalog.ownRows(reqs, nil) // checked when they left
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (d *delivery) add(ctx context.Context, some []*farRequest) error {
 		if slices.ContainsFunc(added, func(i storage.Inserted) bool { return !i.Created() }) {
 			return errCursor
 		}
-		receipts, err := e.submitRowsTx(ctx, tx, reqs, rows)
+		receipts, err := e.submitRowsTx(ctx, tx, reqs, rows, d.relay.termsOf)
 		if err != nil && (receipts == nil || errors.Is(err, ErrBacklog)) {
 			return err
 		}
@@ -132,7 +132,7 @@ func (d *delivery) add(ctx context.Context, some []*farRequest) error {
 // an [ErrAttemptOver] if the attempt does not count any more. A cursor may be before where it was expected, if its database was
 // restored. Then it is moved from there: as the attempt counts after the cursor was read, no other has delivered more.
 func (d *delivery) look(ctx context.Context, some []*farRequest) (left []*farRequest, err error) {
-	shards := make(map[uint16]bool)
+	shards, isLost := make(map[uint16]bool), false
 	for _, one := range some {
 		shards[one.Request.ID.Shard()] = true
 	}
@@ -141,7 +141,7 @@ func (d *delivery) look(ctx context.Context, some []*farRequest) (left []*farReq
 			cursor, err := tx.Get(ctx, d.relay.cursorOf(shard))
 			switch {
 			case errors.Is(err, task.ErrNotFound):
-				d.at[shard] = 0
+				d.at[shard], isLost = 0, d.relay.cursor != ""
 			case err != nil:
 				return err
 			default:
@@ -160,13 +160,17 @@ func (d *delivery) look(ctx context.Context, some []*farRequest) (left []*farReq
 			one.isDelivered = true
 		}
 	}
-	return left, d.relay.counts(ctx)
+	err = d.relay.counts(ctx)
+	if err == nil && isLost {
+		err = errLostCursor
+	}
+	return left, err
 }
 
 // counts returns an [ErrAttemptOver] if the attempt does not count any more.
 func (r *Relay) counts(ctx context.Context) error {
 	a := r.attempt
-	return r.store.updateIn(ctx, r.store.databaseOf(a.ref.ID.Shard()), func(tx storage.Tx) error {
+	return r.home(ctx, func(tx storage.Tx) error {
 		t, err := tx.Get(ctx, a.ref.ID)
 		switch {
 		case errors.Is(err, task.ErrNotFound):

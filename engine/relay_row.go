@@ -12,7 +12,8 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// relayType is the type of the rows of relays. They are done, and kept until they are deleted: nothing runs or removes them.
+// relayType is the type of the rows of relays. Those of a [Relay] and the cursors are done, and kept until they are deleted:
+// nothing runs or removes them. The others are tasks that carry requests to other databases, see [Engine.leave].
 const relayType = task.ReservedTypes + "relay"
 
 // relayRow is a row with requests, in their order.
@@ -25,6 +26,7 @@ type relayRow struct {
 type farRequest struct {
 	Request task.Request `json:"request"` // with an id
 	Number  uint64       `json:"number"`  // among those of the relay to the shard of the id, from 1 on
+	Follows bool         `json:"follows"` // the task is added with the end of an attempt, on no terms; otherwise it was seen that it is not late
 
 	isDelivered bool
 }
@@ -66,7 +68,7 @@ func (r *Relay) newRow(id task.ID, version uint64) *task.Task {
 // read returns the row, nil if there is none.
 func (r *Relay) read(ctx context.Context) (*relayRow, error) {
 	var row *task.Task
-	err := r.store.updateIn(ctx, r.store.databaseOf(r.attempt.ref.ID.Shard()), func(tx storage.Tx) (err error) { // what it reads is durable
+	err := r.home(ctx, func(tx storage.Tx) (err error) { // what it reads is durable
 		if row, err = tx.Get(ctx, r.rowID()); errors.Is(err, task.ErrNotFound) {
 			return nil
 		}
@@ -95,5 +97,5 @@ func (r *Relay) rowID() task.ID {
 
 // cursorOf returns the id of the cursor of a shard.
 func (r *Relay) cursorOf(shard uint16) task.ID {
-	return task.ReservedIDIn(shard, relayType, r.attempt.ref.ID.String())
+	return task.ReservedIDIn(shard, relayType, r.attempt.ref.ID.String(), r.cursor)
 }

@@ -117,9 +117,9 @@ func (e *Engine) insert(ctx context.Context, rows []*task.Task, terms []storage.
 }
 
 // SubmitTx adds tasks within a transaction of the engine's store: they exist, and are
-// triggered, if and only if it commits. If several databases hold the tasks, a task that is
-// added in the transaction of one of them can have an ordering key whose shard is in that database, and a
-// key together with such an ordering key only. What a request does whose key is taken is part of the transaction, too.
+// triggered, if and only if it commits. What a request does whose key is taken is part of the transaction, too. If several
+// databases hold the tasks, one whose key, ordering key or id belongs to another database than that of the transaction is
+// added there afterwards, once. Its receipt says that it was created, although its key may turn out to be taken there.
 //
 // It returns [ErrBacklog] if a type has no room for the tasks that the transaction adds, whatever [policy.WhenFull] says: it
 // drops no others, and does not wait. Then the call has added nothing, and no task has given up its key. If it returns
@@ -148,15 +148,22 @@ func (e *Engine) submitTx(ctx context.Context, tx storage.Tx, reqs []Request, ro
 	if err != nil {
 		return nil, err
 	}
-	return e.submitRowsTx(ctx, tx, reqs, rows)
+	leaving, err := e.leave(e.taskOf(ctx), reqs, rows, shards, false)
+	switch {
+	case err != nil:
+		return nil, err
+	case leaving != nil:
+		return leaving.submitTx(ctx, e, tx)
+	}
+	return e.submitRowsTx(ctx, tx, reqs, rows, e.catalog.terms)
 }
 
-// submitRowsTx adds the rows of requests within a transaction.
-func (e *Engine) submitRowsTx(ctx context.Context, tx storage.Tx, reqs []Request, rows []*task.Task) (_ []Receipt, err error) {
+// submitRowsTx adds the rows of requests within a transaction, on the terms that a function returns for any of them.
+func (e *Engine) submitRowsTx(ctx context.Context, tx storage.Tx, reqs []Request, rows []*task.Task, termsOf func([]*task.Task) []storage.Terms) (_ []Receipt, err error) {
 	if err := e.inbox.accepting(); err != nil {
 		return nil, err
 	}
-	terms, err := e.admitTx(ctx, tx, reqs, rows)
+	terms, err := e.admitTx(ctx, tx, reqs, rows, termsOf(rows))
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +172,7 @@ func (e *Engine) submitRowsTx(ctx context.Context, tx storage.Tx, reqs []Request
 	if err != nil {
 		return nil, fmt.Errorf("engine: submit: %w", err)
 	}
-	if err := e.addLeftIn(ctx, tx, rows, receipts, inserted); err != nil {
+	if err := e.addLeftIn(ctx, tx, rows, receipts, inserted, termsOf); err != nil {
 		return nil, fmt.Errorf("engine: submit: %w", err)
 	}
 	tx.OnCommit(func() {
@@ -220,7 +227,7 @@ func (e *Engine) insertIn(ctx context.Context, tx storage.Tx, rows []*task.Task,
 }
 
 // addLeftIn is [Engine.addLeft] within a transaction. It sets the receipts of requests for which there is no room.
-func (e *Engine) addLeftIn(ctx context.Context, tx storage.Tx, rows []*task.Task, receipts []Receipt, inserted []storage.Inserted) error {
+func (e *Engine) addLeftIn(ctx context.Context, tx storage.Tx, rows []*task.Task, receipts []Receipt, inserted []storage.Inserted, termsOf func([]*task.Task) []storage.Terms) error {
 	for i := range inserted {
 		if !inserted[i].NoPlace {
 			continue
@@ -231,7 +238,7 @@ func (e *Engine) addLeftIn(ctx context.Context, tx storage.Tx, rows []*task.Task
 			}
 			continue
 		}
-		terms := e.catalog.terms(rows[i : i+1])
+		terms := termsOf(rows[i : i+1])
 		for k := range terms {
 			terms[k].NoPlace = false
 		}

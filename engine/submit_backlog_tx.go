@@ -54,10 +54,9 @@ func (o *openTxs) end(tx storage.Tx) {
 }
 
 // admitTx returns an error if the tasks that requests add in a transaction exceed a maximum. Nothing was added then, and
-// no task has given up its key. It claims no places. Otherwise it returns the terms of the requests, some of which have no
+// no task has given up its key. It claims no places. Otherwise it returns the terms of the requests, some of which then have no
 // place because they are not added as far as it is known: their tasks exist.
-func (e *Engine) admitTx(ctx context.Context, tx storage.Tx, reqs []Request, rows []*task.Task) ([]storage.Terms, error) {
-	terms := e.catalog.terms(rows)
+func (e *Engine) admitTx(ctx context.Context, tx storage.Tx, reqs []Request, rows []*task.Task, terms []storage.Terms) ([]storage.Terms, error) {
 	full := e.roomInTx(tx, needPlaces(rows, terms))
 	if full == nil {
 		return terms, nil

@@ -24,6 +24,7 @@ type catalog struct {
 	placements map[string]*placement // of the types that have values with nodes of their own
 	heaviest   map[string]heaviest   // by limit
 	isDivided  bool                  // several databases hold the tasks
+	leaves     bool                  // likewise, and requests of a transaction of one may leave for another
 	isUnique   bool                  // a type says what requests do whose keys are taken
 	mayBeLate  bool                  // a type says how late a request may be
 	ids        *task.IDs
@@ -56,6 +57,7 @@ type typeInfo struct {
 	priority   uint8
 	maxPayload int
 	rules      *task.Rules
+	timeless   *task.Rules // likewise, by which no request is late
 	inherits   bool
 	isUnique   bool       // it says what requests do whose keys are taken
 	by         [][]string // the places that make the key of a request that has none
@@ -67,6 +69,8 @@ type typeInfo struct {
 
 func newTypeInfo(set policy.Set, p policy.Type, layout []string, values map[string]valueFunc) *typeInfo {
 	info := &typeInfo{priority: p.Priority, maxPayload: p.MaxPayload, rules: p.Rules(), inherits: p.Ordering.Inherit, isUnique: !p.Unique.IsDefault(), keys: keyedBy(layout, set.Keyed(p))}
+	timeless := *info.rules
+	timeless.MaxLateness, info.timeless = 0, &timeless
 	for _, place := range p.Unique.Places() {
 		info.by = append(info.by, strings.Split(place, "."))
 	}

@@ -48,7 +48,7 @@ func (c *catalog) checkPlace(r *Request, shards *task.Shards) error {
 	switch {
 	case bound && !r.ID.IsZero() && r.ID.Shard() != shard:
 		return fmt.Errorf("the id is of shard %d, and the key or ordering key of %d: where several databases keep the tasks, leave the id out or choose one that fits", r.ID.Shard(), shard)
-	case shards == nil:
+	case shards == nil, c.leaves && !shards.IsEmpty():
 		return nil
 	case r.Key != "" && r.OrderingKey == "":
 		return errKeyInTx

@@ -47,7 +47,7 @@ func (e *Engine) SubmitPreparedTx(ctx context.Context, tx storage.Tx, p *Prepare
 	}
 	p.engine = nil
 	e.catalog.renewIDs(p.reqs, p.rows)
-	return e.submitRowsTx(ctx, tx, p.reqs, p.rows)
+	return e.submitRowsTx(ctx, tx, p.reqs, p.rows, e.catalog.terms)
 }
 
 // renewIDs gives rows that were prepared generated ids anew, in the same shards. Others may have been added since the first

@@ -74,14 +74,26 @@ func (info *typeInfo) keyOf(r *Request) (string, error) {
 // terms returns the terms on which requests add their rows; nil if none has any. Requests of types that say nothing of taken
 // keys are resolved only if they are late.
 func (c *catalog) terms(rows []*task.Task) (all []storage.Terms) {
-	if !c.isUnique && !c.mayBeLate {
+	return c.termsOf(rows, c.mayBeLate)
+}
+
+// timelessTerms are the terms of requests of which it was seen before whether they are late.
+func (c *catalog) timelessTerms(rows []*task.Task) []storage.Terms { return c.termsOf(rows, false) }
+
+func noTerms([]*task.Task) []storage.Terms { return nil }
+
+// termsOf is terms. If mayBeLate is not set, no request is late.
+func (c *catalog) termsOf(rows []*task.Task, mayBeLate bool) (all []storage.Terms) {
+	if !c.isUnique && !mayBeLate {
 		return nil
 	}
 	var now time.Time
 	for i, t := range rows {
 		info := c.infoOf(t.Type)
-		isLate := false
-		if info.rules.MaxLateness > 0 && !t.ReadyAt.IsZero() {
+		rules, isLate := info.rules, false
+		if !mayBeLate {
+			rules = info.timeless
+		} else if info.rules.MaxLateness > 0 && !t.ReadyAt.IsZero() {
 			if now.IsZero() {
 				now = c.now()
 			}
@@ -93,7 +105,7 @@ func (c *catalog) terms(rows []*task.Task) (all []storage.Terms) {
 		if all == nil {
 			all = make([]storage.Terms, len(rows))
 		}
-		all[i] = storage.Terms{Rules: info.rules, NoPlace: isLate} // a late request adds nothing
+		all[i] = storage.Terms{Rules: rules, NoPlace: isLate} // a late request adds nothing
 	}
 	return all
 }

@@ -446,7 +446,7 @@ type Holdings struct {
 }
 
 // ShardBound is a [Store] whose tasks are kept by several stores, or a [Tx] of one of them. The
-// engine then refuses requests whose key or ordering key would have to be unique across stores.
+// engine then refuses requests of a Tx whose key or ordering key belongs to another store, unless it is a [PartUpdater].
 // Without it, new tasks may be of any shard.
 type ShardBound interface {
 	// Shards returns the shards of which new tasks may be, by [task.ID.Shard]; nil for all.

@@ -3,7 +3,6 @@ package sharded_test
 import (
 	"context"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -83,7 +82,7 @@ func TestTasksThatAreAddedWhenAnotherRunsAgainAreInItsDatabase(t *testing.T) {
 			t.Errorf("it is not where its parent is: %v", err)
 		}
 	}
-	for payload, want := range map[string]string{"key": "has a key only together with an ordering key", "id": "kept in another database"} {
+	for _, payload := range []string{"key", "id"} {
 		receipts, err := e.Submit(t.Context(), engine.Request{Type: "tick", Payload: []byte(payload)})
 		if err != nil {
 			t.Fatal(err)
@@ -91,7 +90,7 @@ func TestTasksThatAreAddedWhenAnotherRunsAgainAreInItsDatabase(t *testing.T) {
 		if err := e.WaitTasks(t.Context(), receipts[0].ID); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := e.Get(t.Context(), receipts[0].ID); err != nil || got.State != task.Error || !strings.Contains(got.LastError, want) {
+		if got, err := e.Get(t.Context(), receipts[0].ID); err != nil || got.State != task.Done {
 			t.Errorf("%s: it is %+v, %v", payload, got, err)
 		}
 	}

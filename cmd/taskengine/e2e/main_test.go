@@ -357,6 +357,11 @@ func servePlugin() {
 			}
 			return nil, errors.New("the first attempt fails")
 		})
+		handlers["leaver"] = handler.Func(func(ctx context.Context, t *task.Task) ([]byte, error) {
+			child := childOf(t)
+			child.OrderingKey = t.ID.String()
+			return nil, errors.Join(note(journal, t), handler.Spawn(ctx, child))
+		})
 		handlers["late"] = handler.Func(func(ctx context.Context, t *task.Task) ([]byte, error) {
 			if err := note(journal, t); err != nil {
 				return nil, err
