@@ -100,8 +100,9 @@ func (e *Engine) following(ctx context.Context, id task.ID, reqs []Request, keep
 	return out, nil
 }
 
-// roomFor returns why the backlogs have no room for rows, or nil. It claims no places. If take is set,
-// a place among those that wait for room is kept for the task id, where sources pause.
+// roomFor returns why the backlogs have no room for rows, or nil. It claims no places, so attempts that end
+// at the same moment may together exceed a maximum. If take is set, a place among those that wait for room
+// is kept for the task id, where sources pause.
 func (e *Engine) roomFor(id task.ID, rows []*task.Task, take bool) (full *shell.Full) {
 	if len(e.capped) > 0 {
 		e.tell(func(s *state, now time.Time) { full = s.RoomFor(now, id, rows, take) })
