@@ -137,26 +137,21 @@ type followed struct {
 	of []int // for each row, the index of its change
 }
 
-// follow queues the statements that insert the rows that follow the changes of a batch, which are queued already.
-func (v *verbs) follow(p *pipe, b *storage.Batch, careful bool) (f followed) {
+// follow returns the insert of the rows that follow the changes of a batch.
+func (v *verbs) follow(b *storage.Batch, careful bool) (f followed) {
 	var rows []*task.Task
-	var after []task.Ref
+	after := []task.Ref{}
 	for i := range b.Follow {
 		for _, t := range b.Follows(i) {
 			rows, after, f.of = append(rows, t), append(after, b.Swap[i].Ref), append(f.of, i)
 		}
 	}
-	if len(rows) > 0 {
-		f.insertion = v.insertion(p, rows, after, careful)
-	}
+	f.insertion = v.insertion(rows, after, careful)
 	return f
 }
 
 // outcomes returns the outcomes of the rows by the changes, of which made are those that were made.
 func (f *followed) outcomes(made []*task.Task) (out [][]storage.Inserted) {
-	if f.insertion == nil {
-		return nil
-	}
 	for k, one := range f.insertion.outcomes() {
 		if i := f.of[k]; made[i] != nil {
 			if out == nil {
@@ -172,23 +167,29 @@ func (f *followed) outcomes(made []*task.Task) (out [][]storage.Inserted) {
 func (v *verbs) doAtOnce(ctx context.Context, b *storage.Batch, w *swaps, careful bool) (out storage.Outcome, err error) {
 	var p pipe
 	w.rows = make([]*task.Task, len(b.Swap))
-	var in *insertion
-	if len(b.Insert) > 0 {
-		in = v.insertion(&p, b.Insert, nil, careful)
-		if some := onRules(b); len(some) > 0 {
-			p.add(nil, v.store.sql.areFree, texts(some, typeOf), texts(some, orderOf), texts(some, keyOf), uuids(some, idOf))
-		}
+	in, follow := v.insertion(b.Insert, nil, careful), v.follow(b, careful)
+	in.claim(&p, v.store.sql.allHolders)
+	if some := onRules(b); len(some) > 0 {
+		p.add(nil, v.store.sql.areFree, texts(some, typeOf), texts(some, orderOf), texts(some, keyOf), uuids(some, idOf))
 	}
 	if err := v.queue(ctx, &p, w); err != nil {
 		return out, err
 	}
-	follow := v.follow(&p, b, careful)
+	follow.claim(&p, v.store.sql.allHolders)
+	// What waits for rows or unique keys comes before this, see the comment of the package.
 	keys, _ := v.store.keysOf(b, w)
+	v.lockKeys(&p, keys)
+	if len(b.Insert) > 0 {
+		in.add(&p, keys)
+	}
+	if len(follow.ts) > 0 {
+		follow.add(&p, keys)
+	}
 	v.promote(&p, keys, &out.Heads)
 	if err := v.do(ctx, &p); err != nil {
 		return out, err
 	}
-	if in != nil {
+	if len(b.Insert) > 0 {
 		out.Inserted = in.outcomes()
 		for i := range b.Terms {
 			if one := &out.Inserted[i]; !one.Created() {

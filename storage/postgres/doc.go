@@ -11,12 +11,17 @@
 // them by their seats. The statements that promote are the last ones of a transaction, and are in the round trip of its other statements.
 //
 // Transactions take locks in this order: the rows of tasks in the order of their ids, by each statement
-// apart; then advisory locks of ordering keys, in the order of their numbers. A transaction that has
-// locked keys does not wait for rows: it leaves a key without a head if another transaction has locked
+// apart; then advisory locks of ordering keys, in the order of their numbers. A batch claims unique keys before,
+// and inserts its rows after: one that is the head of its ordering key is written as such. A transaction that has
+// locked keys does not wait for rows, but for a transaction that adds a task of the same id: it leaves a key without a head if another transaction has locked
 // the row that would be the head. That transaction promotes the key after it, or, if its caller keeps it
 // open, the engine does when it has ended. [storage.Tasks.Headless] finds the keys of which all of that
 // was lost. A transaction that waits for a key gets its lock when the other one has ended, and sees what
 // it has done, because each statement has a snapshot of its own.
+//
+// A row that is added in a transaction of the application, or by the function add, is behind at first, and a node
+// promotes it when the transaction has committed. To be the head at once it would have to lock its ordering key, and all
+// tasks of the key would wait for as long as the application keeps its transaction open.
 //
 // Every verb is one statement, or a few in one pipeline, for any number of tasks: one round trip. A
 // verb on a Store is a transaction of its own without another round trip. Nothing relies on the

@@ -87,13 +87,17 @@ func claims(t *task.Task, name func(any)) {
 // is unique; from there those that have ended move to the table ended. It returns the rows that are not
 // the heads of their keys though they were given as such.
 func (v *verbs) insert(ctx context.Context, ts []*task.Task) (out []storage.Inserted, behind []*task.Task, err error) {
-	var p pipe
-	if v.tx != nil && v.tx.foreign {
-		p.add(nil, v.store.sql.checkIsolation)
-	}
-	in := v.insertion(&p, ts, nil, true)
-	if err := v.do(ctx, &p); err != nil {
-		return nil, nil, err
+	in := v.insertion(ts, nil, true)
+	for left := in; left != nil; left = left.freed() {
+		var p pipe
+		if v.tx != nil && v.tx.foreign {
+			p.add(nil, v.store.sql.checkIsolation)
+		}
+		left.claim(&p, v.store.sql.holders)
+		left.add(&p, nil)
+		if err := v.do(ctx, &p); err != nil {
+			return nil, nil, err
+		}
 	}
 	var end []ending
 	var heads []*task.Task
@@ -113,56 +117,93 @@ func (v *verbs) insert(ctx context.Context, ts []*task.Task) (out []storage.Inse
 	return out, behind, v.end(ctx, end)
 }
 
-// insertion is an insert under way.
+// insertion is an insert of rows that do not share an id or a key.
 type insertion struct {
+	v       *verbs
 	ts      []*task.Task
+	withKey []*task.Task
+	after   []task.Ref          // see insertion of verbs
+	careful bool                // likewise
 	created map[task.ID]uint64  // their numbers
 	holders map[task.ID]task.ID // the rows that have the ids or keys of those with a key
 }
 
-// insertion queues statements that add rows that do not share an id or a key. If after is not nil, it has for each row a
-// change that was queued before: the row is added if that is made. If careful is not set, the statements cost less, and
-// fail if an id is taken.
-func (v *verbs) insertion(p *pipe, ts []*task.Task, after []task.Ref, careful bool) *insertion {
-	in := &insertion{ts: ts, created: make(map[task.ID]uint64, len(ts))}
-	var withKey []*task.Task
+// insertion returns an insert of rows. If after is not nil, it has for each row a change that is queued before: the row is
+// added if that is made. If careful is not set, the statements cost less, and fail if an id is taken.
+func (v *verbs) insertion(ts []*task.Task, after []task.Ref, careful bool) *insertion {
+	in := &insertion{v: v, ts: ts, after: after, careful: careful, created: make(map[task.ID]uint64, len(ts)), holders: make(map[task.ID]task.ID)}
 	for _, t := range ts {
 		t.Boost = 0
 		if t.Key != "" {
-			withKey = append(withKey, t)
+			in.withKey = append(in.withKey, t)
 		}
 	}
-	if len(withKey) > 0 {
-		in.holders = make(map[task.ID]task.ID, len(withKey))
-		p.add(nil, v.store.sql.claimKeys, texts(withKey, typeOf), texts(withKey, orderOf), texts(withKey, keyOf), uuids(withKey, idOf))
+	return in
+}
+
+// claim queues the statements that take the keys of the rows, and, by holders, find those that have them. It waits for
+// others that take these keys.
+func (in *insertion) claim(p *pipe, holders string) {
+	if len(in.withKey) == 0 {
+		return
 	}
-	kind, args := insertKind{allFresh(ts), len(withKey) > 0, careful, after != nil}, freshColumns(ts)
+	p.add(nil, in.v.store.sql.claimKeys, texts(in.withKey, typeOf), texts(in.withKey, orderOf), texts(in.withKey, keyOf), uuids(in.withKey, idOf))
+	p.add(func(rows pgx.Rows) error {
+		if values := rows.RawValues(); values[1] != nil {
+			in.holders[task.ID(values[0])] = task.ID(values[1])
+		}
+		return nil
+	}, holders, texts(in.withKey, typeOf), texts(in.withKey, orderOf), texts(in.withKey, keyOf), uuids(in.withKey, idOf), endedSince(in.withKey))
+}
+
+// add queues the statements that add the rows, after claim. The transaction has locked the given ordering keys, which are
+// sorted: rows that become the heads of these are added as such.
+func (in *insertion) add(p *pipe, locked []string) {
+	sql, heads := in.v.store.sql, firstSeats(in.ts, locked)
+	kind := insertKind{fresh: allFresh(in.ts), keyed: len(in.withKey) > 0, careful: in.careful, follows: in.after != nil, seats: len(heads) > 0}
+	args := freshColumns(in.ts, func(t *task.Task) int16 {
+		if heads[t] {
+			return int16(task.Head)
+		}
+		return insertedTurn(t)
+	})
 	if !kind.fresh {
-		args = append(args, otherColumns(ts)...)
+		args = append(args, otherColumns(in.ts)...)
 	}
 	if kind.follows {
-		args = append(args, uuids(after, func(r task.Ref) task.ID { return r.ID }), bigints(after, func(r task.Ref) int64 { return int64(r.Version) + 1 }))
+		args = append(args, uuids(in.after, func(r task.Ref) task.ID { return r.ID }), bigints(in.after, func(r task.Ref) int64 { return int64(r.Version) + 1 }))
 	}
 	p.add(func(rows pgx.Rows) error {
 		values := rows.RawValues()
 		in.created[task.ID(values[0])] = binary.BigEndian.Uint64(values[1])
 		return nil
-	}, v.store.sql.inserts[kind], args...)
+	}, sql.inserts[kind], args...)
 	// In a statement after the insert: while a row of an id is in the table task, the insert finds the
 	// id taken, and a row that has moved to the table ended before is visible to a new statement.
 	p.add(func(rows pgx.Rows) error {
 		delete(in.created, task.ID(rows.RawValues()[0]))
 		return nil
-	}, v.store.sql.removeEnded, uuids(ts, idOf), endedSince(ts))
-	if len(withKey) > 0 {
-		p.add(nil, v.store.sql.releaseKeys, texts(withKey, typeOf), texts(withKey, orderOf), texts(withKey, keyOf), uuids(withKey, idOf), endedSince(withKey))
-		p.add(func(rows pgx.Rows) error {
-			values := rows.RawValues()
-			in.holders[task.ID(values[0])] = task.ID(values[1])
-			return nil
-		}, v.store.sql.holders, texts(withKey, typeOf), texts(withKey, orderOf), texts(withKey, keyOf), uuids(withKey, idOf), endedSince(withKey))
+	}, sql.removeEnded, uuids(in.ts, idOf), endedSince(in.ts))
+	if len(in.withKey) > 0 {
+		p.add(nil, sql.releaseKeys, texts(in.withKey, typeOf), texts(in.withKey, orderOf), texts(in.withKey, keyOf), uuids(in.withKey, idOf), endedSince(in.withKey))
 	}
-	return in
+}
+
+// freed returns an insert of the rows with keys that nobody had any more when claim looked who has them; nil if there is
+// none. It writes its results to in, too.
+func (in *insertion) freed() *insertion {
+	left := *in
+	left.ts, left.withKey = nil, nil
+	for _, t := range in.withKey {
+		_, isCreated := in.created[t.ID]
+		if _, isHeld := in.holders[t.ID]; !isCreated && !isHeld {
+			left.ts, left.withKey = append(left.ts, t), append(left.withKey, t)
+		}
+	}
+	if len(left.ts) == 0 {
+		return nil
+	}
+	return &left
 }
 
 // outcomes returns the outcomes of the rows, and writes to the rows their Seq.
@@ -194,6 +235,7 @@ type insertKind struct {
 	keyed   bool // some have keys
 	careful bool // leave out those whose ids are taken
 	follows bool // each follows a change
+	seats   bool // some are the heads of their ordering keys, unless others have earlier seats
 }
 
 // allFresh reports whether rows are as a submit makes them.
@@ -204,8 +246,8 @@ func allFresh(ts []*task.Task) bool {
 	})
 }
 
-// freshColumns returns the arguments for the columns in which fresh rows may differ.
-func freshColumns(ts []*task.Task) []any {
+// freshColumns returns the arguments for the columns in which fresh rows may differ. turn returns the column turn.
+func freshColumns(ts []*task.Task, turn func(*task.Task) int16) []any {
 	at := func(of func(*task.Task) time.Time) *array {
 		return bigints(ts, func(t *task.Task) int64 { return micro(task.Stamp(of(t))) })
 	}
@@ -229,7 +271,7 @@ func freshColumns(ts []*task.Task) []any {
 		at(func(t *task.Task) time.Time { return t.NextEventAt }), at(func(t *task.Task) time.Time { return t.ExpiresAt }),
 		at(func(t *task.Task) time.Time { return t.StartedAt }), dueAt,
 		integers(ts, func(t *task.Task) int32 { return int32(t.Attempt) }),
-		smallints(ts, func(t *task.Task) int16 { return int16(t.Shard) }), smallints(ts, insertedTurn),
+		smallints(ts, func(t *task.Task) int16 { return int16(t.Shard) }), smallints(ts, turn),
 		smallints(ts, func(t *task.Task) int16 { return int16(t.State) }), smallints(ts, func(t *task.Task) int16 { return int16(t.Priority) }),
 		trueOrNull(ts, func(t *task.Task) bool { return t.Inherits }), dueStates, texts(ts, typeOf), texts(ts, func(t *task.Task) string { return t.Group }), textsOrNull(ts, keyOf),
 		textsOrNull(ts, func(t *task.Task) string { return t.OrderingKey }), textsOrNull(ts, func(t *task.Task) string { return t.Node }),

@@ -31,6 +31,7 @@ func (v *verbs) Promote(ctx context.Context, keys ...string) (heads []task.Hint,
 		err := v.again(ctx, "find the next of ordering keys", func() error {
 			found = nil
 			var p pipe
+			v.lockKeys(&p, some)
 			v.promote(&p, some, &found)
 			return v.do(ctx, &p)
 		})
@@ -49,13 +50,12 @@ func distinct(keys []string) []string {
 	return slices.Compact(keys)
 }
 
-// promote queues the statements that give keys, each of which is there once, their heads, and appends those
+// promote queues the statements that give keys, each of which is there once and is locked, their heads, and appends those
 // that are ready to heads.
 func (v *verbs) promote(p *pipe, keys []string, heads *[]task.Hint) {
 	if len(keys) == 0 {
 		return
 	}
-	v.lockKeys(p, keys)
 	names := texts(keys, itself)
 	p.add(nil, v.store.sql.demote, names)
 	p.add(nil, v.store.sql.promote, names)
@@ -71,6 +71,9 @@ func (v *verbs) promote(p *pipe, keys []string, heads *[]task.Hint) {
 // lockKeys queues the statement that waits for the transactions that are giving one of these keys its head, and
 // has others wait until this one has ended. All transactions lock keys in the same order.
 func (v *verbs) lockKeys(p *pipe, keys []string) {
+	if len(keys) == 0 {
+		return
+	}
 	locks := make([]int64, len(keys))
 	for i, key := range keys {
 		locks[i] = schema.Lock("head of "+key, v.store.partitions.schema)
@@ -106,6 +109,30 @@ func insertedTurn(t *task.Task) int16 {
 		return int16(task.Behind)
 	}
 	return turnOf(t)
+}
+
+// firstSeats returns the rows that become the heads of ordering keys if no other rows of these have earlier seats or are the
+// heads: of each key the one with the first seat, unless it waits for its time. keys are sorted.
+func firstSeats(ts []*task.Task, keys []string) map[*task.Task]bool {
+	if len(keys) == 0 {
+		return nil
+	}
+	first := make(map[string]*task.Task)
+	for _, t := range ts {
+		if _, isLocked := slices.BinarySearch(keys, t.OrderingKey); !isLocked || turnOf(t) != int16(task.Behind) {
+			continue
+		}
+		if f := first[t.OrderingKey]; f == nil || micro(task.Stamp(t.ReadyAt)) < micro(task.Stamp(f.ReadyAt)) {
+			first[t.OrderingKey] = t
+		}
+	}
+	heads := make(map[*task.Task]bool, len(first))
+	for _, t := range first {
+		if t.State != task.Waiting {
+			heads[t] = true
+		}
+	}
+	return heads
 }
 
 // isHead reports whether a row is to be inserted as the head of its key.

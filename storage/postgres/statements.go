@@ -18,7 +18,7 @@ import (
 type statements struct {
 	get, lockTask, lockEnded                              string
 	inserts                                               map[insertKind]string
-	claimKeys, releaseKeys, holders, areFree              string
+	claimKeys, releaseKeys, holders, allHolders, areFree  string
 	removeEnded, remove, note, grab, finish, drop, update string
 	rerun                                                 string
 	end, comeBack                                         string
@@ -80,8 +80,8 @@ select {narrow}, {heavy} from {ended} where id = any($1::uuid[]) order by id for
 
 const insertTask = `
 insert into {task} (seq, {fresh}, {others}, queued)
-select nextval('{task_seq}'), {fresh}, {values}, state = 2 and not ({behind:c})
-from unnest({params}) as c ({given})
+select nextval('{task_seq}'), {taken}, {values}, state = 2 and {turn} <> 1
+from {rows}
 {which}
 returning id, seq`
 
@@ -94,6 +94,15 @@ const (
 	others = `version bigint, updated_at bigint, crashes integer, progress bytea, error bytea, history bytea, checkpoint bytea, result bytea, tombstone boolean`
 	// noOthers is their values in a task that was just submitted.
 	noOthers = `1, created_at, 0, null, null, null, null, null, null`
+)
+
+// The rows to insert, and those of which some are the heads of their keys, unless others have them or an earlier seat.
+const (
+	givenRows = `unnest({params}) as c ({given})`
+	seatRows  = `(select c.*, case when c.turn = 2 and (
+		exists (select from {task} h where h.ordering_key = c.ordering_key and {head:h})
+		or exists (select from {task} b where b.ordering_key = c.ordering_key and {behind:b} and b.ready_at <= c.ready_at)) then 1::smallint else c.turn end as seat
+	from unnest({params}) as c ({given}) offset 0) c`
 )
 
 // Conditions for rows: one with a key is added only if it holds the key, and one that follows a change only if its
@@ -118,13 +127,14 @@ where {holds:c}
 	and not exists (select from {ended} t where t.id = c.id and t.ended_at >= $5 and {holds:t})
 	and not exists (select from {ended} t where t.id = c.id and t.keep < 0 and {holds:t})`
 
-// If both the id and the key are taken, the answer is the task that has the id.
+// If both the id and the key are taken, the answer is the task that has the id. {nobody} is the answer if the task that had
+// the key when others claimed it in vain has given it up since.
 const selectHolders = `
 select c.id, case when
 	exists (select from {task} t where t.id = c.id) or exists (select from {ended} e where e.id = c.id and e.ended_at >= $5)
-	or exists (select from {ended} e where e.id = c.id and e.keep < 0) then c.id else k.id end
-from {key} k join unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::uuid[]) as c (type, ordering_key, key, id)
-	on k.type = c.type and k.ordering_key = c.ordering_key and k.key = c.key`
+	or exists (select from {ended} e where e.id = c.id and e.keep < 0) then c.id when k.id is null then {nobody} else k.id end
+from unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::uuid[]) as c (type, ordering_key, key, id)
+left join {key} k on k.type = c.type and k.ordering_key = c.ordering_key and k.key = c.key`
 
 // A row that was just added is deleted if a task of its id has ended already.
 const deleteAddedAgain = `
@@ -267,10 +277,11 @@ func statementsIn(name string) *statements {
 	list := func(page string) string { return fill(strings.ReplaceAll(selectList, "{page}", page)) }
 	unclaimed := func(after string) string { return fill(strings.ReplaceAll(selectUnclaimed, "{after}", after)) }
 	queues := func(after string) string { return fill(strings.ReplaceAll(selectQueues, "{after}", after)) }
+	holders := func(nobody string) string { return fill(strings.ReplaceAll(selectHolders, "{nobody}", nobody)) }
 	return &statements{
 		locked: fill(lockedRows), first: firsts{plans: plans, settings: settingsFor(plans)},
 		get: fill(selectGet), lockTask: fill(selectLockTask), lockEnded: fill(selectLockEnded),
-		inserts: insertsIn(fill), claimKeys: fill(insertKeys), releaseKeys: fill(deleteKeys), holders: fill(selectHolders), areFree: fill(areFree),
+		inserts: insertsIn(fill), claimKeys: fill(insertKeys), releaseKeys: fill(deleteKeys), holders: holders("null"), allHolders: holders("{schema}.key_was_freed()"), areFree: fill(areFree),
 		removeEnded: fill(deleteAddedAgain), remove: fill(deleteRefs),
 		note: fill(updateNotes), grab: fill(updateGrab), finish: fill(moveDone), drop: fill(dropDone), rerun: fill(updateRerun), update: fill(updateRows),
 		end: fill(moveEnded), comeBack: fill(moveBack),
@@ -320,11 +331,15 @@ func (s *Store) fill(sql string) string { return filler(s.partitions.schema)(sql
 // insertsIn returns the statements that insert.
 func insertsIn(fill func(string) string) map[insertKind]string {
 	all := make(map[insertKind]string)
-	for n := range 1 << 4 {
-		kind := insertKind{fresh: n&1 > 0, keyed: n&2 > 0, careful: n&4 > 0, follows: n&8 > 0}
+	for n := range 1 << 5 {
+		kind := insertKind{fresh: n&1 > 0, keyed: n&2 > 0, careful: n&4 > 0, follows: n&8 > 0, seats: n&16 > 0}
 		given, values := fresh+", "+others, namesIn(others)
 		if kind.fresh {
 			given, values = fresh, noOthers
+		}
+		rows, taken, turn := givenRows, namesIn(fresh), "turn"
+		if kind.seats {
+			rows, taken, turn = seatRows, strings.Replace(taken, ", turn,", ", seat,", 1), "seat"
 		}
 		var conditions []string
 		if kind.keyed {
@@ -340,8 +355,8 @@ func insertsIn(fill func(string) string) map[insertKind]string {
 		if kind.careful {
 			which += "\non conflict (id) do nothing"
 		}
-		all[kind] = fill(strings.NewReplacer("{fresh}", namesIn(fresh), "{others}", namesIn(others), "{values}", values,
-			"{given}", namesIn(given), "{params}", paramsFor(given), "{which}", which).Replace(insertTask))
+		all[kind] = fill(strings.NewReplacer("{taken}", taken, "{turn}", turn, "{fresh}", namesIn(fresh), "{others}", namesIn(others), "{values}", values,
+			"{given}", namesIn(given), "{params}", paramsFor(given), "{which}", which).Replace(strings.ReplaceAll(insertTask, "{rows}", rows)))
 	}
 	return all
 }

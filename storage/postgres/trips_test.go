@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/taskengine/taskengine/internal/pgtest"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/postgres"
 	"github.com/taskengine/taskengine/storage/postgres/postgrestest"
@@ -172,5 +173,52 @@ func TestABatchWithRowsThatFollowIsOneRoundTrip(t *testing.T) {
 		if got != 1 {
 			t.Errorf("a batch with rows that follow takes %d round trips, keys %q", got, key)
 		}
+	}
+}
+
+// A row that is alone with its ordering key, or the first of those in its batch, is written once.
+func TestARowEntersTheOrderOfItsKeyInOneWrite(t *testing.T) {
+	t.Parallel()
+	url := server.Database(t)
+	s, c := postgrestest.Open(t, url), pgtest.Connect(t, url)
+	pgtest.Exec(t, c, `
+create table updates (id uuid);
+create function note_update() returns trigger language plpgsql as 'begin insert into public.updates values (new.id); return new; end';
+create trigger note_update after update on taskengine.task for each row execute function note_update()`)
+	ids, now := task.NewIDs([32]byte{1}), time.Now().UTC().Truncate(time.Second)
+	row := func(key string, ready int) *task.Task {
+		r := &task.Task{ID: ids.Next(now), Type: "mail", OrderingKey: key, ReadyAt: now.Add(time.Duration(ready) * time.Second)}
+		r.Create(task.Submitted, now, time.Time{})
+		return r
+	}
+	commit := func(b *storage.Batch) storage.Outcome {
+		t.Helper()
+		out, err := s.Commit(t.Context(), b).Wait()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	a, b, c1, c2 := row("a", 0), row("b", 0), row("c", 2), row("c", 1)
+	out := commit(&storage.Batch{Insert: []*task.Task{a, b, c1, c2}})
+	if len(out.Heads) != 3 || a.Turn != task.Head || b.Turn != task.Head || c1.Turn != task.Behind || c2.Turn != task.Head {
+		t.Errorf("heads %v, turns %v %v %v %v", out.Heads, a.Turn, b.Turn, c1.Turn, c2.Turn)
+	}
+	a2 := row("a", 1)
+	if commit(&storage.Batch{Insert: []*task.Task{a2}}); a2.Turn != task.Behind {
+		t.Errorf("the second task of a key has the turn %v", a2.Turn)
+	}
+	if n := one[int](t, c, "select count(*) from updates"); n != 0 {
+		t.Errorf("%d rows were written a second time", n)
+	}
+	grab := task.Change{Ref: b.Ref(), To: task.Processing, At: now, NextEventAt: now, Owner: task.ID{9}}
+	is := commit(&storage.Batch{Swap: []task.Change{grab}}).Swapped[0]
+	end := task.Change{Ref: is.Ref(), To: task.Done, By: is.Owner, At: now, Outcome: task.Completed, OrderingKey: "b"}
+	b2 := row("b", 1)
+	if commit(&storage.Batch{Insert: []*task.Task{b2}, Swap: []task.Change{end}}); b2.Turn != task.Head {
+		t.Errorf("a task that is added with the end of the one before has the turn %v", b2.Turn)
+	}
+	if n := one[int](t, c, "select count(*) from updates where id = '"+b2.ID.String()+"'"); n != 0 {
+		t.Error("its row was written a second time")
 	}
 }

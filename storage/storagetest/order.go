@@ -408,7 +408,7 @@ func grabOfHead(second int) task.Change {
 // addAndEnd adds rows, a few at a time, and runs the heads that it finds.
 func (f *fixture) addAndEnd(rows [][]*task.Task) {
 	for _, some := range rows {
-		if _, err := f.Commit(f.ctx(), &storage.Batch{Insert: some}).Wait(); err != nil {
+		if _, err := f.commit(&storage.Batch{Insert: some}); err != nil {
 			f.Error(err)
 			return
 		}
@@ -426,7 +426,7 @@ func (f *fixture) endHeads() int {
 	}
 	heads := 0
 	for _, tr := range ready {
-		out, err := f.Commit(f.ctx(), &storage.Batch{Swap: []task.Change{{Ref: tr.Ref, To: task.Processing, At: at(30), NextEventAt: at(30), Owner: task.ID{9}}}}).Wait()
+		out, err := f.commit(&storage.Batch{Swap: []task.Change{{Ref: tr.Ref, To: task.Processing, At: at(30), NextEventAt: at(30), Owner: task.ID{9}}}})
 		if err != nil {
 			f.Error(err)
 			return 0
@@ -436,7 +436,7 @@ func (f *fixture) endHeads() int {
 			continue
 		}
 		end := task.Change{Ref: t.Ref(), To: task.Done, At: at(31), Outcome: task.Completed, OrderingKey: t.OrderingKey}
-		if out, err = f.Commit(f.ctx(), &storage.Batch{Swap: []task.Change{end}}).Wait(); err != nil || out.Swapped[0] == nil {
+		if out, err = f.commit(&storage.Batch{Swap: []task.Change{end}}); err != nil || out.Swapped[0] == nil {
 			f.Errorf("the end of %v: %v", t.ID, err)
 			return 0
 		}

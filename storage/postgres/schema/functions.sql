@@ -335,6 +335,12 @@ select exists (select from {schema}.task t where t.id = p_id)
 	or exists (select from {schema}.ended e where e.id = p_id and e.keep < 0)
 $$;
 
+-- key_was_freed fails. A program that adds tasks calls it if a key that was taken is not taken any more, and tries again.
+create or replace function {schema}.key_was_freed() returns uuid language plpgsql volatile as $$
+begin
+	raise exception 'the task that had the key has given it up meanwhile' using errcode = '40001', hint = 'Try again.';
+end $$;
+
 -- put adds a row unless its id is taken, and reports whether it did. An id that was made
 -- just now is not.
 create or replace function {schema}.put(r {schema}.task, fresh boolean) returns boolean language plpgsql volatile as $$
