@@ -78,7 +78,7 @@ func (v *verbs) commit(ctx context.Context, b *storage.Batch, resolves bool) (ou
 		}
 		return err
 	})
-	if isUnresolved(err, s.sql) {
+	if isUnresolved(err) {
 		return v.commit(ctx, b, true)
 	}
 	if err == nil {

@@ -16,18 +16,18 @@ import (
 // keys before [task.Resolve] decides. It locks those that it changes, by their versions, and reads them again if that was
 // too late: then they do not change any more.
 
-// areFree fails with a division by zero unless every row has its key, or none has it: then its ID is taken.
+// areFree fails with codeTaken if another row has the key of one of these. If none has it, the ID of that is taken.
 const areFree = `
-select 1 / (not exists (
-	select from {key} k join unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::uuid[]) as c (type, ordering_key, key, id)
-		on k.type = c.type and k.ordering_key = c.ordering_key and k.key = c.key
-	where k.id <> c.id))::integer`
+select {schema}.key_is_taken() from {key} k join unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::uuid[]) as c (type, ordering_key, key, id)
+	on k.type = c.type and k.ordering_key = c.ordering_key and k.key = c.key
+where k.id <> c.id limit 1`
+
+const codeTaken = "TE004"
 
 // isUnresolved reports whether a batch failed because of areFree.
-func isUnresolved(err error, sql *statements) bool {
-	var of *statementError
+func isUnresolved(err error) bool {
 	var said *pgconn.PgError
-	return errors.As(err, &of) && of.sql == sql.areFree && errors.As(err, &said) && said.Code == "22012"
+	return errors.As(err, &said) && said.Code == codeTaken
 }
 
 // onRules returns the rows of a batch with keys whose requests do what rules say.

@@ -222,3 +222,35 @@ create trigger note_update after update on taskengine.task for each row execute 
 		t.Error("its row was written a second time")
 	}
 }
+
+// Types whose requests find their keys taken do so often: the batches after such a one read the tasks that have keys at once.
+func TestABatchWithTermsIsOneRoundTripUnlessKeysWereTakenAMomentAgo(t *testing.T) {
+	t.Parallel()
+	s := newTripsStore(t)
+	add := func(key string) {
+		t.Helper()
+		r := &task.Task{ID: s.ids.Next(s.now), Type: "mail", Key: key, ReadyAt: s.now.Add(time.Hour)}
+		rules := &task.Rules{OnConflict: task.ReplaceExisting}
+		rules.Create(s.now, r)
+		s.commit(&storage.Batch{Insert: []*task.Task{r}, Terms: []storage.Terms{{Rules: rules}}})
+	}
+	n := 0
+	free := func() { n++; add(fmt.Sprint("key ", n)) }
+	if got := s.of(free); got != 1 {
+		t.Errorf("a batch whose key is free takes %d round trips", got)
+	}
+	taken := s.of(func() { add("key 1") })
+	if taken <= 1 {
+		t.Errorf("a batch whose key is taken takes %d round trips", taken)
+	}
+	before := s.n.Load()
+	if free(); s.n.Load()-before <= 1 {
+		t.Error("a batch after one whose key was taken is tried in one round trip")
+	}
+	for range 100 {
+		free()
+	}
+	if got := s.of(free); got != 1 {
+		t.Errorf("a batch whose key is free takes %d round trips, a hundred batches after one whose key was taken", got)
+	}
+}

@@ -335,6 +335,12 @@ select exists (select from {schema}.task t where t.id = p_id)
 	or exists (select from {schema}.ended e where e.id = p_id and e.keep < 0)
 $$;
 
+-- key_is_taken fails. A program that adds tasks on terms calls it if other tasks have keys of them, and looks at these first.
+create or replace function {schema}.key_is_taken() returns void language plpgsql volatile as $$
+begin
+	raise exception 'another task has the key' using errcode = 'TE004';
+end $$;
+
 -- key_was_freed fails. A program that adds tasks calls it if a key that was taken is not taken any more, and tries again.
 create or replace function {schema}.key_was_freed() returns uuid language plpgsql volatile as $$
 begin
