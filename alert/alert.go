@@ -77,7 +77,7 @@ func (a *Alert) what() string {
 	case Errors:
 		return fmt.Sprintf("%s of type %s %s in error", a.number(), a.Subject, a.are())
 	case Unhandled:
-		return fmt.Sprintf("no node runs type %s, of which %s %s ready", a.Subject, a.number(), a.are())
+		return fmt.Sprintf("no node runs type %s: %s %s ready", a.Subject, a.number(), a.are())
 	case QueueAge:
 		return fmt.Sprintf("a task of type %s has been ready for %v", a.Subject, (time.Duration(a.Value) * time.Second).String())
 	case LimitFull:

@@ -250,7 +250,7 @@ func (p *planner) headRoom(at setup) error {
 	}
 	a.HeadRoom = math.Floor(low*100) / 100
 	at.factor = high * 1.05
-	m, _, err := p.try("what breaks", at)
+	m, _, err := p.try("the bottleneck", at)
 	if err != nil {
 		return err
 	}

@@ -279,7 +279,7 @@ func (n *node) invoke(ctx context.Context, p patience, procedure string, req, re
 	err := n.conn.Invoke(w.ctx, procedure, req, res, grpc.Trailer(&trailer))
 	isSilent := w.stop()
 	if status.Code(err) == codes.Internal && !isText(req) { // it was not sent
-		return newError("", codes.InvalidArgument, "a request has a text that is not UTF-8; texts must be UTF-8", "")
+		return newError("", codes.InvalidArgument, "a request has a string that is not UTF-8; strings must be UTF-8", "")
 	}
 	if isAnswer(err) {
 		n.hear()

@@ -80,7 +80,7 @@ func (f TaskFilter) states() []string {
 // Count returns the number of tasks by type and state, without zeros. The filter has no key.
 func (c *Client) Count(ctx context.Context, f TaskFilter) ([]StateCount, error) {
 	if f.Key != "" {
-		return nil, newError("", codes.InvalidArgument, "tasks are counted by state and type; list those with a key", "")
+		return nil, newError("", codes.InvalidArgument, "tasks are counted by state and type only; to find tasks with a key, list them", "")
 	}
 	req := &taskenginev1.CountRequest{Types: f.Types, States: f.states()}
 	res, err := call[taskenginev1.CountResponse](ctx, c, taskenginev1connect.TaskServiceCountProcedure, req, true)

@@ -92,7 +92,7 @@ var (
 	// ErrNoKey says that data is encrypted with a key that the codec does not have.
 	ErrNoKey = errors.New("it has no such key")
 	// ErrDamaged says that an envelope was changed, or is cut off.
-	ErrDamaged = errors.New("what is stored is damaged, or of another task")
+	ErrDamaged = errors.New("the stored data is damaged, or of another task")
 	// ErrTooLarge says that compressed data has more bytes than [Content.Max] allows.
 	ErrTooLarge = errors.New("it is compressed, and larger than its type allows")
 )

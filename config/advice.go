@@ -74,7 +74,7 @@ func (a *adviser) idleHandlers() {
 // plainTokens reports tokens that are sent through a network without encryption.
 func (a *adviser) plainTokens() {
 	if api := a.config.API; api.Tokens != "" && api.TLS.Cert == "" && api.Listen != "" && !isOwnHost(api.Listen) && !api.Insecure {
-		a.add("clients on other machines send their tokens without encryption, and who reads one can use it; add api.tls, or write api.insecure: true if something else encrypts", "api", "tokens")
+		a.add("clients on other machines send their tokens without encryption, and an eavesdropper can use them; add api.tls, or write api.insecure: true if something else encrypts", "api", "tokens")
 	}
 }
 
@@ -99,7 +99,7 @@ func (a *adviser) noBackups() {
 	if name == "" || a.config.API.Tokens != "" || a.config.Admin.Token.Reveal() != "" {
 		return
 	}
-	a.add("it has a user of its own, so other users of this machine are not trusted, and /backup and /debug/ of the admin listener answer nobody: set admin.token, or api.tokens, whose tokens with the role admin they accept", "handlers", name)
+	a.add("it has a user of its own, so other users of this machine are not trusted, and /backup and /debug/ of the admin listener answer no caller: set admin.token, or api.tokens with a token of the role admin", "handlers", name)
 }
 
 // fencing reports relaxed types that are handled by HTTP, where the server gets a version that may be
@@ -114,7 +114,7 @@ func (a *adviser) fencing() {
 		if !t.Relaxed || !a.sends(t.Handler) {
 			continue
 		}
-		a.add("when the node is killed, the same version of a task may run twice, so the header Taskengine-Version does not tell the two runs apart; remove relaxed if the server relies on it as a fencing token", "types", name, "relaxed")
+		a.add("when the node is killed, the same version of a task may run twice, so the header Taskengine-Version does not distinguish the two runs; remove relaxed if the server relies on it as a fencing token", "types", name, "relaxed")
 	}
 }
 
@@ -159,7 +159,7 @@ func (a *adviser) alone() {
 	}
 	text := "has no effect with the storage memory: the node is alone, so limits of the cluster are its own"
 	if len(c.Schedules) > 0 {
-		text += ", and its schedules fire on it whatever other nodes do"
+		text += ", and its schedules fire on it regardless of other nodes"
 	}
 	a.add(text+"; use pebble, bolt or postgres", "coordination", "driver")
 }

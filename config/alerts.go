@@ -174,7 +174,7 @@ func (d *decoder) alerts() {
 			}
 		}
 		if len(targets) == 0 {
-			d.conflict(path(), "there are no targets to tell; add one to alerts.targets, such as ops: {log: true}")
+			d.conflict(path(), "there are no targets; add one to alerts.targets, such as ops: {log: true}")
 		}
 		for i, target := range r.Targets {
 			if !slices.Contains(targets, target) && len(targets) > 0 {

@@ -75,7 +75,7 @@ func (vs variants) decode(d *decoder, n *node, into any) {
 			return
 		}
 	}
-	d.fault(n.at, "does not say what runs the tasks; write %s", vs.words())
+	d.fault(n.at, "names no handler that runs the tasks; write %s", vs.words())
 }
 
 // rateText is a rate such as 20/1s, or 20/s.

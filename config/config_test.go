@@ -309,7 +309,7 @@ func TestProblemsOfSetPointAtIt(t *testing.T) {
 --set | node={slots: 3, nme: x}
       |                 ^
 `},
-		"no YAML": {"node=[", `--set node: is not YAML: did not find expected node content while parsing a flow node; close what was opened
+		"no YAML": {"node=[", `--set node: is not YAML: did not find expected node content while parsing a flow node; close the open bracket or quote
 --set | node=[
       | ^
 `},

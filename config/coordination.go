@@ -106,7 +106,7 @@ func (d *decoder) coordination() {
 		}
 	}
 	if c.Roles == GUID && own == Local {
-		d.conflict([]string{"coordination", "roles"}, "needs nodes that share a bus, which those with storage.driver: postgres do; remove it")
+		d.conflict([]string{"coordination", "roles"}, "needs nodes that share a bus, as nodes with storage.driver: postgres do; remove it")
 	}
 	if c.Roles == GUID && d.cfg.Bus.Listen.Reveal() == "none" && !usesKafka(d.cfg) {
 		d.conflict([]string{"coordination", "roles"}, "needs messages between nodes, and bus.listen is none; remove one of them")
@@ -134,7 +134,7 @@ func (d *decoder) kafkaBus() {
 		return
 	}
 	if d.cfg.Storage.Driver != Postgres {
-		d.conflict([]string{"bus", "driver"}, "is kafka, by which nodes that share a database tell each other of its tasks; this node has a store of its own, and there is no other node to tell; remove it")
+		d.conflict([]string{"bus", "driver"}, "is kafka, which carries hints between nodes that share a database; this node has a store of its own and needs no hints; remove it")
 		return
 	}
 	d.connection(b.Connection, "bus", "connection")

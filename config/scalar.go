@@ -37,7 +37,7 @@ func (v value[T]) decode(d *decoder, n *node, into any) {
 			return
 		}
 		if t.ref != "" { // the error may quote it
-			err = fmt.Errorf("what %s stands for is not %s; correct it there", t.ref, v.want)
+			err = fmt.Errorf("the value of %s is not %s; correct it there", t.ref, v.want)
 		}
 	}
 	d.fault(n.at, "%v", err)

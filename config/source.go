@@ -99,7 +99,7 @@ func (s *source) remedy(line, column int) string {
 	text, _ := s.line(line)
 	runes := []rune(text)
 	if column < 1 || column > len(runes) {
-		return "; close what was opened"
+		return "; close the open bracket or quote"
 	}
 	switch runes[column-1] {
 	case '\t':
@@ -109,7 +109,7 @@ func (s *source) remedy(line, column int) string {
 	case '@', '`', '%', '&', '!', '|', '>':
 		return "; write the value in quotes"
 	case '\'', '"', '[', '{':
-		return "; close what was opened"
+		return "; close the open bracket or quote"
 	case ':':
 		return "; write a value that contains a colon in quotes"
 	}

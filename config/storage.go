@@ -57,7 +57,7 @@ const Main = "main"
 // isPartName accepts the name of one of the other databases.
 func isPartName(s string) error {
 	if s == Main {
-		return errors.New("is what the database of storage.url is called; write another name")
+		return errors.New("is the name of the database of storage.url; write another name")
 	}
 	return isName(s)
 }

@@ -25,7 +25,7 @@ var handlersTable = table[Handler]{of: "handlers", keys: isName, likely: "NAME",
 
 const (
 	dirDoc  = "The working directory."
-	envDoc  = "The environment variables. The process gets these, those of `pass_env`, and no others."
+	envDoc  = "The environment variables. The process gets these, the variables of `pass_env`, and no others."
 	userDoc = "The user that it runs as: a name or a number. This needs a node that runs as root. The default is the user of the node."
 	passDoc = "Names of variables that are passed on from the environment of the engine."
 

@@ -55,7 +55,7 @@ func (e *Engine) expire(ctx context.Context, s storage.Expirer) error {
 			return err
 		}
 		if n > 0 {
-			e.log.Info("removed tasks whose retention is over", "tasks", n)
+			e.log.Info("removed tasks after their retention", "tasks", n)
 		}
 		wait := maxExpireRest
 		if !next.IsZero() {

@@ -56,7 +56,7 @@ func FinishTx(ctx context.Context, tx storage.Tx, result []byte) error {
 func AgainTx(ctx context.Context, tx storage.Tx, result []byte, at time.Time, options ...task.AgainOption) error {
 	a, ok := ctx.Value(attemptKey{}).(*attempt)
 	if !ok {
-		return fmt.Errorf("engine: have a task run again: %w", errNoAttempt)
+		return fmt.Errorf("engine: run a task again: %w", errNoAttempt)
 	}
 	if err := a.again(ctx, tx, task.VerdictOf(result, task.Again(at, options...))); err != nil {
 		return fmt.Errorf("engine: have %v run again: %w", a.ref.ID, err)
@@ -88,9 +88,9 @@ func (a *attempt) again(ctx context.Context, tx storage.Tx, v task.Verdict) erro
 	e := a.engine
 	switch {
 	case v.Again.IsZero():
-		return errors.New("no time is given: FinishTx has a task done")
+		return errors.New("no time is given: use FinishTx to end the task")
 	case v.Rerun != nil && len(v.Rerun.Tasks) > 0:
-		return errors.New("tasks are to be added: call SubmitTx with the transaction, instead of the option WithTasks")
+		return errors.New("the option WithTasks is not allowed here: call SubmitTx with the transaction")
 	}
 	if err := a.checkResult(v.Result); err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 var ErrUnsupported = errors.New("the store does not support that")
 
 // ErrUnreadable is wrapped by the errors of tasks that [Config.Codec] cannot decode. They also wrap its error.
-var ErrUnreadable = errors.New("what the task carries cannot be decoded")
+var ErrUnreadable = errors.New("the content of the task cannot be decoded")
 
 // Get returns a task, with payload and result, or [task.ErrNotFound]. If [Config.Codec] cannot decode what the task carries,
 // Get returns the task without that, and an error that wraps [ErrUnreadable].

@@ -44,7 +44,7 @@ func (w *clockWatch) look(o ClockOffset) {
 	case o.IsOff() && !w.isOff:
 		w.isOff = true
 		w.log.Warn("the clock of this machine is not that of the cluster; tasks go by the clock of the cluster and are not affected; "+
-			"find out which of the two is wrong, and have it set by NTP", "ahead", o.Ahead.Round(time.Millisecond), "within", o.Within.Round(time.Millisecond))
+			"find out which of the two clocks is wrong, and set it by NTP", "ahead", o.Ahead.Round(time.Millisecond), "within", o.Within.Round(time.Millisecond))
 	case agrees && w.isOff:
 		w.isOff = false
 		w.log.Info("the clock of this machine agrees with that of the cluster again", "ahead", o.Ahead.Round(time.Millisecond), "within", o.Within.Round(time.Millisecond))

@@ -320,7 +320,7 @@ func freeSlots(u table.Usage) int {
 // before it.
 func beforeReason(u table.Usage, holders []task.ID) Reason {
 	r := reasonOf(CodeQueue, u, holders)
-	r.Text = fmt.Sprintf("%s: task %v of type %s is before it and takes %d, of which %d are free", limitName(u), u.Before.ID, u.Before.Type, u.Before.Need, freeSlots(u))
+	r.Text = fmt.Sprintf("%s: task %v of type %s is before it and needs %d slots; %d are free", limitName(u), u.Before.ID, u.Before.Type, u.Before.Need, freeSlots(u))
 	return r
 }
 
@@ -343,7 +343,7 @@ func (e *Engine) unwritten(t *task.Task) (Reason, bool) {
 	}
 	s := &e.state
 	if r, ok := s.StuckSave(t.Ref()); ok {
-		return unwritten("the store refuses to write what came of it, %s", since(r))
+		return unwritten("the store refuses to write its outcome, %s", since(r))
 	}
 	if s.Core().HasSlot(t.ID) {
 		return Reason{}, false
@@ -352,13 +352,13 @@ func (e *Engine) unwritten(t *task.Task) (Reason, bool) {
 	case refused && t.State != task.Processing:
 		return unwritten("the store refuses to write that it starts, %s", since(r))
 	case t.State == task.Processing && !e.cluster.IsShared() && !e.cluster.IsOurs(t.Owner) && e.config.Await[t.Type] > 0:
-		return unwritten("it ran in a process before this one, and what came of it may still arrive; it runs again %v after the start if nothing does", e.config.Await[t.Type])
+		return unwritten("it ran in an earlier process, and its outcome may still arrive; otherwise it runs again %v after the start", e.config.Await[t.Type])
 	case t.State == task.Processing && !e.cluster.IsShared() && !e.cluster.IsOurs(t.Owner):
-		return unwritten("it ran in a process before this one, and what becomes of it could not be written yet")
+		return unwritten("it ran in an earlier process, and its next state could not be written yet")
 	case t.State != task.Processing || !e.cluster.IsOurs(t.Owner):
 		return Reason{}, false
 	case s.IsSaving(t.Ref()):
-		return unwritten("attempt %d has ended, and what came of it is being written", t.Attempt)
+		return unwritten("attempt %d has ended, and its outcome is being written", t.Attempt)
 	case s.IsUncertain(t.ID):
 		return unwritten("the store did not answer whether it was started; it is looked at again")
 	}
@@ -376,7 +376,7 @@ func (e *Engine) elsewhere(t *task.Task) (Reason, bool) {
 	case cluster.RunsThere:
 		return Reason{Code: CodeRunning, Text: fmt.Sprintf("attempt %d runs on node %s since %s", t.Attempt, node, since)}, true
 	case cluster.RunnerGone:
-		return Reason{Code: CodeNodeGone, Text: fmt.Sprintf("attempt %d ran since %s on node %s, which is gone; what becomes of it is decided when that is certain", t.Attempt, since, t.Node)}, true
+		return Reason{Code: CodeNodeGone, Text: fmt.Sprintf("attempt %d ran since %s on node %s, which is gone; it is recovered when that is certain", t.Attempt, since, t.Node)}, true
 	case cluster.StartsThere:
 		if !e.cluster.IsQueueRun(t.Queue()) {
 			return Reason{}, false // it owns the shard, as no node runs the type, or the value

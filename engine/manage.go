@@ -14,7 +14,7 @@ import (
 // Errors of the methods by which people manage tasks. [task.ErrNotFound] is another.
 var (
 	// ErrStale says that the task is no longer at the version given.
-	ErrStale = errors.New("the task has changed meanwhile")
+	ErrStale = errors.New("the task has changed")
 	// ErrNotAllowed says that the state of the task does not allow the change.
 	ErrNotAllowed = errors.New("the task's state does not allow that")
 )
@@ -107,7 +107,7 @@ func (e *Engine) edit(ctx context.Context, ref task.Ref, verb string, fill func(
 // shown returns t with what it carries, as far as that can be decoded: that somebody changes a task does not depend on it.
 func (e *Engine) shown(t *task.Task) *task.Task {
 	if err := e.contents.decode(t); err != nil && e.logUndecoded.Allow() {
-		e.log.Error("what a task carries cannot be decoded", "task_id", t.ID, "type", t.Type, "error", err)
+		e.log.Error("the content of a task cannot be decoded", "task_id", t.ID, "type", t.Type, "error", err)
 	}
 	return t
 }

@@ -121,7 +121,7 @@ func (e *Engine) changeLimit(ctx context.Context, s LimitSetting, onlyIf *uint64
 			return e.limitChanged(ctx, s, now.Version, view)
 		}
 	}
-	return LimitSetting{}, fmt.Errorf("engine: change the limit %s: %w, %d times in a row", s.Limit, errStaleLimit("its setting has changed meanwhile"), editTries)
+	return LimitSetting{}, fmt.Errorf("engine: change the limit %s: %w, %d times in a row", s.Limit, errStaleLimit("its setting has changed"), editTries)
 }
 
 // limitChanged returns the setting that was stored with a version, when this node applies it. view is what was

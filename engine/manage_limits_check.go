@@ -103,7 +103,7 @@ func checkNumbers(s *LimitSetting) error {
 		}
 	}
 	if len(s.By) > maxBy || !printable(s.By) {
-		return fmt.Errorf("who changes it has %d bytes; want at most %d that can be printed", len(s.By), maxBy)
+		return fmt.Errorf("the name of the author of the change has %d bytes; want at most %d printable ones", len(s.By), maxBy)
 	}
 	return nil
 }

@@ -130,16 +130,16 @@ func (m *missingKeys) names() []string {
 }
 
 // waitsForKey begins the error of a task that waits for a key, so that such tasks are found again.
-const waitsForKey = "it waits until what it carries can be decoded: "
+const waitsForKey = "it waits until its content can be decoded: "
 
 // undecoded returns the verdict on an attempt that cannot begin, because what its task carries cannot be decoded.
 func (e *Engine) undecoded(t *task.Task, err error) task.Verdict {
 	if errors.Is(err, codec.ErrDamaged) || errors.Is(err, codec.ErrTooLarge) {
-		return task.VerdictOf(nil, task.Permanent(task.WithClass("damaged", fmt.Errorf("what the task carries cannot be decoded, now or later: %w", err))))
+		return task.VerdictOf(nil, task.Permanent(task.WithClass("damaged", fmt.Errorf("the content of the task cannot be decoded, now or later: %w", err))))
 	}
 	v := task.Verdict{Outcome: task.HandedBack, Error: waitsForKey + err.Error(), Delay: -1, Pause: e.missing.pause(e.Now(), t, err)}
 	if e.logUndecoded.Allow() {
-		e.log.Error("what tasks carry cannot be decoded; they wait, and are tried again from time to time", "task_id", t.ID, "type", t.Type, "error", err)
+		e.log.Error("the content of tasks cannot be decoded; they wait, and are tried again from time to time", "task_id", t.ID, "type", t.Type, "error", err)
 	}
 	return v
 }
@@ -158,5 +158,5 @@ func (e *Engine) withKey(t *task.Task, rs []Reason) []Reason {
 	if err == nil || t.State == task.Processing {
 		return rs
 	}
-	return append([]Reason{{Code: CodeKey, Text: "this node cannot decode what it carries: " + err.Error()}}, rs...)
+	return append([]Reason{{Code: CodeKey, Text: "this node cannot decode its content: " + err.Error()}}, rs...)
 }

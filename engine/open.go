@@ -214,7 +214,7 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 		return nil, err
 	}
 	if err := e.cluster.Heal(ctx); err != nil {
-		return nil, fmt.Errorf("engine: recover what ran before: %w", err)
+		return nil, fmt.Errorf("engine: recover interrupted tasks: %w", err)
 	}
 	if err := e.cluster.LoadPauses(ctx); err != nil {
 		return nil, fmt.Errorf("engine: %w", err)

@@ -31,7 +31,7 @@ func (e *Engine) refuse(f *shell.Full) error {
 	e.tell(func(s *state, now time.Time) { s.Rejected(now, f) })
 	switch {
 	case f.New > f.Max:
-		return fmt.Errorf("%w: %d tasks of type %s were to be added at once, of %d allowed by max_backlog; submit fewer", ErrBacklog, f.New, f.Type, f.Max)
+		return fmt.Errorf("%w: the request adds %d tasks of type %s at once, and max_backlog allows %d; submit fewer", ErrBacklog, f.New, f.Type, f.Max)
 	case f.IsCrowded:
 		return fmt.Errorf("%w: %s, and no further call may wait for room; submit again later", ErrBacklog, lack(f))
 	}
@@ -44,7 +44,7 @@ func lack(f *shell.Full) string {
 	if f.Waiting > 0 {
 		waiting = fmt.Sprintf(" and %d that wait for room", f.Waiting)
 	}
-	return fmt.Sprintf("type %s has %d tasks%s that have not started, of %d allowed by max_backlog, and %d more were to be added", f.Type, f.Count, waiting, f.Max, f.New)
+	return fmt.Sprintf("type %s has %d tasks%s that have not started, of %d allowed by max_backlog, and the request adds %d more", f.Type, f.Count, waiting, f.Max, f.New)
 }
 
 // withdraw ends the wait of a submission for room. It returns nil if the submission does not wait.

@@ -33,7 +33,7 @@ func TestWhySaysWhatThisNodeHasOfALimitOfTheCluster(t *testing.T) {
 		}},
 		"behind another": {beforeReason(before, nil), Reason{
 			Code: CodeQueue, Limit: "payouts", Used: 2, Max: 10, Cluster: true, Held: 4, Waiting: 5,
-			Text: "limit payouts: task " + before.Before.ID.String() + " of type mail is before it and takes 4, of which 2 are free",
+			Text: "limit payouts: task " + before.Before.ID.String() + " of type mail is before it and needs 4 slots; 2 are free",
 		}},
 		"not its turn": {turnReason(turn, nil), Reason{
 			Code: CodeQueue, Limit: "partner", Value: "small", Used: 1,

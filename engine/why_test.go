@@ -34,7 +34,7 @@ func TestWhySaysWhatAHeavyTaskNeedsAndThatALightOneIsBehindIt(t *testing.T) {
 			heavy: {Code: engine.CodeLimit, Limit: "total", Used: 1, Max: 4, Text: "limit total: 1 of 4 used; it takes 4, and 3 are free"},
 			light: {
 				Code: engine.CodeQueue, Limit: "total", Used: 1, Max: 4,
-				Text: "limit total: task " + heavy.String() + " of type heavy is before it and takes 4, of which 3 are free",
+				Text: "limit total: task " + heavy.String() + " of type heavy is before it and needs 4 slots; 3 are free",
 			},
 		} {
 			_, why, err := n.Why(t.Context(), id)

@@ -117,7 +117,7 @@ func (c Config) withDefaults() (Config, error) {
 			c.MinProcesses, c.MaxProcesses, maxProcesses)
 	}
 	if c.MaxTasks < 0 || c.MaxRSS < 0 {
-		complain("a process is to be replaced after %d tasks and at %d bytes: give 0 (never) or more", c.MaxTasks, c.MaxRSS)
+		complain("processes cannot be replaced after %d tasks or at %d bytes: give 0 (never) or more", c.MaxTasks, c.MaxRSS)
 	}
 	if l := c.Limits; l.Memory < 0 || l.Processes < 0 || !(l.CPU >= 0 && l.CPU < 1e6) {
 		complain("the limits are %d bytes, %v cores and %d processes: give 0 (none) or more", l.Memory, l.CPU, l.Processes)

@@ -345,7 +345,7 @@ func (s *session) endAnswer(c *call, running int) answer {
 			pid, name, s.protocolErr, c.Run.GetType())))}
 	}
 	if running > 1 {
-		return interrupted("died under %d tasks (%s), of which each is tried again in a process of its own%s",
+		return interrupted("died with %d running tasks (%s); each is tried again in a process of its own%s",
 			running, how, quoteTail(s.proc.out.last()))
 	}
 	return answer{Err: fmt.Errorf("%w: process %d of handler %q: %s%s",

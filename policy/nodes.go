@@ -77,7 +77,7 @@ func (c *checker) places(name string, l Limit) {
 		})
 	}
 	if len(different) > MaxPlaces {
-		c.add(fmt.Sprintf("names %d different sets of nodes, of %d allowed; give nodes a label for what they have in common", len(different), MaxPlaces), at("nodes")...)
+		c.add(fmt.Sprintf("names %d different sets of nodes, of %d allowed; give nodes with a common property a common label", len(different), MaxPlaces), at("nodes")...)
 	}
 }
 

@@ -16,7 +16,7 @@ func (g gatherer) depths(node *nodeParts, gauge gaugeFunc) {
 		return
 	}
 	found := g.byLabel(d)
-	const who = " Of the nodes that share a store, the one with the role monitor tells it, and looks every half minute."
+	const who = " Of the nodes that share a store, the one with the role monitor reports it, and looks every half minute."
 	tasks := desc("tasks", "Tasks by state: waiting, submitted or error."+who+" A store in files counts at most 10000 submitted tasks of a type, of those behind the head of an ordering key 1000 of each key and 10000 of all, 10000 waiting tasks and 1000 in error.", "type", "state")
 	oldest := desc("oldest_ready_seconds", "For how long the oldest submitted task of the type has been ready; a task that is tried again since its first attempt was due. 0 if there is none."+who, "type")
 	more := desc("tasks_truncated", "1 if taskengine_tasks or taskengine_oldest_ready_seconds of the type may be too small, because a bound was met."+who, "type")

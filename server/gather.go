@@ -61,13 +61,13 @@ func (g gatherer) Collect(out chan<- prometheus.Metric) {
 	gauge(desc("triggers_waiting", "Ready tasks that are in memory and wait for a slot."), float64(s.Waiting))
 	gauge(desc("timers_waiting", "Tasks in memory that have a time: delayed tasks, retries, queue timeouts."), float64(s.Timers))
 	gauge(desc("store_failed", "1 if the node has stopped all work because its store failed for good."), truth(isClosed(node.engine.Failed())))
-	gauge(desc("writes_stuck", "Changes that the store refuses by themselves, which are tried again: what came of attempts, usually."), float64(s.Stuck))
-	gauge(desc("lock_waits", "Changes and submits that are tried apart because another transaction may keep locked what they need."), float64(s.LockWaits))
+	gauge(desc("writes_stuck", "Changes that the store refuses by themselves, which are tried again: usually outcomes of attempts."), float64(s.Stuck))
+	gauge(desc("lock_waits", "Changes and submits that are tried apart because another transaction may keep rows locked that they need."), float64(s.LockWaits))
 	if blockers := blockersOf(node.engine); blockers >= 0 {
 		gauge(desc("blocking_sessions", "Sessions of the database that have kept rows or tables locked that nodes need for two seconds or more."), float64(blockers))
 	}
 	if o, ok := node.engine.ClockOffset(); ok {
-		gauge(desc("clock_offset_seconds", "How far the wall clock of the machine is ahead of the clock of the cluster, by which tasks go."), o.Ahead.Seconds())
+		gauge(desc("clock_offset_seconds", "How far the wall clock of the machine is ahead of the clock of the cluster, which tasks follow."), o.Ahead.Seconds())
 	}
 	gauge(desc("member", "1 if the node can prove that it is alive: otherwise it starts no task."), truth(node.engine.IsMember()))
 	if holds, ok := node.engine.HoldsPermits(); ok {
@@ -155,7 +155,7 @@ func backlogs(all []engine.BacklogStatus, out chan<- prometheus.Metric) {
 	most := desc("backlog_max", "The max_backlog of the type.", "type")
 	refused := desc("backlog_refused_total", "Tasks that the node did not accept because the backlog of their type was full.", "type")
 	dropped := desc("backlog_dropped_total", "Tasks that the node cancelled because newer ones exceeded the max_backlog of their type.", "type")
-	waiting := desc("backlog_waiting", "Tasks that are not added yet, because what adds them waits on the node for room in the backlog of their type.", "type")
+	waiting := desc("backlog_waiting", "Tasks that are not added yet, because their callers wait on the node for room in the backlog of their type.", "type")
 	for _, b := range all {
 		out <- prometheus.MustNewConstMetric(waiting, prometheus.GaugeValue, float64(b.Waiting), b.Type)
 		out <- prometheus.MustNewConstMetric(tasks, prometheus.GaugeValue, float64(b.Tasks), b.Type)

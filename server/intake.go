@@ -99,7 +99,7 @@ var errUnderWay = errors.New("too much of unfinished requests")
 // end ends a connection. It returns an error if it is that of the caller.
 func (in *intake) end(which, caller *inflow, why error) error {
 	if in.closings.Allow() {
-		in.log.Warn("a connection was ended for what it has under way", "from", which.from, "error", why)
+		in.log.Warn("a connection was ended for its unfinished requests", "from", which.from, "error", why)
 	}
 	which.close()
 	if which == caller {

@@ -61,7 +61,7 @@ func (l *limitedListener) acquire() error {
 	}
 	if l.full.Allow() {
 		l.log.Warn("no more connections are accepted until some end: the rest of the file descriptors is for the store and the handlers",
-			"address", l.Addr().String(), "connections", cap(l.slots), "do", "raise the limit of open files (ulimit -n, LimitNOFILE), or have clients close what they do not use")
+			"address", l.Addr().String(), "connections", cap(l.slots), "do", "raise the limit of open files (ulimit -n, LimitNOFILE), or make clients close unused connections")
 	}
 	for {
 		again := time.NewTimer(l.makeRoom(time.Now()))

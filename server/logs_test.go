@@ -140,7 +140,7 @@ func TestALogIsFollowedUntilTheTaskHasEnded(t *testing.T) {
 			n.release <- struct{}{}
 		}
 	})
-	const full = "the log of this attempt is full: what follows is dropped"
+	const full = "the log of this attempt is full: further lines are dropped"
 	if err != nil || !released || !got.complete || got.messages() != "held,released,more,"+full+",3 lines were dropped" {
 		t.Fatalf("the log is %v (%v)", got, err)
 	}

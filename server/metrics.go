@@ -59,7 +59,7 @@ func NewMetrics(types []string, build Build) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry(), types: make(map[string]*typeMetrics, len(types))}
 	f := families{
 		submitted:  counters("tasks_submitted_total", "Tasks that became durable.", "type"),
-		started:    counters("tasks_started_total", "Attempts whose handler was called.", "type"),
+		started:    counters("tasks_started_total", "Attempts with a call of the handler.", "type"),
 		finished:   counters("tasks_finished_total", "Tasks that ended, by the state they ended in.", "type", "outcome"),
 		attempts:   counters("attempts_ended_total", "Attempts that ended, by how they did.", "type", "outcome"),
 		startDelay: histograms("insert_to_start_seconds", "From when a task could first run, which is its insert or the time it was scheduled for, to its first call.", "type"),
@@ -67,7 +67,7 @@ func NewMetrics(types []string, build Build) *Metrics {
 	}
 	m.requests = histograms("api_request_seconds", "How long requests to the API took.", "method", "code")
 	commits := histograms("store_commit_seconds", "How long the store took to make a batch of changes durable, or to fail. The wait for the disk is a part of it.")
-	failed := counters("store_commits_failed_total", "Batches of changes that the store did not take, or of which it is not known whether it did. They are tried again.")
+	failed := counters("store_commits_failed_total", "Batches of changes that the store did not write, or with an unknown outcome. They are tried again.")
 	m.commits, m.commitsFailed = commits.WithLabelValues(), failed.WithLabelValues()
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
 		Namespace: namespace, Name: "build_info", Help: "Which program this is; always 1.",

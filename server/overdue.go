@@ -76,7 +76,7 @@ func (g gatherer) schedules(gauge gaugeFunc) {
 	if seen == nil {
 		return
 	}
-	const who = " Of the nodes that share a store, the one with the role monitor tells it, and looks every half minute at 10000 schedules."
+	const who = " Of the nodes that share a store, the one with the role monitor reports it, and looks every half minute at 10000 schedules."
 	gauge(desc("schedules_overdue", "Schedules that have not run for more than a minute although their time has come."+who), float64(seen.schedules))
-	gauge(desc("schedule_late_seconds", "How late the schedule is that is the latest of those that have not run although their time has come. 0 if there is none."+who), seen.longest.Seconds())
+	gauge(desc("schedule_late_seconds", "How late the most overdue schedule is. 0 if no schedule is overdue."+who), seen.longest.Seconds())
 }

@@ -15,7 +15,7 @@ func (a *API) ListTypes(ctx context.Context, _ *taskenginev1.ListTypesRequest) (
 		if ctx.Err() != nil {
 			return nil, a.answer(err)
 		}
-		a.log.Warn("types are listed without those of tasks in the store, which cannot be read", "error", err)
+		a.log.Warn("types are listed without the types of tasks in the store, which cannot be read", "error", err)
 		types, more = a.engine.Types(), true
 	}
 	res := &taskenginev1.ListTypesResponse{More: more}

@@ -221,7 +221,7 @@ func (l *Log) add(k key, line []byte) {
 		if t.dropped > 0 && l.reportDropped(k, t.dropped) {
 			t.dropped = 0
 		}
-		t.full = l.remark(k, 0, "the log of this attempt is full: what follows is dropped")
+		t.full = l.remark(k, 0, "the log of this attempt is full: further lines are dropped")
 		t.dropped++
 	case len(l.buffer)+len(line) > bufferBytes:
 		t.dropped++

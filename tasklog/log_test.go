@@ -268,7 +268,7 @@ func TestALowerBoundHoldsForASegmentThatIsLargerThanIt(t *testing.T) {
 }
 
 func TestAnAttemptLogsNoMoreThanItsShare(t *testing.T) {
-	const full = "the log of this attempt is full: what follows is dropped"
+	const full = "the log of this attempt is full: further lines are dropped"
 	for name, o := range map[string]tasklog.Options{
 		"of lines": {AttemptLines: 10},
 		"of bytes": {AttemptBytes: 1410}, // a line has 139 bytes

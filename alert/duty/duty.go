@@ -343,7 +343,7 @@ func adoptAll(ctx context.Context, c Config, o *Overview, scopes []string, was m
 		err := New(c).adopt(bounded, running)
 		cancel()
 		if err != nil && ctx.Err() == nil {
-			c.Log.Warn("what a node that is gone has left of alerts could not be sent yet", "scope", scope, "error", err)
+			c.Log.Warn("the remaining alerts of a node that is gone could not be sent yet", "scope", scope, "error", err)
 		}
 	}
 	return gone

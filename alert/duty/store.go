@@ -81,7 +81,7 @@ func (s *Store) Read(ctx context.Context) (Overview, error) {
 			}
 		}
 		if err != nil {
-			return o, fmt.Errorf("what is stored about alerts, %s, is damaged: %w", one.Scope, err)
+			return o, fmt.Errorf("the stored state of alerts, %s, is damaged: %w", one.Scope, err)
 		}
 	}
 	return o, nil

@@ -22,7 +22,7 @@ var _ coord.Keeper = (*Node)(nil)
 func (n *Node) Contents(ctx context.Context) (coord.Contents, error) {
 	cells, err := n.readAll(ctx)
 	if err != nil {
-		return coord.Contents{}, fmt.Errorf("read what is kept: %w", err)
+		return coord.Contents{}, fmt.Errorf("read the cells: %w", err)
 	}
 	return contentsOf(cells, n.options.Now()), nil
 }
@@ -57,7 +57,7 @@ func (n *Node) Clean(ctx context.Context) (coord.Contents, error) {
 func (n *Node) readUnused(ctx context.Context) ([]Cell, coord.Contents, error) {
 	cells, err := n.readAll(ctx)
 	if err != nil {
-		return nil, coord.Contents{}, fmt.Errorf("read what is kept: %w", err)
+		return nil, coord.Contents{}, fmt.Errorf("read the cells: %w", err)
 	}
 	all := contentsOf(cells, n.options.Now())
 	if len(all.Members) > 0 {
@@ -82,10 +82,10 @@ func (n *Node) remove(ctx context.Context, cells []Cell) error {
 	}
 	outcomes, err := n.store.Swap(ctx, changes...)
 	if err != nil {
-		return fmt.Errorf("remove what is kept: %w", err)
+		return fmt.Errorf("remove the cells: %w", err)
 	}
 	if slices.ContainsFunc(outcomes, func(o Outcome) bool { return !o.Swapped }) {
-		return fmt.Errorf("%w: they have changed what was to be removed, and some of it is removed", coord.ErrInUse)
+		return fmt.Errorf("%w: they have changed cells during the removal, and a part is removed", coord.ErrInUse)
 	}
 	return nil
 }

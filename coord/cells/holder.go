@@ -99,7 +99,7 @@ func (n *Node) Order(id task.ID, orders ...coord.Order) {
 	for _, o := range orders {
 		o.Want, o.Least, o.Max = limits.Clamp(o.Want, o.Least, o.Max, coord.MaxPermits)
 		if !limits.IsName(o.Name) {
-			n.options.Log.Error("no permits are granted of a limit whose name is not valid UTF-8 without NUL", "limit", fmt.Sprintf("%q", o.Name))
+			n.options.Log.Error("no permits are granted: the name of the limit is not valid UTF-8 without NUL", "limit", fmt.Sprintf("%q", o.Name))
 			h.tell(&ordered{of: h, order: o, number: o.Number})
 			continue
 		}

@@ -161,7 +161,7 @@ func (n *Node) Close() error {
 		ctx, cancel := context.WithTimeout(context.Background(), lease/3)
 		defer cancel()
 		if err := last.End(ctx); err != nil && !errors.Is(err, ErrOver) {
-			n.options.Log.Warn("what this node held is free only when its lease is over", "lease", lease, "error", err)
+			n.options.Log.Warn("the permits and roles of this node are free only when its lease is over", "lease", lease, "error", err)
 		}
 	}
 	return nil

@@ -15,7 +15,7 @@ import (
 var errRestored = fmt.Errorf("%w: the coordinator lacks changes that it had, such as after a restore from a backup", ErrLeaseOver)
 
 // errOlder says that an answer does not follow what is known.
-var errOlder = errors.New("an answer is older than what is known of a cell: all cells are read anew")
+var errOlder = errors.New("an answer is older than the known state of a cell: all cells are read again")
 
 // watching is one watch of the cells. The versions of cells tell their states apart as long as the store does not go back
 // in time. It cannot do that while a watch goes on, so all cells are compared with what is known when a watch begins.
@@ -127,7 +127,7 @@ func (n *Node) contradicts(w *watching, u Update) bool {
 // not know any more, until they notice as well or their leases are over: so the node rests for a lease. It is called with mu
 // held.
 func (n *Node) forget() {
-	n.options.Log.Warn("the coordinator lacks changes that this node knows, such as after a restore from a backup: the node loses its lease, and begins anew after the time of a lease",
+	n.options.Log.Warn("the coordinator lacks changes that this node knows, such as after a restore from a backup: the node loses its lease, and joins again after the time of a lease",
 		"coordinator", n.options.Driver, "lease", n.lease)
 	n.lose(errRestored)
 	n.rest = time.Now().Add(n.lease)

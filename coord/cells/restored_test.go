@@ -415,7 +415,7 @@ func TestAnOutcomeThatTellsNothingIsNotAskedForAgainAtOnce(t *testing.T) {
 		if swaps := s.swaps.Load(); swaps > 200 || swaps < 2 {
 			t.Errorf("%d requests in 20 leases", swaps)
 		}
-		if text := out.String(); !strings.Contains(text, "older than what is known") {
+		if text := out.String(); !strings.Contains(text, "older than the known state") {
 			t.Errorf("the log is\n%s", text)
 		}
 		s.armed.Store(false)

@@ -196,7 +196,7 @@ func (s *store) Watch(ctx context.Context, prefix string, fn func(cells.Update))
 	}
 	whole, err := s.client.Get(ctx, s.prefix+prefix, clientv3.WithPrefix())
 	if err != nil {
-		return s.ended(ctx, fmt.Errorf("read what is watched: %w", err))
+		return s.ended(ctx, fmt.Errorf("read the watched keys: %w", err))
 	}
 	u := cells.Update{Whole: true, At: uint64(whole.Header.Revision), Cells: s.cellsOf(whole.Kvs)}
 	if ctx.Err() != nil {

@@ -67,7 +67,7 @@ func (c *Coord) explain(err error) error {
 		tables.All = append(tables.All, quote(c.schema)+"."+quote(name))
 	}
 	all, _ := pglocks.Holders(ctx, c.pool, tables) // without their names the error is true, too
-	return &reason.Error{What: "rows or tables by which nodes coordinate are locked" + pglocks.Text(all), Cause: err}
+	return &reason.Error{What: "rows or tables of the coordination are locked" + pglocks.Text(all), Cause: err}
 }
 
 // calling returns the statement that calls a function of the schema with the request $1, and waits for locks as $2 says.

@@ -214,7 +214,7 @@ func (c *Coord) Close() error {
 			return err
 		})
 		if err != nil {
-			c.log.Warn("what this node held is free only when its lease is over", "lease", c.lease, "error", err)
+			c.log.Warn("the permits and roles of this node are free only when its lease is over", "lease", c.lease, "error", err)
 		}
 	}
 	return nil

@@ -82,7 +82,7 @@ func (c *Coord) Order(id task.ID, orders ...coord.Order) {
 	for _, o := range orders {
 		o.Want, o.Least, o.Max = limits.Clamp(o.Want, o.Least, o.Max, coord.MaxPermits)
 		if !limits.IsName(o.Name) {
-			c.log.Error("no permits are granted of a limit whose name is not valid UTF-8 without NUL", "limit", fmt.Sprintf("%q", o.Name))
+			c.log.Error("no permits are granted: the name of the limit is not valid UTF-8 without NUL", "limit", fmt.Sprintf("%q", o.Name))
 			h.tell(&standing{of: h, order: o, now: coord.Holding{Name: o.Name, Number: o.Number}})
 			continue
 		}

@@ -22,7 +22,7 @@ import (
 var ErrOther = errors.New("the nodes of this store coordinate in another way")
 
 // ErrChanged says that the record was changed while it was removed.
-var ErrChanged = errors.New("the record of the coordination has changed meanwhile")
+var ErrChanged = errors.New("the record of the coordination has changed")
 
 // name is the setting that has the record.
 const name = storage.CoordinationSetting

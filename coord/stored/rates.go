@@ -113,12 +113,12 @@ func (r *Rates) read(ctx context.Context, part int) error {
 	}
 	value, err := r.store.Setting(ctx, settingOf(part))
 	if err != nil {
-		return fmt.Errorf("stored: read what is used up of rates: %w", err)
+		return fmt.Errorf("stored: read the use of rates: %w", err)
 	}
 	var due map[string]int64
 	if value != nil {
 		if err := json.Unmarshal(value, &due); err != nil {
-			return fmt.Errorf("stored: what is used up of rates is damaged; the setting is %q: %w", settingOf(part), err)
+			return fmt.Errorf("stored: the use of rates is damaged; the setting is %q: %w", settingOf(part), err)
 		}
 	}
 	r.parts[part] = make(map[string]*bucket, len(due))
@@ -149,5 +149,5 @@ func (r *Rates) write(ctx context.Context, part int, now int64) error {
 	for _, b := range all {
 		b.written = 0
 	}
-	return fmt.Errorf("stored: write what is used up of rates: %w", err)
+	return fmt.Errorf("stored: write the use of rates: %w", err)
 }

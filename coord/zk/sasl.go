@@ -81,7 +81,7 @@ func (w *saslWire) authenticate() error {
 	}
 	answer, err := c.Respond(challenge)
 	if err != nil {
-		return w.refuse("the server demands what DIGEST-MD5 here cannot do: configure users of DigestLoginModule", err)
+		return w.refuse("the server requires an unsupported form of DIGEST-MD5: configure users of DigestLoginModule", err)
 	}
 	proof, err := w.ask(2, answer)
 	if err != nil {

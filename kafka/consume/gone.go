@@ -162,7 +162,7 @@ func (s *localSource) collect(ctx context.Context, e *engine.Engine, st *state) 
 	for name, t := range st.Topics {
 		for i := range t.Was {
 			if err := s.collectOne(ctx, e, st, name, &t.Was[i]); err != nil {
-				return fmt.Errorf("look for what was lost with the deleted topic %s: %w", name, err)
+				return fmt.Errorf("look for records that were lost with the deleted topic %s: %w", name, err)
 			}
 		}
 	}

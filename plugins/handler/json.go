@@ -18,7 +18,7 @@ func JSON[In, Out any](f func(ctx context.Context, t *task.Task, in In) (Out, er
 		if raw, ok := any(&in).(*[]byte); ok {
 			*raw = t.Payload
 		} else if err := json.Unmarshal(t.Payload, &in); err != nil {
-			return nil, task.Permanent(task.WithClass("bad_payload", fmt.Errorf("the payload is not what %s takes: %w", t.Type, err)))
+			return nil, task.Permanent(task.WithClass("bad_payload", fmt.Errorf("the payload does not fit %s: %w", t.Type, err)))
 		}
 		out, err := f(ctx, t, in)
 		if task.VerdictOf(nil, err).Outcome != task.Completed {

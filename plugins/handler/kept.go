@@ -12,7 +12,7 @@ import (
 const earlierFeature = "earlier"
 
 // errElsewhere ends the context of a run when a node runs its task elsewhere, or may.
-var errElsewhere = errors.New("this worker was cut off from the node, and the task runs elsewhere, or will: what this run answers counts only if that has not begun")
+var errElsewhere = errors.New("this worker was cut off from the node, and the task runs elsewhere, or will: the answer of this run counts only if that other run has not begun")
 
 // kept is the state that a session of a worker keeps, so that no answer or report is lost with a connection. The mutex
 // of the session guards it.

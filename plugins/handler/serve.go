@@ -75,7 +75,7 @@ func (p Program) serve() error {
 		if addresses := os.Getenv(addressVariable); addresses != "" {
 			return p.work(addresses)
 		}
-		return errors.New("this program handles tasks: name it as a handler's command in the configuration of taskengine, which starts it, or set " + addressVariable + " to the address of a node, host:port, whose worker it is to be")
+		return errors.New("this program handles tasks: name it as a handler's command in the configuration of taskengine, which starts it, or set " + addressVariable + " to the address of a node, host:port, to run as its worker")
 	}
 	own := strconv.Itoa(wire.Protocol)
 	if theirs := os.Getenv("PLUGIN_PROTOCOL_VERSIONS"); !slices.Contains(strings.Split(theirs, ","), own) {

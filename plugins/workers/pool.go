@@ -213,7 +213,7 @@ func (p *Pool) abandon(c *call) {
 	w.release(c)
 	c.Deliver(answer{Err: task.InDoubt(fmt.Errorf("the task did not stop within %v after its cancellation, and %v may still run it", p.cfg.Grace, w))})
 	p.notifyUses()
-	p.log.Error("a task does not stop: what its worker answers does not count any more", "worker", w.name, "task_id", c.ID().String(), "type", c.Run.GetType())
+	p.log.Error("a task does not stop: the answer of its worker does not count any more", "worker", w.name, "task_id", c.ID().String(), "type", c.Run.GetType())
 }
 
 // errNotDelivered is why a run is handed back that has not reached its worker.

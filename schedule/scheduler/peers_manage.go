@@ -84,7 +84,7 @@ type follower struct {
 // failed logs an error after which something is tried again.
 func (f *follower) failed(err error) {
 	if f.failures.Allow() {
-		f.log.Warn("the node does not learn of what other nodes change of schedules until it can", "error", err)
+		f.log.Warn("the node cannot read the changes of schedules by other nodes at present", "error", err)
 	}
 }
 

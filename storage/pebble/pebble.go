@@ -162,7 +162,7 @@ func (s *Store) open(opts Options) (err error) {
 	}
 	if !s.readOnly { // only now: the library holds the lock, so no other process makes a backup here
 		if err := s.fs.FS.RemoveAll(s.fs.aside); err != nil {
-			return fmt.Errorf("remove what is left of a backup: %w", err)
+			return fmt.Errorf("remove the remains of a backup: %w", err)
 		}
 	}
 	return s.prepare()
@@ -181,7 +181,7 @@ func (s *Store) openLogs(opts Options) (err error) {
 		err = fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	if errors.Is(err, ErrDamaged) {
-		err = fmt.Errorf("%w; restore a backup, or take over what can be read by `taskengine copy --salvage`", err)
+		err = fmt.Errorf("%w; restore a backup, or copy the readable part by `taskengine copy --salvage`", err)
 	}
 	return err
 }

@@ -111,7 +111,7 @@ func (t *tails) has(f *tailFile) bool {
 }
 
 func (f *tailFile) gone() error {
-	const lost = "while the store was open: what is written now would be lost; stop the node before files are put back or restored"
+	const lost = "while the store was open: new writes would be lost; stop the node before files are put back or restored"
 	is, err := os.Stat(f.name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

@@ -46,8 +46,8 @@ func (s *Store) Export(ctx context.Context, setting func(string, []byte) error, 
 // order of Seq. All of them are as they were at one moment. Packed ends with the first error of
 // row, and returns it as it is. Package placement uses it.
 func (s *Store) Packed(ctx context.Context, row func(*task.Task) error) error {
-	return s.snapshot(ctx, "read what is packed", func(ctx context.Context, tx pgx.Tx) error {
-		return s.each(ctx, tx, "read what is packed", selectPacked, s.taskTo(row))
+	return s.snapshot(ctx, "read the packed tasks", func(ctx context.Context, tx pgx.Tx) error {
+		return s.each(ctx, tx, "read the packed tasks", selectPacked, s.taskTo(row))
 	})
 }
 

@@ -13,7 +13,7 @@ import (
 
 var (
 	// ErrMoved is wrapped by the error of an export during which shards were moved.
-	ErrMoved = errors.New("shards were moved meanwhile: export again")
+	ErrMoved = errors.New("shards were moved during the export: export again")
 
 	errEnough = errors.New("no more rows are wanted")
 )

@@ -10,7 +10,7 @@ import (
 
 // Unclaimed implements [storage.Finder].
 func (v *verbs) Unclaimed(ctx context.Context, q storage.UnclaimedQuery) (out storage.UnclaimedPage, err error) {
-	parts, err := ask(ctx, v, "look for what was unclaimed", func(place int, _ storage.Tasks) (storage.UnclaimedPage, error) {
+	parts, err := ask(ctx, v, "look for unclaimed tasks", func(place int, _ storage.Tasks) (storage.UnclaimedPage, error) {
 		part, err := v.store.places[place].Store.Unclaimed(ctx, q)
 		outwardHints(place, part.Heads)
 		return part, err

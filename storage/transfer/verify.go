@@ -152,7 +152,7 @@ func (c *copier) explain(ctx context.Context, changed []task.ID) error {
 		}
 		want, err := c.from.Get(ctx, id)
 		if errors.Is(err, task.ErrNotFound) {
-			c.differs(Different, id, "it is gone from the source meanwhile")
+			c.differs(Different, id, "it was removed from the source during the copy")
 			continue
 		}
 		if err != nil {

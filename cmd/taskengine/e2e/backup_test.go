@@ -62,7 +62,7 @@ func TestANodeIsBackedUpWhileItWorksAndRestored(t *testing.T) {
 				t.Errorf("it says %+v", said)
 			}
 			late := n.objects(t, "task", "add", "copy", "--in", "99h")[0]["id"].(string)
-			doctor(t, exitOK, driver+":"+hot).has(t, isInfo, "tasks", "2, of which 0 are ready, 1 wait, 1 have ended")
+			doctor(t, exitOK, driver+":"+hot).has(t, isInfo, "tasks", "2: 0 are ready, 1 wait, 1 have ended")
 
 			if r := cli(t, nil, "", "backup", hot, "--from", file, "--admin", n.admin); r.code != exitFailure || !strings.Contains(r.stderr, "not empty") {
 				t.Errorf("over a backup: %+v", r)
@@ -127,7 +127,7 @@ func TestADamagedStoreIsNotBackedUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := cli(t, nil, "", "backup", filepath.Join(backups, "b"), "--from", source)
-	if r.code != exitFailure || !strings.Contains(r.stderr, "what was written is damaged") || !strings.Contains(r.stderr, "record of task") {
+	if r.code != exitFailure || !strings.Contains(r.stderr, "the written backup is damaged") || !strings.Contains(r.stderr, "record of task") {
 		t.Errorf("a damaged store: %+v", r)
 	}
 	only(t, backups)

@@ -93,7 +93,7 @@ func TestTasksOfAKilledNodeRunElsewhere(t *testing.T) {
 				t.Fatal(err)
 			}
 			<-n[0].ended
-			n[1].says(t, "recovered tasks whose nodes are gone")
+			n[1].says(t, "recovered tasks of nodes that are gone")
 			g.open(t)
 			n[1].ok(t, "task", "wait", id, "--timeout", "1m")
 			got := n[1].objects(t, "task", "get", id)[0]
@@ -136,7 +136,7 @@ func TestAnyNodeSaysWhereATaskRanAlsoWhenThatNodeIsGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-first.ended
-	other.says(t, "recovered tasks whose nodes are gone")
+	other.says(t, "recovered tasks of nodes that are gone")
 	g.open(t)
 	other.ok(t, "task", "wait", held, "--timeout", "1m")
 	is(done, "done on n0")
@@ -167,7 +167,7 @@ func TestANodeThatIsCutOffIsNotAlone(t *testing.T) {
 	other := nodeOf(t, file, 1)
 	w.Stall()
 	cut.says(t, "the node cannot prove that it is alive")
-	other.says(t, "recovered tasks whose nodes are gone")
+	other.says(t, "recovered tasks of nodes that are gone")
 	g.open(t)
 	other.ok(t, "task", "wait", id, "--timeout", "1m")
 	w.Heal()

@@ -52,7 +52,7 @@ func TestSeveralDatabasesAreOneStore(t *testing.T) {
 	if r := runUntilEnd(t, file); r.code == 0 || !strings.Contains(r.stderr, "run taskengine shards divide") {
 		t.Errorf("a node ended with %d: %s", r.code, r.stderr)
 	}
-	if r := cli(t, nil, "", "shards", "list", "-c", file); r.code != 0 || !strings.Contains(r.stderr, "nobody has decided which shards the databases main and other hold: run taskengine shards divide") {
+	if r := cli(t, nil, "", "shards", "list", "-c", file); r.code != 0 || !strings.Contains(r.stderr, "it is not decided which shards the databases main and other hold: run taskengine shards divide") {
 		t.Errorf("the list before they are divided: %d, %s%s", r.code, r.stdout, r.stderr)
 	}
 	if got := shardsIn(t, "divide", "-c", file); got["main"] != "0-127" || got["other"] != "128-255" {

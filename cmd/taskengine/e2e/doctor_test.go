@@ -36,7 +36,7 @@ func TestTheDoctorExaminesFiles(t *testing.T) {
 	source := boltOf(t, 400)
 	found := doctor(t, exitOK, source)
 	found.has(t, isInfo, "records", "every task")
-	found.has(t, isInfo, "tasks", "400, of which 100 are ready, 100 wait, 100 have ended")
+	found.has(t, isInfo, "tasks", "400: 100 are ready, 100 wait, 100 have ended")
 	found.has(t, isWarning, "errors", "100 tasks")
 	found.has(t, isInfo, "oldest", "copy")
 	found.has(t, isInfo, "size", "free")
@@ -66,7 +66,7 @@ func TestTheDoctorExaminesFiles(t *testing.T) {
 	// What can be read is there after a copy, and well.
 	target := "pebble:" + filepath.Join(t.TempDir(), "data")
 	copies(t, exitOK, "--from", source, "--to", target)
-	doctor(t, exitOK, target).has(t, isInfo, "tasks", "400, of which 100 are ready")
+	doctor(t, exitOK, target).has(t, isInfo, "tasks", "400: 100 are ready")
 
 	name := filepath.Join(folder, boltFile)
 	if err := os.WriteFile(name, make([]byte, 100_000), 0o600); err != nil {

@@ -123,7 +123,7 @@ func (k *Cluster) recover(ctx context.Context, changes []task.Change) error {
 		if err != nil {
 			return err
 		}
-		k.log.Warn("recovered tasks whose nodes are gone", "tasks", k.changed(out, nil))
+		k.log.Warn("recovered tasks of nodes that are gone", "tasks", k.changed(out, nil))
 	}
 	return nil
 }

@@ -60,7 +60,7 @@ func (k *Cluster) publishLoop(ctx context.Context) {
 		}
 		hints = k.outbox.take(hints)
 		if err := k.bus.Publish(ctx, hints...); err != nil && ctx.Err() == nil && failures.Allow() {
-			k.log.Warn("cannot tell other nodes of their tasks; they find them by polling", "tasks", len(hints), "error", err)
+			k.log.Warn("cannot send hints of tasks to their nodes, which find them by polling", "tasks", len(hints), "error", err)
 		}
 	}
 }

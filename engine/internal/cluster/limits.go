@@ -50,7 +50,7 @@ func (k *Cluster) limitsLoop(ctx context.Context) {
 			return
 		}
 		if k.limitsLog.Allow() {
-			k.log.Warn("the node does not learn at present how people change limits; it goes on with what it knows and tries again", "error", err)
+			k.log.Warn("the node cannot read the changes of limits; it goes on with the settings that it knows and tries again", "error", err)
 		}
 		if wakeup.Sleep(ctx, rewatchAfter) != nil {
 			return

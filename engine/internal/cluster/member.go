@@ -23,7 +23,7 @@ func (k *Cluster) memberLoop(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		k.log.Error("the node cannot prove that it is alive; it starts nothing, and joins anew", "error", err)
+		k.log.Error("the node cannot prove that it is alive; it starts no tasks, and joins again", "error", err)
 		k.expelled()
 		release()
 		release = k.identify()

@@ -29,7 +29,7 @@ const (
 
 // ErrTooManyPauses is wrapped by the error of [Cluster.Pause] for one type too many that is not
 // configured.
-var ErrTooManyPauses = errors.New("configure the types that are to be paused")
+var ErrTooManyPauses = errors.New("configure the types before you pause them")
 
 // pauses has the types that were paused or resumed by hand, as this node knows them.
 type pauses struct {

@@ -64,7 +64,7 @@ func (k *Cluster) Unplaced(typ string) (text string, isMatched bool) {
 		return "", false
 	}
 	if matching := k.matching(v, typ); len(matching) > 0 {
-		return fmt.Sprintf("no live node that matches nodes: %s has a handler for type %s; those that match: %s", want, typ, joinShort(matching)), true
+		return fmt.Sprintf("no live node that matches nodes: %s has a handler for type %s; the matching nodes: %s", want, typ, joinShort(matching)), true
 	}
 	return fmt.Sprintf("no live node matches nodes: %s; nodes that are alive: %s", want, joinShort(v.described())), false
 }

@@ -28,7 +28,7 @@ func (k *Cluster) checkRunning(ctx context.Context, before []task.Ref) (running 
 	isWhole = true
 	for page := range slices.Chunk(long, pollPage) {
 		var outdated []bool
-		isRead := k.engine.Read(ctx, "what became of running tasks", func(ctx context.Context, _ storage.Tasks) (err error) {
+		isRead := k.engine.Read(ctx, "the state of running tasks", func(ctx context.Context, _ storage.Tasks) (err error) {
 			outdated, err = k.shared.Outdated(ctx, k.Incarnation(), page...)
 			return err
 		})

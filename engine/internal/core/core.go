@@ -334,7 +334,7 @@ func (c *Core) expect(id task.ID, reply string, phases ...phase) *run {
 			}
 		}
 	}
-	panic(fmt.Sprintf("core: %s of task %v, of which nothing like that is under way", reply, id))
+	panic(fmt.Sprintf("core: %s of task %v, but none is under way", reply, id))
 }
 
 // Loaded answers a Load, see table.Loaded.

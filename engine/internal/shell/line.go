@@ -62,7 +62,7 @@ func (s *Shell) wait(now time.Time, p *place) {
 		c.lineBytes += p.bytes
 		c.waiting += c.rows
 		if c.line.Len() == 1 && c.pauseLine.allow(s.steady(now)) {
-			s.log(Warn, "what adds tasks waits because the backlog of their type is full", "type", c.name, "tasks", c.stored+c.claimed, "max_backlog", c.Max)
+			s.log(Warn, "calls that add tasks wait because the backlog of their type is full", "type", c.name, "tasks", c.stored+c.claimed, "max_backlog", c.Max)
 		}
 	}
 	if p.sub != nil {

@@ -140,10 +140,10 @@ func cutText(b []byte) (s string, rest []byte, err error) {
 			out = append(out, 0)
 			i++
 		default:
-			return "", nil, fmt.Errorf("a text in a key: %w", ErrDamaged)
+			return "", nil, fmt.Errorf("a string in a key: %w", ErrDamaged)
 		}
 	}
-	return "", nil, fmt.Errorf("a text in a key: %w", ErrDamaged)
+	return "", nil, fmt.Errorf("a string in a key: %w", ErrDamaged)
 }
 
 func appendTime(b []byte, micros int64) []byte {

@@ -32,9 +32,9 @@ func (p *Place) Gone() error {
 	is, err := os.Stat(p.path)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
-		return fmt.Errorf("%s was removed or moved while the store was open: what is written now would be lost; stop the node, and then put it back or restore a backup", p.path)
+		return fmt.Errorf("%s was removed or moved while the store was open: new writes would be lost; stop the node, and then put it back or restore a backup", p.path)
 	case err == nil && !os.SameFile(p.was, is):
-		return fmt.Errorf("%s was replaced while the store was open: what is written now would be lost; stop the node before files are put back or restored", p.path)
+		return fmt.Errorf("%s was replaced while the store was open: new writes would be lost; stop the node before files are put back or restored", p.path)
 	}
 	return nil
 }

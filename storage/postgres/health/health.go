@@ -70,7 +70,7 @@ func Examine(ctx context.Context, s *postgres.Store) (*Report, error) {
 		{"the counts", e.readCounts},
 		{"the tables", e.readTables},
 		{"the tables of tasks that have ended", e.readPartitions},
-		{"what holds back vacuum", e.readHolders},
+		{"the causes that hold back vacuum", e.readHolders},
 		{"the sessions", e.readIdle},
 		{"the locks", func(ctx context.Context, h *Report) (err error) {
 			h.Blockers, err = s.Blockers(ctx)

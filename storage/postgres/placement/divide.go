@@ -51,7 +51,7 @@ func divide(ctx context.Context, parts []Database) ([]storage.Holdings, error) {
 			out[i] = is.Holdings
 			return is, nil
 		}, func(tx pgx.Tx, is home.Row) error { return p.onlyHere(ctx, tx, is) }); err != nil {
-			return nil, fmt.Errorf("write to %s what it holds: %w", p.Name, err)
+			return nil, fmt.Errorf("write the shards of %s to it: %w", p.Name, err)
 		}
 	}
 	return out, nil
@@ -105,7 +105,7 @@ func (d Database) onlyHere(ctx context.Context, tx pgx.Tx, is home.Row) error {
 		return err
 	}
 	if others {
-		return errors.New("tasks were added meanwhile, of shards that it is not to hold: stop the programs that add them, and divide again")
+		return errors.New("tasks of shards that it does not get were added during the division: stop the programs that add them, and divide again")
 	}
 	return nil
 }

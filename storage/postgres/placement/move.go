@@ -83,7 +83,7 @@ func (m *move) run(ctx context.Context, shards task.Shards) error {
 }
 
 // errOther says that another move has changed what this one moves.
-var errOther = errors.New("another move has changed what is leaving: look at taskengine shards list, and run this one again if it is still wanted")
+var errOther = errors.New("another move has changed the shards that are leaving: look at taskengine shards list, and run this one again if it is still needed")
 
 // mine returns an error unless the shards are on their way to the target.
 func (m *move) mine(ctx context.Context, shards task.Shards) error {

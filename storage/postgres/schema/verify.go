@@ -63,11 +63,11 @@ func verify(ctx context.Context, tx pgx.Tx, schema string) ([]Difference, error)
 	case at > known:
 		return nil, unknown(at, known)
 	case at < known:
-		return nil, fmt.Errorf("%w: it is at version %d, and this program knows what it is like at version %d; run `taskengine migrate apply`, or use the program that made it", ErrMismatch, at, known)
+		return nil, fmt.Errorf("%w: it is at version %d, and this program knows version %d; run `taskengine migrate apply`, or use the program that made it", ErrMismatch, at, known)
 	}
 	scratch := fmt.Sprintf("taskengine_verify_%016x", rand.Uint64())
 	if err := build(ctx, tx, scratch); err != nil {
-		return nil, fmt.Errorf("make the tables anew: %w", err)
+		return nil, fmt.Errorf("create the tables for comparison: %w", err)
 	}
 	is, err := describe(ctx, tx, schema, schema)
 	if err != nil {
@@ -191,5 +191,5 @@ where pronamespace = (select oid from pg_namespace where nspname = $1)`
 
 // unknown returns the error for tables of a version that this program does not know.
 func unknown(at, known int) error {
-	return fmt.Errorf("%w: a newer program has made it, at version %d, and this one knows what it is like up to %d only; use the newer one", ErrMismatch, at, known)
+	return fmt.Errorf("%w: a newer program has made it, at version %d, and this one knows versions up to %d; use the newer one", ErrMismatch, at, known)
 }

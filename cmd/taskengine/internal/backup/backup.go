@@ -92,7 +92,7 @@ func askNode(ctx context.Context, p stores.Place, file fileFunc) error {
 		if res.StatusCode == http.StatusForbidden {
 			return exit.Errorf(exit.NotAllowed, "the node at %s refuses: %s", p.Admin, strings.TrimSpace(string(said)))
 		}
-		return exit.Errorf(exit.Unavailable, "another process uses the store, and what answers at %s does not hand it out: %s: %s; say by --admin where the admin listener of its node is",
+		return exit.Errorf(exit.Unavailable, "another process uses the store, and the server at %s does not send a backup: %s: %s; give the address of the admin listener of its node by --admin",
 			p.Admin, res.Status, strings.TrimSpace(string(said)))
 	}
 	if other := res.Header.Get(server.StoreHeader); !sameFolder(other, p.Path) {
@@ -148,11 +148,11 @@ func build(
 func check(ctx context.Context, p stores.Place, log *slog.Logger) (tasks int64, err error) {
 	s, err := p.Look(ctx, log)
 	if err != nil {
-		return 0, fmt.Errorf("what was written cannot be read: %w", err)
+		return 0, fmt.Errorf("the written backup cannot be read: %w", err)
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	if err := s.(interface{ Check(context.Context) error }).Check(ctx); err != nil {
-		return 0, fmt.Errorf("what was written is damaged: %w", err)
+		return 0, fmt.Errorf("the written backup is damaged: %w", err)
 	}
 	counts, err := s.Count(ctx, storage.Filter{})
 	for _, n := range counts {

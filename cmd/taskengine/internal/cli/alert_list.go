@@ -12,9 +12,9 @@ import (
 func newAlertList(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
-		Short: "List the alerts that fire, the silences, and what no target has accepted yet",
-		Long: `List the alerts that fire and those whose end is still to be told, the silences, and the
-notifications that no target has accepted yet: of all nodes that share the store.`,
+		Short: "List the alerts that fire, the silences, and the notifications that no target has accepted yet",
+		Long: `List the alerts that fire, the ended alerts without a notification of their end, the silences,
+and the notifications that no target has accepted yet: of all nodes that share the store.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.with(func(c *client) error {

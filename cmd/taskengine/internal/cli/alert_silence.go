@@ -15,9 +15,10 @@ func newAlertSilence(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "silence [RULE] [LABEL=VALUE...]",
 		Short: "Keep alerts out of notifications for a time, on all nodes",
-		Long: `Keep the alerts of a rule, or those with all of some labels, out of notifications for a time, on
-all nodes and over restarts. A value with * at its end stands for all that begin so. Labels are
-type, limit, handler, path, schedule and node. That an alert is resolved is told all the same.`,
+		Long: `Keep the alerts of a rule, or the alerts with all given labels, out of notifications for a time,
+on all nodes and over restarts. A value with * at its end matches by its beginning. Labels are
+type, limit, handler, path, schedule, key, source and node. Resolved alerts are reported all the
+same.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return errors.New("neither RULE nor LABEL=VALUE is given; want taskengine alert silence [RULE] [LABEL=VALUE...] --for 2h")
@@ -47,7 +48,7 @@ type, limit, handler, path, schedule and node. That an alert is resolved is told
 		},
 	}
 	cmd.Flags().Var(&length, "for", "how long the silence lasts, such as 2h or 1d")
-	cmd.Flags().StringVar(&comment, "comment", "", "why, for people")
+	cmd.Flags().StringVar(&comment, "comment", "", "the reason, for other operators")
 	return cmd
 }
 
@@ -61,7 +62,7 @@ func newAlertUnsilence(a *app) *cobra.Command {
 				if _, err := call(cmd.Context(), c, c.UnsilenceAlerts, &taskenginev1.UnsilenceAlertsRequest{Id: args[0]}); err != nil {
 					return err
 				}
-				a.note("the silence %s has ended: what it covered is told again", clean(args[0]))
+				a.note("the silence %s has ended: its alerts are reported again", clean(args[0]))
 				return nil
 			})
 		},

@@ -16,11 +16,11 @@ import (
 // defaultAdmin is the address of a node's admin listener unless its configuration names another.
 const defaultAdmin = "127.0.0.1:7421"
 
-const backupDatabase = `%s is backed up by what PostgreSQL brings along:
-  pg_dump --schema=%s --format=custom   for the tasks of one moment, without stopping anybody
+const backupDatabase = `%s is backed up by the programs of PostgreSQL:
+  pg_dump --schema=%s --format=custom   for the tasks of one moment, while nodes run
   pg_basebackup, and archiving its log  for a whole server, up to any moment of the past
-Restore into a database that no node uses. Tasks that have ended since the backup run again
-then, and those that were added since are missing. Logs of tasks are not in the database`
+Restore into a database that no node uses. Tasks that have ended since the backup run
+again, and later tasks are missing. Logs of tasks are not in the database`
 
 func newBackup(a *app) *cobra.Command {
 	var from, admin string
@@ -28,19 +28,18 @@ func newBackup(a *app) *cobra.Command {
 		Use:   "backup FOLDER --from STORE",
 		Short: "Back up a store in files, also while its node runs",
 		Long: `Write a store in files, as it is at one moment, to a new folder, and check it there: every
-index is held against the tasks. If a node uses the store, it hands out the files through
-its admin listener and goes on with its work. The admin.token that it may ask for is that of
-the configuration, or of the environment variable TASKENGINE_ADMIN_TOKEN. Without one, the
-token of --token-file or TASKENGINE_TOKEN is sent, which needs the role admin.
+index is checked against the tasks. If a node uses the store, it hands out the files through
+its admin listener and goes on with its work. If it needs the admin.token, that comes from the
+configuration or from the environment variable TASKENGINE_ADMIN_TOKEN. Without one, the token
+of --token-file or TASKENGINE_TOKEN is sent, which needs the role admin.
 
 ` + placeHelp + `
 
-A folder that is there is never touched, and there is none of this name unless the backup
-is whole: until then it is called .FOLDER-partial-…, and what a command that was killed has
-left of that goes with the next backup to FOLDER. Its file ` + backup.ManifestName + ` says what belongs to it, with checksums:
-"taskengine doctor pebble:FOLDER" examines it, and "taskengine restore" makes a node's store
-of it. Logs of tasks are not in there. PostgreSQL has its own programs, and this one says
-which.`,
+An existing folder is never touched, and FOLDER exists only when the backup is complete: until
+then it is called .FOLDER-partial-…, and the next backup to FOLDER removes the remains of a
+killed command. Its file ` + backup.ManifestName + `lists its files with checksums: "taskengine doctor pebble:FOLDER" examines it, and "taskengine
+restore" turns it into the store of a node. Logs of tasks are not in it. PostgreSQL has its own
+programs, and this command prints their names.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := a.placeOf(from, "")

@@ -21,10 +21,10 @@ func newBenchLimits(a *app) *cobra.Command {
 	budget := duration(limits.DefaultBudget)
 	cmd := &cobra.Command{
 		Use:   "limits",
-		Short: "Measure what this machine can do at best, without an engine",
-		Long: `Measure what this machine can do at best, without an engine: how fast the disk syncs
-and the databases commit alone, what a call to another process costs, and what Go's
-scheduler and timers add. Whatever an engine does on this machine is within these limits.
+		Short: "Measure the limits of this machine, without an engine",
+		Long: `Measure the limits of this machine, without an engine: how fast the disk syncs and the
+databases commit alone, the cost of a call to another process, and the delays of Go's scheduler
+and timers. An engine on this machine stays within these limits.
 
 Each is measured several times; the table has the median and the extremes. The machine
 should have nothing else to do.`,
@@ -35,9 +35,9 @@ should have nothing else to do.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.Dir, "dir", ".", "a folder on the disk to measure; what is written there is removed")
+	flags.StringVar(&o.Dir, "dir", ".", "a folder on the disk to measure; the files written there are removed")
 	flags.Var(&budget, "budget", "how long to measure, such as 10s; preparing takes a few seconds more")
-	flags.StringSliceVar(&o.Only, "only", nil, "measure only these limits, or those whose names begin so, such as fsync,grpc/unix")
+	flags.StringSliceVar(&o.Only, "only", nil, "measure only these limits, or all limits with these prefixes, such as fsync,grpc/unix")
 	return cmd
 }
 

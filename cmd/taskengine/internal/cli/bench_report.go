@@ -17,9 +17,9 @@ func newBenchReport(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "report RESULTS.json...",
 		Short: "Draw results of measurements on one HTML page",
-		Long: `Draw results of measurements on one HTML page that needs nothing but itself: latency
-percentiles, throughput over time, latency against load with its knee, subjects side by
-side, what it cost and what was checked. Several files make one page.`,
+		Long: `Draw results of measurements on one self-contained HTML page: latency percentiles, throughput
+over time, latency against load with its knee, subjects side by side, costs and checks. Several
+files make one page.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, files []string) error {
 			if page == "" {
@@ -49,7 +49,7 @@ func readResults(name string) ([]*benchresult.Result, error) {
 	defer f.Close()
 	results, err := benchresult.Read(f)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w; a file of results is what taskengine bench run writes", name, err)
+		return nil, fmt.Errorf("%s: %w; pass a file of results that taskengine bench run has written", name, err)
 	}
 	return results, nil
 }

@@ -44,14 +44,13 @@ func newBenchRun(a *app) *cobra.Command {
 	var f benchFlags
 	cmd := &cobra.Command{
 		Use:   "run SCENARIO...",
-		Short: "Put the load of scenarios on an engine, measure it, and verify what it did",
-		Long: `Put the load of scenarios on an engine, measure it, and verify what it did.
+		Short: "Put the load of scenarios on an engine, measure it, and verify the outcome",
+		Long: `Put the load of scenarios on an engine, measure it, and verify the outcome.
 
-A SCENARIO is the name of one that ` + "`taskengine bench list`" + ` shows, or a file of your own
-(with a slash or .yaml). Each is run several times on a fresh store in --dir, which has to
-be on the disk that is to be measured. The exit code is 1 if a task was lost, doubled, out
-of order or over a limit, or if an objective was missed; where a list of rates is measured,
-if it was missed at each of them.
+A SCENARIO is the name of one that ` + "`taskengine bench list`" + `shows, or a file of your own (with a slash or .yaml). Each is run several times on a fresh
+store in --dir, which has to be on the disk to measure. The exit code is 1 if a task was lost,
+doubled, out of order or over a limit, or if an objective was missed; with a list of rates, if
+it was missed at each of them.
 
   taskengine bench run noop sweep --out result.json --html result.html
   taskengine bench run ./mine.yaml --store bolt --duration 30s --set tasks.0.payload=4KiB`,
@@ -66,12 +65,12 @@ if it was missed at each of them.
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.store, "store", "pebble", "the store: pebble, bolt or memory")
-	flags.StringVar(&f.dir, "dir", bench.DiskDir(), "a folder on the disk to measure; what is written there is removed")
+	flags.StringVar(&f.dir, "dir", bench.DiskDir(), "a folder on the disk to measure; the files written there are removed")
 	flags.StringVar(&f.out, "out", "", "write the results to this file, as JSON")
 	flags.StringVar(&f.html, "html", "", "write a report to this file, one page of HTML")
 	flags.StringVar(&f.duration, "duration", "", "how long the load lasts, in scenarios that have a duration")
 	flags.StringSliceVar(&f.rate, "rate", nil, "tasks a second, such as 1000/s, in scenarios that have a rate; several are measured each by itself")
-	flags.IntVar(&f.runs, "runs", 0, "how often, instead of what the scenario says")
+	flags.IntVar(&f.runs, "runs", 0, "the number of runs, instead of the number in the scenario")
 	flags.StringArrayVar(&f.sets, "set", nil, "replace a value of the scenario: key=value, such as tasks.0.payload=4KiB; repeatable")
 	flags.BoolVar(&f.limits, "limits", false, "measure the limits of the machine first, and set the figures against them")
 	flags.StringVar(&f.python, "python", "python3", "the Python that runs plugins in Python")
@@ -153,7 +152,7 @@ func (a *app) benchRun(ctx context.Context, scenarios []*bench.Scenario, f *benc
 	}
 	bar.clear()
 	if n := signals.number(); err != nil && n != 0 {
-		err = exit.With(exit.Signal+n, errors.New("interrupted; what was measured before is shown"))
+		err = exit.With(exit.Signal+n, errors.New("interrupted; the measurements before are shown"))
 	}
 	return errors.Join(err, a.keepBench(results, f), verdict(results))
 }
@@ -208,7 +207,7 @@ func verdict(results []*benchresult.Result) error {
 	maps.DeleteFunc(met, func(_ string, met bool) bool { return met })
 	switch missed := slices.Sorted(maps.Keys(met)); {
 	case bad > 0:
-		return exit.Errorf(exit.Failure, "%s did not do what is promised: see the checks", benchresult.Counted(bad, "run"))
+		return exit.Errorf(exit.Failure, "%s broke a promise: see the checks", benchresult.Counted(bad, "run"))
 	case len(missed) > 0:
 		return exit.Errorf(exit.Failure, "the objective was missed: %s", strings.Join(missed, ", "))
 	}

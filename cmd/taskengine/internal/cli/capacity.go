@@ -19,16 +19,16 @@ func newCapacity(a *app) *cobra.Command {
 	m := measuring{store: "pebble"}
 	cmd := &cobra.Command{
 		Use:   "capacity LOAD.yaml",
-		Short: "Answer what a load needs: slots, cores, disk, and what breaks first",
-		Long: `Answer what a load needs: slots, cores, disk and memory, how far it can grow, and what
-breaks first. The load is described in a file; the machine is known by its curves,
-which "taskengine capacity calibrate" measures. Without --curves this machine is measured
-first, which takes a minute and a half.
+		Short: "Calculate the needs of a load: slots, cores, disk, and the first bottleneck",
+		Long: `Calculate the needs of a load: slots, cores, disk and memory, how far it can grow, and the
+first bottleneck. The load is described in a file; the machine is known by its curves, which
+"taskengine capacity calibrate" measures. Without --curves this machine is measured first,
+which takes a minute and a half.
 
 The load is simulated with the engine's own core. "taskengine capacity verify" says how
 far off that is, by running loads that it has predicted.
 
-Exit code 1: the objective cannot be met, whatever is given.`,
+Exit code 1: the objective cannot be met with any resources.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			load, err := readFile(args[0], func(r io.Reader) (*capacity.Load, error) { return capacity.Read(args[0], r) })
@@ -62,7 +62,7 @@ type measuring struct {
 func (m *measuring) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&m.store, "store", "pebble", "the store to measure: "+strings.Join(capacity.Stores(), ", "))
-	flags.StringVar(&m.dir, "dir", ".", "a folder on the disk to measure; what is written there is removed")
+	flags.StringVar(&m.dir, "dir", ".", "a folder on the disk to measure; the files written there are removed")
 	flags.IntVar(&m.attempts, "attempts", 3, "how often a run is made, at most, while others use the machine")
 }
 
@@ -123,10 +123,10 @@ func newCapacityCalibrate(a *app) *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
 		Use:   "calibrate",
-		Short: "Measure what things take on this machine, for capacity",
-		Long: `Measure what things take on this machine, for "taskengine capacity": how long syncs take,
-what is computed and written for each task, with runs of the real engine of a minute and
-a half. Nothing else should run meanwhile; a run that others disturb is made again.`,
+		Short: "Measure the costs of operations on this machine, for capacity",
+		Long: `Measure the costs of operations on this machine, for "taskengine capacity": the duration of
+syncs, and the computation and the writes for each task, with runs of the real engine of a
+minute and a half. Nothing else should run at the same time; a disturbed run is repeated.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := m.calibrate(cmd.Context(), a)
@@ -165,9 +165,9 @@ func newCapacityVerify(a *app) *cobra.Command {
 loads are built in and none of them is part of the calibration. Each is run several
 times, and the medians are compared.
 
-Without --curves the machine is measured as often as the loads are run, in turns, so that
-what is compared is the model: about two minutes for each. With --curves it is what a plan
-made from them is worth now.`,
+Without --curves the machine is measured as often as the loads are run, in turns, so that the
+comparison is about the model: about two minutes for each. With --curves it is about a plan
+that was made from them.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.Dir, o.Length, o.Attempts = m.dir, time.Duration(length), m.attempts
@@ -181,7 +181,7 @@ made from them is worth now.`,
 	}
 	m.add(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&file, "curves", "", "the curves of this machine, as calibrate has written them; without them it is measured meanwhile")
+	flags.StringVar(&file, "curves", "", "the curves of this machine, as calibrate has written them; without them the machine is measured between the runs")
 	flags.IntVar(&o.Repeats, "repeats", 3, "how often each load is run, and without --curves the machine measured")
 	flags.Var(&length, "length", "how long each run is, such as 5s")
 	flags.StringSliceVar(&o.Only, "only", nil, "only these loads: "+strings.Join(capacity.Loads(), ", "))

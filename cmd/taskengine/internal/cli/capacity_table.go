@@ -22,7 +22,7 @@ func (a *app) showAnswer(x *capacity.Answer) error {
 	if !x.Met {
 		advice := ""
 		if x.BreaksFirst == "cpu" {
-			advice = "; a store in files has one node alone, so take a machine with more cores, or nodes that share PostgreSQL, of which this knows nothing"
+			advice = "; a store in files has one node alone, so take a machine with more cores, or nodes that share PostgreSQL, which this calculation does not cover"
 		}
 		return exit.Errorf(exit.Failure, "the objective %s cannot be met: %s stops it%s", x.Objective, x.BreaksFirst, advice)
 	}
@@ -70,7 +70,7 @@ func (a *app) tellAnswer(x *capacity.Answer) error {
 		head []string
 		rows [][]string
 	}{
-		{[]string{"IN USE", "OF WHAT THERE IS"}, used},
+		{[]string{"IN USE", "OF THE TOTAL"}, used},
 		{[]string{"LATE TASKS WAIT FOR", "BEYOND THE HEAD-ROOM"}, waits},
 		{[]string{"SIMULATED", "SLOTS", "CORES", "RATES", x.Objective, "MET"}, steps},
 	} {
@@ -128,7 +128,7 @@ func (a *app) showChecked(all []capacity.Checked) error {
 	if err := a.printTable([]string{"LOAD", "START P50", "START P99", "CORES", "COMMITS/S", "BYTES/S", "ERRORS", "BEYOND THE RUNS", "OTHERS' CORES"}, rows); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(a.stdout, "\npredicted / measured, the median of the runs. Errors, in the order of the columns: median %s, worst %s;\noutside of what the runs of a load were: median %s, worst %s\n",
+	_, err := fmt.Fprintf(a.stdout, "\npredicted / measured, the median of the runs. Errors, in the order of the columns: median %s, worst %s;\nbeyond the range of the runs of a load: median %s, worst %s\n",
 		percent(median), percent(worst), percent(medianBeyond), percent(worstBeyond))
 	return err
 }

@@ -193,7 +193,7 @@ func call[Req, Res any](ctx context.Context, c *client, method func(context.Cont
 	c.heard, c.refused = c.heard || !isRefused(err), connect.IsWireError(err)
 	if connect.CodeOf(err) == connect.CodeInternal && !c.refused {
 		if m, ok := any(req).(proto.Message); ok && !isSendable(m) {
-			return nil, exit.Errorf(exit.Usage, "what was asked for has text that is not UTF-8, such as a key; nothing was sent")
+			return nil, exit.Errorf(exit.Usage, "the request has a string that is not UTF-8, such as a key; nothing was sent")
 		}
 	}
 	return res, c.explain(err)

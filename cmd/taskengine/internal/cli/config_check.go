@@ -63,9 +63,8 @@ func newConfigCheck(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Say everything that is wrong with a configuration",
-		Long: `Say everything that is wrong with a configuration: what is written there, and what it
-asks of the world around, such as programs that are not there or a database whose tables
-do not fit.`,
+		Long: `Print all problems of a configuration: its own mistakes, and its requirements that are not met,
+such as missing programs or a database with other tables.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := flags.find(); err != nil {

@@ -22,8 +22,8 @@ func newCoordination(a *app) *cobra.Command {
 const coordinationHelp = `
 
 The first node of a store in PostgreSQL records there how it coordinates with other nodes. A
-node that coordinates in another way does not start: it would take the others for dead and
-run their tasks.
+node that coordinates in another way does not start: it would consider the others dead and run
+their tasks.
 
 ` + placeHelp
 
@@ -33,7 +33,7 @@ func newCoordinationShow(a *app) *cobra.Command {
 		Use:   "show STORE",
 		Short: "Show how the nodes of a store coordinate",
 		Long: `Show for each database of a store how its nodes coordinate, as they have recorded it. If the
-configuration names etcd or ZooKeeper, show what is kept there below its prefix.` + coordinationHelp,
+configuration names etcd or ZooKeeper, show the entries there below its prefix.` + coordinationHelp,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withCoordination(cmd.Context(), args[0], schema, func(ctx context.Context, p stores.Place, log *slog.Logger) error {
@@ -88,7 +88,7 @@ is not part of the store, or one process used the store alone, it needs --all-st
 		},
 	}
 	cmd.Flags().StringVar(&schema, "schema", "", "the schema of the tables")
-	cmd.Flags().BoolVar(&isStopped, "all-stopped", false, "all nodes of the store are stopped, also those that cannot be seen in it")
+	cmd.Flags().BoolVar(&isStopped, "all-stopped", false, "all nodes of the store are stopped, also nodes that are not visible in it")
 	return cmd
 }
 

@@ -22,17 +22,17 @@ import (
 func newCoordinationClean(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "clean CONFIGURATION",
-		Short: "Remove what nodes that are gone have left in etcd or ZooKeeper",
-		Long: `Remove all that is kept below coordination.prefix in etcd or ZooKeeper, for the nodes of all
-stores: permits, rates, what people have changed about limits, and the id of the cluster. Stop
-all nodes before: the command refuses if it finds one alive. Tasks are not touched. Before a
-node with a store in PostgreSQL starts again, the record in that store must be reset
-("taskengine coordination reset"), because its cluster is gone.`,
+		Short: "Remove the entries of stopped nodes in etcd or ZooKeeper",
+		Long: `Remove all entries below coordination.prefix in etcd or ZooKeeper, for the nodes of all stores:
+permits, rates, changes of limits, and the id of the cluster. Stop all nodes before: the
+command refuses if it finds one alive. Tasks are not touched. Before a node with a store in
+PostgreSQL starts again, the record in that store must be reset ("taskengine coordination
+reset"), because its cluster is gone.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withCoordination(cmd.Context(), args[0], "", func(ctx context.Context, p stores.Place, log *slog.Logger) error {
 				if !p.Coordination.IsExternal() {
-					return exit.Errorf(exit.Usage, "%s: coordination.driver is not etcd or zookeeper; what is recorded in a store is removed by `taskengine coordination reset`", args[0])
+					return exit.Errorf(exit.Usage, "%s: coordination.driver is not etcd or zookeeper; the record in a store is removed by `taskengine coordination reset`", args[0])
 				}
 				gone, err := coordination.Clean(ctx, p, log)
 				if errors.Is(err, coord.ErrInUse) {

@@ -22,20 +22,20 @@ func newCopy(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "copy --from STORE --to STORE",
 		Short: "Copy all tasks from one store to another, of any kind",
-		Long: `Copy everything that one store keeps to another one: all tasks, those that have ended
-too, with payload, result, checkpoint and history, in the order in which they were added,
-and the settings. At the end the destination is read again and every task compared.
+		Long: `Copy the contents of one store to another one: all tasks, including ended ones, with payload,
+result, checkpoint and history, in the order of their submission, and the settings. At the end
+the destination is read again and every task compared.
 
 ` + placeHelp + `
 
-No node may use the destination, nor a source in files; of a source in PostgreSQL that is
-in use, what it had at the beginning is copied. Whenever the copy is interrupted, run it
-again: it goes on. Until it is complete no node starts on the destination. One that has
-other tasks is refused without --merge.
+No node may use the destination, nor a source in files; of a source in PostgreSQL that is in
+use, the contents at the beginning are copied. If the copy is interrupted, run it again: it
+goes on. Until it is complete no node starts on the destination. A destination with other tasks
+is refused without --merge.
 
-A store of pebble whose log is damaged is refused. With --salvage the source is taken as it
-was before the first change that cannot be read: later tasks are missing, and what has ended
-later runs again. Restore a backup rather than that, if there is a newer one.`,
+A store of pebble with a damaged log is refused. With --salvage the source is copied as it was
+before the first unreadable change: later tasks are missing, and tasks that have ended later
+run again. If there is a newer backup, restore that instead.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if c.From, err = a.placeOf(from, fromSchema); err != nil {
@@ -57,7 +57,7 @@ later runs again. Restore a backup rather than that, if there is a newer one.`,
 	flags.StringVar(&fromSchema, "from-schema", "", "the schema of the source, if it is in PostgreSQL")
 	flags.StringVar(&toSchema, "to-schema", "", "the schema of the destination, likewise")
 	flags.BoolVar(&c.Merge, "merge", false, "add to the tasks that the destination has; where both have one, keep its own")
-	flags.BoolVar(&salvage, "salvage", false, "of a store of pebble whose log is damaged, take over what is before the damage")
+	flags.BoolVar(&salvage, "salvage", false, "copy the contents of a store of pebble with a damaged log up to the damage")
 	for _, needed := range []string{"from", "to"} {
 		if err := cmd.MarkFlagRequired(needed); err != nil {
 			panic(err) // there is such a flag
@@ -138,7 +138,7 @@ func (a *app) showCopy(c *storecopy.Copy, r *transfer.Report) error {
 	switch {
 	case !r.Complete:
 		return exit.Errorf(exit.Failure, "the copy is not complete, in %d places; run the same command again, and if that does not mend it, "+
-			"empty the destination and begin anew", differing)
+			"empty the destination and begin again", differing)
 	case differing > 0:
 		return exit.Errorf(exit.Failure, "%d tasks and settings were not copied: the destination has others in their place", differing)
 	case r.Nothing:

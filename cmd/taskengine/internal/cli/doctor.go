@@ -18,17 +18,16 @@ func newDoctor(a *app) *cobra.Command {
 	var options doctor.Options
 	cmd := &cobra.Command{
 		Use:   "doctor STORE",
-		Short: "Examine a store and explain what is wrong with it",
-		Long: `Examine a store and say what is wrong, why that matters, and what to do about it. Nothing
-is changed. The exit code is 1 if there is a finding of the severity error.
+		Short: "Examine a store and explain its problems",
+		Long: `Examine a store and print its problems, their consequences and remedies. Nothing is changed.
+The exit code is 1 if there is a finding of the severity error.
 
 ` + placeHelp + `
 
-A store in files must not be in use, and is read as a whole: every index is held against
-the tasks. Of a node that must not stop, examine a backup. PostgreSQL is examined while
-nodes use it: the tasks that have not ended are read once, and beyond that its own
-statistics. Let the role be a member of pg_read_all_stats, so that it sees the sessions
-of others.`,
+A store in files must not be in use, and is read as a whole: every index is checked against the
+tasks. If a node must not stop, examine a backup of its store. PostgreSQL is examined while
+nodes use it: the tasks that have not ended are read once, and beyond that its own statistics.
+Let the role be a member of pg_read_all_stats, so that it sees the sessions of others.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := a.placeOf(args[0], schema)

@@ -15,7 +15,7 @@ import (
 type encryptionFlags struct{ ca, cert, key string }
 
 func (f *encryptionFlags) add(flags *pflag.FlagSet, a *app) {
-	flags.StringVar(&f.ca, "ca", a.getenv("TASKENGINE_CA", ""), "file of the authorities whose nodes are trusted, in PEM, for connections with TLS; TASKENGINE_CA sets it, too")
+	flags.StringVar(&f.ca, "ca", a.getenv("TASKENGINE_CA", ""), "file with the authorities of the trusted nodes, in PEM, for connections with TLS; TASKENGINE_CA sets it, too")
 	flags.StringVar(&f.cert, "client-cert", a.getenv("TASKENGINE_CLIENT_CERT", ""), "file of the certificate of this client, in PEM; TASKENGINE_CLIENT_CERT sets it, too")
 	flags.StringVar(&f.key, "client-key", a.getenv("TASKENGINE_CLIENT_KEY", ""), "file of the key of --client-cert, in PEM; TASKENGINE_CLIENT_KEY sets it, too")
 }

@@ -60,7 +60,7 @@ func TestOneTaskIsRunByAHandlerProgram(t *testing.T) {
 		},
 		"snooze": {
 			`{"finishes": [{"run_id": 0, "snooze": {"delay": 90000000}}]}`, 1, "",
-			[]string{"snooze: the task is to be called again in 1m30s"},
+			[]string{"snooze: the task will be called again in 1m30s"},
 			object{"verdict": "snooze", "delay_ms": 90000.0},
 		},
 		"an error": {

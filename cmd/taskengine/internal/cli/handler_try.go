@@ -45,7 +45,7 @@ func newHandlerTest(a *app) *cobra.Command {
 		Long: `Start a handler program as a node does, run one task by it, and end it. No node is
 needed.
 
-The result goes to standard output; progress, the log and what came of the task go to
+The result goes to standard output; progress, the log and the outcome of the task go to
 standard error. The exit code is 1 unless the task is done.
 
   taskengine handler test --type mail --payload '{"to": "me@example.com"}' -- ./mailer`,
@@ -73,7 +73,7 @@ standard error. The exit code is 1 unless the task is done.
 	flags.StringArrayVar(&t.headers, "header", nil, "k=v, a header of the task; may be given more than once")
 	flags.Uint32Var(&t.attempt, "attempt", 1, "which attempt it is")
 	flags.Var(&t.maxResult, "max-result", "how large the result may be: max_result of the type")
-	flags.Var(&t.maxPayload, "max-payload", "how large a payload may be with which the task is to run again: max_payload of the type")
+	flags.Var(&t.maxPayload, "max-payload", "the largest payload of the next run of the task: max_payload of the type")
 	flags.Var(&t.liveness, "liveness", "how long the program may be silent: liveness of the handler; 0s is for ever")
 	flags.Var(&t.timeout, "timeout", "how long the attempt may run; without it, for ever")
 	return cmd
@@ -298,7 +298,7 @@ func verdictOf(v task.Verdict) (name, meaning string) {
 		}
 		return "again", "the task is done for now, and due again at " + v.Again.Format(time.RFC3339)
 	case task.Snoozed:
-		return "snooze", "the task is to be called again in " + units.Span(v.Delay)
+		return "snooze", "the task will be called again in " + units.Span(v.Delay)
 	case task.Crashed:
 		return "crashed", "the program's process died"
 	case task.HandedBack:

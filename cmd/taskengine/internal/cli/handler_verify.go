@@ -17,16 +17,16 @@ func newHandlerVerify(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify [flags] -- COMMAND [ARGUMENT...]",
 		Short: "Say whether a handler program keeps to the protocol",
-		Long: `Start a handler program, play its host, and say of each rule of the protocol whether
-the program keeps to it. No node is needed.
+		Long: `Start a handler program, act as its node, and check each rule of the protocol. No node is
+needed.
 
-Name a task that does no harm, however often it is run: without one, what needs a task
-is skipped. It is also run with five million spaces behind its payload.
+Name a task that does no harm, however often it is run: without one, checks that need a task
+are skipped. It is also run with five million spaces behind its payload.
 
   taskengine handler verify --type mail --payload '{"to": "nobody@example.com"}' -- ./mailer
 
 With --remote the program is examined as a worker: it is started with TASKENGINE_ADDRESS and
-TASKENGINE_TOKEN in its environment, and is to connect. Connections break, the node forgets
+TASKENGINE_TOKEN in its environment, and has to connect. Connections break, the node forgets
 it, falls silent, refuses it and drains it.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -50,7 +50,7 @@ it, falls silent, refuses it and drains it.`,
 	}
 	f.add(cmd, "the type of a harmless task", "its payload")
 	cmd.Flags().BoolVar(&remote, "remote", false, "examine the program as a worker, which connects to a node")
-	cmd.Flags().Var(&patience, "patience", "how long to wait for the program to do what it should, such as to start")
+	cmd.Flags().Var(&patience, "patience", "how long to wait for each expected action of the program, such as its start")
 	return cmd
 }
 

@@ -14,10 +14,10 @@ func newKeyList(a *app) *cobra.Command {
 	req, limit := &taskenginev1.ListKeysRequest{}, 0
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List ordering keys whose tasks run or wait, each with its head",
-		Long: `List ordering keys whose tasks run or wait, in their order. The tasks of a key run one at a
-time: the head is the one that runs or is to run next, and the others are behind it. Keys that
-are stopped by an error have a head in this state: --state error lists them.`,
+		Short: "List ordering keys with tasks that run or wait, each with its head",
+		Long: `List ordering keys with tasks that run or wait, in the order of the keys. The tasks of a key
+run one at a time: the head is the one that runs now or next, and the others are behind it. The
+head of a key that is stopped by an error is in this state: --state error lists these keys.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if limit < 1 {
@@ -27,8 +27,8 @@ are stopped by an error have a head in this state: --state error lists them.`,
 		},
 	}
 	cmd.Flags().StringVar(&req.PageToken, "after", "", "only keys after this one")
-	cmd.Flags().StringSliceVar(&req.States, "state", nil, "only keys whose head is in this state; may be given more than once")
-	cmd.Flags().BoolVar(&req.Behind, "behind", false, "only keys of which tasks are behind the head")
+	cmd.Flags().StringSliceVar(&req.States, "state", nil, "only keys with a head in this state; may be given more than once")
+	cmd.Flags().BoolVar(&req.Behind, "behind", false, "only keys with tasks behind the head")
 	cmd.Flags().IntVar(&limit, "limit", 50, "at most so many")
 	return cmd
 }
@@ -54,7 +54,7 @@ func (a *app) listKeys(cmd *cobra.Command, c *client, req *taskenginev1.ListKeys
 		}
 	}
 	if req.GetPageToken() != "" {
-		a.note("there are more; --limit shows more, and --after %s those that follow", req.GetPageToken())
+		a.note("there are more; --limit shows more, and --after %s the next ones", req.GetPageToken())
 	}
 	if a.json() {
 		return nil

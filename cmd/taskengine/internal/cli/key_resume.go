@@ -9,8 +9,8 @@ import (
 func newKeyResume(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "resume KEY",
-		Short: "Run the task again whose error stops an ordering key",
-		Long: `Run the task again whose error stops an ordering key: the head of the key, with all its
+		Short: "Run the task again that stops an ordering key by its error",
+		Long: `Run the task again that stops an ordering key by its error: the head of the key, with all its
 attempts. The tasks behind it wait until it has ended. If the head is no error, nothing is done.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -12,9 +12,9 @@ func newKeyShow(a *app) *cobra.Command {
 	limit := 0
 	cmd := &cobra.Command{
 		Use:   "show KEY",
-		Short: "Show the tasks of an ordering key that run or wait, in the order in which they run",
-		Long: `Show the tasks of an ordering key that run or wait, in the order in which they run: the head
-first, then those behind it. Tasks that have ended are not shown, nor errors that no task waits
+		Short: "Show the tasks of an ordering key that run or wait, in the order of their runs",
+		Long: `Show the tasks of an ordering key that run or wait, in the order of their runs: the head first,
+then the tasks behind it. Tasks that have ended are not shown, nor errors that no task waits
 for. With -o json, each task is one line, and its field turn is head or behind.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

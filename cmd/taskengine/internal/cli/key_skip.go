@@ -10,9 +10,9 @@ func newKeySkip(a *app) *cobra.Command {
 	req := &taskenginev1.SkipKeyRequest{}
 	cmd := &cobra.Command{
 		Use:   "skip KEY",
-		Short: "Give up the task whose error stops an ordering key, so that the next runs",
-		Long: `Give up the task whose error stops an ordering key: the head of the key becomes failed, and
-the next task of the key runs. If the head is no error, nothing is done.`,
+		Short: "Give up the task that stops an ordering key by its error, so that the next runs",
+		Long: `Give up the task that stops an ordering key by its error: the head of the key becomes failed,
+and the next task of the key runs. If the head is no error, nothing is done.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req.Key = args[0]

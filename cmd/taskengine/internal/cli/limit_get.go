@@ -13,8 +13,8 @@ import (
 func newLimitGet(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "get LIMIT",
-		Short: "Show a limit as it is in force, what is configured, and what is set",
-		Long:  "Show a limit as it is in force, what is configured, and what is set." + limitHelp,
+		Short: "Show a limit as it is in force, its configuration and its setting",
+		Long:  "Show a limit as it is in force, its configuration and its setting." + limitHelp,
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name, value, err := splitLimit(args[0])
@@ -73,7 +73,7 @@ func limitText(l *taskenginev1.Limit, now time.Time) string {
 	}
 	field("used", used)
 	if !l.GetConfigured() {
-		field("", "the configuration of this node has no such limit: what is set has no effect here")
+		field("", "the configuration of this node has no such limit: the setting has no effect here")
 	}
 	return b.String()
 }

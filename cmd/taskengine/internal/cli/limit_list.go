@@ -9,7 +9,7 @@ import (
 func newLimitList(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
-		Short: "List the limits as they are in force, and the values for which something is set",
+		Short: "List the limits as they are in force, and the values with settings",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.with(func(c *client) error {

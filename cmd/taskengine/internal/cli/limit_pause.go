@@ -10,8 +10,8 @@ import (
 
 func newLimitPause(a *app) *cobra.Command {
 	return newLimitEdit(a, "pause LIMIT", "Start no more tasks that count for a limit, on all nodes and after a restart",
-		`Start no more tasks that count for a limit, or for one of its values, on all nodes and after
-a restart. Tasks are accepted and wait, and those that run go on.`, setPaused(true))
+		`Start no more tasks that count for a limit, or for one of its values, on all nodes and after a
+restart. Tasks are accepted and wait, and running tasks go on.`, setPaused(true))
 }
 
 // setPaused returns a function that pauses or resumes a limit.

@@ -34,7 +34,7 @@ func newLimitEdit(a *app, use, short, long string, do func(ctx context.Context, 
 			})
 		},
 	}
-	cmd.Flags().Uint64Var(&ifVersion, "if-version", 0, "only if what is set is at this version; 0 is only if nothing is set")
+	cmd.Flags().Uint64Var(&ifVersion, "if-version", 0, "only if the setting has this version; 0 means that there is no setting")
 	return cmd
 }
 
@@ -43,9 +43,9 @@ func newLimitSet(a *app) *cobra.Command {
 	var rate string
 	var cmd *cobra.Command
 	cmd = newLimitEdit(a, "set LIMIT", "Change a limit on all nodes, until it is unset",
-		`Change a limit on all nodes, until it is unset. What is set is kept over restarts, and
-replaces what the configuration says; flags that are not given leave what was set before.
-Tasks that run go on, also above a lower limit.`,
+		`Change a limit on all nodes, until it is unset. The setting is kept over restarts, and replaces
+the configuration; a flag that is not given leaves its part of the setting unchanged. Running
+tasks go on, also above a lower limit.`,
 		func(ctx context.Context, c *client, name, value string, ifVersion *uint64) (*taskenginev1.Limit, error) {
 			req := &taskenginev1.SetLimitRequest{Name: name, Value: value, IfVersion: ifVersion, By: operator()}
 			given := cmd.Flags().Changed

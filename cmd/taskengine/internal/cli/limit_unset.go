@@ -10,7 +10,7 @@ import (
 
 func newLimitUnset(a *app) *cobra.Command {
 	return newLimitEdit(a, "unset LIMIT", "Let the configuration of a limit hold again",
-		"Remove what was set for a limit, also a pause, so that its configuration holds again.",
+		"Remove the setting of a limit, also a pause, so that its configuration holds again.",
 		func(ctx context.Context, c *client, name, value string, ifVersion *uint64) (*taskenginev1.Limit, error) {
 			res, err := call(ctx, c, c.UnsetLimit, &taskenginev1.UnsetLimitRequest{Name: name, Value: value, IfVersion: ifVersion, By: operator()})
 			return res.GetLimit(), err

@@ -19,8 +19,8 @@ func newLimitWatch(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "watch",
 		Short: "Show the limits, and then each change of one as it is made",
-		Long: `Show the limits as they are in force on the node, one in a line, and then each change of
-one, until the command is interrupted. A node that restarts meanwhile is waited for.`,
+		Long: `Show the limits as they are in force on the node, one in a line, and then each change, until
+the command is interrupted. If the node restarts, the command waits for it.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.with(func(c *client) error {

@@ -15,8 +15,8 @@ import (
 func newLimitWhy(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "why LIMIT",
-		Short: "Say which tasks and nodes hold a limit, how many tasks wait for it, and what its rate allows",
-		Long:  "Say which tasks and nodes hold a limit, how many tasks wait for it, and what its rate allows." + limitHelp,
+		Short: "Say which tasks and nodes hold a limit, how many tasks wait for it, and when its rate allows the next start",
+		Long:  "Say which tasks and nodes hold a limit, how many tasks wait for it, and when its rate allows the next start." + limitHelp,
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name, value, err := splitLimit(args[0])

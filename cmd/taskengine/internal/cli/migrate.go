@@ -28,7 +28,7 @@ type databaseFlags struct {
 }
 
 func (f *databaseFlags) add(cmd *cobra.Command) {
-	f.configFlags.add(cmd, "the configuration file, whose storage is meant")
+	f.configFlags.add(cmd, "the configuration file with the storage")
 	cmd.Flags().StringVar(&f.url, "url", "", "the database, instead of that of a file; best leave its password to PGPASSWORD or ~/.pgpass")
 	cmd.Flags().StringVar(&f.schema, "schema", "", "the schema of the tables, instead of that of a file")
 	cmd.Flags().StringVar(&f.database, "database", "", "one of storage.databases of a file; that of storage.url is "+config.Main)

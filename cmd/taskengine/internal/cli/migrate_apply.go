@@ -13,10 +13,10 @@ func newMigrateApply(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "apply",
 		Short: "Make the tables, or bring them up to date",
-		Long: `Apply the migrations to come, all of them or none, and show them. Nodes may run
-meanwhile: a program works with the tables of its version and of the one before. If
-several apply at once, one does it and the others wait. Of several databases each is
-brought up to date by itself, unless --database names one.`,
+		Long: `Apply the pending migrations, all of them or none, and show them. Nodes may keep running: a
+program works with the tables of its version and of the one before. If several commands run at
+once, one applies the migrations and the others wait. Of several databases each is brought up
+to date by itself, unless --database names one.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			d, err := flags.some(a)

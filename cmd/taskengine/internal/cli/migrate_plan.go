@@ -8,7 +8,7 @@ func newMigratePlan(a *app) *cobra.Command {
 	var flags databaseFlags
 	cmd := &cobra.Command{
 		Use:   "plan",
-		Short: "List the migrations that were applied, with their time, and those to come",
+		Short: "List the applied migrations, with their time, and the pending ones",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			t, err := flags.one(a)

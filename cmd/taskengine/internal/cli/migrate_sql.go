@@ -15,12 +15,12 @@ func newMigrateSQL(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sql",
 		Short: "Write the SQL of the migrations to come, to be run by hand",
-		Long: `Write the SQL of the migrations to come. Running it does what migrate apply does:
+		Long: `Write the SQL of the pending migrations. It has the effect of migrate apply:
 
   taskengine migrate sql -c taskengine.yaml | psql -v ON_ERROR_STOP=1 "$DATABASE_URL"
 
-It is one transaction, and refuses to run on tables of another version than it was
-written for. With --all it is for an empty database, and none is asked.`,
+It is one transaction, and refuses to run on tables of another version than it was written for.
+With --all it is for an empty database, and the command connects to none.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			sql, err := flags.script(cmd.Context(), a, all)

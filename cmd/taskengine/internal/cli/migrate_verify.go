@@ -13,12 +13,12 @@ func newMigrateVerify(a *app) *cobra.Command {
 	var flags databaseFlags
 	cmd := &cobra.Command{
 		Use:   "verify",
-		Short: "Say what in the database is not as the migrations made it",
-		Long: `Compare tables, columns, constraints, indexes, triggers, views, sequences and functions
-with what the migrations make, and show every difference; the exit code is 1 if there is
-one. To know what they make, they are applied to a schema of another name in a
-transaction that is rolled back: the role must be allowed to make one. Tables of tasks
-that have ended come and go, and are not compared, nor are owners and grants.`,
+		Short: "Show the differences between the database and the migrations",
+		Long: `Compare tables, columns, constraints, indexes, triggers, views, sequences and functions with
+the schema of the migrations, and show every difference; the exit code is 1 if there is one.
+For that the migrations are applied to a schema of another name in a transaction that is rolled
+back: the role must be allowed to create one. Tables of tasks that have ended come and go, and
+are not compared, nor are owners and grants.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			t, err := flags.one(a)
@@ -49,7 +49,7 @@ func (a *app) showDifferences(found []schema.Difference, name string) error {
 		}
 	}
 	if len(found) > 0 {
-		return exit.Errorf(exit.Failure, "the schema %s differs in %d places from what the migrations make", name, len(found))
+		return exit.Errorf(exit.Failure, "the schema %s differs in %d places from the migrations", name, len(found))
 	}
 	a.note("the schema %s is as the migrations make it", name)
 	return nil

@@ -5,9 +5,9 @@ import (
 	"github.com/taskengine/taskengine/config"
 )
 
-const placeHelp = `A store is named by the configuration file whose storage it is, by pebble:FOLDER or
-bolt:FOLDER, or by the URL of a PostgreSQL database, whose schema is "taskengine" unless
-a flag says otherwise. Best leave the password of a URL to PGPASSWORD or ~/.pgpass.`
+const placeHelp = `A store is named by its configuration file, by pebble:FOLDER or bolt:FOLDER, or by the URL of a
+PostgreSQL database; the schema there is "taskengine" unless a flag names another. Put the
+password of a URL into PGPASSWORD or ~/.pgpass.`
 
 // placeOf reads how a store is named on the command line; schema may be "".
 func (a *app) placeOf(arg, schema string) (stores.Place, error) {

@@ -15,15 +15,15 @@ func newRestore(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restore FOLDER --to STORE",
 		Short: "Make a store of a backup",
-		Long: `Copy a backup to the folder of a store, which must be empty or not there. First every file
-of the backup is held against what it says of itself, and then every index against the tasks;
-if anything is missing or has changed, nothing is restored. The backup stays as it is.
+		Long: `Copy a backup to the folder of a store, which must be empty or missing. First every file of the
+backup is checked against its checksum, and then every index against the tasks; if anything is
+missing or has changed, nothing is restored. The backup stays as it is.
 
 ` + placeHelp + `
 
 The store goes back to the moment of the backup: tasks that have ended since run again, and
-those that were added since are missing. To restore to a store of another kind, use
-"taskengine copy --from pebble:FOLDER".`,
+tasks that were added since are missing. To restore to a store of another kind, use "taskengine
+copy --from pebble:FOLDER".`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := a.placeOf(to, "")
@@ -31,7 +31,7 @@ those that were added since are missing. To restore to a store of another kind, 
 				return err
 			}
 			if p.Driver == config.Postgres {
-				return exit.Errorf(exit.Usage, "a backup in files is brought to PostgreSQL by taskengine copy; what pg_dump has written, pg_restore restores")
+				return exit.Errorf(exit.Usage, "taskengine copy moves a backup in files to PostgreSQL; pg_restore restores a dump of pg_dump")
 			}
 			return untilSignalled(cmd.Context(), func(ctx context.Context) error {
 				made, err := backup.Restore(ctx, p, args[0], a.warnings())

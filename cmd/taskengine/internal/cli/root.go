@@ -33,7 +33,7 @@ func newRoot(a *app) *cobra.Command {
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	flags := root.PersistentFlags()
-	flags.StringVar(&a.address, "address", a.getenv("TASKENGINE_ADDRESS", defaultAddress), "where the node's API is: host:port, a URL or unix:PATH, and commas between several nodes, of which the first that takes a connection is used; TASKENGINE_ADDRESS sets it, too")
+	flags.StringVar(&a.address, "address", a.getenv("TASKENGINE_ADDRESS", defaultAddress), "the address of the node's API: host:port, a URL or unix:PATH, with commas between several nodes; the first one that accepts a connection is used; TASKENGINE_ADDRESS sets it, too")
 	a.encryption.add(flags, a)
 	flags.StringVar(&a.tokenFile, "token-file", "", "file of the token that the node wants; without it, the token is that of TASKENGINE_TOKEN")
 	flags.VarP(&a.output, "output", "o", "how to show data: table or json")
@@ -98,7 +98,7 @@ const exitCodesHelp = `Exit codes:
   2  usage: the command line, or a request, makes no sense
   3  the configuration is invalid
   4  there is no such task, ordering key, limit, schedule, silence or target of alerts
-  5  conflict: the task, the limit or the schedule has changed meanwhile
+  5  conflict: the task, the limit or the schedule has changed
   6  not allowed: by the state of the task, or by the token
   7  the node cannot be reached or is stopping, or the time is over
   8  the backlog of a type is full, also after waiting for room: nothing was added

@@ -24,15 +24,15 @@ func newRun(a *app) *cobra.Command {
 		Long: `Run a node until it is asked to stop.
 
 The configuration is the file that -c names, or ./taskengine.yaml. Without both nothing is
-started, unless --set says where tasks are kept, as --set storage.path=FOLDER does.
+started, unless --set names the place of the tasks, as --set storage.path=FOLDER does.
 
-SIGTERM and SIGINT stop it: it takes no more tasks, waits for those that run for the
-configured drain_timeout, and ends. A second signal ends it at once: running tasks are
-cancelled, and run again when the node is back. Nothing that was accepted is lost.
+SIGTERM and SIGINT stop it: it takes no more tasks, waits for running tasks for the configured
+drain_timeout, and ends. A second signal ends it at once: running tasks are cancelled, and run
+again when the node is back. No accepted task is lost.
 
-SIGHUP reloads the plugins: each gets new processes, as the configuration file then says,
-which take the place of the old ones without failing a task. Other changes of the file need
-a restart, and the log says so.`,
+SIGHUP reloads the plugins: each gets new processes by the current configuration file, which
+replace the old ones without failing a task. Other changes of the file need a restart, and the
+log says so.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.asFirstProcess(func() error { return a.runNode(cmd.Context(), &flags) })

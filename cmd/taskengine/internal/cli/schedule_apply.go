@@ -22,10 +22,9 @@ func newScheduleApply(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "apply [NAME...]",
 		Short: "Give a node the schedules of a configuration",
-		Long: `Make the schedules of a node be as a configuration says: all of its section schedules, or
-those that are named. A schedule that is changed fires for times that come after the change.
-A pause goes on. With --prune, schedules that the configuration does not name are deleted
-from the node.`,
+		Long: `Create and update the schedules of a node from a configuration: all of its section schedules,
+or the named ones. A changed schedule fires for times after the change. A pause goes on. With
+--prune, schedules that the configuration does not name are deleted from the node.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if prune && len(args) > 0 {
 				return exit.Errorf(exit.Usage, "--prune is for all schedules of a configuration; give no names with it")

@@ -16,8 +16,8 @@ func newScheduleBackfill(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "backfill NAME --from TIME --to TIME",
 		Short: "Have a schedule add tasks for its times between two times",
-		Long: `Have a schedule add tasks for its times between two times, both included, also if it has
-added some for them before, and whatever its overlap is. At most 50000 times are allowed.`,
+		Long: `Make a schedule add tasks for its times between two times, both included, also if it has added
+some for them before, and regardless of its overlap. At most 50000 times are allowed.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if time.Time(to).Before(time.Time(from)) {

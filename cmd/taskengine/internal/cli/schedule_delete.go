@@ -10,8 +10,8 @@ func newScheduleDelete(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "delete NAME",
 		Short: "Delete a schedule; tasks that it has added are not affected",
-		Long: `Delete a schedule. Tasks that it has added are not affected. A node whose configuration
-names the schedule adds it again when it starts.`,
+		Long: `Delete a schedule. Tasks that it has added are not affected. A node with the schedule in its
+configuration adds it again when it starts.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.with(func(c *client) error {

@@ -20,9 +20,9 @@ func newSchedulePreview(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "preview NAME",
 		Short: "Show the next times of a schedule, of a node or of a configuration",
-		Long: `Show the next times of a schedule, in UTC and by the clock in its time zone, and what clock
-changes do to them. They are the times of its calendar: a pause, jitter and overlaps do not
-count. With -c the schedule is that of a configuration, and no node is asked.`,
+		Long: `Show the next times of a schedule, in UTC and in its time zone, and the effect of clock changes
+on them. They are the times of its calendar: a pause, jitter and overlaps do not count. With -c
+the schedule is that of a configuration, and no node is asked.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {

@@ -14,7 +14,7 @@ import (
 func newScheduleShow(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "show NAME",
-		Short: "Show a schedule, what it has done, and what keeps it from running",
+		Short: "Show a schedule, its runs, and the reason if it does not run",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.with(func(c *client) error {

@@ -13,9 +13,9 @@ func newShardsDivide(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "divide",
 		Short: "Decide which shards each database holds, where that is open",
-		Long: `Decide which shards each database holds, where nobody has yet, and show it: equal parts,
-if there are no tasks; else the database that has them holds all shards, and those that are
-new hold none until "taskengine shards move" moves some. No node starts before.` + shardsHelp,
+		Long: `Decide which shards each database holds, where that is open, and show it: equal parts, if there
+are no tasks; else the database with the tasks holds all shards, and the new ones hold none
+until "taskengine shards move" moves some. No node starts before.` + shardsHelp,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withParts(cmd.Context(), &flags, func(ctx context.Context, ds database.Databases) error {

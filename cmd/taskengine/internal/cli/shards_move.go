@@ -17,13 +17,13 @@ func newShardsMove(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "move SHARDS --from NAME --to NAME",
 		Short: "Move the tasks of some shards to another database, while nodes run",
-		Long: `Move the tasks of some shards, such as 128-255 or 7,9, with all that belongs to them, from
-one database to another, while nodes run. Tasks of other shards are not touched; those that
-are moved stand still until they have arrived: what runs is finished then, and new ones are
-refused meanwhile. So move a few shards at a time if there is much that has ended.
+		Long: `Move the tasks of some shards, such as 128-255 or 7,9, with all that belongs to them, from one
+database to another, while nodes run. Tasks of other shards are not touched. The moved tasks
+stand still until they have arrived: running ones are finished then, and new ones are refused
+until then. So move a few shards at a time if there are many ended tasks.
 
-Whenever it is interrupted, run the same command again: it goes on. Nodes must know both
-databases before, by storage.databases.` + shardsHelp,
+If it is interrupted, run the same command again: it goes on. Nodes must know both databases
+before, by storage.databases.` + shardsHelp,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			shards, err := task.ParseShards(args[0])
@@ -31,7 +31,7 @@ databases before, by storage.databases.` + shardsHelp,
 				return exit.Errorf(exit.Usage, "%w", err)
 			}
 			if from == to {
-				return exit.Errorf(exit.Usage, "the shards are to be moved from %s to itself", from)
+				return exit.Errorf(exit.Usage, "the source and the destination are the same database, %s", from)
 			}
 			return a.withParts(cmd.Context(), &flags, func(ctx context.Context, ds database.Databases) error {
 				return a.moveShards(ctx, ds, from, to, shards)

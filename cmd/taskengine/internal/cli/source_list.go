@@ -9,7 +9,7 @@ import (
 func newSourceList(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
-		Short: "List the sources by name, with how far they are behind and what they have added",
+		Short: "List the sources by name, with their lag and their counts of records",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.with(func(c *client) error {

@@ -9,7 +9,7 @@ import (
 )
 
 func newSourceResume(a *app) *cobra.Command {
-	return newSourceEdit(a, "resume", "Let a source read on that was paused",
+	return newSourceEdit(a, "resume", "Resume a paused source",
 		"Let a source that was paused read on from its positions.",
 		func(ctx context.Context, c *client, name string) (*taskenginev1.Source, error) {
 			res, err := call(ctx, c, c.ResumeSource, &taskenginev1.ResumeSourceRequest{Name: name})

@@ -24,10 +24,10 @@ func newSourceSeek(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "seek NAME",
 		Short: "Move the positions of a source, to read records again or to leave some out",
-		Long: `Move the positions of a source: to the first record that there is, behind the last one, to
-the first record of a time or later, or to an offset of one partition. Without --topic all
-partitions are moved. Records that were read before become tasks once more, unless their
-tasks have keys that are still known. A source that is paused stays paused.
+		Long: `Move the positions of a source: to the first record that there is, behind the last one, to the
+first record of a time or later, or to an offset of one partition. Without --topic all
+partitions are moved. Records that were read before become tasks once more, unless their keys
+are still known. A paused source stays paused.
 
 The command prints where each partition goes. --dry-run prints it and moves nothing.`,
 		Args: cobra.ExactArgs(1),

@@ -12,7 +12,7 @@ import (
 func newSourceShow(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "show NAME",
-		Short: "Show a source, its partitions, and what keeps it from reading",
+		Short: "Show a source, its partitions, and the reason if it does not read",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.with(func(c *client) error {

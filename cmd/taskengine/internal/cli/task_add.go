@@ -41,10 +41,10 @@ JSON object:
 
   {"type": "mail", "data": {"to": "a@example.com"}, "key": "m-1"}
 
-Its fields are type, data (any JSON) or payload_base64 (any bytes), id, key,
-ordering_key, priority, at, in, expires_at and headers. TYPE is that of lines without
-one. Invalid lines are reported with their numbers and left out. The same file may
-be loaded again: what has an id or a key is not added twice.`,
+Its fields are type, data (any JSON) or payload_base64 (any bytes), id, key, ordering_key,
+priority, at, in, expires_at and headers. TYPE is that of lines without one. Invalid lines are
+reported with their numbers and left out. The same file may be loaded again: lines with an id
+or a key are not added twice.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 || len(args) == 0 && f.file == "" {
 				return errors.New("want a TYPE, or --file")
@@ -66,8 +66,8 @@ be loaded again: what has an id or a key is not added twice.`,
 	flags := cmd.Flags()
 	flags.StringVar(&f.data, "data", "", "the payload: JSON, or @FILE or - for the bytes of a file or of standard input")
 	flags.StringVar(&f.id, "id", "", "the task's id, a UUID; the task is added once however often it is asked for")
-	flags.StringVar(&f.key, "key", "", "unique in its type, or with --ordering-key among those of that; if it is taken, nothing is added unless the type says otherwise")
-	flags.StringVar(&f.orderingKey, "ordering-key", "", "tasks that share it run one at a time, in the order in which they are ready")
+	flags.StringVar(&f.key, "key", "", "unique in its type, or with --ordering-key among the keys of that; if it is taken, nothing is added unless the type says otherwise")
+	flags.StringVar(&f.orderingKey, "ordering-key", "", "tasks that share it run one at a time, in the order of their ready times")
 	flags.Uint32Var(&f.priority, "priority", 0, "0 (sooner) to 9 (later); without it, that of the type")
 	flags.Var(&f.in, "in", "not before so long from now, such as 90s or 2d")
 	flags.Var(&f.at, "at", "not before this time, such as 2026-12-24T18:00:00Z")
@@ -131,7 +131,7 @@ func (a *app) showReceipt(r *taskenginev1.Receipt) error {
 	case outcomeExisting:
 		a.note("nothing was added: that task is there already")
 	case outcomeReplaced:
-		a.note("the task with this key has what was given now")
+		a.note("the task with this key has the new contents")
 	case outcomeDone:
 		a.note("nothing was added: the task with this key is done")
 	}
@@ -168,7 +168,7 @@ func (a *app) awaitAdded(ctx context.Context, c *client, id string, timeout time
 	}
 	res, err := w.wait(ctx)
 	if err != nil {
-		return fmt.Errorf("task %s was added, and what became of it is not known: %w", id, err)
+		return fmt.Errorf("task %s was added, and its outcome is not known: %w", id, err)
 	}
 	if len(res.GetMissing()) == 0 {
 		got, err := call(ctx, c, c.Get, &taskenginev1.GetRequest{Id: id})

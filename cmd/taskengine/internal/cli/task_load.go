@@ -62,7 +62,7 @@ func parseLine(text []byte, typ string) (*taskenginev1.NewTask, error) {
 		return nil, errors.New("no task: something follows the JSON object")
 	}
 	if l.hasHalves(text) {
-		return nil, errors.New(`no task: a text has half of a character, such as \ud800, so that different keys would become one; write whole characters`)
+		return nil, errors.New(`no task: a string has half of a character, such as \ud800, so that different keys would become one; write whole characters`)
 	}
 	t := &taskenginev1.NewTask{
 		Id: l.ID, Type: l.Type, Key: l.Key, OrderingKey: l.OrderingKey, Priority: l.Priority,
@@ -135,7 +135,7 @@ func mistakeIn(err error) error {
 	case "priority":
 		want = "a number from 0 (sooner) to 9 (later)"
 	case "headers":
-		want = "an object whose values are text"
+		want = "an object with strings as values"
 	case "payload_base64":
 		want = "bytes in base64"
 	case "in":

@@ -73,7 +73,7 @@ func TestWhatBecameOfRequestsIsSaid(t *testing.T) {
 		"created":      {`{"id":"of another","created":true,"outcome":"created"}`, "", exit.OK},
 		"":             {`{"id":"of another","created":false,"outcome":"existing"}`, "that task is there already", exit.OK}, // of a node of the version before
 		"existing":     {`{"id":"of another","created":false,"outcome":"existing"}`, "that task is there already", exit.OK},
-		"replaced":     {`{"id":"of another","created":false,"outcome":"replaced"}`, "has what was given now", exit.OK},
+		"replaced":     {`{"id":"of another","created":false,"outcome":"replaced"}`, "has the new contents", exit.OK},
 		"already_done": {`{"id":"of another","created":false,"outcome":"already_done"}`, "is done", exit.OK},
 		"rejected":     {"", "the task exists", exit.Conflict},
 		"late":         {"", "the request is too late", exit.Late},

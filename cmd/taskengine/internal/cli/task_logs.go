@@ -18,13 +18,13 @@ func newTaskLogs(a *app) *cobra.Command {
 	var attempt uint32
 	cmd := &cobra.Command{
 		Use:   "logs ID",
-		Short: "Show what handlers have logged about a task",
-		Long: `Show what handlers have logged about a task on the node, the oldest line first, as far
-as the node has kept it. Each node keeps the lines of the attempts that it ran: a note
-names the nodes where others ran.
+		Short: "Show the log lines of handlers about a task",
+		Long: `Show the log lines of handlers about a task on the node, the oldest line first, as far as the
+node has kept them. Each node keeps the lines of the attempts that it ran: a note names the
+nodes where others ran.
 
-With --follow, lines are shown as they come, until the task has ended, however it did. A
-node that restarts meanwhile is waited for.`,
+With --follow, lines are shown as they come, until the task has ended, with any outcome. If the
+node restarts, the command waits for it.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.with(func(c *client) error {

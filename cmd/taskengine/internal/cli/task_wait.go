@@ -33,11 +33,11 @@ func newTaskWait(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "wait ID... | --type T",
 		Short: "Wait until tasks have ended",
-		Long: `Wait until nothing of what is named is waiting, submitted or processing any more.
+		Long: `Wait until none of the named tasks, or tasks of the named type, is waiting, submitted or
+processing any more.
 
-With IDs, the exit code is 1 if one of the tasks did not end done, and 4 if one is not
-there. It is 7 when the timeout is over before. A node that restarts meanwhile is waited
-for.`,
+With IDs, the exit code is 1 if one of the tasks did not end done, and 4 if one does not exist.
+It is 7 if the timeout is over before. If the node restarts, the command waits for it.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if (len(args) == 0) == (typ == "") {
 				return errors.New("want either IDs or --type")

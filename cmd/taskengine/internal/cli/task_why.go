@@ -14,7 +14,7 @@ import (
 func newTaskWhy(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "why ID",
-		Short: "Say what keeps a task from running",
+		Short: "Show the reasons why a task does not run",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.with(func(c *client) error {

@@ -24,7 +24,7 @@ func newTestServer(a *app) *cobra.Command {
 	var at string
 	cmd := &cobra.Command{
 		Use:   "testserver",
-		Short: "Run a node for the tests of a program, whose time stands still",
+		Short: "Run a node for the tests of a program, with a clock that they advance",
 		Long: `Run a node for the tests of a program. The test kits of the packages for Python, Node.js
 and Java start it.
 
@@ -37,12 +37,11 @@ stands still until a line on the standard input lets it pass:
 
   {"advance": "90m"}
 
-The node does what is due meanwhile, each thing at its time, and answers with a line when
-nothing is left to be done: {"now": "2030-01-01T01:30:00Z"}, or {"error": "..."}. Handlers
-take no time. {"advance": "0s"} waits until nothing is left to be done now. With
-"while_running": true it does not wait for handlers. "patience" is how long it waits by the
-clock of the machine, 10s by default. {"worker": "mail"} waits until a worker takes tasks of
-the type mail.
+The node does all that becomes due until then, each at its time, and answers with a line when
+nothing is left to do: {"now": "2030-01-01T01:30:00Z"}, or {"error": "..."}. Handlers take no
+time. {"advance": "0s"} waits until nothing is left to do now. With "while_running": true it
+does not wait for handlers. "patience" is how long it waits by the clock of the machine, 10s by
+default. {"worker": "mail"} waits until a worker takes tasks of the type mail.
 
 It ends with its standard input.`,
 		Args: cobra.NoArgs,
@@ -62,7 +61,7 @@ It ends with its standard input.`,
 			return a.serveTests(cmd.Context(), cfg, begin)
 		},
 	}
-	flags.add(cmd, "the configuration file, of which the types, limits and schedules are used")
+	flags.add(cmd, "the configuration file with the types, limits and schedules")
 	cmd.Flags().StringVar(&at, "at", "", "the time at the start, such as 2030-01-01T00:00:00Z; without it, that of the machine")
 	return cmd
 }

@@ -18,13 +18,13 @@ func newTokenCreate(a *app) *cobra.Command {
 		Use:   "create NAME",
 		Short: "Make a token for clients, and print it",
 		Long: `Make a token, and print it to the standard output. It is printed this once: the file has its
-hash alone. NAME is for people, and in the audit log. Nodes that use the file accept the token
-within about two seconds; copy the file to those on other machines.
+hash alone. NAME appears in lists and in the audit log. Nodes that use the file accept the
+token within about two seconds; copy the file to the nodes on other machines.
 
 Roles:
   submit   add tasks, and read them, types, limits and schedules
   work     run tasks as a worker
-  operate  what submit may, and change tasks, keys, types, limits, schedules and alerts
+  operate  as submit, and change tasks, keys, types, limits, schedules and alerts
   admin    everything`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -57,7 +57,7 @@ Roles:
 		},
 	}
 	flags.add(cmd)
-	cmd.Flags().StringSliceVar(&roles, "role", nil, "what the token allows: submit, work, operate or admin; may be given more than once")
+	cmd.Flags().StringSliceVar(&roles, "role", nil, "the rights of the token: submit, work, operate or admin; may be given more than once")
 	cmd.Flags().StringSliceVar(&types, "type", nil, "the types of tasks that it is for, such as mail or mail-*; may be given more than once (by default all)")
 	if err := cmd.MarkFlagRequired("role"); err != nil {
 		panic(err) // there is such a flag

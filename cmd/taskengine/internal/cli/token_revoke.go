@@ -15,7 +15,7 @@ func newTokenRevoke(a *app) *cobra.Command {
 		Use:   "revoke NAME",
 		Short: "Revoke a token of clients",
 		Long: `Remove a token from the file. Nodes that use the file refuse it within about two seconds, also
-in streams that are open; copy the file to those on other machines.`,
+in open streams; copy the file to the nodes on other machines.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			path, err := flags.path(a)

@@ -13,8 +13,8 @@ func newTypeList(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
 		Short: "List the types that are configured, were paused or resumed, or have tasks",
-		Long: `List the types that are configured, were paused or resumed, or have tasks. In files, the
-types that are not configured are those of tasks that are ready, and of the newest thousand
+		Long: `List the types that are configured, were paused or resumed, or have tasks. On stores in files,
+types that are not configured are found by the ready tasks, and by the newest thousand tasks
 that wait, run or are in error. At most a thousand such types are listed.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

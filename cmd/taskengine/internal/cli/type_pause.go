@@ -16,7 +16,7 @@ func newTypePause(a *app) *cobra.Command {
 				if _, err := call(cmd.Context(), c, c.PauseType, &taskenginev1.PauseTypeRequest{Type: args[0]}); err != nil {
 					return err
 				}
-				a.note("%s is paused: tasks are accepted and wait; those that run go on", clean(args[0]))
+				a.note("%s is paused: tasks are accepted and wait; running tasks go on", clean(args[0]))
 				return nil
 			})
 		},

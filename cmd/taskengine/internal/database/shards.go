@@ -78,7 +78,7 @@ func (ds Databases) CheckDivided(homes []storage.Holdings) error {
 		}
 	}
 	if all && len(holders) > 1 {
-		return fmt.Errorf("nobody has decided which shards the databases %s hold: run taskengine shards divide", strings.Join(holders, " and "))
+		return fmt.Errorf("it is not decided which shards the databases %s hold: run taskengine shards divide", strings.Join(holders, " and "))
 	}
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 // examineBackup reports the files of a backup that have changed. It returns nil for a folder that
 // is no backup.
 func examineBackup(ctx context.Context, found *Findings, folder string) (*backup.Manifest, error) {
-	const why = "tasks may be missing that were in the backup, or be changed, and nothing else tells"
+	const why = "tasks of the backup may be missing or changed, and no other check finds that"
 	m, err := backup.ReadManifest(folder)
 	if errors.Is(err, backup.ErrNoManifest) {
 		return nil, nil

@@ -15,7 +15,7 @@ func examineCoordinator(ctx context.Context, found *Findings, c config.Coordinat
 	h, err := coordinator.EtcdHistory(ctx, c)
 	switch {
 	case err != nil:
-		found.add(Warning, "etcd", err.Error(), "nodes that cannot use their coordinator start nothing under limits of the cluster, and those that start wait for it",
+		found.add(Warning, "etcd", err.Error(), "nodes that cannot use their coordinator start no task under limits of the cluster, and starting nodes wait for it",
 			"start it, or correct coordination.endpoints")
 	case h.Compacted:
 		found.info("etcd", "it was compacted; its newest revision is %d", h.Revision)

@@ -97,7 +97,7 @@ func judgeSettings(found *Findings, h *health.Report) {
 	}
 	if level := h.Settings["default_transaction_isolation"]; level != "read committed" {
 		found.add(Error, "settings", "default_transaction_isolation is "+level,
-			"what nodes agree on needs read committed", "reset it for the role and the database of the nodes")
+			"the agreement of nodes needs read committed", "reset it for the role and the database of the nodes")
 	}
 	for _, name := range []string{"autovacuum", "track_counts"} {
 		if h.Settings[name] == "off" {
@@ -189,7 +189,7 @@ func anyAlive(h *health.Report) bool {
 // judgeLive reports tasks that have not ended. They are not stuck if no node is alive.
 func judgeLive(found *Findings, h *health.Report) {
 	r := &h.Rows
-	found.info("tasks", "%d have not ended, of which %d are ready and %d run", r.Live, r.Ready, r.Running)
+	found.info("tasks", "%d have not ended: %d of them are ready and %d run", r.Live, r.Ready, r.Running)
 	if r.Behind > 0 {
 		found.info("behind", "%d tasks wait behind others of their ordering key", r.Behind)
 	}
@@ -247,11 +247,11 @@ func judgeTables(found *Findings, h *health.Report) {
 				fmt.Sprintf("reindex index concurrently %s", t.Name))
 		case t.Index && t.Bytes > minBloated && t.Live > 0 && t.Bytes/t.Live > maxPerEntry:
 			found.add(Warning, "bloat", fmt.Sprintf("the index %s has %s for %d entries", t.Name, units.WholeBytes(t.Bytes), t.Live),
-				"what is mostly empty costs memory and time", fmt.Sprintf("reindex index concurrently %s, once nothing holds back vacuum", t.Name))
+				"a mostly empty index costs memory and time", fmt.Sprintf("reindex index concurrently %s, once nothing holds back vacuum", t.Name))
 		case !t.Index && t.Dead > maxDead && t.Dead > t.Live:
 			found.add(Warning, "bloat", fmt.Sprintf("the table %s has %d dead rows and %d others, and was vacuumed %s", t.Name, t.Dead, t.Live, vacuumed(h, t)),
 				"each index entry of a dead row is read in vain: grabs take longer",
-				"see what holds back vacuum; then see whether autovacuum keeps up, or run vacuum by hand")
+				"find the cause that holds back vacuum; then see whether autovacuum keeps up, or run vacuum by hand")
 		case !t.Index:
 			found.info("bloat", "the table %s has %s, %d rows and %d dead ones, and was vacuumed %s", t.Name, units.WholeBytes(t.Bytes), t.Live, t.Dead, vacuumed(h, t))
 		}
@@ -272,7 +272,7 @@ func judgeEnded(found *Findings, h *health.Report) {
 		if anyAlive(h) {
 			s = Warning
 		}
-		found.add(s, "retention", fmt.Sprintf("tables of tasks whose retention is over: %s", strings.Join(h.Over, ", ")),
+		found.add(s, "retention", fmt.Sprintf("tables of tasks beyond their retention: %s", strings.Join(h.Over, ", ")),
 			"they should have been dropped within the hour", "start a node; if there is one, look at its log for errors of the role `cleaner`")
 	}
 	if len(h.Apart) > 0 {
@@ -284,8 +284,8 @@ func judgeEnded(found *Findings, h *health.Report) {
 
 func judgeHolders(found *Findings, h *health.Report) {
 	if !h.Sees {
-		found.add(Warning, "vacuum", "this role does not see what the sessions of others do",
-			"what holds back vacuum may be missing here", "grant pg_read_all_stats to it, or examine as another role")
+		found.add(Warning, "vacuum", "this role does not see the activity of other roles' sessions",
+			"causes that hold back vacuum may be missing here", "grant pg_read_all_stats to it, or examine as another role")
 	}
 	for _, o := range h.Holders {
 		held := h.Now.Sub(o.Since)
@@ -304,7 +304,7 @@ func judgeHolders(found *Findings, h *health.Report) {
 		case "session":
 			who, do = fmt.Sprintf("the session %d (%s)", o.PID, o.Name), fmt.Sprintf("have its program end the transaction, or select pg_terminate_backend(%d)", o.PID)
 		case "replication slot":
-			do = "have it used again, or drop it"
+			do = "use it again, or drop it"
 		case "prepared transaction":
 			do = "commit prepared or rollback prepared"
 		case "standby":
@@ -314,7 +314,7 @@ func judgeHolders(found *Findings, h *health.Report) {
 		if held > 0 {
 			what += " and " + units.Span(held)
 		}
-		found.add(s, "vacuum", what, "every grab reads past the dead rows that pile up meanwhile, and the tables grow", do)
+		found.add(s, "vacuum", what, "every grab reads past the dead rows that accumulate, and the tables grow", do)
 	}
 }
 

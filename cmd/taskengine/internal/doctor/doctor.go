@@ -81,7 +81,7 @@ func examineStore(ctx context.Context, p stores.Place, o Options, log *slog.Logg
 			return err
 		}
 		if err != nil { // the others can be looked at all the same
-			in.add(Error, "open", database.OneLine(err).Error(), "what is in it does not run, and nodes that start wait for it", "start it, or correct its URL")
+			in.add(Error, "open", database.OneLine(err).Error(), "its tasks do not run, and starting nodes wait for it", "start it, or correct its URL")
 		}
 		for _, f := range in {
 			if name != config.Main {
@@ -116,7 +116,7 @@ func examineOne(ctx context.Context, p stores.Place, o Options, log *slog.Logger
 	case errors.Is(err, storage.ErrLocked), errors.Is(err, storage.ErrFormat), errors.Is(err, storage.ErrUnreleased), errors.Is(err, stores.ErrOtherDriver), errors.Is(err, stores.ErrNone) && manifest == nil, ctx.Err() != nil:
 		return nil, err
 	case errors.Is(err, schema.ErrMismatch):
-		found.add(Error, "schema", database.OneLine(err).Error(), "nodes of this version do not start on these tables", "do what it says, and see `taskengine migrate verify`")
+		found.add(Error, "schema", database.OneLine(err).Error(), "nodes of this version do not start on these tables", "follow the message, and see `taskengine migrate verify`")
 		return found, nil
 	case p.Driver == config.Postgres:
 		return nil, err

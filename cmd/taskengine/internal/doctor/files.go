@@ -155,7 +155,7 @@ func judgeFiles(found *Findings, f *files) {
 			s = Error
 		}
 		found.add(s, "disk", fmt.Sprintf("%s are free", units.WholeBytes(int64(f.free))),
-			"a store stops at the first write that fails; what it has acknowledged is safe then, and nothing more is accepted",
+			"a store stops at the first write that fails; acknowledged tasks are safe then, and no more are accepted",
 			"make room, or move the store with `taskengine copy`")
 	}
 	judgeRows(found, &f.rows, f.manifest)
@@ -190,7 +190,7 @@ func judgeRows(found *Findings, v *survey, manifest *backup.Manifest) {
 		found.add(Error, "backup", fmt.Sprintf("there are %d tasks in it, and %d were backed up", all, manifest.Tasks),
 			"a restore refuses it", "use another backup")
 	}
-	found.info("tasks", "%d, of which %d are ready, %d wait, %d have ended", all, v.in(task.Submitted), v.in(task.Waiting),
+	found.info("tasks", "%d: %d are ready, %d wait, %d have ended", all, v.in(task.Submitted), v.in(task.Waiting),
 		v.in(task.Done)+v.in(task.Failed)+v.in(task.Cancelled))
 	judgeErrors(found, v.in(task.Error))
 	if n := v.in(task.Processing); n > 0 {

@@ -77,7 +77,7 @@ func (u *keyUse) String() string {
 	text := fmt.Sprintf("%d tasks that have not ended, %d that have", u.open, u.ended)
 	switch {
 	case u.kept:
-		text += ", some of which are kept for good"
+		text += ", and some of them are kept forever"
 	case u.ended > 0:
 		text += ", which are kept until " + u.until.UTC().Format(time.RFC3339)
 	}

@@ -75,7 +75,7 @@ func removePartials(within, prefix string) error {
 			continue // its process is alive
 		}
 		if err := errors.Join(os.RemoveAll(name), lock.Close()); err != nil {
-			return fmt.Errorf("remove what a process that was killed has left: %w", err)
+			return fmt.Errorf("remove the remains of a killed process: %w", err)
 		}
 	}
 	return nil

@@ -50,7 +50,7 @@ func openCoordination(ctx context.Context, c *config.Config, log *slog.Logger) (
 		}
 	}
 	if c.Storage.Driver == config.Memory && c.Coordination.Driver != "" && c.Coordination.Driver != config.Local {
-		log.Warn("a node whose tasks are in memory is alone: coordination.driver has no effect", "driver", c.Coordination.Driver)
+		log.Warn("a node with tasks in memory is alone: coordination.driver has no effect", "driver", c.Coordination.Driver)
 	}
 	if t.database != nil && c.Bus.Driver == config.KafkaBus {
 		if err := t.openTopic(ctx, c, log); err != nil {

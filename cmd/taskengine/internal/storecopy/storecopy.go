@@ -124,7 +124,7 @@ func (c *Copy) checkNodes(ctx context.Context) error {
 		return err
 	}
 	if names, err = coordination.Alive(ctx, c.From, c.Log); len(names) > 0 {
-		c.Warn(fmt.Sprintf("nodes use the source: %s; what they do from now on is not copied, and what is copied they may run again",
+		c.Warn(fmt.Sprintf("nodes use the source: %s; their later changes are not copied, and they may run copied tasks again",
 			strings.Join(names, ", ")))
 	}
 	return err

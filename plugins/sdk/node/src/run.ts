@@ -282,7 +282,7 @@ function count(n: number): bigint {
 }
 
 function string(value: unknown, what: string): string {
-  if (typeof value !== "string") throw new TypeError(`${what} is a text, not ${inspect(value)}`);
+  if (typeof value !== "string") throw new TypeError(`${what} is a string, not ${inspect(value)}`);
   return value;
 }
 

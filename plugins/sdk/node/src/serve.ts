@@ -72,7 +72,7 @@ function problemAlone(): string | undefined {
   if (process.env["TASKENGINE_ADDRESS"]) return undefined;
   return (
     "this program handles tasks: name it as a handler's command in the configuration of taskengine, which starts it, " +
-    "or set TASKENGINE_ADDRESS to the address of a node, host:port, whose worker it is to be"
+    "or set TASKENGINE_ADDRESS to the address of a node, host:port, to run as its worker"
   );
 }
 

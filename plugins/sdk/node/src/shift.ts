@@ -131,7 +131,7 @@ export class Shift {
       this.#strays++;
     }
     const why =
-      "this worker was cut off from the node, and the task runs elsewhere, or will: what this run answers counts only if that has not begun";
+      "this worker was cut off from the node, and the task runs elsewhere, or will: the answer of this run counts only if that other run has not begun";
     for (const run of runs) this.#stop(run, new Cancelled("host gone", why));
   }
 

@@ -173,7 +173,7 @@ async function answerOf(child: ChildProcess, lines: AsyncIterator<string>): Prom
   const { value, done } = await lines.next();
   if (done) {
     if (child.exitCode === null) await new Promise((resolve) => child.once("exit", resolve));
-    throw new Error(`the node for tests has ended with ${child.exitCode}; see what it says`);
+    throw new Error(`the node for tests has ended with ${child.exitCode}; see its output`);
   }
   const answer = JSON.parse(value) as Answer;
   if (answer.error !== undefined) throw new Error(answer.error);

@@ -74,7 +74,7 @@ export function headline(thrown: unknown): string {
     if (!message) return String(name);
     return name === "Error" ? String(message) : `${name}: ${message}`;
   } catch {
-    return "(an error whose text cannot be read)";
+    return "(an error without a readable message)";
   }
 }
 

@@ -33,7 +33,7 @@ def target_of(address: object, needs_tls: bool) -> tuple[str, bool]:
     """The address as gRPC writes it, and whether it needs TLS, which host:port does if needs_tls says so.
     Raises ValueError for what is no address."""
     if not isinstance(address, str):
-        raise ValueError("an address is a text and not %r" % (address,))
+        raise ValueError("an address is a string and not %r" % (address,))
     if address.startswith("unix:"):
         if address == "unix:":
             raise ValueError("the address unix: has no path")

@@ -205,7 +205,7 @@ class _Stream:
             details = self._call.details()
             return welcomed, self._why or details or "the stream ended with status %s" % self._call.code()
         except ValueError as e:  # the node sends what we cannot read
-            return welcomed, self._why or "the node sends what this worker cannot read: %s" % e
+            return welcomed, self._why or "this worker cannot read a message of the node: %s" % e
         finally:
             late.cancel()
             self.close()

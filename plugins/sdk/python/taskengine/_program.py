@@ -191,7 +191,7 @@ def _problem_alone() -> str | None:
         return _problem_of_library()
     return (
         "this program handles tasks: name it as a handler's command in the configuration of taskengine, which starts"
-        " it, or set TASKENGINE_ADDRESS to the address of a node, host:port, whose worker it is to be"
+        " it, or set TASKENGINE_ADDRESS to the address of a node, host:port, to run as its worker"
     )
 
 
@@ -239,7 +239,7 @@ def _listen(worker: Worker) -> Any:
     except RuntimeError:
         bound = 0
     if not bound:
-        _give_up("cannot listen on the socket %r, whose directory must exist and whose name may have 103 bytes" % path)
+        _give_up("cannot listen on the socket %r: its directory must exist, and its name may have 103 bytes" % path)
     server.start()
     handshake = os.dup(1)
     os.dup2(2, 1)

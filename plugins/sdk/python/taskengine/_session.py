@@ -16,7 +16,7 @@ from ._task import Task
 
 _CUT_OFF = (
     "this worker was cut off from the node, and the task runs elsewhere, or will: "
-    "what this run answers counts only if that has not begun"
+    "the answer of this run counts only if that other run has not begun"
 )
 _EARLIER = "earlier"  # the feature of nodes that take answers of sessions that they do not know
 

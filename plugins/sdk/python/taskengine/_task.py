@@ -150,7 +150,7 @@ class Task:
         try:
             return check(value)
         except Exception as e:
-            message = "the payload is not what the handler takes: %s: %s" % (type(e).__name__, e)
+            message = "the payload does not fit the handler: %s: %s" % (type(e).__name__, e)
             raise Permanent(message, error_class="bad_payload") from e
 
     @property

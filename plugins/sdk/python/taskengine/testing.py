@@ -145,7 +145,7 @@ class Engine:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            raise RuntimeError("the node for tests has ended with %d; see what it says" % self._process.wait())
+            raise RuntimeError("the node for tests has ended with %d; see its output" % self._process.wait())
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
             raise RuntimeError(answer["error"])

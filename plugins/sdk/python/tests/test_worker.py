@@ -508,7 +508,7 @@ class Connections(unittest.TestCase):
             ({"addresses": ["http://a/b"]}, "'http://a/b' is no URL"),
             ({"addresses": ["http://a"], "ca": b"c"}, "write https"),
             ({"addresses": ["unix:"]}, "has no path"),
-            ({"addresses": [7]}, "an address is a text and not 7"),
+            ({"addresses": [7]}, "an address is a string and not 7"),
             ({"addresses": ["a:1"], "key": b"k"}, "give both"),
         ):
             with self.subTest(options), self.assertRaisesRegex(ValueError, says):

@@ -99,7 +99,7 @@ export class Client {
 
   /** Ends the connections. Calls under way throw Closed, and may have been carried out. */
   async close(): Promise<void> {
-    this.#closing.abort(new Closed("the client is closed: what was asked for may have been carried out"));
+    this.#closing.abort(new Closed("the client is closed: the request may have been carried out"));
     const ended = this.#sender.close();
     this.#nodes.close(); // ends the calls that the sender waits for
     await ended;

@@ -53,7 +53,7 @@ function checked(access: Access): Access {
       pem !== undefined &&
       !(typeof pem === "string" ? pem : Buffer.from(pem).toString("latin1")).includes("-----BEGIN ")
     ) {
-      throw new Invalid(`${name} is not in PEM: give what a file with a line -----BEGIN has`);
+      throw new Invalid(`${name} is not in PEM: give the contents of a file with a line -----BEGIN`);
     }
   }
   if (!access.cert !== !access.key) {
@@ -338,7 +338,7 @@ function asBytes(bytes: Buffer): Uint8Array {
 
 /** The address as grpc-js writes it, and whether it needs TLS, which host:port does if wantsTls says so. */
 export function targetOf(address: string, wantsTls = false): { target: string; isSecure: boolean } {
-  if (typeof address !== "string") throw new Invalid(`an address is a text, not ${String(address)}`);
+  if (typeof address !== "string") throw new Invalid(`an address is a string, not ${String(address)}`);
   if (address.startsWith("unix:")) {
     if (address === "unix:") throw new Invalid("the address unix: has no path");
     return { target: address, isSecure: false };

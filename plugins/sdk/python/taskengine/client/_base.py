@@ -125,7 +125,7 @@ class Base:
     def _failed(self, node: Node, call: Call[Any], e: Exception) -> Error:
         """The error of a try of a call, after which another node may be used."""
         if self._closed.is_set():
-            return Closed("the client is closed: what was asked for may have been carried out")
+            return Closed("the client is closed: the request may have been carried out")
         if isinstance(e, Silence):
             node.is_silent = True
             suspect(node)

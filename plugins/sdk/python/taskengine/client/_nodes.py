@@ -55,7 +55,7 @@ class Access:
             if text is not None and not isinstance(text, bytes):
                 raise Invalid("%s is of the type %s; give the bytes of a file in PEM" % (name, type(text).__name__))
             if text is not None and b"-----BEGIN " not in text:
-                raise Invalid("%s is not in PEM; give what a file with a line -----BEGIN has" % name)
+                raise Invalid("%s is not in PEM; give the contents of a file with a line -----BEGIN" % name)
         return Access(token, self.ca, self.cert, self.key)
 
     @property

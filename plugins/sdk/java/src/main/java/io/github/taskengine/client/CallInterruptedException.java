@@ -13,7 +13,7 @@ public final class CallInterruptedException extends ClientException {
    * @param cause of it
    */
   public CallInterruptedException(InterruptedException cause) {
-    super("the thread was interrupted: what was asked for may have been carried out", "", "");
+    super("the thread was interrupted: the request may have been carried out", "", "");
     initCause(cause);
   }
 }

@@ -9,7 +9,7 @@ import java.util.concurrent.TimeUnit;
 /** The calls of a client with one request and one answer. */
 final class Calls {
   private static final Failure CLOSED =
-      Failure.closed("the client is closed: what was asked for may have been carried out");
+      Failure.closed("the client is closed: the request may have been carried out");
 
   private final Nodes nodes;
   private final Sender sender;

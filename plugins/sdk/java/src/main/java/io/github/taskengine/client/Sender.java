@@ -61,7 +61,7 @@ final class Sender {
     if (loop.inEventLoop()) {
       throw new IllegalStateException(
           "a call that blocks is made in the thread of the client, which completes futures: use a"
-              + " method of the future whose name ends in Async");
+              + " method of the future with a name that ends in Async");
     }
   }
 

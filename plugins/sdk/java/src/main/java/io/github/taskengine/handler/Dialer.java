@@ -31,8 +31,8 @@ final class Dialer {
   private static final long LAST_MOMENTS = TimeUnit.SECONDS.toNanos(2);
   private static final int SESSION_BYTES = 16;
   private static final String CUT_OFF =
-      "this worker was cut off from the node, and the task runs elsewhere, or will: what this run"
-          + " answers counts only if that has not begun";
+      "this worker was cut off from the node, and the task runs elsewhere, or will: the answer of"
+          + " this run counts only if that other run has not begun";
   private static final Logger LOG = Logger.getLogger("taskengine");
   private static final SecureRandom RANDOM = new SecureRandom();
 

@@ -165,7 +165,7 @@ final class Program implements ServerCallHandler<Wire.ToHandler, Wire.FromHandle
           ? null
           : "this program handles tasks: name it as a handler's command in the configuration of"
               + " taskengine, which starts it, or set TASKENGINE_ADDRESS to the address of a node,"
-              + " host:port, whose worker it is to be";
+              + " host:port, to run as its worker";
     }
     String theirs = System.getenv().getOrDefault("PLUGIN_PROTOCOL_VERSIONS", "");
     if (!Arrays.asList(theirs.split(",")).contains(String.valueOf(Session.PROTOCOL))) {

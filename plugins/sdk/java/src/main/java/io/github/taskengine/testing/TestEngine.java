@@ -247,7 +247,7 @@ public final class TestEngine implements AutoCloseable {
   private JsonObject answer() throws IOException {
     String line = answers.readLine();
     if (line == null) {
-      throw new IllegalStateException("the node for tests has ended: see what it says");
+      throw new IllegalStateException("the node for tests has ended: see its output");
     }
     JsonObject answer = JSON.fromJson(line, JsonObject.class);
     if (answer.has("error")) {
