@@ -86,7 +86,7 @@ type stream struct {
 // openFeed returns a feed without partitions. The caller closes it.
 func openFeed(c kafka.Connection) (*feed, error) {
 	client, err := c.Client(
-		kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(), kgo.ConsumeResetOffset(kgo.NoResetOffset()),
+		c.Patient(), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(), kgo.ConsumeResetOffset(kgo.NoResetOffset()),
 		kgo.FetchMaxWait(fetchWait), kgo.FetchMaxPartitionBytes(mostShare), kgo.FetchMaxBytes(fetchBytes),
 	)
 	if err != nil {

@@ -271,3 +271,19 @@ func TestAnAnswerAboutEpochsThatHangsDelaysNoOtherTopic(t *testing.T) {
 		t.Errorf("a task has run %d times", most)
 	}
 }
+
+// A broker that answers each request for records later than the client waits at first is read: the client waits longer then.
+func TestABrokerThatIsSlowEachTimeIsRead(t *testing.T) {
+	t.Parallel()
+	c, fake := newFake(t, "a")
+	produce(t, c, numbered("a", 1, 0, 10)...)
+	fake.ControlKey(int16(kmsg.Fetch), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		fake.KeepControl()
+		if len(r.(*kmsg.FetchRequest).Topics) > 0 {
+			fake.SleepControl(func() { time.Sleep(7 * time.Second) }) // a disk that stands still
+		}
+		return nil, nil, false
+	})
+	n := newNode(t, c, definition("orders", "a"))
+	n.await("the records", func() bool { tasks, most := n.ran(); return tasks == 10 && most == 1 })
+}
