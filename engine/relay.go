@@ -58,7 +58,8 @@ func (r *Relay) IsEmpty() bool { return r.row == nil }
 // Relayed are requests of which it is known where their tasks belong, and which are to be added in one transaction.
 type Relayed struct {
 	near []task.Request // whose tasks the parent's database keeps
-	rows []*task.Task   // of near
+	rows []*task.Task   // of near, which have no generated ids yet
+	home task.Shards    // for these
 	far  []farRequest
 	at   []int // of near and then far, in the requests
 }
@@ -75,19 +76,21 @@ func (r *Relay) Place(ctx context.Context, of *Prepared) (*Relayed, error) {
 	of.engine = nil
 	reqs, rows := of.reqs, of.rows
 	var err error
-	p, home, numbers := &Relayed{}, r.near(), make(map[uint16]uint64)
+	p, numbers := &Relayed{home: r.near()}, make(map[uint16]uint64)
 	var far []int
 	for i, t := range rows {
-		if _, isBound := task.BoundShard(t.Type, t.Key, t.OrderingKey); !isBound && reqs[i].ID.IsZero() {
-			r.engine.catalog.keepIn(t, home)
+		shard, isBound := task.BoundShard(t.Type, t.Key, t.OrderingKey)
+		if !t.ID.IsZero() {
+			shard, isBound = t.ID.Shard(), true
 		}
-		if home.Has(t.ID.Shard()) {
+		if !isBound || p.home.Has(shard) {
 			p.near, p.rows, p.at = append(p.near, reqs[i]), append(p.rows, t), append(p.at, i)
 		} else {
 			far = append(far, i)
 		}
 	}
 	for _, i := range far {
+		r.engine.catalog.settle(rows[i], nil)
 		shard := rows[i].ID.Shard()
 		if _, known := numbers[shard]; !known {
 			if numbers[shard], err = r.numberOf(ctx, shard); err != nil {
@@ -116,18 +119,6 @@ func (r *Relay) near() (shards task.Shards) {
 		}
 	}
 	return shards
-}
-
-// keepIn gives t another generated id unless it is of one of the shards.
-func (c *catalog) keepIn(t *task.Task, shards task.Shards) {
-	if shards.Has(t.ID.Shard()) {
-		return
-	}
-	some := shards.List()
-	t.ID = c.ids.NextIn(c.now(), some[int(t.ID[14])%len(some)]) // this byte is random
-	if c.infoOf(t.Type).shardedBy == "" {
-		t.Shard = t.ID.Shard()
-	}
 }
 
 // numberOf returns the number of the last request of the relay to a shard.
@@ -182,7 +173,9 @@ func (r *Relay) Update(ctx context.Context, fn func(storage.Tx) error) error {
 func (r *Relay) SubmitTx(ctx context.Context, tx storage.Tx, p *Relayed) (receipts []Receipt, err error) {
 	receipts = make([]Receipt, len(p.at))
 	if len(p.rows) > 0 {
-		r.engine.catalog.renewIDs(p.near, p.rows)
+		for _, t := range p.rows { // now: rows that come in the order of their ids cost a store less to look up and to sort
+			r.engine.catalog.settle(t, &p.home)
+		}
 		near, failed := r.engine.submitRowsTx(ctx, tx, p.near, p.rows, r.engine.catalog.terms)
 		if failed != nil && near == nil {
 			return nil, failed

@@ -49,12 +49,34 @@ type Request = task.Request
 // rows returns the rows of reqs, or an error if a request is invalid. Generated ids belong to
 // shards; nil stands for all shards.
 func (c *catalog) rows(reqs []Request, shards *task.Shards) ([]*task.Task, error) {
+	if err := checkAllReserved(reqs); err != nil {
+		return nil, err
+	}
+	return c.ownRows(reqs, shards)
+}
+
+// unsettledRows is rows for rows that have no generated ids and no shards yet, see settle.
+func (c *catalog) unsettledRows(reqs []Request) ([]*task.Task, error) {
+	if err := checkAllReserved(reqs); err != nil {
+		return nil, err
+	}
+	rows := make([]*task.Task, len(reqs))
 	for i := range reqs {
-		if err := checkReserved(&reqs[i]); err != nil {
+		rows[i] = new(task.Task)
+		if err := c.fill(rows[i], &reqs[i], nil); err != nil {
 			return nil, &InvalidRequestError{Index: i, Of: len(reqs), Err: err}
 		}
 	}
-	return c.ownRows(reqs, shards)
+	return rows, nil
+}
+
+func checkAllReserved(reqs []Request) error {
+	for i := range reqs {
+		if err := checkReserved(&reqs[i]); err != nil {
+			return &InvalidRequestError{Index: i, Of: len(reqs), Err: err}
+		}
+	}
+	return nil
 }
 
 // checkReserved returns an error if only a part of the engine may make a request.
@@ -79,6 +101,7 @@ func (c *catalog) ownRows(reqs []Request, shards *task.Shards) ([]*task.Task, er
 		if err := c.fill(&only.row, &reqs[0], shards); err != nil {
 			return nil, &InvalidRequestError{Of: 1, Err: err}
 		}
+		c.settle(&only.row, shards)
 		return only.rows[:], nil
 	}
 	rows := make([]*task.Task, len(reqs))
@@ -87,11 +110,12 @@ func (c *catalog) ownRows(reqs []Request, shards *task.Shards) ([]*task.Task, er
 		if err := c.fill(rows[i], &reqs[i], shards); err != nil {
 			return nil, &InvalidRequestError{Index: i, Of: len(reqs), Err: err}
 		}
+		c.settle(rows[i], shards)
 	}
 	return rows, nil
 }
 
-// fill sets t to the row of r, or returns an error if r is invalid.
+// fill sets t to the row of r, which is to be settled, or returns an error if r is invalid. A generated id is to belong to shards.
 func (c *catalog) fill(t *task.Task, r *Request, shards *task.Shards) error {
 	info := c.infoOf(r.Type)
 	if err := check(r, info.maxPayload); err != nil {
@@ -122,11 +146,16 @@ func (c *catalog) fill(t *task.Task, r *Request, shards *task.Shards) error {
 	if r.Priority != nil {
 		t.Priority = *r.Priority
 	}
+	return nil
+}
+
+// settle gives a row its shard and, unless it has one, an id, which is generated in shards; nil stands for all shards.
+func (c *catalog) settle(t *task.Task, shards *task.Shards) {
+	info := c.infoOf(t.Type)
 	t.Shard = c.shardOf(t, shards)
 	if info.shardedBy != "" && t.OrderingKey == "" {
-		t.Shard = task.ShardOf(info.shardedBy + "\x00" + task.GroupValues(group, len(info.keys))[info.shardKey])
+		t.Shard = task.ShardOf(info.shardedBy + "\x00" + task.GroupValues(t.Group, len(info.keys))[info.shardKey])
 	}
-	return nil
 }
 
 func check(r *Request, maxPayload int) error {
