@@ -130,7 +130,7 @@ func TestAFullBacklogFailsTheAttemptUntilThereIsRoom(t *testing.T) {
 		n.submit(engine.Request{Type: "fire", At: time.Now().Add(time.Hour), ID: known})
 		id := n.submit(engine.Request{Type: "tick"})
 		time.Sleep(500 * time.Millisecond)
-		if got := n.expect(id, task.Waiting); !strings.Contains(got.LastError, "the backlog is full: type fire has 2 tasks that have not started, of 2 allowed by max_backlog, and 1 more") {
+		if got := n.expect(id, task.Waiting); !strings.Contains(got.LastError, "the backlog is full: type fire has 2 tasks that have not started, of 2 allowed by max_backlog, and the request adds 1 more") {
 			t.Errorf("its error is %q", got.LastError)
 		}
 		if n.fired() != 2 {

@@ -66,7 +66,7 @@ func TestAFullBacklogRefusesNewTasksUntilSomeHaveStarted(t *testing.T) {
 		ctx := context.Background()
 		n.submit(engine.Request{Type: "mail"}) // runs
 		n.submit(engine.Request{Type: "mail"})
-		if _, err := n.Submit(ctx, mails(3)...); !errors.Is(err, engine.ErrBacklog) || !strings.Contains(err.Error(), "type mail has 1 tasks that have not started, of 3 allowed by max_backlog, and 3 more") {
+		if _, err := n.Submit(ctx, mails(3)...); !errors.Is(err, engine.ErrBacklog) || !strings.Contains(err.Error(), "type mail has 1 tasks that have not started, of 3 allowed by max_backlog, and the request adds 3 more") {
 			t.Errorf("three more: %v", err)
 		}
 		if got := n.backlog(); got.Tasks != 1 || got.Refused != 3 {

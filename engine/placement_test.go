@@ -85,7 +85,7 @@ func TestWhyNamesTheNodesThatAreWantedAndThoseThatAreAlive(t *testing.T) {
 		g.change = inZone("eu")
 		g.join("c", exports(), takes(0))
 		id := a.submit(engine.Request{Type: "export"})
-		a.reason(id, engine.CodeNoHandler, "no live node that matches nodes: zone=eu has a handler for type export; those that match: c")
+		a.reason(id, engine.CodeNoHandler, "no live node that matches nodes: zone=eu has a handler for type export; the matching nodes: c")
 		if s := a.status("export"); s.RunBy != nil {
 			t.Errorf("it is said to run on %v", s.RunBy)
 		}

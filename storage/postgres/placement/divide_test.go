@@ -162,7 +162,7 @@ func TestADivisionSeesTasksWhoseTransactionWasUnderWay(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-divided; err == nil || !strings.Contains(err.Error(), "tasks were added meanwhile") {
+	if err := <-divided; err == nil || !strings.Contains(err.Error(), "were added during the division") {
 		t.Errorf("the division: %v", err)
 	}
 	if got := divide(t, ps...); !slices.Equal(got, []string{"0-255", ""}) {
@@ -252,8 +252,8 @@ func TestADivisionLosesNothingThatIsAddedMeanwhile(t *testing.T) {
 		homes  []string // what they hold then
 		failed string   // the error
 	}{
-		"to the first, which is as it was": {0, []int{0}, []string{"0-255", "0-255"}, "write to a what it holds: tasks were added meanwhile"},
-		"to the last, which is as it was":  {1, []int{0, 1}, []string{"0-127", "0-255"}, "write to b what it holds: tasks were added meanwhile"},
+		"to the first, which is as it was": {0, []int{0}, []string{"0-255", "0-255"}, "write the shards of a to it: tasks of shards"},
+		"to the last, which is as it was":  {1, []int{0, 1}, []string{"0-127", "0-255"}, "write the shards of b to it: tasks of shards"},
 		"to the first, which has its part": {1, []int{0}, []string{"0-127", "128-255"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -295,7 +295,7 @@ func TestADivisionAtAnyMomentLosesNothing(t *testing.T) {
 	for range 5 {
 		ps := parts(t, "a", "b")
 		a := addTo(t, ps[0])
-		if _, err := placement.Divide(t.Context(), ps...); err != nil && !strings.Contains(err.Error(), "tasks were added meanwhile") {
+		if _, err := placement.Divide(t.Context(), ps...); err != nil && !strings.Contains(err.Error(), "were added during the division") {
 			t.Error(err)
 		}
 		a.addedMore("a")
