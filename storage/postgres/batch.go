@@ -105,9 +105,9 @@ func isTaken(err error) bool {
 // oneTrip reports whether a batch can be done without reading rows first.
 func oneTrip(b *storage.Batch, w *swaps) bool {
 	added := b.Insert
-	for i, c := range b.Swap {
+	for i := range b.Swap {
 		if rows := b.Follows(i); len(rows) > 0 {
-			if c.To != task.Waiting && c.To != task.Processing { // the row is not in the table task then
+			if !isAgain(&b.Swap[i]) { // others may leave no row in the table task, or are seldom followed
 				return false
 			}
 			added = slices.Concat(added, rows)
