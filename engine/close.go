@@ -78,8 +78,8 @@ func (e *Engine) shutdown(ctx context.Context) {
 	if n := e.state.Stuck(); n > 0 {
 		e.log.Error("the ends of some attempts could not be written before the node stopped; the next start decides about these tasks as after a crash", "tasks", n)
 	}
-	e.pools.leave()
-	e.workers.Close()
+	e.handlers.pools.leave()
+	e.handlers.workers.Close()
 	close(e.gone)
 }
 

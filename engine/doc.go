@@ -10,10 +10,14 @@
 //	             rows are read from the store as memory has room for them
 //	handle*.go   the handler of a grabbed task is called, and reports
 //	recover*.go  tasks are found whose rows differ from what the engine knows
-//	manage.go    people cancel, resume, fail and reschedule tasks, and pause types
+//	manage*.go   people cancel, resume, fail and reschedule tasks, pause types and change limits
+//	relay*.go    rows leave for another database
 //	inspect*.go  people read tasks, wait for them, and ask why they do not run
+//	drop*.go     the oldest tasks of a full backlog are canceled
 //	clean.go     ended tasks are removed when their retention is over
 //	close.go     running handlers may end, and no task begins
+//	content.go   the contents of tasks are encoded and decoded, and missing*.go spaces the tries without a key
+//	manual.go    a test advances the clock
 //
 // Decisions are made by two deterministic state machines. internal/core decides which tasks run,
 // over internal/table, the trigger table. internal/shell decides what is committed together, and

@@ -93,13 +93,13 @@ func (e *Engine) perform(ef *shell.Effects) news {
 		e.cluster.Order(ef.Orders, ef.Draws)
 	}
 	for _, w := range ef.Wants {
-		e.pools.uses[w.Pool].Want(w.Tasks)
+		e.handlers.pools.uses[w.Pool].Want(w.Tasks)
 	}
 	if len(ef.Runs) > 0 {
 		for _, run := range ef.Runs {
 			s.begun = append(s.begun, e.begin(run))
 		}
-		e.workers.Add(s.begun...)
+		e.handlers.workers.Add(s.begun...)
 		clear(s.begun)
 		s.begun = s.begun[:0]
 	}
@@ -112,18 +112,18 @@ func (e *Engine) perform(ef *shell.Effects) news {
 		close(e.drained)
 	}
 	if ef.Check {
-		e.check.Set()
+		e.wakes.uncertain.Set()
 	}
 	if ef.Held {
 		lanes := s.Held(s.clock.last)
-		e.reader.use(e.divided.Without(lanes...), len(lanes) > 0)
+		e.reader.use(e.abilities.divided.Without(lanes...), len(lanes) > 0)
 	}
 	if ef.Released {
 		e.reader.release()
 	}
 	if wake := s.Wake(); !wake.IsZero() && (s.armed.IsZero() || wake.Before(s.armed)) {
 		s.armed = wake
-		e.rearm.Set()
+		e.wakes.tick.Set()
 	}
 	return news{ef.Replies, ef.Logs, ef.Failure}
 }
@@ -160,7 +160,7 @@ func (e *Engine) tickLoop(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-e.rearm.C():
+		case <-e.wakes.tick.C():
 		case <-timer.C:
 			e.tell(func(s *state, now time.Time) {
 				s.armed = time.Time{}
@@ -180,7 +180,7 @@ func (e *Engine) tickLoop(ctx context.Context) {
 // stepped tells the shell, and the ticker, of a step of the clock. It is called with mu held.
 func (e *Engine) stepped(by time.Duration) {
 	e.state.Step(by)
-	e.rearm.Set() // what the ticker waits for may be due now
+	e.wakes.tick.Set() // what the ticker waits for may be due now
 }
 
 // drainLoop has the shell told what is in the inbox, where several databases keep the tasks: the
@@ -188,7 +188,7 @@ func (e *Engine) stepped(by time.Duration) {
 func (e *Engine) drainLoop(ctx context.Context) {
 	for {
 		select {
-		case <-e.arrived.C():
+		case <-e.inbox.arrived.C():
 			workpool.Gather(e.inbox.count)
 			e.tell(func(*state, time.Time) {})
 		case <-ctx.Done():

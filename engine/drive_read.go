@@ -115,7 +115,7 @@ const slowRead = time.Second
 func (e *Engine) read(ctx context.Context, what string, fn func(ctx context.Context, from storage.Tasks) error) bool {
 	reading, from, end := e.reader.begin(ctx)
 	probe := func() { e.tell(func(s *state, _ time.Time) { s.Probe() }) }
-	if e.divided != nil {
+	if e.abilities.divided != nil {
 		slow := time.AfterFunc(slowRead, probe)
 		defer slow.Stop()
 	}
@@ -123,7 +123,7 @@ func (e *Engine) read(ctx context.Context, what string, fn func(ctx context.Cont
 	interrupted := reading.Err() != nil && ctx.Err() == nil
 	end()
 	if err != nil && !interrupted {
-		if e.divided != nil && ctx.Err() == nil {
+		if e.abilities.divided != nil && ctx.Err() == nil {
 			probe()
 		}
 		e.unanswered(ctx, what, err)
@@ -211,7 +211,7 @@ func (e *Engine) unanswered(ctx context.Context, what string, err error) bool {
 	if err == nil {
 		return false
 	}
-	e.staleRules.Store(true)
+	e.catalog.mayBeLost()
 	if ctx.Err() == nil {
 		if e.reader.log.Allow() {
 			e.log.Error("cannot read from the store; the engine tries again", "what", what, "error", err)

@@ -69,7 +69,7 @@ func (e *Engine) writersOf(l *lane) (all []*writer) {
 	for range writers {
 		all = append(all, &writer{Engine: e, lane: l, wake: l.wake})
 	}
-	if e.hasLocks {
+	if e.abilities.locks {
 		all = append(all, &writer{Engine: e, lane: l, wake: l.aside, isAside: true})
 		for range aloneWriters {
 			all = append(all, &writer{Engine: e, lane: l, wake: l.alone, isAside: true, isAlone: true})
@@ -161,9 +161,9 @@ func (w *writer) begin(b *shell.Batch) storage.Commit {
 	ctx := context.Background()
 	switch {
 	case b.NoSync:
-		return storage.CommitLaterIn(ctx, w.noSyncer.UpdateNoSync, &b.Do)
-	case w.divided != nil:
-		return w.divided.CommitIn(ctx, w.lane.number, &b.Do)
+		return storage.CommitLaterIn(ctx, w.abilities.noSync.UpdateNoSync, &b.Do)
+	case w.abilities.divided != nil:
+		return w.abilities.divided.CommitIn(ctx, w.lane.number, &b.Do)
 	}
 	return w.store.Commit(ctx, &b.Do)
 }

@@ -26,6 +26,12 @@ const (
 // dropBatch is how many tasks are cancelled at once.
 const dropBatch = 500
 
+// backlogs are the types with a maximum of their backlog. It is read only once the engine is open.
+type backlogs struct {
+	capped   []string            // all of them, sorted
+	droppers map[string]*dropper // by type, if its oldest tasks are dropped
+}
+
 // dropper cancels the oldest tasks of a type when newer ones find no place. The goroutines of the
 // callers of Submit do it, one at a time, each for all that wait.
 type dropper struct {

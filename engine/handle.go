@@ -23,7 +23,7 @@ const MaxResult = policy.DefaultMaxResult
 // begin makes the attempt of a task that was grabbed. It is called with mu held.
 func (e *Engine) begin(r core.Run) *attempt {
 	a := &attempt{Run: r, engine: e, ref: r.Task.Ref(), owner: r.Task.Owner, number: r.Task.Attempt}
-	if _, ok := e.pools.of[r.Type]; ok {
+	if _, ok := e.handlers.pools.of[r.Type]; ok {
 		a.made = time.Now()
 	}
 	if e.state.stopCause != nil {
@@ -53,7 +53,7 @@ func (e *Engine) handle(a *attempt) {
 	}
 	v := task.Verdict{Outcome: task.Errored, Error: "the handler ended its goroutine", Delay: -1, InDoubt: true}
 	defer func() { e.handled(a, v) }() // also after runtime.Goexit: the attempt must free its slot all the same
-	v = call(a, e.calls[a.Type])
+	v = call(a, e.handlers.calls[a.Type])
 	v = e.contents.encodeResult(a.Type, e.decided(a.Task, v))
 }
 
@@ -89,9 +89,7 @@ func (e *Engine) handled(a *attempt, v task.Verdict) {
 			end.Progress = &p
 		}
 	}
-	if e.inbox.end(&end) {
-		e.arrived.Set()
-	}
+	e.inbox.end(&end)
 	a.stop(context.Canceled) // contexts derived from it end with the attempt
 }
 
@@ -147,4 +145,13 @@ func callSafely(ctx context.Context, h task.Handler, t *task.Task) (result []byt
 		}
 	}()
 	return h.Handle(ctx, t)
+}
+
+// FromContext returns the engine that runs a handler, if ctx is the context of one or derived from it.
+func FromContext(ctx context.Context) (*Engine, bool) {
+	a, ok := ctx.Value(attemptKey{}).(*attempt)
+	if !ok {
+		return nil, false
+	}
+	return a.engine, true
 }

@@ -104,7 +104,7 @@ func (e *Engine) following(ctx context.Context, id task.ID, reqs []Request, keep
 // at the same moment may together exceed a maximum. If take is set, a place among those that wait for room
 // is kept for the task id, where sources pause.
 func (e *Engine) roomFor(id task.ID, rows []*task.Task, take bool) (full *shell.Full) {
-	if len(e.capped) > 0 {
+	if len(e.backlogs.capped) > 0 {
 		e.tell(func(s *state, now time.Time) { full = s.RoomFor(now, id, rows, take) })
 	}
 	return full

@@ -41,7 +41,7 @@ func (e *Engine) decided(t *task.Task, v task.Verdict) task.Verdict {
 		err = fmt.Errorf("it decided for the state %v at %v, which cannot be", d.To, d.At)
 	}
 	if err != nil {
-		if e.badRetries.Allow() {
+		if e.handlers.badRetries.Allow() {
 			e.log.Error("Config.Retry failed; the policy of the type decides", "task_id", t.ID, "type", t.Type, "error", err)
 		}
 		return v

@@ -7,9 +7,19 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine/internal/shell"
-	"github.com/taskengine/taskengine/internal/wakeup"
+	"github.com/taskengine/taskengine/internal/ratelog"
+	"github.com/taskengine/taskengine/internal/workpool"
 	"github.com/taskengine/taskengine/task"
 )
+
+// handlers has what the engine calls handlers with.
+type handlers struct {
+	calls      map[string]task.Handler // what is called, by type; read only
+	pools      pools
+	workers    *workpool.Pool[*attempt] // their goroutines call the handlers
+	badRetries ratelog.Limiter          // Config.Retry panics, or its decision is impossible
+	undecoded  ratelog.Limiter          // what a task carries cannot be decoded
+}
 
 // pools holds the handlers that run a limited number of tasks at a time. The core counts
 // their slots under the same names.
@@ -44,14 +54,12 @@ func newPools(handlers map[string]task.Handler) pools {
 	return ps
 }
 
-// use subscribes to the capacities of the pools: each change goes into the inbox, and sets
-// wake. It is called before the background work begins.
-func (ps *pools) use(in *inbox, wake wakeup.Signal) {
+// use subscribes to the capacities of the pools: each change goes into the inbox. It is
+// called before the background work begins.
+func (ps *pools) use(in *inbox) {
 	for name, p := range ps.byName {
 		ps.uses[name] = p.Use(func(c task.Capacity) {
-			if in.resize(shell.Resize{Pool: name, Capacity: c}) {
-				wake.Set()
-			}
+			in.resize(shell.Resize{Pool: name, Capacity: c})
 		})
 	}
 }
@@ -89,8 +97,6 @@ func (a *attempt) Begin() (deadline time.Time, err error) {
 	}
 	deadline = a.Run.Deadline
 	a.mu.Unlock()
-	if a.engine.inbox.begin(a.ref) {
-		a.engine.arrived.Set()
-	}
+	a.engine.inbox.begin(a.ref)
 	return deadline, nil
 }

@@ -24,11 +24,11 @@ var backlogStates = []task.State{task.Waiting, task.Submitted}
 
 // Backlogs returns the backlogs of the types that have a maximum, in the order of their names.
 func (e *Engine) Backlogs() (all []BacklogStatus) {
-	if len(e.capped) == 0 {
+	if len(e.backlogs.capped) == 0 {
 		return nil
 	}
 	e.tell(func(s *state, _ time.Time) {
-		for _, typ := range e.capped {
+		for _, typ := range e.backlogs.capped {
 			status, _ := s.Backlog(typ)
 			all = append(all, status)
 		}
@@ -51,23 +51,23 @@ func (e *Engine) useBacklogs(types map[string]policy.Type) (map[string]policy.Ba
 			found[name] = p.MaxBacklog
 		}
 		if p.MaxBacklog.Max > 0 && p.MaxBacklog.WhenFull == policy.DropOldest {
-			e.droppers[name] = newDropper(name, p.MaxBacklog)
+			e.backlogs.droppers[name] = newDropper(name, p.MaxBacklog)
 		}
 	}
-	e.capped = slices.Sorted(maps.Keys(found))
+	e.backlogs.capped = slices.Sorted(maps.Keys(found))
 	if _, ok := e.store.(storage.Inspector); !ok && len(found) > 0 {
-		return nil, fmt.Errorf("engine: max_backlog of type %s: %w: it does not count tasks", e.capped[0], ErrUnsupported)
+		return nil, fmt.Errorf("engine: max_backlog of type %s: %w: it does not count tasks", e.backlogs.capped[0], ErrUnsupported)
 	}
 	return found, nil
 }
 
 // countBacklogs counts the backlogs in the store.
 func (e *Engine) countBacklogs(ctx context.Context) error {
-	if len(e.capped) == 0 {
+	if len(e.backlogs.capped) == 0 {
 		return nil
 	}
 	e.tell(func(s *state, _ time.Time) { s.Recount() })
-	counts, err := e.Count(ctx, storage.Filter{States: backlogStates, Types: e.capped})
+	counts, err := e.Count(ctx, storage.Filter{States: backlogStates, Types: e.backlogs.capped})
 	if err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (e *Engine) countBacklogs(ctx context.Context) error {
 // recountLoop counts the backlogs again and again if others may change the rows, or once the outcome
 // of a commit was unknown. Otherwise what the shell has counted is exact.
 func (e *Engine) recountLoop(ctx context.Context) {
-	if len(e.capped) == 0 {
+	if len(e.backlogs.capped) == 0 {
 		return
 	}
 	_, isOpen := e.store.(storage.Ruled) // other programs add tasks

@@ -432,7 +432,7 @@ func (e *Engine) withPauses(rs []Reason) []Reason {
 // withPool adds the reasons of the task's pool: the task still waits there, or the pool is
 // down. It is called with mu held.
 func (e *Engine) withPool(t *task.Task, w core.Why, rs []Reason) []Reason {
-	name, ok := e.pools.of[t.Type]
+	name, ok := e.handlers.pools.of[t.Type]
 	if !ok {
 		return rs
 	}

@@ -138,7 +138,7 @@ func (e *Engine) undecoded(t *task.Task, err error) task.Verdict {
 		return task.VerdictOf(nil, task.Permanent(task.WithClass("damaged", fmt.Errorf("the content of the task cannot be decoded, now or later: %w", err))))
 	}
 	v := task.Verdict{Outcome: task.HandedBack, Error: waitsForKey + err.Error(), Delay: -1, Pause: e.missing.pause(e.Now(), t, err)}
-	if e.logUndecoded.Allow() {
+	if e.handlers.undecoded.Allow() {
 		e.log.Error("the content of tasks cannot be decoded; they wait, and are tried again from time to time", "task_id", t.ID, "type", t.Type, "error", err)
 	}
 	return v

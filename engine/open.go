@@ -9,7 +9,6 @@ import (
 	"maps"
 	mathrand "math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/taskengine/taskengine/codec"
@@ -17,7 +16,6 @@ import (
 	"github.com/taskengine/taskengine/engine/internal/cluster"
 	"github.com/taskengine/taskengine/engine/internal/core"
 	"github.com/taskengine/taskengine/engine/internal/shell"
-	"github.com/taskengine/taskengine/internal/ratelog"
 	"github.com/taskengine/taskengine/internal/wakeup"
 	"github.com/taskengine/taskengine/internal/workpool"
 	"github.com/taskengine/taskengine/policy"
@@ -136,42 +134,44 @@ type Observer struct {
 
 // Engine runs tasks. Its methods are safe for concurrent use.
 type Engine struct {
-	config   Config
-	store    storage.Store
-	log      *slog.Logger
-	catalog  *catalog                // what requests are checked by
-	contents contents                // encodes and decodes what tasks carry
-	calls    map[string]task.Handler // what is called, by type; read only
-	pools    pools                   // handlers with a limited number of slots
-	cluster  *cluster.Cluster        // the other nodes
-	limits   liveLimits              // how people have changed limits
-	capped   []string                // types with a maximum of their backlog, sorted; read only
-	droppers map[string]*dropper     // by type, of those whose oldest tasks are dropped; read only
-	hasLocks bool                    // the store is a storage.Locker; read only
-	noSyncer storage.NoSyncer        // makes relaxed grabs; nil if no type is relaxed, or the store cannot; read only
-	base     timebase                // the clock by which the tasks go
+	config    Config
+	store     storage.Store
+	log       *slog.Logger
+	catalog   *catalog // what requests are checked by
+	contents  contents // encodes and decodes what tasks carry
+	handlers  handlers
+	cluster   *cluster.Cluster // the other nodes
+	limits    liveLimits       // how people have changed limits
+	backlogs  backlogs
+	abilities abilities // of the store
+	base      timebase  // the clock by which the tasks go
 
-	inbox        inbox                    // what the shell was not told yet
-	workers      *workpool.Pool[*attempt] // call the handlers
-	badRetries   ratelog.Limiter          // Config.Retry panics, or decides what cannot be
-	logUndecoded ratelog.Limiter          // what a task carries cannot be decoded
-	missing      missingKeys              // keys that tasks wait for
-	begun        begun                    // types of which tasks have begun, see KnowsType
-	progress     progressBuffer           // writes the progress that handlers report
-	staleRules   atomic.Bool              // the rules of types are to be stored again: the store may have lost them
-	submissions  sync.Pool                // of *shell.Submission, reused for their channels
+	inbox    inbox          // events that the shell has not seen
+	missing  missingKeys    // keys that tasks wait for
+	begun    begun          // types of which tasks have begun, see KnowsType
+	progress progressBuffer // writes the progress that handlers report
 
 	mu    sync.Mutex
 	state state // guarded by mu
 
-	relays  *relayStore     // the store if requests may leave one of several databases for another, else nil
-	divided storage.Divided // the store if several databases keep the tasks, else nil
-	lanes   []*lane         // what writes: one for each database; read only
-	arrived wakeup.Signal   // set when the inbox is not empty any more; with one lane that lane's wake
-	reader  reader          // what reads from the store as memory has room
-	rearm   wakeup.Signal   // wakes tickLoop
-	check   wakeup.Signal   // wakes uncertainLoop
+	lanes  []*lane // what writes: one for each database; read only
+	reader reader  // what reads from the store as memory has room
+	wakes  wakes
 	ends
+}
+
+// abilities are the optional parts of a store that the engine uses. They are read only.
+type abilities struct {
+	locks   bool             // it is a storage.Locker
+	noSync  storage.NoSyncer // makes relaxed grabs; nil if no type is relaxed, or the store cannot
+	divided storage.Divided  // the store if several databases keep the tasks, else nil
+	relays  *relayStore      // the store if requests may leave one of several databases for another, else nil
+}
+
+// wakes wake loops of the engine.
+type wakes struct {
+	tick      wakeup.Signal // tickLoop: it must wait for another time
+	uncertain wakeup.Signal // uncertainLoop: there are uncertain tasks
 }
 
 // ends are the signs of how far the engine has come, and what ends it.
@@ -228,7 +228,7 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	if err := e.countBacklogs(ctx); err != nil {
 		return nil, fmt.Errorf("engine: count the backlogs: %w", err)
 	}
-	e.pools.use(&e.inbox, e.arrived)
+	e.handlers.pools.use(&e.inbox)
 	background, stop := context.WithCancel(context.Background())
 	e.stop = stop
 	e.duties.Go(func() { e.cluster.Run(background) })
@@ -239,7 +239,7 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 	if err != nil {
 		stop()
 		e.duties.Wait()
-		e.pools.leave()
+		e.handlers.pools.leave()
 		return nil, fmt.Errorf("engine: %w", err)
 	}
 	for _, l := range e.lanes {
@@ -247,7 +247,7 @@ func Open(ctx context.Context, c Config) (*Engine, error) {
 			e.duties.Go(func() { w.run(background) })
 		}
 	}
-	if e.divided != nil {
+	if e.abilities.divided != nil {
 		e.duties.Go(func() { e.drainLoop(background) })
 		e.duties.Go(func() { e.releaseLoop(background) })
 	}
@@ -313,10 +313,11 @@ func newEngine(ctx context.Context, c Config) (*Engine, error) {
 	}
 	chance := mathrand.New(mathrand.NewChaCha8(seed()))
 	e := &Engine{
-		config: c, store: c.Store, log: c.Log, calls: calls, relays: relays,
-		pools:  newPools(c.Handlers),
-		limits: newLiveLimits(), droppers: make(map[string]*dropper),
-		reader: reader{wake: wakeup.New(), released: wakeup.New(), from: c.Store, reads: make(map[*read]bool)}, rearm: wakeup.New(), check: wakeup.New(),
+		config: c, store: c.Store, log: c.Log, abilities: abilities{relays: relays},
+		handlers: handlers{calls: calls, pools: newPools(c.Handlers)},
+		limits:   newLiveLimits(), backlogs: backlogs{droppers: make(map[string]*dropper)},
+		reader: reader{wake: wakeup.New(), released: wakeup.New(), from: c.Store, reads: make(map[*read]bool)},
+		wakes:  wakes{tick: wakeup.New(), uncertain: wakeup.New()},
 		ends: ends{
 			failed: make(chan struct{}), surveyed: make(chan struct{}), drained: make(chan struct{}), gone: make(chan struct{}),
 		},
@@ -336,32 +337,31 @@ func newEngine(ctx context.Context, c Config) (*Engine, error) {
 	e.catalog.leaves = relays != nil
 	for _, p := range c.Policies.Types {
 		if p.Relaxed {
-			e.noSyncer, _ = c.Store.(storage.NoSyncer)
+			e.abilities.noSync, _ = c.Store.(storage.NoSyncer)
 		}
 	}
-	backlogs, err := e.useBacklogs(c.Policies.Types)
+	maxima, err := e.useBacklogs(c.Policies.Types)
 	if err != nil {
 		return nil, err
 	}
-	shellConfig := shell.Config{NoSync: e.noSyncer != nil, Backlogs: backlogs}
+	shellConfig := shell.Config{NoSync: e.abilities.noSync != nil, Backlogs: maxima}
 	_, isElsewhere := c.Store.(storage.Shared)
 	_, shellConfig.Aside = c.Store.(storage.Locker)
-	e.hasLocks = shellConfig.Aside
+	e.abilities.locks = shellConfig.Aside
 	e.lanes = []*lane{newLane(0, !isElsewhere)}
-	e.arrived = e.lanes[0].wake
+	e.inbox.arrived = e.lanes[0].wake
 	if s, ok := c.Store.(storage.Divided); ok {
 		shellConfig.Lanes, shellConfig.LaneOf = s.Databases()+1, s.DatabaseOf
 		for n := 1; n <= s.Databases(); n++ {
 			e.lanes = append(e.lanes, newLane(n, false))
 		}
-		e.divided, e.arrived = s, wakeup.New()
+		e.abilities.divided, e.inbox.arrived = s, wakeup.New()
 	}
-	e.submissions.New = newSubmission
 	e.missing.found = wakeup.New()
-	e.workers = workpool.New(e.handle)
+	e.handlers.workers = workpool.New(e.handle)
 	e.progress.store, e.progress.log = c.Store, c.Log
 	shellConfig.Core = core.New(core.Config{
-		Owner: e.cluster.Incarnation(), Node: task.NodeName(c.Name), Policies: c.Policies, Handled: handled, Pools: e.pools.of,
+		Owner: e.cluster.Incarnation(), Node: task.NodeName(c.Name), Policies: c.Policies, Handled: handled, Pools: e.handlers.pools.of,
 		Capacity: c.LookAhead, QueueCapacity: c.QueueLookAhead, Chance: chance.Float64,
 		Layouts: e.catalog.layouts, Regroup: e.catalog.regroup, Place: e.catalog.placeOf, Permits: c.Coordinator.Semaphore != nil,
 		Shared: e.cluster.IsShared(), GrabsHeads: !isElsewhere,

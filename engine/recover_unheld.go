@@ -35,7 +35,9 @@ func (e *Engine) reconcileLoop(ctx context.Context) {
 	r := reconciler{e: e}
 	var cost wakeup.Cost
 	for rest := reconcileEvery; wakeup.Sleep(ctx, rest) == nil; {
-		e.storeRules(ctx)
+		if err := e.catalog.storeAgain(ctx, e.store); err != nil {
+			e.log.Debug("cannot store the rules of types again; it is tried again", "error", err)
+		}
 		e.findUnlisted(ctx)
 		e.cluster.HealRest(ctx)
 		begin := time.Now()
@@ -45,17 +47,6 @@ func (e *Engine) reconcileLoop(ctx context.Context) {
 		}
 		nodes := max(1, len(e.Members()))
 		rest = max(reconcileEvery, time.Duration(reconcileShare*nodes)*cost.After(time.Since(begin), err == nil))
-	}
-}
-
-// storeRules stores the rules of this node's types again if the store did not answer, or the node lost its lease, since
-// they were stored: the store may have been restored from a backup without them, and other programs add tasks by them.
-func (e *Engine) storeRules(ctx context.Context) {
-	if e.staleRules.Swap(false) {
-		if err := e.catalog.store(ctx, e.store); err != nil {
-			e.staleRules.Store(true)
-			e.log.Debug("cannot store the rules of types again; it is tried again", "error", err)
-		}
 	}
 }
 

@@ -43,7 +43,7 @@ func carry(ctx context.Context, t *task.Task) ([]byte, error) {
 	if !ok {
 		return nil, errNoAttempt
 	}
-	c := &carrier{relay: &Relay{engine: a.engine, attempt: a, store: *a.engine.relays, row: &relayRow{}}}
+	c := &carrier{relay: &Relay{engine: a.engine, attempt: a, store: *a.engine.abilities.relays, row: &relayRow{}}}
 	if err := json.Unmarshal(t.Payload, &c.relay.row.requests); err != nil || len(c.relay.row.requests) == 0 {
 		return nil, fmt.Errorf("read the tasks for another database: %w", err) // a newer program may have written it
 	}

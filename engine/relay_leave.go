@@ -71,7 +71,7 @@ type refusedLate struct {
 // returns nil if no request leaves.
 func (e *Engine) leave(from task.ID, reqs []Request, rows []*task.Task, shards *task.Shards, follows bool) (*leaving, error) {
 	isNear := func(t *task.Task) bool { return shards.Has(t.ID.Shard()) }
-	if e.relays == nil || shards == nil || !slices.ContainsFunc(rows, func(t *task.Task) bool { return !isNear(t) }) {
+	if e.abilities.relays == nil || shards == nil || !slices.ContainsFunc(rows, func(t *task.Task) bool { return !isNear(t) }) {
 		return nil, nil
 	}
 	l, now := &leaving{follows: follows}, e.Now()
@@ -163,7 +163,7 @@ func (e *Engine) relayTask(home uint16, name string, some []farRequest) (req Req
 	if err != nil {
 		return req, nil, fmt.Errorf("engine: %d tasks of type %s for another database: %w", len(some), first.Type, err)
 	}
-	rows[0].Group = task.GroupOf(strconv.Itoa(e.relays.databaseOf(first.ID.Shard())), first.Type)
+	rows[0].Group = task.GroupOf(strconv.Itoa(e.abilities.relays.databaseOf(first.ID.Shard())), first.Type)
 	return req, rows[0], nil
 }
 

@@ -87,23 +87,18 @@ func (e *Engine) submit(ctx context.Context, reqs []Request, rows []*task.Task) 
 // backlogs whose sources pause. If its error is a [shell.Full], the rows are unchanged and belong to
 // the caller again.
 func (e *Engine) insert(ctx context.Context, rows []*task.Task, terms []storage.Terms, waits bool) ([]storage.Inserted, error) {
-	s := e.submissions.Get().(*shell.Submission)
+	s := e.inbox.submission()
 	s.Rows, s.Terms, s.Waits, s.For = rows, terms, waits, task.ID{}
-	if len(e.capped) > 0 {
+	if len(e.backlogs.capped) > 0 {
 		s.For = e.taskOf(ctx)
 	}
-	wasEmpty, err := e.inbox.submit(s)
-	if err != nil {
+	if err := e.inbox.submit(s); err != nil {
 		return nil, err
-	}
-	if wasEmpty {
-		e.arrived.Set()
 	}
 	select {
 	case err := <-s.Done:
 		inserted := s.Inserted
-		s.Rows, s.Terms, s.Inserted = nil, nil, nil
-		e.submissions.Put(s)
+		e.inbox.reuse(s)
 		if err != nil {
 			return nil, err
 		}
@@ -265,8 +260,6 @@ func (e *Engine) isUnwatched() bool {
 	_, isWritten := e.store.(storage.Shared)
 	return isWritten && !e.cluster.IsShared()
 }
-
-func newSubmission() any { return &shell.Submission{Done: make(chan error, 1)} }
 
 // receiptsOf returns the receipts of rows, without their outcome.
 func receiptsOf(rows []*task.Task) []Receipt {

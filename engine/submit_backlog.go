@@ -95,7 +95,7 @@ func (e *Engine) submitFull(ctx context.Context, reqs []Request, rows []*task.Ta
 	}
 	for { // without again, full is about the same rows
 		if !again && full.WhenFull == policy.DropOldest && full.New <= full.Max {
-			if again, err = e.droppers[full.Type].makeRoom(ctx, e, full); err != nil {
+			if again, err = e.backlogs.droppers[full.Type].makeRoom(ctx, e, full); err != nil {
 				return nil, err
 			}
 		}

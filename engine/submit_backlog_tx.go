@@ -81,7 +81,7 @@ func needPlaces(rows []*task.Task, terms []storage.Terms) []*task.Task {
 
 // roomInTx returns why the backlogs have no room for more rows of a transaction, or nil.
 func (e *Engine) roomInTx(tx storage.Tx, rows []*task.Task) (full *shell.Full) {
-	if len(e.capped) == 0 {
+	if len(e.backlogs.capped) == 0 {
 		return nil
 	}
 	e.tell(func(s *state, _ time.Time) { full = s.Room(s.openTxs.of(tx), rows) })
@@ -90,12 +90,12 @@ func (e *Engine) roomInTx(tx storage.Tx, rows []*task.Task) (full *shell.Full) {
 
 // addedInTx counts those rows of a transaction that it has added.
 func (e *Engine) addedInTx(tx storage.Tx, rows []*task.Task, inserted []storage.Inserted) {
-	if len(e.capped) == 0 {
+	if len(e.backlogs.capped) == 0 {
 		return
 	}
 	e.tell(func(s *state, _ time.Time) {
 		for i, in := range inserted {
-			if in.Created() && slices.Contains(e.capped, rows[i].Type) {
+			if in.Created() && slices.Contains(e.backlogs.capped, rows[i].Type) {
 				s.openTxs.add(tx, rows[i].Type)
 			}
 		}

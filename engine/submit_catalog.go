@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/taskengine/taskengine/policy"
@@ -28,6 +29,7 @@ type catalog struct {
 	isUnique   bool                  // a type says what requests do whose keys are taken
 	mayBeLate  bool                  // a type says how late a request may be
 	ids        *task.IDs
+	isStale    atomic.Bool      // the store may have lost the rules of types
 	now        func() time.Time // Engine.Now
 }
 
@@ -101,6 +103,22 @@ func (c *catalog) policyOf(typ string) policy.Type {
 		return p
 	}
 	return policy.DefaultType()
+}
+
+// mayBeLost says that the store may have lost the rules of types: it did not answer, or the node lost its lease. It may have
+// been restored from a backup without them, and other programs add tasks by them.
+func (c *catalog) mayBeLost() { c.isStale.Store(true) }
+
+// storeAgain stores the rules of types if the store may have lost them. After an error the next call tries it again.
+func (c *catalog) storeAgain(ctx context.Context, in storage.Store) error {
+	if !c.isStale.Swap(false) {
+		return nil
+	}
+	err := c.store(ctx, in)
+	if err != nil {
+		c.isStale.Store(true)
+	}
+	return err
 }
 
 // store stores the rules of this node's types in a store to which other programs may add

@@ -2,9 +2,12 @@ package engine
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -236,4 +239,44 @@ func groupOf(keys []keyed, r *Request) (string, error) {
 		return "", fmt.Errorf("the values that its limits look at have %d bytes, of %d allowed", len(group), MaxGroup)
 	}
 	return group, nil
+}
+
+// ErrLate is wrapped by the errors of requests whose time lies further in the past than [policy.Type.MaxLateness].
+var ErrLate = errors.New("the request is too late")
+
+// refuseLate sets the receipt of a late request.
+func (c *catalog) refuseLate(t *task.Task, r *Receipt) {
+	*r = Receipt{Outcome: OutcomeLate, Err: fmt.Errorf("%w: its time, %s, lies more than %v in the past, which is max_lateness of type %s; submit it with a later time, or without one",
+		ErrLate, t.ReadyAt.UTC().Format(time.RFC3339Nano), c.infoOf(t.Type).rules.MaxLateness, t.Type)}
+}
+
+// decorated returns what Config.Decorate makes of requests.
+func (e *Engine) decorated(ctx context.Context, reqs []Request) ([]Request, error) {
+	if e.config.Decorate == nil {
+		return reqs, nil
+	}
+	own := slices.Clone(reqs)
+	for i := range own {
+		r := &own[i]
+		if r.Headers = maps.Clone(r.Headers); r.Headers == nil {
+			r.Headers = make(map[string]string)
+		}
+		if err := decorate(ctx, e.config.Decorate, r); err != nil {
+			return nil, fmt.Errorf("%w %d of %d: %w", ErrInvalid, i+1, len(own), err)
+		}
+		if len(r.Headers) == 0 {
+			r.Headers = nil
+		}
+	}
+	return own, nil
+}
+
+// decorate turns a panic into an error.
+func decorate(ctx context.Context, fn func(context.Context, *Request) error, r *Request) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("Config.Decorate panicked: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return fn(ctx, r)
 }
