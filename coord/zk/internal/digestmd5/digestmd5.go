@@ -2,6 +2,9 @@
 // first authentication of a connection, which is not encrypted by it (qop=auth). Both sides prove that they know the
 // password. MD5 is what the mechanism demands; the exchange can be recorded and a weak password guessed from it, so it
 // belongs on connections by TLS.
+//
+// No library replaces it: of those for Go, emersion/go-sasl and mellium.im/sasl do not have the mechanism, and
+// beltran/gosasl 1.0.0 takes the cnonce from math/rand and sends no charset, so that users and passwords in UTF-8 fail.
 package digestmd5
 
 import (
