@@ -193,7 +193,7 @@ func (e *Engine) Edit(ctx context.Context, ref task.Ref, to Edit) (*task.Task, e
 		case to.At != nil:
 			c.NextEventAt, c.ReadyAt = *to.At, *to.At
 			if to.At.IsZero() && t.OrderingKey != "" {
-				c.ReadyAt = lastTime
+				c.ReadyAt = task.LastTime
 			}
 		case t.State == task.Waiting:
 			c.NextEventAt = t.NextEventAt
@@ -216,9 +216,6 @@ func (e *Engine) Edit(ctx context.Context, ref task.Ref, to Edit) (*task.Task, e
 
 // errInterrupted is the error of an attempt that an Edit interrupts.
 const errInterrupted = "the task was changed"
-
-// lastTime is the time of the seat of a task that waits without a time: it is behind all others of its key.
-var lastTime = time.Date(9999, time.December, 31, 23, 59, 59, 0, time.UTC)
 
 // checkEdit returns an error if a task cannot have what an Edit gives it, and otherwise its Group then;
 // nil if that stays.

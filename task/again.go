@@ -28,7 +28,20 @@ func Again(at time.Time, options ...AgainOption) error {
 	return v
 }
 
-// AgainOption is an option of [Again].
+// WaitFor says that the work is done for now, and that the task goes on when it gets a signal of one of these names, or at
+// the given time. The zero time is never. [Task.Woken] tells the attempt that follows which it was, and has the data of the
+// signal, also if that attempt fails and others follow. A signal that the task has kept ends the wait at once: the first
+// that came. A task that waits takes no slot, and holds back no other task of its ordering key.
+//
+// In everything else it is [Again]; but a task that expires does so while it waits, too. There may be up to
+// MaxAwaited names, of up to MaxSignalName bytes. Other names are a permanent error of the attempt.
+func WaitFor(names []string, until time.Time, options ...AgainOption) error {
+	v := Again(until, options...).(*verdict)
+	v.error, v.await = errors.New("waits for a signal"), append([]string{}, names...)
+	return v
+}
+
+// AgainOption is an option of [Again] and [WaitFor].
 type AgainOption func(*Rerun)
 
 // WithPayload gives the task a new payload. The limit is max_payload of its type: a longer payload is

@@ -15,7 +15,7 @@ type Count uint8
 const (
 	Keep   Count = iota
 	Refund       // this attempt does not count: the handler snoozed, or did not begin
-	Reset        // attempts and crashes become 0, and the task does not expire any more
+	Reset        // attempts and crashes become 0, and a task that does not begin to wait for a signal expires no more
 )
 
 // Outcome says how an attempt ended. The numbers are stored and must not change.
@@ -65,6 +65,12 @@ type Change struct {
 	Checkpoint  *[]byte   // the new checkpoint; nil keeps the old one, unless the change Completes
 	Leaves      bool      // a task that becomes an Error gives up its seat, so that those behind it run
 	Replace     *Replace  // the row takes the place of another request; nil for any other change
+	Await       *Await    // an attempt ends, and the task is Waiting for a signal, or Submitted if it has kept one; nil for any other change
+
+	// Signal delivers a signal to a task at any version: the Version is not used, nor is another field but ID, At and
+	// OrderingKey. If the task waits for a signal of that name, it becomes Submitted, with another version. Otherwise the row
+	// keeps its version, because the end of a running attempt names that. Nil is any other change.
+	Signal *Delivery
 
 	// Remember makes the row a Tombstone: it is Done, has nothing left but what identifies it and says when it
 	// ran, and its NextEventAt is so long after its end. 0 is any other change. Such a change applies to a row
@@ -117,15 +123,19 @@ func (t *Task) Create(to State, at, nextEventAt time.Time) {
 	}
 	t.Inherits, t.Boost = t.Inherits && t.Turn == Behind, 0
 	t.StartedAt, t.Owner, t.Node = time.Time{}, ID{}, ""
-	t.Result, t.LastError, t.History, t.Notes, t.Tombstone = nil, "", nil, nil, false
+	t.Result, t.LastError, t.History, t.Notes, t.Tombstone, t.Signals = nil, "", nil, nil, false, nil
 }
 
 // Apply applies c to t and reports whether it did. It does nothing and returns false if t is at
 // another version, if the state of t cannot become c.To, if t is not as By or Due say, if c grabs t and t is overdue at
 // c.At, see [Task.IsOverdue], or Behind, or if c replaces, remembers or frees what it may not, see [Replace], Remember
-// and FreesKey. Times are stamped, and an error that is too long is cut. t keeps no reference to c except to its Result,
+// and FreesKey. A change with a Signal applies unless t has ended, has got that signal, or does not wait for it and cannot
+// keep it. Times are stamped, and an error that is too long is cut. t keeps no reference to c except to its Result,
 // its Payload and its Checkpoint.
 func (c Change) Apply(t *Task) bool {
+	if c.Signal != nil && t.ID == c.ID {
+		return c.deliver(t)
+	}
 	if t.Ref() != c.Ref || !c.permitted(t) {
 		return false
 	}
@@ -138,12 +148,17 @@ func (c Change) Apply(t *Task) bool {
 	if c.To == Processing && (t.Turn == Behind || t.IsOverdue(at)) {
 		return false
 	}
+	completes, kept := c.Completes(t.State), -1
+	if c.Await != nil {
+		kept = c.begin(t)
+	}
+	signals := c.signals(t, kept, completes)
 	turn := c.turn(t)
 	reason := cut(c.Error, MaxErrorText)
 	if t.State == Processing {
 		c.endAttempt(t, at, reason)
 	}
-	if c.Completes(t.State) {
+	if completes {
 		t.Result, t.Notes = c.Result, NewNotes(t.Progress(), nil)
 	}
 	if c.Payload != nil {
@@ -156,7 +171,10 @@ func (c Change) Apply(t *Task) bool {
 	case Refund:
 		t.Attempt -= min(1, t.Attempt)
 	case Reset:
-		t.Attempt, t.Crashes, t.ExpiresAt = 0, 0, time.Time{}
+		t.Attempt, t.Crashes = 0, 0
+		if c.Await == nil {
+			t.ExpiresAt = time.Time{}
+		}
 	}
 	switch {
 	case c.To == Processing:
@@ -184,7 +202,7 @@ func (c Change) Apply(t *Task) bool {
 	if turn != Head || c.Replace != nil {
 		t.Boost = 0
 	}
-	t.State, t.UpdatedAt, t.Turn = c.To, at, turn
+	t.State, t.UpdatedAt, t.Turn, t.Signals = c.To, at, turn, signals
 	if c.Remember > 0 {
 		t.Payload, t.Result, t.Headers, t.LastError, t.History, t.Notes, t.Inherits = nil, nil, nil, "", nil, nil, false
 		t.Tombstone = true
@@ -220,6 +238,8 @@ func (c *Change) permitted(t *Task) bool {
 	case c.Remember > 0:
 		isOpen := t.State == Processing || t.State == Done && Stamp(c.At).Before(t.UpdatedAt.Add(c.Remember))
 		return t.Key != "" && c.To == Done && isOpen && c.Replace == nil
+	case c.Await != nil && (t.State != Processing || c.To != Waiting):
+		return false
 	case c.Replace != nil:
 		return t.CanBeReplaced() && (c.To == Waiting || c.To == Submitted)
 	}
@@ -255,9 +275,12 @@ func (c *Change) Completes(from State) bool {
 	return from == Processing && (c.To == Done || c.Outcome == Completed && c.To == Waiting)
 }
 
-// Bytes returns the size of what c writes into the row: a result, a payload and a checkpoint.
+// Bytes returns the size of what c writes into the row: a result, a payload, a checkpoint and a signal.
 func (c *Change) Bytes() int {
 	n := len(c.Result)
+	if c.Signal != nil {
+		n += len(c.Signal.Data)
+	}
 	if c.Payload != nil {
 		n += len(*c.Payload)
 	}

@@ -275,6 +275,7 @@ func checkApplied(t *rapid.T, before *task.Task, c task.Change, now *task.Task) 
 	if before.State == task.Processing && (c.To == task.Done || runsAgain) {
 		want.Result, want.Notes = c.Result, task.NewNotes(want.Progress(), nil)
 	}
+	want.Signals = signalsAfter(before, c, runsAgain)
 	if c.Payload != nil {
 		want.Payload = *c.Payload
 	}
@@ -315,6 +316,26 @@ func checkApplied(t *rapid.T, before *task.Task, c task.Change, now *task.Task) 
 			t.Fatalf("%v is not stamped", at)
 		}
 	}
+}
+
+// signalsAfter returns what a task has of signals after a change that neither delivers one nor begins a wait.
+func signalsAfter(before *task.Task, c task.Change, runsAgain bool) *task.Signals {
+	s := before.Clone().Signals
+	switch {
+	case s == nil || c.To == task.Done || c.To == task.Failed || c.To == task.Cancelled:
+		return nil
+	case before.State == task.Processing && runsAgain && s.Wake.By != task.NotWoken:
+		if s.Wake.By == task.BySignal {
+			s.Seen = append(s.Seen, s.Wake.Signal.ID)
+		}
+		s.Wake = task.Wake{}
+	case before.State == task.Waiting && s.Awaits != nil && c.To != task.Waiting:
+		s.Awaits, s.Patience, s.Wake = nil, 0, task.Wake{By: task.ByUser}
+		if at := before.NextEventAt; !at.IsZero() && !c.At.Truncate(time.Microsecond).Before(at) {
+			s.Wake.By = task.ByTimeout
+		}
+	}
+	return s
 }
 
 func counts(before *task.Task, c task.Change) (attempt, crashes uint32) {
@@ -525,7 +546,7 @@ func TestACreatedRowHasNoPast(t *testing.T) {
 	want.CreatedAt, want.UpdatedAt = task.Stamp(at), task.Stamp(at)
 	want.ReadyAt, want.NextEventAt, want.ExpiresAt = task.Stamp(ready), task.Stamp(ready), task.Stamp(expires)
 	want.StartedAt, want.Owner, want.Node, want.Result, want.LastError, want.History = time.Time{}, task.ID{}, "", nil, "", nil
-	want.Notes, want.Tombstone = nil, false
+	want.Notes, want.Signals, want.Tombstone = nil, nil, false
 	if diff := cmp.Diff(want, row); diff != "" {
 		t.Errorf("(-want +got) %s", diff)
 	}
@@ -536,7 +557,7 @@ func TestACreatedRowHasNoPast(t *testing.T) {
 }
 
 func TestEveryFieldOfAChangeIsKnownToTheseTests(t *testing.T) {
-	const known = 21
+	const known = 23
 	if n := reflect.TypeFor[task.Change]().NumField(); n != known {
 		t.Errorf("task.Change has %d fields, the tests know %d", n, known)
 	}

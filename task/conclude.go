@@ -45,7 +45,7 @@ func Conclude(now time.Time, a *Running, v Verdict, r *Rules, chance func() floa
 	out := Conclusion{Change: r.decide(now, a, v, chance)}
 	c := &out.Change
 	asks := v.Outcome == Snoozed || v.Outcome == Completed || v.Outcome == Errored && v.Delay >= 0
-	if c.To == Waiting && asks {
+	if c.To == Waiting && asks && !c.NextEventAt.IsZero() {
 		out.Slowed = a.rearm(now, c)
 	}
 	r.Seat(a.Order, c)
@@ -73,8 +73,11 @@ func (r *Rules) decide(now time.Time, a *Running, v Verdict, chance func() float
 	switch v.Outcome {
 	case Completed:
 		c.To, c.Result = Done, v.Result
-		if !v.Again.IsZero() {
+		if v.RunsAgain() {
 			c.To, c.NextEventAt, c.ReadyAt, c.Count = Waiting, v.Again, v.Again, Reset
+			if v.Await != nil {
+				c.Await = &Await{Names: v.Await, Patience: r.QueueTimeout}
+			}
 			if again := v.Rerun; again != nil {
 				c.Payload, c.Checkpoint, c.Group = again.Payload, again.Checkpoint, again.Group
 			}
@@ -127,6 +130,8 @@ func (r *Rules) Seat(order string, c *Change) {
 	switch {
 	case c.To == Error:
 		c.Leaves = r.Continues
+	case c.Await != nil && c.NextEventAt.IsZero():
+		c.ReadyAt = LastTime
 	case c.To == Waiting && (!c.ReadyAt.IsZero() || c.Outcome != HandedBack && r.Yields):
 		c.ReadyAt = c.NextEventAt // not before the task is due: it holds back those behind it
 	}

@@ -62,7 +62,8 @@ type verdict struct {
 	class string
 	least bool // delay is a minimum, not an exact delay
 	doubt bool
-	rerun *Rerun // with wishAgain
+	rerun *Rerun   // with wishAgain
+	await []string // with wishAgain: the names of WaitFor
 }
 
 type wish uint8
@@ -133,7 +134,7 @@ func mark(err error, set func(*verdict)) error {
 	var inner *verdict
 	if errors.As(err, &inner) {
 		v.wish, v.delay, v.at, v.class = inner.wish, inner.delay, inner.at, inner.class
-		v.least, v.doubt, v.rerun = inner.least, inner.doubt, inner.rerun
+		v.least, v.doubt, v.rerun, v.await = inner.least, inner.doubt, inner.rerun, inner.await
 	}
 	set(v)
 	return v
@@ -151,7 +152,8 @@ type Verdict struct {
 	AtLeast bool          // if Errored: the policy's delay is taken instead of Delay if it is longer
 	InDoubt bool          // if Errored: whether the work was done is unknown
 	Ended   bool          // if Errored: the handler says that it has ended the attempt itself; it has failed if that is not so
-	Again   time.Time     // if Completed: when to run again; zero if not
+	Again   time.Time     // if Completed: when to run again; zero if not, or if the wait for a signal has no end
+	Await   []string      // if Completed: the names of the signals that the task waits for until Again; nil if it does not
 	Rerun   *Rerun        // if Completed: what the task has when it runs again, and what is added; nil if nothing
 
 	// Pause is for how long a task that was HandedBack is left alone, if that is longer than usual, but not
@@ -165,6 +167,9 @@ type Verdict struct {
 	// Error, Failed or Cancelled. Zero if none has. Handlers and plugins do not set it.
 	Next State
 }
+
+// RunsAgain reports whether the task is not done after an attempt that Completed.
+func (v *Verdict) RunsAgain() bool { return !v.Again.IsZero() || v.Await != nil }
 
 // Reencoded is the payload and the checkpoint of a task, encoded as they are to be stored. What is nil stays as it
 // is.
@@ -205,7 +210,7 @@ func VerdictOf(result []byte, err error) Verdict {
 		case wishEnded:
 			out.Ended, out.InDoubt = true, true
 		case wishAgain:
-			return Verdict{Outcome: Completed, Result: result, Again: v.at, Rerun: v.rerun}
+			return Verdict{Outcome: Completed, Result: result, Again: v.at, Rerun: v.rerun, Await: v.await}
 		}
 	}
 	switch {

@@ -68,6 +68,7 @@ type Task struct {
 	LastError string            // why it is not done, at most MaxErrorText bytes
 	History   []Attempt         // attempts that began and did not finish the task, oldest first
 	Notes     *Notes            // what attempts reported before they ended; nil if nothing
+	Signals   *Signals          // what it has of signals; nil if nothing. Only Change.Apply writes it
 }
 
 // Attempt is one past run of a task that did not finish it. An attempt that was handed back has not begun, and
@@ -144,6 +145,7 @@ func (t *Task) Clone() *Task {
 	c.Result = slices.Clone(t.Result)
 	c.Notes = NewNotes(t.Progress(), slices.Clone(t.Checkpoint()))
 	c.History = slices.Clone(t.History)
+	c.Signals = t.Signals.Clone()
 	return &c
 }
 

@@ -21,6 +21,10 @@ func full() *task.Task {
 		CreatedAt: at, ReadyAt: at.Add(1000), NextEventAt: at.Add(2000), ExpiresAt: at.Add(3000), StartedAt: at.Add(4000), UpdatedAt: at.Add(5000),
 		Owner: task.ID{2}, Node: "n", Headers: map[string]string{"a": "b"}, Payload: []byte("p"), Result: []byte("r"), Tombstone: true,
 		LastError: "e", History: []task.Attempt{{Number: 1, Error: "e"}},
+		Signals: &task.Signals{
+			Awaits: []string{"a"}, Patience: 1, Wake: task.Wake{By: task.BySignal, Signal: task.Signal{ID: task.ID{3}, Name: "w", At: at, Data: []byte("d")}},
+			Kept: []task.Signal{{ID: task.ID{4}, Name: "k", At: at, Data: []byte("e")}}, Seen: []task.ID{{5}},
+		},
 		Notes: &task.Notes{Progress: task.Progress{Done: 1, Total: 2, Message: "m", At: at}, Checkpoint: []byte("c")},
 	}
 }
@@ -43,6 +47,7 @@ func TestACloneIsEqualAndSharesNothing(t *testing.T) {
 	b.Headers["a"] = "x"
 	b.Payload[0], b.Result[0], b.Notes.Checkpoint[0] = 'x', 'x', 'x'
 	b.History[0].Error = "x"
+	b.Signals.Awaits[0], b.Signals.Wake.Signal.Data[0], b.Signals.Kept[0].Data[0], b.Signals.Seen[0] = "x", 'x', 'x', task.ID{9}
 	if !reflect.DeepEqual(a, c) {
 		t.Errorf("changing a clone made %+v of the original", a)
 	}

@@ -3,6 +3,7 @@ package task
 import (
 	"cmp"
 	"iter"
+	"time"
 )
 
 // Turn says whether a task may run as far as its ordering key is concerned. The numbers are stored and
@@ -25,6 +26,9 @@ type Seat struct {
 	ReadyAt int64 // Unix microseconds
 	Seq     uint64
 }
+
+// LastTime is the time of the seat of a task that waits without a time: it is behind all others of its key.
+var LastTime = time.Date(9999, time.December, 31, 23, 59, 59, 0, time.UTC)
 
 // Compare returns -1 if s comes before other, 1 if it comes after it, and 0 if they are equal.
 func (s Seat) Compare(other Seat) int {

@@ -114,6 +114,17 @@ func smallints[T any](some []T, of func(T) int16) *array {
 	return columnOf(pgtype.Int2OID, 2, some, func(a *array, one T) { a.int16(of(one)) })
 }
 
+// smallintsOrNull is smallints, with null in place of 0.
+func smallintsOrNull[T any](some []T, of func(T) int16) *array {
+	return columnOf(pgtype.Int2OID, 2, some, func(a *array, one T) {
+		if n := of(one); n != 0 {
+			a.int16(n)
+		} else {
+			a.null()
+		}
+	})
+}
+
 func booleans[T any](some []T, of func(T) bool) *array {
 	return columnOf(pgtype.BoolOID, 1, some, func(a *array, one T) { a.bool(of(one)) })
 }

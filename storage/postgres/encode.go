@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/taskengine/taskengine/task"
 )
@@ -126,4 +127,90 @@ func decodeHistory(r *reader) (history []task.Attempt) {
 	}
 	f.done("history", r)
 	return history
+}
+
+// encodeNames returns the column awaits of a row.
+func encodeNames(names []string) []byte {
+	var b []byte
+	for _, name := range names {
+		b = appendText(b, name)
+	}
+	return b
+}
+
+func decodeNames(r *reader) (names []string) {
+	f := fields{left: r.next()}
+	for len(f.left) > 0 {
+		names = append(names, f.text())
+	}
+	f.done("awaits", r)
+	return names
+}
+
+// encodeSignals returns the column signals of a row: the patience, the signal that ended the newest wait, if that was one,
+// and each other part after its length.
+func encodeSignals(s *task.Signals) []byte {
+	if s == nil || s.Patience == 0 && s.Wake.By != task.BySignal && len(s.Kept) == 0 && len(s.Seen) == 0 {
+		return nil
+	}
+	b := binary.BigEndian.AppendUint64(nil, uint64(s.Patience))
+	woken := s.Kept[:0:0]
+	if s.Wake.By == task.BySignal {
+		woken = append(woken, s.Wake.Signal)
+	}
+	for _, some := range [][]task.Signal{woken, s.Kept} {
+		b = binary.BigEndian.AppendUint64(b, uint64(len(some)))
+		for _, signal := range some {
+			b = append(b, signal.ID[:]...)
+			b = binary.BigEndian.AppendUint64(b, uint64(micro(signal.At)))
+			b = appendText(appendText(b, signal.Name), string(signal.Data))
+		}
+	}
+	for _, id := range s.Seen {
+		b = append(b, id[:]...)
+	}
+	return b
+}
+
+// decodeSignals reads the column signals of a row that has these values in the columns awaits and woken_by. A statement that
+// ends a wait by its time, or that ends an attempt, changes only those two.
+func decodeSignals(r *reader, awaits []string, by task.WakeBy) *task.Signals {
+	f := fields{left: r.next()}
+	s := task.Signals{Awaits: awaits, Wake: task.Wake{By: by}}
+	if len(f.left) == 0 {
+		return task.NewSignals(s)
+	}
+	if s.Patience = time.Duration(f.number()); awaits == nil {
+		s.Patience = 0
+	}
+	woken, kept := f.signals(), f.signals()
+	for len(f.left) > 0 {
+		s.Seen = append(s.Seen, task.ID(f.id()))
+	}
+	f.done("signals", r)
+	for _, signal := range woken {
+		if by == task.BySignal {
+			s.Wake.Signal = signal
+		} else {
+			s.Seen = append(s.Seen, signal.ID)
+		}
+	}
+	s.Kept = kept
+	return task.NewSignals(s)
+}
+
+func (f *fields) signals() (all []task.Signal) {
+	for n := f.number(); n > 0 && f.err == nil; n-- {
+		s := task.Signal{ID: f.id(), At: moment(int64(f.number())), Name: f.text()}
+		if data := f.text(); data != "" {
+			s.Data = []byte(data)
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+func (f *fields) id() (id task.ID) {
+	copy(id[:], f.take(len(id)))
+	return id
 }

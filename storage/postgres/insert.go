@@ -241,7 +241,7 @@ type insertKind struct {
 // allFresh reports whether rows are as a submit makes them.
 func allFresh(ts []*task.Task) bool {
 	return !slices.ContainsFunc(ts, func(t *task.Task) bool {
-		return t.Version != 1 || t.Crashes != 0 || t.LastError != "" || t.Notes != nil || len(t.Result) > 0 || len(t.History) > 0 || t.Tombstone ||
+		return t.Version != 1 || t.Crashes != 0 || t.LastError != "" || t.Notes != nil || t.Signals != nil || len(t.Result) > 0 || len(t.History) > 0 || t.Tombstone ||
 			!t.CreatedAt.Equal(t.UpdatedAt)
 	})
 }
@@ -292,6 +292,9 @@ func otherColumns(ts []*task.Task) []any {
 		bytesOrNull(ts, func(t *task.Task) []byte { return t.Checkpoint() }),
 		bytesOrNull(ts, func(t *task.Task) []byte { return t.Result }),
 		trueOrNull(ts, func(t *task.Task) bool { return t.Tombstone }),
+		bytesOrNull(ts, func(t *task.Task) []byte { return encodeNames(t.Awaits()) }),
+		smallintsOrNull(ts, func(t *task.Task) int16 { return int16(t.Woken().By) }),
+		bytesOrNull(ts, func(t *task.Task) []byte { return encodeSignals(t.Signals) }),
 	}
 }
 

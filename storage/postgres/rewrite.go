@@ -19,6 +19,7 @@ type rewritten struct {
 	marks   bool // it has a new checkpoint, or none any more
 	heads   bool // it has new headers
 	frees   bool // it gives up its key
+	signals bool // it has other signals
 }
 
 // rewrite makes the changes that have no statement of their own, in a transaction.
@@ -36,7 +37,7 @@ func (v *verbs) rewrite(ctx context.Context, w *swaps) error {
 		if !ok {
 			continue
 		}
-		completes := c.Completes(r.row.State)
+		completes, signals := c.Completes(r.row.State), r.row.Signals
 		if !c.Apply(r.row) {
 			continue
 		}
@@ -44,6 +45,7 @@ func (v *verbs) rewrite(ctx context.Context, w *swaps) error {
 		r.changed, r.results = true, r.results || forgets || completes
 		r.loads, r.marks = r.loads || forgets || c.Payload != nil, r.marks || forgets || completes || c.Checkpoint != nil
 		r.heads, r.frees = r.heads || forgets || c.Replace != nil, r.frees || c.FreesKey
+		r.signals = r.signals || r.row.Signals != signals
 		answer := r.row.Clone()
 		if answer.State != task.Processing {
 			answer.Payload, answer.Notes = nil, task.NewNotes(answer.Progress(), nil)
@@ -153,7 +155,16 @@ func (v *verbs) update(p *pipe, changed []*rewritten) {
 		smallints(changed, func(r *rewritten) int16 { return int16(r.row.Priority - r.row.Rank().Priority) }),
 		trueOrNull(changed, func(r *rewritten) bool { return r.row.Inherits }), booleans(changed, func(r *rewritten) bool { return r.heads }),
 		bytesOrNull(changed, func(r *rewritten) []byte { return given(r.heads, encodeHeaders(r.row)) }),
-		trueOrNull(changed, func(r *rewritten) bool { return r.row.Tombstone }), textsOrNull(changed, func(r *rewritten) string { return r.row.Node }))
+		trueOrNull(changed, func(r *rewritten) bool { return r.row.Tombstone }), textsOrNull(changed, func(r *rewritten) string { return r.row.Node }),
+		bytesOrNull(changed, func(r *rewritten) []byte { return encodeNames(r.row.Awaits()) }),
+		smallints(changed, func(r *rewritten) int16 { return int16(r.row.Woken().By) }),
+		booleans(changed, func(r *rewritten) bool { return r.signals }),
+		bytesOrNull(changed, func(r *rewritten) []byte {
+			if !r.signals {
+				return nil
+			}
+			return encodeSignals(r.row.Signals)
+		}))
 }
 
 // given returns a part of a row if it is new: what stays is not sent again.

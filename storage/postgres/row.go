@@ -47,7 +47,12 @@ func scanTask(v *reader) (*task.Task, error) {
 	progress := decodeProgress(v)
 	t.LastError = v.text()
 	t.History = decodeHistory(v)
+	awaits, by := decodeNames(v), task.WakeBy(v.int16OrNull())
+	t.Signals = task.NewSignals(task.Signals{Awaits: awaits, Wake: task.Wake{By: by}})
 	var checkpoint []byte
+	if v.more() {
+		t.Signals = decodeSignals(v, awaits, by)
+	}
 	if v.more() {
 		checkpoint, t.Payload = v.bytes(), v.bytes()
 	}

@@ -91,9 +91,10 @@ const (
 	fresh = `id uuid, owner uuid, created_at bigint, ready_at bigint, next_event_at bigint, expires_at bigint, started_at bigint, due_at bigint,
 	attempt integer, shard smallint, turn smallint, state smallint, priority smallint, inherits boolean, due_state smallint,
 	type bytea, grp bytea, key bytea, ordering_key bytea, node bytea, headers bytea, payload bytea`
-	others = `version bigint, updated_at bigint, crashes integer, progress bytea, error bytea, history bytea, checkpoint bytea, result bytea, tombstone boolean`
+	others = `version bigint, updated_at bigint, crashes integer, progress bytea, error bytea, history bytea, checkpoint bytea, result bytea, tombstone boolean,
+	awaits bytea, woken_by smallint, signals bytea`
 	// noOthers is their values in a task that was just submitted.
-	noOthers = `1, created_at, 0, null, null, null, null, null, null`
+	noOthers = `1, created_at, 0, null, null, null, null, null, null, null, null, null`
 )
 
 // The rows to insert, and those of which some are the heads of their keys, unless others have them or an earlier seat.
@@ -165,11 +166,13 @@ returning t.id`
 const updateGrab = `
 update {task} t
 set version = t.version + 1, state = 3, attempt = least(t.attempt, 2147483646) + 1, owner = c.owner, node = c.node,
-	started_at = c.at, updated_at = c.at, next_event_at = c.next, due_state = null, due_at = null, progress = null
+	started_at = c.at, updated_at = c.at, next_event_at = c.next, due_state = null, due_at = null, progress = null,
+	woken_by = case when t.state <> 1 or t.awaits is null then t.woken_by when t.next_event_at <> {none} and t.next_event_at <= c.at then 2 else 3 end,
+	awaits = case when t.state <> 1 then t.awaits end
 from unnest($1::uuid[], $2::bigint[], $3::uuid[], $4::bigint[], $5::bigint[], $6::boolean[], $7::bytea[]) as c (id, version, owner, at, next, due, node)
 where t.id = c.id and t.version = c.version
 	and (t.state = 1 and (not c.due or t.next_event_at <> {none} and t.next_event_at <= c.at) or t.state = 2 and (t.next_event_at = {none} or t.next_event_at > c.at)) and not ({behind:t})
-returning {narrow:t}, t.checkpoint, t.payload`
+returning {narrow:t}, t.signals, t.checkpoint, t.payload`
 
 const moveDone = `
 with gone as (
@@ -195,20 +198,20 @@ from gone`
 // done is the columns {narrow} of a row of gone that is done.
 const done = `id, null::uuid, version + 1, seq, created_at, ready_at, next, expires_at, started_at, at,
 	attempt, 0::integer, shard, 0::smallint, 4::smallint, {own:gone}, null::smallint, inherits, null::boolean,
-	type, grp, key, ordering_key, node, headers, progress, null::bytea, history`
+	type, grp, key, ordering_key, node, headers, progress, null::bytea, history, null::bytea, null::smallint`
 
 // The task runs again: see isAgain.
 const updateRerun = `
 update {task} t
 set version = t.version + 1, state = 1, owner = null, queued = false, attempt = 0, crashes = 0,
 	ready_at = c.ready_at, next_event_at = c.next, due_at = nullif(c.next, {none}), due_state = 1, expires_at = {none}, updated_at = c.at,
-	turn = least(t.turn, 1), priority = {own:t}, boost = null, history = {schema}.with_attempt(t, c.at), result = c.result,
+	turn = least(t.turn, 1), priority = {own:t}, boost = null, history = {schema}.with_attempt(t, c.at), result = c.result, woken_by = null,
 	checkpoint = c.checkpoint, payload = case when c.loads then c.payload else t.payload end, grp = case when c.groups then c.grp else t.grp end
 from unnest($1::uuid[], $2::bigint[], $3::uuid[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bytea[], $8::bytea[], $9::boolean[], $10::bytea[],
 	$11::boolean[], $12::bytea[])
 	as c (id, version, by, at, ready_at, next, result, checkpoint, loads, payload, groups, grp)
 where t.id = c.id and t.version = c.version and t.state = 3 and t.owner = c.by
-returning {narrow:t}`
+returning {narrow:t}, t.signals`
 
 const updateRows = `
 update {task} t
@@ -219,14 +222,16 @@ set version = c.version, owner = c.owner, ready_at = c.ready_at, next_event_at =
 	checkpoint = case when c.marks then c.checkpoint else t.checkpoint end,
 	payload = case when c.loads then c.payload else t.payload end,
 	result = case when c.gains then c.result else t.result end, grp = c.grp, shard = c.shard, turn = c.turn,
-	priority = c.priority, boost = nullif(c.boost, 0), inherits = c.inherits, headers = case when c.heads then c.headers else t.headers end, tombstone = c.tombstone, node = c.node
+	priority = c.priority, boost = nullif(c.boost, 0), inherits = c.inherits, headers = case when c.heads then c.headers else t.headers end, tombstone = c.tombstone, node = c.node,
+	awaits = c.awaits, woken_by = nullif(c.woken_by, 0), signals = case when c.signaled then c.signals else t.signals end
 from unnest($1::uuid[], $2::bigint[], $3::uuid[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::smallint[],
 	$10::integer[], $11::integer[], $12::smallint[], $13::bytea[], $14::bytea[], $15::bytea[], $16::boolean[], $17::boolean[], $18::bytea[], $19::bytea[],
 	$20::bytea[], $21::boolean[], $22::bytea[], $23::smallint[], $24::smallint[], $25::smallint[], $26::smallint[], $27::boolean[],
-	$28::boolean[], $29::bytea[], $30::boolean[], $31::bytea[])
+	$28::boolean[], $29::bytea[], $30::boolean[], $31::bytea[],
+	$32::bytea[], $33::smallint[], $34::boolean[], $35::bytea[])
 	as c (id, version, owner, ready_at, next_event_at, expires_at, started_at, updated_at, due_state,
 	attempt, crashes, state, progress, error, history, marks, gains, result, grp, checkpoint, loads, payload,
-	shard, turn, priority, boost, inherits, heads, headers, tombstone, node)
+	shard, turn, priority, boost, inherits, heads, headers, tombstone, node, awaits, woken_by, signaled, signals)
 where t.id = c.id`
 
 // freeKeys takes the keys of rows that are on their way through the table task.

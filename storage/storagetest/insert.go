@@ -276,6 +276,12 @@ func remarkable() map[string]func(*task.Task) {
 		"progress": func(t *task.Task) {
 			t.Notes = task.NewNotes(task.Progress{Done: 1<<64 - 1, Total: 1 << 63, Message: odd, At: at(4)}, t.Checkpoint())
 		},
+		"signals":         func(t *task.Task) { t.Signals = signals(10) },
+		"signals of 3 kB": func(t *task.Task) { t.Signals = signals(3000) },
+		"a wait": func(t *task.Task) {
+			t.State, t.Signals = task.Waiting, &task.Signals{Awaits: []string{"paid", "näme"}, Patience: time.Minute, Seen: []task.ID{{1}}}
+		},
+		"a timeout":           func(t *task.Task) { t.Signals = &task.Signals{Wake: task.Wake{By: task.ByTimeout}} },
 		"progress untold":     func(t *task.Task) { t.Notes = task.NewNotes(task.Progress{Done: 1}, nil) },
 		"checkpoint":          func(t *task.Task) { t.Notes = task.NewNotes(t.Progress(), []byte("page 7")) },
 		"checkpoint of 3 kB":  func(t *task.Task) { t.Notes = task.NewNotes(t.Progress(), pattern(3000)) },
@@ -290,7 +296,7 @@ func everything(t *task.Task) {
 	edits := maps.Clone(remarkable())
 	for _, name := range []string{
 		"payload of 3 kB", "result of 1 MB", "odd type", "odd group", "odd key", "ordering key", "headers",
-		"last shard", "all times", "owner", "error", "long history", "progress", "checkpoint of 3 kB",
+		"last shard", "all times", "owner", "error", "long history", "progress", "checkpoint of 3 kB", "signals of 3 kB",
 	} {
 		edits[name](t)
 	}
@@ -307,6 +313,16 @@ func pattern(n int) []byte {
 		b[i] = byte(x)
 	}
 	return b
+}
+
+// signals returns what a task has of signals with data of a size.
+func signals(size int) *task.Signals {
+	size = max(size, 2)
+	return &task.Signals{
+		Seen: []task.ID{{1}, {2}},
+		Wake: task.Wake{By: task.BySignal, Signal: task.Signal{ID: task.ID{3}, Name: "w", At: at(7), Data: pattern(size)}},
+		Kept: []task.Signal{{ID: task.ID{4}, Name: "k", At: at(8), Data: pattern(size / 2)}, {ID: task.ID{5}, At: at(9)}},
+	}
 }
 
 // history returns n attempts that failed with errors of this size.

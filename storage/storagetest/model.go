@@ -108,7 +108,9 @@ func (m *model) verb() func(got, want storage.Tasks) {
 	case 2, 3:
 		cs := make([]task.Change, n)
 		for i := range cs {
-			cs[i] = m.randomChange()
+			if cs[i] = m.randomChange(); m.rand.IntN(3) == 0 {
+				cs[i] = m.randomSignal()
+			}
 		}
 		return func(got, want storage.Tasks) { m.swap(got, want, cs) }
 	case 4:
@@ -149,6 +151,12 @@ func (m *model) randomTask() *task.Task {
 		Type: pick(m, modelTypes), Group: pick(m, modelGroups), Priority: uint8(m.rand.IntN(3)), Shard: uint16(m.rand.IntN(300)),
 		CreatedAt: m.randomTime(), ReadyAt: m.randomTime(), NextEventAt: m.randomTime(), ExpiresAt: m.randomTime(),
 		Payload: pattern(pick(m, modelSizes)), Notes: task.NewNotes(task.Progress{}, pattern(pick(m, modelSizes))), History: history(m.rand.IntN(3), pick(m, modelSizes)),
+	}
+	if m.rand.IntN(4) == 0 {
+		if t.Signals = signals(pick(m, modelSizes)); t.State == task.Waiting && m.rand.IntN(2) == 0 {
+			t.Signals.Wake = task.Wake{}
+			t.Signals.Awaits, t.Signals.Patience = []string{"paid", "näme"}, time.Duration(m.rand.IntN(2))*time.Minute
+		}
 	}
 	if m.rand.IntN(2) == 0 {
 		t.Key = fmt.Sprint("key", m.rand.IntN(5))
@@ -243,6 +251,19 @@ func (m *model) randomChange() task.Change {
 	return c
 }
 
+// randomSignal returns the delivery of a signal, or a change that begins a wait for one.
+func (m *model) randomSignal() task.Change {
+	names := []string{"paid", "k", "other"}
+	if m.rand.IntN(3) == 0 {
+		return task.Change{
+			Ref: task.Ref{ID: pick(m, m.ids)}, To: task.Waiting, At: m.randomTime(), NextEventAt: m.randomTime(), Outcome: task.Completed,
+			Count: task.Count(m.rand.IntN(3)), Await: &task.Await{Names: names[m.rand.IntN(3):], Patience: time.Duration(m.rand.IntN(3)) * time.Second},
+		}
+	}
+	s := task.Signal{ID: task.ID{byte(m.rand.IntN(40))}, Name: pick(m, names), Data: pattern(pick(m, modelSizes))}
+	return task.Change{Ref: task.Ref{ID: pick(m, m.ids)}, At: m.randomTime(), Signal: &task.Delivery{Signal: s, Keep: m.rand.IntN(2) == 0}}
+}
+
 func (m *model) randomNote() task.Note {
 	n := task.Note{Ref: task.Ref{ID: pick(m, m.ids)}}
 	if m.rand.IntN(4) == 0 {
@@ -283,7 +304,9 @@ func (m *model) insert(got, want storage.Tasks, ts []*task.Task) {
 func (m *model) swap(got, want storage.Tasks, cs []task.Change) {
 	for i := range cs {
 		if t, err := want.Get(m.f.ctx(), cs[i].ID); err == nil {
-			cs[i].Version = t.Version
+			if cs[i].Version = t.Version; cs[i].Signal != nil {
+				cs[i].Version, cs[i].OrderingKey = 0, t.OrderingKey
+			}
 		}
 	}
 	a, err := got.Swap(m.f.ctx(), cs...)

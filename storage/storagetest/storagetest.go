@@ -76,6 +76,7 @@ func run(t *testing.T, open func(t testing.TB) storage.Store, parallel bool) {
 		{"remember", true, rememberCases},
 		{"free_key", true, freeKeyCases},
 		{"note", true, noteCases},
+		{"signal", true, signalCases},
 		{"state", true, stateCases},
 		{"query", true, queryCases},
 		{"delete", true, deleteCases},

@@ -94,6 +94,7 @@ func (v *View) listed(f storage.Filter, id task.ID, record []byte) (*task.Task, 
 		}
 	}
 	r.Payload, r.Result, r.Notes = nil, nil, task.NewNotes(r.Progress(), nil)
+	r.Signals = r.Signals.Listed()
 	return &r.Task, nil
 }
 

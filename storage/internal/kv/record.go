@@ -17,7 +17,7 @@ import (
 // program refuses a record with a bit it does not know.
 const formatRecord = 1
 
-// InlineSize is how many bytes of payload, result, checkpoint or history ride in the record; a
+// InlineSize is how many bytes of payload, result, checkpoint, history or signals ride in the record; a
 // larger part has a key of its own, which changes of the row do not rewrite.
 const InlineSize = 512
 
@@ -52,17 +52,22 @@ const (
 	hasBoost    // the row inherits a priority
 	isTombstone // nothing follows for it
 	hasNode
+	hasSignals // what a list needs of them
+	hasSignalData
+	farSignalData
 	firstUnknownField
 )
 
-const far = farHistory | farPayload | farResult | farCheckpoint
+const far = farHistory | farPayload | farResult | farCheckpoint | farSignalData
 
-// inline are the same parts as far, when they are in the record. Each bit is at the same distance
-// from its bit in far.
+// inline are some of the parts of far, when they are in the record. Each bit is at the same distance from its bit in far.
 const inline = hasHistory | hasPayload | hasResult | hasCheckpoint
 
 // contradict reports whether f has a part both in the record and under a key of its own.
-func (f fields) contradict() bool { return f&inline&(f/(farHistory/hasHistory)) != 0 }
+func (f fields) contradict() bool {
+	const signals = hasSignalData | farSignalData
+	return f&inline&(f/(farHistory/hasHistory)) != 0 || f&signals == signals
+}
 
 // row is a task as in its record: parts with a key of their own are missing in Task and listed in
 // far. A row that other code can see is not changed.
@@ -94,6 +99,8 @@ func (r *row) fields() fields {
 	set(hasBoost, r.Inherits)
 	set(isTombstone, r.Tombstone)
 	set(hasNode, r.Node != "")
+	set(hasSignals, r.Signals != nil)
+	set(hasSignalData, r.far&farSignalData == 0 && hasData(r.Signals))
 	set(hasHeaders, len(r.Headers) > 0)
 	set(hasLastError, r.LastError != "")
 	set(hasHistory, len(r.History) > 0 && r.far&farHistory == 0)
@@ -172,6 +179,12 @@ func appendRecord(b []byte, r *row) []byte {
 	}
 	if f&hasNode != 0 {
 		b = appendString(b, r.Node)
+	}
+	if f&hasSignals != 0 {
+		b = appendSignals(b, r.Signals)
+	}
+	if f&hasSignalData != 0 {
+		b = appendSignalData(b, base, r.Signals)
 	}
 	return b
 }
@@ -336,6 +349,12 @@ func decodeRecord(id task.ID, b []byte, in *interner) (*row, error) {
 	}
 	r.Tombstone = f&isTombstone != 0
 	r.Node = d.optional(f & hasNode)
+	if f&hasSignals != 0 {
+		r.Signals = d.signals()
+	}
+	if f&hasSignalData != 0 {
+		d.signalData(r, base)
+	}
 	return r, d.end("record", id)
 }
 

@@ -32,13 +32,17 @@ func full() *row {
 	r.Notes = task.NewNotes(task.Progress{Done: 7, Total: 9, Message: "pages", At: moment}, []byte("page 7"))
 	r.History = []task.Attempt{{}, {Number: 3, StartedAt: moment, EndedAt: moment, Node: "a", Outcome: task.Crashed, Error: "e"}, {Node: "a"}, {Node: "b"}, {}, {Node: "b"}}
 	r.Node = "a"
+	r.Signals = &task.Signals{
+		Awaits: []string{"a", ""}, Patience: time.Minute, Wake: task.Wake{By: task.BySignal, Signal: task.Signal{ID: task.ID{3}, Name: "w", At: moment, Data: []byte("d")}},
+		Kept: []task.Signal{{ID: task.ID{4}, Name: "k", At: moment}}, Seen: []task.ID{{5}},
+	}
 	return r
 }
 
 func TestRecordComesBack(t *testing.T) {
 	distant := full()
 	distant.History, distant.Payload, distant.Result, distant.far = nil, nil, nil, far
-	distant.Notes.Checkpoint = nil
+	distant.Notes.Checkpoint, distant.Signals = nil, &task.Signals{Awaits: []string{"a"}, Wake: task.Wake{By: task.BySignal}}
 	for name, r := range map[string]*row{
 		"typical": typical(), "full": full(), "empty": {Task: task.Task{State: task.Waiting}}, "parts elsewhere": distant,
 	} {

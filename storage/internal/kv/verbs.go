@@ -81,6 +81,11 @@ func (s *state) insert(t *task.Task, placed bool) (existing task.ID, err error) 
 			return task.ID{}, err
 		}
 	}
+	if r.Signals != nil {
+		if err := s.putSignals(r, t.Signals); err != nil {
+			return task.ID{}, err
+		}
+	}
 	if err := s.putRecord(r); err != nil {
 		return task.ID{}, err
 	}
@@ -146,7 +151,7 @@ func (tx *Tx) Swap(ctx context.Context, cs ...task.Change) (out []*task.Task, er
 // swap makes one change and returns the caller's copy of the row.
 func (s *state) swap(c *task.Change) (*task.Task, error) {
 	old, err := s.row(c.ID)
-	if err != nil || old == nil || old.Version != c.Version {
+	if err != nil || old == nil || old.Version != c.Version && c.Signal == nil {
 		return nil, err
 	}
 	out := new(task.Task)
@@ -156,7 +161,10 @@ func (s *state) swap(c *task.Change) (*task.Task, error) {
 			return nil, err
 		}
 	}
-	before := out.History
+	if out.Signals, err = s.allSignals(old); err != nil {
+		return nil, err
+	}
+	before, signals := out.History, out.Signals
 	if !c.Apply(out) {
 		return nil, nil
 	}
@@ -166,7 +174,7 @@ func (s *state) swap(c *task.Change) (*task.Task, error) {
 		}
 	}
 	now := s.db.newRow(out, old.far)
-	now.History = old.History
+	now.History, now.Signals = old.History, old.Signals
 	if !slices.Equal(before, out.History) {
 		if err := s.putHistory(now, out.History); err != nil {
 			return nil, err
@@ -191,15 +199,23 @@ func (s *state) swap(c *task.Change) (*task.Task, error) {
 			return nil, err
 		}
 	}
+	if out.Signals != signals {
+		if err := s.putSignals(now, out.Signals); err != nil {
+			return nil, err
+		}
+	}
 	if err := s.putRecord(now); err != nil {
 		return nil, err
+	}
+	s.note(now.ID, now)
+	if now.Version == old.Version { // it has kept a signal
+		return out, s.handOut(out, now)
 	}
 	s.was.of(&old.Task)
 	s.is.of(&now.Task)
 	if err := s.moveEntries(); err != nil {
 		return nil, err
 	}
-	s.note(now.ID, now)
 	if err := s.moveTurn(&old.Task, &now.Task); err != nil {
 		return nil, err
 	}
@@ -220,6 +236,7 @@ func (s *state) handOut(t *task.Task, r *row) (err error) {
 	}
 	t.Headers = cloneHeaders(t.Headers)
 	t.History = slices.Clone(t.History)
+	t.Signals = t.Signals.Clone()
 	return nil
 }
 
@@ -286,7 +303,7 @@ func (s *state) remove(ref task.Ref) (bool, error) {
 	if err := s.dropEntries(); err != nil {
 		return false, err
 	}
-	for _, bit := range [...]fields{farHistory, farPayload, farResult, farCheckpoint} {
+	for _, bit := range [...]fields{farHistory, farPayload, farResult, farCheckpoint, farSignalData} {
 		if old.far&bit != 0 {
 			if err := s.dropPart(old, bit); err != nil {
 				return false, err

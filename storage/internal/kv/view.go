@@ -109,6 +109,11 @@ func (v *View) whole(r *row) (t *task.Task, err error) {
 			return nil, err
 		}
 	}
+	if r.far&farSignalData != 0 {
+		if t.Signals, err = v.allSignals(r); err != nil {
+			return nil, err
+		}
+	}
 	return t, nil
 }
 

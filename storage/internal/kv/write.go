@@ -75,6 +75,8 @@ func partPrefix(bit fields) byte {
 		return prefixPayload
 	case farCheckpoint:
 		return prefixCheckpoint
+	case farSignalData:
+		return prefixSignals
 	default:
 		return prefixResult
 	}

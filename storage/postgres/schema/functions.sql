@@ -863,7 +863,7 @@ begin
 		version = version + 1, state = 1, owner = null, queued = false, attempt = 0, crashes = 0,
 		ready_at = case when r.turn = 0 then {schema}.microseconds(at) else due end, -- one that holds back others is ready when it is due
 		next_event_at = due, due_at = due, due_state = 1, expires_at = {none}, updated_at = now_us,
-		turn = least(r.turn, 1), priority = r.priority + coalesce(r.boost, 0), boost = null,
+		awaits = null, woken_by = null, turn = least(r.turn, 1), priority = r.priority + coalesce(r.boost, 0), boost = null,
 		history = {schema}.with_attempt(r, now_us), checkpoint = {schema}.stored(checkpoint), result = {schema}.stored(result),
 		payload = case when payload is null then t.payload else {schema}.stored(payload) end,
 		grp = case when payload is null then t.grp else {schema}.group_with(r, payload, p.keyed) end
