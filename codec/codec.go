@@ -49,6 +49,7 @@ const (
 	Payload    Kind = "payload"
 	Result     Kind = "result"
 	Checkpoint Kind = "checkpoint"
+	Signal     Kind = "signal" // the data of a signal
 )
 
 // Codec encodes data for the store, and decodes it. Its methods are called by several goroutines at once. They do not

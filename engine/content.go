@@ -2,7 +2,9 @@ package engine
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/taskengine/taskengine/codec"
 	"github.com/taskengine/taskengine/policy"
@@ -40,7 +42,7 @@ func (c contents) open(typ string, kind codec.Kind, stored []byte) ([]byte, erro
 	case kind == codec.Checkpoint:
 		most = task.MaxCheckpoint
 	case !isKnown:
-	case kind == codec.Payload:
+	case kind == codec.Payload || kind == codec.Signal:
 		most = p.MaxPayload
 	case kind == codec.Result:
 		most = p.ResultLimit()
@@ -103,6 +105,17 @@ func (c contents) decode(t *task.Task) error {
 		if failed == nil {
 			failed = err
 		}
+	}
+	if t.Signals != nil {
+		signals := *t.Signals
+		signals.Wake.Signal.Data, err = c.open(t.Type, codec.Signal, signals.Wake.Signal.Data)
+		signals.Kept = slices.Clone(signals.Kept)
+		for i := range signals.Kept {
+			var broken error
+			signals.Kept[i].Data, broken = c.open(t.Type, codec.Signal, signals.Kept[i].Data)
+			err = cmp.Or(err, broken)
+		}
+		t.Signals, failed = &signals, cmp.Or(failed, err)
 	}
 	return failed
 }

@@ -81,7 +81,7 @@ func (e *Engine) handled(a *attempt, v task.Verdict) {
 	case f == nil:
 	case !f.committed.Load():
 		end.Finish = &f.Finish
-	case v.Outcome != task.Completed || !v.Again.IsZero():
+	case v.Outcome != task.Completed || v.RunsAgain():
 		e.log.Warn("the handler finished its task in a transaction: its later return value is ignored", "task_id", a.ID, "type", a.Type, "error", v.Error)
 	}
 	if a.reported.Load() {

@@ -38,12 +38,15 @@ func (e *Engine) checkAgain(t *task.Task, v *task.Verdict) error {
 	if outOfRange(v.Again) { // a store could not find the task again
 		return task.Permanent(fmt.Errorf("the handler asked to run again at %v: times must lie between the years 1970 and 9999", v.Again))
 	}
+	if err := checkNames(v.Await); err != nil {
+		return task.Permanent(fmt.Errorf("the handler asked to wait for a signal, which cannot be: %w; the task does not go on", err))
+	}
 	if v.Rerun == nil {
 		return nil
 	}
 	r := *v.Rerun // the handler may return the same error again
 	v.Rerun = &r
-	if v.Again.IsZero() {
+	if !v.RunsAgain() {
 		r.Payload, r.Checkpoint = nil, nil
 		return nil
 	}

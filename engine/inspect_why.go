@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/taskengine/taskengine/engine/internal/cluster"
@@ -46,6 +47,7 @@ const (
 	CodeStarting  = "starting"   // its grab is being written
 	CodeStuck     = "stuck"      // the handler of its last attempt ran out of time and has not returned
 	CodeScheduled = "scheduled"  // it waits for its time
+	CodeSignal    = "signal"     // it waits for a signal
 	CodeRetry     = "retry"      // it waits for its next attempt
 	CodePaused    = "paused"     // its type, or a limit, is paused
 	CodeNoHandler = "no_handler" // no handler of its type is configured
@@ -204,6 +206,13 @@ func reasons(now time.Time, t *task.Task, w core.Why, attempts string) []Reason 
 
 // waits returns what keeps a task from running on any node. attempts is that of attemptsOf.
 func waits(now time.Time, t *task.Task, w core.Why, attempts string) (rs []Reason) {
+	if names := t.Awaits(); t.State == task.Waiting && names != nil {
+		r := Reason{Code: CodeSignal, Until: t.NextEventAt, Text: "it waits for the signal " + strings.Join(names, " or ")}
+		if !t.NextEventAt.IsZero() {
+			r.Text += ", until " + t.NextEventAt.Format(time.RFC3339)
+		}
+		return append(rs, r)
+	}
 	if t.State == task.Waiting && t.NextEventAt.IsZero() {
 		rs = append(rs, Reason{Code: CodeScheduled, Text: "it has no time: it waits until it gets one"})
 	}

@@ -145,7 +145,11 @@ func (t *Tracer) following(ctx context.Context, v task.Verdict) error {
 			reqs[i].Headers = t.with(ctx, reqs[i].Headers)
 		}
 	}
-	return task.Again(v.Again, append(options, task.WithTasks(reqs...))...)
+	options = append(options, task.WithTasks(reqs...))
+	if v.Await != nil {
+		return task.WaitFor(v.Await, v.Again, options...)
+	}
+	return task.Again(v.Again, options...)
 }
 
 // of returns the trace context of headers, which is not valid if they have none.

@@ -68,6 +68,7 @@ func Run(t *testing.T, c Config) {
 		{"faults", faultScenarios},
 		{"finish", finishScenarios},
 		{"again", againScenarios},
+		{"signals", signalScenarios},
 		{"unique", uniqueScenarios},
 	} {
 		t.Run(section.name, func(t *testing.T) {

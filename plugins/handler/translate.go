@@ -74,6 +74,8 @@ const endedUnheard = "the handler says that it has ended its attempt in a transa
 func (m *terms) checkRerun(typ string, v *task.Verdict) error {
 	r := v.Rerun
 	switch {
+	case v.Await != nil:
+		return unsupported("the handler asked to wait for a signal, which the protocol between handler programs and nodes does not carry")
 	case r == nil:
 		return nil
 	case len(r.Tasks) > 0:

@@ -67,10 +67,11 @@ func (p *part) terms(some []storage.Terms, n int) []storage.Terms {
 	return some
 }
 
-// Edit is a change by a person that waits for its answer.
+// Edit is a change by a person, or a signal, that waits for its answer.
 type Edit struct {
 	Change task.Change
-	From   task.State // the state of the row at the version of Change
+	Read   uint64     // the version of the row that the change was made for
+	From   task.State // the state of the row at that version
 	Remove bool       // delete the row with the change
 	After  *task.Task // the row after the change, when the answer is nil; nil if the change came too late
 	Done   chan error // of capacity 1; gets the answer
@@ -240,10 +241,11 @@ func (b *Batch) first() task.ID {
 	return b.edits[0].Change.ID
 }
 
-// Edit adds a change by a person. It is answered by its channel.
+// Edit adds a change by a person, or a signal. It is answered by its channel.
 func (s *Shell) Edit(typ string, ed *Edit) {
 	c, rules := &ed.Change, s.core.Rules(typ)
 	switch {
+	case c.Signal != nil:
 	case !c.To.Live():
 		ed.Remove = rules.Keep(false, c)
 	case c.To == task.Submitted:

@@ -119,7 +119,7 @@ func (s *Shell) markUncertain(b *Batch, now time.Time) {
 		}
 	}
 	for _, ed := range b.edits {
-		s.uncertain.add(ed.Change.ID, at, ed.Change.Version+1, false)
+		s.uncertain.add(ed.Change.ID, at, ed.Read+1, false)
 	}
 	for _, g := range b.grabs {
 		s.uncertain.add(g.ID, at, g.Version+1, true)

@@ -226,7 +226,7 @@ func (w *world) recount() {
 
 // edit changes a row as a person does.
 func (w *world) edit(row *task.Task, to task.State) {
-	ed := &Edit{From: row.State, Change: task.Change{Ref: row.Ref(), To: to, At: w.now, Outcome: task.Overruled}, Done: make(chan error, 1)}
+	ed := &Edit{Read: row.Version, From: row.State, Change: task.Change{Ref: row.Ref(), To: to, At: w.now, Outcome: task.Overruled}, Done: make(chan error, 1)}
 	if to == task.Submitted {
 		ed.Change.Count = task.Reset
 	}

@@ -158,11 +158,19 @@ func (s *Shell) saved(now time.Time, save core.Save, t *task.Task) {
 
 // edited passes the outcome of a change by a person to the core, and answers the person.
 func (s *Shell) edited(now time.Time, ed *Edit, t *task.Task) {
-	if ed.After = t; t != nil {
+	from := ed.From
+	if signal := ed.Change.Signal; signal != nil && t != nil {
+		if from = task.Waiting; t.Woken().Signal.ID != signal.ID { // the task has kept it
+			ed.After, ed.failed = t, nil
+			t = nil
+		}
+	}
+	if t != nil {
+		ed.After = t
 		if p := s.places[t.ID]; p != nil {
 			s.giveUp(p)
 		}
-		s.follow(ed.From, t)
+		s.follow(from, t)
 		s.core.Changed(now, t)
 		ed.failed = nil
 	}
