@@ -18,11 +18,12 @@ import (
 
 // unmirrored has the fields of messages that the types of this package leave out, and why.
 var unmirrored = map[string]string{
-	"taskengine.v1.Task.payload_text":      "it is in JSON only",
-	"taskengine.v1.Task.result_text":       "it is in JSON only",
-	"taskengine.v1.NewTask.text":           "a payload is bytes",
-	"taskengine.v1.SetLimitRequest.name":   "it is a parameter",
-	"taskengine.v1.UnsetLimitRequest.name": "it is a parameter",
+	"taskengine.v1.Task.payload_text":        "it is in JSON only",
+	"taskengine.v1.Task.result_text":         "it is in JSON only",
+	"taskengine.v1.ReceivedSignal.data_text": "it is in JSON only",
+	"taskengine.v1.NewTask.text":             "a payload is bytes",
+	"taskengine.v1.SetLimitRequest.name":     "it is a parameter",
+	"taskengine.v1.UnsetLimitRequest.name":   "it is a parameter",
 }
 
 // Every field of a message arrives in the field of the same name, also with any other field absent.

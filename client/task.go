@@ -65,6 +65,11 @@ type Task struct {
 	Progress   *Progress // the newest that its newest attempt has reported; nil if there is none
 	Checkpoint []byte    // data that an attempt has stored for the next one; not in lists
 
+	Awaits      []string         // the names of the signals that it waits for, until NextEventAt; nil if it waits for none
+	WokenBy     WokenBy          // what ended its newest wait for a signal
+	WokenSignal *ReceivedSignal  // the signal that ended it; nil if none did; not in lists
+	KeptSignals []ReceivedSignal // that came before it waited for them, the oldest first; not in lists
+
 	Turn              Turn   // its place among the tasks with its ordering key
 	InheritedPriority *uint8 // the priority it runs with, of a task behind it; nil if it runs with its own
 
@@ -72,6 +77,24 @@ type Task struct {
 	// removed: only its key is remembered. A task that is done and is no tombstone has the result of its handler, which may
 	// be empty.
 	Tombstone bool
+}
+
+// WokenBy is what ended a wait of a task for a signal.
+type WokenBy string
+
+// The values of WokenBy.
+const (
+	NotWoken       WokenBy = ""        // it has not waited, or has done its work since
+	WokenBySignal  WokenBy = "signal"  // a signal has come
+	WokenByTimeout WokenBy = "timeout" // the time has come until which it waited
+	WokenByUser    WokenBy = "user"    // a user has resumed it
+)
+
+// ReceivedSignal is a signal that a task has got.
+type ReceivedSignal struct {
+	Name string
+	At   time.Time
+	Data []byte
 }
 
 // Progress is how far an attempt has reported to be.
@@ -160,6 +183,7 @@ const (
 	ReasonStarting  ReasonCode = "starting"   // its start is being written
 	ReasonStuck     ReasonCode = "stuck"      // the handler of its last attempt ran out of time and has not returned
 	ReasonScheduled ReasonCode = "scheduled"  // it waits for its time
+	ReasonSignal    ReasonCode = "signal"     // it waits for a signal
 	ReasonRetry     ReasonCode = "retry"      // it waits for its next attempt
 	ReasonPaused    ReasonCode = "paused"     // its type, or a limit, is paused
 	ReasonNoHandler ReasonCode = "no_handler" // no handler of its type is configured
@@ -209,6 +233,10 @@ func (d *decoder) task(m *taskenginev1.Task) *Task {
 		ExpiresAt: timeOf(m.GetExpiresAt()), StartedAt: timeOf(m.GetStartedAt()), UpdatedAt: timeOf(m.GetUpdatedAt()),
 		Payload: m.GetPayload(), Result: m.GetResult(), Error: m.GetError(), History: all(m.GetHistory(), attemptOf),
 		Checkpoint: m.GetCheckpoint(), Turn: Turn(m.GetTurn()), Tombstone: m.GetTombstone(), Node: m.GetNode(),
+		Awaits: m.GetAwaits(), WokenBy: WokenBy(m.GetWokenBy()), KeptSignals: all(m.GetKeptSignals(), receivedOf),
+	}
+	if s := m.GetWokenSignal(); s != nil {
+		t.WokenSignal = new(receivedOf(s))
 	}
 	if p := m.GetProgress(); p != nil {
 		t.Progress = &Progress{Done: p.GetDone(), Total: p.GetTotal(), Message: p.GetMessage(), At: timeOf(p.GetAt())}
@@ -217,6 +245,10 @@ func (d *decoder) task(m *taskenginev1.Task) *Task {
 		t.InheritedPriority = new(priorityOf(m.GetInheritedPriority()))
 	}
 	return t
+}
+
+func receivedOf(m *taskenginev1.ReceivedSignal) ReceivedSignal {
+	return ReceivedSignal{Name: m.GetName(), At: timeOf(m.GetAt()), Data: m.GetData()}
 }
 
 func attemptOf(m *taskenginev1.Attempt) Attempt {

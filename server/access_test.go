@@ -111,7 +111,7 @@ func descriptors() (all []protoreflect.MethodDescriptor) {
 // least has the smallest role for each method. A method that is missing here fails the test of roles.
 var least = map[string]access.Role{
 	"Submit": access.Submit, "SubmitStream": access.Submit, "Get": access.Submit, "List": access.Submit, "Count": access.Submit, "Wait": access.Submit,
-	"Why": access.Submit, "TaskLogs": access.Submit, "ListTypes": access.Submit, "ListKeys": access.Submit, "GetKey": access.Submit,
+	"Why": access.Submit, "Signal": access.Submit, "TaskLogs": access.Submit, "ListTypes": access.Submit, "ListKeys": access.Submit, "GetKey": access.Submit,
 	"ListWorkers": access.Submit, "ListLimits": access.Submit, "GetLimit": access.Submit, "WatchLimits": access.Submit, "WhyLimit": access.Submit, "ListAlerts": access.Submit,
 	"ListSchedules": access.Submit, "GetSchedule": access.Submit, "PreviewSchedule": access.Submit,
 	"ListSources": access.Submit, "GetSource": access.Submit, "PauseSource": access.Operate, "ResumeSource": access.Operate, "SeekSource": access.Operate,
@@ -173,6 +173,8 @@ func TestATokenForOtherTypesReachesNoTask(t *testing.T) {
 			task := list.NewElement()
 			task.Message().Set(task.Message().Descriptor().Fields().ByName("type"), protoreflect.ValueOfString("idle"))
 			list.Append(task)
+		case "SignalRequest":
+			set("name", protoreflect.ValueOfString("paid"))
 		case "RescheduleRequest":
 			in := req.Mutable(field("in")).Message()
 			in.Set(in.Descriptor().Fields().ByName("seconds"), protoreflect.ValueOfInt64(60))

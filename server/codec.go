@@ -26,6 +26,11 @@ func (c strictJSON) Marshal(message any) ([]byte, error) {
 	}
 	for _, t := range tasksIn(m) {
 		t.PayloadText, t.ResultText = textOf(t.GetPayload()), textOf(t.GetResult())
+		for _, s := range append(t.GetKeptSignals(), t.GetWokenSignal()) {
+			if s != nil {
+				s.DataText = textOf(s.GetData())
+			}
+		}
 	}
 	return protojson.MarshalOptions{EmitDefaultValues: true}.Marshal(m)
 }

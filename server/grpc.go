@@ -67,6 +67,7 @@ func (a *API) unaryMethods() []grpc.MethodDesc {
 		unary(a, "Resume", a.Resume),
 		unary(a, "Fail", a.Fail),
 		unary(a, "Reschedule", a.Reschedule),
+		unary(a, "Signal", a.Signal),
 		unary(a, "ListKeys", a.ListKeys),
 		unary(a, "GetKey", a.GetKey),
 		unary(a, "ResumeKey", a.ResumeKey),

@@ -51,6 +51,7 @@ type typeMetrics struct {
 	submitted, started prometheus.Counter
 	finished           map[task.State]prometheus.Counter
 	attempts           map[task.Outcome]prometheus.Counter
+	signals            map[engine.SignalOutcome]prometheus.Counter
 	startDelay, run    prometheus.Observer
 }
 
@@ -61,6 +62,7 @@ func NewMetrics(types []string, build Build) *Metrics {
 		submitted:  counters("tasks_submitted_total", "Tasks that became durable.", "type"),
 		started:    counters("tasks_started_total", "Attempts with a call of the handler.", "type"),
 		finished:   counters("tasks_finished_total", "Tasks that ended, by the state they ended in.", "type", "outcome"),
+		signals:    counters("signals_total", "Signals to tasks, by what became of them.", "type", "outcome"),
 		attempts:   counters("attempts_ended_total", "Attempts that ended, by how they did.", "type", "outcome"),
 		startDelay: histograms("insert_to_start_seconds", "From when a task could first run, which is its insert or the time it was scheduled for, to its first call.", "type"),
 		run:        histograms("run_seconds", "How long attempts took, from the grab to the answer.", "type"),
@@ -75,7 +77,7 @@ func NewMetrics(types []string, build Build) *Metrics {
 	})
 	info.Set(1)
 	m.registry.MustRegister(
-		f.submitted, f.started, f.finished, f.attempts, f.startDelay, f.run, m.requests, commits, failed, info, gatherer{m},
+		f.submitted, f.started, f.finished, f.attempts, f.signals, f.startDelay, f.run, m.requests, commits, failed, info, gatherer{m},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
 	m.other = f.of(otherType)
@@ -111,14 +113,15 @@ func (m *Metrics) of(typ string) *typeMetrics {
 
 // families are the metrics with a label for the type.
 type families struct {
-	submitted, started, finished, attempts *prometheus.CounterVec
-	startDelay, run                        *prometheus.HistogramVec
+	submitted, started, finished, attempts, signals *prometheus.CounterVec
+	startDelay, run                                 *prometheus.HistogramVec
 }
 
 func (f families) of(typ string) *typeMetrics {
 	t := &typeMetrics{
 		submitted: f.submitted.WithLabelValues(typ), started: f.started.WithLabelValues(typ),
 		finished: make(map[task.State]prometheus.Counter), attempts: make(map[task.Outcome]prometheus.Counter),
+		signals:    make(map[engine.SignalOutcome]prometheus.Counter),
 		startDelay: f.startDelay.WithLabelValues(typ), run: f.run.WithLabelValues(typ),
 	}
 	for _, s := range task.States() {
@@ -128,6 +131,9 @@ func (f families) of(typ string) *typeMetrics {
 	}
 	for o := task.Completed; o <= task.Interrupted; o++ {
 		t.attempts[o] = f.attempts.WithLabelValues(typ, o.String())
+	}
+	for o := engine.SignalWoke; o <= engine.SignalTaskEnded; o++ {
+		t.signals[o] = f.signals.WithLabelValues(typ, o.String())
 	}
 	return t
 }

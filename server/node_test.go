@@ -106,7 +106,7 @@ func newMember(t testing.TB, cluster coord.Membership) *node {
 	retry.Retry.Backoff = policy.Backoff{Kind: policy.Fixed, Delays: []time.Duration{time.Hour}}
 	types := map[string]policy.Type{
 		"echo": echo, "fail": policy.DefaultType(), "retry": retry, "hold": hold, "idle": idle,
-		"full": full, "calm": calm, "strict": strict, "latest": latest, "prompt": prompt,
+		"wait": policy.DefaultType(), "full": full, "calm": calm, "strict": strict, "latest": latest, "prompt": prompt,
 	}
 	n.log = tasklog.Open(tasklog.Options{AttemptLines: 3})
 	t.Cleanup(func() {
@@ -114,7 +114,7 @@ func newMember(t testing.TB, cluster coord.Membership) *node {
 			t.Errorf("closing the task log: %v", err)
 		}
 	})
-	n.metrics = server.NewMetrics([]string{"echo", "fail", "retry", "hold", "idle"}, server.Build{Version: "v0"})
+	n.metrics = server.NewMetrics([]string{"echo", "fail", "retry", "hold", "idle", "wait"}, server.Build{Version: "v0"})
 	var err error
 	bus, _ := cluster.(coord.Bus)
 	clock, _ := cluster.(coord.Clock)
@@ -122,7 +122,13 @@ func newMember(t testing.TB, cluster coord.Membership) *node {
 		Name: "n1", Store: n.store, Policies: policy.Set{Slots: 8, Types: types}, TaskLog: n.log, Coordinator: coord.Coordinator{Membership: cluster, Bus: bus, Clock: clock},
 		Observer: server.Observers(n.metrics.Observer(), server.Ended(n.log.Ended)),
 		Handlers: map[string]task.Handler{
-			"echo":  task.HandlerFunc(func(_ context.Context, t *task.Task) ([]byte, error) { return t.Payload, nil }),
+			"echo": task.HandlerFunc(func(_ context.Context, t *task.Task) ([]byte, error) { return t.Payload, nil }),
+			"wait": task.HandlerFunc(func(_ context.Context, t *task.Task) ([]byte, error) {
+				if w := t.Woken(); w.By != task.NotWoken {
+					return w.Signal.Data, nil
+				}
+				return nil, task.WaitFor([]string{"paid"}, time.Time{})
+			}),
 			"fail":  task.HandlerFunc(func(context.Context, *task.Task) ([]byte, error) { return nil, task.Permanent(io.ErrUnexpectedEOF) }),
 			"retry": task.HandlerFunc(func(context.Context, *task.Task) ([]byte, error) { return nil, io.ErrUnexpectedEOF }),
 			"hold": task.HandlerFunc(func(ctx context.Context, t *task.Task) ([]byte, error) {

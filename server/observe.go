@@ -94,6 +94,9 @@ func (m *Metrics) saved(_ time.Time, _ task.Ref, t *task.Task) {
 	}
 }
 
+// signaled counts a signal to a task of a type.
+func (m *Metrics) signaled(typ string, o engine.SignalOutcome) { m.of(typ).signals[o].Inc() }
+
 // changed counts the end of an attempt or a task by the newest change of a task.
 func (m *Metrics) changed(t *task.Task) {
 	series := m.of(t.Type)

@@ -35,7 +35,19 @@ func stamp(t time.Time) *timestamppb.Timestamp {
 func messageOf(t *task.Task) *taskenginev1.Task {
 	m := summaryOf(t)
 	m.Payload, m.Result, m.Checkpoint = t.Payload, t.Result, t.Checkpoint()
+	if w := t.Woken(); w.By == task.BySignal {
+		m.WokenSignal = signalMessage(&w.Signal)
+	}
+	if t.Signals != nil {
+		for i := range t.Signals.Kept {
+			m.KeptSignals = append(m.KeptSignals, signalMessage(&t.Signals.Kept[i]))
+		}
+	}
 	return m
+}
+
+func signalMessage(s *task.Signal) *taskenginev1.ReceivedSignal {
+	return &taskenginev1.ReceivedSignal{Name: text(s.Name), At: stamp(s.At), Data: s.Data}
 }
 
 // summaryOf returns the message of a task without payload, result and checkpoint.
@@ -47,6 +59,10 @@ func summaryOf(t *task.Task) *taskenginev1.Task {
 		CreatedAt: stamp(t.CreatedAt), ReadyAt: stamp(t.ReadyAt), NextEventAt: stamp(t.NextEventAt),
 		ExpiresAt: stamp(t.ExpiresAt), StartedAt: stamp(t.StartedAt), UpdatedAt: stamp(t.UpdatedAt),
 		Error: text(t.LastError), Turn: turnOf(t.Turn), Tombstone: t.Tombstone, Node: text(t.Node),
+		WokenBy: t.Woken().By.String(),
+	}
+	for _, name := range t.Awaits() {
+		m.Awaits = append(m.Awaits, text(name))
 	}
 	if t.Boost > 0 {
 		m.InheritedPriority = proto.Uint32(uint32(t.Rank().Priority))

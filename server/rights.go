@@ -30,6 +30,7 @@ var rights = map[string]right{
 	"Wait":         {access.Submit, ofTypes},
 	"Why":          {access.Submit, ofTypes},
 	"TaskLogs":     {access.Submit, ofTypes},
+	"Signal":       {access.Submit, ofTypes},
 	"ListTypes":    {access.Submit, ofTypes},
 
 	"ListKeys":        {access.Submit, ofAll},

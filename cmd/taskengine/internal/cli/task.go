@@ -84,9 +84,22 @@ func (a *app) showTask(t *taskenginev1.Task) error {
 	field("updated", when(t.GetUpdatedAt()))
 	switch t.GetState() {
 	case "waiting":
+		if names := t.GetAwaits(); len(names) > 0 {
+			field("waits for", "the signal "+strings.Join(names, " or "))
+			field("waits until", when(t.GetNextEventAt()))
+			break
+		}
 		field("next start", when(t.GetNextEventAt()))
 	case "done", "failed", "cancelled":
 		field("kept until", when(t.GetNextEventAt()))
+	}
+	if s := t.GetWokenSignal(); s != nil {
+		field("woken by", fmt.Sprintf("the signal %s at %s: %s", s.GetName(), when(s.GetAt()), showBytes(s.GetData())))
+	} else {
+		field("woken by", t.GetWokenBy())
+	}
+	for _, s := range t.GetKeptSignals() {
+		field("kept signal", fmt.Sprintf("%s at %s: %s", s.GetName(), when(s.GetAt()), showBytes(s.GetData())))
 	}
 	field("expires", when(t.GetExpiresAt()))
 	for _, k := range slices.Sorted(maps.Keys(t.GetHeaders())) {

@@ -69,6 +69,8 @@ const (
 	TaskServiceFailProcedure = "/taskengine.v1.TaskService/Fail"
 	// TaskServiceRescheduleProcedure is the fully-qualified name of the TaskService's Reschedule RPC.
 	TaskServiceRescheduleProcedure = "/taskengine.v1.TaskService/Reschedule"
+	// TaskServiceSignalProcedure is the fully-qualified name of the TaskService's Signal RPC.
+	TaskServiceSignalProcedure = "/taskengine.v1.TaskService/Signal"
 	// TaskServiceListKeysProcedure is the fully-qualified name of the TaskService's ListKeys RPC.
 	TaskServiceListKeysProcedure = "/taskengine.v1.TaskService/ListKeys"
 	// TaskServiceGetKeyProcedure is the fully-qualified name of the TaskService's GetKey RPC.
@@ -202,6 +204,10 @@ type TaskServiceClient interface {
 	Fail(context.Context, *v1.FailRequest) (*v1.FailResponse, error)
 	// Reschedule sets the time at which a task is due that is not running.
 	Reschedule(context.Context, *v1.RescheduleRequest) (*v1.RescheduleResponse, error)
+	// Signal sends a signal to a task. Of the signals that a task waits for, the time until
+	// which it waits, and the changes of people, exactly one ends its wait. It answers not_found
+	// if there is no such task. With a request_id, it may be called again after any error.
+	Signal(context.Context, *v1.SignalRequest) (*v1.SignalResponse, error)
 	// ListKeys returns ordering keys whose tasks run or wait, in their order. A store in
 	// files reads every key between two that it returns.
 	ListKeys(context.Context, *v1.ListKeysRequest) (*v1.ListKeysResponse, error)
@@ -394,6 +400,12 @@ func NewTaskServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			httpClient,
 			baseURL+TaskServiceRescheduleProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("Reschedule")),
+			connect.WithClientOptions(opts...),
+		),
+		signal: connect.NewClient[v1.SignalRequest, v1.SignalResponse](
+			httpClient,
+			baseURL+TaskServiceSignalProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("Signal")),
 			connect.WithClientOptions(opts...),
 		),
 		listKeys: connect.NewClient[v1.ListKeysRequest, v1.ListKeysResponse](
@@ -617,6 +629,7 @@ type taskServiceClient struct {
 	resume           *connect.Client[v1.ResumeRequest, v1.ResumeResponse]
 	fail             *connect.Client[v1.FailRequest, v1.FailResponse]
 	reschedule       *connect.Client[v1.RescheduleRequest, v1.RescheduleResponse]
+	signal           *connect.Client[v1.SignalRequest, v1.SignalResponse]
 	listKeys         *connect.Client[v1.ListKeysRequest, v1.ListKeysResponse]
 	getKey           *connect.Client[v1.GetKeyRequest, v1.GetKeyResponse]
 	resumeKey        *connect.Client[v1.ResumeKeyRequest, v1.ResumeKeyResponse]
@@ -747,6 +760,15 @@ func (c *taskServiceClient) Fail(ctx context.Context, req *v1.FailRequest) (*v1.
 // Reschedule calls taskengine.v1.TaskService.Reschedule.
 func (c *taskServiceClient) Reschedule(ctx context.Context, req *v1.RescheduleRequest) (*v1.RescheduleResponse, error) {
 	response, err := c.reschedule.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// Signal calls taskengine.v1.TaskService.Signal.
+func (c *taskServiceClient) Signal(ctx context.Context, req *v1.SignalRequest) (*v1.SignalResponse, error) {
+	response, err := c.signal.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
 	}
@@ -1107,6 +1129,10 @@ type TaskServiceHandler interface {
 	Fail(context.Context, *v1.FailRequest) (*v1.FailResponse, error)
 	// Reschedule sets the time at which a task is due that is not running.
 	Reschedule(context.Context, *v1.RescheduleRequest) (*v1.RescheduleResponse, error)
+	// Signal sends a signal to a task. Of the signals that a task waits for, the time until
+	// which it waits, and the changes of people, exactly one ends its wait. It answers not_found
+	// if there is no such task. With a request_id, it may be called again after any error.
+	Signal(context.Context, *v1.SignalRequest) (*v1.SignalResponse, error)
 	// ListKeys returns ordering keys whose tasks run or wait, in their order. A store in
 	// files reads every key between two that it returns.
 	ListKeys(context.Context, *v1.ListKeysRequest) (*v1.ListKeysResponse, error)
@@ -1295,6 +1321,12 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 		TaskServiceRescheduleProcedure,
 		svc.Reschedule,
 		connect.WithSchema(taskServiceMethods.ByName("Reschedule")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceSignalHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceSignalProcedure,
+		svc.Signal,
+		connect.WithSchema(taskServiceMethods.ByName("Signal")),
 		connect.WithHandlerOptions(opts...),
 	)
 	taskServiceListKeysHandler := connect.NewUnaryHandlerSimple(
@@ -1527,6 +1559,8 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 			taskServiceFailHandler.ServeHTTP(w, r)
 		case TaskServiceRescheduleProcedure:
 			taskServiceRescheduleHandler.ServeHTTP(w, r)
+		case TaskServiceSignalProcedure:
+			taskServiceSignalHandler.ServeHTTP(w, r)
 		case TaskServiceListKeysProcedure:
 			taskServiceListKeysHandler.ServeHTTP(w, r)
 		case TaskServiceGetKeyProcedure:
@@ -1650,6 +1684,10 @@ func (UnimplementedTaskServiceHandler) Fail(context.Context, *v1.FailRequest) (*
 
 func (UnimplementedTaskServiceHandler) Reschedule(context.Context, *v1.RescheduleRequest) (*v1.RescheduleResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.Reschedule is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) Signal(context.Context, *v1.SignalRequest) (*v1.SignalResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.Signal is not implemented"))
 }
 
 func (UnimplementedTaskServiceHandler) ListKeys(context.Context, *v1.ListKeysRequest) (*v1.ListKeysResponse, error) {
