@@ -14,6 +14,7 @@ import { promisify } from "node:util";
 import { type Metadata, Server, ServerCredentials, status, type UntypedHandleCall } from "@grpc/grpc-js";
 import * as client from "../dist/client/index.js";
 import { type CallOptions, Client, ClientError, type ClientOptions } from "../dist/client/index.js";
+import { Nodes } from "../dist/client/nodes.js";
 import { PATIENCE, skip, TestNode } from "./node.js";
 
 const SIGNAL = { timeout: PATIENCE };
@@ -591,6 +592,14 @@ test("an address that is none is invalid", () => {
   ]) {
     assert.throws(() => new Client(bad as string), client.Invalid, JSON.stringify(bad));
   }
+});
+
+test("a call that ends after the client was closed has no node probed", async () => {
+  const [node] = new Nodes("127.0.0.1:1", {}).all;
+  assert.ok(node);
+  node.close();
+  node.suspect();
+  assert.equal(await node.isAlive(PATIENCE), false);
 });
 
 test("without a node a call says so when its time is over", async (t) => {

@@ -99,6 +99,7 @@ export class Node {
   #connection: Connection;
   #hasAnswered = false; // over this connection
   #probing: Promise<boolean> | undefined;
+  #isClosed = false;
 
   /** When it has answered last, by performance.now. */
   heard = Number.NEGATIVE_INFINITY;
@@ -208,6 +209,7 @@ export class Node {
   }
 
   async #ask(): Promise<boolean> {
+    if (this.#isClosed) return false; // a request over a closed connection throws
     const begin = performance.now();
     const connection = this.#connection;
     const error = await new Promise<ServiceError | null>((resolve) => {
@@ -229,7 +231,7 @@ export class Node {
     }
     this.reason = reasonOf(error);
     const isHanging = error.code === status.DEADLINE_EXCEEDED && this.heard < begin;
-    if (isHanging && this.#hasAnswered && connection === this.#connection) {
+    if (isHanging && !this.#isClosed && this.#hasAnswered && connection === this.#connection) {
       this.#connection = this.#open(); // what is under way is watched
       this.#hasAnswered = false;
       connection.close();
@@ -239,6 +241,7 @@ export class Node {
 
   /** Ends the connection, and the calls under way. */
   close(): void {
+    this.#isClosed = true;
     this.#connection.close();
   }
 }
