@@ -77,6 +77,9 @@ func (e *Engine) signal(ctx context.Context, s *Signal) (SignalOutcome, *task.Ta
 	if err != nil {
 		return 0, nil, err
 	}
+	if task.IsReservedType(t.Type) {
+		return 0, nil, fmt.Errorf("%w: tasks of type %s belong to the engine and take no signals", ErrInvalid, t.Type)
+	}
 	if most := e.catalog.infoOf(t.Type).maxPayload; len(s.Data) > most {
 		return 0, nil, fmt.Errorf("%w: the data of the signal has %d bytes, of %d allowed by max_payload of type %s", ErrInvalid, len(s.Data), most, t.Type)
 	}

@@ -32,6 +32,13 @@ func TestATokenReachesReservedTasksOnlyAsAdmin(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := receipt.ID.String()
+	signal := &taskenginev1.SignalRequest{Id: id, Name: "paid", Keep: true}
+	for _, token := range []string{"submit", "operate", "admin"} {
+		err := c.Invoke(withToken(t.Context(), token), taskenginev1connect.TaskServiceSignalProcedure, signal, new(taskenginev1.SignalResponse))
+		if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "take no signals") {
+			t.Errorf("%s sends a signal to a schedule: %v", token, err)
+		}
+	}
 	for _, token := range []string{"operate", "some", "admin"} {
 		for _, one := range []struct {
 			procedure string

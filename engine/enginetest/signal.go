@@ -101,6 +101,14 @@ var signalScenarios = []scenario{
 			n.Errorf("a task that does not exist: %v", err)
 		}
 	}},
+	{"a task expires while it waits for a signal", func(n *node) {
+		n.start(types(10, nil, "order"), map[string]handle{"order": untilPaid(time.Hour)})
+		id := n.submit(engine.Request{Type: "order", ExpiresAt: time.Now().Add(300 * time.Millisecond)})[0]
+		n.wait(id)
+		if n.expect(id, task.Error); n.ledger.runs(id) > 1 {
+			n.Errorf("its handler was called %d times", n.ledger.runs(id))
+		}
+	}},
 	{"fifty signals to one task at the same time are seen once each", func(n *node) { gathers(n, nil) }},
 	{"signals are seen once each, though the store fails now and then", func(n *node) {
 		gathers(n, newWeather(6, func(call storagetest.Call, fault error) storagetest.Fault {
