@@ -169,7 +169,7 @@ func TestTasksThatAProcessDiedUnderAreTriedAlone(t *testing.T) {
 	eventually(t, "it runs", func() bool { return h.Status().Running == 1 })
 	guilty := handle(t.Context(), h, numbered("die", "", 2))
 	for _, r := range []<-chan result{innocent, guilty} {
-		if err := (<-r).err; !errors.Is(err, task.ErrInterrupted) || !strings.Contains(err.Error(), "under 2 tasks") {
+		if err := (<-r).err; !errors.Is(err, task.ErrInterrupted) || !strings.Contains(err.Error(), "died with 2 running tasks") {
 			t.Errorf("got %v", err)
 		}
 	}

@@ -270,16 +270,16 @@ func (n *node) status(name string) *consume.Status {
 func (n *node) await(what string, is func() bool) {
 	n.t.Helper()
 	before, _ := n.ran()
-	for end := time.Now().Add(time.Minute); !is(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(3 * time.Minute); !is(); time.Sleep(5 * time.Millisecond) {
 		tasks, most := n.ran()
 		if tasks != before {
-			before, end = tasks, time.Now().Add(time.Minute)
+			before, end = tasks, time.Now().Add(3*time.Minute)
 		}
 		if time.Now().After(end) {
 			for _, name := range n.sources.Names() {
 				what += fmt.Sprintf("\n%+v", *n.status(name))
 			}
-			n.t.Fatalf("%s: not within a minute since a task ran for the first time; %d tasks have run, one of them %d times", what, tasks, most)
+			n.t.Fatalf("%s: not within three minutes since a task ran for the first time; %d tasks have run, one of them %d times", what, tasks, most)
 		}
 	}
 }
