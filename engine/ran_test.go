@@ -40,6 +40,7 @@ func TestEachNodeSaysWhichAttemptsRanOnOthers(t *testing.T) {
 		a := g.join("a", one("mail", nil), work)
 		is(a, a.submit(engine.Request{Type: "other"})) // a node alone
 		b := g.join("b", set, work, "mail")
+		synctest.Wait() // a knows b
 		id := a.submit(engine.Request{Type: "mail"})
 		is(a, id, on(1, "b", true))
 		is(b, id)

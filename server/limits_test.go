@@ -218,7 +218,7 @@ func TestBadRequestsAboutLimitsAreRefused(t *testing.T) {
 		"a version where there is not": {"SetLimit", `{"name":"partner","max":1,"ifVersion":1}`, "aborted", "is not set"},
 		"unset another version":        {"UnsetLimit", `{"name":"payouts","ifVersion":99}`, "aborted", "not 99"},
 		"unset nothing":                {"UnsetLimit", `{"name":"partner","value":"acme"}`, "not_found", "as it is configured"},
-		"a name with control letters":  {"SetLimit", `{"name":"payouts","max":1,"by":"a\u001bb"}`, "invalid_argument", "printed"},
+		"a name with control letters":  {"SetLimit", `{"name":"payouts","max":1,"by":"a\u001bb"}`, "invalid_argument", "printable"},
 		"a misspelled field":           {"SetLimit", `{"name":"payouts","mx":1}`, "invalid_argument", "mx"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -37,6 +37,7 @@ from ._messages import (
     Progress,
     Rate,
     Reason,
+    ReceivedSignal,
     Schedule,
     ScheduleCatchUp,
     ScheduleDefinition,
@@ -57,7 +58,7 @@ from ._requests import NewTask, Receipt
 __all__ = [
     "AlreadyExists", "AsyncClient", "Attempt", "BacklogFull", "Client", "Closed", "Conflict", "DeadlineExceeded",
     "Error", "Internal", "Invalid", "Late", "Limit", "LimitSetting", "NewTask", "NotAllowed", "NotDone", "NotFound",
-    "Progress", "Rate", "Reason", "Receipt", "ResultRemoved", "Schedule", "ScheduleCatchUp",
+    "Progress", "Rate", "Reason", "Receipt", "ReceivedSignal", "ResultRemoved", "Schedule", "ScheduleCatchUp",
     "ScheduleDefinition", "ScheduleFire", "SchedulePause", "ScheduleTask", "ScheduleTime", "Source", "SourceLoss", "SourceMove",
     "SourcePartition", "SourcePause", "StateCount", "Task", "TooLarge", "Unavailable", "Unsupported",
 ]  # fmt: skip

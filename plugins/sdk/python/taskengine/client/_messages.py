@@ -33,6 +33,15 @@ class Attempt:
 
 
 @dataclass(frozen=True)
+class ReceivedSignal:
+    """A signal that a task has got."""
+
+    name: str = one(1, TEXT)
+    at: datetime | None = one(2, TIME)
+    data: bytes = one(3, BYTES)
+
+
+@dataclass(frozen=True)
 class Task:
     """A task with its state and history."""
 
@@ -62,6 +71,10 @@ class Task:
     inherited_priority: int | None = optional(26, UINT32)  # with which a head runs
     tombstone: bool = one(27, BOOL)  # it is done, and its payload and result were removed
     node: str = one(28, TEXT)  # that runs it, or ran its newest attempt, by its name
+    awaits: Sequence[str] = many(29, TEXT)  # the names of the signals that it waits for
+    woken_by: str = one(30, TEXT)  # what ended its newest wait: signal, timeout or user
+    woken_signal: ReceivedSignal | None = one(31, message(ReceivedSignal))  # not in lists
+    kept_signals: Sequence[ReceivedSignal] = many(32, message(ReceivedSignal))  # not in lists
 
     @property
     def has_ended(self) -> bool:
@@ -300,7 +313,7 @@ class SourceMove:
 
 
 MESSAGES: tuple[type[Any], ...] = (
-    Progress, Attempt, Task, StateCount, Reason, Rate, LimitSetting, Limit, ScheduleCatchUp, ScheduleTask,
+    Progress, Attempt, ReceivedSignal, Task, StateCount, Reason, Rate, LimitSetting, Limit, ScheduleCatchUp, ScheduleTask,
     ScheduleDefinition, SchedulePause, ScheduleFire, Schedule, ScheduleTime,
     SourcePause, SourceLoss, SourcePartition, Source, SourceMove,
 )  # fmt: skip
