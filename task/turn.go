@@ -115,7 +115,7 @@ func (c *Change) turn(t *Task) Turn {
 	switch {
 	case t.OrderingKey == "", c.To == Done, c.To == Failed, c.To == Cancelled, c.To == Error && c.Leaves:
 		return Unordered
-	case t.Turn == Unordered && t.State.Live(): // it was added by a version of the program that knew no order
+	case t.Turn == Unordered && t.State.Live(): // it has taken no part in the order since it was added
 		return Unordered
 	case t.Turn == Unordered: // it takes part again
 		return Behind
