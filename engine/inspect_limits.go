@@ -218,7 +218,7 @@ func (s *LimitStatus) count(used, held int) {
 type LimitWhy struct {
 	LimitStatus
 
-	Tasks     []LimitTask  // tasks of this node that have slots of it, at most 100: those that must end first first
+	Tasks     []LimitTask  // tasks of this node that have slots of it, at most 100, in the order of their deadlines
 	Queued    []LimitQueue // what counts for it and waits in the memory of this node, sorted by type
 	NextStart time.Time    // when its rate allows the next start; zero if it allows one now. Of several values the latest
 

@@ -112,9 +112,9 @@ func (e *Engine) insert(ctx context.Context, rows []*task.Task, terms []storage.
 }
 
 // SubmitTx adds tasks within a transaction of the engine's store: they exist, and are
-// triggered, if and only if it commits. What a request does whose key is taken is part of the transaction, too. If several
-// databases hold the tasks, one whose key, ordering key or id belongs to another database than that of the transaction is
-// added there afterwards, once. Its receipt says that it was created, although its key may turn out to be taken there.
+// triggered, if and only if it commits. The transaction also has the effects of requests with a taken key. If several
+// databases hold the tasks, a task with a key, an ordering key or an id of another database is added there once, after the
+// commit. Its receipt says that it was created, although its key may turn out to be taken there.
 //
 // It returns [ErrBacklog] if a type has no room for the tasks that the transaction adds, whatever [policy.WhenFull] says: it
 // drops no others, and does not wait. Then the call has added nothing, and no task has given up its key. If it returns

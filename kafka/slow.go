@@ -28,8 +28,8 @@ type question struct {
 	within  time.Duration
 }
 
-// Patient returns an option for a client that fetches. After an answer whose first byte has not come in time, it waits twice as
-// long for such answers of that broker, up to eight times, until one is in time.
+// Patient returns an option for a client that fetches. When the first byte of an answer is late, the client doubles its wait for
+// such answers of that broker, up to eight times the usual wait. An answer in time resets the wait.
 func (c Connection) Patient() kgo.Opt {
 	p := &patience{factor: make(map[question]int)}
 	return kgo.Dialer(func(ctx context.Context, network, address string) (net.Conn, error) {

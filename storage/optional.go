@@ -15,8 +15,8 @@ import (
 // fail with engine.ErrUnsupported, and tasks cannot be copied into the store.
 type Inspector interface {
 	// List returns the rows that f selects with an ID below before (zero: from the newest), at
-	// most limit, the newest ID first, without payload, checkpoint and result. It reads at most
-	// scan rows. next is the ID to go on from, zero at the end; until then a page may be short or
+	// most limit, the newest ID first, without payload, checkpoint and result, and with
+	// what [task.Signals.Listed] returns. It reads at most scan rows. next is the ID to go on from, zero at the end; until then a page may be short or
 	// empty. If limit or scan is below 1, there are no rows and next is zero.
 	//
 	// If f.States names only states of tasks that have not ended ([task.Waiting],

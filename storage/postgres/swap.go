@@ -11,8 +11,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// Swap implements [storage.Tasks]. The two changes that every task goes through, its grab and its
-// completion, are one statement each, and so is the end of an attempt whose task runs again. For others it
+// Swap implements [storage.Tasks]. A grab, a completion and a rerun are one statement each. For other changes Swap
 // locks and reads the rows, applies [task.Change.Apply] and writes them back, in two round trips.
 func (v *verbs) Swap(ctx context.Context, cs ...task.Change) ([]*task.Task, error) {
 	if v.way != directly || v.tx != nil {
