@@ -56,11 +56,43 @@ func appendRow(b []byte, t *task.Task) []byte {
 	b = appendTimes(b, p.At)
 	b = appendTexts(b, p.Message)
 	b = appendBytes(b, t.Checkpoint())
-	if t.Inherits { // other rows have the checksum that older programs give them
-		b = appendNumbers(b, 1)
+	b = appendBools(b, t.Inherits, t.Tombstone, t.Signals != nil)
+	if t.Signals != nil {
+		b = appendSignals(b, t.Signals)
 	}
-	if t.Tombstone {
-		b = appendNumbers(b, 2)
+	return b
+}
+
+func appendSignals(b []byte, s *task.Signals) []byte {
+	b = appendNumbers(b, uint64(len(s.Awaits)))
+	b = appendTexts(b, s.Awaits...)
+	b = appendNumbers(b, uint64(s.Patience), uint64(s.Wake.By))
+	b = appendSignal(b, s.Wake.Signal)
+	b = appendNumbers(b, uint64(len(s.Kept)))
+	for _, k := range s.Kept {
+		b = appendSignal(b, k)
+	}
+	b = appendNumbers(b, uint64(len(s.Seen)))
+	for _, id := range s.Seen {
+		b = append(b, id[:]...)
+	}
+	return b
+}
+
+func appendSignal(b []byte, s task.Signal) []byte {
+	b = append(b, s.ID[:]...)
+	b = appendTexts(b, s.Name)
+	b = appendTimes(b, s.At)
+	return appendBytes(b, s.Data)
+}
+
+func appendBools(b []byte, values ...bool) []byte {
+	for _, v := range values {
+		n := byte(0)
+		if v {
+			n = 1
+		}
+		b = append(b, n)
 	}
 	return b
 }

@@ -30,6 +30,18 @@ func TestEveryFieldCounts(t *testing.T) {
 			t := &task.Task{Notes: new(task.Notes)}
 			return t, reflect.ValueOf(&t.Notes.Progress).Elem()
 		}},
+		{"Signals", func() (*task.Task, reflect.Value) {
+			t := &task.Task{Signals: new(task.Signals)}
+			return t, reflect.ValueOf(t.Signals).Elem()
+		}},
+		{"Wake", func() (*task.Task, reflect.Value) {
+			t := &task.Task{Signals: new(task.Signals)}
+			return t, reflect.ValueOf(&t.Signals.Wake).Elem()
+		}},
+		{"Signal", func() (*task.Task, reflect.Value) {
+			t := &task.Task{Signals: &task.Signals{Kept: make([]task.Signal, 1)}}
+			return t, reflect.ValueOf(&t.Signals.Kept[0]).Elem()
+		}},
 	} {
 		plain, value := of.row()
 		for i := range value.NumField() {
@@ -57,6 +69,9 @@ func change(t *testing.T, v reflect.Value) {
 	case **task.Notes:
 		*at = task.NewNotes(task.Progress{Done: 1}, nil)
 		return
+	case **task.Signals:
+		*at = task.NewSignals(task.Signals{Awaits: []string{"paid"}})
+		return
 	}
 	switch v.Kind() {
 	case reflect.Array:
@@ -69,6 +84,8 @@ func change(t *testing.T, v reflect.Value) {
 		change(t, v.Field(0))
 	case reflect.Bool:
 		v.SetBool(true)
+	case reflect.Int64:
+		v.SetInt(1)
 	case reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		v.SetUint(1)
 	default:
