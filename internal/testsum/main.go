@@ -75,16 +75,17 @@ type event struct {
 // test names a test, or a package if its name is "".
 type test struct{ pkg, name string }
 
-// summary is the result of all tests. A test with subtests is counted by its subtests.
+// summary is the result of all tests. A test with subtests is counted by its subtests, unless it alone failed.
 type summary struct {
 	passed, failed, skipped []test
 	reason                  map[test]string
-	broken                  []string // packages that failed though none of their tests did
+	said                    map[test]string // by the failed ones
+	broken                  []string        // packages that failed though none of their tests did
 }
 
 // read prints packages and failures to out as they are read.
 func read(in io.Reader, out io.Writer) (summary, error) {
-	s := summary{reason: map[test]string{}}
+	s := summary{reason: map[test]string{}, said: map[test]string{}}
 	said := map[test]*strings.Builder{}
 	parent := map[test]bool{}
 	failedIn := map[string]bool{}
@@ -143,12 +144,40 @@ func (s *summary) ended(action string, at test, hasSubtests bool, said *strings.
 		if said != nil {
 			s.reason[at] = reason(said.String())
 		}
-	case hasSubtests:
+	case hasSubtests && (action == "pass" || s.hasFailedSubtest(at)):
 	case action == "pass":
 		s.passed = append(s.passed, at)
 	case action == "fail":
 		s.failed = append(s.failed, at)
+		if said != nil {
+			s.said[at] = excerpt(said.String())
+		}
 	}
+}
+
+func (s *summary) hasFailedSubtest(of test) bool {
+	return slices.ContainsFunc(s.failed, func(t test) bool { return t.pkg == of.pkg && strings.HasPrefix(t.name, of.name+"/") })
+}
+
+// Limits of an excerpt.
+const (
+	excerptLines = 60
+	excerptWidth = 300 // bytes of a line
+)
+
+// excerpt returns the first lines of the output of a test, each indented and cut.
+func excerpt(said string) string {
+	var b strings.Builder
+	n := 0
+	for line := range strings.Lines(said) {
+		if n++; n > excerptLines {
+			b.WriteString("      …\n")
+			break
+		}
+		line = strings.TrimSuffix(line, "\n")
+		fmt.Fprintf(&b, "    %s\n", line[:min(len(line), excerptWidth)])
+	}
+	return b.String()
 }
 
 // reason returns the output of a skipped test without the lines of the test runner.
@@ -215,7 +244,7 @@ func (s summary) report(out io.Writer, parts []part, strict bool) bool {
 	if len(s.failed)+len(s.broken) > 0 {
 		fmt.Fprintln(out, "\nFailed:")
 		for _, t := range s.failed {
-			fmt.Fprintf(out, "  %s %s\n", t.pkg, t.name)
+			fmt.Fprintf(out, "  %s %s\n%s", t.pkg, t.name, s.said[t])
 		}
 		for _, pkg := range s.broken {
 			fmt.Fprintf(out, "  %s did not build, or ended by itself\n", pkg)

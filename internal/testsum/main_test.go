@@ -108,6 +108,32 @@ func TestAStrictRunExercisesEveryPart(t *testing.T) {
 	}
 }
 
+func TestTheEndOfTheSummarySaysWhyTestsFailed(t *testing.T) {
+	stream := `{"Action":"run","Package":"a","Test":"TestAll"}
+{"Action":"run","Package":"a","Test":"TestAll/one"}
+{"Action":"pass","Package":"a","Test":"TestAll/one"}
+{"Action":"output","Package":"a","Test":"TestAll","Output":"it is wrong as a whole\n"}
+{"Action":"fail","Package":"a","Test":"TestAll"}
+{"Action":"run","Package":"a","Test":"TestLoud"}
+{"Action":"output","Package":"a","Test":"TestLoud","Output":"first line\n"}
+` + strings.Repeat(`{"Action":"output","Package":"a","Test":"TestLoud","Output":"`+strings.Repeat("x", 1000)+`\n"}`+"\n", 1000) + `{"Action":"fail","Package":"a","Test":"TestLoud"}
+{"Action":"fail","Package":"a","Elapsed":1}
+`
+	s, err := read(strings.NewReader(stream), &strings.Builder{})
+	var out strings.Builder
+	if err != nil || s.report(&out, nil, false) {
+		t.Errorf("a run with failures passes for a good one: %v", err)
+	}
+	for _, want := range []string{"  a TestAll\n    it is wrong as a whole\n", "  a TestLoud\n    first line\n    xxx", "1 passed, 2 failed"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the summary lacks %q", want)
+		}
+	}
+	if out.Len() > 30_000 {
+		t.Errorf("the summary has %d bytes", out.Len())
+	}
+}
+
 func TestNoTestAtAllIsAFailure(t *testing.T) {
 	var out strings.Builder
 	s, err := read(strings.NewReader(""), &out)
