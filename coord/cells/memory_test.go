@@ -422,7 +422,7 @@ type memorySession struct {
 	lease time.Duration
 	end   *time.Timer
 	over  bool   // guarded by memory.mu
-	told  uint64 // of the goroutine that renews: it knows the members that were made up to this version
+	told  uint64 // guarded by memory.mu: the session knows the members that were made up to this version
 }
 
 func (s *memorySession) Lease() time.Duration { return s.lease }
@@ -451,7 +451,9 @@ func (s *memorySession) Renew(ctx context.Context) (cells.Renewal, error) {
 	if over {
 		return cells.Renewal{}, cells.ErrOver
 	}
-	s.told = r.At
+	s.mu.Lock()
+	s.told = r.At // a request that is late may read it
+	s.mu.Unlock()
 	return r, nil
 }
 
