@@ -26,6 +26,11 @@ var rules = slices.Concat(internalRules, []rule{
 		Why: "policies are plain data",
 	},
 	{
+		Of:  "steps",
+		May: []string{"task"},
+		Why: "a flow runs in an engine and in a handler program alike",
+	},
+	{
 		Of:  "engine/internal/window",
 		Why: "the window algorithm knows positions, and nothing of tasks",
 	},
