@@ -45,8 +45,10 @@ type waiting struct {
 }
 
 func waits(b *testing.B, store storage.Store, end time.Duration) {
-	w := &waiting{ids: make([]task.ID, b.N), at: make([]atomic.Int64, b.N), wakes: make([]atomic.Int64, b.N), number: make(map[task.ID]int, b.N),
-		start: time.Now(), tokens: make(chan struct{}, inFlight)}
+	w := &waiting{
+		ids: make([]task.ID, b.N), at: make([]atomic.Int64, b.N), wakes: make([]atomic.Int64, b.N), number: make(map[task.ID]int, b.N),
+		start: time.Now(), tokens: make(chan struct{}, inFlight),
+	}
 	ids := task.NewIDs([32]byte{1})
 	for i := range w.ids {
 		w.ids[i] = ids.Next(w.start)
