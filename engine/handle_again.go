@@ -17,12 +17,12 @@ func (a *attempt) checkRerun(v *task.Verdict) error { return a.engine.checkRerun
 // checkRerun is that of an attempt of t. If keeps is set, and the sources of a type pause that has no room for the tasks that
 // are to be added, a place among those that wait for room is kept for t.
 func (e *Engine) checkRerun(ctx context.Context, t *task.Task, v *task.Verdict, keeps bool) error {
-	if err := e.checkAgain(t, v); err != nil || v.Rerun == nil || len(v.Rerun.Tasks) == 0 {
+	if err := e.checkAgain(t, v); err != nil || v.Rerun == nil || len(v.Rerun.Tasks)+len(v.Rerun.Signals) == 0 {
 		return err
 	}
-	rows, err := e.following(ctx, t.ID, v.Rerun.Tasks, keeps)
+	rows, err := e.allFollowing(ctx, t.ID, v.Rerun, keeps)
 	if err != nil {
-		err = fmt.Errorf("the handler asked to add tasks with the end of this attempt, which has failed therefore: %w", err)
+		err = fmt.Errorf("the handler asked to add tasks or to send signals with the end of this attempt, which has failed therefore: %w", err)
 		if e.catalog.policyOf(t.Type).Delivery == policy.AtMostOnce { // the work was done
 			err = task.InDoubt(err)
 		}
@@ -30,6 +30,30 @@ func (e *Engine) checkRerun(ctx context.Context, t *task.Task, v *task.Verdict, 
 	}
 	v.Rerun.Rows = rows
 	return nil
+}
+
+// allFollowing returns the rows that are added with the end of an attempt of the task id, as r asks for.
+func (e *Engine) allFollowing(ctx context.Context, id task.ID, r *task.Rerun, keeps bool) (rows []*task.Task, err error) {
+	if len(r.Tasks) > 0 {
+		if rows, err = e.following(ctx, id, r.Tasks, keeps); err != nil {
+			return nil, err
+		}
+	}
+	if len(r.Signals) == 0 {
+		return rows, nil
+	}
+	_, carriers, err := e.carriersOf(id, r.Signals, e.shardsAround(id))
+	return append(rows, carriers...), err
+}
+
+// shardsAround returns the shards of which it is certain that they are always where the task id is; nil for all.
+func (e *Engine) shardsAround(id task.ID) *task.Shards {
+	if !e.catalog.isDivided {
+		return nil
+	}
+	shards := new(task.Shards)
+	shards.Add(id.Shard())
+	return shards
 }
 
 // checkAgain returns an error if t cannot run again as its handler asked for, but for the tasks that are to
@@ -58,11 +82,7 @@ func (e *Engine) checkAgain(t *task.Task, v *task.Verdict) error {
 
 // following returns the rows of tasks that are added with the end of an attempt of the task id. keeps is as for checkRerun.
 func (e *Engine) following(ctx context.Context, id task.ID, reqs []Request, keeps bool) ([]*task.Task, error) {
-	var shards *task.Shards
-	if e.catalog.isDivided { // only of one shard it is certain that it is always where the task is
-		shards = new(task.Shards)
-		shards.Add(id.Shard())
-	}
+	shards := e.shardsAround(id)
 	reqs, err := e.decorated(ctx, reqs)
 	if err != nil {
 		return nil, err

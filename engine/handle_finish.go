@@ -51,8 +51,8 @@ func FinishTx(ctx context.Context, tx storage.Tx, result []byte) error {
 // attempt no longer counts.
 //
 // The error of a payload or a checkpoint that is too large is one that makes the attempt fail for good
-// if the handler returns it. The option [task.WithTasks] is an error: call [Engine.SubmitTx] with the
-// same transaction. The task does not run again on this node before the handler has returned.
+// if the handler returns it. The options [task.WithTasks] and [task.WithSignals] are errors: call [Engine.SubmitTx] and
+// [Engine.SignalTx] with the same transaction. The task does not run again on this node before the handler has returned.
 func AgainTx(ctx context.Context, tx storage.Tx, result []byte, at time.Time, options ...task.AgainOption) error {
 	a, ok := ctx.Value(attemptKey{}).(*attempt)
 	if !ok {
@@ -60,6 +60,19 @@ func AgainTx(ctx context.Context, tx storage.Tx, result []byte, at time.Time, op
 	}
 	if err := a.again(ctx, tx, task.VerdictOf(result, task.Again(at, options...))); err != nil {
 		return fmt.Errorf("engine: have %v run again: %w", a.ref.ID, err)
+	}
+	return nil
+}
+
+// WaitTx ends an attempt within a transaction of the engine's store, as [AgainTx] does, and has the task wait for a signal as
+// [task.WaitFor] says. A signal that the task has kept ends the wait with the commit.
+func WaitTx(ctx context.Context, tx storage.Tx, result []byte, names []string, until time.Time, options ...task.AgainOption) error {
+	a, ok := ctx.Value(attemptKey{}).(*attempt)
+	if !ok {
+		return fmt.Errorf("engine: have a task wait for a signal: %w", errNoAttempt)
+	}
+	if err := a.again(ctx, tx, task.VerdictOf(result, task.WaitFor(names, until, options...))); err != nil {
+		return fmt.Errorf("engine: have %v wait for a signal: %w", a.ref.ID, err)
 	}
 	return nil
 }
@@ -87,10 +100,12 @@ func (a *attempt) finish(ctx context.Context, tx storage.Tx, result []byte) erro
 func (a *attempt) again(ctx context.Context, tx storage.Tx, v task.Verdict) error {
 	e := a.engine
 	switch {
-	case v.Again.IsZero():
+	case !v.RunsAgain():
 		return errors.New("no time is given: use FinishTx to end the task")
 	case v.Rerun != nil && len(v.Rerun.Tasks) > 0:
 		return errors.New("the option WithTasks is not allowed here: call SubmitTx with the transaction")
+	case v.Rerun != nil && len(v.Rerun.Signals) > 0:
+		return errors.New("the option WithSignals is not allowed here: call SignalTx with the transaction")
 	}
 	if err := a.checkResult(v.Result); err != nil {
 		return err

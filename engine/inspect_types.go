@@ -27,11 +27,17 @@ type TypeStatus struct {
 }
 
 // Types returns the state of every type that is configured, or was paused or unpaused by
-// a person, in the order of their names.
-func (e *Engine) Types() (types []TypeStatus) {
+// a person, in the order of their names. The type of tasks that carry signals is among them if one runs, or it is paused, or several
+// databases keep the tasks.
+func (e *Engine) Types() []TypeStatus { return e.typesNow(false) }
+
+// typesNow is Types. If carries is set, the type of tasks that carry signals is always there.
+func (e *Engine) typesNow(carries bool) (types []TypeStatus) {
 	e.decide(func(c *core.Core, _ time.Time) {
 		for _, s := range c.Types() {
-			types = append(types, e.placement(s))
+			if s.Name != relayType || carries || e.abilities.divided != nil || s.Running > 0 || s.Paused {
+				types = append(types, e.placement(s))
+			}
 		}
 	})
 	return types
@@ -93,6 +99,9 @@ func (e *Engine) AllTypes(ctx context.Context, limit int) (types []TypeStatus, m
 	found, more, err := e.typesOfTasks(ctx, known, limit)
 	if err != nil {
 		return nil, false, err
+	}
+	if slices.Contains(found, relayType) {
+		types, found = e.typesNow(true), slices.DeleteFunc(found, func(name string) bool { return name == relayType })
 	}
 	for _, name := range found {
 		types = append(types, e.placement(core.TypeStatus{Name: name}))

@@ -12,20 +12,7 @@ import (
 )
 
 // Signal is a message to one task.
-type Signal struct {
-	// To is the task. If it is zero, that is the task of Type that has Key, among those with OrderingKey ("": among those
-	// without).
-	To                     task.ID
-	Type, OrderingKey, Key string
-
-	ID   task.ID // a task gets signals of one ID once; the zero ID is a new one
-	Name string  // of the signal; at most [task.MaxSignalName] bytes
-	Data []byte  // at most max_payload of the type of the task
-
-	// Keep says what becomes of a signal that comes early, to a task that does not wait for it: the task keeps it, up to
-	// [task.MaxKept] signals with [task.MaxKeptBytes] of data, until it waits for it or ends. Otherwise it is dropped.
-	Keep bool
-}
+type Signal = task.SignalRequest
 
 // SignalOutcome says what became of a signal.
 type SignalOutcome uint8
@@ -44,6 +31,8 @@ var signalOutcomes = [...]string{"", "woke", "kept", "repeated", "dropped", "no_
 
 // String returns the name of the outcome.
 func (o SignalOutcome) String() string { return signalOutcomes[min(int(o), len(signalOutcomes)-1)] }
+
+var errNoAddressee = errors.New("a signal is sent to the id of a task, or to its type and its key")
 
 // signalTries is how often a signal is sent again because the task of its key is another one, or has changed meanwhile.
 const signalTries = 20
@@ -117,7 +106,17 @@ func (e *Engine) addressee(ctx context.Context, s *Signal) (*task.Task, error) {
 		return e.store.Get(ctx, s.To)
 	}
 	if s.Type == "" || s.Key == "" {
-		return nil, fmt.Errorf("%w: a signal is sent to the id of a task, or to its type and its key", ErrInvalid)
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, errNoAddressee)
+	}
+	if e.abilities.divided != nil { // a shard that is being moved is an error here, and not in FindKey
+		shard, _ := task.BoundShard(s.Type, s.Key, s.OrderingKey)
+		found, err := e.store.Existing(ctx, &task.Task{ID: e.catalog.ids.NextIn(e.Now(), shard), Type: s.Type, Key: s.Key, OrderingKey: s.OrderingKey})
+		if err != nil {
+			return nil, err
+		}
+		if !found[0].IsZero() {
+			return e.store.Get(ctx, found[0])
+		}
 	}
 	finder, ok := e.store.(storage.KeyFinder)
 	if !ok {

@@ -165,7 +165,7 @@ type abilities struct {
 	locks   bool             // it is a storage.Locker
 	noSync  storage.NoSyncer // makes relaxed grabs; nil if no type is relaxed, or the store cannot
 	divided storage.Divided  // the store if several databases keep the tasks, else nil
-	relays  *relayStore      // the store if requests may leave one of several databases for another, else nil
+	relays  *relayStore      // the store if tasks can carry signals, and requests for another of several databases, else nil
 }
 
 // wakes wake loops of the engine.

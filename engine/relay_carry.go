@@ -26,7 +26,8 @@ var errLostCursor = errors.New("the database of these tasks was restored")
 
 // carried is the checkpoint of a task of relayType.
 type carried struct {
-	Cursor string `json:"cursor"` // see Relay.cursor
+	Cursor string  `json:"cursor"`      // see Relay.cursor
+	To     task.ID `json:"to,omitzero"` // of signals: the task that they are for
 }
 
 // carrier runs a task of relayType. Its requests belong to one shard. First it opens a cursor in the database of that shard, and
@@ -35,6 +36,7 @@ type carried struct {
 type carrier struct {
 	relay *Relay
 	shard uint16
+	to    task.ID // the task that signals are for, when it is known
 }
 
 // carry is the handler of relayType.
@@ -48,15 +50,20 @@ func carry(ctx context.Context, t *task.Task) ([]byte, error) {
 		return nil, fmt.Errorf("read the tasks for another database: %w", err) // a newer program may have written it
 	}
 	first := &c.relay.row.requests[0]
-	if c.shard, c.relay.termsOf = first.Request.ID.Shard(), a.engine.catalog.timelessTerms; first.Follows {
+	if c.relay.termsOf = a.engine.catalog.timelessTerms; first.Follows {
 		c.relay.termsOf = noTerms
+	}
+	if first.Signal == nil {
+		c.shard = first.shard()
 	}
 	if len(t.Checkpoint()) > 0 {
 		var is carried
 		if err := json.Unmarshal(t.Checkpoint(), &is); err != nil {
 			return nil, fmt.Errorf("read the checkpoint: %w", err)
 		}
-		c.relay.cursor = is.Cursor
+		if c.relay.cursor = is.Cursor; first.Signal != nil {
+			c.address(is.To)
+		}
 	}
 	for wait := carryFirst; ; wait = min(2*wait, carryLongest) {
 		err := c.run(ctx)
@@ -80,7 +87,7 @@ func carry(ctx context.Context, t *task.Task) ([]byte, error) {
 // mayPass reports whether a task waits, with its place among those that run, until an error has passed. Otherwise all that wait
 // for a database would be tried again and again.
 func mayPass(err error) bool {
-	for _, is := range []error{ErrBacklog, storage.ErrUnavailable, storage.ErrRefused, storage.ErrElsewhere, errCursor, errLostCursor} {
+	for _, is := range []error{ErrBacklog, storage.ErrUnavailable, storage.ErrRefused, storage.ErrElsewhere, errCursor, errLostCursor, errAddressee} {
 		if errors.Is(err, is) {
 			return true
 		}
@@ -89,6 +96,11 @@ func mayPass(err error) bool {
 }
 
 func (c *carrier) run(ctx context.Context) error {
+	if c.relay.row.requests[0].Signal != nil {
+		if done, err := c.deliverNear(ctx); done || err != nil {
+			return err
+		}
+	}
 	if c.relay.cursor == "" {
 		if err := c.open(ctx); err != nil {
 			return err
@@ -126,7 +138,7 @@ func (c *carrier) open(ctx context.Context) error {
 	})
 	if err == nil {
 		var data []byte
-		if data, err = json.Marshal(carried{Cursor: r.cursor}); err == nil {
+		if data, err = json.Marshal(carried{Cursor: r.cursor, To: c.to}); err == nil {
 			err = r.home(ctx, func(tx storage.Tx) error { return CheckpointTx(ctx, tx, data) })
 		}
 	}
@@ -138,6 +150,14 @@ func (c *carrier) open(ctx context.Context) error {
 		r.row.requests[i].isDelivered = false
 	}
 	return nil
+}
+
+// address has the signals of c be for a task.
+func (c *carrier) address(to task.ID) {
+	c.to, c.shard = to, to.Shard()
+	for i := range c.relay.row.requests {
+		c.relay.row.requests[i].to = to
+	}
 }
 
 // there runs fn in a transaction of the database of the requests.

@@ -26,7 +26,7 @@ func (r *Relay) Deliver(ctx context.Context) error {
 	parts := make(map[int][]*farRequest) // by database
 	for i := range r.row.requests {
 		if one := &r.row.requests[i]; !one.isDelivered {
-			database := r.store.databaseOf(one.Request.ID.Shard())
+			database := r.store.databaseOf(one.shard())
 			parts[database] = append(parts[database], one)
 		}
 	}
@@ -54,8 +54,8 @@ type delivery struct {
 
 func (d *delivery) run(ctx context.Context, left []*farRequest) error {
 	for _, one := range left {
-		if _, known := d.at[one.Request.ID.Shard()]; !known { // as it is unless some of them were delivered before
-			d.at[one.Request.ID.Shard()] = one.Number - 1
+		if _, known := d.at[one.shard()]; !known { // as it is unless some of them were delivered before
+			d.at[one.shard()] = one.Number - 1
 		}
 	}
 	most, tries := deliverMost, 0
@@ -77,19 +77,22 @@ func (d *delivery) run(ctx context.Context, left []*farRequest) error {
 		}
 		for _, one := range some {
 			one.isDelivered = true
-			d.at[one.Request.ID.Shard()] = one.Number
+			d.at[one.shard()] = one.Number
 		}
 		left, most, tries = left[len(some):], min(2*most, deliverMost), 0
 	}
 	return nil
 }
 
-// add adds the tasks of requests and moves the cursors of their shards, in one transaction. It returns an errCursor, and
+// add adds the tasks of requests, or delivers signals, and moves the cursors of their shards, in one transaction. It returns an errCursor, and
 // has done nothing, if a cursor is not where it is expected.
 func (d *delivery) add(ctx context.Context, some []*farRequest) error {
-	e, reqs, to := d.relay.engine, make([]task.Request, len(some)), make(map[uint16]uint64)
-	for i, one := range some {
-		reqs[i], to[one.Request.ID.Shard()] = one.Request, one.Number
+	e, to := d.relay.engine, make(map[uint16]uint64)
+	var reqs []task.Request
+	for _, one := range some {
+		if to[one.shard()] = one.Number; one.Signal == nil {
+			reqs = append(reqs, one.Request)
+		}
 	}
 	rows, err := e.catalog.ownRows(reqs, nil) // checked when they left
 	if err != nil {
@@ -120,6 +123,16 @@ func (d *delivery) add(ctx context.Context, some []*farRequest) error {
 		if slices.ContainsFunc(added, func(i storage.Inserted) bool { return !i.Created() }) {
 			return errCursor
 		}
+		for _, one := range some {
+			if one.Signal != nil {
+				if _, err := e.deliverTx(ctx, tx, one.Signal, one.to); err != nil {
+					return err
+				}
+			}
+		}
+		if len(rows) == 0 {
+			return nil
+		}
 		receipts, err := e.submitRowsTx(ctx, tx, reqs, rows, d.relay.termsOf)
 		if err != nil && (receipts == nil || errors.Is(err, ErrBacklog)) {
 			return err
@@ -134,7 +147,7 @@ func (d *delivery) add(ctx context.Context, some []*farRequest) error {
 func (d *delivery) look(ctx context.Context, some []*farRequest) (left []*farRequest, err error) {
 	shards, isLost := make(map[uint16]bool), false
 	for _, one := range some {
-		shards[one.Request.ID.Shard()] = true
+		shards[one.shard()] = true
 	}
 	err = d.relay.store.updateIn(ctx, d.database, func(tx storage.Tx) error { // what it reads is durable
 		for _, shard := range slices.Sorted(maps.Keys(shards)) {
@@ -154,7 +167,7 @@ func (d *delivery) look(ctx context.Context, some []*farRequest) (left []*farReq
 		return nil, fmt.Errorf("read the cursors: %w", err)
 	}
 	for _, one := range some {
-		if one.Number > d.at[one.Request.ID.Shard()] {
+		if one.Number > d.at[one.shard()] {
 			left = append(left, one)
 		} else {
 			one.isDelivered = true

@@ -20,15 +20,12 @@ const (
 	leaveBytes = 1 << 20
 )
 
-// useRelays returns the store if requests may leave one of its databases for another, else nil. Then the engine runs the tasks
-// that carry them.
+// useRelays returns the store if the engine can deliver signals, and requests that leave one of several databases for another.
+// Then the engine runs the tasks that carry them. Otherwise it returns nil, and they are refused.
 func useRelays(c *Config) *relayStore {
-	if _, isDivided := c.Store.(storage.Divided); !isDivided {
-		return nil
-	}
 	store, err := relayStoreOf(c.Store)
 	if err != nil {
-		return nil // such requests are refused
+		return nil
 	}
 	c.Handlers[relayType] = task.HandlerFunc(carry)
 	c.Policies.Types[relayType] = relayPolicy()

@@ -22,13 +22,23 @@ type relayRow struct {
 	requests []farRequest
 }
 
-// farRequest is a request for another database.
+// farRequest is a request for another database, or a signal.
 type farRequest struct {
-	Request task.Request `json:"request"` // with an id
-	Number  uint64       `json:"number"`  // among those of the relay to the shard of the id, from 1 on
-	Follows bool         `json:"follows"` // the task is added with the end of an attempt, on no terms; otherwise it was seen that it is not late
+	Request task.Request        `json:"request,omitzero"` // with an id
+	Signal  *task.SignalRequest `json:"signal,omitempty"` // with an id; nil for a request
+	Number  uint64              `json:"number"`           // among those of the relay to the shard of the id, from 1 on
+	Follows bool                `json:"follows"`          // the task is added with the end of an attempt, on no terms; otherwise it was seen that it is not late
 
+	to          task.ID // the task that a signal is for, when it is known
 	isDelivered bool
+}
+
+// shard returns the shard that a request or a signal is for.
+func (r *farRequest) shard() uint16 {
+	if r.Signal != nil {
+		return r.to.Shard()
+	}
+	return r.Request.ID.Shard()
 }
 
 // write adds a row with requests, in the parent's shard.

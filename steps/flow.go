@@ -71,7 +71,7 @@ func (f *Flow) again(result []byte, err error) error {
 		if r.Payload != nil {
 			options = append(options, task.WithPayload(*r.Payload))
 		}
-		options = append(options, task.WithTasks(r.Tasks...))
+		options = append(options, task.WithTasks(r.Tasks...), task.WithSignals(r.Signals...))
 	}
 	data, failed := (&record{Format: format, Occurrence: f.log.Occurrence + 1, Steps: []step{}}).bytes()
 	if failed != nil {

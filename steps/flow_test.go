@@ -320,3 +320,13 @@ func TestEachOccurrenceOfARecurringTaskHasItsOwnSteps(t *testing.T) {
 		t.Errorf("the keys of three occurrences were %v", keys)
 	}
 }
+
+func TestAnOccurrenceSendsSignalsAndAddsTasks(t *testing.T) {
+	h := steps.Handler(steps.Options{Version: 1}, func(context.Context, *steps.Flow) ([]byte, error) {
+		return nil, task.Again(time.Now().Add(time.Hour), task.WithSignals(task.SignalRequest{Name: "paid"}), task.WithTasks(task.Request{Type: "mail"}))
+	})
+	v := task.VerdictOf(h.Handle(t.Context(), &task.Task{}))
+	if r := v.Rerun; r == nil || len(r.Signals) != 1 || r.Signals[0].Name != "paid" || len(r.Tasks) != 1 {
+		t.Errorf("the verdict is %+v with %+v", v, r)
+	}
+}

@@ -74,15 +74,28 @@ func WithTasks(requests ...Request) AgainOption {
 	return func(r *Rerun) { r.Tasks = append(r.Tasks, requests...) }
 }
 
+// WithSignals sends signals to other tasks, if and only if the task runs again or, if at is the zero time, is done. Each is
+// taken at most once, and is delivered soon after that, also if the node dies meanwhile. Those of one task to another arrive in
+// their order. It is no failure of the sender if a task does not exist, has ended or, unless Keep is set, does not wait for
+// the signal then: the signal is dropped. So is one with more data than max_payload of the type of the task allows.
+//
+// If a signal is invalid, nothing is sent, and the attempt has failed with an error that says so.
+//
+// Several options of this kind send all of their signals. The signals belong to the engine from then on.
+func WithSignals(signals ...SignalRequest) AgainOption {
+	return func(r *Rerun) { r.Signals = append(r.Signals, signals...) }
+}
+
 // Rerun says what a task has when it runs again, and what is added with that, see [Again].
 type Rerun struct {
 	Payload    *[]byte // the new payload; nil keeps the old one
 	Checkpoint *[]byte // the checkpoint; nil is none
 
-	Tasks []Request // to be added
+	Tasks   []Request       // to be added
+	Signals []SignalRequest // to be sent
 
-	// Group is the Group of the new payload, nil for the old one, and Rows are the rows of Tasks. The
-	// engine makes them; handlers and plugins do not set them.
+	// Group is the Group of the new payload, nil for the old one, and Rows are the rows of Tasks, and of tasks that carry
+	// Signals. The engine makes them; handlers and plugins do not set them.
 	Group *string
 	Rows  []*Task
 }

@@ -15,3 +15,21 @@ type Request struct {
 	ExpiresAt   time.Time         // the task is too late from this time on; zero for never
 	Headers     map[string]string // stored with the task; names and values have at most engine.MaxHeaders bytes
 }
+
+// SignalRequest describes a signal to send to one task. It is addressed by To or, if that is zero, by Type and Key.
+type SignalRequest struct {
+	// To is the task. If it is zero, that is the task of Type that has Key, among those with OrderingKey ("": among those
+	// without).
+	To          ID     `json:"to,omitzero"`
+	Type        string `json:"type,omitempty"`
+	OrderingKey string `json:"ordering_key,omitempty"`
+	Key         string `json:"key,omitempty"`
+
+	ID   ID     `json:"id"`             // a task gets signals of one ID once; the zero ID is a new one
+	Name string `json:"name"`           // of the signal; at most [MaxSignalName] bytes
+	Data []byte `json:"data,omitempty"` // at most max_payload of the type of the task
+
+	// Keep says what becomes of a signal that comes early, to a task that does not wait for it: the task keeps it, up to
+	// [MaxKept] signals with [MaxKeptBytes] of data, until it waits for it or ends. Otherwise it is dropped.
+	Keep bool `json:"keep,omitempty"`
+}

@@ -145,7 +145,7 @@ func (t *Tracer) following(ctx context.Context, v task.Verdict) error {
 			reqs[i].Headers = t.with(ctx, reqs[i].Headers)
 		}
 	}
-	options = append(options, task.WithTasks(reqs...))
+	options = append(options, task.WithTasks(reqs...), task.WithSignals(v.Rerun.Signals...))
 	if v.Await != nil {
 		return task.WaitFor(v.Await, v.Again, options...)
 	}

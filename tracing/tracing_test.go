@@ -309,3 +309,14 @@ func TestTheTraceOfARequestToAServerIsThatOfItsTasks(t *testing.T) {
 		t.Errorf("the task has %q", got)
 	}
 }
+
+func TestAnAttemptInATraceSendsItsSignals(t *testing.T) {
+	tracer := tracing.New(sdktrace.NewTracerProvider())
+	h := tracer.Wrap("mail", task.HandlerFunc(func(context.Context, *task.Task) ([]byte, error) {
+		return nil, task.Again(time.Time{}, task.WithTasks(task.Request{Type: "child"}), task.WithSignals(task.SignalRequest{Name: "paid"}))
+	}))
+	v := task.VerdictOf(h.Handle(t.Context(), &task.Task{}))
+	if r := v.Rerun; r == nil || len(r.Signals) != 1 || r.Signals[0].Name != "paid" || len(r.Tasks) != 1 {
+		t.Errorf("the verdict is %+v with %+v", v, r)
+	}
+}

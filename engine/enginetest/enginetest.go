@@ -69,6 +69,7 @@ func Run(t *testing.T, c Config) {
 		{"finish", finishScenarios},
 		{"again", againScenarios},
 		{"signals", signalScenarios},
+		{"signals that are sent", signalSendScenarios},
 		{"unique", uniqueScenarios},
 	} {
 		t.Run(section.name, func(t *testing.T) {

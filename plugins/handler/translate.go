@@ -80,6 +80,8 @@ func (m *terms) checkRerun(typ string, v *task.Verdict) error {
 		return nil
 	case len(r.Tasks) > 0:
 		return unsupported("the handler asked to add tasks when its own runs again, which the protocol between handler programs and nodes does not carry: use Spawn")
+	case len(r.Signals) > 0:
+		return unsupported("the handler asked to send signals with the end of its attempt, which the protocol between handler programs and nodes does not carry")
 	case v.Again.IsZero() || r.Payload == nil && r.Checkpoint == nil:
 		return nil
 	case !m.features["rerun"]:
