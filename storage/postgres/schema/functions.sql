@@ -570,6 +570,97 @@ begin
 	return {schema}.add_bytes(type, convert_to(payload::text, 'UTF8'), key, ordering_key, priority, at, expires_at, headers, id, wake);
 end $$;
 
+-- Signals.
+
+-- carrier_id returns an id in a shard for a task of the engine, which begins with six zero bytes.
+create or replace function {schema}.carrier_id(shard integer) returns uuid language plpgsql volatile as $$
+declare
+	b bytea := overlay(uuid_send(gen_random_uuid()) placing '\x000000000000'::bytea from 1 for 6);
+begin
+	return {schema}.id_in(encode(set_byte(b, 6, 128 | (get_byte(b, 6) & 15)), 'hex')::uuid, shard);
+end $$;
+
+-- carrier_key returns the ordering key of tasks that carry signals to what is named by an address. It is of a shard that is in
+-- this database.
+create or replace function {schema}.carrier_key(address bytea) returns text language plpgsql stable as $$
+declare
+	shards bytea := (select h.here from {schema}.home h where h.here <> decode(repeat('ff', {shards} / 8), 'hex'));
+	prefix text  := 'taskengine.relay/' || substring(encode(sha256(address), 'hex') from 1 for 32) || '/';
+	n      bigint := 0;
+begin
+	if shards = decode(repeat('00', {shards} / 8), 'hex') then
+		raise exception 'this database holds none of the tasks' using errcode = '0A000', hint = 'Send the signal in another one, or move shards to this one.';
+	end if;
+	while get_bit(shards, {schema}.shard_of(convert_to(prefix || n, 'UTF8'))) = 0 loop
+		n := n + 1;
+	end loop;
+	return prefix || n;
+end $$;
+
+-- signal_bytes sends a signal to a task: it is delivered soon after the commit, if and only if the transaction commits. The task
+-- is named by its id, or by its type and key. The answer is the id of the signal.
+--   name          of the signal
+--   data          as it is given to the handler of the task
+--   id            of the task
+--   type, key     of the task, if it has no ordering key
+--   ordering_key  of the task, with its type and key, if it has one
+--   keep          whether a task that does not wait for the signal keeps it; else it is dropped
+--   signal_id     a task gets signals of one id once; null for a new one
+--   wake          whether to tell the nodes at the commit; else they find it within about a second
+create or replace function {schema}.signal_bytes(name text, data bytea default null, id uuid default null, type text default null, key text default null,
+	ordering_key text default null, keep boolean default false, signal_id uuid default null, wake boolean default true) returns uuid language plpgsql volatile security definer
+	set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set jit = off set enable_seqscan = off as $$
+#variable_conflict use_variable
+declare
+	relay   constant bytea := convert_to('taskengine.relay', 'UTF8');
+	zero    constant uuid  := '00000000-0000-0000-0000-000000000000';
+	most    bigint;
+	problem text;
+	address bytea;
+	payload bytea;
+	ordered text;
+	r       {schema}.task;
+begin
+	most := (select p.max_payload from {schema}.rules_of(convert_to(coalesce(type, 'taskengine.relay'), 'UTF8')) p);
+	problem := case
+		when coalesce(octet_length(convert_to(name, 'UTF8')), 0) not between 1 and 100 or name ~ e'[\\x01-\\x1f\\x7f]' then
+			format('%s is not the name of a signal, which is 1 to 100 bytes of printable UTF-8', coalesce(to_json(left(name, 40))::text, 'null'))
+		when id = zero or signal_id = zero then 'an id is zero: leave it out if there is none'
+		when (id is null) = (type is null) or (type is null) <> (key is null) or key is null and ordering_key is not null then
+			'a signal is sent to the id of a task, or to its type and its key'
+		when type = '' or key = '' or ordering_key = '' then 'type, key or ordering key is empty: leave it out if there is none'
+		when starts_with(type, 'taskengine.') then format('tasks of type %s belong to the engine and take no signals', left(type, 80))
+		when length(data) > most then format('the data of the signal has %s bytes, of %s allowed by max_payload of type %s', length(data), most, coalesce(type, 'taskengine.relay'))
+	end;
+	if problem is not null then
+		raise exception using errcode = '22023', message = problem;
+	end if;
+	signal_id := coalesce(signal_id, {schema}.new_id());
+	address := convert_to('signal', 'UTF8') || '\x00'::bytea || case
+		when id is not null then convert_to(id::text, 'UTF8')
+		else convert_to(type, 'UTF8') || '\x00'::bytea || convert_to(coalesce(ordering_key, ''), 'UTF8') || '\x00'::bytea || convert_to(key, 'UTF8')
+	end;
+	payload := convert_to('[' || json_strip_nulls(json_build_object('number', 2, 'follows', false, 'signal', json_build_object(
+		'to', id, 'type', type, 'ordering_key', ordering_key, 'key', key, 'id', signal_id, 'name', name,
+		'data', replace(encode(data, 'base64'), e'\n', ''), 'keep', coalesce(keep, false))))::text || ']', 'UTF8');
+	lock table {schema}.task in row exclusive mode; -- from now on this database holds what it holds
+	ordered := {schema}.carrier_key(address);
+	r := {schema}.row_of({schema}.carrier_id({schema}.shard_of(convert_to(ordered, 'UTF8'))), 'taskengine.relay', payload, null, ordered,
+		null, null, null, null, {schema}.rules_of(relay));
+	r.grp := convert_to('signal', 'UTF8');
+	perform {schema}.put(r, true);
+	perform {schema}.wake(r) where wake;
+	return signal_id;
+end $$;
+
+-- signal is signal_bytes for data in JSON.
+create or replace function {schema}.signal(name text, data jsonb default null, id uuid default null, type text default null, key text default null,
+	ordering_key text default null, keep boolean default false, signal_id uuid default null, wake boolean default true) returns uuid language plpgsql volatile security definer
+	set search_path = pg_catalog, pg_temp as $$
+begin
+	return {schema}.signal_bytes(name, convert_to(data::text, 'UTF8'), id, type, key, ordering_key, keep, signal_id, wake);
+end $$;
+
 -- Ending attempts. A handler ends its attempt from SQL by the functions finish and again, and their forms for bytes, in
 -- the transaction in which it writes its data. They do to the row what the engine does.
 
