@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/storagetest"
 	"github.com/taskengine/taskengine/task"
 )
@@ -162,6 +163,9 @@ func endsOnce(n *node) {
 				wait()
 				data := fmt.Sprint(i, "-", k)
 				outcome, _, err := n.Signal(n.ctx, engine.Signal{To: id, Name: []string{"paid", "refused"}[k%2], Data: []byte(data)})
+				for errors.Is(err, storage.ErrBusy) { // nothing was done
+					outcome, _, err = n.Signal(n.ctx, engine.Signal{To: id, Name: []string{"paid", "refused"}[k%2], Data: []byte(data)})
+				}
 				if err != nil {
 					n.Errorf("a signal to task %d: %v", i, err)
 				}
