@@ -13,7 +13,8 @@ import (
 )
 
 // maxBacklogScenarios are about policy.Backlog. On a store that other programs may write to, the
-// engine counts about once a second; these scenarios have one node, which knows what it has added.
+// engine counts about once a second; these scenarios have one node, which knows what it has added,
+// except while a count and its own calls overlap.
 var maxBacklogScenarios = []scenario{
 	{"many submitters do not exceed the maximum of a backlog", func(n *node) { crowd(n, policy.Backlog{Max: 50}) }},
 	{"many submitters do not exceed the maximum of a backlog whose oldest tasks are dropped", func(n *node) {
@@ -160,14 +161,19 @@ func throttleInFull(n *node) {
 // crowd has many submit at once while tasks run, and checks that the backlog never exceeds its
 // maximum.
 func crowd(n *node, b policy.Backlog) {
+	const submitters, largest = 20, 4
+	most := b.Max
+	if _, isShared := n.store.(storage.Shared); isShared {
+		most += submitters * largest // a count may lack the calls that are under way
+	}
 	n.start(capped(b), map[string]handle{"mail": done})
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	var ids []task.ID // guarded by mu
-	for i := range 20 {
+	for i := range submitters {
 		all.Go(func() {
 			for k := range 25 {
-				receipts, err := n.Submit(n.ctx, repeat(1+(i+k)%4, func(j int) engine.Request {
+				receipts, err := n.Submit(n.ctx, repeat(1+(i+k)%largest, func(j int) engine.Request {
 					r := mail(0)
 					if j > 0 {
 						r.At = time.Now().Add(50 * time.Millisecond)
@@ -183,8 +189,8 @@ func crowd(n *node, b policy.Backlog) {
 				}
 				mu.Unlock()
 				if k%5 == 0 {
-					if got := n.stored("mail"); got > b.Max {
-						n.Errorf("%d tasks have not started, of %d", got, b.Max)
+					if got := n.stored("mail"); got > most {
+						n.Errorf("%d tasks have not started, of %d", got, most)
 					}
 				}
 			}
