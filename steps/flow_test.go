@@ -226,12 +226,13 @@ func TestAFailureThatTheFunctionTreatsIsKept(t *testing.T) {
 func TestNoStepRunsWhenTheContextHasEnded(t *testing.T) {
 	var ran []string
 	attempts := 0
+	ctx, cancel := context.WithCancelCause(t.Context())
 	h := steps.Handler(steps.Options{Version: 1}, func(ctx context.Context, f *steps.Flow) ([]byte, error) {
 		_, err := steps.Do(ctx, f, "reserve", func(ctx context.Context) (int, error) {
 			if attempts++; attempts > 1 {
 				return 1, nil
 			}
-			<-ctx.Done()
+			cancel(errors.New("the node stops"))
 			return 0, errors.New("the connection was closed")
 		})
 		if err != nil {
@@ -242,8 +243,6 @@ func TestNoStepRunsWhenTheContextHasEnded(t *testing.T) {
 		}
 		return []byte("reserved"), nil
 	})
-	ctx, cancel := context.WithCancelCause(t.Context())
-	time.AfterFunc(time.Millisecond, func() { cancel(errors.New("the node stops")) })
 	if result, err := h.Handle(ctx, &task.Task{}); err == nil || !strings.Contains(err.Error(), "the connection was closed") {
 		t.Errorf("got %q, %v: want the error of the step", result, err)
 	}
