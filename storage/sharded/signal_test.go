@@ -60,14 +60,21 @@ func startLetters(t *testing.T) *letters {
 
 func (l *letters) start() {
 	l.Helper()
-	var err error
-	l.Engine, err = engine.Open(l.Context(), engine.Config{
+	var e *engine.Engine // of the handlers that it runs, which may be called before it is returned
+	opened := make(chan struct{})
+	write := func(ctx context.Context, t *task.Task) ([]byte, error) {
+		<-opened
+		return l.write(ctx, e, t)
+	}
+	e, err := engine.Open(l.Context(), engine.Config{
 		Store: l.store, Log: slog.New(slog.DiscardHandler), Policies: l.set,
-		Handlers: map[string]task.Handler{"reader": task.HandlerFunc(l.read), "writer": task.HandlerFunc(l.write)},
+		Handlers: map[string]task.Handler{"reader": task.HandlerFunc(l.read), "writer": task.HandlerFunc(write)},
 	})
 	if err != nil {
 		l.Fatal(err)
 	}
+	l.Engine = e
+	close(opened)
 }
 
 // kill closes the engine, which gives up what runs after some time.
@@ -98,7 +105,7 @@ func (l *letters) read(_ context.Context, t *task.Task) ([]byte, error) {
 	return nil, task.WaitFor([]string{"letter"}, time.Time{}, task.WithCheckpoint(got))
 }
 
-func (l *letters) write(ctx context.Context, t *task.Task) ([]byte, error) {
+func (l *letters) write(ctx context.Context, e *engine.Engine, t *task.Task) ([]byte, error) {
 	number, _ := strconv.Atoi(string(t.Payload))
 	run, _ := strconv.Atoi(string(t.Checkpoint()))
 	var signals []engine.Signal
@@ -108,7 +115,7 @@ func (l *letters) write(ctx context.Context, t *task.Task) ([]byte, error) {
 	var again time.Time
 	checkpoint := task.WithCheckpoint(strconv.AppendInt(nil, int64(run+1), 10))
 	if run+1 < l.runs {
-		again = l.Now()
+		again = e.Now()
 	}
 	if l.failsNow() {
 		return nil, errFault
@@ -117,7 +124,7 @@ func (l *letters) write(ctx context.Context, t *task.Task) ([]byte, error) {
 		return nil, task.Again(again, task.WithSignals(signals...), checkpoint)
 	}
 	return nil, l.store.UpdateIn(ctx, l.store.DatabaseOf(t.ID.Shard()), func(tx storage.Tx) error {
-		if err := l.SignalTx(ctx, tx, signals...); err != nil {
+		if err := e.SignalTx(ctx, tx, signals...); err != nil {
 			return err
 		}
 		if l.failsNow() {
