@@ -28,7 +28,7 @@ var rules = slices.Concat(internalRules, []rule{
 	{
 		Of:  "steps",
 		May: []string{"task"},
-		Why: "a flow runs in an engine and in a handler program alike",
+		Why: "a flow needs no more than what every handler has",
 	},
 	{
 		Of:  "engine/internal/window",
