@@ -3,6 +3,7 @@ package publish_test
 import (
 	"context"
 	"encoding/binary"
+	"flag"
 	"fmt"
 	"os"
 	"sync/atomic"
@@ -22,6 +23,7 @@ import (
 var brokers *kafkatest.Cluster
 
 func TestMain(m *testing.M) {
+	_ = flag.Set("test.parallel", "8") // most of it is waiting for brokers
 	os.Exit(kafkatest.Run(m, 1, func(c *kafkatest.Cluster) { brokers = c }))
 }
 

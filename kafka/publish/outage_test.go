@@ -143,6 +143,7 @@ func TestNothingIsLostOrDoubledWhileTheBrokerIsKilled(t *testing.T) {
 
 // A topic that takes no records keeps half of the slots at most, and its tasks are handed back.
 func TestATopicThatTakesNoRecordsDelaysNoOther(t *testing.T) {
+	t.Parallel()
 	fake, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "stuck", "good"))
 	if err != nil {
 		t.Fatal(err)
@@ -189,6 +190,7 @@ func TestATopicThatTakesNoRecordsDelaysNoOther(t *testing.T) {
 
 // Records that no broker confirms take the slots of their attempts until they are confirmed: further tasks wait in the engine.
 func TestRecordsInDoubtTakeSlots(t *testing.T) {
+	t.Parallel()
 	fake, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "stuck"))
 	if err != nil {
 		t.Fatal(err)
@@ -230,6 +232,7 @@ func TestRecordsInDoubtTakeSlots(t *testing.T) {
 
 // A setting that is lowered after the handler has learned it makes whole batches too large, and no record alone.
 func TestRecordsAreNotRefusedForTheSizeOfTheirBatch(t *testing.T) {
+	t.Parallel()
 	for _, id := range []string{"", "batches"} {
 		topic := newTopic(t, brokers, 1, nil)
 		h := open(t, publish.Config{Connection: connection(brokers), Mapping: publish.Mapping{Topic: topic}, TransactionalID: id})
@@ -257,6 +260,7 @@ func TestRecordsAreNotRefusedForTheSizeOfTheirBatch(t *testing.T) {
 
 // Records may be as large as the topic allows, although the usual bound of a batch is smaller.
 func TestALargeRecordIsSentToATopicThatTakesIt(t *testing.T) {
+	t.Parallel()
 	topic := newTopic(t, brokers, 1, map[string]*string{"max.message.bytes": ptr("8000000")})
 	for _, id := range []string{"", "large"} {
 		h := open(t, publish.Config{Connection: connection(brokers), Mapping: publish.Mapping{Topic: topic}, TransactionalID: id})
@@ -268,35 +272,40 @@ func TestALargeRecordIsSentToATopicThatTakesIt(t *testing.T) {
 
 // A topic that was deleted is an error, and works again when it was created again.
 func TestATopicThatIsDeletedAndCreatedAgain(t *testing.T) {
+	t.Parallel()
 	for _, id := range []string{"", "created again"} {
-		topic := newTopic(t, brokers, 2, nil)
-		h := open(t, publish.Config{Connection: connection(brokers), Mapping: publish.Mapping{Topic: topic}, TransactionalID: id})
-		admin := kadm.NewClient(client(t, brokers))
-		for range 3 {
-			if _, err := h.Handle(t.Context(), newTask("x")); err != nil {
-				t.Fatal(err)
+		t.Run("transactional id "+id, func(t *testing.T) {
+			t.Parallel()
+			topic := newTopic(t, brokers, 2, nil)
+			h := open(t, publish.Config{Connection: connection(brokers), Mapping: publish.Mapping{Topic: topic}, TransactionalID: id})
+			admin := kadm.NewClient(client(t, brokers))
+			for range 3 {
+				if _, err := h.Handle(t.Context(), newTask("x")); err != nil {
+					t.Fatal(err)
+				}
 			}
-		}
-		if deleted, err := admin.DeleteTopic(t.Context(), topic); err != nil || deleted.Err != nil {
-			t.Fatal(err, deleted.Err)
-		}
-		_, err := h.Handle(t.Context(), newTask("x"))
-		if v := task.VerdictOf(nil, err); !v.GiveUp || v.Class != kafka.UnknownTopic {
-			t.Fatalf("without the topic: %v", err)
-		}
-		if made, err := admin.CreateTopic(t.Context(), 2, 1, nil, topic); err != nil || made.Err != nil {
-			t.Fatal(err, made.Err)
-		}
-		var last error
-		await(t, "a record in the new topic", func() bool {
-			_, last = h.Handle(t.Context(), newTask("x"))
-			return last == nil
-		}, func() string { return last.Error() })
+			if deleted, err := admin.DeleteTopic(t.Context(), topic); err != nil || deleted.Err != nil {
+				t.Fatal(err, deleted.Err)
+			}
+			_, err := h.Handle(t.Context(), newTask("x"))
+			if v := task.VerdictOf(nil, err); !v.GiveUp || v.Class != kafka.UnknownTopic {
+				t.Fatalf("without the topic: %v", err)
+			}
+			if made, err := admin.CreateTopic(t.Context(), 2, 1, nil, topic); err != nil || made.Err != nil {
+				t.Fatal(err, made.Err)
+			}
+			var last error
+			await(t, "a record in the new topic", func() bool {
+				_, last = h.Handle(t.Context(), newTask("x"))
+				return last == nil
+			}, func() string { return last.Error() })
+		})
 	}
 }
 
 // A broker that answers the end of a transaction with an error may have made it or not.
 func TestATransactionThatWasNotCommittedIsNotInDoubt(t *testing.T) {
+	t.Parallel()
 	fake, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "t"))
 	if err != nil {
 		t.Fatal(err)
@@ -316,6 +325,7 @@ func TestATransactionThatWasNotCommittedIsNotInDoubt(t *testing.T) {
 }
 
 func TestTheOutcomeOfATransactionIsFoundOut(t *testing.T) {
+	t.Parallel()
 	topic := newTopic(t, brokers, 1, nil)
 	for name, c := range map[string]struct {
 		end  func(*kgo.Client) error

@@ -28,6 +28,7 @@ func headersOf(r *kgo.Record) map[string]string {
 }
 
 func TestATaskBecomesARecord(t *testing.T) {
+	t.Parallel()
 	topic := newTopic(t, brokers, 3, nil)
 	h := open(t, publish.Config{Connection: connection(brokers), Mapping: publish.Mapping{
 		Topic: topic, Key: "payload.customer", Value: "payload.order", Headers: map[string]string{"kind": "headers.kind", "none": "payload.none"},
@@ -55,6 +56,7 @@ func TestATaskBecomesARecord(t *testing.T) {
 
 // Without a mapping the payload is the value as it is, and an empty one is a record without a value.
 func TestThePayloadIsTheValue(t *testing.T) {
+	t.Parallel()
 	topic := newTopic(t, brokers, 1, nil)
 	h := open(t, publish.Config{Connection: connection(brokers), Mapping: publish.Mapping{TopicFrom: "headers.to", Key: "ordering_key"}})
 	binary := newTask("\x00\xff no JSON")
@@ -76,6 +78,7 @@ func TestThePayloadIsTheValue(t *testing.T) {
 }
 
 func TestWhatBrokersRefuseIsPermanent(t *testing.T) {
+	t.Parallel()
 	small := newTopic(t, brokers, 1, map[string]*string{"max.message.bytes": ptr("1000")})
 	compacted := newTopic(t, brokers, 1, map[string]*string{"cleanup.policy": ptr("compact")})
 	for _, id := range []string{"", "refusals"} {
@@ -106,6 +109,7 @@ func random(n int) string {
 }
 
 func TestManyTasksAreWrittenOnceInTheOrderOfTheirCalls(t *testing.T) {
+	t.Parallel()
 	for _, id := range []string{"", "many"} {
 		topic := newTopic(t, brokers, 4, nil)
 		h := open(t, publish.Config{Connection: connection(brokers), Slots: 64, Mapping: publish.Mapping{Topic: topic, Key: "ordering_key"}, TransactionalID: id})
@@ -137,6 +141,7 @@ func TestManyTasksAreWrittenOnceInTheOrderOfTheirCalls(t *testing.T) {
 }
 
 func TestATaskThatCannotBecomeARecordIsPermanent(t *testing.T) {
+	t.Parallel()
 	h := open(t, publish.Config{Connection: connection(brokers), Mapping: publish.Mapping{Topic: "any", Key: "payload.customer"}})
 	_, err := h.Handle(t.Context(), newTask("no JSON"))
 	if v := task.VerdictOf(nil, err); !v.GiveUp || v.Class != "kafka_no_record" || !strings.Contains(err.Error(), "the key: customer of the payload: it is not a JSON object") {
@@ -145,6 +150,7 @@ func TestATaskThatCannotBecomeARecordIsPermanent(t *testing.T) {
 }
 
 func TestARefusedRecordDoesNotKeepOthersOutOfTheirTransaction(t *testing.T) {
+	t.Parallel()
 	small := newTopic(t, brokers, 1, map[string]*string{"max.message.bytes": ptr("1000")})
 	h := open(t, publish.Config{Connection: connection(brokers), Mapping: publish.Mapping{Topic: small}, TransactionalID: "poison"})
 	var wg sync.WaitGroup
@@ -171,6 +177,7 @@ func TestARefusedRecordDoesNotKeepOthersOutOfTheirTransaction(t *testing.T) {
 }
 
 func TestAHandlerIsDownUntilABrokerAnswers(t *testing.T) {
+	t.Parallel()
 	h, err := publish.New(publish.Config{
 		Name: "publish", Connection: kafka.Connection{Name: "main", Brokers: []string{"127.0.0.1:1"}},
 		Mapping: publish.Mapping{Topic: "any"}, Slots: 3, Timeout: time.Second, Ping: time.Millisecond,
