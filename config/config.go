@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"maps"
@@ -73,6 +74,24 @@ const (
 	Memory // keeps nothing after the process
 	Postgres
 )
+
+// driverOptions returns the drivers with their names in a configuration.
+func driverOptions() []option[Driver] {
+	return []option[Driver]{{"pebble", Pebble}, {"bolt", Bolt}, {"memory", Memory}, {"postgres", Postgres}}
+}
+
+// String returns the name of the driver in a configuration.
+func (d Driver) String() string {
+	for _, o := range driverOptions() {
+		if o.is == d {
+			return o.word
+		}
+	}
+	return fmt.Sprintf("Driver(%d)", uint8(d))
+}
+
+// InFiles reports whether a store of the driver is a folder of this machine.
+func (d Driver) InFiles() bool { return d == Pebble || d == Bolt }
 
 // Storage is where tasks are kept.
 type Storage struct {

@@ -20,7 +20,7 @@ import (
 // advice: the machine may change at any time.
 func (c *Config) Probe() []Problem {
 	p := prober{tree: c.written()}
-	if c.Storage.Driver == Pebble || c.Storage.Driver == Bolt {
+	if c.Storage.Driver.InFiles() {
 		p.folder(c.Storage.Path, "storage", "path")
 	}
 	elsewhere := c.Storage.Driver == Postgres || p.tree.find("task_log").child("path") != nil

@@ -20,8 +20,8 @@ func (d *decoder) storage() {
 		return // the driver is not known
 	}
 	d.coordination()
-	switch d.cfg.Storage.Driver {
-	case Postgres:
+	switch chosen := d.cfg.Storage.Driver; {
+	case chosen == Postgres:
 		if written.child("path") != nil {
 			d.conflict([]string{"storage", "path"},
 				"postgres has no folder: its database is storage.url; remove it, or write task_log.path if it is for the logs of tasks")
@@ -30,7 +30,7 @@ func (d *decoder) storage() {
 			d.conflict(driver, "postgres needs storage.url, such as "+exampleURL)
 		}
 		d.different()
-	case Pebble, Bolt:
+	case chosen.InFiles():
 		for _, key := range []string{"url", "databases", "schema"} {
 			if written.child(key) != nil {
 				d.conflict([]string{"storage", key}, "belongs to the driver postgres; remove it, or write driver: postgres")

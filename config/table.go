@@ -58,7 +58,7 @@ var logTable = &object{fields: []field{
 }}
 
 var storageTable = &object{fields: []field{
-	{name: "driver", doc: "`pebble` and `bolt` are databases inside the node, `postgres` is a server. `memory` loses everything when the process ends; it uses none of the keys below.", def: "pebble", is: oneOf(nil, option[Driver]{"pebble", Pebble}, option[Driver]{"bolt", Bolt}, option[Driver]{"memory", Memory}, option[Driver]{"postgres", Postgres}), at: in(func(s *Storage) *Driver { return &s.Driver })},
+	{name: "driver", doc: "`pebble` and `bolt` are databases inside the node, `postgres` is a server. `memory` loses everything when the process ends; it uses none of the keys below.", def: "pebble", is: oneOf(nil, driverOptions()...), at: in(func(s *Storage) *Driver { return &s.Driver })},
 	{name: "path", doc: "The directory of `pebble` or `bolt`. The node creates it if it does not exist.", def: "./data", holds: func(c *Config) bool { return c.Storage.Driver != Postgres }, is: words("a path", notEmpty), at: in(func(s *Storage) *string { return &s.Path })},
 	{name: "url", doc: "The database of `postgres`, for which it is required. Its password is never printed. Keep the whole URL in an environment variable or a file, and write a reference.", otherwise: "none", is: databaseURL{}, at: in(func(s *Storage) *Text { return &s.URL })},
 	{name: "databases", doc: "Further databases of `postgres`, by name. Each of them, and the database of `url`, which is called `main`, holds a part of the tasks. `taskengine shards` lists and moves these parts.", otherwise: "none, `url` holds all", is: table[Text]{of: "databases", keys: isPartName, likely: "NAME", is: databaseURL{}}, at: in(func(s *Storage) *map[string]Text { return &s.Databases })},

@@ -23,11 +23,11 @@ import (
 const (
 	// Fsync is the median time to append a block of 4 KiB to a file and sync it.
 	Fsync = "fsync/append/p50"
-	// LivesPebble and LivesBolt are the tasks per second that the stores insert and finish
-	// without an engine, 256 to a commit.
-	LivesPebble = "lives/pebble"
-	LivesBolt   = "lives/bolt"
 )
+
+// Lives returns the name of the limit of a store: the tasks per second that it inserts and finishes without an engine,
+// 256 to a commit.
+func Lives(store string) string { return "lives/" + store }
 
 // The units of limits.
 const (

@@ -98,7 +98,7 @@ func TestNamesAreUniqueAndInTheManual(t *testing.T) {
 			t.Errorf("docs/benchmarks.md has no `%s`", l.Name)
 		}
 	}
-	for _, name := range []string{limits.Fsync, limits.LivesPebble, limits.LivesBolt} {
+	for _, name := range []string{limits.Fsync, limits.Lives("pebble"), limits.Lives("bolt")} {
 		if !seen[name] {
 			t.Errorf("there is no limit %s", name)
 		}

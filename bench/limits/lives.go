@@ -21,18 +21,18 @@ const (
 
 func livesProbes() []probe {
 	stores := []struct {
-		name, what string
-		open       func(dir string) (storage.Store, error)
+		name string
+		open func(dir string) (storage.Store, error)
 	}{
-		{LivesPebble, "pebble", func(dir string) (storage.Store, error) { return pebble.Open(dir, pebble.Options{}) }},
-		{LivesBolt, "bolt", func(dir string) (storage.Store, error) {
+		{"pebble", func(dir string) (storage.Store, error) { return pebble.Open(dir, pebble.Options{}) }},
+		{"bolt", func(dir string) (storage.Store, error) {
 			return bolt.Open(filepath.Join(dir, "tasks.bolt"), bolt.Options{})
 		}},
 	}
 	var all []probe
 	for _, s := range stores {
 		all = append(all, probe{
-			limits: []Limit{{s.name, PerSecond, "tasks inserted and finished in " + s.what + " without an engine"}},
+			limits: []Limit{{Lives(s.name), PerSecond, "tasks inserted and finished in " + s.name + " without an engine"}},
 			share:  3,
 			measure: func(ctx context.Context, t *trial) error {
 				store, err := s.open(t.dir)

@@ -305,7 +305,7 @@ func (l *look) crashed(at time.Time, handler string, count int) int {
 
 // folders returns the folders with data of a node.
 func folders(c *config.Config) (paths []string) {
-	if c.Storage.Driver == config.Pebble || c.Storage.Driver == config.Bolt {
+	if c.Storage.Driver.InFiles() {
 		paths = append(paths, c.Storage.Path)
 	}
 	if c.Storage.Driver != config.Memory && c.TaskLog.MaxSize > 0 {

@@ -46,7 +46,7 @@ var ErrNoManifest = errors.New("there is no " + ManifestName)
 // writeManifest writes the manifest of a folder, which makes it a backup.
 func writeManifest(ctx context.Context, folder string, driver config.Driver, made Made) error {
 	text, err := json.MarshalIndent(Manifest{
-		Format: manifestFormat, Driver: stores.Name(driver), TakenAt: time.Now().UTC().Truncate(time.Second), Tasks: made.Tasks, Files: made.files,
+		Format: manifestFormat, Driver: driver.String(), TakenAt: time.Now().UTC().Truncate(time.Second), Tasks: made.Tasks, Files: made.files,
 	}, "", "  ")
 	if err != nil {
 		return err
@@ -70,10 +70,11 @@ func ReadManifest(folder string) (*Manifest, error) {
 	if err := json.Unmarshal(text, &m); err != nil {
 		return nil, fmt.Errorf("%s is damaged: %w; use another backup", name, err)
 	}
+	_, known := m.driver()
 	switch {
 	case m.Format > manifestFormat:
 		return nil, fmt.Errorf("%s has format %d, this program reads up to %d; use the program that wrote it, or a newer one", name, m.Format, manifestFormat)
-	case m.Format < 1, m.Driver != stores.Name(m.driver()), len(m.Files) == 0, slices.ContainsFunc(m.Files, File.strange):
+	case m.Format < 1, !known, len(m.Files) == 0, slices.ContainsFunc(m.Files, File.strange):
 		return nil, fmt.Errorf("%s is damaged: it does not name the files of a store; use another backup", name)
 	}
 	return &m, nil
@@ -84,11 +85,10 @@ func (f File) strange() bool {
 	return f.Name == "" || f.Name == ManifestName || strings.ContainsAny(f.Name, `/\`) || !filepath.IsLocal(f.Name)
 }
 
-func (m *Manifest) driver() config.Driver {
-	if m.Driver == stores.Name(config.Bolt) {
-		return config.Bolt
-	}
-	return config.Pebble
+// driver returns the driver of the store that the backup is of, and false if the manifest names none.
+func (m *Manifest) driver() (config.Driver, bool) {
+	d, ok := stores.Named(m.Driver)
+	return d.Of, ok && d.Of.InFiles()
 }
 
 // Verify compares the files of a folder with the manifest, and returns an error for each that differs.

@@ -19,16 +19,16 @@ func Restore(ctx context.Context, p stores.Place, from string, log *slog.Logger)
 		return Made{}, err
 	}
 	m, err := backupIn(from)
-	if err == nil && m.driver() != p.Driver {
-		err = fmt.Errorf("the backup is of the driver %s and not %s; use taskengine copy", m.Driver, stores.Name(p.Driver))
-	}
 	if err != nil {
 		return Made{}, err
+	}
+	if m.Driver != p.Driver.String() {
+		return Made{}, fmt.Errorf("the backup is of the driver %s and not %s; use taskengine copy", m.Driver, p.Driver)
 	}
 	if err := m.checkFiles(ctx, from); err != nil {
 		return Made{}, err
 	}
-	made, err := build(ctx, m.driver(), p.Path, log, m.filesIn(from), m.checkMade)
+	made, err := build(ctx, p.Driver, p.Path, log, m.filesIn(from), m.checkMade)
 	if err != nil {
 		return Made{}, fmt.Errorf("restore %s: %w", from, err)
 	}
@@ -47,7 +47,7 @@ func backupIn(folder string) (*Manifest, error) {
 		return nil, missing
 	}
 	return nil, fmt.Errorf("%w: not all of a backup is there, or it is a store that was copied by hand. If its node was stopped then, "+
-		"`taskengine copy --from %s:%s` takes over the tasks in it; it cannot find out whether any are missing", err, stores.Name(driver), folder)
+		"`taskengine copy --from %s:%s` takes over the tasks in it; it cannot find out whether any are missing", err, driver, folder)
 }
 
 // filesIn passes the files of a backup on.

@@ -9,7 +9,6 @@ import (
 
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/backup"
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
-	"github.com/taskengine/taskengine/config"
 	"github.com/taskengine/taskengine/internal/units"
 )
 
@@ -46,7 +45,7 @@ programs, and this command prints their names.`,
 			if err != nil {
 				return err
 			}
-			if p.Driver == config.Postgres {
+			if !p.Driver.InFiles() {
 				return exit.Errorf(exit.Usage, backupDatabase, p.Name, p.Schema)
 			}
 			p.Admin = cmp.Or(admin, p.Admin, defaultAdmin)

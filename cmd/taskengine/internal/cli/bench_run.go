@@ -22,6 +22,7 @@ import (
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/stores"
 	"github.com/taskengine/taskengine/config"
+	"github.com/taskengine/taskengine/internal/suggest"
 	"github.com/taskengine/taskengine/storage"
 )
 
@@ -64,7 +65,7 @@ it was missed at each of them.
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.store, "store", "pebble", "the store: pebble, bolt or memory")
+	flags.StringVar(&f.store, "store", "pebble", "the store: "+suggest.Either(stores.Benched()))
 	flags.StringVar(&f.dir, "dir", bench.DiskDir(), "a folder on the disk to measure; the files written there are removed")
 	flags.StringVar(&f.out, "out", "", "write the results to this file, as JSON")
 	flags.StringVar(&f.html, "html", "", "write a report to this file, one page of HTML")
@@ -216,17 +217,11 @@ func verdict(results []*benchresult.Result) error {
 
 // options returns the store and the programs that scenarios run on.
 func (f *benchFlags) options() (bench.Options, error) {
-	o := bench.Options{Store: f.store, Dir: f.dir, Python: f.python, PythonPath: f.pySDK}
-	const synced = "written to the log and synced to disk; tasks that come together share a sync"
-	switch f.store {
-	case "pebble", "bolt":
-		o.Durability = synced
-	case "memory":
-		o.Durability = "none: everything is lost with the process"
-	default:
-		return o, exit.Errorf(exit.Usage, "--store: %q is no store; use pebble, bolt or memory", f.store)
+	driver, ok := stores.Named(f.store)
+	if !ok || driver.Durability == "" {
+		return bench.Options{}, exit.Errorf(exit.Usage, "--store: %q is no store; use %s", f.store, suggest.Either(stores.Benched()))
 	}
-	o.OpenStore = benchStore(f.store)
+	o := bench.Options{Store: f.store, Dir: f.dir, Python: f.python, PythonPath: f.pySDK, Durability: driver.Durability, OpenStore: benchStore(driver.Of)}
 	self, err := os.Executable()
 	if err != nil {
 		return o, fmt.Errorf("find this program, to start plugins and nodes with it: %w", err)
@@ -243,17 +238,9 @@ func (f *benchFlags) options() (bench.Options, error) {
 }
 
 // benchStore opens the stores of a driver as `taskengine run` does.
-func benchStore(driver string) func(dir string) (storage.Store, error) {
-	c := config.Storage{Driver: config.Pebble}
-	switch driver {
-	case "bolt":
-		c.Driver = config.Bolt
-	case "memory":
-		c.Driver = config.Memory
-	}
+func benchStore(driver config.Driver) func(dir string) (storage.Store, error) {
 	return func(dir string) (storage.Store, error) {
-		c.Path = dir
-		return stores.Open(context.Background(), c, nil)
+		return stores.Open(context.Background(), config.Storage{Driver: driver, Path: dir}, nil)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/taskengine/taskengine/bench/limits"
 	benchresult "github.com/taskengine/taskengine/bench/result"
+	"github.com/taskengine/taskengine/config"
 	"github.com/taskengine/taskengine/internal/units"
 )
 
@@ -158,7 +159,7 @@ func quantileOf(r *benchresult.Result, name string, q float64) spread {
 
 // fsyncOf is how long a sync of the disk takes, in nanoseconds; 0 if the store does none.
 func fsyncOf(r *benchresult.Result) float64 {
-	if r.Subject.Store == "memory" {
+	if r.Subject.Store == config.Memory.String() {
 		return 0
 	}
 	return limitOf(r, limits.Fsync)
@@ -166,7 +167,7 @@ func fsyncOf(r *benchresult.Result) float64 {
 
 // ownLimit is how many tasks a second the store takes without an engine; 0 if unknown.
 func ownLimit(r *benchresult.Result) float64 {
-	return limitOf(r, map[string]string{"pebble": limits.LivesPebble, "bolt": limits.LivesBolt}[r.Subject.Store])
+	return limitOf(r, limits.Lives(r.Subject.Store))
 }
 
 func limitOf(r *benchresult.Result, name string) float64 {

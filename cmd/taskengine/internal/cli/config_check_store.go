@@ -12,13 +12,9 @@ import (
 	"github.com/taskengine/taskengine/internal/units"
 )
 
-// pebbleRoom is how many bytes of disk pebble takes beside the tasks that are kept: logs, which
-// are written over and not removed, and files that are being sorted.
-const pebbleRoom = 256 << 20
-
 // probeStore returns the problems of the folder of the store.
 func probeStore(c *config.Config) (found []config.Problem) {
-	if !inFiles(c.Storage.Driver) {
+	if !c.Storage.Driver.InFiles() {
 		return nil
 	}
 	if err := stores.CheckDriver(c.Storage.Path, c.Storage.Driver); err != nil {
@@ -27,33 +23,32 @@ func probeStore(c *config.Config) (found []config.Problem) {
 	return found
 }
 
-func inFiles(d config.Driver) bool { return d == config.Pebble || d == config.Bolt }
-
 // noteRoom prints how much disk the store needs, and warns if there is less.
 func (a *app) noteRoom(c *config.Config) {
-	if c.Storage.Driver != config.Pebble {
+	driver, room := c.Storage.Driver, stores.DriverOf(c.Storage.Driver).Room
+	if room == 0 {
 		return
 	}
-	a.note("storage: pebble needs about %s of disk beside the tasks that are kept", units.WholeBytes(pebbleRoom))
+	a.note("storage: %s needs about %s of disk beside the tasks that are kept", driver, units.WholeBytes(room))
 	folder, taken := c.Storage.Path, sizeOf(c.Storage.Path)
 	if _, err := os.Stat(folder); err != nil {
 		folder = filepath.Dir(folder) // it is made in there
 	}
 	if usage, err := vfs.Default.GetDiskUsage(folder); err == nil {
-		if warning := littleRoom(folder, usage.AvailBytes, taken); warning != "" {
+		if warning := littleRoom(driver, folder, room, usage.AvailBytes, taken); warning != "" {
 			a.note("warning: %s", warning)
 		}
 	}
 }
 
 // littleRoom returns a warning if the free space plus the size of the store, in bytes, is less than
-// pebble needs, else "".
-func littleRoom(folder string, free uint64, taken int64) string {
-	if free+uint64(taken) >= pebbleRoom {
+// a driver needs as room, else "".
+func littleRoom(driver config.Driver, folder string, room int64, free uint64, taken int64) string {
+	if free+uint64(taken) >= uint64(room) {
 		return ""
 	}
-	return fmt.Sprintf("the disk of %s has %s free; a node on pebble may find it full before there are many tasks, and a store on a full disk stops",
-		folder, units.WholeBytes(int64(free)))
+	return fmt.Sprintf("the disk of %s has %s free; a node on %s may find it full before there are many tasks, and a store on a full disk stops",
+		folder, units.WholeBytes(int64(free)), driver)
 }
 
 // sizeOf returns how many bytes the files of a folder have, as far as they can be looked at.

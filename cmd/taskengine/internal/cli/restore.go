@@ -7,7 +7,6 @@ import (
 
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/backup"
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
-	"github.com/taskengine/taskengine/config"
 )
 
 func newRestore(a *app) *cobra.Command {
@@ -30,7 +29,7 @@ copy --from pebble:FOLDER".`,
 			if err != nil {
 				return err
 			}
-			if p.Driver == config.Postgres {
+			if !p.Driver.InFiles() {
 				return exit.Errorf(exit.Usage, "taskengine copy moves a backup in files to PostgreSQL; pg_restore restores a dump of pg_dump")
 			}
 			return untilSignalled(cmd.Context(), func(ctx context.Context) error {

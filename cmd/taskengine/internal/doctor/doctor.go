@@ -105,7 +105,7 @@ func examineStore(ctx context.Context, p stores.Place, o Options, log *slog.Logg
 // examineOne opens a store and examines it.
 func examineOne(ctx context.Context, p stores.Place, o Options, log *slog.Logger) (found Findings, err error) {
 	var manifest *backup.Manifest
-	if p.Driver != config.Postgres {
+	if p.Driver.InFiles() {
 		if manifest, err = examineBackup(ctx, &found, p.Path); err != nil {
 			return nil, err
 		}
@@ -118,7 +118,7 @@ func examineOne(ctx context.Context, p stores.Place, o Options, log *slog.Logger
 	case errors.Is(err, schema.ErrMismatch):
 		found.add(Error, "schema", database.OneLine(err).Error(), "nodes of this version do not start on these tables", "follow the message, and see `taskengine migrate verify`")
 		return found, nil
-	case p.Driver == config.Postgres:
+	case !p.Driver.InFiles():
 		return nil, err
 	default:
 		found.add(Error, "open", err.Error(), "a node does not start on this store", "look at the disk, and then restore a backup to another folder")

@@ -124,13 +124,13 @@ func (n *Node) drain(hurry context.Context, e *engine.Engine) error {
 }
 
 func (n *Node) storage() string {
-	switch c := n.Config.Storage; c.Driver {
-	case config.Memory:
-		return "memory"
-	case config.Postgres:
+	switch c := n.Config.Storage; {
+	case c.Driver.InFiles():
+		return c.Path
+	case c.Driver == config.Postgres:
 		return "postgres, schema " + c.Schema
 	default:
-		return c.Path
+		return c.Driver.String()
 	}
 }
 

@@ -14,7 +14,6 @@ import (
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/coordination"
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/database"
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/stores"
-	"github.com/taskengine/taskengine/config"
 	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/transfer"
@@ -40,7 +39,7 @@ type Progress interface {
 // Run copies, or goes on with a copy that was interrupted. If the destination is not a copy at the
 // end, the report says so; an error means that the copy stopped.
 func (c *Copy) Run(ctx context.Context) (report *transfer.Report, err error) {
-	if c.From.Driver != config.Postgres {
+	if c.From.Driver.InFiles() {
 		if err := backup.CheckUndamaged(ctx, c.From.Path); err != nil {
 			return nil, fmt.Errorf("the source: %w", err)
 		}

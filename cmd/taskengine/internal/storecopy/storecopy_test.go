@@ -21,7 +21,7 @@ var silent = slog.New(slog.DiscardHandler)
 // storeWith makes a store with tasks of these IDs.
 func storeWith(t *testing.T, driver config.Driver, ids ...byte) stores.Place {
 	t.Helper()
-	p := stores.Place{Driver: driver, Path: filepath.Join(t.TempDir(), "data"), Name: stores.Name(driver)}
+	p := stores.Place{Driver: driver, Path: filepath.Join(t.TempDir(), "data"), Name: driver.String()}
 	s, err := p.Open(t.Context(), silent)
 	if err != nil {
 		t.Fatal(err)

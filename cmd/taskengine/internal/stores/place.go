@@ -15,8 +15,6 @@ import (
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
 	"github.com/taskengine/taskengine/config"
 	"github.com/taskengine/taskengine/storage"
-	"github.com/taskengine/taskengine/storage/bolt"
-	"github.com/taskengine/taskengine/storage/pebble"
 	"github.com/taskengine/taskengine/storage/postgres"
 	"github.com/taskengine/taskengine/storage/postgres/schema"
 	"github.com/taskengine/taskengine/storage/transfer"
@@ -64,26 +62,23 @@ func Parse(arg, schema string, load func(file string) (*config.Config, error)) (
 		return Place{}, exit.Errorf(exit.Usage, "%s has no schema: only PostgreSQL has", arg)
 	}
 	p.Path, err = filepath.Abs(p.Path)
-	p.Name = Name(p.Driver) + ":" + p.Path
+	p.Name = p.Driver.String() + ":" + p.Path
 	return p, err
 }
 
 func parse(arg string, load func(file string) (*config.Config, error)) (Place, error) {
 	kind, rest, _ := strings.Cut(arg, ":")
-	switch kind {
-	case "postgres", "postgresql":
+	if kind == "postgres" || kind == "postgresql" {
 		if err := config.CheckDatabaseURL(arg); err != nil {
 			return Place{}, exit.Errorf(exit.Usage, "%s://… %w", kind, err)
 		}
 		return Place{Driver: config.Postgres, URL: arg, Schema: schema.Default}, nil
-	case "pebble", "bolt":
+	}
+	if d, ok := Named(kind); ok && d.Of.InFiles() {
 		if rest == "" {
 			return Place{}, exit.Errorf(exit.Usage, "%s: a folder must follow, as in %[1]s:/var/lib/taskengine", kind)
 		}
-		if kind == "bolt" {
-			return Place{Driver: config.Bolt, Path: rest}, nil
-		}
-		return Place{Driver: config.Pebble, Path: rest}, nil
+		return Place{Driver: d.Of, Path: rest}, nil
 	}
 	cfg, err := load(arg)
 	if err != nil {
@@ -94,7 +89,7 @@ func parse(arg string, load func(file string) (*config.Config, error)) (Place, e
 		Config: cfg.Storage, Admin: adminOf(cfg.Admin), Token: cfg.Admin.Token.Reveal(),
 		Coordination: cfg.Coordination,
 	}
-	if p.Driver == config.Memory {
+	if DriverOf(p.Driver).look == nil {
 		return Place{}, exit.Errorf(exit.Usage, "the tasks of %s are in the memory of its node: they cannot be reached from here", arg)
 	}
 	return p, nil
@@ -126,22 +121,20 @@ type Store interface {
 // Look opens a store that must exist, to read it only. A store in files is opened read-only; one
 // in PostgreSQL is not.
 func (p Place) Look(ctx context.Context, log *slog.Logger) (Store, error) {
-	if p.Driver == config.Postgres {
-		return p.openDatabase(ctx, log)
+	d := DriverOf(p.Driver)
+	if !p.Driver.InFiles() {
+		return d.look(ctx, p, log)
 	}
 	if err := p.Exists(); err != nil {
 		return nil, err
 	}
-	if p.Driver == config.Bolt {
-		return p.opened(bolt.Open(p.file(), bolt.Options{ReadOnly: true}))
-	}
-	return p.opened(pebble.Open(p.Path, pebble.Options{ReadOnly: true, Salvage: p.Salvage, Log: log}))
+	return p.opened(d.look(ctx, p, log))
 }
 
 // Open opens a store. It makes a store in files that does not exist.
 func (p Place) Open(ctx context.Context, log *slog.Logger) (Store, error) {
-	if p.Driver == config.Postgres {
-		return p.openDatabase(ctx, log)
+	if !p.Driver.InFiles() {
+		return p.Look(ctx, log)
 	}
 	s, err := Open(ctx, config.Storage{Driver: p.Driver, Path: p.Path}, log)
 	if err != nil {
@@ -168,8 +161,6 @@ func (p Place) openDatabase(ctx context.Context, log *slog.Logger) (Store, error
 	}
 	return s, nil
 }
-
-func (p Place) file() string { return filepath.Join(p.Path, BoltFile) }
 
 // Exists returns an error unless there is a store in files of this driver. The error wraps
 // ErrNone, or ErrOtherDriver if there is one of the other driver.

@@ -2,8 +2,10 @@ package stores
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -79,7 +81,7 @@ func TestEachOfTwoStoresInAFolderCanBeOpened(t *testing.T) {
 		}
 		counts, err := s.(storage.Inspector).Count(t.Context(), storage.Filter{})
 		if err != nil || counts[storage.StateType{State: task.Submitted, Type: "mail"}] != 1 {
-			t.Errorf("the store of %s has %v, %v", Name(driver), counts, err)
+			t.Errorf("the store of %s has %v, %v", driver, counts, err)
 		}
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -106,5 +108,37 @@ func TestAPlaceIsNamedByDriverURLOrConfiguration(t *testing.T) {
 		if _, err := Parse(c.arg, c.schema, load); exit.Code(err) != exit.Usage {
 			t.Errorf("%q with the schema %q: %v", c.arg, c.schema, err)
 		}
+	}
+}
+
+func TestDriversInFilesAreNamedByOneFileOfTheProgram(t *testing.T) {
+	var naming []string
+	err := filepath.WalkDir("../..", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if strings.Contains(string(text), "config.Pebble") || strings.Contains(string(text), "config.Bolt") {
+			naming = append(naming, path)
+		}
+		return err
+	})
+	if err != nil || !slices.Equal(naming, []string{"../../internal/stores/drivers.go"}) {
+		t.Errorf("%q, %v: describe a driver in Drivers, and ask for the description elsewhere", naming, err)
+	}
+}
+
+func TestEveryDriverIsDescribed(t *testing.T) {
+	for _, name := range []string{"pebble", "bolt", "memory", "postgres"} {
+		d, ok := Named(name)
+		if !ok || DriverOf(d.Of).Of != d.Of || d.open == nil || d.Of.InFiles() != (d.isIn != nil) || d.Of.InFiles() && d.look == nil {
+			t.Errorf("%s is described as %+v", name, d)
+		}
+	}
+	if got := Benched(); !slices.Equal(got, []string{"pebble", "bolt", "memory"}) {
+		t.Errorf("benchmarks use %q", got)
+	}
+	if _, ok := Named("redis"); ok {
+		t.Error("there is no driver redis")
 	}
 }
