@@ -2,9 +2,11 @@ package server_test
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/http"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -14,116 +16,149 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/server"
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 	"github.com/taskengine/taskengine/server/proto/taskengine/v1/taskenginev1connect"
 )
 
-// BenchmarkServers compares servers of the API: each adds tasks to an engine in memory by unary
-// calls, 256 at a time, from the same process. cpu-us is the CPU time for each call, of client and
-// server together: where the client is the same, the difference is that of the servers.
-func BenchmarkServers(b *testing.B) {
-	type call = func(context.Context, *taskenginev1.SubmitRequest) error
-	overGRPC := func(b *testing.B, network, addr string) call {
-		c, err := grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
-			grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
-				return new(net.Dialer).DialContext(ctx, network, addr)
-			}))
+// apiServers are the ways to serve the API to gRPC libraries.
+var apiServers = []struct {
+	name  string
+	serve func(b *testing.B, n *node, network, addr string) net.Addr
+}{
+	{"net-http", func(b *testing.B, n *node, network, addr string) net.Addr {
+		return listenOn(b, network, addr, server.ListenConfig{Handler: n.handler()})
+	}},
+	{"net-http-with-grpc-go", func(b *testing.B, n *node, network, addr string) net.Addr {
+		api := n.handler()
+		library := api.GRPC()
+		return listenOn(b, network, addr, server.ListenConfig{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc") {
+				library.ServeHTTP(w, r)
+				return
+			}
+			api.ServeHTTP(w, r)
+		})})
+	}},
+	{"both-by-route", func(b *testing.B, n *node, network, addr string) net.Addr {
+		api := n.handler()
+		return listenOn(b, network, addr, server.ListenConfig{Handler: api, GRPC: api.GRPC()})
+	}},
+	{"grpc-go-alone", func(b *testing.B, n *node, network, addr string) net.Addr {
+		l, err := new(net.ListenConfig).Listen(b.Context(), network, addr)
 		if err != nil {
 			b.Fatal(err)
 		}
-		b.Cleanup(func() { c.Close() })
-		return func(ctx context.Context, req *taskenginev1.SubmitRequest) error {
-			return c.Invoke(ctx, taskenginev1connect.TaskServiceSubmitProcedure, req, new(taskenginev1.SubmitResponse))
-		}
-	}
-	overHTTP1 := func(b *testing.B, network, addr string) call {
-		transport := &http.Transport{MaxIdleConnsPerHost: 256, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, network, addr)
-		}}
-		b.Cleanup(transport.CloseIdleConnections)
-		c := taskenginev1connect.NewTaskServiceClient(&http.Client{Transport: transport}, "http://localhost")
-		return func(ctx context.Context, req *taskenginev1.SubmitRequest) error {
-			_, err := c.Submit(ctx, req)
-			return err
-		}
-	}
-	for _, s := range []struct {
-		name   string
-		serve  func(*testing.B, *node, net.Listener)
-		client func(b *testing.B, network, addr string) call
-	}{
-		{"net-http/gRPC", serveHTTP(nil), overGRPC},
-		{"net-http-large-buffers/gRPC", serveHTTP(&http.HTTP2Config{
-			MaxConcurrentStreams: 1000, MaxReadFrameSize: 1 << 20, MaxReceiveBufferPerConnection: 16 << 20, MaxReceiveBufferPerStream: 1 << 20,
-		}), overGRPC},
-		{"grpc-go/gRPC", func(b *testing.B, n *node, l net.Listener) { serveGRPC(b, n, l) }, overGRPC},
-		{"grpc-go-workers/gRPC", func(b *testing.B, n *node, l net.Listener) { serveGRPC(b, n, l, grpc.NumStreamWorkers(16)) }, overGRPC},
-		{"net-http/HTTP1", serveHTTP(nil), overHTTP1},
-	} {
-		for _, network := range []string{"tcp", "unix"} {
-			b.Run(s.name+"/"+network, func(b *testing.B) {
-				n := newNode(b)
-				addr := "127.0.0.1:0"
-				if network == "unix" {
-					addr = filepath.Join(b.TempDir(), "s")
-				}
-				l, err := new(net.ListenConfig).Listen(b.Context(), network, addr)
-				if err != nil {
-					b.Fatal(err)
-				}
-				s.serve(b, n, l)
-				measureCalls(b, s.client(b, network, l.Addr().String()))
-			})
-		}
-	}
-}
-
-// serveHTTP serves the API with net/http.
-func serveHTTP(c *http.HTTP2Config) func(*testing.B, *node, net.Listener) {
-	return func(b *testing.B, n *node, l net.Listener) {
-		var p http.Protocols
-		p.SetHTTP1(true)
-		p.SetUnencryptedHTTP2(true)
-		s := &http.Server{Handler: n.handler(), Protocols: &p, HTTP2: c, ReadHeaderTimeout: time.Minute}
+		s := n.handler().GRPC()
 		go s.Serve(l)
-		b.Cleanup(func() { s.Close() })
+		b.Cleanup(s.Stop)
+		return l.Addr()
+	}},
+}
+
+// listenOn opens a listener on an address of TCP or of a socket.
+func listenOn(b *testing.B, network, addr string, c server.ListenConfig) net.Addr {
+	c.Address = addr
+	if network == "unix" {
+		c.Address, c.SocketMode = "unix:"+addr, 0o600
+	}
+	return listenTo(b, c).Addr()
+}
+
+// BenchmarkServers compares servers of the API. Each adds tasks to an engine in memory, by 256 unary calls at a time or
+// by eight streams, whose client is in the same process. cpu-us is the CPU time for each task, of client and server
+// together: the client is the same, so the difference is that of the servers.
+func BenchmarkServers(b *testing.B) {
+	for _, s := range apiServers {
+		for _, network := range []string{"tcp", "unix"} {
+			for _, call := range []struct {
+				name    string
+				measure func(*testing.B, *grpc.ClientConn)
+			}{{"unary", measureCalls}, {"stream", measureStreams}} {
+				b.Run(call.name+"/"+network+"/"+s.name, func(b *testing.B) {
+					addr := "127.0.0.1:0"
+					if network == "unix" {
+						addr = filepath.Join(b.TempDir(), "s")
+					}
+					at := s.serve(b, newNode(b), network, addr)
+					c, err := grpc.NewClient("passthrough:///"+at.String(), grpc.WithTransportCredentials(insecure.NewCredentials()),
+						grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
+							return new(net.Dialer).DialContext(ctx, network, addr)
+						}))
+					if err != nil {
+						b.Fatal(err)
+					}
+					b.Cleanup(func() { c.Close() })
+					call.measure(b, c)
+				})
+			}
+		}
 	}
 }
 
-// serveGRPC serves Submit with the server of grpc-go.
-func serveGRPC(b *testing.B, n *node, l net.Listener, o ...grpc.ServerOption) {
-	s := grpc.NewServer(o...)
-	s.RegisterService(&grpc.ServiceDesc{
-		ServiceName: taskenginev1connect.TaskServiceName, HandlerType: (*any)(nil),
-		Methods: []grpc.MethodDesc{{MethodName: "Submit", Handler: func(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
-			req := new(taskenginev1.SubmitRequest)
-			if err := decode(req); err != nil {
-				return nil, err
-			}
-			receipts, err := n.engine.Submit(ctx, engine.Request{Type: req.GetTasks()[0].GetType(), Payload: req.GetTasks()[0].GetPayload()})
-			if err != nil {
-				return nil, err
-			}
-			return &taskenginev1.SubmitResponse{Receipts: []*taskenginev1.Receipt{{Id: receipts[0].ID.String(), Created: receipts[0].Created}}}, nil
-		}}},
-	}, nil)
-	go s.Serve(l)
-	b.Cleanup(s.Stop)
+// benchTask is a task that a benchmark adds.
+func benchTask() *taskenginev1.NewTask {
+	return &taskenginev1.NewTask{Type: "idle", Input: &taskenginev1.NewTask_Payload{Payload: make([]byte, 256)}}
 }
 
-// measureCalls makes b.N calls, 256 at a time.
-func measureCalls(b *testing.B, call func(context.Context, *taskenginev1.SubmitRequest) error) {
-	req := &taskenginev1.SubmitRequest{Tasks: []*taskenginev1.NewTask{{Type: "idle", Input: &taskenginev1.NewTask_Payload{Payload: make([]byte, 256)}}}}
+// measureCalls adds b.N tasks by unary calls, 256 at a time.
+func measureCalls(b *testing.B, c *grpc.ClientConn) {
+	req := &taskenginev1.SubmitRequest{Tasks: []*taskenginev1.NewTask{benchTask()}}
+	measureTasks(b, 256, 1, func() (func() error, func()) {
+		return func() error {
+			return c.Invoke(b.Context(), taskenginev1connect.TaskServiceSubmitProcedure, req, new(taskenginev1.SubmitResponse))
+		}, func() {}
+	})
+}
+
+// measureStreams adds b.N tasks by eight streams. Each sends a message of 16 tasks when all of the last one have an outcome.
+func measureStreams(b *testing.B, c *grpc.ClientConn) {
+	const tasks = 16
+	measureTasks(b, 8, tasks, func() (func() error, func()) {
+		s, err := c.NewStream(b.Context(), &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, taskenginev1connect.TaskServiceSubmitStreamProcedure)
+		if err != nil {
+			return func() error { return err }, func() {}
+		}
+		req := new(taskenginev1.SubmitStreamRequest)
+		for i := range tasks {
+			req.Tasks = append(req.Tasks, streamed(uint64(i), benchTask()))
+		}
+		add := func() error {
+			if err := s.SendMsg(req); err != nil {
+				return err
+			}
+			for got := 0; got < tasks; {
+				res := new(taskenginev1.SubmitStreamResponse)
+				if err := s.RecvMsg(res); err != nil {
+					return err
+				}
+				for _, o := range res.GetOutcomes() {
+					if o.GetReceipt() == nil {
+						return fmt.Errorf("a task is not added: %v", o)
+					}
+				}
+				got += len(res.GetOutcomes())
+			}
+			return nil
+		}
+		return add, func() { _ = s.CloseSend() }
+	})
+}
+
+// measureTasks adds b.N tasks from so many goroutines. begin returns a function that adds so many of them, and one that
+// is called at the end.
+func measureTasks(b *testing.B, goroutines, tasks int, begin func() (add func() error, end func())) {
 	var all sync.WaitGroup
 	var left atomic.Int64
 	left.Store(int64(b.N))
 	before := cpuTime(b)
 	b.ResetTimer()
-	for range 256 {
+	for range goroutines {
 		all.Go(func() {
-			for left.Add(-1) >= 0 {
-				if err := call(b.Context(), req); err != nil {
+			add, end := begin()
+			defer end()
+			for left.Add(-int64(tasks)) > -int64(tasks) {
+				if err := add(); err != nil {
 					b.Error(err)
 					return
 				}
@@ -132,7 +167,7 @@ func measureCalls(b *testing.B, call func(context.Context, *taskenginev1.SubmitR
 	}
 	all.Wait()
 	b.StopTimer()
-	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "calls/s")
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "tasks/s")
 	b.ReportMetric(float64((cpuTime(b)-before).Microseconds())/float64(b.N), "cpu-us")
 }
 
