@@ -12,7 +12,7 @@ import (
 )
 
 // mostPatience is how many times longer than the client wants a connection may wait for the first byte of an answer.
-const mostPatience = 8
+const mostPatience = 4
 
 // patience is how long the connections of a client wait for its brokers. A broker that needs longer for each answer than the
 // client waits would be asked the same again and again, and never be heard.
@@ -28,8 +28,9 @@ type question struct {
 	within  time.Duration
 }
 
-// Patient returns an option for a client that fetches. When the first byte of an answer is late, the client doubles its wait for
-// such answers of that broker, up to eight times the usual wait. An answer in time resets the wait.
+// Patient returns an option for a client that fetches. When no byte of an answer has come on a connection which has had other
+// answers, the client doubles its wait for such answers of that broker, up to four times the usual wait. A late answer leaves
+// the wait as it is, and one in time resets it. A broker that answers nothing at all hangs: the wait for it does not grow.
 func (c Connection) Patient() kgo.Opt {
 	p := &patience{factor: make(map[question]int)}
 	return kgo.Dialer(func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -51,18 +52,24 @@ func (p *patience) of(q question) int {
 	return max(1, p.factor[q])
 }
 
-// note notes whether an answer was in time.
-func (p *patience) note(q question, inTime bool) {
+// grow notes that there was no answer.
+func (p *patience) grow(q question) {
 	if p == nil {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if inTime {
-		delete(p.factor, q)
+	p.factor[q] = min(2*max(1, p.factor[q]), mostPatience)
+}
+
+// reset notes that an answer was in time.
+func (p *patience) reset(q question) {
+	if p == nil {
 		return
 	}
-	p.factor[q] = min(2*max(1, p.factor[q]), mostPatience)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.factor, q)
 }
 
 // patientConn is a connection with a read deadline that moves on while bytes arrive. The client wants a whole answer until the
@@ -72,9 +79,10 @@ type patientConn struct {
 	patience *patience // nil if it does not grow
 	address  string    // of the broker, for patience
 
-	mu    sync.Mutex
-	idle  time.Duration // guarded by mu: from the last bytes to the deadline; 0 if it does not move
-	until time.Time     // guarded by mu: when the client wants the first byte; 0 if it has come, or the client wants none
+	mu       sync.Mutex
+	idle     time.Duration // guarded by mu: from the last bytes to the deadline; 0 if it does not move
+	until    time.Time     // guarded by mu: when the client wants the first byte; 0 if it has come, or the client wants none
+	answered bool          // guarded by mu: bytes have come
 }
 
 // SetReadDeadline sets the time until which the next bytes have to arrive, and how much later those behind them.
@@ -105,10 +113,16 @@ func (c *patientConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.until.IsZero() && c.idle > 0 && (n > 0 || errors.Is(err, os.ErrDeadlineExceeded)) {
-		c.patience.note(c.question(), n > 0 && time.Now().Before(c.until))
+	if isOver := errors.Is(err, os.ErrDeadlineExceeded); !c.until.IsZero() && c.idle > 0 && (n > 0 || isOver) {
+		switch {
+		case n > 0 && time.Now().Before(c.until):
+			c.patience.reset(c.question())
+		case n == 0 && c.answered:
+			c.patience.grow(c.question())
+		}
 		c.until = time.Time{}
 	}
+	c.answered = c.answered || n > 0
 	if n > 0 && err == nil && c.idle > 0 {
 		err = c.Conn.SetReadDeadline(time.Now().Add(c.idle))
 	}
