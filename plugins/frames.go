@@ -24,8 +24,8 @@ func (h *Host) fill(s *session, frame *wire.ToHandler) filled {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	clear(frame.Runs) // so that answered runs are freed
-	frame.Runs, frame.Cancels, frame.Ping, frame.Drain = frame.Runs[:0], s.cancels, s.ping, nil
-	s.cancels, s.ping = nil, 0
+	frame.Runs, frame.Cancels, frame.Ping, frame.Drain, frame.Stored = frame.Runs[:0], s.cancels, s.ping, nil, s.stored
+	s.cancels, s.ping, s.stored = nil, 0, nil
 	switch {
 	case s.drain == drained && len(s.running) == 0 && len(frame.Cancels) == 0:
 		return finished
@@ -36,7 +36,7 @@ func (h *Host) fill(s *session, frame *wire.ToHandler) filled {
 	case s.serves():
 		h.take(s, frame)
 	}
-	if len(frame.Runs) == 0 && len(frame.Cancels) == 0 && frame.Ping == 0 && frame.Drain == nil {
+	if len(frame.Runs) == 0 && len(frame.Cancels) == 0 && frame.Ping == 0 && frame.Drain == nil && len(frame.Stored) == 0 {
 		return nothing
 	}
 	return something
@@ -121,7 +121,7 @@ func (h *Host) handleFrame(s *session, frame *wire.FromHandler) {
 	ended := make([]*call, len(finishes))
 	unknown := 0
 	h.mu.Lock()
-	h.forward.Add(frame, s.running)
+	h.forward.Add(frame, s, s.running)
 	s.addCredits(frame.GetCredits())
 	for i, f := range finishes {
 		known := false

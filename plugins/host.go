@@ -16,6 +16,7 @@ import (
 	"github.com/taskengine/taskengine/internal/wakeup"
 	"github.com/taskengine/taskengine/plugins/internal/calls"
 	"github.com/taskengine/taskengine/plugins/internal/programlog"
+	"github.com/taskengine/taskengine/plugins/internal/wire"
 	"github.com/taskengine/taskengine/task"
 )
 
@@ -100,7 +101,10 @@ func newHost(cfg *Config) *Host {
 		closing: make(chan struct{}), force: make(chan struct{}), gone: make(chan struct{}), wake: wakeup.New(),
 		tried: make(chan struct{}), cgroups: supervise.NewCgroups(named),
 	}
-	h.forward = calls.Forwarder[*session]{Mu: &h.mu, Log: slog.New(h.programLog)}
+	h.forward = calls.Forwarder[*session]{Mu: &h.mu, Log: slog.New(h.programLog), Answer: func(s *session, k *wire.Stored) {
+		s.stored = append(s.stored, k)
+		s.wake.Set()
+	}}
 	h.cgroups.RemoveStale()
 	return h
 }

@@ -92,6 +92,7 @@ func testHandlers() handler.Handlers {
 			task.Logger(ctx).Warn("half way", "page", 2, slog.Group("of", "total", 3))
 			return nil, errors.Join(errors.New("kept"), task.SaveCheckpoint(ctx, []byte("page 2")))
 		}),
+		"paid":       handler.Func(waitUntilPaid),
 		"checkpoint": handler.Func(func(_ context.Context, t *task.Task) ([]byte, error) { return t.Checkpoint(), nil }),
 		"say": handler.Func(func(ctx context.Context, t *task.Task) ([]byte, error) {
 			fmt.Println("to stdout")
@@ -177,6 +178,21 @@ func testError(kind string) ([]byte, error) {
 		return nil, errors.New("no \xff money")
 	}
 	return nil, err
+}
+
+// waitUntilPaid ends its first attempt by a wait. An attempt that was woken says by what, when the file of its payload exists.
+func waitUntilPaid(ctx context.Context, t *task.Task) ([]byte, error) {
+	w := t.Woken()
+	if w.By == task.NotWoken {
+		if err := task.SaveCheckpoint(ctx, []byte("asked")); err != nil {
+			return nil, err
+		}
+		return []byte("asked"), task.WaitFor([]string{"paid", "void"}, time.Now().Add(time.Hour), task.WithCheckpoint([]byte("asked")))
+	}
+	if err := waitForFile(ctx, string(t.Payload)); err != nil {
+		return nil, err
+	}
+	return fmt.Appendf(nil, "%v %v %s %s %s", w.By, w.Signal.ID, w.Signal.Name, w.Signal.Data, t.Checkpoint()), nil
 }
 
 func waitForFile(ctx context.Context, path string) error {

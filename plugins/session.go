@@ -47,6 +47,7 @@ type session struct {
 	lastRun     uint64
 	cancels     []*wire.Cancel // to be sent
 	ping        uint64         // to be sent, if not 0
+	stored      []*wire.Stored // to be sent
 	drain       drainState
 	retired     bool      // no frame can be sent any more
 	endReason   endReason // why the process ends

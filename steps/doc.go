@@ -22,7 +22,6 @@
 // is given [Flow.Key], by which a receiver can recognize the second time.
 //
 // The results are in the checkpoint of the task, so a handler that uses this package has no checkpoint of its own. All
-// results together may have [task.MaxCheckpoint] bytes. Each step costs one commit of the store. The package is for
-// handlers in the process of an engine: in a handler program a flow cannot wait, and a step begins before the result of the
-// one before is stored.
+// results together may have [task.MaxCheckpoint] bytes. Each step costs one commit of the store. In a handler program a step
+// begins when the node has said that the result of the one before is stored.
 package steps

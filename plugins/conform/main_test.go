@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/taskengine/taskengine/plugins/handler"
+	"github.com/taskengine/taskengine/steps"
 	"github.com/taskengine/taskengine/task"
 )
 
@@ -98,6 +99,11 @@ func conformance() handler.Handlers {
 			_ = task.SaveCheckpoint(ctx, t.Payload) // some hosts keep none
 			return nil, errors.New("kept")
 		}),
+		"keep": handler.Func(func(ctx context.Context, t *task.Task) ([]byte, error) {
+			return []byte("stored"), task.SaveCheckpoint(ctx, t.Payload)
+		}),
+		"await":    handler.Func(awaitAsAsked),
+		"flow":     steps.Handler(steps.Options{Version: 1}, flow),
 		"children": handler.Func(spawnAsAsked),
 		"batch": handler.Batch(10, 100*time.Millisecond, func(_ context.Context, tasks []*task.Task) ([]handler.Outcome, error) {
 			outcomes := make([]handler.Outcome, len(tasks))
@@ -172,6 +178,60 @@ func runAgainAsAsked(_ context.Context, t *task.Task) ([]byte, error) {
 		options = append(options, task.WithCheckpoint([]byte(*in.Checkpoint)))
 	}
 	return []byte(in.Result), task.Again(time.UnixMilli(in.AtMS), options...)
+}
+
+// awoken is how a conformance program tells what has woken its task.
+func awoken(w task.Wake) map[string]any {
+	out := map[string]any{"by": w.By.String()}
+	if w.By == task.BySignal {
+		out["id"], out["name"], out["data"] = w.Signal.ID.String(), w.Signal.Name, w.Signal.Data
+	}
+	return out
+}
+
+func awaitAsAsked(_ context.Context, t *task.Task) ([]byte, error) {
+	if w := t.Woken(); w.By != task.NotWoken {
+		return json.Marshal(awoken(w))
+	}
+	var in struct {
+		Names      []string
+		TimeoutMS  int `json:"timeout_ms"`
+		Result     string
+		Checkpoint *string
+	}
+	if err := json.Unmarshal(t.Payload, &in); err != nil {
+		return nil, err
+	}
+	var until time.Time
+	if in.TimeoutMS > 0 {
+		until = time.Now().Add(time.Duration(in.TimeoutMS) * time.Millisecond)
+	}
+	var options []task.AgainOption
+	if in.Checkpoint != nil {
+		options = append(options, task.WithCheckpoint([]byte(*in.Checkpoint)))
+	}
+	return []byte(in.Result), task.WaitFor(in.Names, until, options...)
+}
+
+func flow(ctx context.Context, f *steps.Flow) ([]byte, error) {
+	process := func(name string) (string, error) {
+		return steps.Do(ctx, f, name, func(context.Context) (string, error) { return strconv.Itoa(os.Getpid()), nil })
+	}
+	began, err := process("begin")
+	if err != nil {
+		return nil, err
+	}
+	w, err := f.WaitFor(ctx, time.Hour, "packed")
+	if err != nil {
+		return nil, err
+	}
+	ended, err := process("end")
+	if err != nil {
+		return nil, err
+	}
+	out := awoken(w)
+	out["began"], out["ended"] = began, ended
+	return json.Marshal(out)
 }
 
 func logAsAsked(ctx context.Context, t *task.Task) ([]byte, error) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"syscall"
 	"time"
 
 	"google.golang.org/grpc"
@@ -19,12 +20,18 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
+// realNode is a node in memory that runs the tasks of a type by the examined program.
+type realNode struct {
+	*engine.Engine
+	kill func() error // ends the program as kill -9 does, and has it started again
+}
+
 // withNode calls see with an engine in memory. The program runs its tasks of type typ, as a handler or as a worker. The
 // context ends when the patience is over.
-func (x *exam) withNode(typ string, see func(context.Context, *engine.Engine) error) (err error) {
+func (x *exam) withNode(typ string, see func(context.Context, realNode) error) (err error) {
 	ctx, cancel := context.WithTimeout(x.ctx, 2*x.Patience) // for the start of the program and for its tasks
 	defer cancel()
-	handler, stop, err := x.handlerFor(ctx, typ)
+	handler, kill, stop, err := x.handlerFor(ctx, typ)
 	if err != nil {
 		return err
 	}
@@ -46,11 +53,11 @@ func (x *exam) withNode(typ string, see func(context.Context, *engine.Engine) er
 			err = closed
 		}
 	}()
-	return see(ctx, e)
+	return see(ctx, realNode{e, kill})
 }
 
-// handlerFor starts the program as a node would, and returns a handler that runs tasks with it.
-func (x *exam) handlerFor(ctx context.Context, typ string) (handler task.Handler, stop func(), err error) {
+// handlerFor starts the program as a node would, and returns a handler that runs tasks with it. See realNode for kill.
+func (x *exam) handlerFor(ctx context.Context, typ string) (handler task.Handler, kill func() error, stop func(), err error) {
 	if x.Remote {
 		return x.workerFor(typ)
 	}
@@ -58,9 +65,10 @@ func (x *exam) handlerFor(ctx context.Context, typ string) (handler task.Handler
 		Name: "examined", Command: x.Command, Dir: x.Dir, Env: x.Env, Types: []string{typ}, StartTimeout: x.Patience,
 	})
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	return host, func() {
+	kill = func() error { return syscall.Kill(host.Status().PID, syscall.SIGKILL) }
+	return host, kill, func() {
 		at, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		_ = host.Close(at)
@@ -68,20 +76,31 @@ func (x *exam) handlerFor(ctx context.Context, typ string) (handler task.Handler
 }
 
 // workerFor serves workers, and starts the program as one.
-func (x *exam) workerFor(typ string) (handler task.Handler, stop func(), err error) {
-	pool, err := workers.Open(workers.Config{Name: "examined", Types: []string{typ}})
+func (x *exam) workerFor(typ string) (handler task.Handler, kill func() error, stop func(), err error) {
+	pool, err := workers.Open(workers.Config{Name: "examined", Types: []string{typ}, Reconnect: -1})
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	server := grpc.NewServer(grpc.MaxRecvMsgSize(pool.MaxFrame()))
 	workers.NewService(nil, nil, nil, pool).Register(server)
 	var serves sync.WaitGroup
 	serves.Go(func() { _ = server.Serve(listener) })
-	p, err := x.startWith("TASKENGINE_ADDRESS=" + listener.Addr().String())
+	var p *program
+	begin := func() (err error) {
+		if p, err = x.startWith("TASKENGINE_ADDRESS=" + listener.Addr().String()); err == nil {
+			p.drainOutput()
+		}
+		return err
+	}
+	kill = func() error {
+		p.kill()
+		return begin()
+	}
+	err = begin()
 	stop = func() {
 		if p != nil {
 			p.kill()
@@ -94,22 +113,26 @@ func (x *exam) workerFor(typ string) (handler task.Handler, stop func(), err err
 	}
 	if err != nil {
 		stop()
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	p.drainOutput()
-	return pool, stop, nil
+	return pool, kill, stop, nil
 }
 
 // done runs a task, which is to succeed, and returns its result.
-func done(ctx context.Context, e *engine.Engine, r engine.Request) ([]byte, error) {
+func done(ctx context.Context, e realNode, r engine.Request) ([]byte, error) {
 	receipts, err := e.Submit(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	if err := e.WaitTasks(ctx, receipts[0].ID); err != nil {
+	return e.result(ctx, receipts[0].ID)
+}
+
+// result waits for a task, which is to succeed, and returns its result.
+func (e realNode) result(ctx context.Context, id task.ID) ([]byte, error) {
+	if err := e.WaitTasks(ctx, id); err != nil {
 		return nil, fmt.Errorf("a node waited for its task: %w", err)
 	}
-	t, err := e.Get(ctx, receipts[0].ID)
+	t, err := e.Get(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +143,7 @@ func done(ctx context.Context, e *engine.Engine, r engine.Request) ([]byte, erro
 }
 
 // seeChildren has tasks of a node add a child, and then the same again, which adds nothing because the key is taken.
-func seeChildren(ctx context.Context, e *engine.Engine) error {
+func seeChildren(ctx context.Context, e realNode) error {
 	for range 2 {
 		result, err := done(ctx, e, engine.Request{Type: "children", Payload: []byte(childPayload)})
 		if err != nil {
@@ -148,7 +171,7 @@ func seeChildren(ctx context.Context, e *engine.Engine) error {
 }
 
 // onANode returns a check of a program that runs tasks of type typ for a node.
-func onANode(typ, name, asks string, see func(context.Context, *engine.Engine) error) check {
+func onANode(typ, name, asks string, see func(context.Context, realNode) error) check {
 	return check{name: name, asks: asks, suite: typ, needs: []string{returnsCredits}, see: func(x *exam) error {
 		err := x.withNode(typ, see)
 		if errors.Is(err, context.DeadlineExceeded) && x.ctx.Err() == nil {

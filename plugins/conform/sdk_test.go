@@ -17,23 +17,28 @@ import (
 	"github.com/taskengine/taskengine/plugins/conform"
 )
 
+// noWaits are parts of the names of checks that are skipped for packages that do not wait for signals yet.
+var noWaits = []string{
+	"a task waits for signals", "a task that waited is told", "a task that is to wait fails", "a checkpoint is stored when", "a node wakes a task", "a flow of steps",
+}
+
 func TestThePythonSDKConforms(t *testing.T) {
 	const program = "../sdk/python/tests/conformance.py"
 	built(t, program)
 	python := cmp.Or(os.Getenv("PYTHON"), "/usr/bin/python3")
-	good(t, examine(t, conform.Options{Command: []string{python, program}, Env: []string{"PATH", "PYTHONDONTWRITEBYTECODE=1"}}))
+	good(t, examine(t, conform.Options{Command: []string{python, program}, Env: []string{"PATH", "PYTHONDONTWRITEBYTECODE=1"}}), noWaits...)
 }
 
 func TestTheNodeSDKConforms(t *testing.T) {
 	const program = "../sdk/node/build/conformance.js" // after npm ci && npm test
 	built(t, program)
-	good(t, examine(t, conform.Options{Command: []string{"node", program}}))
+	good(t, examine(t, conform.Options{Command: []string{"node", program}}), noWaits...)
 }
 
 func TestTheJavaSDKConforms(t *testing.T) {
 	const arguments = "../sdk/java/target/conformance.args" // after mvn verify
 	built(t, arguments)
-	good(t, examine(t, conform.Options{Command: []string{"java", "@" + arguments}, Patience: time.Minute}))
+	good(t, examine(t, conform.Options{Command: []string{"java", "@" + arguments}, Patience: time.Minute}), noWaits...)
 }
 
 // built skips the test if the conformance program of an SDK is not there. scripts/test
@@ -105,7 +110,7 @@ func TestWorkersOfAllSDKsConform(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			built(t, strings.TrimPrefix(o.Command[len(o.Command)-1], "@"))
-			examineWorker(t, o)
+			examineWorker(t, o, noWaits...)
 		})
 	}
 }

@@ -57,6 +57,9 @@ type session struct {
 	odd      []string
 	earlier  []*wire.Finish // of a worker, for attempts of sessions before
 	leaving  bool           // a worker has said that it leaves
+	withhold bool           // checkpoints are not answered
+
+	sending sync.Mutex // guards writing to the stream
 }
 
 // runReport is a message about a run other than its finish. One of log, progress and checkpoint is set.
@@ -142,10 +145,14 @@ func (s *session) read() {
 	defer close(s.over)
 	for {
 		frame, err := s.stream.Recv()
+		var answers []*wire.Stored
 		s.mu.Lock()
 		switch {
 		case err == nil:
 			s.record(frame)
+			if !s.withhold {
+				answers = storedOf(frame)
+			}
 		case s.raw != nil && !isEnd(err): // a line that is no frame: the next one may be
 			s.recordOddity(err.Error())
 			err = nil
@@ -158,7 +165,20 @@ func (s *session) read() {
 		if err != nil {
 			return
 		}
+		if len(answers) > 0 {
+			_ = s.send(&wire.ToHandler{Stored: answers}) // after an error reading ends, too
+		}
 	}
+}
+
+// storedOf returns the answers of a host that has stored the checkpoints in a frame.
+func storedOf(f *wire.FromHandler) (out []*wire.Stored) {
+	for _, k := range f.GetCheckpoints() {
+		if k.GetNumber() != 0 {
+			out = append(out, &wire.Stored{RunId: k.GetRunId(), Number: k.GetNumber()})
+		}
+	}
+	return out
 }
 
 // isEnd reports whether no line can follow in a stream of lines.
@@ -279,7 +299,9 @@ func (s *session) write(frame func() error) error {
 	timer := time.AfterFunc(s.patience+largePatience, s.sever)
 	defer timer.Stop()
 	defer context.AfterFunc(s.ctx, s.sever)()
+	s.sending.Lock()
 	err := frame()
+	s.sending.Unlock()
 	if err == nil {
 		return nil
 	}

@@ -2,6 +2,7 @@ package handler
 
 import (
 	"errors"
+	"math"
 	"time"
 
 	"github.com/taskengine/taskengine/plugins/internal/wire"
@@ -179,6 +180,7 @@ func (s *session) cut(which func(id uint64) bool) (cut []*run) {
 		if which(id) {
 			delete(s.running, id)
 			r.stray = true
+			r.saved(math.MaxUint64, errElsewhere)
 			s.kept.strays++
 			cut = append(cut, r)
 		}

@@ -1,6 +1,7 @@
 package handler
 
 import (
+	"errors"
 	"io"
 	"slices"
 	"testing"
@@ -103,5 +104,39 @@ func TestASessionThatIsNotResumedSendsNothingOfBefore(t *testing.T) {
 	s.begin([]*wire.Run{{RunId: 7, Type: "none"}}) // a run of the new session may have the number of one of before
 	if len(s.out) != 1 || s.out[0].GetRefused() == nil {
 		t.Errorf("a new run is answered with %v", s.out)
+	}
+}
+
+func TestACheckpointOfATaskThatHasEndedIsSentAgainBeforeTheAnswer(t *testing.T) {
+	s := answered(t, 10, nil, []uint64{7, 8, 9})
+	s.resume(&wire.Welcome{Slots: 10, Resumed: true, Runs: []uint64{7, 8, 9}, Features: []string{"checkpoint"}}, 0)
+	for id, r := range s.running {
+		r.terms = s.terms
+		answer, err := r.save([]byte("page 7"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch id {
+		case 7: // the host has stored it, and the answer came
+			s.stored(&wire.Stored{RunId: 7, Number: 1})
+			if err := <-answer; err != nil {
+				t.Error(err)
+			}
+		case 8: // the handler has returned before the answer came
+			s.runs.Add(1)
+			s.answer(r, &wire.Finish{RunId: 8})
+			if err := <-answer; !errors.Is(err, errReturned) {
+				t.Errorf("the handler was told %v", err)
+			}
+		}
+	}
+	s.takeReports(nil) // they are sent, and lost
+	s.resume(&wire.Welcome{Slots: 10, Resumed: true, Runs: []uint64{7, 8, 9}, Features: []string{"checkpoint"}}, 0)
+	var again []uint64
+	for _, r := range s.takeReports(nil) {
+		again = append(again, r.checkpoint.GetRunId())
+	}
+	if slices.Sort(again); !slices.Equal(again, []uint64{8, 9}) || len(s.out) != 1 {
+		t.Errorf("the checkpoints of the runs %v are sent again, and the answers %v", again, s.out)
 	}
 }

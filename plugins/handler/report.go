@@ -1,6 +1,7 @@
 package handler
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -34,18 +35,72 @@ func (r *run) Progress(p task.Progress) {
 	})
 }
 
-// Checkpoint implements [task.Reporter]. The host stores the checkpoint before it handles the answer of the run.
+// Checkpoint implements [task.Reporter]. It returns nil when the host has stored the checkpoint, or a newer one of the same
+// run. It waits for that also while the context of the run has ended, so that a handler that is cancelled can
+// say how far it has come. A worker without a connection waits for the next one.
 func (r *run) Checkpoint(data []byte) error {
+	answer, err := r.save(data)
+	if err != nil {
+		return err
+	}
+	select {
+	case err := <-answer:
+		return err
+	case <-r.session.ctx.Done():
+		return fmt.Errorf("whether the checkpoint is stored is unknown: %w", context.Cause(r.session.ctx))
+	}
+}
+
+// save sends a checkpoint, and returns the channel for the outcome.
+func (r *run) save(data []byte) (<-chan error, error) {
 	if len(data) > task.MaxCheckpoint {
-		return fmt.Errorf("the checkpoint has %d bytes, of %d allowed", len(data), task.MaxCheckpoint)
+		return nil, fmt.Errorf("the checkpoint has %d bytes, of %d allowed", len(data), task.MaxCheckpoint)
 	}
 	if !r.terms.features["checkpoint"] {
-		return errors.New("the host stores no checkpoints")
+		return nil, errors.New("the host stores no checkpoints")
 	}
-	r.report("checkpoint", func(q *reports) {
-		q.checkpoint = &wire.Checkpoint{RunId: r.id, Data: append([]byte{}, data...)}
+	answer := make(chan error, 1)
+	sent := r.report("checkpoint", func(q *reports) {
+		r.checkpoints++
+		q.checkpoint = &wire.Checkpoint{RunId: r.id, Data: append([]byte{}, data...), Number: r.checkpoints}
+		r.saving = append(r.saving, saving{r.checkpoints, answer})
 	})
-	return nil
+	if !sent {
+		return nil, errors.New("the checkpoint comes too late: the attempt is over")
+	}
+	return answer, nil
+}
+
+// saving is a checkpoint that the host has not answered.
+type saving struct {
+	number uint64
+	answer chan<- error // buffered: the one answer never blocks
+}
+
+// stored handles the answer of the host to a checkpoint.
+func (s *session) stored(k *wire.Stored) {
+	var err error
+	if k.GetError() != "" {
+		err = fmt.Errorf("the host has not stored the checkpoint: %s", k.GetError())
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.running[k.GetRunId()]
+	if r == nil {
+		return
+	}
+	if r.latest.checkpoint.GetNumber() == k.GetNumber() {
+		r.latest.checkpoint = nil // it need not be sent again
+	}
+	r.saved(k.GetNumber(), err)
+}
+
+// saved ends the waits for checkpoints up to a number. The mutex of the session must be held.
+func (r *run) saved(upTo uint64, err error) {
+	for len(r.saving) > 0 && r.saving[0].number <= upTo {
+		r.saving[0].answer <- err
+		r.saving = r.saving[1:]
+	}
 }
 
 // Log implements [task.Reporter].
@@ -87,16 +142,16 @@ func flatten(fields map[string]string, left *int, prefix string, a slog.Attr) bo
 }
 
 // report changes the reports of r by add and wakes send. It does nothing if the host does not support the feature or if
-// the run is answered.
-func (r *run) report(feature string, add func(*reports)) {
+// the run is answered or cut off, and reports false then.
+func (r *run) report(feature string, add func(*reports)) bool {
 	s := r.session
 	if feature != "" && !r.terms.features[feature] {
-		return
+		return false
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.running[r.id] != r {
-		return
+		return false
 	}
 	if r.reports.empty() {
 		s.reporting = append(s.reporting, r)
@@ -106,6 +161,7 @@ func (r *run) report(feature string, add func(*reports)) {
 		s.kept.note(r)
 	}
 	s.wake.Set()
+	return true
 }
 
 func (q *reports) empty() bool { return q.progress == nil && q.checkpoint == nil && len(q.lines) == 0 }

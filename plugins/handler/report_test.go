@@ -33,7 +33,7 @@ func TestHoweverMuchHandlersSayItsFramesStaySmall(t *testing.T) {
 		for range lines {
 			r.Log(record)
 		}
-		if err := r.Checkpoint(make([]byte, 100)); err != nil {
+		if _, err := r.save(make([]byte, 100)); err != nil {
 			t.Fatal(err)
 		}
 	}

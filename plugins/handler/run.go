@@ -25,6 +25,9 @@ type run struct {
 	latest   reports // guarded by the mutex of the session: the newest progress and checkpoint, sent or not; only if the session keeps them
 	stray    bool    // guarded by the mutex of the session: the node runs the task elsewhere, and the answer does not count
 
+	checkpoints uint64   // guarded by the mutex of the session: the number of the newest checkpoint
+	saving      []saving // guarded by the mutex of the session: checkpoints without an answer, oldest first
+
 	mu     sync.Mutex
 	ctx    context.Context         // guarded by mu: nil until it is used
 	end    context.CancelCauseFunc // guarded by mu: of ctx

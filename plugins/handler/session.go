@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -92,6 +93,9 @@ func (s *session) receive(from stream) error {
 		s.begin(frame.GetRuns())
 		for _, c := range frame.GetCancels() {
 			s.stop(c)
+		}
+		for _, k := range frame.GetStored() {
+			s.stored(k)
 		}
 		if frame.GetDrain() != nil {
 			s.gather(nil, true)
@@ -249,9 +253,13 @@ func noReturn(panicked any) error {
 	return task.InDoubt(fmt.Errorf("panic: %v\n%s", panicked, debug.Stack()))
 }
 
+// errReturned ends what a handler has begun and not awaited.
+var errReturned = errors.New("whether the checkpoint is stored is unknown: the handler has returned")
+
 // answer queues f, the answer of r, and frees the slot of r.
 func (s *session) answer(r *run, f *wire.Finish) {
 	s.mu.Lock()
+	r.saved(math.MaxUint64, errReturned)
 	switch {
 	case r.stray && s.mayCount(f):
 		s.kept.strays--

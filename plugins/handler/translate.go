@@ -1,11 +1,13 @@
 package handler
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/taskengine/taskengine/plugins/internal/wire"
 	"github.com/taskengine/taskengine/task"
@@ -17,9 +19,24 @@ func fillIn(t *task.Task, run *wire.Run) {
 		Version: run.GetVersion(), State: task.Processing, Type: run.GetType(), Priority: uint8(run.GetPriority()),
 		Key: run.GetKey(), OrderingKey: run.GetOrderingKey(), Attempt: run.GetAttempt(), Crashes: run.GetCrashes(),
 		Headers: run.GetHeaders(), Payload: run.GetPayload(),
-		Notes: task.NewNotes(task.Progress{}, run.GetCheckpoint()),
+		Notes:   task.NewNotes(task.Progress{}, run.GetCheckpoint()),
+		Signals: task.NewSignals(task.Signals{Wake: wakeOf(run.GetWoken())}),
 	}
 	copy(t.ID[:], run.GetTaskId())
+}
+
+// wakeOf returns the end of a wait of a task, which a host has sent.
+func wakeOf(w *wire.Woken) (k task.Wake) {
+	switch w.GetBy() {
+	case wire.Woken_BY_SIGNAL:
+		k = task.Wake{By: task.BySignal, Signal: task.Signal{Name: w.GetName(), At: time.UnixMicro(w.GetAt()).UTC(), Data: w.GetData()}}
+		copy(k.Signal.ID[:], w.GetId())
+	case wire.Woken_BY_TIMEOUT:
+		k.By = task.ByTimeout
+	case wire.Woken_BY_USER:
+		k.By = task.ByUser
+	}
+	return k
 }
 
 // finishOf returns the answer to a run for its verdict and extras. x may be nil. An error after the deadline is always in
@@ -47,7 +64,7 @@ func finishOf(r *run, v task.Verdict, x *extras) *wire.Finish {
 	switch {
 	case v.Ended && r.terms.features["ended"]:
 		f.Outcome = &wire.Finish_Ended{Ended: &wire.Ended{}}
-	case v.Outcome == task.Completed && v.Again.IsZero():
+	case v.Outcome == task.Completed && !v.RunsAgain():
 		f.Outcome = &wire.Finish_Result{Result: v.Result}
 	case v.Outcome == task.Completed:
 		f.Outcome = &wire.Finish_Again{Again: againOf(&v)}
@@ -74,15 +91,17 @@ const endedUnheard = "the handler says that it has ended its attempt in a transa
 func (m *terms) checkRerun(typ string, v *task.Verdict) error {
 	r := v.Rerun
 	switch {
-	case v.Await != nil:
-		return unsupported("the handler asked to wait for a signal, which the protocol between handler programs and nodes does not carry")
+	case v.Await != nil && !m.features["wait"]:
+		return unsupported("the handler asked to wait for a signal, which the host does not support")
+	case !utf8.ValidString(strings.Join(v.Await, "")):
+		return task.Permanent(fmt.Errorf("the handler asked to wait for signals with the names %.200q, which are not valid UTF-8", v.Await))
 	case r == nil:
 		return nil
 	case len(r.Tasks) > 0:
 		return unsupported("the handler asked to add tasks when its own runs again, which the protocol between handler programs and nodes does not carry: use Spawn")
 	case len(r.Signals) > 0:
 		return unsupported("the handler asked to send signals with the end of its attempt, which the protocol between handler programs and nodes does not carry")
-	case v.Again.IsZero() || r.Payload == nil && r.Checkpoint == nil:
+	case !v.RunsAgain() || r.Payload == nil && r.Checkpoint == nil:
 		return nil
 	case !m.features["rerun"]:
 		return unsupported("the handler asked to run again with another payload or a checkpoint, which the host does not support")
@@ -99,12 +118,26 @@ func unsupported(why string) error {
 }
 
 func againOf(v *task.Verdict) *wire.Again {
-	again := &wire.Again{At: v.Again.UnixMicro(), Result: v.Result}
+	again := &wire.Again{Result: v.Result}
+	if v.Await != nil {
+		again.Wait = &wire.Wait{Names: v.Await}
+	}
+	switch {
+	case v.Await != nil && hasMonotonic(v.Again): // the clock of the host may differ from that of this machine
+		again.Wait.Timeout = max(1, ceilMicros(time.Until(v.Again)))
+	case v.Await != nil && !v.Again.IsZero():
+		again.At = cmp.Or(v.Again.UnixMicro(), -1) // 0 is never
+	case v.Await == nil:
+		again.At = v.Again.UnixMicro()
+	}
 	if r := v.Rerun; r != nil {
 		again.Payload, again.Checkpoint = present(r.Payload), present(r.Checkpoint)
 	}
 	return again
 }
+
+// hasMonotonic reports whether t is a moment of this machine, and not a time of the clock of the nodes. See [task.Again].
+func hasMonotonic(t time.Time) bool { return t != t.Round(0) }
 
 // present returns the bytes of an optional field, which is missing if it is nil.
 func present(b *[]byte) []byte {

@@ -28,11 +28,12 @@ func (p *Pool) fill(w *worker, l *link, frame *wire.ToHandler) filled {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	clear(frame.Runs) // so that answered runs are freed
-	frame.Runs, frame.Cancels, frame.Ping, frame.Drain, frame.Received, frame.Heard = frame.Runs[:0], nil, 0, nil, 0, 0
+	frame.Runs, frame.Cancels, frame.Ping, frame.Drain, frame.Received, frame.Heard, frame.Stored = frame.Runs[:0], nil, 0, nil, 0, 0, nil
 	if w.link != l {
 		return finished
 	}
 	frame.Cancels, frame.Ping, w.cancels, w.ping = w.cancels, w.ping, nil, 0
+	frame.Stored, w.stored = w.stored, nil
 	if frame.Ping != 0 {
 		w.pinged = ping{frame.Ping, time.Now()}
 	}
@@ -42,7 +43,7 @@ func (p *Pool) fill(w *worker, l *link, frame *wire.ToHandler) filled {
 	case w.serves():
 		p.take(w, frame)
 	}
-	empty := len(frame.Runs) == 0 && len(frame.Cancels) == 0 && frame.Ping == 0 && frame.Drain == nil
+	empty := len(frame.Runs) == 0 && len(frame.Cancels) == 0 && frame.Ping == 0 && frame.Drain == nil && len(frame.Stored) == 0
 	if untold := w.finishes - w.told; untold > 0 && (!empty || untold >= acknowledgeEvery || w.drain == drained) {
 		frame.Received, w.told = w.finishes, w.finishes
 		empty = false
@@ -153,7 +154,7 @@ func (p *Pool) finish(w *worker, l *link, frame *wire.FromHandler) []*call {
 		}
 	}
 	ended := make([]*call, len(finishes))
-	p.forward.Add(frame, w.running)
+	p.forward.Add(frame, w, w.running)
 	w.credits = min(w.credits+int(min(frame.GetCredits(), maxSlots)), maxSlots)
 	w.finishes += uint64(len(finishes))
 	for i, f := range finishes {

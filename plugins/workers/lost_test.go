@@ -243,34 +243,46 @@ func (j *journal) kept() string {
 }
 
 func TestACheckpointThatIsLostOnTheWayIsKeptBeforeItsTaskEnds(t *testing.T) {
-	for name, last := range map[string]bool{"while the task runs": false, "after the task has ended": true} {
-		t.Run(name, func(t *testing.T) {
-			n := serve(t, Config{Reconnect: time.Hour, Liveness: time.Hour})
-			w, address := network(t, n)
-			join(t, handler.Connection{}, address)
-			n.up(t, 1)
-			j := new(journal)
-			dir, out := n.begin(t, context.WithValue(t.Context(), task.ReporterKey{}, j), "keep")
-			w.Stall()
-			dir.put(t, "save")
-			dir.await(t, "saved")
-			if last {
-				dir.put(t, "go")
-			}
-			if got := j.kept(); got != "" {
-				t.Fatalf("the checkpoint %q arrived through a wire that is stalled", got)
-			}
-			w.Cut()
-			n.up(t, 0)
-			w.Heal()
-			if !last {
-				eventually(t, "the checkpoint is kept", func() bool { return j.kept() == "page 7" })
-				dir.put(t, "go")
-			}
-			if r := after(t, out); r.err != nil || j.kept() != "page 7" {
-				t.Errorf("the task ended with %v and the checkpoint %q", r.err, j.kept())
-			}
-		})
+	n := serve(t, Config{Reconnect: time.Hour, Liveness: time.Hour})
+	w, address := network(t, n)
+	join(t, handler.Connection{}, address)
+	n.up(t, 1)
+	j := new(journal)
+	dir, out := n.begin(t, context.WithValue(t.Context(), task.ReporterKey{}, j), "keep")
+	w.Stall()
+	dir.put(t, "save")
+	dir.await(t, "saving")
+	w.Cut()
+	n.up(t, 0)
+	if j.kept() != "" || dir.has("saved") != "" {
+		t.Fatalf("the checkpoint %q arrived through a wire that is stalled, and the handler has saved it: %q", j.kept(), dir.has("saved"))
+	}
+	w.Heal()
+	dir.await(t, "saved")
+	if got := j.kept(); got != "page 7" {
+		t.Errorf("the handler has saved it, and the checkpoint is %q", got)
+	}
+	dir.put(t, "go")
+	if r := after(t, out); r.err != nil {
+		t.Errorf("the task ended with %v", r.err)
+	}
+}
+
+func TestACheckpointOfATaskThatWasGivenUpIsRefused(t *testing.T) {
+	n := serve(t, Config{Grace: time.Millisecond, Liveness: time.Hour})
+	join(t, handler.Connection{}, n.address)
+	n.up(t, 1)
+	j := new(journal)
+	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), task.ReporterKey{}, j))
+	dir, out := n.begin(t, ctx, "late")
+	cancel()
+	if r := after(t, out); r.err == nil || !strings.Contains(r.err.Error(), "did not stop") {
+		t.Fatalf("the task ended with %v", r.err)
+	}
+	dir.put(t, "go")
+	dir.await(t, "saved")
+	if got := dir.has("saved"); !strings.Contains(got, "the attempt is over") || j.kept() != "" {
+		t.Errorf("the handler has saved with %q, and the checkpoint is %q", got, j.kept())
 	}
 }
 

@@ -64,12 +64,23 @@ func testHandlers() handler.Handlers {
 			if err := errors.Join(appendTo(filepath.Join(dir, "begun"), "x"), awaitFile(ctx, filepath.Join(dir, "save"))); err != nil {
 				return nil, err
 			}
+			task.Logger(ctx).Warn("half way", "page", 7)
+			if err := appendTo(filepath.Join(dir, "saving"), "x"); err != nil {
+				return nil, err
+			}
 			if err := task.SaveCheckpoint(ctx, []byte("page 7")); err != nil {
 				return nil, err
 			}
-			task.Logger(ctx).Warn("half way", "page", 7)
 			err := appendTo(filepath.Join(dir, "saved"), "x")
 			return nil, errors.Join(err, awaitFile(ctx, filepath.Join(dir, "go")))
+		}),
+		"late": handler.Func(func(ctx context.Context, t *task.Task) ([]byte, error) {
+			dir := string(t.Payload)
+			if err := errors.Join(appendTo(filepath.Join(dir, "begun"), "x"), awaitFile(context.Background(), filepath.Join(dir, "go"))); err != nil {
+				return nil, err
+			}
+			err := task.SaveCheckpoint(ctx, []byte("page 7"))
+			return nil, appendTo(filepath.Join(dir, "saved"), fmt.Sprintf("%v\n", err))
 		}),
 		"big":  handler.Func(func(context.Context, *task.Task) ([]byte, error) { return make([]byte, 2000), nil }),
 		"noop": handler.Func(func(context.Context, *task.Task) ([]byte, error) { return nil, nil }),
@@ -77,7 +88,7 @@ func testHandlers() handler.Handlers {
 }
 
 // types are those of testHandlers.
-var types = []string{"upper", "until", "stubborn", "keep", "big", "noop"}
+var types = []string{"upper", "until", "stubborn", "keep", "late", "big", "noop"}
 
 func appendTo(path, text string) error {
 	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)

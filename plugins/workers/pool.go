@@ -11,6 +11,7 @@ import (
 
 	"github.com/taskengine/taskengine/plugins/internal/calls"
 	"github.com/taskengine/taskengine/plugins/internal/programlog"
+	"github.com/taskengine/taskengine/plugins/internal/wire"
 	"github.com/taskengine/taskengine/task"
 )
 
@@ -52,7 +53,12 @@ func Open(c Config) (*Pool, error) {
 	p := &Pool{
 		cfg: cfg, log: throttled, programLog: throttled, gone: make(chan struct{}), status: Status{Name: cfg.Name},
 	}
-	p.forward = calls.Forwarder[*worker]{Mu: &p.mu, Log: p.programLog}
+	p.forward = calls.Forwarder[*worker]{Mu: &p.mu, Log: p.programLog, Answer: func(w *worker, k *wire.Stored) {
+		if w.link != nil {
+			w.stored = append(w.stored, k)
+			w.wake()
+		}
+	}}
 	return p, nil
 }
 

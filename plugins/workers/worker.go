@@ -33,6 +33,7 @@ type worker struct {
 	running   map[uint64]*call
 	cancelled map[uint64]*wire.Cancel // of running runs that were asked to end
 	cancels   []*wire.Cancel          // unsent
+	stored    []*wire.Stored          // unsent; empty while there is no link
 	slots     int                     // runs that it takes at once
 	sdk       string                  // the library that it uses and its version, printable
 	version   string                  // of the worker, printable
@@ -146,6 +147,7 @@ func (p *Pool) attach(l *link, greeting *wire.FromHandler) (*worker, *wire.Welco
 		w.link.end(errTaken)
 	}
 	w.link, w.broken, w.credits, w.heard, w.heardAt = l, nil, 0, 0, now
+	w.stored = nil // the worker sends the checkpoints again that it has no answer to
 	w.slots = int(min(hello.GetSlots(), maxSlots))
 	if most := p.cfg.Slots; most > 0 {
 		w.slots = min(w.slots, most)

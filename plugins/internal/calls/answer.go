@@ -43,7 +43,21 @@ func againOf(f *wire.Finish, a *wire.Again) error {
 	if a.Checkpoint != nil {
 		options = append(options, task.WithCheckpoint(a.GetCheckpoint()))
 	}
+	if w := a.GetWait(); w != nil {
+		return task.WaitFor(w.GetNames(), endOf(a), options...)
+	}
 	return task.Again(time.UnixMicro(a.GetAt()).UTC(), options...)
+}
+
+// endOf returns the end of the wait of an again that has just arrived; zero if it has none.
+func endOf(a *wire.Again) time.Time {
+	switch {
+	case a.GetAt() != 0:
+		return time.UnixMicro(a.GetAt()).UTC()
+	case a.GetWait().GetTimeout() > 0:
+		return time.Now().Add(micros(a.GetWait().GetTimeout()))
+	}
+	return time.Time{}
 }
 
 // childrenOf returns the option that adds the children of a finish if and only if that is stored.

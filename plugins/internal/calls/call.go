@@ -27,10 +27,10 @@ type Call[S any] struct {
 
 	// The host's mutex guards the fields below.
 
-	Session    S         // that runs it; the zero value while it is queued and when it is answered
-	reports    *reports  // nil until the handler reports something
-	queue      *Queue[S] // that it is in; nil if in none
-	next, prev *Call[S]  // in the queue
+	Session    S           // that runs it; the zero value while it is queued and when it is answered
+	reports    *reports[S] // nil until the handler reports something
+	queue      *Queue[S]   // that it is in; nil if in none
+	next, prev *Call[S]    // in the queue
 }
 
 // Answer is the result of Handle of a host.
@@ -47,14 +47,27 @@ func New[S any](ctx context.Context, t *task.Task) (*Call[S], error) {
 	run := &wire.Run{
 		TaskId: t.ID[:], Version: t.Version, Type: t.Type, Attempt: t.Attempt, Crashes: t.Crashes,
 		Priority: uint32(t.Priority), Key: t.Key, OrderingKey: t.OrderingKey, Payload: t.Payload, Headers: t.Headers,
-		Checkpoint: t.Checkpoint(),
+		Checkpoint: t.Checkpoint(), Woken: wokenOf(t.Woken()),
 	}
 	deadline, _ := ctx.Deadline()
-	size := 96 + len(t.Type) + len(t.Key) + len(t.OrderingKey) + len(t.Payload) + len(run.Checkpoint)
+	size := 96 + len(t.Type) + len(t.Key) + len(t.OrderingKey) + len(t.Payload) + len(run.Checkpoint) + len(run.Woken.GetName()) + len(run.Woken.GetData())
 	for k, v := range t.Headers {
 		size += 8 + len(k) + len(v)
 	}
 	return &Call[S]{Run: run, Size: size, Done: make(chan Answer, 1), Reporter: task.ReporterOf(ctx), deadline: deadline}, nil
+}
+
+// wokenOf returns the end of a wait as it is sent to handlers, nil if there is none.
+func wokenOf(w task.Wake) *wire.Woken {
+	switch w.By {
+	case task.NotWoken:
+		return nil
+	case task.BySignal:
+		return &wire.Woken{By: wire.Woken_BY_SIGNAL, Id: w.Signal.ID[:], Name: w.Signal.Name, At: w.Signal.At.UnixMicro(), Data: w.Signal.Data}
+	case task.ByTimeout:
+		return &wire.Woken{By: wire.Woken_BY_TIMEOUT}
+	}
+	return &wire.Woken{By: wire.Woken_BY_USER}
 }
 
 // ID returns the id of the task.
@@ -106,6 +119,8 @@ func checkText(t *task.Task) error {
 		bad = "key"
 	case !utf8.ValidString(t.OrderingKey):
 		bad = "ordering key"
+	case !utf8.ValidString(t.Woken().Signal.Name):
+		bad = "signal"
 	}
 	for k, v := range t.Headers {
 		if !utf8.ValidString(k) || !utf8.ValidString(v) {

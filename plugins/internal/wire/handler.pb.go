@@ -34,6 +34,58 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type Woken_By int32
+
+const (
+	Woken_BY_UNSPECIFIED Woken_By = 0
+	Woken_BY_SIGNAL      Woken_By = 1 // the other fields are those of the signal
+	Woken_BY_TIMEOUT     Woken_By = 2
+	Woken_BY_USER        Woken_By = 3 // a user has resumed the task
+)
+
+// Enum value maps for Woken_By.
+var (
+	Woken_By_name = map[int32]string{
+		0: "BY_UNSPECIFIED",
+		1: "BY_SIGNAL",
+		2: "BY_TIMEOUT",
+		3: "BY_USER",
+	}
+	Woken_By_value = map[string]int32{
+		"BY_UNSPECIFIED": 0,
+		"BY_SIGNAL":      1,
+		"BY_TIMEOUT":     2,
+		"BY_USER":        3,
+	}
+)
+
+func (x Woken_By) Enum() *Woken_By {
+	p := new(Woken_By)
+	*p = x
+	return p
+}
+
+func (x Woken_By) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Woken_By) Descriptor() protoreflect.EnumDescriptor {
+	return file_handler_proto_enumTypes[0].Descriptor()
+}
+
+func (Woken_By) Type() protoreflect.EnumType {
+	return &file_handler_proto_enumTypes[0]
+}
+
+func (x Woken_By) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Woken_By.Descriptor instead.
+func (Woken_By) EnumDescriptor() ([]byte, []int) {
+	return file_handler_proto_rawDescGZIP(), []int{6, 0}
+}
+
 type Cancel_Reason int32
 
 const (
@@ -67,11 +119,11 @@ func (x Cancel_Reason) String() string {
 }
 
 func (Cancel_Reason) Descriptor() protoreflect.EnumDescriptor {
-	return file_handler_proto_enumTypes[0].Descriptor()
+	return file_handler_proto_enumTypes[1].Descriptor()
 }
 
 func (Cancel_Reason) Type() protoreflect.EnumType {
-	return &file_handler_proto_enumTypes[0]
+	return &file_handler_proto_enumTypes[1]
 }
 
 func (x Cancel_Reason) Number() protoreflect.EnumNumber {
@@ -80,7 +132,7 @@ func (x Cancel_Reason) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Cancel_Reason.Descriptor instead.
 func (Cancel_Reason) EnumDescriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{6, 0}
+	return file_handler_proto_rawDescGZIP(), []int{7, 0}
 }
 
 // ToHandler is a frame from the host.
@@ -93,6 +145,7 @@ type ToHandler struct {
 	Ping          uint64                 `protobuf:"varint,5,opt,name=ping,proto3" json:"ping,omitempty"`         // if not 0, answer soon with the same pong
 	Received      uint64                 `protobuf:"varint,6,opt,name=received,proto3" json:"received,omitempty"` // only to workers: how many finishes of the session have arrived in all; 0 says nothing
 	Heard         uint64                 `protobuf:"varint,7,opt,name=heard,proto3" json:"heard,omitempty"`       // only to workers: the newest pong that has arrived; 0 says nothing
+	Stored        []*Stored              `protobuf:"bytes,8,rep,name=stored,proto3" json:"stored,omitempty"`      // answers to checkpoints that have a number
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -174,6 +227,13 @@ func (x *ToHandler) GetHeard() uint64 {
 		return x.Heard
 	}
 	return 0
+}
+
+func (x *ToHandler) GetStored() []*Stored {
+	if x != nil {
+		return x.Stored
+	}
+	return nil
 }
 
 // FromHandler is a frame from the handler process.
@@ -620,6 +680,7 @@ type Run struct {
 	Headers       map[string]string      `protobuf:"bytes,11,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	TimeLeft      int64                  `protobuf:"varint,12,opt,name=time_left,json=timeLeft,proto3" json:"time_left,omitempty"` // until the attempt is cancelled, counted from the arrival of this frame; 0 if it has no deadline
 	Checkpoint    []byte                 `protobuf:"bytes,13,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`              // what an earlier attempt kept, if any
+	Woken         *Woken                 `protobuf:"bytes,14,opt,name=woken,proto3" json:"woken,omitempty"`                        // the end of the newest wait of the task, until an attempt has done its work; missing if there is none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -745,6 +806,90 @@ func (x *Run) GetCheckpoint() []byte {
 	return nil
 }
 
+func (x *Run) GetWoken() *Woken {
+	if x != nil {
+		return x.Woken
+	}
+	return nil
+}
+
+// Woken says what ended the wait of a task for a signal.
+type Woken struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	By            Woken_By               `protobuf:"varint,1,opt,name=by,proto3,enum=taskengine.handler.v1.Woken_By" json:"by,omitempty"`
+	Id            []byte                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"` // of the signal: 16 bytes, a UUID
+	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	At            int64                  `protobuf:"varint,4,opt,name=at,proto3" json:"at,omitempty"` // when the signal came
+	Data          []byte                 `protobuf:"bytes,5,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Woken) Reset() {
+	*x = Woken{}
+	mi := &file_handler_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Woken) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Woken) ProtoMessage() {}
+
+func (x *Woken) ProtoReflect() protoreflect.Message {
+	mi := &file_handler_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Woken.ProtoReflect.Descriptor instead.
+func (*Woken) Descriptor() ([]byte, []int) {
+	return file_handler_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Woken) GetBy() Woken_By {
+	if x != nil {
+		return x.By
+	}
+	return Woken_BY_UNSPECIFIED
+}
+
+func (x *Woken) GetId() []byte {
+	if x != nil {
+		return x.Id
+	}
+	return nil
+}
+
+func (x *Woken) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Woken) GetAt() int64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
+func (x *Woken) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
 // Cancel asks a run to end. The run still answers with a Finish. If it does not answer
 // within the host's grace, the host kills the whole process.
 type Cancel struct {
@@ -758,7 +903,7 @@ type Cancel struct {
 
 func (x *Cancel) Reset() {
 	*x = Cancel{}
-	mi := &file_handler_proto_msgTypes[6]
+	mi := &file_handler_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -770,7 +915,7 @@ func (x *Cancel) String() string {
 func (*Cancel) ProtoMessage() {}
 
 func (x *Cancel) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[6]
+	mi := &file_handler_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -783,7 +928,7 @@ func (x *Cancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancel.ProtoReflect.Descriptor instead.
 func (*Cancel) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{6}
+	return file_handler_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Cancel) GetRunId() uint64 {
@@ -817,7 +962,7 @@ type Drain struct {
 
 func (x *Drain) Reset() {
 	*x = Drain{}
-	mi := &file_handler_proto_msgTypes[7]
+	mi := &file_handler_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -829,7 +974,7 @@ func (x *Drain) String() string {
 func (*Drain) ProtoMessage() {}
 
 func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[7]
+	mi := &file_handler_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -842,7 +987,7 @@ func (x *Drain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drain.ProtoReflect.Descriptor instead.
 func (*Drain) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{7}
+	return file_handler_proto_rawDescGZIP(), []int{8}
 }
 
 // Finish answers a run.
@@ -866,7 +1011,7 @@ type Finish struct {
 
 func (x *Finish) Reset() {
 	*x = Finish{}
-	mi := &file_handler_proto_msgTypes[8]
+	mi := &file_handler_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -878,7 +1023,7 @@ func (x *Finish) String() string {
 func (*Finish) ProtoMessage() {}
 
 func (x *Finish) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[8]
+	mi := &file_handler_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -891,7 +1036,7 @@ func (x *Finish) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finish.ProtoReflect.Descriptor instead.
 func (*Finish) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{8}
+	return file_handler_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Finish) GetRunId() uint64 {
@@ -1029,7 +1174,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_handler_proto_msgTypes[9]
+	mi := &file_handler_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1041,7 +1186,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[9]
+	mi := &file_handler_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1054,7 +1199,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{9}
+	return file_handler_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Attempt) GetTaskId() []byte {
@@ -1093,7 +1238,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_handler_proto_msgTypes[10]
+	mi := &file_handler_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1105,7 +1250,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[10]
+	mi := &file_handler_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1118,7 +1263,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{10}
+	return file_handler_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Error) GetMessage() string {
@@ -1173,7 +1318,7 @@ type Snooze struct {
 
 func (x *Snooze) Reset() {
 	*x = Snooze{}
-	mi := &file_handler_proto_msgTypes[11]
+	mi := &file_handler_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1185,7 +1330,7 @@ func (x *Snooze) String() string {
 func (*Snooze) ProtoMessage() {}
 
 func (x *Snooze) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[11]
+	mi := &file_handler_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1198,7 +1343,7 @@ func (x *Snooze) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Snooze.ProtoReflect.Descriptor instead.
 func (*Snooze) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{11}
+	return file_handler_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Snooze) GetDelay() int64 {
@@ -1216,13 +1361,14 @@ type Again struct {
 	Result        []byte                 `protobuf:"bytes,2,opt,name=result,proto3" json:"result,omitempty"`
 	Payload       []byte                 `protobuf:"bytes,3,opt,name=payload,proto3,oneof" json:"payload,omitempty"`       // only to hosts with the feature "rerun": others drop it
 	Checkpoint    []byte                 `protobuf:"bytes,4,opt,name=checkpoint,proto3,oneof" json:"checkpoint,omitempty"` // at most 1 MiB; only to hosts with the feature "rerun": others drop it
+	Wait          *Wait                  `protobuf:"bytes,5,opt,name=wait,proto3" json:"wait,omitempty"`                   // the task waits for a signal; only to hosts with the feature "wait": others run it again at once
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Again) Reset() {
 	*x = Again{}
-	mi := &file_handler_proto_msgTypes[12]
+	mi := &file_handler_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1234,7 +1380,7 @@ func (x *Again) String() string {
 func (*Again) ProtoMessage() {}
 
 func (x *Again) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[12]
+	mi := &file_handler_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1247,7 +1393,7 @@ func (x *Again) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Again.ProtoReflect.Descriptor instead.
 func (*Again) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{12}
+	return file_handler_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Again) GetAt() int64 {
@@ -1278,6 +1424,67 @@ func (x *Again) GetCheckpoint() []byte {
 	return nil
 }
 
+func (x *Again) GetWait() *Wait {
+	if x != nil {
+		return x.Wait
+	}
+	return nil
+}
+
+// Wait has a task wait for the first signal of one of these names. The wait ends without a signal at the time of the again, if
+// that is not 0, or after the timeout.
+type Wait struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Names         []string               `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
+	Timeout       int64                  `protobuf:"varint,2,opt,name=timeout,proto3" json:"timeout,omitempty"` // counted from the arrival of the finish, if the again has no time; 0 is none
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Wait) Reset() {
+	*x = Wait{}
+	mi := &file_handler_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Wait) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Wait) ProtoMessage() {}
+
+func (x *Wait) ProtoReflect() protoreflect.Message {
+	mi := &file_handler_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Wait.ProtoReflect.Descriptor instead.
+func (*Wait) Descriptor() ([]byte, []int) {
+	return file_handler_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *Wait) GetNames() []string {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
+func (x *Wait) GetTimeout() int64 {
+	if x != nil {
+		return x.Timeout
+	}
+	return 0
+}
+
 // Refused says that the handler has not begun a run and will not begin it.
 type Refused struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1288,7 +1495,7 @@ type Refused struct {
 
 func (x *Refused) Reset() {
 	*x = Refused{}
-	mi := &file_handler_proto_msgTypes[13]
+	mi := &file_handler_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1300,7 +1507,7 @@ func (x *Refused) String() string {
 func (*Refused) ProtoMessage() {}
 
 func (x *Refused) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[13]
+	mi := &file_handler_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1313,7 +1520,7 @@ func (x *Refused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refused.ProtoReflect.Descriptor instead.
 func (*Refused) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{13}
+	return file_handler_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Refused) GetMessage() string {
@@ -1333,7 +1540,7 @@ type Ended struct {
 
 func (x *Ended) Reset() {
 	*x = Ended{}
-	mi := &file_handler_proto_msgTypes[14]
+	mi := &file_handler_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1345,7 +1552,7 @@ func (x *Ended) String() string {
 func (*Ended) ProtoMessage() {}
 
 func (x *Ended) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[14]
+	mi := &file_handler_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1358,7 +1565,7 @@ func (x *Ended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ended.ProtoReflect.Descriptor instead.
 func (*Ended) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{14}
+	return file_handler_proto_rawDescGZIP(), []int{16}
 }
 
 // Child is a task that is added if and only if the finish of its parent is stored.
@@ -1377,7 +1584,7 @@ type Child struct {
 
 func (x *Child) Reset() {
 	*x = Child{}
-	mi := &file_handler_proto_msgTypes[15]
+	mi := &file_handler_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1389,7 +1596,7 @@ func (x *Child) String() string {
 func (*Child) ProtoMessage() {}
 
 func (x *Child) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[15]
+	mi := &file_handler_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1402,7 +1609,7 @@ func (x *Child) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Child.ProtoReflect.Descriptor instead.
 func (*Child) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{15}
+	return file_handler_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Child) GetType() string {
@@ -1468,7 +1675,7 @@ type LogLine struct {
 
 func (x *LogLine) Reset() {
 	*x = LogLine{}
-	mi := &file_handler_proto_msgTypes[16]
+	mi := &file_handler_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1480,7 +1687,7 @@ func (x *LogLine) String() string {
 func (*LogLine) ProtoMessage() {}
 
 func (x *LogLine) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[16]
+	mi := &file_handler_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1493,7 +1700,7 @@ func (x *LogLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
 func (*LogLine) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{16}
+	return file_handler_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *LogLine) GetRunId() uint64 {
@@ -1544,7 +1751,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_handler_proto_msgTypes[17]
+	mi := &file_handler_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1556,7 +1763,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[17]
+	mi := &file_handler_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1569,7 +1776,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{17}
+	return file_handler_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Progress) GetRunId() uint64 {
@@ -1605,13 +1812,14 @@ type Checkpoint struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	RunId         uint64                 `protobuf:"varint,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
 	Data          []byte                 `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
+	Number        uint64                 `protobuf:"varint,3,opt,name=number,proto3" json:"number,omitempty"` // larger than those of earlier checkpoints of the run; the host answers with the same number. 0 asks for no answer
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_handler_proto_msgTypes[18]
+	mi := &file_handler_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1623,7 +1831,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[18]
+	mi := &file_handler_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1636,7 +1844,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{18}
+	return file_handler_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Checkpoint) GetRunId() uint64 {
@@ -1653,11 +1861,79 @@ func (x *Checkpoint) GetData() []byte {
 	return nil
 }
 
+func (x *Checkpoint) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+// Stored answers a checkpoint, and all checkpoints of the run with smaller numbers that were not answered.
+type Stored struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	RunId         uint64                 `protobuf:"varint,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	Number        uint64                 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`
+	Error         string                 `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"` // why the checkpoint is not stored; empty if it is durable
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Stored) Reset() {
+	*x = Stored{}
+	mi := &file_handler_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Stored) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Stored) ProtoMessage() {}
+
+func (x *Stored) ProtoReflect() protoreflect.Message {
+	mi := &file_handler_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Stored.ProtoReflect.Descriptor instead.
+func (*Stored) Descriptor() ([]byte, []int) {
+	return file_handler_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *Stored) GetRunId() uint64 {
+	if x != nil {
+		return x.RunId
+	}
+	return 0
+}
+
+func (x *Stored) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *Stored) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
 var File_handler_proto protoreflect.FileDescriptor
 
 const file_handler_proto_rawDesc = "" +
 	"\n" +
-	"\rhandler.proto\x12\x15taskengine.handler.v1\"\xa8\x02\n" +
+	"\rhandler.proto\x12\x15taskengine.handler.v1\"\xdf\x02\n" +
 	"\tToHandler\x128\n" +
 	"\awelcome\x18\x01 \x01(\v2\x1e.taskengine.handler.v1.WelcomeR\awelcome\x12.\n" +
 	"\x04runs\x18\x02 \x03(\v2\x1a.taskengine.handler.v1.RunR\x04runs\x127\n" +
@@ -1665,7 +1941,8 @@ const file_handler_proto_rawDesc = "" +
 	"\x05drain\x18\x04 \x01(\v2\x1c.taskengine.handler.v1.DrainR\x05drain\x12\x12\n" +
 	"\x04ping\x18\x05 \x01(\x04R\x04ping\x12\x1a\n" +
 	"\breceived\x18\x06 \x01(\x04R\breceived\x12\x14\n" +
-	"\x05heard\x18\a \x01(\x04R\x05heard\"\xc4\x03\n" +
+	"\x05heard\x18\a \x01(\x04R\x05heard\x125\n" +
+	"\x06stored\x18\b \x03(\v2\x1d.taskengine.handler.v1.StoredR\x06stored\"\xc4\x03\n" +
 	"\vFromHandler\x122\n" +
 	"\x05hello\x18\x01 \x01(\v2\x1c.taskengine.handler.v1.HelloR\x05hello\x12\x18\n" +
 	"\acredits\x18\x02 \x01(\rR\acredits\x129\n" +
@@ -1710,7 +1987,7 @@ const file_handler_proto_rawDesc = "" +
 	"\aversion\x18\x04 \x01(\tR\aversion\x12\x14\n" +
 	"\x05types\x18\x05 \x03(\tR\x05types\x12\x14\n" +
 	"\x05slots\x18\x06 \x01(\rR\x05slots\x12\x1a\n" +
-	"\bfeatures\x18\a \x03(\tR\bfeatures\"\xbe\x03\n" +
+	"\bfeatures\x18\a \x03(\tR\bfeatures\"\xf2\x03\n" +
 	"\x03Run\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\x04R\x05runId\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\fR\x06taskId\x12\x18\n" +
@@ -1727,10 +2004,23 @@ const file_handler_proto_rawDesc = "" +
 	"\ttime_left\x18\f \x01(\x03R\btimeLeft\x12\x1e\n" +
 	"\n" +
 	"checkpoint\x18\r \x01(\fR\n" +
-	"checkpoint\x1a:\n" +
+	"checkpoint\x122\n" +
+	"\x05woken\x18\x0e \x01(\v2\x1c.taskengine.handler.v1.WokenR\x05woken\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc4\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc6\x01\n" +
+	"\x05Woken\x12/\n" +
+	"\x02by\x18\x01 \x01(\x0e2\x1f.taskengine.handler.v1.Woken.ByR\x02by\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\fR\x02id\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x0e\n" +
+	"\x02at\x18\x04 \x01(\x03R\x02at\x12\x12\n" +
+	"\x04data\x18\x05 \x01(\fR\x04data\"D\n" +
+	"\x02By\x12\x12\n" +
+	"\x0eBY_UNSPECIFIED\x10\x00\x12\r\n" +
+	"\tBY_SIGNAL\x10\x01\x12\x0e\n" +
+	"\n" +
+	"BY_TIMEOUT\x10\x02\x12\v\n" +
+	"\aBY_USER\x10\x03\"\xc4\x01\n" +
 	"\x06Cancel\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\x04R\x05runId\x12<\n" +
 	"\x06reason\x18\x02 \x01(\x0e2$.taskengine.handler.v1.Cancel.ReasonR\x06reason\x12\x18\n" +
@@ -1765,17 +2055,21 @@ const file_handler_proto_rawDesc = "" +
 	"\bin_doubt\x18\x06 \x01(\bR\ainDoubtB\x0e\n" +
 	"\f_retry_delay\"\x1e\n" +
 	"\x06Snooze\x12\x14\n" +
-	"\x05delay\x18\x01 \x01(\x03R\x05delay\"\x8e\x01\n" +
+	"\x05delay\x18\x01 \x01(\x03R\x05delay\"\xbf\x01\n" +
 	"\x05Again\x12\x0e\n" +
 	"\x02at\x18\x01 \x01(\x03R\x02at\x12\x16\n" +
 	"\x06result\x18\x02 \x01(\fR\x06result\x12\x1d\n" +
 	"\apayload\x18\x03 \x01(\fH\x00R\apayload\x88\x01\x01\x12#\n" +
 	"\n" +
 	"checkpoint\x18\x04 \x01(\fH\x01R\n" +
-	"checkpoint\x88\x01\x01B\n" +
+	"checkpoint\x88\x01\x01\x12/\n" +
+	"\x04wait\x18\x05 \x01(\v2\x1b.taskengine.handler.v1.WaitR\x04waitB\n" +
 	"\n" +
 	"\b_payloadB\r\n" +
-	"\v_checkpoint\"#\n" +
+	"\v_checkpoint\"6\n" +
+	"\x04Wait\x12\x14\n" +
+	"\x05names\x18\x01 \x03(\tR\x05names\x12\x18\n" +
+	"\atimeout\x18\x02 \x01(\x03R\atimeout\"#\n" +
 	"\aRefused\x12\x18\n" +
 	"\amessage\x18\x01 \x01(\tR\amessage\"\a\n" +
 	"\x05Ended\"\xb0\x02\n" +
@@ -1804,11 +2098,16 @@ const file_handler_proto_rawDesc = "" +
 	"\x06run_id\x18\x01 \x01(\x04R\x05runId\x12\x12\n" +
 	"\x04done\x18\x02 \x01(\x04R\x04done\x12\x14\n" +
 	"\x05total\x18\x03 \x01(\x04R\x05total\x12\x18\n" +
-	"\amessage\x18\x04 \x01(\tR\amessage\"7\n" +
+	"\amessage\x18\x04 \x01(\tR\amessage\"O\n" +
 	"\n" +
 	"Checkpoint\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\x04R\x05runId\x12\x12\n" +
-	"\x04data\x18\x02 \x01(\fR\x04data2[\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data\x12\x16\n" +
+	"\x06number\x18\x03 \x01(\x04R\x06number\"M\n" +
+	"\x06Stored\x12\x15\n" +
+	"\x06run_id\x18\x01 \x01(\x04R\x05runId\x12\x16\n" +
+	"\x06number\x18\x02 \x01(\x04R\x06number\x12\x14\n" +
+	"\x05error\x18\x03 \x01(\tR\x05error2[\n" +
 	"\aHandler\x12P\n" +
 	"\x04Work\x12 .taskengine.handler.v1.ToHandler\x1a\".taskengine.handler.v1.FromHandler(\x010\x012[\n" +
 	"\aWorkers\x12P\n" +
@@ -1826,66 +2125,74 @@ func file_handler_proto_rawDescGZIP() []byte {
 	return file_handler_proto_rawDescData
 }
 
-var file_handler_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_handler_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_handler_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_handler_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_handler_proto_goTypes = []any{
-	(Cancel_Reason)(0),  // 0: taskengine.handler.v1.Cancel.Reason
-	(*ToHandler)(nil),   // 1: taskengine.handler.v1.ToHandler
-	(*FromHandler)(nil), // 2: taskengine.handler.v1.FromHandler
-	(*Offer)(nil),       // 3: taskengine.handler.v1.Offer
-	(*Welcome)(nil),     // 4: taskengine.handler.v1.Welcome
-	(*Hello)(nil),       // 5: taskengine.handler.v1.Hello
-	(*Run)(nil),         // 6: taskengine.handler.v1.Run
-	(*Cancel)(nil),      // 7: taskengine.handler.v1.Cancel
-	(*Drain)(nil),       // 8: taskengine.handler.v1.Drain
-	(*Finish)(nil),      // 9: taskengine.handler.v1.Finish
-	(*Attempt)(nil),     // 10: taskengine.handler.v1.Attempt
-	(*Error)(nil),       // 11: taskengine.handler.v1.Error
-	(*Snooze)(nil),      // 12: taskengine.handler.v1.Snooze
-	(*Again)(nil),       // 13: taskengine.handler.v1.Again
-	(*Refused)(nil),     // 14: taskengine.handler.v1.Refused
-	(*Ended)(nil),       // 15: taskengine.handler.v1.Ended
-	(*Child)(nil),       // 16: taskengine.handler.v1.Child
-	(*LogLine)(nil),     // 17: taskengine.handler.v1.LogLine
-	(*Progress)(nil),    // 18: taskengine.handler.v1.Progress
-	(*Checkpoint)(nil),  // 19: taskengine.handler.v1.Checkpoint
-	nil,                 // 20: taskengine.handler.v1.Offer.LabelsEntry
-	nil,                 // 21: taskengine.handler.v1.Run.HeadersEntry
-	nil,                 // 22: taskengine.handler.v1.Child.HeadersEntry
-	nil,                 // 23: taskengine.handler.v1.LogLine.FieldsEntry
+	(Woken_By)(0),       // 0: taskengine.handler.v1.Woken.By
+	(Cancel_Reason)(0),  // 1: taskengine.handler.v1.Cancel.Reason
+	(*ToHandler)(nil),   // 2: taskengine.handler.v1.ToHandler
+	(*FromHandler)(nil), // 3: taskengine.handler.v1.FromHandler
+	(*Offer)(nil),       // 4: taskengine.handler.v1.Offer
+	(*Welcome)(nil),     // 5: taskengine.handler.v1.Welcome
+	(*Hello)(nil),       // 6: taskengine.handler.v1.Hello
+	(*Run)(nil),         // 7: taskengine.handler.v1.Run
+	(*Woken)(nil),       // 8: taskengine.handler.v1.Woken
+	(*Cancel)(nil),      // 9: taskengine.handler.v1.Cancel
+	(*Drain)(nil),       // 10: taskengine.handler.v1.Drain
+	(*Finish)(nil),      // 11: taskengine.handler.v1.Finish
+	(*Attempt)(nil),     // 12: taskengine.handler.v1.Attempt
+	(*Error)(nil),       // 13: taskengine.handler.v1.Error
+	(*Snooze)(nil),      // 14: taskengine.handler.v1.Snooze
+	(*Again)(nil),       // 15: taskengine.handler.v1.Again
+	(*Wait)(nil),        // 16: taskengine.handler.v1.Wait
+	(*Refused)(nil),     // 17: taskengine.handler.v1.Refused
+	(*Ended)(nil),       // 18: taskengine.handler.v1.Ended
+	(*Child)(nil),       // 19: taskengine.handler.v1.Child
+	(*LogLine)(nil),     // 20: taskengine.handler.v1.LogLine
+	(*Progress)(nil),    // 21: taskengine.handler.v1.Progress
+	(*Checkpoint)(nil),  // 22: taskengine.handler.v1.Checkpoint
+	(*Stored)(nil),      // 23: taskengine.handler.v1.Stored
+	nil,                 // 24: taskengine.handler.v1.Offer.LabelsEntry
+	nil,                 // 25: taskengine.handler.v1.Run.HeadersEntry
+	nil,                 // 26: taskengine.handler.v1.Child.HeadersEntry
+	nil,                 // 27: taskengine.handler.v1.LogLine.FieldsEntry
 }
 var file_handler_proto_depIdxs = []int32{
-	4,  // 0: taskengine.handler.v1.ToHandler.welcome:type_name -> taskengine.handler.v1.Welcome
-	6,  // 1: taskengine.handler.v1.ToHandler.runs:type_name -> taskengine.handler.v1.Run
-	7,  // 2: taskengine.handler.v1.ToHandler.cancels:type_name -> taskengine.handler.v1.Cancel
-	8,  // 3: taskengine.handler.v1.ToHandler.drain:type_name -> taskengine.handler.v1.Drain
-	5,  // 4: taskengine.handler.v1.FromHandler.hello:type_name -> taskengine.handler.v1.Hello
-	9,  // 5: taskengine.handler.v1.FromHandler.finishes:type_name -> taskengine.handler.v1.Finish
-	17, // 6: taskengine.handler.v1.FromHandler.logs:type_name -> taskengine.handler.v1.LogLine
-	18, // 7: taskengine.handler.v1.FromHandler.progress:type_name -> taskengine.handler.v1.Progress
-	19, // 8: taskengine.handler.v1.FromHandler.checkpoints:type_name -> taskengine.handler.v1.Checkpoint
-	3,  // 9: taskengine.handler.v1.FromHandler.offer:type_name -> taskengine.handler.v1.Offer
-	20, // 10: taskengine.handler.v1.Offer.labels:type_name -> taskengine.handler.v1.Offer.LabelsEntry
-	21, // 11: taskengine.handler.v1.Run.headers:type_name -> taskengine.handler.v1.Run.HeadersEntry
-	0,  // 12: taskengine.handler.v1.Cancel.reason:type_name -> taskengine.handler.v1.Cancel.Reason
-	11, // 13: taskengine.handler.v1.Finish.error:type_name -> taskengine.handler.v1.Error
-	12, // 14: taskengine.handler.v1.Finish.snooze:type_name -> taskengine.handler.v1.Snooze
-	13, // 15: taskengine.handler.v1.Finish.again:type_name -> taskengine.handler.v1.Again
-	14, // 16: taskengine.handler.v1.Finish.refused:type_name -> taskengine.handler.v1.Refused
-	15, // 17: taskengine.handler.v1.Finish.ended:type_name -> taskengine.handler.v1.Ended
-	16, // 18: taskengine.handler.v1.Finish.children:type_name -> taskengine.handler.v1.Child
-	10, // 19: taskengine.handler.v1.Finish.earlier:type_name -> taskengine.handler.v1.Attempt
-	22, // 20: taskengine.handler.v1.Child.headers:type_name -> taskengine.handler.v1.Child.HeadersEntry
-	23, // 21: taskengine.handler.v1.LogLine.fields:type_name -> taskengine.handler.v1.LogLine.FieldsEntry
-	1,  // 22: taskengine.handler.v1.Handler.Work:input_type -> taskengine.handler.v1.ToHandler
-	2,  // 23: taskengine.handler.v1.Workers.Work:input_type -> taskengine.handler.v1.FromHandler
-	2,  // 24: taskengine.handler.v1.Handler.Work:output_type -> taskengine.handler.v1.FromHandler
-	1,  // 25: taskengine.handler.v1.Workers.Work:output_type -> taskengine.handler.v1.ToHandler
-	24, // [24:26] is the sub-list for method output_type
-	22, // [22:24] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	5,  // 0: taskengine.handler.v1.ToHandler.welcome:type_name -> taskengine.handler.v1.Welcome
+	7,  // 1: taskengine.handler.v1.ToHandler.runs:type_name -> taskengine.handler.v1.Run
+	9,  // 2: taskengine.handler.v1.ToHandler.cancels:type_name -> taskengine.handler.v1.Cancel
+	10, // 3: taskengine.handler.v1.ToHandler.drain:type_name -> taskengine.handler.v1.Drain
+	23, // 4: taskengine.handler.v1.ToHandler.stored:type_name -> taskengine.handler.v1.Stored
+	6,  // 5: taskengine.handler.v1.FromHandler.hello:type_name -> taskengine.handler.v1.Hello
+	11, // 6: taskengine.handler.v1.FromHandler.finishes:type_name -> taskengine.handler.v1.Finish
+	20, // 7: taskengine.handler.v1.FromHandler.logs:type_name -> taskengine.handler.v1.LogLine
+	21, // 8: taskengine.handler.v1.FromHandler.progress:type_name -> taskengine.handler.v1.Progress
+	22, // 9: taskengine.handler.v1.FromHandler.checkpoints:type_name -> taskengine.handler.v1.Checkpoint
+	4,  // 10: taskengine.handler.v1.FromHandler.offer:type_name -> taskengine.handler.v1.Offer
+	24, // 11: taskengine.handler.v1.Offer.labels:type_name -> taskengine.handler.v1.Offer.LabelsEntry
+	25, // 12: taskengine.handler.v1.Run.headers:type_name -> taskengine.handler.v1.Run.HeadersEntry
+	8,  // 13: taskengine.handler.v1.Run.woken:type_name -> taskengine.handler.v1.Woken
+	0,  // 14: taskengine.handler.v1.Woken.by:type_name -> taskengine.handler.v1.Woken.By
+	1,  // 15: taskengine.handler.v1.Cancel.reason:type_name -> taskengine.handler.v1.Cancel.Reason
+	13, // 16: taskengine.handler.v1.Finish.error:type_name -> taskengine.handler.v1.Error
+	14, // 17: taskengine.handler.v1.Finish.snooze:type_name -> taskengine.handler.v1.Snooze
+	15, // 18: taskengine.handler.v1.Finish.again:type_name -> taskengine.handler.v1.Again
+	17, // 19: taskengine.handler.v1.Finish.refused:type_name -> taskengine.handler.v1.Refused
+	18, // 20: taskengine.handler.v1.Finish.ended:type_name -> taskengine.handler.v1.Ended
+	19, // 21: taskengine.handler.v1.Finish.children:type_name -> taskengine.handler.v1.Child
+	12, // 22: taskengine.handler.v1.Finish.earlier:type_name -> taskengine.handler.v1.Attempt
+	16, // 23: taskengine.handler.v1.Again.wait:type_name -> taskengine.handler.v1.Wait
+	26, // 24: taskengine.handler.v1.Child.headers:type_name -> taskengine.handler.v1.Child.HeadersEntry
+	27, // 25: taskengine.handler.v1.LogLine.fields:type_name -> taskengine.handler.v1.LogLine.FieldsEntry
+	2,  // 26: taskengine.handler.v1.Handler.Work:input_type -> taskengine.handler.v1.ToHandler
+	3,  // 27: taskengine.handler.v1.Workers.Work:input_type -> taskengine.handler.v1.FromHandler
+	3,  // 28: taskengine.handler.v1.Handler.Work:output_type -> taskengine.handler.v1.FromHandler
+	2,  // 29: taskengine.handler.v1.Workers.Work:output_type -> taskengine.handler.v1.ToHandler
+	28, // [28:30] is the sub-list for method output_type
+	26, // [26:28] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_handler_proto_init() }
@@ -1893,7 +2200,7 @@ func file_handler_proto_init() {
 	if File_handler_proto != nil {
 		return
 	}
-	file_handler_proto_msgTypes[8].OneofWrappers = []any{
+	file_handler_proto_msgTypes[9].OneofWrappers = []any{
 		(*Finish_Result)(nil),
 		(*Finish_Error)(nil),
 		(*Finish_Snooze)(nil),
@@ -1901,16 +2208,16 @@ func file_handler_proto_init() {
 		(*Finish_Refused)(nil),
 		(*Finish_Ended)(nil),
 	}
-	file_handler_proto_msgTypes[10].OneofWrappers = []any{}
-	file_handler_proto_msgTypes[12].OneofWrappers = []any{}
-	file_handler_proto_msgTypes[15].OneofWrappers = []any{}
+	file_handler_proto_msgTypes[11].OneofWrappers = []any{}
+	file_handler_proto_msgTypes[13].OneofWrappers = []any{}
+	file_handler_proto_msgTypes[17].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_handler_proto_rawDesc), len(file_handler_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   23,
+			NumEnums:      2,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

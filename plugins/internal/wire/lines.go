@@ -71,6 +71,9 @@ func (l *Lines) Send(frame *ToHandler) error {
 	for _, c := range frame.GetCancels() {
 		err = errors.Join(err, one(&ToHandler{Cancels: []*Cancel{c}}))
 	}
+	for _, k := range frame.GetStored() {
+		err = errors.Join(err, one(&ToHandler{Stored: []*Stored{k}}))
+	}
 	if frame.GetPing() != 0 {
 		err = errors.Join(err, one(&ToHandler{Ping: frame.GetPing()}))
 	}

@@ -38,6 +38,13 @@ func vectors() map[string]proto.Message {
 		"to: welcome of a worker": &ToHandler{Welcome: &Welcome{
 			Protocol: 1, Slots: 2, Resumed: true, Received: 300, Runs: []uint64{1, 1 << 40}, Liveness: 10_000_000, Reconnect: 5_000_000, Lease: 4_375_000,
 		}},
+		"to: runs that were woken": &ToHandler{Runs: []*Run{
+			{RunId: 1, Woken: &Woken{By: Woken_BY_SIGNAL, Id: bytes.Repeat([]byte{7}, 16), Name: "päid", At: 1_900_000_000_000_000, Data: []byte{0, 0xff}}},
+			{RunId: 2, Woken: &Woken{By: Woken_BY_TIMEOUT}},
+			{RunId: 3, Woken: &Woken{By: Woken_BY_USER}},
+			{RunId: 4, Woken: &Woken{}},
+		}},
+		"to: stored":   &ToHandler{Stored: []*Stored{{RunId: 1, Number: 300}, {RunId: 1 << 40, Number: 1, Error: "nö"}, {}}},
 		"to: received": &ToHandler{Received: 64, Heard: 300},
 		"to: runs": &ToHandler{Runs: []*Run{
 			{
@@ -63,6 +70,12 @@ func vectors() map[string]proto.Message {
 			{RunId: 6, Outcome: &Finish_Again{Again: &Again{Payload: []byte{}}}},
 			{RunId: 7, Outcome: &Finish_Again{Again: &Again{Checkpoint: []byte{}}}},
 		}},
+		"from: again by a signal": &FromHandler{Finishes: []*Finish{
+			{RunId: 5, Outcome: &Finish_Again{Again: &Again{Result: []byte("so far"), Checkpoint: []byte("page 2"), Wait: &Wait{Names: []string{"paid", "vöid"}, Timeout: 90_000_000}}}},
+			{RunId: 6, Outcome: &Finish_Again{Again: &Again{At: 2_000_000_000_000_000, Wait: &Wait{Names: []string{"paid"}}}}},
+			{RunId: 7, Outcome: &Finish_Again{Again: &Again{Wait: &Wait{}}}},
+		}},
+		"from: checkpoints": &FromHandler{Checkpoints: []*Checkpoint{{RunId: 1, Data: []byte("page 2"), Number: 300}, {RunId: 2}}},
 		"from: offer": &FromHandler{
 			Hello: &Hello{Protocol: 1, Types: []string{"a"}, Slots: 2},
 			Offer: &Offer{Handler: "mail", Labels: map[string]string{"region": "eu", "disk": ""}, Session: bytes.Repeat([]byte{7}, 16), Runs: []uint64{3, 300}, Name: "host:1"},

@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 PROTOCOL = 1
 COOKIE_KEY = "TASKENGINE_HANDLER"
@@ -99,9 +99,9 @@ def _entry(buf: bytes) -> tuple[str, str]:
 
 
 def decode_to_handler(buf: bytes) -> dict[str, Any]:
-    """Returns a frame as a dict with welcome, runs, cancels, drain, ping, received and heard."""
+    """Returns a frame as a dict with welcome, runs, cancels, drain, ping, received, heard and stored."""
     frame: dict[str, Any] = {"welcome": None, "runs": [], "cancels": [], "drain": False}
-    frame.update({"ping": 0, "received": 0, "heard": 0})
+    frame.update({"ping": 0, "received": 0, "heard": 0, "stored": []})
     for number, value in _fields(buf):
         if number == 2:
             frame["runs"].append(decode_run(value))
@@ -115,6 +115,8 @@ def decode_to_handler(buf: bytes) -> dict[str, Any]:
             frame["received"] = value
         elif number == 7:
             frame["heard"] = value
+        elif number == 8:
+            frame["stored"].append(_decode_stored(value))
         elif number == 1:
             frame["welcome"] = _decode_welcome(value)
     return frame
@@ -185,12 +187,62 @@ def _decode_cancel(buf: bytes) -> dict[str, Any]:
     return c
 
 
+class Stored(NamedTuple):
+    """The answer to a checkpoint of a run, and to those before it."""
+
+    run_id: int
+    number: int
+    error: str  # why it is not stored; empty if it is
+
+
+def _decode_stored(buf: bytes) -> Stored:
+    run_id = stored = 0
+    error = ""
+    for number, value in _fields(buf):
+        if number == 1:
+            run_id = value
+        elif number == 2:
+            stored = value
+        elif number == 3:
+            error = value.decode()
+    return Stored(run_id, stored, error)
+
+
+BY_SIGNAL, BY_TIMEOUT, BY_USER = 1, 2, 3
+
+
+class Woken(NamedTuple):
+    """What ended the wait of a task."""
+
+    by: int = 0  # BY_SIGNAL, BY_TIMEOUT or BY_USER
+    id: bytes = b""  # of the signal
+    name: str = ""
+    at: int = 0
+    data: bytes = b""
+
+
+def _decode_woken(buf: bytes) -> Woken:
+    fields: dict[str, Any] = {}
+    for number, value in _fields(buf):
+        if number == 1:
+            fields["by"] = value
+        elif number == 2:
+            fields["id"] = value
+        elif number == 3:
+            fields["name"] = value.decode()
+        elif number == 4:
+            fields["at"] = _signed(value)
+        elif number == 5:
+            fields["data"] = value
+    return Woken(**fields)
+
+
 class Run:
     """One attempt of one task, as it came."""
 
     __slots__ = (
         "run_id", "task_id", "version", "type", "attempt", "crashes", "priority",
-        "key", "ordering_key", "payload", "headers", "time_left", "checkpoint",
+        "key", "ordering_key", "payload", "headers", "time_left", "checkpoint", "woken",
     )  # fmt: skip
 
     run_id: int
@@ -206,6 +258,7 @@ class Run:
     headers: dict[str, str]
     time_left: int
     checkpoint: bytes
+    woken: Woken | None
 
 
 def decode_run(buf: bytes) -> Run:
@@ -214,6 +267,7 @@ def decode_run(buf: bytes) -> Run:
     r.task_id = r.payload = r.checkpoint = b""
     r.type = r.key = r.ordering_key = ""
     r.headers = {}
+    r.woken = None
     for number, value in _fields(buf):
         if number == 1:
             r.run_id = value
@@ -242,6 +296,8 @@ def decode_run(buf: bytes) -> Run:
             r.time_left = _signed(value)
         elif number == 13:
             r.checkpoint = value
+        elif number == 14:
+            r.woken = _decode_woken(value)
     return r
 
 
@@ -367,14 +423,26 @@ def finish_snooze(run_id: int, delay: int) -> bytes:
 
 
 def finish_again(
-    run_id: int, at: int, result: bytes = b"", payload: bytes | None = None, checkpoint: bytes | None = None
+    run_id: int,
+    at: int,
+    result: bytes = b"",
+    payload: bytes | None = None,
+    checkpoint: bytes | None = None,
+    wait: bytes | None = None,
 ) -> bytes:
     again = _int(1, at) + _bytes(2, result)
     if payload is not None:
         again += _message(3, payload)
     if checkpoint is not None:
         again += _message(4, checkpoint)
+    if wait is not None:
+        again += _message(5, wait)
     return _int(1, run_id) + _message(5, again)
+
+
+def wait(names: Iterable[str], timeout: int = 0) -> bytes:
+    """The wait of an again. Text that is no UTF-8 is an error."""
+    return b"".join(_message(1, name.encode()) for name in names) + _int(2, timeout)
 
 
 def finish_ended(run_id: int) -> bytes:
@@ -440,5 +508,5 @@ def progress(run_id: int, done: int, total: int, message: str) -> bytes:
     return _int(1, run_id) + _int(2, done) + _int(3, total) + _bytes(4, _utf8(message))
 
 
-def checkpoint(run_id: int, data: bytes) -> bytes:
-    return _int(1, run_id) + _bytes(2, data)
+def checkpoint(run_id: int, data: bytes, number: int = 0) -> bytes:
+    return _int(1, run_id) + _bytes(2, data) + _int(3, number)

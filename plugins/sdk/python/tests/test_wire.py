@@ -52,6 +52,9 @@ class Decoding(unittest.TestCase):
             "ping": int(content.get("ping", 0)),
             "received": int(content.get("received", 0)),
             "heard": int(content.get("heard", 0)),
+            "stored": [
+                (int(k.get("run_id", 0)), int(k.get("number", 0)), k.get("error", "")) for k in content.get("stored", [])
+            ],
         }
 
     def wanted_run(self, r):
@@ -60,6 +63,12 @@ class Decoding(unittest.TestCase):
             run[name] = int(run.get(name, 0))
         for name in ("task_id", "payload", "checkpoint"):
             run[name] = base64.b64decode(run.get(name, ""))
+        woken = run.get("woken")
+        if woken is not None:
+            by = {"BY_SIGNAL": 1, "BY_TIMEOUT": 2, "BY_USER": 3}.get(woken.get("by"), 0)
+            signal_id, data = (base64.b64decode(woken.get(name, "")) for name in ("id", "data"))
+            woken = (by, signal_id, woken.get("name", ""), int(woken.get("at", 0)), data)
+        run["woken"] = woken
         return run
 
     def test_fields_it_does_not_know_are_skipped(self):
@@ -97,6 +106,16 @@ class Encoding(unittest.TestCase):
                     w.finish_again(6, 0, payload=b""),
                     w.finish_again(7, 0, checkpoint=b""),
                 ]
+            ),
+            "from: again by a signal": w.encode_from_handler(
+                finishes=[
+                    w.finish_again(5, 0, b"so far", None, b"page 2", w.wait(["paid", "vöid"], 90_000_000)),
+                    w.finish_again(6, 2_000_000_000_000_000, wait=w.wait(["paid"])),
+                    w.finish_again(7, 0, wait=w.wait([])),
+                ]
+            ),
+            "from: checkpoints": w.encode_from_handler(
+                said=[(w.CHECKPOINT, w.checkpoint(1, b"page 2", 300)), (w.CHECKPOINT, w.checkpoint(2, b""))]
             ),
             "from: offer": w.encode_from_handler(
                 hello=w.encode_hello("", "", "", ["a"], 2),
