@@ -55,7 +55,7 @@ func newDivided(t *testing.T) *divided {
 	if _, err := placement.Divide(t.Context(), a, b); err != nil {
 		t.Fatal(err)
 	}
-	if d.Store, err = sharded.Open(t.Context(), []sharded.Place{{Name: "a", Store: a.Store}, {Name: "b", Store: b.Store}}, nil); err != nil {
+	if d.Store, err = sharded.Open(t.Context(), []sharded.Database{{Name: "a", Store: a.Store}, {Name: "b", Store: b.Store}}, nil); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

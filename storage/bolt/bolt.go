@@ -50,7 +50,7 @@ type Store struct {
 	db   *bbolt.DB
 	kv   *kv.DB
 	file *os.File // the file of db
-	here kv.Place // the path of the file; zero if the file is only read
+	here kv.File  // the path of the file; zero if the file is only read
 
 	// write is held by the transaction in progress until kv knows how it ended: bbolt
 	// lets the next one begin a little earlier.
@@ -118,7 +118,7 @@ func (s *Store) open(path string, opts Options) error {
 		return errors.Join(err, s.closeFile())
 	}
 	if !opts.ReadOnly {
-		if s.here, err = kv.NewPlace(path); err != nil {
+		if s.here, err = kv.FileAt(path); err != nil {
 			return errors.Join(err, s.closeFile())
 		}
 		_ = os.Remove(path + backupSuffix) // left by a killed process; if it remains, the next backup overwrites it

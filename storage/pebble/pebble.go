@@ -72,7 +72,7 @@ type Store struct {
 	kv.Calls
 
 	dir  string
-	here kv.Place // the file that locks dir; zero if dir is not on the machine's file system, or is only read
+	here kv.File // the file that locks dir; zero if dir is not on the machine's file system, or is only read
 	fs   *failstop
 	db   *pebble.DB
 	kv   *kv.DB
@@ -156,7 +156,7 @@ func (s *Store) open(opts Options) (err error) {
 		return err
 	}
 	if !s.readOnly && opts.FS == vfs.Default {
-		if s.here, err = kv.NewPlace(filepath.Join(s.dir, lockFile)); err != nil {
+		if s.here, err = kv.FileAt(filepath.Join(s.dir, lockFile)); err != nil {
 			return err
 		}
 	}

@@ -10,13 +10,13 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// In returns a transaction of the store that is part of t, a transaction of the place of this name.
+// In returns a transaction of the store that is part of t, a transaction of the database of this name.
 // The caller begins and ends t, which may be attached to its own transaction of that database. It
-// accepts rows of the shards that the place holds; for rows of others it fails with
-// [storage.ErrElsewhere]. It implements [storage.ShardBound]. Its queries read that place only.
+// accepts rows of the shards that the database holds; for rows of others it fails with
+// [storage.ErrElsewhere]. It implements [storage.ShardBound]. Its queries read that database only.
 func (s *Store) In(name string, t storage.Tx) (storage.Tx, error) {
 	var names []string
-	for i, p := range s.places {
+	for i, p := range s.databases {
 		if p.Name != name {
 			names = append(names, p.Name)
 			continue
@@ -26,10 +26,10 @@ func (s *Store) In(name string, t storage.Tx) (storage.Tx, error) {
 	return nil, fmt.Errorf("sharded: there is no database %s among %s", name, strings.Join(names, ", "))
 }
 
-func (s *Store) attach(place int, t storage.Tx) *attached {
-	x := &attached{tx: tx{hook: t.OnCommit}, place: place}
-	x.verbs = verbs{store: s, tx: &x.tx, in: make([]storage.Tasks, len(s.places))}
-	x.in[place] = t
+func (s *Store) attach(database int, t storage.Tx) *attached {
+	x := &attached{tx: tx{hook: t.OnCommit}, database: database}
+	x.verbs = verbs{store: s, tx: &x.tx, in: make([]storage.Tasks, len(s.databases))}
+	x.in[database] = t
 	return x
 }
 
@@ -39,7 +39,7 @@ var errMoved = errors.New("the shard has just been moved, so make the transactio
 
 // UpdateIn implements [storage.PartUpdater].
 func (s *Store) UpdateIn(ctx context.Context, database int, fn func(storage.Tx) error) error {
-	if database == len(s.places) {
+	if database == len(s.databases) {
 		ctx, cancel := context.WithTimeout(ctx, lookPatience)
 		defer cancel()
 		known, err := s.look(ctx)
@@ -52,7 +52,7 @@ func (s *Store) UpdateIn(ctx context.Context, database int, fn func(storage.Tx) 
 		return unavailable(fmt.Errorf("sharded: update one database: %w", err))
 	}
 	var inner error
-	err := s.places[database].Store.Update(ctx, func(t storage.Tx) error {
+	err := s.databases[database].Store.Update(ctx, func(t storage.Tx) error {
 		x := s.attach(database, t)
 		if inner = fn(x); inner == nil {
 			inner = x.err
@@ -65,17 +65,17 @@ func (s *Store) UpdateIn(ctx context.Context, database int, fn func(storage.Tx) 
 	return err
 }
 
-// attached is a transaction in one place.
+// attached is a transaction in one database.
 type attached struct {
 	tx
-	place int
+	database int
 }
 
 var _ storage.ShardBound = (*attached)(nil)
 
 // Shards implements [storage.ShardBound].
 func (x *attached) Shards() *task.Shards {
-	here := x.store.routes.Load().homes[x.place].Owned
+	here := x.store.routes.Load().homes[x.database].Owned
 	return &here
 }
 

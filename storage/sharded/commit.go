@@ -12,14 +12,14 @@ import (
 )
 
 // Databases implements [storage.Divided].
-func (s *Store) Databases() int { return len(s.places) }
+func (s *Store) Databases() int { return len(s.databases) }
 
 // DatabaseOf implements [storage.Divided].
 func (s *Store) DatabaseOf(shard uint16) int {
-	if place := s.routes.Load().of(shard); place != nowhere {
-		return place
+	if database := s.routes.Load().of(shard); database != nowhere {
+		return database
 	}
-	return len(s.places)
+	return len(s.databases)
 }
 
 // Without implements [storage.Divided].
@@ -36,7 +36,7 @@ func (s *Store) Without(databases ...int) storage.Tasks {
 // CommitIn implements [storage.Divided].
 func (s *Store) CommitIn(ctx context.Context, database int, b *storage.Batch) storage.Commit {
 	return storage.Later(func() (out storage.Outcome, err error) {
-		if database == len(s.places) {
+		if database == len(s.databases) {
 			out, err = s.leaveOut(ctx, b)
 		} else {
 			out, err = s.commitIn(ctx, database, b)
@@ -49,7 +49,7 @@ func (s *Store) CommitIn(ctx context.Context, database int, b *storage.Batch) st
 	})
 }
 
-// leaveOut leaves out all rows of a batch whose shards no place held. It fails if none does now.
+// leaveOut leaves out all rows of a batch whose shards no database held. It fails if none does now.
 func (s *Store) leaveOut(ctx context.Context, b *storage.Batch) (storage.Outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookPatience)
 	defer cancel()
@@ -68,7 +68,7 @@ func (s *Store) leaveOut(ctx context.Context, b *storage.Batch) (storage.Outcome
 	return leftOut(b), nil
 }
 
-// unavailable returns an error for a batch of which nothing was done, because the places of its rows
+// unavailable returns an error for a batch of which nothing was done, because the databases of its rows
 // are not known.
 func unavailable(err error) error {
 	if !errors.Is(err, storage.ErrUnavailable) {
@@ -86,16 +86,16 @@ func leftOut(b *storage.Batch) storage.Outcome {
 	return out
 }
 
-// commitIn commits what one place holds of a batch.
-func (s *Store) commitIn(ctx context.Context, place int, b *storage.Batch) (storage.Outcome, error) {
+// commitIn commits what one database holds of a batch.
+func (s *Store) commitIn(ctx context.Context, database int, b *storage.Batch) (storage.Outcome, error) {
 	known := s.routes.Load()
-	out, err := s.places[place].Store.Commit(ctx, b).Wait()
+	out, err := s.databases[database].Store.Commit(ctx, b).Wait()
 	for round := 1; errors.Is(err, storage.ErrElsewhere); round++ { // nothing was done
 		if round == rounds {
 			err = unavailable(fmt.Errorf("shards are moved over and over: %w", err))
 			break
 		}
-		out, err = s.commitHeld(ctx, place, b)
+		out, err = s.commitHeld(ctx, database, b)
 		if err == nil {
 			return out, nil
 		}
@@ -103,16 +103,16 @@ func (s *Store) commitIn(ctx context.Context, place int, b *storage.Batch) (stor
 	if err != nil {
 		return storage.Outcome{}, err
 	}
-	number(place, b.Insert, out.Inserted)
-	outwardAll(place, out.Swapped)
-	numberFollowing(place, b, &out)
-	outwardHints(place, out.Heads)
+	number(database, b.Insert, out.Inserted)
+	outwardAll(database, out.Swapped)
+	numberFollowing(database, b, &out)
+	outwardHints(database, out.Heads)
 	if !slices.Contains(out.Swapped, nil) {
 		return out, nil
 	}
-	held, err := s.heldSince(ctx, known, place)
+	held, err := s.heldSince(ctx, known, database)
 	if err != nil { // what was done is known, so the batch has not failed
-		s.log.Warn("a database does not say which shards it holds; changes that it has not found are tried again", "database", s.places[place].Name, "error", err)
+		s.log.Warn("a database does not say which shards it holds; changes that it has not found are tried again", "database", s.databases[database].Name, "error", err)
 	}
 	for i, t := range out.Swapped {
 		if t == nil && !held.Has(b.Swap[i].ID.Shard()) {
@@ -125,11 +125,11 @@ func (s *Store) commitIn(ctx context.Context, place int, b *storage.Batch) (stor
 	return out, nil
 }
 
-// commitHeld is commitIn for a batch of which the place has refused some shards. It wraps
-// [storage.ErrElsewhere] if the place refuses others now.
-func (s *Store) commitHeld(ctx context.Context, place int, b *storage.Batch) (storage.Outcome, error) {
+// commitHeld is commitIn for a batch of which the database has refused some shards. It wraps
+// [storage.ErrElsewhere] if the database refuses others now.
+func (s *Store) commitHeld(ctx context.Context, database int, b *storage.Batch) (storage.Outcome, error) {
 	defer s.lookSoon(ctx)
-	home, err := s.places[place].Store.Holdings(ctx)
+	home, err := s.databases[database].Store.Holdings(ctx)
 	if err != nil {
 		return storage.Outcome{}, storage.Undone(err)
 	}
@@ -162,13 +162,13 @@ func (s *Store) commitHeld(ctx context.Context, place int, b *storage.Batch) (st
 	if len(at) == 0 {
 		return out, nil
 	}
-	done, err := s.places[place].Store.Commit(ctx, held).Wait()
+	done, err := s.databases[database].Store.Commit(ctx, held).Wait()
 	if err != nil {
 		return storage.Outcome{}, blockedAmong(err, at)
 	}
-	number(place, held.Insert, done.Inserted)
-	outwardAll(place, done.Swapped)
-	numberFollowing(place, held, &done)
+	number(database, held.Insert, done.Inserted)
+	outwardAll(database, done.Swapped)
+	numberFollowing(database, held, &done)
 	if done.Followed != nil {
 		out.Followed = make([][]storage.Inserted, len(b.Swap))
 	}
@@ -186,12 +186,12 @@ func (s *Store) commitHeld(ctx context.Context, place int, b *storage.Batch) (st
 		}
 	}
 	slices.Sort(out.Elsewhere)
-	outwardHints(place, done.Heads)
+	outwardHints(database, done.Heads)
 	out.Lost, out.Heads = done.Lost, done.Heads
 	return out, nil
 }
 
-// blockedAmong returns an error about rows as one about the places in at that they have.
+// blockedAmong returns an error about rows as one about the databases in at that they have.
 func blockedAmong(err error, at []int) error {
 	var blocked *storage.Blocked
 	if !errors.As(err, &blocked) {
@@ -204,7 +204,7 @@ func blockedAmong(err error, at []int) error {
 	return &storage.Blocked{Rows: rows, Err: err}
 }
 
-// lookPatience is how long a commit waits for other places to say which shards they hold.
+// lookPatience is how long a commit waits for other databases to say which shards they hold.
 const lookPatience = 2 * time.Second
 
 // lookSoon finds out where the shards are now. If it cannot, the next call that needs to know does.

@@ -51,7 +51,7 @@ func TestAPlaceThatDoesNotAnswerKeepsNoOtherFromCommitting(t *testing.T) {
 				ps := places(3)
 				c := &waiting{ps[2], make(chan struct{})}
 				close(c.asked)
-				s, err := sharded.Open(t.Context(), []sharded.Place{{Name: "a", Store: ps[0]}, {Name: "b", Store: ps[1]}, {Name: "c", Store: c}}, nil)
+				s, err := sharded.Open(t.Context(), []sharded.Database{{Name: "a", Store: ps[0]}, {Name: "b", Store: ps[1]}, {Name: "c", Store: c}}, nil)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -135,7 +135,7 @@ func (c contradictory) Commit(context.Context, *storage.Batch) storage.Commit {
 
 func TestAPlaceThatRefusesWhatItSaysThatItHoldsDoesNotAnswer(t *testing.T) {
 	ps := places(2)
-	s, err := sharded.Open(t.Context(), []sharded.Place{{Name: "a", Store: contradictory{ps[0]}}, {Name: "b", Store: ps[1]}}, nil)
+	s, err := sharded.Open(t.Context(), []sharded.Database{{Name: "a", Store: contradictory{ps[0]}}, {Name: "b", Store: ps[1]}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -116,7 +116,7 @@ func openAround(t *testing.T) (s *sharded.Store, a *around, b *place) {
 	t.Helper()
 	ps := places(2)
 	a = &around{place: ps[0]}
-	s, err := sharded.Open(t.Context(), []sharded.Place{{Name: "a", Store: a}, {Name: "b", Store: ps[1]}}, nil)
+	s, err := sharded.Open(t.Context(), []sharded.Database{{Name: "a", Store: a}, {Name: "b", Store: ps[1]}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

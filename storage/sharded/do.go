@@ -9,7 +9,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// Commit implements [storage.Store]. Each place does its part wholly or not at all. After an error,
+// Commit implements [storage.Store]. Each database does its part wholly or not at all. After an error,
 // which of them have is unknown.
 func (s *Store) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
 	return storage.Later(func() (storage.Outcome, error) {
@@ -22,11 +22,11 @@ func (s *Store) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
 
 func (s *Store) do(ctx context.Context, b *storage.Batch) (storage.Outcome, error) {
 	w := &work{batch: b}
-	c := &call{n: len(b.Insert) + len(b.Swap), shard: w.shard, do: func(ctx context.Context, place int, some []int) ([]int, error) {
+	c := &call{n: len(b.Insert) + len(b.Swap), shard: w.shard, do: func(ctx context.Context, database int, some []int) ([]int, error) {
 		if some == nil {
-			return w.doAll(ctx, place, s.places[place].Store)
+			return w.doAll(ctx, database, s.databases[database].Store)
 		}
-		return w.doSome(ctx, place, s.places[place].Store, some)
+		return w.doSome(ctx, database, s.databases[database].Store, some)
 	}}
 	f := s.route(ctx, c)
 	if f.shards.IsEmpty() && len(b.Keys) > 0 {
@@ -49,16 +49,16 @@ type work struct {
 
 func (w *work) shard(i int) uint16 { return shardIn(w.batch, i) }
 
-// doAll does the whole batch in one place.
-func (w *work) doAll(ctx context.Context, place int, on storage.Store) (unsure []int, err error) {
+// doAll does the whole batch in one database.
+func (w *work) doAll(ctx context.Context, database int, on storage.Store) (unsure []int, err error) {
 	out, err := on.Commit(ctx, &storage.Batch{Insert: w.batch.Insert, Terms: w.batch.Terms, Swap: w.batch.Swap, Remove: w.batch.Remove, Follow: w.batch.Follow}).Wait()
 	if err != nil {
 		return nil, err
 	}
-	number(place, w.batch.Insert, out.Inserted)
-	outwardAll(place, out.Swapped)
-	numberFollowing(place, w.batch, &out)
-	outwardHints(place, out.Heads)
+	number(database, w.batch.Insert, out.Inserted)
+	outwardAll(database, out.Swapped)
+	numberFollowing(database, w.batch, &out)
+	outwardHints(database, out.Heads)
 	for i, t := range out.Swapped {
 		if t == nil {
 			unsure = append(unsure, len(w.batch.Insert)+i)
@@ -70,8 +70,8 @@ func (w *work) doAll(ctx context.Context, place int, on storage.Store) (unsure [
 	return unsure, nil
 }
 
-// doSome does some things of the batch in one place.
-func (w *work) doSome(ctx context.Context, place int, on storage.Store, some []int) (unsure []int, err error) {
+// doSome does some things of the batch in one database.
+func (w *work) doSome(ctx context.Context, database int, on storage.Store, some []int) (unsure []int, err error) {
 	inserts, part := len(w.batch.Insert), storage.Batch{}
 	for _, i := range some {
 		if i < inserts {
@@ -92,10 +92,10 @@ func (w *work) doSome(ctx context.Context, place int, on storage.Store, some []i
 	if err != nil {
 		return nil, err
 	}
-	number(place, part.Insert, out.Inserted)
-	outwardAll(place, out.Swapped)
-	numberFollowing(place, &part, &out)
-	outwardHints(place, out.Heads)
+	number(database, part.Insert, out.Inserted)
+	outwardAll(database, out.Swapped)
+	numberFollowing(database, &part, &out)
+	outwardHints(database, out.Heads)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.spread()

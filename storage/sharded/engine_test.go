@@ -34,7 +34,7 @@ func TestTransactionsOfOneOfTheDatabasesAddAndFinishTasks(t *testing.T) {
 	if _, err := placement.Divide(t.Context(), a, b); err != nil {
 		t.Fatal(err)
 	}
-	s, err := sharded.Open(t.Context(), []sharded.Place{{Name: "a", Store: a.Store}, {Name: "b", Store: b.Store}}, nil)
+	s, err := sharded.Open(t.Context(), []sharded.Database{{Name: "a", Store: a.Store}, {Name: "b", Store: b.Store}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

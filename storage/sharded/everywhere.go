@@ -11,16 +11,16 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// Expire implements [storage.Expirer]. If one place fails, the others have removed their rows.
+// Expire implements [storage.Expirer]. If one database fails, the others have removed their rows.
 func (s *Store) Expire(ctx context.Context, now time.Time) (removed int64, next time.Time, err error) {
 	type swept struct {
 		removed int64
 		next    time.Time
 		err     error
 	}
-	all, err := ask(ctx, &s.verbs, "sweep", func(place int, _ storage.Tasks) (w swept, _ error) {
-		w.removed, w.next, w.err = s.places[place].Store.Expire(ctx, now)
-		w.err = s.failed(place, w.err)
+	all, err := ask(ctx, &s.verbs, "sweep", func(database int, _ storage.Tasks) (w swept, _ error) {
+		w.removed, w.next, w.err = s.databases[database].Store.Expire(ctx, now)
+		w.err = s.failed(database, w.err)
 		return w, nil
 	})
 	for _, w := range all {
@@ -36,10 +36,10 @@ func (s *Store) Expire(ctx context.Context, now time.Time) (removed int64, next 
 	return removed, next, err
 }
 
-// Fold implements [storage.LiveCounter]. If one place fails, the others have folded their notes.
+// Fold implements [storage.LiveCounter]. If one database fails, the others have folded their notes.
 func (s *Store) Fold(ctx context.Context) (notes int64, err error) {
-	folded, err := ask(ctx, &s.verbs, "fold counts", func(place int, _ storage.Tasks) (int64, error) {
-		return s.places[place].Store.Fold(ctx)
+	folded, err := ask(ctx, &s.verbs, "fold counts", func(database int, _ storage.Tasks) (int64, error) {
+		return s.databases[database].Store.Fold(ctx)
 	})
 	for _, n := range folded {
 		notes += n
@@ -47,56 +47,56 @@ func (s *Store) Fold(ctx context.Context) (notes int64, err error) {
 	return notes, err
 }
 
-// SetRules implements [storage.Ruled]. It sets them in every place.
+// SetRules implements [storage.Ruled]. It sets them in every database.
 func (s *Store) SetRules(ctx context.Context, rules ...storage.TypeRules) error {
-	_, err := ask(ctx, &s.verbs, "set the rules of types", func(place int, _ storage.Tasks) (struct{}, error) {
-		return struct{}{}, s.places[place].Store.SetRules(ctx, rules...)
+	_, err := ask(ctx, &s.verbs, "set the rules of types", func(database int, _ storage.Tasks) (struct{}, error) {
+		return struct{}{}, s.databases[database].Store.SetRules(ctx, rules...)
 	})
 	return err
 }
 
 // Rules implements [storage.Ruled].
 func (s *Store) Rules(ctx context.Context, typ string) (storage.TypeRules, error) {
-	rules, err := s.places[0].Store.Rules(ctx, typ)
+	rules, err := s.databases[0].Store.Rules(ctx, typ)
 	if err != nil {
 		return storage.TypeRules{}, fmt.Errorf("sharded: rules: %w", s.failed(0, err))
 	}
 	return rules, nil
 }
 
-// SetSetting implements [storage.Settings]. It sets it in every place, so that any place can be taken
+// SetSetting implements [storage.Settings]. It sets it in every database, so that any database can be taken
 // out later.
 func (s *Store) SetSetting(ctx context.Context, name string, value []byte) error {
-	_, err := ask(ctx, &s.verbs, "write a setting", func(place int, _ storage.Tasks) (struct{}, error) {
-		return struct{}{}, s.places[place].Store.SetSetting(ctx, name, value)
+	_, err := ask(ctx, &s.verbs, "write a setting", func(database int, _ storage.Tasks) (struct{}, error) {
+		return struct{}{}, s.databases[database].Store.SetSetting(ctx, name, value)
 	})
 	return err
 }
 
-// SwapSetting implements [storage.Shared]. The first place that has the setting decides. The others
-// are set to the same value, so that this place can be taken out later.
+// SwapSetting implements [storage.Shared]. The first database that has the setting decides. The others
+// are set to the same value, so that this database can be taken out later.
 func (s *Store) SwapSetting(ctx context.Context, name string, old, value []byte) (bool, error) {
 	first, _, err := s.setting(ctx, name)
 	if err != nil {
 		return false, err
 	}
-	swapped, err := s.places[first].Store.SwapSetting(ctx, name, old, value)
+	swapped, err := s.databases[first].Store.SwapSetting(ctx, name, old, value)
 	if err != nil {
 		return false, fmt.Errorf("sharded: write a setting: %w", s.failed(first, err))
 	}
 	if !swapped {
 		return false, nil
 	}
-	_, err = ask(ctx, &s.verbs, "write a setting", func(place int, _ storage.Tasks) (struct{}, error) {
-		if place == first {
+	_, err = ask(ctx, &s.verbs, "write a setting", func(database int, _ storage.Tasks) (struct{}, error) {
+		if database == first {
 			return struct{}{}, nil
 		}
-		return struct{}{}, s.places[place].Store.SetSetting(ctx, name, value)
+		return struct{}{}, s.databases[database].Store.SetSetting(ctx, name, value)
 	})
 	return err == nil, err
 }
 
-// Setting implements [storage.Settings]. A place does not have the settings that were set before it
+// Setting implements [storage.Settings]. A database does not have the settings that were set before it
 // was added.
 func (s *Store) Setting(ctx context.Context, name string) ([]byte, error) {
 	_, value, err := s.setting(ctx, name)
@@ -105,22 +105,22 @@ func (s *Store) Setting(ctx context.Context, name string) ([]byte, error) {
 
 // SettingCopies implements [storage.Replicated].
 func (s *Store) SettingCopies(ctx context.Context, name string) ([][]byte, error) {
-	return ask(ctx, &s.verbs, "read a setting", func(place int, _ storage.Tasks) ([]byte, error) {
-		return s.places[place].Store.Setting(ctx, name)
+	return ask(ctx, &s.verbs, "read a setting", func(database int, _ storage.Tasks) ([]byte, error) {
+		return s.databases[database].Store.Setting(ctx, name)
 	})
 }
 
 // SwapSettingCopies implements [storage.Replicated].
 func (s *Store) SwapSettingCopies(ctx context.Context, name string, old, value []byte) error {
-	_, err := ask(ctx, &s.verbs, "write a setting", func(place int, _ storage.Tasks) (bool, error) {
-		return s.places[place].Store.SwapSetting(ctx, name, old, value)
+	_, err := ask(ctx, &s.verbs, "write a setting", func(database int, _ storage.Tasks) (bool, error) {
+		return s.databases[database].Store.SwapSetting(ctx, name, old, value)
 	})
 	return err
 }
 
-// setting returns a setting and the first place that has it; that is 0 if none has.
+// setting returns a setting and the first database that has it; that is 0 if none has.
 func (s *Store) setting(ctx context.Context, name string) (first int, value []byte, err error) {
-	for i, p := range s.places {
+	for i, p := range s.databases {
 		value, err := p.Store.Setting(ctx, name)
 		if err != nil {
 			return 0, nil, fmt.Errorf("sharded: read a setting: %w", s.failed(i, err))
@@ -134,14 +134,14 @@ func (s *Store) setting(ctx context.Context, name string) (first int, value []by
 
 // Blockers implements [storage.Locker].
 func (s *Store) Blockers(ctx context.Context) ([]storage.Blocker, error) {
-	found, err := ask(ctx, &s.verbs, "look for sessions that hold locks", func(place int, _ storage.Tasks) ([]storage.Blocker, error) {
-		in, ok := s.places[place].Store.(storage.Locker)
+	found, err := ask(ctx, &s.verbs, "look for sessions that hold locks", func(database int, _ storage.Tasks) ([]storage.Blocker, error) {
+		in, ok := s.databases[database].Store.(storage.Locker)
 		if !ok {
 			return nil, nil
 		}
 		all, err := in.Blockers(ctx)
 		for i := range all {
-			all[i].Database = s.places[place].Name
+			all[i].Database = s.databases[database].Name
 		}
 		return all, err
 	})
@@ -153,7 +153,7 @@ var _ storage.Locker = (*Store)(nil)
 // Identify implements [storage.Identified].
 func (s *Store) Identify(node task.ID) (release func()) {
 	var all []func()
-	for _, p := range s.places {
+	for _, p := range s.databases {
 		if in, ok := p.Store.(storage.Identified); ok {
 			all = append(all, in.Identify(node))
 		}
@@ -165,10 +165,10 @@ func (s *Store) Identify(node task.ID) (release func()) {
 	}
 }
 
-// Silent implements [storage.Identified]. Of a place that does not answer it returns no nodes.
+// Silent implements [storage.Identified]. Of a database that does not answer it returns no nodes.
 func (s *Store) Silent(ctx context.Context, least time.Duration) (nodes []task.ID, err error) {
-	found, err := ask(ctx, &s.verbs, "look for sessions of nodes that are gone", func(place int, _ storage.Tasks) ([]task.ID, error) {
-		in, ok := s.places[place].Store.(storage.Identified)
+	found, err := ask(ctx, &s.verbs, "look for sessions of nodes that are gone", func(database int, _ storage.Tasks) ([]task.ID, error) {
+		in, ok := s.databases[database].Store.(storage.Identified)
 		if !ok {
 			return nil, nil
 		}
@@ -186,8 +186,8 @@ func (s *Store) Silent(ctx context.Context, least time.Duration) (nodes []task.I
 
 // End implements [storage.Identified].
 func (s *Store) End(ctx context.Context, least time.Duration, nodes ...task.ID) (ended int, err error) {
-	all, err := ask(ctx, &s.verbs, "end sessions of nodes that are gone", func(place int, _ storage.Tasks) (int, error) {
-		in, ok := s.places[place].Store.(storage.Identified)
+	all, err := ask(ctx, &s.verbs, "end sessions of nodes that are gone", func(database int, _ storage.Tasks) (int, error) {
+		in, ok := s.databases[database].Store.(storage.Identified)
 		if !ok {
 			return 0, nil
 		}

@@ -105,7 +105,7 @@ func TestAnExportDuringWhichShardsAreMovedFails(t *testing.T) {
 func TestAnExportFailsIfAPlaceDoes(t *testing.T) {
 	ps := places(2)
 	a := &brokenExport{ps[1]}
-	s, err := sharded.Open(t.Context(), []sharded.Place{{Name: "a", Store: ps[0]}, {Name: "b", Store: a}}, nil)
+	s, err := sharded.Open(t.Context(), []sharded.Database{{Name: "a", Store: ps[0]}, {Name: "b", Store: a}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

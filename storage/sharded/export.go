@@ -18,7 +18,7 @@ var (
 	errEnough = errors.New("no more rows are wanted")
 )
 
-// Export implements [storage.Exporter], except that each place is read as it was at another moment,
+// Export implements [storage.Exporter], except that each database is read as it was at another moment,
 // all of them close to the beginning. If it may have missed rows because of that, it fails with
 // [ErrMoved] or [ErrMoving], after it has called row for others.
 func (s *Store) Export(ctx context.Context, setting func(name string, value []byte) error, row func(*task.Task) error) error {
@@ -26,8 +26,8 @@ func (s *Store) Export(ctx context.Context, setting func(name string, value []by
 	if err != nil {
 		return err
 	}
-	parts := make([]*part, len(s.places))
-	for i := range s.places {
+	parts := make([]*part, len(s.databases))
+	for i := range s.databases {
 		parts[i] = s.export(ctx, i)
 		defer parts[i].stop()
 		if err := parts[i].err; err != nil {
@@ -73,19 +73,19 @@ func (s *Store) still(ctx context.Context) (*routes, error) {
 	return r, nil
 }
 
-// part is the export of a place, of which the first row was read.
+// part is the export of a database, of which the first row was read.
 type part struct {
 	settings map[string][]byte
 	row      *task.Task // nil at the end
-	err      error      // of the place
+	err      error      // of the database
 	next     func() *task.Task
 	stop     func()
 }
 
-func (s *Store) export(ctx context.Context, place int) *part {
+func (s *Store) export(ctx context.Context, database int) *part {
 	p := &part{settings: make(map[string][]byte)}
 	next, stop := iter.Pull(func(yield func(*task.Task) bool) {
-		err := s.places[place].Store.Export(ctx, func(name string, value []byte) error {
+		err := s.databases[database].Store.Export(ctx, func(name string, value []byte) error {
 			p.settings[name] = value
 			return nil
 		}, func(t *task.Task) error {

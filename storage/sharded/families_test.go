@@ -42,7 +42,7 @@ func startFamilies(t *testing.T, child policy.Type) *families {
 	if _, err := placement.Divide(t.Context(), f.a, f.b); err != nil {
 		t.Fatal(err)
 	}
-	s, err := sharded.Open(t.Context(), []sharded.Place{{Name: "a", Store: f.a.Store}, {Name: "b", Store: f.b.Store}}, nil)
+	s, err := sharded.Open(t.Context(), []sharded.Database{{Name: "a", Store: f.a.Store}, {Name: "b", Store: f.b.Store}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // ErrMoving is wrapped by the errors of calls that need tasks of a shard that is on its way
-// from one place to another. It is a [storage.ErrUnavailable], too.
+// from one database to another. It is a [storage.ErrUnavailable], too.
 var ErrMoving error = moving{}
 
 type moving struct{}
@@ -21,46 +21,46 @@ func (moving) Error() string { return "are being moved" }
 // Is implements what [errors.Is] asks for.
 func (moving) Is(target error) bool { return target == storage.ErrUnavailable }
 
-// nowhere is the place of a shard that none holds.
+// nowhere is the database of a shard that none holds.
 const nowhere = -1
 
-// routes says which place holds which shard, by the answers of the places. It does not change.
+// routes says which database holds which shard, by the answers of the databases. It does not change.
 type routes struct {
-	names []string
-	homes []storage.Holdings
-	place [task.ShardCount]int8 // by shard
-	twice task.Shards           // shards that several places claim, which are nowhere
+	names    []string
+	homes    []storage.Holdings
+	database [task.ShardCount]int8 // by shard
+	twice    task.Shards           // shards that several databases claim, which are nowhere
 }
 
-// newRoutes makes routes of the answers of the places. An answer that is not fresh may be outdated,
-// and counts only for shards that no other place claims.
+// newRoutes makes routes of the answers of the databases. An answer that is not fresh may be outdated,
+// and counts only for shards that no other database claims.
 func newRoutes(names []string, homes []storage.Holdings, fresh []bool) *routes {
 	r := &routes{names: names, homes: homes}
 	for shard := range uint16(task.ShardCount) {
-		r.place[shard] = nowhere
+		r.database[shard] = nowhere
 		for _, now := range []bool{true, false} {
 			for i := range homes {
 				if fresh[i] != now || !homes[i].Owned.Has(shard) {
 					continue
 				}
-				if held := r.place[shard]; held == nowhere {
-					r.place[shard] = int8(i)
+				if held := r.database[shard]; held == nowhere {
+					r.database[shard] = int8(i)
 				} else if fresh[held] == now {
 					r.twice.Add(shard)
 				}
 			}
 		}
 		if r.twice.Has(shard) {
-			r.place[shard] = nowhere
+			r.database[shard] = nowhere
 		}
 	}
 	return r
 }
 
-// of returns the place that holds a shard, or nowhere.
-func (r *routes) of(shard uint16) int { return int(r.place[shard]) }
+// of returns the database that holds a shard, or nowhere.
+func (r *routes) of(shard uint16) int { return int(r.database[shard]) }
 
-// missing returns those of some shards that no place holds.
+// missing returns those of some shards that no database holds.
 func (r *routes) missing(shards task.Shards) (missing task.Shards) {
 	for shard := range uint16(task.ShardCount) {
 		if shards.Has(shard) && r.of(shard) == nowhere {
@@ -70,7 +70,7 @@ func (r *routes) missing(shards task.Shards) (missing task.Shards) {
 	return missing
 }
 
-// leaving returns the shards that are on their way, and lost the shards that no place mentions.
+// leaving returns the shards that are on their way, and lost the shards that no database mentions.
 func (r *routes) leaving() (leaving, lost task.Shards) {
 	for shard := range uint16(task.ShardCount) {
 		if r.of(shard) != nowhere {
@@ -85,14 +85,14 @@ func (r *routes) leaving() (leaving, lost task.Shards) {
 	return leaving, lost
 }
 
-// wrong returns why the places cannot be used as they are, or nil.
+// wrong returns why the databases cannot be used as they are, or nil.
 func (r *routes) wrong() error {
 	leaving, _ := r.leaving()
 	all := task.AllShards()
 	return r.why(all.Without(&leaving))
 }
 
-// why returns why no place holds some shards, or nil if each is held.
+// why returns why no database holds some shards, or nil if each is held.
 func (r *routes) why(shards task.Shards) error {
 	var errs []error
 	leaving, lost := r.leaving()
@@ -120,7 +120,7 @@ func both(a, b task.Shards) task.Shards {
 	return a.Without(&rest)
 }
 
-// look asks the places what they hold, and returns answers that were given after the call began.
+// look asks the databases what they hold, and returns answers that were given after the call began.
 // Calls at the same time wait for each other, and those that wait share one round of answers.
 func (s *Store) look(ctx context.Context) (*routes, error) {
 	asked := s.asked.Load()
@@ -153,23 +153,23 @@ func (s *Store) look(ctx context.Context) (*routes, error) {
 	return r, nil
 }
 
-// heldSince returns the shards that a place holds now and held at every moment since it said so for
-// known. It returns none if the place has been part of a move since then: a shard may have left it
+// heldSince returns the shards that a database holds now and held at every moment since it said so for
+// known. It returns none if the database has been part of a move since then: a shard may have left it
 // and come back.
-func (s *Store) heldSince(ctx context.Context, known *routes, place int) (task.Shards, error) {
-	home, err := s.places[place].Store.Holdings(ctx)
-	if err != nil || home.Revision != known.homes[place].Revision {
+func (s *Store) heldSince(ctx context.Context, known *routes, database int) (task.Shards, error) {
+	home, err := s.databases[database].Store.Holdings(ctx)
+	if err != nil || home.Revision != known.homes[database].Revision {
 		return task.Shards{}, err
 	}
 	return home.Owned, nil
 }
 
-// attempts is how often the places are asked at most until their answers agree: they answer at
+// attempts is how often the databases are asked at most until their answers agree: they answer at
 // different moments, between which a shard may be moved.
 const attempts = 3
 
-// ask asks all places what they hold. For a place that does not answer it takes its last answer, and
-// returns an error, too. If no place answers, or if there is no last answer, it returns no routes.
+// ask asks all databases what they hold. For a database that does not answer it takes its last answer, and
+// returns an error, too. If no database answers, or if there is no last answer, it returns no routes.
 func (s *Store) ask(ctx context.Context, was *routes) (r *routes, err error) {
 	for try := 1; ; try++ {
 		next, failed := s.askOnce(ctx, was)
@@ -183,14 +183,14 @@ func (s *Store) ask(ctx context.Context, was *routes) (r *routes, err error) {
 }
 
 func (s *Store) askOnce(ctx context.Context, was *routes) (*routes, error) {
-	n := len(s.places)
+	n := len(s.databases)
 	names, homes, errs, fresh := make([]string, n), make([]storage.Holdings, n), make([]error, n), make([]bool, n)
 	var every []int
-	for i, p := range s.places {
+	for i, p := range s.databases {
 		names[i], every = p.Name, append(every, i)
 	}
 	atOnce(every, func(i int) {
-		homes[i], errs[i] = s.places[i].Store.Holdings(ctx)
+		homes[i], errs[i] = s.databases[i].Store.Holdings(ctx)
 		fresh[i] = errs[i] == nil
 	})
 	for i, err := range errs {

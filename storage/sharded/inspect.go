@@ -9,12 +9,12 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// List implements [storage.Inspector]. Each place reads its share of scan, but one row at
+// List implements [storage.Inspector]. Each database reads its share of scan, but one row at
 // least.
 func (s *Store) List(ctx context.Context, f storage.Filter, before task.ID, limit, scan int) ([]*task.Task, task.ID, error) {
-	pages, err := ask(ctx, &s.verbs, "list", func(place int, _ storage.Tasks) (p page, err error) {
-		p.rows, p.next, err = s.places[place].Store.List(ctx, f, before, limit, s.share(scan))
-		outwardAll(place, p.rows)
+	pages, err := ask(ctx, &s.verbs, "list", func(database int, _ storage.Tasks) (p page, err error) {
+		p.rows, p.next, err = s.databases[database].Store.List(ctx, f, before, limit, s.share(scan))
+		outwardAll(database, p.rows)
 		return p, err
 	})
 	if err != nil {
@@ -28,10 +28,10 @@ func (s *Store) List(ctx context.Context, f storage.Filter, before task.ID, limi
 	return ts, next, nil
 }
 
-// FindKey implements [storage.KeyFinder]. It asks all places: the key of an older task may be of another shard than the
-// task. It fails with [errors.ErrUnsupported] if a place is no KeyFinder.
+// FindKey implements [storage.KeyFinder]. It asks all databases: the key of an older task may be of another shard than the
+// task. It fails with [errors.ErrUnsupported] if a database is no KeyFinder.
 func (s *Store) FindKey(ctx context.Context, typ, orderingKey, key string) (*task.Task, error) {
-	rows, err := ask(ctx, &s.verbs, "find a key", func(place int, in storage.Tasks) (*task.Task, error) {
+	rows, err := ask(ctx, &s.verbs, "find a key", func(database int, in storage.Tasks) (*task.Task, error) {
 		of, ok := in.(storage.KeyFinder)
 		if !ok {
 			return nil, fmt.Errorf("the store does not find keys: %w", errors.ErrUnsupported)
@@ -40,7 +40,7 @@ func (s *Store) FindKey(ctx context.Context, typ, orderingKey, key string) (*tas
 		if errors.Is(err, task.ErrNotFound) {
 			return nil, nil
 		}
-		outwardAll(place, []*task.Task{t})
+		outwardAll(database, []*task.Task{t})
 		return t, err
 	})
 	if err != nil {
@@ -56,8 +56,8 @@ func (s *Store) FindKey(ctx context.Context, typ, orderingKey, key string) (*tas
 
 // Count implements [storage.Inspector].
 func (s *Store) Count(ctx context.Context, f storage.Filter) (map[storage.StateType]int64, error) {
-	counts, err := ask(ctx, &s.verbs, "count", func(place int, _ storage.Tasks) (map[storage.StateType]int64, error) {
-		return s.places[place].Store.Count(ctx, f)
+	counts, err := ask(ctx, &s.verbs, "count", func(database int, _ storage.Tasks) (map[storage.StateType]int64, error) {
+		return s.databases[database].Store.Count(ctx, f)
 	})
 	if err != nil {
 		return nil, err

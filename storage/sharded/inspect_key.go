@@ -11,18 +11,18 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// ListKeys implements [storage.KeyInspector]. Each place reads its share of q.Scan, but one key at least.
-// It fails with [errors.ErrUnsupported] if a place is no KeyInspector.
+// ListKeys implements [storage.KeyInspector]. Each database reads its share of q.Scan, but one key at least.
+// It fails with [errors.ErrUnsupported] if a database is no KeyInspector.
 func (s *Store) ListKeys(ctx context.Context, q storage.KeyQuery) (storage.KeyPage, error) {
 	scan := q
 	scan.Scan = s.share(q.Scan)
-	pages, err := ask(ctx, &s.verbs, "list keys", func(place int, in storage.Tasks) (page storage.KeyPage, err error) {
+	pages, err := ask(ctx, &s.verbs, "list keys", func(database int, in storage.Tasks) (page storage.KeyPage, err error) {
 		of, err := keysOf(in)
 		if err == nil {
 			page, err = of.ListKeys(ctx, scan)
 		}
 		for _, k := range page.Keys {
-			outwardAll(place, []*task.Task{k.Head})
+			outwardAll(database, []*task.Task{k.Head})
 		}
 		return page, err
 	})
@@ -32,16 +32,16 @@ func (s *Store) ListKeys(ctx context.Context, q storage.KeyQuery) (storage.KeyPa
 	return mergeKeys(s.routes.Load(), pages, q.Limit), nil
 }
 
-// keysOf returns the store of a place as a KeyInspector.
-func keysOf(place storage.Tasks) (storage.KeyInspector, error) {
-	if in, ok := place.(storage.KeyInspector); ok {
+// keysOf returns the store of a database as a KeyInspector.
+func keysOf(database storage.Tasks) (storage.KeyInspector, error) {
+	if in, ok := database.(storage.KeyInspector); ok {
 		return in, nil
 	}
 	return nil, fmt.Errorf("the store does not list ordering keys: %w", errors.ErrUnsupported)
 }
 
-// mergeKeys returns the page that ends where the first of some pages ends. A key that several places have, since
-// its shard was moved between the queries, is as the place has it that holds the shard.
+// mergeKeys returns the page that ends where the first of some pages ends. A key that several databases have, since
+// its shard was moved between the queries, is as the database has it that holds the shard.
 func mergeKeys(known *routes, pages []storage.KeyPage, limit int) (all storage.KeyPage) {
 	for _, p := range pages {
 		if p.Next != "" && (all.Next == "" || p.Next < all.Next) {
@@ -49,10 +49,10 @@ func mergeKeys(known *routes, pages []storage.KeyPage, limit int) (all storage.K
 		}
 	}
 	found := make(map[string]storage.KeyOrder)
-	for place, p := range pages {
+	for database, p := range pages {
 		for _, k := range p.Keys {
 			_, isThere := found[k.Key]
-			if (all.Next == "" || k.Key <= all.Next) && (!isThere || known.of(task.ShardOf(k.Key)) == place) {
+			if (all.Next == "" || k.Key <= all.Next) && (!isThere || known.of(task.ShardOf(k.Key)) == database) {
 				found[k.Key] = k
 			}
 		}
@@ -68,14 +68,14 @@ func mergeKeys(known *routes, pages []storage.KeyPage, limit int) (all storage.K
 	return all
 }
 
-// ListKey implements [storage.KeyInspector]. It fails with [errors.ErrUnsupported] if a place is no KeyInspector.
+// ListKey implements [storage.KeyInspector]. It fails with [errors.ErrUnsupported] if a database is no KeyInspector.
 func (s *Store) ListKey(ctx context.Context, key string, after *task.Seat, limit int) (storage.KeyRows, error) {
-	pages, err := ask(ctx, &s.verbs, "list a key", func(place int, in storage.Tasks) (rows storage.KeyRows, err error) {
+	pages, err := ask(ctx, &s.verbs, "list a key", func(database int, in storage.Tasks) (rows storage.KeyRows, err error) {
 		of, err := keysOf(in)
 		if err == nil {
-			rows, err = of.ListKey(ctx, key, seatIn(place, after), limit)
+			rows, err = of.ListKey(ctx, key, seatIn(database, after), limit)
 		}
-		outwardAll(place, append(rows.Behind, rows.Head))
+		outwardAll(database, append(rows.Behind, rows.Head))
 		return rows, err
 	})
 	if err != nil {
@@ -104,10 +104,10 @@ func (s *Store) ListKey(ctx context.Context, key string, after *task.Seat, limit
 func compareSeat(a, b *task.Task) int { return a.Seat().Compare(b.Seat()) }
 
 // seatIn returns a seat as [inward] returns a rank.
-func seatIn(place int, after *task.Seat) *task.Seat {
+func seatIn(database int, after *task.Seat) *task.Seat {
 	if after == nil {
 		return nil
 	}
-	r := inward(place, task.Rank{ReadyAt: after.ReadyAt, Seq: after.Seq})
+	r := inward(database, task.Rank{ReadyAt: after.ReadyAt, Seq: after.Seq})
 	return &task.Seat{ReadyAt: r.ReadyAt, Seq: r.Seq}
 }

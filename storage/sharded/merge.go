@@ -8,7 +8,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// merge returns the rows of the pages of all places, in one order. If several pages have a row, since
+// merge returns the rows of the pages of all databases, in one order. If several pages have a row, since
 // its shard was moved between the queries, it returns the newest version.
 func merge[T any](known *routes, pages [][]T, ref func(*T) task.Ref, compare func(a, b T) int) []T {
 	if len(pages) == 1 {
@@ -35,12 +35,12 @@ func merge[T any](known *routes, pages [][]T, ref func(*T) task.Ref, compare fun
 	return all
 }
 
-// strays reports whether a row comes from a place that is not known to hold its shard. Only then can
+// strays reports whether a row comes from a database that is not known to hold its shard. Only then can
 // there be a row twice.
 func strays[T any](known *routes, pages [][]T, ref func(*T) task.Ref) bool {
-	for place, page := range pages {
+	for database, page := range pages {
 		for i := range page {
-			if known.of(ref(&page[i]).ID.Shard()) != place {
+			if known.of(ref(&page[i]).ID.Shard()) != database {
 				return true
 			}
 		}

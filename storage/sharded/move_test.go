@@ -184,7 +184,7 @@ func afterAMove(t *testing.T) (*sharded.Store, *waiting, *task.Task) {
 	ps := places(2)
 	b := &waiting{ps[1], make(chan struct{})}
 	close(b.asked)
-	s, err := sharded.Open(t.Context(), []sharded.Place{{Name: "a", Store: ps[0]}, {Name: "b", Store: b}}, nil)
+	s, err := sharded.Open(t.Context(), []sharded.Database{{Name: "a", Store: ps[0]}, {Name: "b", Store: b}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

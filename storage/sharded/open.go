@@ -12,17 +12,17 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// MaxPlaces is how many places a store may have.
-const MaxPlaces = 64
+// MaxDatabases is how many databases a store may have.
+const MaxDatabases = 64
 
-// Place is one of the stores that keep the tasks together. Other places record its name, see
+// Database is one of the stores that keep the tasks together. Other databases record its name, see
 // [storage.Holdings.To]. All nodes of a cluster use the same names.
-type Place struct {
+type Database struct {
 	Name  string
 	Store Backend
 }
 
-// Backend is what a store must be to be a place.
+// Backend is what a store must be to be a database.
 type Backend interface {
 	storage.Store
 	storage.ShardOwner
@@ -34,16 +34,16 @@ type Backend interface {
 	storage.Exporter
 }
 
-// Store keeps tasks in several places. Make one with [Open].
+// Store keeps tasks in several databases. Make one with [Open].
 type Store struct {
 	verbs
-	places []Place // by name, so that all nodes number them alike: see outward
-	log    *slog.Logger
-	routes atomic.Pointer[routes] // which place holds what; set by the holder of turn
+	databases []Database // by name, so that all nodes number them alike: see outward
+	log       *slog.Logger
+	routes    atomic.Pointer[routes] // which database holds what; set by the holder of turn
 
-	turn   chan struct{} // a semaphore of one: its holder may ask the places what they hold
+	turn   chan struct{} // a semaphore of one: its holder may ask the databases what they hold
 	asked  atomic.Uint64 // how many such rounds have begun
-	latest uint64        // owned by the holder of turn: the newest round that all places have answered
+	latest uint64        // owned by the holder of turn: the newest round that all databases have answered
 }
 
 var (
@@ -59,19 +59,19 @@ var (
 	_ storage.Divided      = (*Store)(nil)
 )
 
-// Open returns the store of the places, whose Close closes them. Each shard must be held by one of
+// Open returns the store of the databases, whose Close closes them. Each shard must be held by one of
 // them, or be on its way from one to another. log may be nil.
-func Open(ctx context.Context, places []Place, log *slog.Logger) (*Store, error) {
+func Open(ctx context.Context, databases []Database, log *slog.Logger) (*Store, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	s := &Store{places: slices.Clone(places), log: log, turn: make(chan struct{}, 1)}
-	slices.SortFunc(s.places, func(a, b Place) int { return cmp.Compare(a.Name, b.Name) })
+	s := &Store{databases: slices.Clone(databases), log: log, turn: make(chan struct{}, 1)}
+	slices.SortFunc(s.databases, func(a, b Database) int { return cmp.Compare(a.Name, b.Name) })
 	if err := s.check(); err != nil {
 		return nil, fmt.Errorf("sharded: %w", err)
 	}
 	s.store = s
-	for _, p := range s.places {
+	for _, p := range s.databases {
 		s.in = append(s.in, p.Store)
 	}
 	r, err := s.ask(ctx, nil)
@@ -85,35 +85,35 @@ func Open(ctx context.Context, places []Place, log *slog.Logger) (*Store, error)
 	return s, nil
 }
 
-// check returns what is wrong with the places themselves.
+// check returns what is wrong with the databases themselves.
 func (s *Store) check() error {
-	if n := len(s.places); n < 1 || n > MaxPlaces {
-		return fmt.Errorf("there are %d databases, want 1 to %d", n, MaxPlaces)
+	if n := len(s.databases); n < 1 || n > MaxDatabases {
+		return fmt.Errorf("there are %d databases, want 1 to %d", n, MaxDatabases)
 	}
-	for i, p := range s.places {
+	for i, p := range s.databases {
 		switch {
 		case p.Name == "":
 			return errors.New("a database has no name")
-		case i > 0 && p.Name == s.places[i-1].Name:
+		case i > 0 && p.Name == s.databases[i-1].Name:
 			return fmt.Errorf("two databases have the name %s", p.Name)
 		}
 	}
 	return nil
 }
 
-// Close closes all places.
+// Close closes all databases.
 func (s *Store) Close() error {
 	var errs []error
-	for i, p := range s.places {
+	for i, p := range s.databases {
 		errs = append(errs, s.failed(i, p.Store.Close()))
 	}
 	return errors.Join(errs...)
 }
 
-// failed adds the name of the place to an error, if it is not nil.
-func (s *Store) failed(place int, err error) error {
+// failed adds the name of the database to an error, if it is not nil.
+func (s *Store) failed(database int, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%s: %w", s.places[place].Name, err)
+	return fmt.Errorf("%s: %w", s.databases[database].Name, err)
 }

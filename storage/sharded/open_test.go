@@ -27,9 +27,9 @@ func TestOpenSaysWhatIsWrongWithThePlaces(t *testing.T) {
 		{"parts that make all", places(5), ""},
 		{"one that holds nothing yet", []*place{whole("a"), newPlace("b", task.Shards{})}, ""},
 		{"shards on their way", []*place{newPlace("a", shards(0, 127)), leaving}, ""},
-		{"as many as there may be", places(sharded.MaxPlaces), ""},
+		{"as many as there may be", places(sharded.MaxDatabases), ""},
 		{"none", nil, "there are 0 databases, want 1 to 64"},
-		{"too many", places(sharded.MaxPlaces + 1), "there are 65 databases, want 1 to 64"},
+		{"too many", places(sharded.MaxDatabases + 1), "there are 65 databases, want 1 to 64"},
 		{"one without a name", []*place{whole("")}, "a database has no name"},
 		{"a name twice", []*place{whole("a"), newPlace("b", task.Shards{}), newPlace("a", task.Shards{})}, "two databases have the name a"},
 		{"shards that nobody holds", places(3)[:2], "no database holds the shards 170-255; is one missing in storage.databases, or restored from an older backup?"},
@@ -37,12 +37,12 @@ func TestOpenSaysWhatIsWrongWithThePlaces(t *testing.T) {
 		{"one that does not answer", []*place{broken, newPlace("b", task.Shards{})}, "look which shards are where: a: the disk is gone"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var named []sharded.Place
+			var named []sharded.Database
 			for i, p := range c.places {
 				if len(c.places) > 26 {
 					p.name = fmt.Sprint("place ", i)
 				}
-				named = append(named, sharded.Place{Name: p.name, Store: p})
+				named = append(named, sharded.Database{Name: p.name, Store: p})
 			}
 			_, err := sharded.Open(t.Context(), named, nil)
 			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
@@ -76,7 +76,7 @@ func TestAMoveWhileThePlacesAreAskedDoesNotLookLikeTwoHolders(t *testing.T) {
 		close(asked)
 	}
 	b := &waiting{ps[1], asked}
-	if _, err := sharded.Open(t.Context(), []sharded.Place{{Name: "a", Store: a}, {Name: "b", Store: b}}, nil); err != nil {
+	if _, err := sharded.Open(t.Context(), []sharded.Database{{Name: "a", Store: a}, {Name: "b", Store: b}}, nil); err != nil {
 		t.Error(err)
 	}
 }

@@ -17,13 +17,13 @@ func (v *verbs) Promote(ctx context.Context, keys ...string) ([]task.Hint, error
 	err := v.run(ctx, &call{
 		n:     len(keys),
 		shard: func(i int) uint16 { return task.ShardOf(keys[i]) },
-		do: func(ctx context.Context, place int, some []int) ([]int, error) {
+		do: func(ctx context.Context, database int, some []int) ([]int, error) {
 			part := keys
 			if some != nil {
 				part = pick(keys, some)
 			}
-			got, err := v.in[place].Promote(ctx, part...)
-			outwardHints(place, got)
+			got, err := v.in[database].Promote(ctx, part...)
+			outwardHints(database, got)
 			mu.Lock()
 			defer mu.Unlock()
 			heads = append(heads, got...)

@@ -347,9 +347,9 @@ func places(n int) []*place {
 // open opens the store that they are.
 func open(t testing.TB, ps ...*place) *sharded.Store {
 	t.Helper()
-	var named []sharded.Place
+	var named []sharded.Database
 	for _, p := range ps {
-		named = append(named, sharded.Place{Name: p.name, Store: p})
+		named = append(named, sharded.Database{Name: p.name, Store: p})
 	}
 	s, err := sharded.Open(t.Context(), named, nil)
 	if err != nil {

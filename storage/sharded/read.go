@@ -10,23 +10,23 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// ask asks all places at once, or those of the transaction, and returns the answers by place.
-func ask[T any](ctx context.Context, v *verbs, doing string, question func(place int, in storage.Tasks) (T, error)) ([]T, error) {
+// ask asks all databases at once, or those of the transaction, and returns the answers by database.
+func ask[T any](ctx context.Context, v *verbs, doing string, question func(database int, in storage.Tasks) (T, error)) ([]T, error) {
 	if v.tx != nil {
 		if err := v.tx.usable(ctx); err != nil {
 			return nil, err
 		}
 	}
 	answers, errs := make([]T, len(v.in)), make([]error, len(v.in))
-	var places []int
-	for place, in := range v.in {
+	var databases []int
+	for database, in := range v.in {
 		if in != nil {
-			places = append(places, place)
+			databases = append(databases, database)
 		}
 	}
-	atOnce(places, func(place int) {
-		answer, err := question(place, v.in[place])
-		answers[place], errs[place] = answer, v.store.failed(place, err)
+	atOnce(databases, func(database int) {
+		answer, err := question(database, v.in[database])
+		answers[database], errs[database] = answer, v.store.failed(database, err)
 	})
 	err := errors.Join(errs...)
 	if err == nil {
@@ -41,9 +41,9 @@ func ask[T any](ctx context.Context, v *verbs, doing string, question func(place
 
 // Due implements [storage.Tasks].
 func (v *verbs) Due(ctx context.Context, q storage.DueQuery) ([]storage.Due, error) {
-	pages, err := ask(ctx, v, "due", func(place int, in storage.Tasks) ([]storage.Due, error) {
+	pages, err := ask(ctx, v, "due", func(database int, in storage.Tasks) ([]storage.Due, error) {
 		page, err := in.Due(ctx, q)
-		outwardDue(place, page)
+		outwardDue(database, page)
 		return page, err
 	})
 	if err != nil {
@@ -54,14 +54,14 @@ func (v *verbs) Due(ctx context.Context, q storage.DueQuery) ([]storage.Due, err
 
 // Ready implements [storage.Tasks].
 func (v *verbs) Ready(ctx context.Context, q storage.ReadyQuery) ([]task.Trigger, error) {
-	pages, err := ask(ctx, v, "ready", func(place int, in storage.Tasks) ([]task.Trigger, error) {
+	pages, err := ask(ctx, v, "ready", func(database int, in storage.Tasks) ([]task.Trigger, error) {
 		of := q
 		if q.After != nil {
-			after := inward(place, *q.After)
+			after := inward(database, *q.After)
 			of.After = &after
 		}
 		page, err := in.Ready(ctx, of)
-		outwardTriggers(place, page)
+		outwardTriggers(database, page)
 		return page, err
 	})
 	if err != nil {
@@ -81,20 +81,20 @@ func (v *verbs) Queues(ctx context.Context, after task.Queue, limit int) ([]task
 	return first(slices.Compact(all), limit), nil
 }
 
-func outwardTriggers(place int, ts []task.Trigger) {
+func outwardTriggers(database int, ts []task.Trigger) {
 	for i := range ts {
-		ts[i].Seq = outward(place, ts[i].Seq)
+		ts[i].Seq = outward(database, ts[i].Seq)
 	}
 }
 
-func outwardHints(place int, hs []task.Hint) {
+func outwardHints(database int, hs []task.Hint) {
 	for i := range hs {
-		hs[i].Seq = outward(place, hs[i].Seq)
+		hs[i].Seq = outward(database, hs[i].Seq)
 	}
 }
 
-func outwardDue(place int, ds []storage.Due) {
+func outwardDue(database int, ds []storage.Due) {
 	for i := range ds {
-		ds[i].Seq = outward(place, ds[i].Seq)
+		ds[i].Seq = outward(database, ds[i].Seq)
 	}
 }

@@ -31,9 +31,9 @@ type reads struct {
 // newReads fills a store with random rows that are often alike.
 func newReads(t *rapid.T, ctx context.Context) *reads {
 	r := &reads{T: t, ctx: ctx, want: memory.New()}
-	var named []sharded.Place
+	var named []sharded.Database
 	for _, p := range places(rapid.IntRange(1, 4).Draw(t, "places")) {
-		named = append(named, sharded.Place{Name: p.name, Store: p})
+		named = append(named, sharded.Database{Name: p.name, Store: p})
 	}
 	var err error
 	if r.s, err = sharded.Open(ctx, named, nil); err != nil {
@@ -273,7 +273,7 @@ func TestARankOfAnyPlaceIsPassedInAll(t *testing.T) {
 func TestARowThatMovesBetweenTwoAnswersIsShownOnce(t *testing.T) {
 	ps := places(2)
 	a := &between{place: ps[0], answered: make(chan struct{})}
-	s, err := sharded.Open(t.Context(), []sharded.Place{{Name: "a", Store: a}, {Name: "b", Store: &after{ps[1], a.answered}}}, nil)
+	s, err := sharded.Open(t.Context(), []sharded.Database{{Name: "a", Store: a}, {Name: "b", Store: &after{ps[1], a.answered}}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

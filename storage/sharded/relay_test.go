@@ -77,7 +77,7 @@ func startRelays(t *testing.T, items policy.Type) *relays {
 	if _, err := placement.Divide(t.Context(), r.a, r.b); err != nil {
 		t.Fatal(err)
 	}
-	s, err := sharded.Open(t.Context(), []sharded.Place{{Name: "a", Store: r.a.Store}, {Name: "b", Store: r.b.Store}}, nil)
+	s, err := sharded.Open(t.Context(), []sharded.Database{{Name: "a", Store: r.a.Store}, {Name: "b", Store: r.b.Store}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

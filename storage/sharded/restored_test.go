@@ -39,7 +39,7 @@ func TestADatabaseThatIsOlderThanTheOthersIsNoticed(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			some := []sharded.Place{{Name: "a", Store: ps[0]}, {Name: "b", Store: ps[1]}}
+			some := []sharded.Database{{Name: "a", Store: ps[0]}, {Name: "b", Store: ps[1]}}
 			if again, err := sharded.Open(t.Context(), some, nil); err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), "backup") {
 				t.Errorf("it is opened: %v, %v", again != nil, err)
 			}

@@ -15,10 +15,10 @@ import (
 type call struct {
 	n     int
 	shard func(i int) uint16
-	// do does some of the things in a place, in ascending order; nil is all of them. It may be
-	// called for several places at once. It returns the things for which the place found nothing
-	// to do, which is an answer only if the place holds their shards.
-	do func(ctx context.Context, place int, some []int) (unsure []int, err error)
+	// do does some of the things in a database, in ascending order; nil is all of them. It may be
+	// called for several databases at once. It returns the things for which the database found nothing
+	// to do, which is an answer only if the database holds their shards.
+	do func(ctx context.Context, database int, some []int) (unsure []int, err error)
 }
 
 // shards returns those of some of the things; nil is all of them.
@@ -64,7 +64,7 @@ func (f *failure) err() error {
 // rounds is how often route tries the things of a call at most.
 const rounds = 3
 
-// route does each of the things in the place that holds its shard.
+// route does each of the things in the database that holds its shard.
 func (s *Store) route(ctx context.Context, c *call) *failure {
 	out := &failure{}
 	known, some := s.routes.Load(), []int(nil)
@@ -87,19 +87,19 @@ func (s *Store) route(ctx context.Context, c *call) *failure {
 	}
 }
 
-// try does some of the things in the places that are known to hold their shards. It returns those to
-// be tried again after the places were asked: also things whose shard is nowhere, if that may be
+// try does some of the things in the databases that are known to hold their shards. It returns those to
+// be tried again after the databases were asked: also things whose shard is nowhere, if that may be
 // outdated.
 func (s *Store) try(ctx context.Context, known *routes, c *call, some []int, outdated bool, out *failure) (again []int) {
-	if place, ok := known.only(c, some); ok {
-		return s.attempt(ctx, known, place, c, some, out)
+	if database, ok := known.only(c, some); ok {
+		return s.attempt(ctx, known, database, c, some, out)
 	}
-	parts, lost := make([][]int, len(s.places)), []int(nil)
+	parts, lost := make([][]int, len(s.databases)), []int(nil)
 	for _, i := range c.list(some) {
-		if place := known.of(c.shard(i)); place == nowhere {
+		if database := known.of(c.shard(i)); database == nowhere {
 			lost = append(lost, i)
 		} else {
-			parts[place] = append(parts[place], i)
+			parts[database] = append(parts[database], i)
 		}
 	}
 	switch {
@@ -109,16 +109,16 @@ func (s *Store) try(ctx context.Context, known *routes, c *call, some []int, out
 		shards := c.shards(lost)
 		out.add(shards, known.why(shards))
 	}
-	var places []int
-	for place, part := range parts {
+	var databases []int
+	for database, part := range parts {
 		if len(part) > 0 {
-			places = append(places, place)
+			databases = append(databases, database)
 		}
 	}
 	var mu sync.Mutex // guards again and out
-	atOnce(places, func(place int) {
+	atOnce(databases, func(database int) {
 		var f failure
-		more := s.attempt(ctx, known, place, c, parts[place], &f)
+		more := s.attempt(ctx, known, database, c, parts[database], &f)
 		mu.Lock()
 		defer mu.Unlock()
 		again = append(again, more...)
@@ -128,21 +128,21 @@ func (s *Store) try(ctx context.Context, known *routes, c *call, some []int, out
 	return again
 }
 
-// atOnce calls do for all of the places concurrently, and waits for the calls.
-func atOnce(places []int, do func(place int)) {
+// atOnce calls do for all of the databases concurrently, and waits for the calls.
+func atOnce(databases []int, do func(database int)) {
 	var wg sync.WaitGroup
-	for i, place := range places {
-		if i == len(places)-1 {
-			do(place)
+	for i, database := range databases {
+		if i == len(databases)-1 {
+			do(database)
 			break
 		}
-		wg.Go(func() { do(place) })
+		wg.Go(func() { do(database) })
 	}
 	wg.Wait()
 }
 
-// only returns the place that holds all of the things, if one does.
-func (r *routes) only(c *call, some []int) (place int, ok bool) {
+// only returns the database that holds all of the things, if one does.
+func (r *routes) only(c *call, some []int) (database int, ok bool) {
 	n := len(some)
 	if some == nil {
 		n = c.n
@@ -153,30 +153,30 @@ func (r *routes) only(c *call, some []int) (place int, ok bool) {
 			i = some[k]
 		}
 		here := r.of(c.shard(i))
-		if here == nowhere || k > 0 && here != place {
+		if here == nowhere || k > 0 && here != database {
 			return 0, false
 		}
-		place = here
+		database = here
 	}
-	return place, true
+	return database, true
 }
 
-// attempt does some of the things in one place, and returns those of shards that it does not hold, or
+// attempt does some of the things in one database, and returns those of shards that it does not hold, or
 // may not have held all the time since known.
-func (s *Store) attempt(ctx context.Context, known *routes, place int, c *call, some []int, out *failure) (again []int) {
-	unsure, err := c.do(ctx, place, some)
+func (s *Store) attempt(ctx context.Context, known *routes, database int, c *call, some []int, out *failure) (again []int) {
+	unsure, err := c.do(ctx, database, some)
 	switch {
 	case errors.Is(err, storage.ErrElsewhere):
 		return c.list(some)
 	case err != nil:
-		out.add(c.shards(some), s.failed(place, err))
+		out.add(c.shards(some), s.failed(database, err))
 		return nil
 	case len(unsure) == 0:
 		return nil
 	}
-	held, err := s.heldSince(ctx, known, place)
+	held, err := s.heldSince(ctx, known, database)
 	if err != nil {
-		out.add(c.shards(unsure), s.failed(place, err))
+		out.add(c.shards(unsure), s.failed(database, err))
 		return nil
 	}
 	return slices.DeleteFunc(unsure, func(i int) bool { return held.Has(c.shard(i)) })

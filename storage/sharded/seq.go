@@ -2,22 +2,22 @@ package sharded
 
 import "github.com/taskengine/taskengine/task"
 
-// Each place numbers its rows from 1, and the ranks of rows of different places must differ. So the
-// store returns a Seq that begins with the number of the place. Hints carry it to other nodes, and
+// Each database numbers its rows from 1, and the ranks of rows of different databases must differ. So the
+// store returns a Seq that begins with the number of the database. Hints carry it to other nodes, and
 // it is not stored.
 const seqBits = 56
 
-// outward returns the Seq that the store returns for a row with a Seq of a place.
-func outward(place int, seq uint64) uint64 { return uint64(place)<<seqBits | seq }
+// outward returns the Seq that the store returns for a row with a Seq of a database.
+func outward(database int, seq uint64) uint64 { return uint64(database)<<seqBits | seq }
 
-// inward returns the rank in a place behind which all rows rank that rank behind r, and none
+// inward returns the rank in a database behind which all rows rank that rank behind r, and none
 // that does not.
-func inward(place int, r task.Rank) task.Rank {
+func inward(database int, r task.Rank) task.Rank {
 	const most = 1<<seqBits - 1
 	switch of := int(r.Seq >> seqBits); {
-	case place < of:
+	case database < of:
 		r.Seq = most
-	case place > of:
+	case database > of:
 		r.Seq = 0
 	default:
 		r.Seq &= most
@@ -26,10 +26,10 @@ func inward(place int, r task.Rank) task.Rank {
 }
 
 // outwardAll is outward for rows that are returned; they may be nil.
-func outwardAll(place int, ts []*task.Task) {
+func outwardAll(database int, ts []*task.Task) {
 	for _, t := range ts {
 		if t != nil {
-			t.Seq = outward(place, t.Seq)
+			t.Seq = outward(database, t.Seq)
 		}
 	}
 }

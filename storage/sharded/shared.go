@@ -10,9 +10,9 @@ import (
 
 // Unclaimed implements [storage.Finder].
 func (v *verbs) Unclaimed(ctx context.Context, q storage.UnclaimedQuery) (out storage.UnclaimedPage, err error) {
-	parts, err := ask(ctx, v, "look for unclaimed tasks", func(place int, _ storage.Tasks) (storage.UnclaimedPage, error) {
-		part, err := v.store.places[place].Store.Unclaimed(ctx, q)
-		outwardHints(place, part.Heads)
+	parts, err := ask(ctx, v, "look for unclaimed tasks", func(database int, _ storage.Tasks) (storage.UnclaimedPage, error) {
+		part, err := v.store.databases[database].Store.Unclaimed(ctx, q)
+		outwardHints(database, part.Heads)
 		return part, err
 	})
 	if err != nil {
@@ -22,7 +22,7 @@ func (v *verbs) Unclaimed(ctx context.Context, q storage.UnclaimedQuery) (out st
 	for _, p := range parts {
 		heads = append(heads, p.Heads)
 		if p.Next != (task.Queue{}) && (out.Next == (task.Queue{}) || compareQueue(p.Next, out.Next) < 0) {
-			out.Next = p.Next // all places have read up to it
+			out.Next = p.Next // all databases have read up to it
 		}
 	}
 	out.Heads = merge(v.store.routes.Load(), heads, refOfHint, compareHint)
@@ -37,23 +37,23 @@ func (v *verbs) Unclaimed(ctx context.Context, q storage.UnclaimedQuery) (out st
 	return out, nil
 }
 
-// Submitted implements [storage.Finder]. Each place reads its share of the rows, but one at
+// Submitted implements [storage.Finder]. Each database reads its share of the rows, but one at
 // least.
 func (v *verbs) Submitted(ctx context.Context, q storage.SubmittedQuery) (page []task.Hint, next storage.Place, err error) {
 	type part struct {
 		page []task.Hint
 		next storage.Place
 	}
-	parts, err := ask(ctx, v, "submitted", func(place int, _ storage.Tasks) (p part, err error) {
+	parts, err := ask(ctx, v, "submitted", func(database int, _ storage.Tasks) (p part, err error) {
 		of := q
 		of.Scan = v.store.share(q.Scan)
 		if q.After.Rank != (task.Rank{}) {
-			of.After.Rank = inward(place, q.After.Rank)
+			of.After.Rank = inward(database, q.After.Rank)
 		}
-		p.page, p.next, err = v.store.places[place].Store.Submitted(ctx, of)
-		outwardHints(place, p.page)
+		p.page, p.next, err = v.store.databases[database].Store.Submitted(ctx, of)
+		outwardHints(database, p.page)
 		if p.next != (storage.Place{}) {
-			p.next.Seq = outward(place, p.next.Seq)
+			p.next.Seq = outward(database, p.next.Seq)
 		}
 		return p, err
 	})
@@ -64,7 +64,7 @@ func (v *verbs) Submitted(ctx context.Context, q storage.SubmittedQuery) (page [
 	for _, p := range parts {
 		pages = append(pages, p.page)
 		if p.next != (storage.Place{}) && (next == (storage.Place{}) || comparePlace(p.next, next) < 0) {
-			next = p.next // all places have read up to it
+			next = p.next // all databases have read up to it
 		}
 	}
 	page = merge(v.store.routes.Load(), pages, refOfHint, compareHint)
@@ -74,12 +74,12 @@ func (v *verbs) Submitted(ctx context.Context, q storage.SubmittedQuery) (page [
 	return page, next, nil
 }
 
-// Orphans implements [storage.Finder]. Each place reads its share of scan, but one row at
+// Orphans implements [storage.Finder]. Each database reads its share of scan, but one row at
 // least.
 func (v *verbs) Orphans(ctx context.Context, alive []task.ID, after task.ID, scan int) ([]*task.Task, task.ID, error) {
-	pages, err := ask(ctx, v, "look for orphans", func(place int, _ storage.Tasks) (p page, err error) {
-		p.rows, p.next, err = v.store.places[place].Store.Orphans(ctx, alive, after, v.store.share(scan))
-		outwardAll(place, p.rows)
+	pages, err := ask(ctx, v, "look for orphans", func(database int, _ storage.Tasks) (p page, err error) {
+		p.rows, p.next, err = v.store.databases[database].Store.Orphans(ctx, alive, after, v.store.share(scan))
+		outwardAll(database, p.rows)
 		return p, err
 	})
 	if err != nil {
@@ -92,26 +92,26 @@ func (v *verbs) Orphans(ctx context.Context, alive []task.ID, after task.ID, sca
 // Outdated implements [storage.Shared].
 func (s *Store) Outdated(ctx context.Context, owner task.ID, refs ...task.Ref) ([]bool, error) {
 	return each(ctx, &s.verbs, "look at versions", refs, func(r *task.Ref) task.ID { return r.ID },
-		func(place int, _ storage.Tasks, some []task.Ref) ([]bool, error) {
-			return s.places[place].Store.Outdated(ctx, owner, some...)
+		func(database int, _ storage.Tasks, some []task.Ref) ([]bool, error) {
+			return s.databases[database].Store.Outdated(ctx, owner, some...)
 		}, func(outdated bool) bool { return outdated })
 }
 
-// page is a part of the rows of a place, in the order of their IDs.
+// page is a part of the rows of a database, in the order of their IDs.
 type page struct {
 	rows []*task.Task
 	next task.ID // the last ID that was read; zero if all were
 }
 
-// share returns how many of the rows to read each place reads.
+// share returns how many of the rows to read each database reads.
 func (s *Store) share(scan int) int {
 	if scan < 1 {
 		return scan
 	}
-	return max(1, scan/len(s.places))
+	return max(1, scan/len(s.databases))
 }
 
-// join returns the rows up to the ID up to which all places were read, and that ID.
+// join returns the rows up to the ID up to which all databases were read, and that ID.
 func (s *Store) join(pages []page, compare func(a, b *task.Task) int) (ts []*task.Task, next task.ID) {
 	var parts [][]*task.Task
 	end := &task.Task{}

@@ -40,7 +40,7 @@ func startLetters(t *testing.T) *letters {
 	if _, err := placement.Divide(t.Context(), l.a, l.b); err != nil {
 		t.Fatal(err)
 	}
-	s, err := sharded.Open(t.Context(), []sharded.Place{{Name: "a", Store: l.a.Store}, {Name: "b", Store: l.b.Store}}, nil)
+	s, err := sharded.Open(t.Context(), []sharded.Database{{Name: "a", Store: l.a.Store}, {Name: "b", Store: l.b.Store}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

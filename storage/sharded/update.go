@@ -7,7 +7,7 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// tx is a transaction that consists of transactions of several places.
+// tx is a transaction that consists of transactions of several databases.
 type tx struct {
 	verbs
 	hook func(fn func()) // see OnCommit
@@ -17,12 +17,12 @@ type tx struct {
 // OnCommit implements [storage.Tx].
 func (x *tx) OnCommit(fn func()) { x.hook(fn) }
 
-// Update implements [storage.Store]. It commits the transactions of the places one after the other.
-// If a commit fails, those of other places may or may not have been done.
+// Update implements [storage.Store]. It commits the transactions of the databases one after the other.
+// If a commit fails, those of other databases may or may not have been done.
 func (s *Store) Update(ctx context.Context, fn func(storage.Tx) error) error {
 	var hooks []func()
 	x := &tx{hook: func(fn func()) { hooks = append(hooks, fn) }}
-	x.verbs = verbs{store: s, tx: x, in: make([]storage.Tasks, len(s.places))}
+	x.verbs = verbs{store: s, tx: x, in: make([]storage.Tasks, len(s.databases))}
 	err := s.within(ctx, x, 0, func() error {
 		if err := fn(x); err != nil {
 			return err
@@ -38,20 +38,20 @@ func (s *Store) Update(ctx context.Context, fn func(storage.Tx) error) error {
 	return nil
 }
 
-// within calls fn within transactions of all places from this one on, and returns its error as
+// within calls fn within transactions of all databases from this one on, and returns its error as
 // it is.
-func (s *Store) within(ctx context.Context, x *tx, place int, fn func() error) error {
-	if place == len(s.places) {
+func (s *Store) within(ctx context.Context, x *tx, database int, fn func() error) error {
+	if database == len(s.databases) {
 		return fn()
 	}
 	var inner error
-	err := s.places[place].Store.Update(ctx, func(t storage.Tx) error {
-		x.in[place] = t
-		inner = s.within(ctx, x, place+1, fn)
+	err := s.databases[database].Store.Update(ctx, func(t storage.Tx) error {
+		x.in[database] = t
+		inner = s.within(ctx, x, database+1, fn)
 		return inner
 	})
 	if err != nil && inner == nil {
-		return fmt.Errorf("sharded: update: %w", s.failed(place, err))
+		return fmt.Errorf("sharded: update: %w", s.failed(database, err))
 	}
 	return err
 }
@@ -104,15 +104,15 @@ func (x *tx) die(err error) error {
 }
 
 // outside returns why the transaction cannot make a call: a shard of the call is nowhere, or in a
-// place that is not part of the transaction.
+// database that is not part of the transaction.
 func (x *tx) outside(known *routes, c *call) error {
 	for i := range c.n {
 		shard := c.shard(i)
-		switch place := known.of(shard); {
-		case place == nowhere:
+		switch database := known.of(shard); {
+		case database == nowhere:
 			return known.why(c.shards([]int{i}))
-		case x.in[place] == nil:
-			return fmt.Errorf("shard %d is in %s, and the transaction is not: %w", shard, known.names[place], storage.ErrElsewhere)
+		case x.in[database] == nil:
+			return fmt.Errorf("shard %d is in %s, and the transaction is not: %w", shard, known.names[database], storage.ErrElsewhere)
 		}
 	}
 	return nil

@@ -13,8 +13,8 @@ import (
 // verbs implements [storage.Tasks] for a Store and for a transaction.
 type verbs struct {
 	store *Store
-	tx    *tx             // nil: each is a transaction of its own in each place
-	in    []storage.Tasks // by place; nil for those that are not of the transaction
+	tx    *tx             // nil: each is a transaction of its own in each database
+	in    []storage.Tasks // by database; nil for those that are not of the transaction
 }
 
 // run makes a call.
@@ -26,21 +26,21 @@ func (v *verbs) run(ctx context.Context, c *call) error {
 }
 
 // each makes a call about things and returns an answer for each. An answer for which nope is true
-// counts only if the place holds the shard.
+// counts only if the database holds the shard.
 func each[T, A any](ctx context.Context, v *verbs, doing string, things []T, id func(*T) task.ID,
-	do func(place int, in storage.Tasks, some []T) ([]A, error), nope func(A) bool,
+	do func(database int, in storage.Tasks, some []T) ([]A, error), nope func(A) bool,
 ) ([]A, error) {
 	var mu sync.Mutex
 	answers := make([]A, len(things)) // guarded by mu
 	err := v.run(ctx, &call{
 		n:     len(things),
 		shard: func(i int) uint16 { return id(&things[i]).Shard() },
-		do: func(ctx context.Context, place int, some []int) (unsure []int, err error) {
+		do: func(ctx context.Context, database int, some []int) (unsure []int, err error) {
 			part := things
 			if some != nil {
 				part = pick(things, some)
 			}
-			got, err := do(place, v.in[place], part)
+			got, err := do(database, v.in[database], part)
 			if err != nil {
 				return nil, err
 			}
@@ -75,7 +75,7 @@ func pick[T any](things []T, some []int) []T {
 // Get implements [storage.Tasks].
 func (v *verbs) Get(ctx context.Context, id task.ID) (*task.Task, error) {
 	found, err := each(ctx, v, "get", []task.ID{id}, func(id *task.ID) task.ID { return *id },
-		func(place int, in storage.Tasks, _ []task.ID) ([]*task.Task, error) {
+		func(database int, in storage.Tasks, _ []task.ID) ([]*task.Task, error) {
 			t, err := in.Get(ctx, id)
 			if err != nil && !errors.Is(err, task.ErrNotFound) {
 				return nil, err
@@ -84,7 +84,7 @@ func (v *verbs) Get(ctx context.Context, id task.ID) (*task.Task, error) {
 			if err != nil {
 				ts[0] = nil
 			}
-			outwardAll(place, ts)
+			outwardAll(database, ts)
 			return ts, nil
 		}, isNil)
 	switch {
@@ -105,40 +105,40 @@ func (v *verbs) Existing(ctx context.Context, ts ...*task.Task) ([]task.ID, erro
 // Insert implements [storage.Tasks].
 func (v *verbs) Insert(ctx context.Context, ts ...*task.Task) ([]storage.Inserted, error) {
 	return each(ctx, v, "insert", ts, func(t **task.Task) task.ID { return (*t).ID },
-		func(place int, in storage.Tasks, some []*task.Task) ([]storage.Inserted, error) {
+		func(database int, in storage.Tasks, some []*task.Task) ([]storage.Inserted, error) {
 			done, err := in.Insert(ctx, some...)
 			if err == nil {
-				number(place, some, done)
+				number(database, some, done)
 			}
 			return done, err
 		}, func(storage.Inserted) bool { return false })
 }
 
 // number writes to rows that were inserted, and to those that were replaced, the Seq that the store returns for them.
-func number(place int, ts []*task.Task, done []storage.Inserted) {
+func number(database int, ts []*task.Task, done []storage.Inserted) {
 	for i, d := range done {
 		if d.Created() {
-			ts[i].Seq = outward(place, ts[i].Seq)
+			ts[i].Seq = outward(database, ts[i].Seq)
 		}
 		if r := d.Replaced; r != nil {
-			r.Was.Seq, r.Row.Seq = outward(place, r.Was.Seq), outward(place, r.Row.Seq)
+			r.Was.Seq, r.Row.Seq = outward(database, r.Was.Seq), outward(database, r.Row.Seq)
 		}
 	}
 }
 
 // numberFollowing is number for the rows that follow the changes of a batch.
-func numberFollowing(place int, b *storage.Batch, out *storage.Outcome) {
+func numberFollowing(database int, b *storage.Batch, out *storage.Outcome) {
 	for i, done := range out.Followed {
-		number(place, b.Follows(i), done)
+		number(database, b.Follows(i), done)
 	}
 }
 
 // Swap implements [storage.Tasks].
 func (v *verbs) Swap(ctx context.Context, cs ...task.Change) ([]*task.Task, error) {
 	return each(ctx, v, "swap", cs, func(c *task.Change) task.ID { return c.ID },
-		func(place int, in storage.Tasks, some []task.Change) ([]*task.Task, error) {
+		func(database int, in storage.Tasks, some []task.Change) ([]*task.Task, error) {
 			now, err := in.Swap(ctx, some...)
-			outwardAll(place, now)
+			outwardAll(database, now)
 			return now, err
 		}, isNil)
 }

@@ -25,7 +25,7 @@ func (silent) Queues(context.Context, task.Queue, int) ([]task.Queue, error) { r
 
 func TestReadsWithoutADatabaseDoNotAskIt(t *testing.T) {
 	ps := places(2)
-	s, err := sharded.Open(t.Context(), []sharded.Place{{Name: "a", Store: ps[0]}, {Name: "b", Store: silent{ps[1]}}}, nil)
+	s, err := sharded.Open(t.Context(), []sharded.Database{{Name: "a", Store: ps[0]}, {Name: "b", Store: silent{ps[1]}}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

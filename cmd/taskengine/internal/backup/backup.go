@@ -35,7 +35,7 @@ type Made struct {
 // Take writes a backup of the store at p to a folder, which must be absent or empty. If another
 // process uses the store, Take gets the files from the admin listener at p.Admin, with p.Token.
 // After an error the folder is as it was.
-func Take(ctx context.Context, p stores.Place, to string, log *slog.Logger) (Made, error) {
+func Take(ctx context.Context, p stores.Location, to string, log *slog.Logger) (Made, error) {
 	if err := p.Exists(); err != nil {
 		return Made{}, err
 	}
@@ -53,7 +53,7 @@ func Take(ctx context.Context, p stores.Place, to string, log *slog.Logger) (Mad
 type fileFunc = func(name string, size int64, content io.Reader) error
 
 // takeFiles passes the files of a store to file. A node may be using the store.
-func takeFiles(ctx context.Context, p stores.Place, log *slog.Logger, file fileFunc) error {
+func takeFiles(ctx context.Context, p stores.Location, log *slog.Logger, file fileFunc) error {
 	s, err := stores.Open(ctx, config.Storage{Driver: p.Driver, Path: p.Path}, log)
 	if errors.Is(err, storage.ErrLocked) {
 		return askNode(ctx, p, file)
@@ -65,7 +65,7 @@ func takeFiles(ctx context.Context, p stores.Place, log *slog.Logger, file fileF
 }
 
 // askNode gets the files of a store from the node that uses it.
-func askNode(ctx context.Context, p stores.Place, file fileFunc) error {
+func askNode(ctx context.Context, p stores.Location, file fileFunc) error {
 	base, ok := address.URL(p.Admin, false)
 	if !ok {
 		return exit.Errorf(exit.Usage, "--admin %.80q is neither host:port nor a URL of http or https", p.Admin)
@@ -135,7 +135,7 @@ func build(
 	}); err != nil {
 		return made, err
 	}
-	if made.Tasks, err = check(ctx, stores.Place{Driver: driver, Path: partial.Path}, log); err != nil {
+	if made.Tasks, err = check(ctx, stores.Location{Driver: driver, Path: partial.Path}, log); err != nil {
 		return made, err
 	}
 	if err := finish(partial.Path, made); err != nil {
@@ -145,7 +145,7 @@ func build(
 }
 
 // check reads all of a store in files and returns the number of its tasks.
-func check(ctx context.Context, p stores.Place, log *slog.Logger) (tasks int64, err error) {
+func check(ctx context.Context, p stores.Location, log *slog.Logger) (tasks int64, err error) {
 	s, err := p.Look(ctx, log)
 	if err != nil {
 		return 0, fmt.Errorf("the written backup cannot be read: %w", err)

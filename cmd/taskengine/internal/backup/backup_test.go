@@ -18,9 +18,9 @@ import (
 var silent = slog.New(slog.DiscardHandler)
 
 // storeWith makes a store of bolt with n tasks.
-func storeWith(t *testing.T, n int) stores.Place {
+func storeWith(t *testing.T, n int) stores.Location {
 	t.Helper()
-	p := stores.Place{Driver: config.Bolt, Path: filepath.Join(t.TempDir(), "data"), Name: "the store"}
+	p := stores.Location{Driver: config.Bolt, Path: filepath.Join(t.TempDir(), "data"), Name: "the store"}
 	s, err := p.Open(t.Context(), silent)
 	if err != nil {
 		t.Fatal(err)
@@ -49,14 +49,14 @@ func TestABackupIsRestoredAsItWasTaken(t *testing.T) {
 	if wrong, err := m.Verify(t.Context(), folder); err != nil || len(wrong) > 0 {
 		t.Errorf("wrong are %v, %v", wrong, err)
 	}
-	to := stores.Place{Driver: config.Bolt, Path: filepath.Join(t.TempDir(), "back")}
+	to := stores.Location{Driver: config.Bolt, Path: filepath.Join(t.TempDir(), "back")}
 	if made, err = Restore(t.Context(), to, folder, silent); err != nil || made.Tasks != 3 || made.From != folder {
 		t.Errorf("it restored %+v, %v", made, err)
 	}
 	if _, err := Restore(t.Context(), to, folder, silent); err == nil || !strings.Contains(err.Error(), "not empty") {
 		t.Errorf("restoring over a store says %v", err)
 	}
-	other := stores.Place{Driver: config.Pebble, Path: filepath.Join(t.TempDir(), "other")}
+	other := stores.Location{Driver: config.Pebble, Path: filepath.Join(t.TempDir(), "other")}
 	if _, err := Restore(t.Context(), other, folder, silent); err == nil || !strings.Contains(err.Error(), "taskengine copy") {
 		t.Errorf("restoring to another driver says %v", err)
 	}
@@ -81,7 +81,7 @@ func TestABackupWithAFileThatChangedIsRefused(t *testing.T) {
 		if err := os.WriteFile(file, content, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		to := stores.Place{Driver: config.Bolt, Path: filepath.Join(t.TempDir(), "back")}
+		to := stores.Location{Driver: config.Bolt, Path: filepath.Join(t.TempDir(), "back")}
 		if _, err := Restore(t.Context(), to, folder, silent); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("restoring it says %v, want %q", err, says)
 		}

@@ -13,7 +13,7 @@ import (
 
 // Restore makes a store at p of the backup in a folder. The folder of the store must be absent or
 // empty. If a file of the backup is missing or has changed, Restore makes nothing.
-func Restore(ctx context.Context, p stores.Place, from string, log *slog.Logger) (Made, error) {
+func Restore(ctx context.Context, p stores.Location, from string, log *slog.Logger) (Made, error) {
 	from, err := filepath.Abs(from)
 	if err != nil {
 		return Made{}, err

@@ -32,7 +32,7 @@ its admin listener and goes on with its work. If it needs the admin.token, that 
 configuration or from the environment variable TASKENGINE_ADMIN_TOKEN. Without one, the token
 of --token-file or TASKENGINE_TOKEN is sent, which needs the role admin.
 
-` + placeHelp + `
+` + locationHelp + `
 
 An existing folder is never touched, and FOLDER exists only when the backup is complete: until
 then it is called .FOLDER-partial-…, and the next backup to FOLDER removes the remains of a
@@ -41,7 +41,7 @@ restore" turns it into the store of a node. Logs of tasks are not in it. Postgre
 programs, and this command prints their names.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := a.placeOf(from, "")
+			p, err := a.locate(from, "")
 			if err != nil {
 				return err
 			}

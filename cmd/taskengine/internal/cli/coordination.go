@@ -25,7 +25,7 @@ The first node of a store in PostgreSQL records there how it coordinates with ot
 node that coordinates in another way does not start: it would consider the others dead and run
 their tasks.
 
-` + placeHelp
+` + locationHelp
 
 func newCoordinationShow(a *app) *cobra.Command {
 	var schema string
@@ -36,7 +36,7 @@ func newCoordinationShow(a *app) *cobra.Command {
 configuration names etcd or ZooKeeper, show the entries there below its prefix.` + coordinationHelp,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withCoordination(cmd.Context(), args[0], schema, func(ctx context.Context, p stores.Place, log *slog.Logger) error {
+			return a.withCoordination(cmd.Context(), args[0], schema, func(ctx context.Context, p stores.Location, log *slog.Logger) error {
 				records, err := coordination.Read(ctx, p, log)
 				isAlone := errors.Is(err, coordination.ErrUnshared) && p.Coordination.IsExternal()
 				if err != nil && !isAlone {
@@ -69,7 +69,7 @@ cannot see the nodes of the recorded coordination, because they coordinate in a 
 is not part of the store, or one process used the store alone, it needs --all-stopped.` + coordinationHelp,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withCoordination(cmd.Context(), args[0], schema, func(ctx context.Context, p stores.Place, log *slog.Logger) error {
+			return a.withCoordination(cmd.Context(), args[0], schema, func(ctx context.Context, p stores.Location, log *slog.Logger) error {
 				removed, err := coordination.Reset(ctx, p, isStopped, log)
 				switch {
 				case errors.Is(err, coordination.ErrAlive):
@@ -93,8 +93,8 @@ is not part of the store, or one process used the store alone, it needs --all-st
 }
 
 // withCoordination runs fn on a store of the command line.
-func (a *app) withCoordination(ctx context.Context, arg, schema string, fn func(context.Context, stores.Place, *slog.Logger) error) error {
-	p, err := a.placeOf(arg, schema)
+func (a *app) withCoordination(ctx context.Context, arg, schema string, fn func(context.Context, stores.Location, *slog.Logger) error) error {
+	p, err := a.locate(arg, schema)
 	if err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ PostgreSQL starts again, the record in that store must be reset ("taskengine coo
 reset"), because its cluster is gone.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withCoordination(cmd.Context(), args[0], "", func(ctx context.Context, p stores.Place, log *slog.Logger) error {
+			return a.withCoordination(cmd.Context(), args[0], "", func(ctx context.Context, p stores.Location, log *slog.Logger) error {
 				if !p.Coordination.IsExternal() {
 					return exit.Errorf(exit.Usage, "%s: coordination.driver is not etcd or zookeeper; the record in a store is removed by `taskengine coordination reset`", args[0])
 				}
@@ -140,7 +140,7 @@ func (k keptJSON) words() string {
 }
 
 // showContents shows the contents of a coordinator.
-func (a *app) showContents(p stores.Place, c coord.Contents) error {
+func (a *app) showContents(p stores.Location, c coord.Contents) error {
 	all := keptOf(c)
 	if a.json() {
 		for _, k := range all {

@@ -26,7 +26,7 @@ func newCopy(a *app) *cobra.Command {
 result, checkpoint and history, in the order of their submission, and the settings. At the end
 the destination is read again and every task compared.
 
-` + placeHelp + `
+` + locationHelp + `
 
 No node may use the destination, nor a source in files; of a source in PostgreSQL that is in
 use, the contents at the beginning are copied. If the copy is interrupted, run it again: it
@@ -38,10 +38,10 @@ before the first unreadable change: later tasks are missing, and tasks that have
 run again. If there is a newer backup, restore that instead.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if c.From, err = a.placeOf(from, fromSchema); err != nil {
+			if c.From, err = a.locate(from, fromSchema); err != nil {
 				return err
 			}
-			if c.To, err = a.placeOf(to, toSchema); err != nil {
+			if c.To, err = a.locate(to, toSchema); err != nil {
 				return err
 			}
 			c.From.Salvage = salvage

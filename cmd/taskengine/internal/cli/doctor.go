@@ -22,7 +22,7 @@ func newDoctor(a *app) *cobra.Command {
 		Long: `Examine a store and print its problems, their consequences and remedies. Nothing is changed.
 The exit code is 1 if there is a finding of the severity error.
 
-` + placeHelp + `
+` + locationHelp + `
 
 A store in files must not be in use, and is read as a whole: every index is checked against the
 tasks. If a node must not stop, examine a backup of its store. PostgreSQL is examined while
@@ -30,7 +30,7 @@ nodes use it: the tasks that have not ended are read once, and beyond that its o
 Let the role be a member of pg_read_all_stats, so that it sees the sessions of others.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := a.placeOf(args[0], schema)
+			p, err := a.locate(args[0], schema)
 			if err != nil {
 				return err
 			}
@@ -49,7 +49,7 @@ Let the role be a member of pg_read_all_stats, so that it sees the sessions of o
 }
 
 // showFindings shows findings, the worst first. It returns an error if one of them is an error.
-func (a *app) showFindings(p stores.Place, found doctor.Findings) error {
+func (a *app) showFindings(p stores.Location, found doctor.Findings) error {
 	order := []doctor.Severity{doctor.Error, doctor.Warning, doctor.Info}
 	slices.SortStableFunc(found, func(a, b doctor.Finding) int {
 		return slices.Index(order, a.Severity) - slices.Index(order, b.Severity)

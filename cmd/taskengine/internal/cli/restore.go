@@ -18,14 +18,14 @@ func newRestore(a *app) *cobra.Command {
 backup is checked against its checksum, and then every index against the tasks; if anything is
 missing or has changed, nothing is restored. The backup stays as it is.
 
-` + placeHelp + `
+` + locationHelp + `
 
 The store goes back to the moment of the backup: tasks that have ended since run again, and
 tasks that were added since are missing. To restore to a store of another kind, use "taskengine
 copy --from pebble:FOLDER".`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			p, err := a.placeOf(to, "")
+			p, err := a.locate(to, "")
 			if err != nil {
 				return err
 			}

@@ -19,17 +19,17 @@ const patience = 20 * time.Second
 
 // Contents returns the contents of the coordinator of a configuration, below its prefix. The
 // configuration must name etcd or ZooKeeper.
-func Contents(ctx context.Context, p stores.Place, log *slog.Logger) (coord.Contents, error) {
+func Contents(ctx context.Context, p stores.Location, log *slog.Logger) (coord.Contents, error) {
 	return keeping(ctx, p, log, coord.Keeper.Contents)
 }
 
 // Clean removes the contents of the coordinator of a configuration below its prefix, and returns them. It
 // refuses with an error that wraps [coord.ErrInUse] if a node is alive.
-func Clean(ctx context.Context, p stores.Place, log *slog.Logger) (coord.Contents, error) {
+func Clean(ctx context.Context, p stores.Location, log *slog.Logger) (coord.Contents, error) {
 	return keeping(ctx, p, log, coord.Keeper.Clean)
 }
 
-func keeping(ctx context.Context, p stores.Place, log *slog.Logger, call func(coord.Keeper, context.Context) (coord.Contents, error)) (all coord.Contents, err error) {
+func keeping(ctx context.Context, p stores.Location, log *slog.Logger, call func(coord.Keeper, context.Context) (coord.Contents, error)) (all coord.Contents, err error) {
 	c, err := coordinator.Open(ctx, p.Coordination, coordinator.Use{Log: log})
 	if err != nil {
 		return coord.Contents{}, err
@@ -45,7 +45,7 @@ func keeping(ctx context.Context, p stores.Place, log *slog.Logger, call func(co
 
 // checkGone returns an error that wraps ErrAlive if nodes of one of some databases are members at the coordinator: they
 // may be cut off from the database.
-func checkGone(ctx context.Context, p stores.Place, databases []coord.Identity, log *slog.Logger) error {
+func checkGone(ctx context.Context, p stores.Location, databases []coord.Identity, log *slog.Logger) error {
 	c, err := Contents(ctx, p, log)
 	if err != nil {
 		return err

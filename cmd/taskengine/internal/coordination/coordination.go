@@ -47,19 +47,19 @@ type database struct {
 }
 
 // open opens the databases of a store, that of storage.url first. The caller closes them.
-func open(ctx context.Context, p stores.Place, log *slog.Logger) (all []database, err error) {
+func open(ctx context.Context, p stores.Location, log *slog.Logger) (all []database, err error) {
 	if p.Driver != config.Postgres {
 		return nil, ErrUnshared
 	}
 	others := p.Config.Databases
 	p.Config.Databases = nil
 	p.Part = len(others) > 0
-	places := map[string]stores.Place{config.Main: p}
+	locations := map[string]stores.Location{config.Main: p}
 	for name, url := range others {
-		places[name] = stores.Place{Driver: p.Driver, URL: url.Reveal(), Schema: p.Schema, Part: true}
+		locations[name] = stores.Location{Driver: p.Driver, URL: url.Reveal(), Schema: p.Schema, Part: true}
 	}
 	for _, name := range append([]string{config.Main}, slices.Sorted(maps.Keys(others))...) {
-		s, err := places[name].Look(ctx, log)
+		s, err := locations[name].Look(ctx, log)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("the database %s: %w", name, err), closeAll(all))
 		}
@@ -77,7 +77,7 @@ func closeAll(all []database) error {
 }
 
 // Read returns the record in each database of a store.
-func Read(ctx context.Context, p stores.Place, log *slog.Logger) (rs []Record, err error) {
+func Read(ctx context.Context, p stores.Location, log *slog.Logger) (rs []Record, err error) {
 	all, err := open(ctx, p, log)
 	if err != nil {
 		return nil, err
@@ -104,7 +104,7 @@ func readAll(ctx context.Context, all []database) ([]Record, error) {
 // them are stopped. Nodes that coordinate by etcd or ZooKeeper are seen, too: they hold a lease in the
 // first database of their store, and the id of that database is the second part of the id of their
 // cluster.
-func Reset(ctx context.Context, p stores.Place, isStopped bool, log *slog.Logger) (removed []Record, err error) {
+func Reset(ctx context.Context, p stores.Location, isStopped bool, log *slog.Logger) (removed []Record, err error) {
 	all, err := open(ctx, p, log)
 	if err != nil {
 		return nil, err
@@ -143,7 +143,7 @@ func Reset(ctx context.Context, p stores.Place, isStopped bool, log *slog.Logger
 
 // Alive returns the names of the nodes that are alive and use one of the databases of a store, and how
 // many coordinate elsewhere; none for a store in files.
-func Alive(ctx context.Context, p stores.Place, log *slog.Logger) (names []string, err error) {
+func Alive(ctx context.Context, p stores.Location, log *slog.Logger) (names []string, err error) {
 	all, err := open(ctx, p, log)
 	if errors.Is(err, ErrUnshared) {
 		return nil, nil
@@ -179,7 +179,7 @@ func alive(ctx context.Context, all []database) (names []string, err error) {
 
 // Settings returns the place of the settings that users change while the nodes of a store run. s is
 // the open store at p. The caller calls done after the last use.
-func Settings(ctx context.Context, p stores.Place, s storage.Settings, log *slog.Logger) (c coord.Config, done func() error, err error) {
+func Settings(ctx context.Context, p stores.Location, s storage.Settings, log *slog.Logger) (c coord.Config, done func() error, err error) {
 	if p.Coordination.IsExternal() {
 		c, err := coordinator.Open(ctx, p.Coordination, coordinator.Use{Log: log})
 		if err != nil {

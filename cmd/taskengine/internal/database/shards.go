@@ -128,9 +128,9 @@ func OpenSharded(ctx context.Context, c config.Storage, log *slog.Logger) (*shar
 	if err := ds.CheckDivided(homes); err != nil {
 		return nil, errors.Join(err, ds.Close())
 	}
-	places := make([]sharded.Place, len(ds))
+	places := make([]sharded.Database, len(ds))
 	for i, p := range ds {
-		places[i] = sharded.Place{Name: p.Name, Store: p.Store}
+		places[i] = sharded.Database{Name: p.Name, Store: p.Store}
 	}
 	s, err := sharded.Open(ctx, places, log)
 	if err != nil {

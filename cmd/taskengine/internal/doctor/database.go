@@ -63,7 +63,7 @@ func judgeSchema(found *Findings, h *health.Report) {
 }
 
 // examineTables compares the tables with the result of the migrations, if the role is allowed to.
-func examineTables(ctx context.Context, found *Findings, p stores.Place, h *health.Report) {
+func examineTables(ctx context.Context, found *Findings, p stores.Location, h *health.Report) {
 	if h.Schema > h.Want {
 		return // this program does not know those migrations
 	}

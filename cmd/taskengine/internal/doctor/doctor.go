@@ -59,7 +59,7 @@ type Options struct {
 
 // Examine examines the store at p and its coordinator, and each database if there are several. It changes nothing. An
 // error means that the store could not be examined.
-func Examine(ctx context.Context, p stores.Place, o Options, log *slog.Logger) (Findings, error) {
+func Examine(ctx context.Context, p stores.Location, o Options, log *slog.Logger) (Findings, error) {
 	found, err := examineStore(ctx, p, o, log)
 	if err == nil {
 		examineCoordinator(ctx, &found, p.Coordination)
@@ -68,14 +68,14 @@ func Examine(ctx context.Context, p stores.Place, o Options, log *slog.Logger) (
 }
 
 // examineStore examines each database of a store.
-func examineStore(ctx context.Context, p stores.Place, o Options, log *slog.Logger) (found Findings, err error) {
+func examineStore(ctx context.Context, p stores.Location, o Options, log *slog.Logger) (found Findings, err error) {
 	p.Part = true
 	if len(p.Config.Databases) == 0 {
 		return examineOne(ctx, p, o, log)
 	}
 	others := p.Config.Databases
 	p.Config.Databases = nil
-	look := func(name string, one stores.Place) error {
+	look := func(name string, one stores.Location) error {
 		in, err := examineOne(ctx, one, o, log)
 		if ctx.Err() != nil {
 			return err
@@ -95,7 +95,7 @@ func examineStore(ctx context.Context, p stores.Place, o Options, log *slog.Logg
 		return nil, err
 	}
 	for _, name := range slices.Sorted(maps.Keys(others)) {
-		if err := look(name, stores.Place{Driver: p.Driver, URL: others[name].Reveal(), Schema: p.Schema, Part: true}); err != nil {
+		if err := look(name, stores.Location{Driver: p.Driver, URL: others[name].Reveal(), Schema: p.Schema, Part: true}); err != nil {
 			return nil, err
 		}
 	}
@@ -103,7 +103,7 @@ func examineStore(ctx context.Context, p stores.Place, o Options, log *slog.Logg
 }
 
 // examineOne opens a store and examines it.
-func examineOne(ctx context.Context, p stores.Place, o Options, log *slog.Logger) (found Findings, err error) {
+func examineOne(ctx context.Context, p stores.Location, o Options, log *slog.Logger) (found Findings, err error) {
 	var manifest *backup.Manifest
 	if p.Driver.InFiles() {
 		if manifest, err = examineBackup(ctx, &found, p.Path); err != nil {

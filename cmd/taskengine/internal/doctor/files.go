@@ -42,7 +42,7 @@ type survey struct {
 const pastKeepMost = 100_000
 
 // examineFiles reads all of a store in files; manifest is nil if it is no backup.
-func examineFiles(ctx context.Context, found *Findings, p stores.Place, s stores.Store, manifest *backup.Manifest) error {
+func examineFiles(ctx context.Context, found *Findings, p stores.Location, s stores.Store, manifest *backup.Manifest) error {
 	f := files{manifest: manifest, rows: survey{now: time.Now()}}
 	checker, ok := s.(interface{ Check(context.Context) error })
 	if ok {

@@ -18,7 +18,7 @@ import (
 
 func TestDoctorSaysWhichKeysAreInUse(t *testing.T) {
 	folder := t.TempDir()
-	p := stores.Place{Driver: config.Bolt, Path: folder, Name: "bolt:" + folder}
+	p := stores.Location{Driver: config.Bolt, Path: folder, Name: "bolt:" + folder}
 	store, err := bolt.Open(filepath.Join(folder, stores.BoltFile), bolt.Options{})
 	if err != nil {
 		t.Fatal(err)

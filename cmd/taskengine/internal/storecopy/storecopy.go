@@ -21,7 +21,7 @@ import (
 
 // Copy is one copy of a store.
 type Copy struct {
-	From, To stores.Place
+	From, To stores.Location
 	Merge    bool // add to the tasks of the destination; where both have one, keep that of the destination
 
 	Log      *slog.Logger

@@ -19,9 +19,9 @@ import (
 var silent = slog.New(slog.DiscardHandler)
 
 // storeWith makes a store with tasks of these IDs.
-func storeWith(t *testing.T, driver config.Driver, ids ...byte) stores.Place {
+func storeWith(t *testing.T, driver config.Driver, ids ...byte) stores.Location {
 	t.Helper()
-	p := stores.Place{Driver: driver, Path: filepath.Join(t.TempDir(), "data"), Name: driver.String()}
+	p := stores.Location{Driver: driver, Path: filepath.Join(t.TempDir(), "data"), Name: driver.String()}
 	s, err := p.Open(t.Context(), silent)
 	if err != nil {
 		t.Fatal(err)
@@ -74,7 +74,7 @@ func TestACopyHasTheTasksOfItsSource(t *testing.T) {
 }
 
 // changed sets how limits of a store were changed, by their names, and returns what is set then.
-func changed(t *testing.T, p stores.Place, values map[string]string) map[string]string {
+func changed(t *testing.T, p stores.Location, values map[string]string) map[string]string {
 	t.Helper()
 	s, err := p.Open(t.Context(), silent)
 	if err != nil {
@@ -140,8 +140,8 @@ func TestADamagedBackupIsNotCopied(t *testing.T) {
 	if err := os.Truncate(filepath.Join(folder, stores.BoltFile), 5000); err != nil {
 		t.Fatal(err)
 	}
-	to := stores.Place{Driver: config.Bolt, Path: filepath.Join(t.TempDir(), "data")}
-	c := &Copy{From: stores.Place{Driver: config.Bolt, Path: folder}, To: to, Log: silent}
+	to := stores.Location{Driver: config.Bolt, Path: filepath.Join(t.TempDir(), "data")}
+	c := &Copy{From: stores.Location{Driver: config.Bolt, Path: folder}, To: to, Log: silent}
 	if _, err := c.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "the source: the backup") {
 		t.Errorf("it says %v", err)
 	}

@@ -37,7 +37,7 @@ type Driver struct {
 	open func(ctx context.Context, c config.Storage, log *slog.Logger) (storage.Store, error)
 	// look opens an existing store to read it. A store in files is opened read-only. nil: other processes cannot
 	// reach the store.
-	look func(ctx context.Context, p Place, log *slog.Logger) (Store, error)
+	look func(ctx context.Context, p Location, log *slog.Logger) (Store, error)
 
 	// The rest is for drivers in files.
 
@@ -56,7 +56,7 @@ func Drivers() []Driver {
 			open: func(_ context.Context, c config.Storage, log *slog.Logger) (storage.Store, error) {
 				return opened(pebble.Open(c.Path, pebble.Options{Log: log, MaxOpenFiles: descriptors.Divide(descriptors.Limit(), 0).Store}))
 			},
-			look: func(_ context.Context, p Place, log *slog.Logger) (Store, error) {
+			look: func(_ context.Context, p Location, log *slog.Logger) (Store, error) {
 				return looked(pebble.Open(p.Path, pebble.Options{ReadOnly: true, Salvage: p.Salvage, Log: log}))
 			},
 			isIn: hasPebble, files: "the other files",
@@ -66,7 +66,7 @@ func Drivers() []Driver {
 			open: func(_ context.Context, c config.Storage, _ *slog.Logger) (storage.Store, error) {
 				return opened(bolt.Open(filepath.Join(c.Path, BoltFile), bolt.Options{}))
 			},
-			look: func(_ context.Context, p Place, _ *slog.Logger) (Store, error) {
+			look: func(_ context.Context, p Location, _ *slog.Logger) (Store, error) {
 				return looked(bolt.Open(filepath.Join(p.Path, BoltFile), bolt.Options{ReadOnly: true}))
 			},
 			isIn: hasBolt, files: BoltFile,
@@ -77,7 +77,9 @@ func Drivers() []Driver {
 		},
 		{
 			Of: config.Postgres, open: database.Open,
-			look: func(ctx context.Context, p Place, log *slog.Logger) (Store, error) { return p.openDatabase(ctx, log) },
+			look: func(ctx context.Context, p Location, log *slog.Logger) (Store, error) {
+				return p.openDatabase(ctx, log)
+			},
 		},
 	}
 }

@@ -47,7 +47,7 @@ func TestAFolderIsOpenedByTheDriverOfItsStoreAlone(t *testing.T) {
 		if _, err := Open(t.Context(), config.Storage{Driver: wrong, Path: folder}, nil); !errors.Is(err, ErrOtherDriver) {
 			t.Errorf("opening with the wrong driver says %v", err)
 		}
-		if err := (Place{Driver: wrong, Path: folder}).Exists(); !errors.Is(err, ErrOtherDriver) {
+		if err := (Location{Driver: wrong, Path: folder}).Exists(); !errors.Is(err, ErrOtherDriver) {
 			t.Errorf("the place of the wrong driver says %v", err)
 		}
 	}
@@ -58,7 +58,7 @@ func TestAFolderIsOpenedByTheDriverOfItsStoreAlone(t *testing.T) {
 	if err := CheckDriver(empty, config.Bolt); err != nil {
 		t.Errorf("a new store is refused: %v", err)
 	}
-	if _, err := (Place{Driver: config.Bolt, Path: empty}).Look(t.Context(), nil); !errors.Is(err, ErrNone) {
+	if _, err := (Location{Driver: config.Bolt, Path: empty}).Look(t.Context(), nil); !errors.Is(err, ErrNone) {
 		t.Errorf("looking at an empty folder: %v", err)
 	}
 }

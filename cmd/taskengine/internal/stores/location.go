@@ -20,8 +20,8 @@ import (
 	"github.com/taskengine/taskengine/storage/transfer"
 )
 
-// Place is where a store is that a command works on without a node.
-type Place struct {
+// Location is where a store is that a command works on without a node.
+type Location struct {
 	Driver config.Driver
 	Path   string // the folder, absolute; "" for PostgreSQL
 	URL    string // of PostgreSQL
@@ -41,15 +41,15 @@ type Place struct {
 // Parse reads how a store is named on the command line: pebble:FOLDER, bolt:FOLDER, the URL of a
 // PostgreSQL database or the file of a configuration, which it reads by load. The schema is for
 // PostgreSQL alone; "" is that of the configuration, or the default.
-func Parse(arg, schema string, load func(file string) (*config.Config, error)) (Place, error) {
+func Parse(arg, schema string, load func(file string) (*config.Config, error)) (Location, error) {
 	p, err := parse(arg, load)
 	if err != nil {
-		return Place{}, err
+		return Location{}, err
 	}
 	if p.Driver == config.Postgres {
 		if schema != "" {
 			if err := config.CheckSchemaName(schema); err != nil {
-				return Place{}, exit.Errorf(exit.Usage, "the schema %w", err)
+				return Location{}, exit.Errorf(exit.Usage, "the schema %w", err)
 			}
 			p.Schema = schema
 		}
@@ -59,38 +59,38 @@ func Parse(arg, schema string, load func(file string) (*config.Config, error)) (
 		return p, err
 	}
 	if schema != "" {
-		return Place{}, exit.Errorf(exit.Usage, "%s has no schema: only PostgreSQL has", arg)
+		return Location{}, exit.Errorf(exit.Usage, "%s has no schema: only PostgreSQL has", arg)
 	}
 	p.Path, err = filepath.Abs(p.Path)
 	p.Name = p.Driver.String() + ":" + p.Path
 	return p, err
 }
 
-func parse(arg string, load func(file string) (*config.Config, error)) (Place, error) {
+func parse(arg string, load func(file string) (*config.Config, error)) (Location, error) {
 	kind, rest, _ := strings.Cut(arg, ":")
 	if kind == "postgres" || kind == "postgresql" {
 		if err := config.CheckDatabaseURL(arg); err != nil {
-			return Place{}, exit.Errorf(exit.Usage, "%s://… %w", kind, err)
+			return Location{}, exit.Errorf(exit.Usage, "%s://… %w", kind, err)
 		}
-		return Place{Driver: config.Postgres, URL: arg, Schema: schema.Default}, nil
+		return Location{Driver: config.Postgres, URL: arg, Schema: schema.Default}, nil
 	}
 	if d, ok := Named(kind); ok && d.Of.InFiles() {
 		if rest == "" {
-			return Place{}, exit.Errorf(exit.Usage, "%s: a folder must follow, as in %[1]s:/var/lib/taskengine", kind)
+			return Location{}, exit.Errorf(exit.Usage, "%s: a folder must follow, as in %[1]s:/var/lib/taskengine", kind)
 		}
-		return Place{Driver: d.Of, Path: rest}, nil
+		return Location{Driver: d.Of, Path: rest}, nil
 	}
 	cfg, err := load(arg)
 	if err != nil {
-		return Place{}, err
+		return Location{}, err
 	}
-	p := Place{
+	p := Location{
 		Driver: cfg.Storage.Driver, Path: cfg.Storage.Path, URL: cfg.Storage.URL.Reveal(), Schema: cfg.Storage.Schema,
 		Config: cfg.Storage, Admin: adminOf(cfg.Admin), Token: cfg.Admin.Token.Reveal(),
 		Coordination: cfg.Coordination,
 	}
 	if DriverOf(p.Driver).look == nil {
-		return Place{}, exit.Errorf(exit.Usage, "the tasks of %s are in the memory of its node: they cannot be reached from here", arg)
+		return Location{}, exit.Errorf(exit.Usage, "the tasks of %s are in the memory of its node: they cannot be reached from here", arg)
 	}
 	return p, nil
 }
@@ -120,7 +120,7 @@ type Store interface {
 
 // Look opens a store that must exist, to read it only. A store in files is opened read-only; one
 // in PostgreSQL is not.
-func (p Place) Look(ctx context.Context, log *slog.Logger) (Store, error) {
+func (p Location) Look(ctx context.Context, log *slog.Logger) (Store, error) {
 	d := DriverOf(p.Driver)
 	if !p.Driver.InFiles() {
 		return d.look(ctx, p, log)
@@ -132,7 +132,7 @@ func (p Place) Look(ctx context.Context, log *slog.Logger) (Store, error) {
 }
 
 // Open opens a store. It makes a store in files that does not exist.
-func (p Place) Open(ctx context.Context, log *slog.Logger) (Store, error) {
+func (p Location) Open(ctx context.Context, log *slog.Logger) (Store, error) {
 	if !p.Driver.InFiles() {
 		return p.Look(ctx, log)
 	}
@@ -143,7 +143,7 @@ func (p Place) Open(ctx context.Context, log *slog.Logger) (Store, error) {
 	return s.(Store), nil
 }
 
-func (p Place) openDatabase(ctx context.Context, log *slog.Logger) (Store, error) {
+func (p Location) openDatabase(ctx context.Context, log *slog.Logger) (Store, error) {
 	if len(p.Config.Databases) > 0 {
 		whole := p.Config
 		whole.Schema = p.Schema
@@ -164,7 +164,7 @@ func (p Place) openDatabase(ctx context.Context, log *slog.Logger) (Store, error
 
 // Exists returns an error unless there is a store in files of this driver. The error wraps
 // ErrNone, or ErrOtherDriver if there is one of the other driver.
-func (p Place) Exists() error {
+func (p Location) Exists() error {
 	there, err := driversIn(p.Path)
 	switch {
 	case err != nil:
@@ -176,7 +176,7 @@ func (p Place) Exists() error {
 }
 
 // opened adds a remedy to the error of a store that cannot be opened.
-func (p Place) opened(s Store, err error) (Store, error) {
+func (p Location) opened(s Store, err error) (Store, error) {
 	switch {
 	case err == nil:
 		return s, nil

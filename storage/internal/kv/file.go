@@ -7,17 +7,17 @@ import (
 	"path/filepath"
 )
 
-// Place is a file of an open store, by which the store detects that its path has another file
-// or none. The zero Place is never gone.
-type Place struct {
-	path string // absolute; "" is no place
+// File is a file of an open store, by which the store detects that its path has another file
+// or none. The zero File is never gone.
+type File struct {
+	path string // absolute; "" has none
 	was  os.FileInfo
 }
 
-// NewPlace returns the place of an existing file.
-func NewPlace(path string) (p Place, err error) {
+// FileAt returns an existing file.
+func FileAt(path string) (p File, err error) {
 	if p.path, err = filepath.Abs(path); err != nil {
-		return Place{}, err
+		return File{}, err
 	}
 	p.was, err = os.Stat(p.path)
 	return p, err
@@ -25,7 +25,7 @@ func NewPlace(path string) (p Place, err error) {
 
 // Gone returns an error if the path has no file or another one: the store then writes to files
 // that cannot be opened again. A file that cannot be examined is not gone.
-func (p *Place) Gone() error {
+func (p *File) Gone() error {
 	if p.path == "" {
 		return nil
 	}
