@@ -24,7 +24,7 @@ import (
 )
 
 // GRPC returns a server of the API for the connections of gRPC libraries. It answers as the handler does, with less CPU
-// time (docs/adr/0062).
+// time (docs/adr/0062, docs/adr/0117).
 func (a *API) GRPC() *grpc.Server {
 	s := grpc.NewServer(
 		grpc.Creds(meteredCredentials{insecure.NewCredentials(), a.intake}),
