@@ -6,26 +6,26 @@ import (
 	"time"
 )
 
-// ErrInUse says that nodes use what was to be removed.
+// ErrInUse says that nothing can be removed, because nodes use it.
 var ErrInUse = errors.New("nodes are alive")
 
-// Keeper is implemented by coordinators that keep what nodes need below a prefix, beside what others keep there.
+// Keeper is implemented by coordinators that keep the data of nodes below a prefix, beside the data of other programs.
 type Keeper interface {
-	// Contents returns what is kept below the prefix.
+	// Contents returns the data below the prefix.
 	Contents(ctx context.Context) (Contents, error)
 
-	// Clean removes all that is kept below the prefix, for nodes of all stores, and returns what it was. All nodes must
-	// be stopped, and none may start meanwhile. The error wraps [ErrInUse] if one is alive nevertheless: then nothing is
-	// removed, unless the node has come at the last moment.
+	// Clean removes all data below the prefix, for nodes of all stores, and returns it. All nodes must
+	// be stopped, and none may start before it returns. The error wraps [ErrInUse] if one is alive nevertheless: then
+	// nothing is removed, unless the node has joined at the last moment.
 	Clean(ctx context.Context) (Contents, error)
 }
 
-// Contents is what a coordinator keeps below a prefix. The parts are sorted: members by incarnation, the others by name.
+// Contents is the data of a coordinator below a prefix. Its parts are sorted: members by incarnation, the others by name.
 type Contents struct {
-	Cluster  string               // id of the prefix, which is a part of the [Identity] of its clusters; "": no node has ever used it
+	Cluster  string               // id of the prefix, a part of the [Identity] of its clusters; "": no node has ever used it
 	Members  []StoreMember        // nodes that are alive
 	Leaders  []Leader             // roles that are held
-	Limits   []LimitContents      // limits of which permits are held or wanted
+	Limits   []LimitContents      // limits with permits that are held or wanted
 	Rates    []RateContents       // rates that are not full
 	Settings map[string][]Setting // by name
 }
@@ -43,7 +43,7 @@ type Leader struct {
 	Node  string // name of the node; "" if it is not known
 }
 
-// LimitContents is a limit of which permits are held or wanted.
+// LimitContents is a limit with permits that are held or wanted.
 type LimitContents struct {
 	Name    string
 	Max     int

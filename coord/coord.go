@@ -1,6 +1,6 @@
-// Package coord has the ports by which nodes coordinate: which node does a duty, how much of a
-// shared limit or rate each may use, which are alive, what is configured, where tasks are ready, and what
-// else they tell each other. A [Coordinator] is one value with all of them. Package local implements them in one process,
+// Package coord defines the ports by which nodes coordinate: leadership of duties, shares of common
+// limits and rates, membership, settings, hints about ready tasks, and messages. A [Coordinator] is one value with
+// all of them. Package local implements them in one process,
 // package postgres among processes, and packages etcd and zk all but the [Bus] and the [Clock]. Package kafka carries hints
 // and messages by topics, and package guid elects leaders by [Messages] alone.
 //
@@ -25,12 +25,12 @@ import (
 var ErrClosed = errors.New("the coordination backend is closed")
 
 // ErrRefused says that a coordinator refuses a node, or the node its coordinator, because of a certificate, a user or
-// what the user may do. To try again helps only when the configuration of one of them has changed.
+// the rights of the user. A retry fails until the configuration of one of them has changed.
 var ErrRefused = errors.New("the coordinator refuses this node")
 
 // Elector elects the node that does a duty, the leader of a role.
 type Elector interface {
-	// Lead waits for the leadership of role, calls fn, and returns what fn returned. The
+	// Lead waits for the leadership of role, calls fn, and returns the error of fn. The
 	// context of fn ends with the leadership or with ctx; fn must return soon after. If the
 	// leadership ended before fn did, Lead waits for it again and calls fn again. It returns
 	// ctx's error once ctx has ended.
@@ -40,7 +40,7 @@ type Elector interface {
 // Member is a node as the others see it.
 type Member struct {
 	Incarnation task.ID           // new with every start of the process
-	Name        string            // of the node, for people; not unique
+	Name        string            // of the node, for display; not unique
 	Handlers    []string          // the types of tasks that it can run; sorted
 	Selectors   []string          // keys of the selectors of values that it matches, such as those of its region; sorted
 	Labels      map[string]string // of the node; types choose their nodes by them
@@ -76,7 +76,7 @@ type Membership interface {
 	Join(ctx context.Context, self Member, fn func([]Member)) error
 
 	// Announce replaces the member with the incarnation of self, which has joined by this
-	// connection, and tells the others. It does not wait for them. If there is no such
+	// connection, and informs the others. It does not wait for them. If there is no such
 	// member, it does nothing.
 	Announce(self Member)
 
@@ -89,14 +89,14 @@ type Membership interface {
 	// stopped counts. A membership without leases always proves. Proves does not wait.
 	Proves(incarnation task.ID) bool
 
-	// Lease returns for how long the others believe that a member that has joined by this connection
-	// is alive after it last proved it. That is what the coordinator really does, which may be another
-	// time than the one that was asked for: some have leases of whole seconds, or from a range. It
+	// Lease returns the time for which the others believe that a member that has joined by this connection
+	// is alive after it last proved it. It is the actual lease of the coordinator, which may differ
+	// from the configured one: some coordinators have leases of whole seconds, or from a range. It
 	// returns 0 before that is known, and always if members have no leases. From the first call of the
 	// function that is passed to Join on, it is known. Lease does not wait.
 	Lease() time.Duration
 
-	// Identity tells the cluster from others: nodes that use one store must be members of one cluster, because
+	// Identity distinguishes the cluster from others: nodes that use one store must be members of one cluster, because
 	// members of two take each other for dead. All nodes of a cluster get the same Driver and ID, also after all of
 	// them were restarted.
 	Identity(ctx context.Context) (Identity, error)
@@ -104,29 +104,29 @@ type Membership interface {
 
 // Clock is a clock that nodes share, such as that of their database.
 type Clock interface {
-	// ClockAt returns what the shared clock says at the moment t of this process, and by how much that
-	// may be wrong. t is a result of [time.Now], or a time derived from one, with its monotonic reading:
+	// ClockAt returns the time of the shared clock at the moment t of this process, and the bound of its
+	// error. t is a result of [time.Now], or a time derived from one, with its monotonic reading:
 	// setting the wall clock of the process does not change what ClockAt returns. It reports false
 	// before the clock was read for the first time, and true from then on. If the clock is that of a
-	// [Membership], it has been read when the function that is passed to Join is called for the first time.
+	// [Membership], it is read before the first call of the function that is passed to Join.
 	// ClockAt does not wait.
 	ClockAt(t time.Time) (shared time.Time, within time.Duration, ok bool)
 }
 
-// Identity tells the cluster of a [Membership] from others.
+// Identity distinguishes the cluster of a [Membership] from others.
 type Identity struct {
 	Driver string `json:"driver"`         // the kind of membership, such as "postgres"
-	ID     string `json:"id,omitempty"`   // of the cluster, among those of the same driver
-	Name   string `json:"name,omitempty"` // where the cluster is, for people; it may differ between nodes
+	ID     string `json:"id,omitempty"`   // of the cluster, unique among the clusters of its driver
+	Name   string `json:"name,omitempty"` // the location of the cluster, for display; it may differ between nodes
 }
 
-// LocalIdentity is the identity of a cluster whose members are in one process.
+// LocalIdentity is the identity of a cluster within one process.
 var LocalIdentity = Identity{Driver: "local", Name: "one process"}
 
 // Is reports whether i and other are identities of the same cluster.
 func (i Identity) Is(other Identity) bool { return i.Driver == other.Driver && i.ID == other.ID }
 
-// String returns the identity for people.
+// String returns the identity for display.
 func (i Identity) String() string {
 	text := i.Driver
 	if i.Name != "" {
@@ -151,7 +151,7 @@ func (s Setting) Clone() Setting {
 	return s
 }
 
-// LimitsSetting is the name of the settings by which people change limits while nodes run. Package
+// LimitsSetting is the name of the settings by which operators change limits while nodes run. Package
 // engine defines their scopes and values.
 const LimitsSetting = "limits"
 
@@ -165,7 +165,7 @@ type Config interface {
 	// Swap stores a copy of value for name in scope if the setting has the given version (0: there
 	// is none), and returns the new setting. A value of nil removes the setting; then the new one
 	// is none, with the version 0. If the setting has another version, Swap changes nothing, and
-	// reports false with the setting as it is. Removing what is not there changes nothing, and
+	// reports false with the setting as it is. To remove a missing setting changes nothing, and
 	// reports true. After an error the value may have been stored.
 	Swap(ctx context.Context, name, scope string, version uint64, value []byte) (now Setting, swapped bool, err error)
 
@@ -179,21 +179,21 @@ type Config interface {
 
 // Bus carries hints about changes of tasks to the nodes that may run them. A hint may be lost,
 // doubled or reordered. A hint may be about a task, an ordering key, a shard, all shards or the settings: see
-// [task.Subject]. A bus whose connection was interrupted passes WakeAll to its subscribers
+// [task.Subject]. After an interruption of its connection, a bus passes WakeAll to its subscribers
 // when it receives hints again.
 type Bus interface {
 	// Publish passes the hints on. It does not wait for a subscriber.
 	Publish(ctx context.Context, hs ...task.Hint) error
-	// Subscribe calls fn with what is published, one call at a time, until ctx ends, and
+	// Subscribe calls fn with the published hints, one call at a time, until ctx ends, and
 	// then returns nil. fn must not keep the slice.
 	Subscribe(ctx context.Context, fn func([]task.Hint)) error
 }
 
 // Selective is implemented by a [Bus] that can spare a node hints that it does not need.
 type Selective interface {
-	// Want says of which shards the subscribers of this connection need hints from now on, in place of
-	// those that they needed before; nil is all, as before the first call. Hints about all shards
-	// reach them in any case, and those of other shards may. When the bus has begun to receive hints of
+	// Want sets the shards about which the subscribers of this connection need hints from now on; nil is
+	// all shards, as before the first call. Hints about all shards always reach them, and hints about
+	// other shards may. When the bus has begun to receive hints of
 	// a shard, it passes its [Wake] to the subscribers: hints from before may be lost. Want does not wait.
 	Want(shards *task.Shards)
 }
@@ -206,11 +206,11 @@ type Reporter interface {
 
 // BusStatus is the state of the connection of a node to a [Bus], with counts since the connection was made.
 type BusStatus struct {
-	Name        string    // for people, such as "kafka.main, topic hints"
+	Name        string    // for display, such as "kafka.main, topic hints"
 	Down        error     // why hints do not reach others, or do not come from them, and the remedy; nil: they do
 	Since       time.Time // when it went down, or up; zero if it is neither yet
 	Sent        uint64    // hints that the servers have confirmed
 	Received    uint64    // hints that were passed to subscribers
 	Dropped     uint64    // hints that were published and not sent, or not confirmed
-	Undecodable uint64    // records that are none of a node, or of a version that this program does not know
+	Undecodable uint64    // records that no node wrote, or a node of a version that this program does not know
 }

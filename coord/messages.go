@@ -5,16 +5,16 @@ import (
 	"fmt"
 )
 
-// MaxMessage is how many bytes a topic and a message may have together. A notification of PostgreSQL has room for
-// them in base64.
+// MaxMessage is the largest size of a topic and a message together, in bytes. In base64 they fit into a notification of
+// PostgreSQL.
 const MaxMessage = 4096
 
-// Messages carries small messages among the nodes of a cluster. Only those that send and receive them know what is in
-// them. A message may be lost, doubled, late, or come after one that was sent later. Equal messages may become one.
+// Messages carries small messages among the nodes of a cluster. Their content is private to the sender and the receivers.
+// A message may be lost, doubled, late, or arrive after one that was sent later. Equal messages may become one.
 type Messages interface {
-	// Send passes a copy of the message on to all that receive the topic, those of this node included. A message comes
-	// back to its own node by the same way as it goes to the others. So a node that receives its own message knows that
-	// it was connected when it had sent it. Send does not wait. It returns an error if the node was closed, and if topic
+	// Send passes a copy of the message on to all receivers of the topic, also to receivers of this node. A message comes
+	// back to its own node by the way it takes to the others. So a node that receives its own message knows that
+	// it was connected after it sent it. Send does not wait. It returns an error if the node was closed, and if topic
 	// and message are longer than [MaxMessage] (see [CheckMessage]).
 	Send(topic string, message []byte) error
 

@@ -16,7 +16,7 @@ type Semaphore interface {
 	// changes of its holdings: one call at a time, each with a slice that fn may keep. fn must not
 	// wait, and must not call Order.
 	//
-	// Hold returns nil when ctx has ended and what the holder had is given back. It returns an error
+	// Hold returns nil when ctx has ended and the permits of the holder are given back. It returns an error
 	// before that if it cannot prove any more that the holder lives: then all permits are lost, and
 	// are granted to others only after Holds reports false. The id must be new with every call. If
 	// the coordinator cannot be reached at the start, Hold waits for it.
@@ -26,18 +26,18 @@ type Semaphore interface {
 	// names. It does not wait. Each order is answered by a call of fn with the holding, also if
 	// nothing has changed; one call may answer several orders of a limit.
 	//
-	// A Want below what is held gives the rest back: the holder must not use it any more when it calls
-	// Order. Permits that are given back and wanted again are granted again, after those that others
-	// have waited for. If there is no such holder, Order does nothing.
+	// A Want below the number of held permits gives the rest back: the holder must have stopped using it when it
+	// calls Order. Permits that are given back and wanted again are granted again, after the orders of others that
+	// wait. If there is no such holder, Order does nothing.
 	Order(holder task.ID, orders ...Order)
 
-	// Holds reports whether the holder, which holds by this connection, certainly lives now, so that
-	// none of its permits can have been granted to another. Time during which the process or the
+	// Holds reports whether the holder, which holds by this connection, certainly lives now: no other holder
+	// can have been granted one of its permits. Time during which the process or the
 	// machine was stopped counts. It does not wait.
 	Holds(holder task.ID) bool
 
-	// Holders returns the holders that have permits of a limit or wait for some: those that have
-	// permits first, by fence, then the others in the order in which they wait.
+	// Holders returns the holders that have permits of a limit, by fence, and then the holders that only wait
+	// for some, in the order in which they will get them.
 	Holders(ctx context.Context, name string) ([]Holder, error)
 }
 
@@ -50,30 +50,30 @@ type Order struct {
 	Name    string // of the limit
 	Number  uint64 // of the order, which the holder chooses: see Holding
 	Want    int    // how many permits the holder wants in all; 0 gives back all
-	Least   int    // with how many in all it can do something: it is granted none before it can have that many
-	Max     int    // how many permits the limit has; an order whose Least is more waits, and others pass it
-	Version uint64 // of Max: that of the highest version applies, and among equal ones that of the latest order
+	Least   int    // the least useful number in all: it is granted none before it can have that many
+	Max     int    // the number of permits of the limit; an order with a larger Least waits, and others pass it
+	Version uint64 // of Max: the Max of the highest version applies, and among equal versions that of the latest order
 }
 
-// Holding is what a holder has of a limit. Share, Waiting and Needed are zero if it neither has nor wants
-// permits. A holder is told of changes of these only if it has permits, and only when others begin to wait,
+// Holding is the state of a holder at a limit. Share, Waiting and Needed are zero if it neither has nor wants
+// permits. A holder learns of changes of these only if it has permits, and only when others begin to wait,
 // or begin to need some of the permits that it has above its Share.
 type Holding struct {
 	Name string // of the limit
 
 	// Number is that of the latest order for the limit that the holding takes into account. A holding
 	// with an older number than that of the holder's latest order may be in a call of fn that began
-	// before the order: it may tell of permits that the order has given back.
+	// before the order: it may count permits that the order has given back.
 	Number uint64
 
 	Held    int    // permits
 	Fence   uint64 // number of the grant by which the holder last got permits; it grows with every grant of the limit to any holder, and does not start again as long as the coordinator keeps its state; 0 if Held is
-	Share   int    // what each holder has if all that have or want permits get the same: Max divided by their number, rounded down
+	Share   int    // an equal share of Max for each holder that has or wants permits, rounded down
 	Waiting int    // how many permits others wait for
-	Needed  int    // how many of these the others lack to their Share, and those that have none to their Least if that is more; and how many permits are held above Max
+	Needed  int    // the part of Waiting up to the Shares of the others, or up to their Least if that is more and they have none; and the permits that are held above Max
 }
 
-// Holder is what is known of a holder of a limit.
+// Holder is a holder of a limit, as the coordinator knows it.
 type Holder struct {
 	Holder     task.ID
 	Held, Want int
@@ -81,12 +81,12 @@ type Holder struct {
 	Since      time.Time // when it last got permits, or if it has none, since when it waits
 }
 
-// Rates grants tokens of rates that all nodes share, by one clock, which is the coordinator's. Over any
+// Rates grants tokens of rates that all nodes share, by the clock of the coordinator. Over any
 // time, no more than Burst tokens and one for each Interval in that time are granted (GCRA, ITU-T I.371).
-// What is used up of a rate stays used up when nodes restart, as long as the coordinator keeps its state.
+// Used tokens stay used when nodes restart, as long as the coordinator keeps its state.
 type Rates interface {
 	// Draw takes up to Tokens tokens of each rate. The answers are in the order of the draws. The
-	// Interval and Burst of the latest draw of a rate apply to all of it: also if several nodes draw,
+	// Interval and Burst of the latest draw of a rate apply to the whole rate: also if several nodes draw,
 	// or one call has several draws of a name. After an error the tokens may have been taken.
 	Draw(ctx context.Context, draws ...Draw) ([]Drawn, error)
 }
