@@ -21,7 +21,7 @@ const (
 // Members begins the keys of the cells of members.
 const Members = memberKey
 
-// Folders returns what the keys of cells begin with, without the slash that follows: for stores that have folders.
+// Folders returns the first parts of the keys of cells, without the slash that follows: for stores that have folders.
 func Folders() []string {
 	return []string{
 		strings.TrimSuffix(memberKey, "/"), strings.TrimSuffix(roleKey, "/"), strings.TrimSuffix(holderKey, "/"),
@@ -34,11 +34,11 @@ func escape(name string) string { return "=" + url.PathEscape(name) }
 
 // unescape returns the name that escape has made a part of a key.
 func unescape(part string) string {
-	name, _ := url.PathUnescape(strings.TrimPrefix(part, "=")) // what others have written there is no name of ours
+	name, _ := url.PathUnescape(strings.TrimPrefix(part, "=")) // a name that another program wrote is none of ours
 	return name
 }
 
-// update applies what a watch reports.
+// update applies the report of a watch.
 func (n *Node) update(w *watching, u Update) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -68,7 +68,7 @@ func (n *Node) update(w *watching, u Update) {
 	n.syncSoon.Set()
 }
 
-// learn applies the state of a cell, which may be older than what is known. It is called with mu held.
+// learn applies the state of a cell, which may be older than the known one. It is called with mu held.
 func (n *Node) learn(c Cell) {
 	was := n.cells[c.Key]
 	if c.Version <= was.Version || !strings.HasPrefix(c.Key, live) {
@@ -95,7 +95,7 @@ func (n *Node) learn(c Cell) {
 	}
 }
 
-// bury forgets removed cells of which no older state can arrive any more: what is on its way arrives within a lease, or
+// bury forgets removed cells once no older state of them can arrive: a state under way arrives within a lease, or
 // the watch begins again. It is called with mu held.
 func (n *Node) bury() {
 	for len(n.graves) > 0 && time.Since(n.graves[0].since) > 2*n.lease {

@@ -31,7 +31,7 @@ type setting struct {
 	Value   []byte `json:"value"`
 }
 
-// settingsOf returns the key of the cell that has the newest version of the settings of a name. The keys of those with
+// settingsOf returns the key of the cell that has the newest version of the settings of a name. The keys of the cells with
 // the settings follow from it by a colon, which it does not have, and a number.
 func settingsOf(name string) string {
 	return settingKey + strings.ReplaceAll(escape(name), ":", "%3A")
@@ -161,7 +161,7 @@ func (n *Node) swapSetting(ctx context.Context, name, scope string, version uint
 
 // newestOf returns the newest version that a cell has; 0 if it has none.
 func newestOf(c Cell) uint64 {
-	version, _ := strconv.ParseUint(string(c.Value), 10, 64) // what others have written there is no version
+	version, _ := strconv.ParseUint(string(c.Value), 10, 64) // a value that another program wrote is no version
 	return version
 }
 

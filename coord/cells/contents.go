@@ -27,10 +27,10 @@ func (n *Node) Contents(ctx context.Context) (coord.Contents, error) {
 	return contentsOf(cells, n.options.Now()), nil
 }
 
-// joinWithin is longer than a node rests that has lost its lease, before it joins anew.
+// joinWithin is longer than the rest of a node that has lost its lease, before it joins again.
 const joinWithin = 3 * time.Second
 
-// Clean implements [coord.Keeper]. It takes a few seconds, in which a node that has lost its lease joins anew.
+// Clean implements [coord.Keeper]. It takes a few seconds, so that a node that has lost its lease can join again.
 func (n *Node) Clean(ctx context.Context) (coord.Contents, error) {
 	_, all, err := n.readUnused(ctx)
 	if err != nil {
@@ -121,7 +121,7 @@ func (n *Node) readAll(ctx context.Context) ([]Cell, error) {
 
 func isOf(c Cell, kind string) bool { return strings.HasPrefix(c.Key, kind) }
 
-// contentsOf returns what cells mean. Cells that cannot be read mean nothing.
+// contentsOf decodes cells. It ignores cells that it cannot decode.
 func contentsOf(cells []Cell, now time.Time) coord.Contents {
 	all := coord.Contents{Settings: map[string][]coord.Setting{}}
 	nodes := map[string]string{} // names, by session
@@ -169,7 +169,7 @@ func contentsOf(cells []Cell, now time.Time) coord.Contents {
 	return all
 }
 
-// limitsOf returns the limits of a cell of which permits are held or wanted.
+// limitsOf returns the limits of a cell with permits that are held or wanted.
 func limitsOf(c Cell) (all []coord.LimitContents) {
 	p, err := parsePermits(c)
 	if err != nil {

@@ -59,7 +59,7 @@ func (n *Node) removeCandidate(cand *candidate) bool {
 	return cand.leads
 }
 
-// planRoles requests roles, grants those that the session has, and gives those up that no candidate wants. It is called
+// planRoles requests roles, grants the roles that the session has, and gives up roles that no candidate wants. It is called
 // with mu held.
 func (n *Node) planRoles(p *plan) {
 	again := func(bool, error) { n.syncSoon.Set() }
@@ -81,7 +81,7 @@ func (n *Node) planRoles(p *plan) {
 	}
 }
 
-// learnRole notes whether the session has a role, and ends the leadership of a candidate whose role it has no more. It
+// learnRole notes whether the session has a role. If it lost the role, the leadership of the candidate ends. It
 // is called with mu held.
 func (n *Node) learnRole(role string, now Cell) {
 	s := n.session

@@ -13,8 +13,8 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// holder is one call of Hold. Its cell is there as long as it lives, and a holder whose cell was removed never lives
-// again: so all nodes may take back what it has.
+// holder is one call of Hold. Its cell exists as long as it lives, and after the removal of its cell it never lives
+// again: so all nodes may take back its permits.
 type holder struct {
 	id      task.ID
 	changed wakeup.Signal // set when live or news has changed
@@ -24,10 +24,10 @@ type holder struct {
 	sent   bool                // guarded by Node.mu: its cell may be there
 	live   bool                // guarded by Node.mu: its cell is there
 	orders map[string]*ordered // guarded by Node.mu: by the name of the limit in its cell
-	news   []*ordered          // guarded by Node.mu: those to tell of; each once
+	news   []*ordered          // guarded by Node.mu: limits with a holding to report; each once
 }
 
-// ordered is a limit of which a holder has ordered permits. All of it is guarded by Node.mu.
+// ordered is a limit with the orders of a holder. All of it is guarded by Node.mu.
 type ordered struct {
 	of      *holder
 	key     string      // of the cell of the limit
@@ -36,12 +36,12 @@ type ordered struct {
 	keep    int         // the lowest Want since the request under way was made, and of the latest order
 	sent    int         // the lowest Want in the request under way or in doubt; maxKeep if there is none
 	number  uint64      // of the latest order that the cell takes into account
-	turn    uint64      // the number of the latest order among those of the node
+	turn    uint64      // the number of the latest order among the orders of the node
 	pending bool        // the latest order is not in the cell yet, as far as is known
 	telling bool        // whether it is in of.news
 	refused bool        // the cell has no room for it
 
-	told coord.Holding // what the holder was told last
+	told coord.Holding // the last report to the holder
 }
 
 // maxKeep is more than the permits of any limit.
@@ -87,7 +87,7 @@ func (n *Node) Holds(id task.ID) bool {
 	return h != nil && h.live && n.session.holds(now, most)
 }
 
-// Order implements [coord.Semaphore]. Many orders share a request, and those that come while a request is under way are
+// Order implements [coord.Semaphore]. Many orders share a request, and orders that come while a request is under way are
 // in the next one.
 func (n *Node) Order(id task.ID, orders ...coord.Order) {
 	n.mu.Lock()
@@ -134,7 +134,7 @@ func (n *Node) removeOrdered(or *ordered) {
 	}
 }
 
-// tell makes the holder be told of or. It is called with Node.mu held.
+// tell queues a report of or to its holder. It is called with Node.mu held.
 func (h *holder) tell(or *ordered) {
 	if !or.telling {
 		or.telling = true
@@ -161,7 +161,7 @@ func errHolds(id task.ID) error {
 	return fmt.Errorf("hold permits as %v: the id must be new with every call", id)
 }
 
-// removeHolder gives back what h has, unless it has lost that, and waits for that.
+// removeHolder gives back the permits of h, unless it has lost them, and waits until they are back.
 func (n *Node) removeHolder(h *holder) {
 	n.mu.Lock()
 	if n.holders[h.id] != h {
@@ -186,7 +186,7 @@ func (n *Node) removeHolder(h *holder) {
 	}
 }
 
-// forgetHolder removes h and its orders from those of the node. It is called with mu held.
+// forgetHolder removes h and its orders from the node. It is called with mu held.
 func (n *Node) forgetHolder(h *holder) {
 	delete(n.holders, h.id)
 	for _, or := range h.orders {
@@ -209,7 +209,7 @@ func (n *Node) usesPermits() bool {
 	return false
 }
 
-// loseHolders ends all holders but those that have no cell yet; after Close those, too. It is called with mu held.
+// loseHolders ends all holders that have a cell; after Close it ends all holders. It is called with mu held.
 func (n *Node) loseHolders(why error) {
 	for _, h := range n.holders {
 		if h.sent || n.isClosed() {
@@ -223,7 +223,7 @@ func (n *Node) loseHolders(why error) {
 	n.ended = nil
 }
 
-// takeNews returns what h is to be told, and reports whether it lives.
+// takeNews returns the holdings to report to h, and whether h lives.
 func (n *Node) takeNews(h *holder) (told []coord.Holding, live bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -239,7 +239,7 @@ func (n *Node) takeNews(h *holder) (told []coord.Holding, live bool) {
 	return told, true
 }
 
-// planHolders makes the cells of new holders, and removes those of holders that have given everything back. It is
+// planHolders makes the cells of new holders, and removes the cells of holders that have given everything back. It is
 // called with mu held.
 func (n *Node) planHolders(p *plan) {
 	again := func(bool, error) { n.syncSoon.Set() }

@@ -27,7 +27,7 @@ type member struct {
 	sent    bool          // guarded by Node.mu: its cell may be there
 	live    bool          // guarded by Node.mu: its cell is there
 	leaving bool          // guarded by Node.mu
-	refused bool          // guarded by Node.mu: what self is now is too large for its cell
+	refused bool          // guarded by Node.mu: self is too large for its cell
 	list    lease.List    // guarded by Node.mu
 }
 
@@ -194,7 +194,7 @@ func (n *Node) listFor(m *member) ([]coord.Member, lease.Proof) {
 	return list, n.session.proof
 }
 
-// told notes that m was told of the members that a proof has confirmed.
+// told notes that m has received the members that a proof has confirmed.
 func (n *Node) told(m *member, by lease.Proof) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -205,7 +205,7 @@ func (n *Node) told(m *member, by lease.Proof) {
 	m.list.Told(by, now)
 }
 
-// tell has Join tell m of the members. It is called with Node.mu held.
+// tell makes Join report the members to m. It is called with Node.mu held.
 func (m *member) tell() {
 	m.list.Change()
 	m.changed.Set()
@@ -274,7 +274,7 @@ func (n *Node) wakeMembers() {
 	}
 }
 
-// loseMembers expels all members but those that have no cell yet; after Close those, too. It is called with mu held.
+// loseMembers expels all members that have a cell; after Close it expels all members. It is called with mu held.
 func (n *Node) loseMembers(why error) {
 	for _, m := range n.members {
 		if m.sent || n.isClosed() {

@@ -16,8 +16,8 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// ErrLeaseOver says that the node did not renew its lease in time, or found it ended: other nodes may hold by now what
-// it held. It is the cause of a leader's context, and what Join and Hold return.
+// ErrLeaseOver says that the node did not renew its lease in time, or found it ended: other nodes may hold its permits
+// and roles by now. It is the cause of a leader's context, and the error of Join and Hold.
 var ErrLeaseOver = errors.New("the lease at the coordinator is over")
 
 // longestPause is how long the store may be back before that is noticed, at most.
@@ -25,11 +25,11 @@ const longestPause = 2 * time.Second
 
 // Options configure a Node. All fields but Store must be set.
 type Options struct {
-	Store  string           // which store of tasks the node uses: members and leaders are those of one store
+	Store  string           // the store of tasks of the node: members and leaders are of one store
 	Driver string           // the kind of coordinator, such as "etcd"
-	Name   string           // where the cluster is, for people
+	Name   string           // the location of the cluster, for display
 	Lease  time.Duration    // that is asked for
-	Now    func() time.Time // the clock of rates, and for people
+	Now    func() time.Time // the clock of rates, and of displayed times
 	Log    *slog.Logger
 }
 
@@ -66,7 +66,7 @@ type Node struct {
 	members map[task.ID]*member          // guarded by mu
 	roles   map[string]*candidate        // guarded by mu
 	holders map[task.ID]*holder          // guarded by mu
-	ended   []*holder                    // guarded by mu: those that must still give back what they have
+	ended   []*holder                    // guarded by mu: holders that must still give back their permits
 	permits map[string]*permits          // guarded by mu: by the key of their cell
 	orders  map[string]map[*ordered]bool // guarded by mu: of the holders, by the key of the cell
 	turn    uint64                       // guarded by mu: of the newest order
@@ -79,7 +79,7 @@ type Node struct {
 	ahead   int64                        // guarded by mu: by how many nanoseconds the time of rates is ahead of options.Now; it never shrinks
 
 	drawnAhead map[string]limits.Ahead // guarded by mu: tokens that were drawn before they are used, by the name of the rate
-	drawsAgain map[string]bool         // guarded by mu: names of rates of which the latest draw got nothing, also not ahead
+	drawsAgain map[string]bool         // guarded by mu: names of rates; the latest draw of each got nothing, also not ahead
 }
 
 // grave is a cell that is not there any more.
@@ -142,7 +142,7 @@ func New(store Store, o Options) *Node {
 	return n
 }
 
-// Close takes away what the node holds and returns it to the store: contexts of leaders end, permits are lost, calls
+// Close returns all roles, members and permits of the node to the store: contexts of leaders end, permits are lost, calls
 // in progress end with [coord.ErrClosed], and later calls return it. Close does not wait for them. If the store does
 // not answer within a third of the lease, other nodes have to wait until the lease ends. Close always returns nil.
 func (n *Node) Close() error {

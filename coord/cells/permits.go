@@ -23,7 +23,7 @@ func permitCell(limit string) string {
 	return fmt.Sprintf("%s%03x", permitKey, bucket(limit, permitCells))
 }
 
-// bucket returns in which of a number of cells a name is.
+// bucket returns the index of the cell of a name among a number of cells.
 func bucket(name string, of uint32) uint32 {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(name)) // it never fails
@@ -51,7 +51,7 @@ func (n *Node) depart(id task.ID) {
 	n.syncSoon.Set()
 }
 
-// learnPermits tells holders of what is new in a cell of permits. It is called with mu held.
+// learnPermits reports the changes in a cell of permits to the holders. It is called with mu held.
 func (n *Node) learnPermits(was, c Cell) {
 	now, err := parsePermits(c)
 	if err != nil {
@@ -76,7 +76,7 @@ func (n *Node) learnPermits(was, c Cell) {
 	}
 }
 
-// errTaken is why a node loses what it holds when the store has taken permits away from a holder that lives.
+// errTaken is the cause if a node loses all that it holds because the store took permits away from a holder that lives.
 var errTaken = fmt.Errorf("%w: the coordinator has not all permits any more that it has granted to this node", ErrLeaseOver)
 
 // isTaken reports whether a holder of this node has fewer permits by the next state of a cell, and has not given them back.
@@ -95,8 +95,8 @@ func (n *Node) isTaken(key string, next *permits) bool {
 	return false
 }
 
-// checkStanding notices a standing of a holder that may be gone, and one of a holder of this node that has ordered
-// something else meanwhile: a request that was in doubt can be applied late. It is called with mu held.
+// checkStanding notices a standing of a holder that may be gone, and one of a holder of this node that ordered
+// something else since: a request that was in doubt can be applied late. It is called with mu held.
 func (n *Node) checkStanding(key, limit string, st limits.Standing) {
 	h := n.holders[st.Holder]
 	if h == nil {
@@ -137,7 +137,7 @@ func (n *Node) tellIfNew(or *ordered) {
 	}
 }
 
-// holding returns what the holder of or is told of it. It is called with mu held.
+// holding returns the holding that the holder of or gets. It is called with mu held.
 func (n *Node) holding(or *ordered) coord.Holding {
 	told := coord.Holding{Name: or.order.Name, Number: or.number}
 	s, st := n.permits[or.key].standing(or.name, or.of.id)
@@ -151,7 +151,7 @@ func (n *Node) holding(or *ordered) coord.Holding {
 	return told
 }
 
-// planPermits adds the changes of the cells in which orders are not taken into account yet, or holders have something
+// planPermits adds the changes of the cells that do not take all orders into account yet, or that have standings of holders
 // that are gone. It is called with mu held.
 func (n *Node) planPermits(p *plan) {
 	for _, key := range slices.Sorted(maps.Keys(n.dirty)) {
@@ -171,7 +171,7 @@ func (n *Node) planCell(p *plan, key string) {
 	was := n.permits[key]
 	switch {
 	case was == nil && c.Exists():
-		return // it is not known what it says
+		return // its content is not known
 	case was == nil:
 		was = &permits{}
 	}
@@ -197,7 +197,7 @@ func (n *Node) planCell(p *plan, key string) {
 	n.commit(p, c, value, sent, departed)
 }
 
-// next returns what a cell of permits will say with some orders, and the holders of which it takes everything back. It is
+// next returns the next state of a cell of permits with some orders, and the holders that lose all their permits by it. It is
 // called with mu held.
 func (n *Node) next(was *permits, sent []*ordered) (next *permits, departed []task.ID) {
 	next = was.clone()
@@ -232,7 +232,7 @@ func (n *Node) takeBack(next *permits, touched map[string]bool) (departed []task
 	return departed
 }
 
-// apply applies the latest order of a holder to what a cell will be. It is called with mu held.
+// apply applies the latest order of a holder to the next state of a cell. It is called with mu held.
 func (n *Node) apply(next *permits, or *ordered) {
 	s := next.Limits[or.name]
 	if s == nil {
@@ -240,7 +240,7 @@ func (n *Node) apply(next *permits, or *ordered) {
 		next.Limits[or.name] = s
 	}
 	now := n.options.Now()
-	if keep := min(or.keep, or.sent); keep < or.order.Want { // what was given back in between is granted to others first
+	if keep := min(or.keep, or.sent); keep < or.order.Want { // permits that were given back in between are granted to others first
 		if st := s.Find(or.of.id); st != nil && st.Held > keep {
 			less := or.order
 			less.Want = keep
@@ -288,7 +288,7 @@ func (n *Node) commit(p *plan, c Cell, value []byte, sent []*ordered, departed [
 	})
 }
 
-// answer tells the holder that the cell takes an order into account. It is called with mu held.
+// answer reports to the holder that the cell takes an order into account. It is called with mu held.
 func (n *Node) answer(or *ordered, o coord.Order) {
 	or.number = o.Number
 	if or.order.Number == o.Number {

@@ -11,8 +11,8 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// permits is what a cell says of the permits of some limits. The cell stays there when nothing is held or wanted of
-// them, so that fences never start again.
+// permits is the value of a cell about the permits of some limits. The cell stays when no permits are held or wanted,
+// so that fences never start again.
 type permits struct {
 	Fence  uint64                       // of the latest grant
 	Limits map[string]*limits.Semaphore // by the name that stands for that of the limit
@@ -32,11 +32,11 @@ type limitValue struct {
 	Standings []standingValue `json:"standings"`
 }
 
-// standingValue is the index of the holder, and what it has: held, want, least, fence, and since in microseconds since
+// standingValue is the index of the holder and its standing: held, want, least, fence, and since in microseconds since
 // 1970.
 type standingValue [6]int64
 
-// parsePermits returns what a cell says.
+// parsePermits decodes the value of a cell.
 func parsePermits(c Cell) (*permits, error) {
 	p := &permits{Limits: map[string]*limits.Semaphore{}}
 	if !c.Exists() {
@@ -95,7 +95,7 @@ func (p *permits) clone() *permits {
 	return next
 }
 
-// standing returns what a holder has and wants of a limit, and nil if that is nothing.
+// standing returns the standing of a holder at a limit, and nil if it has and wants nothing.
 func (p *permits) standing(limit string, holder task.ID) (*limits.Semaphore, *limits.Standing) {
 	if p == nil || p.Limits[limit] == nil {
 		return nil, nil

@@ -19,7 +19,7 @@ const rateCells = 1024
 // buckets is the value of a cell that has some rates. Times are in nanoseconds since 1970.
 type buckets struct {
 	Time  int64                  `json:"time"`  // of the latest draw
-	Rates map[string]bucketValue `json:"rates"` // by what stands for the name; a rate that is missing has all of its burst
+	Rates map[string]bucketValue `json:"rates"` // by the short form of the name, see [limits.Short]; a rate that is missing has all of its burst
 }
 
 // bucketValue is when the bucket of a rate is full again, and the numbers of the rate that [limits.Bucket] returns. Tokens
@@ -44,7 +44,7 @@ type draws struct {
 	all    []coord.Draw
 	latest map[string]coord.Draw // by name
 	wanted map[string][]int      // indexes of draws that are not answered, by the key of the cell
-	again  map[string]bool       // names of rates of which the node was told to draw again
+	again  map[string]bool       // names of rates; the answer to each said that the node may draw again
 	had    []int64               // tokens that were drawn ahead
 	drawn  []coord.Drawn
 }
@@ -97,7 +97,7 @@ func (n *Node) Draw(ctx context.Context, all ...coord.Draw) ([]coord.Drawn, erro
 	}
 }
 
-// giveUp answers the draws that are not answered by those that are to be made again after a pause.
+// giveUp answers the remaining draws, which may be repeated after a pause.
 func (n *Node) giveUp(d *draws, pause time.Duration) {
 	for _, all := range d.wanted {
 		for _, at := range all {
@@ -129,7 +129,7 @@ func (n *Node) takeAhead(d *draws, i int) bool {
 	return early || granted == int64(one.Tokens)
 }
 
-// keepAhead notes what is drawn ahead of a rate. It is called with mu held.
+// keepAhead notes the tokens that are drawn ahead of a rate. It is called with mu held.
 func (n *Node) keepAhead(name string, a limits.Ahead) {
 	if a == (limits.Ahead{}) {
 		delete(n.drawnAhead, name)
@@ -138,7 +138,7 @@ func (n *Node) keepAhead(name string, a limits.Ahead) {
 	}
 }
 
-// draw makes one attempt at the draws, and removes those from wanted that are answered.
+// draw makes one attempt at the draws, and removes the answered ones from wanted.
 func (n *Node) draw(ctx context.Context, d *draws) error {
 	if len(d.wanted) == 0 {
 		return nil
@@ -199,10 +199,10 @@ func (n *Node) draw(ctx context.Context, d *draws) error {
 	return nil
 }
 
-// manyRates is of how many rates a node notes what it has drawn ahead, unless all of that can still be used.
+// manyRates is the number of rates with tokens drawn ahead that a node notes, unless all of these can still be used.
 const manyRates = 10_000
 
-// drew notes that the draws from a cell are answered, and what was drawn ahead.
+// drew notes that the draws from a cell are answered, and the tokens that were drawn ahead.
 func (n *Node) drew(d *draws, key string, ahead map[string]limits.Ahead) {
 	now := n.timeSince(0)
 	n.mu.Lock()
@@ -225,7 +225,7 @@ func (n *Node) drew(d *draws, key string, ahead map[string]limits.Ahead) {
 	delete(d.wanted, key)
 }
 
-// refusedFor is how long a rate gets no tokens whose cell has no room for it.
+// refusedFor is how long a rate gets no tokens after its cell had no room for it.
 const refusedFor = time.Minute
 
 // refuseDraws answers the draws from a cell that has no room for them.
@@ -247,8 +247,8 @@ type rateCell struct {
 // sharedFor is how often a cell is read, after another node has changed it, until that is no reason any more to read it.
 const sharedFor = 8
 
-// rateCells returns cells as they were last, and reads those that are not known, or that others change: a request that
-// changes a cell that has changed is a write for nothing.
+// rateCells returns cells in their last known state, and reads the cells that are not known, or that other nodes change: a
+// change of an outdated state is a write for nothing.
 func (n *Node) rateCells(ctx context.Context, keys []string) ([]rateCell, error) {
 	n.mu.Lock()
 	cells := make([]rateCell, len(keys))
@@ -287,8 +287,8 @@ func (n *Node) forgetRates(keys []string) {
 }
 
 // timeSince returns the time of rates, which is not before that of another draw. The clocks of nodes may differ, and be
-// set back: a draw at an earlier time would give back what was drawn later. So the time of rates is that of the clock
-// that is furthest ahead of those that have drawn: a node that finds a later time than its own adds the difference to
+// set back: a draw at an earlier time would give back tokens that were drawn later. So the time of rates is that of the
+// fastest clock that has drawn: a node that finds a later time than its own adds the difference to
 // its clock from then on.
 func (n *Node) timeSince(latest int64) int64 {
 	own := n.options.Now().UnixNano()
@@ -299,7 +299,7 @@ func (n *Node) timeSince(latest int64) int64 {
 }
 
 // draw draws for one of the draws, and reports whether that changes b. A cell that is shared gives more tokens at once of a
-// fast rate. ahead is what was drawn ahead in the same call; draw adds to it.
+// fast rate. ahead has the tokens that were drawn ahead in the same call; draw adds to it.
 func (b *buckets) draw(d *draws, at int, shared bool, ahead map[string]limits.Ahead) (changed bool) {
 	one := d.all[at]
 	name := limits.Short(one.Name, longestName)

@@ -11,14 +11,14 @@ import (
 	"github.com/taskengine/taskengine/internal/wakeup"
 )
 
-// errRestored is why a node loses what it holds when the store lacks changes that the node knows.
+// errRestored is the cause if a node loses all that it holds because the store lacks changes that the node knows.
 var errRestored = fmt.Errorf("%w: the coordinator lacks changes that it had, such as after a restore from a backup", ErrLeaseOver)
 
-// errOlder says that an answer does not follow what is known.
+// errOlder says that an answer is older than a known state.
 var errOlder = errors.New("an answer is older than the known state of a cell: all cells are read again")
 
-// watching is one watch of the cells. The versions of cells tell their states apart as long as the store does not go back
-// in time. It cannot do that while a watch goes on, so all cells are compared with what is known when a watch begins.
+// watching is one watch of the cells. The versions of cells distinguish their states as long as the store does not go back
+// in time. It cannot do that while a watch goes on, so all cells are compared with the known ones when a watch begins.
 type watching struct {
 	stop   context.CancelFunc
 	era    uint64 // guarded by Node.mu: Node.era when the watch began, and then that which its first update began
@@ -123,8 +123,8 @@ func (n *Node) contradicts(w *watching, u Update) bool {
 	return false
 }
 
-// forget loses what the node holds, and all that it knows of the store. Other nodes may use permits of which the store does
-// not know any more, until they notice as well or their leases are over: so the node rests for a lease. It is called with mu
+// forget loses all that the node holds, and its knowledge of the store. Other nodes may use permits that the store
+// has forgotten, until they notice as well or their leases are over: so the node rests for a lease. It is called with mu
 // held.
 func (n *Node) forget() {
 	n.options.Log.Warn("the coordinator lacks changes that this node knows, such as after a restore from a backup: the node loses its lease, and joins again after the time of a lease",
@@ -141,7 +141,7 @@ func (n *Node) forget() {
 	clear(n.gone)
 }
 
-// doubtAll begins the watch anew, because something does not follow what is known. It is called with mu held.
+// doubtAll begins the watch again, because an answer contradicts a known state. It is called with mu held.
 func (n *Node) doubtAll() {
 	n.present.whole = false
 	n.present.stop()

@@ -16,11 +16,11 @@ type session struct {
 	Session
 	id task.ID // in the values of its cells
 
-	roles  map[string]bool // guarded by Node.mu: those whose cells have its id
+	roles  map[string]bool // guarded by Node.mu: roles with its id in their cells
 	strays map[string]bool // guarded by Node.mu: keys of its cells of members and holders, which may be gone
 
-	unproved []renewal   // guarded by Node.mu: those that were answered since the watch has ended
-	renewals []renewal   // guarded by Node.mu: by age, the newest that has counted and those since; none if its Lag is 0
+	unproved []renewal   // guarded by Node.mu: renewals that were answered since the end of the watch
+	renewals []renewal   // guarded by Node.mu: by age, from the newest that has counted on; none if its Lag is 0
 	proof    lease.Proof // guarded by Node.mu: of the newest renewal that counts
 	until    time.Time   // guarded by Node.mu: when everything is taken away, unless a renewal counts before
 	end      *time.Timer // takes everything away at until
@@ -102,7 +102,7 @@ func (n *Node) renewEvery() time.Duration {
 	return n.session.every()
 }
 
-// realLease returns the lease of the session, or of the one before, and before the first one what is asked for.
+// realLease returns the lease of the session, or of the one before; before the first session it is the wanted one.
 func (n *Node) realLease() time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -128,7 +128,7 @@ func (n *Node) renew(start time.Time) error {
 	switch {
 	case err != nil && !isOver:
 		return err
-	case n.session != s: // it was lost meanwhile
+	case n.session != s: // the session was lost
 	case isOver:
 		n.lose(ErrLeaseOver)
 	case n.era != era: // the answer may be of a time that the store has lost
@@ -191,11 +191,11 @@ func (n *Node) begin(s *session, era uint64, first renewal, answer Renewal) {
 	n.syncSoon.Set()
 }
 
-// heldUntil returns when what a node holds is lost after a renewal. That is a sixth of the lease before others can get
-// it: what uses it needs time to stop. It is called with mu held.
+// heldUntil returns the time after a renewal at which a node loses all that it holds. That is a sixth of the lease before
+// others can get it: users of a role or a permit need time to stop. It is called with mu held.
 func (n *Node) heldUntil(r renewal) time.Time { return r.begun.Add(n.lease - n.lease/6) }
 
-// renewed learns what the answer to a renewal says, and moves the end of the session, unless that has passed. It is
+// renewed applies the answer to a renewal, and moves the end of the session, unless that has passed. It is
 // called with mu held.
 func (n *Node) renewed(s *session, r renewal, answer Renewal) {
 	for _, c := range answer.Members {
@@ -219,7 +219,7 @@ func (n *Node) renewed(s *session, r renewal, answer Renewal) {
 	n.syncSoon.Set()
 }
 
-// expire takes away what a session holds that was not renewed in time.
+// expire takes away all that a session holds if it was not renewed in time.
 func (n *Node) expire(s *session) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -228,8 +228,8 @@ func (n *Node) expire(s *session) {
 	}
 }
 
-// lose takes away what is held and abandons the session. If it has permits, it lasts in the store until its lease is
-// over: what uses them needs time to stop. It is called with mu held.
+// lose takes away all that the session holds and abandons it. If it has permits, it lasts in the store until its lease is
+// over: users of the permits need time to stop. It is called with mu held.
 func (n *Node) lose(why error) {
 	if s := n.session; s != nil {
 		n.session = nil

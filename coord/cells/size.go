@@ -22,8 +22,8 @@ func (e *TooLargeError) Error() string {
 // longestName is how many bytes a name has at most that is as it is in a cell with many of them: see [limits.Short].
 const longestName = 64
 
-// requestSize is how many bytes the changes of a request of the node have at most, unless a single change has more. A
-// request that is much larger delays those of other nodes.
+// requestSize is the largest size of the changes in a request of the node, in bytes, unless a single change has more. A
+// much larger request delays the requests of other nodes.
 const requestSize = 256 << 10
 
 // Size returns how many bytes a change takes up in a request, rounded up.
@@ -63,7 +63,7 @@ func (n *Node) isTooLarge(key string, value []byte) *TooLargeError {
 	return nil
 }
 
-// refuseSome returns those of the orders for a cell for which it has room, and false if it cannot be changed at all. The
+// refuseSome returns the orders for a cell that fit into it, and false if the cell cannot be changed at all. The
 // others are answered without permits, and are tried again when the cell has become smaller. Orders that need no more room
 // are refused last, and among the others the newest ones first. It is called with mu held.
 func (n *Node) refuseSome(was *permits, sent []*ordered, why *TooLargeError) ([]*ordered, bool) {

@@ -7,9 +7,9 @@
 //	store.go    the port
 //	node.go     a node's connection to its cluster
 //	session.go  the session by which a node holds roles, permits and members
-//	sync.go     how the cells of a node are brought to what it wants
-//	restored.go what begins anew when the store has gone back in time
-//	cells.go    what is known of the cells, and what follows from their changes
+//	sync.go     requests that bring the cells to the state that the node wants
+//	restored.go the new start when the store has gone back in time
+//	cells.go    the known states of the cells, and the effects of their changes
 //	member.go   who is alive
 //	elector.go  who does a duty
 //	holder.go   who holds permits
@@ -17,11 +17,11 @@
 //	config.go   settings
 //	rates.go    tokens of rates
 //	identity.go the id of the cluster
-//	contents.go what is kept, for people
-//	size.go     how many bytes requests and values may have
+//	contents.go a list of the cells, for operators
+//	size.go     the limits of the sizes of requests and values
 //
 // Nothing is decided by a leader. A node computes the next state of a cell, such as who holds the permits of a limit,
-// and stores it if the cell has not changed meanwhile.
+// and stores it if the cell has not changed since.
 package cells
 
 import (
@@ -33,8 +33,8 @@ import (
 // ErrOver says that a session has ended: all of its ephemeral cells are removed, and it changes nothing any more.
 var ErrOver = errors.New("the session is over")
 
-// Cell is a key with a value. Versions tell the states of a cell apart until the coordinator goes back in time, because it
-// is restored from a copy or begins anew: other changes may then have the versions of those that it has lost.
+// Cell is a key with a value. Versions distinguish the states of a cell until the coordinator goes back in time, because it
+// is restored from a copy or begins empty: new changes may then have the versions of lost ones.
 type Cell struct {
 	Key     string
 	Value   []byte // nil: there is no such cell. It must not be changed
@@ -52,17 +52,17 @@ type Change struct {
 	Ephemeral bool   // a new cell is removed with the session that makes it
 }
 
-// Outcome is what came of a change.
+// Outcome is the outcome of a change.
 type Outcome struct {
 	Swapped bool
 	Now     Cell // after the change; if it was not made, the cell as it is, which may be as it was: others were in the way
 }
 
-// Update is what a watch reports.
+// Update is a report of a watch.
 type Update struct {
 	Whole bool   // all cells of the prefix are in Cells; there are no others
 	At    uint64 // if Whole: a cell that was changed since has a higher Version
-	Cells []Cell // those that have changed, in the order of the changes
+	Cells []Cell // changed cells, in the order of the changes
 }
 
 // Store is the key-value store of a coordinator. Each call ends soon after its context. After an error of a change it
@@ -75,7 +75,7 @@ type Store interface {
 	// before it.
 	Read(ctx context.Context, keys ...string) ([]Cell, error)
 
-	// List returns the cells that are there, and whose keys begin with a prefix that has one of the [Folders] and more. All
+	// List returns the cells below a prefix of their keys. The prefix has one of the [Folders] and more. All cells
 	// are as they are after all changes that were made before it.
 	List(ctx context.Context, prefix string) ([]Cell, error)
 
@@ -84,17 +84,17 @@ type Store interface {
 	// [TooLargeError], and from then on MaxValue returns less than the size of that value. Others may have been changed.
 	Swap(ctx context.Context, changes ...Change) ([]Outcome, error)
 
-	// MaxValue returns how many bytes a value may have at most, as far as is known. It does not wait. It may return
+	// MaxValue returns the largest size of a value in bytes, as far as it is known. It does not wait. It may return
 	// more after a session was opened: the coordinator may have been started again with other settings.
 	MaxValue() int
 
-	// Watch calls fn with all cells whose keys begin with a prefix, and then with changes of such cells, one call
+	// Watch calls fn with all cells below a prefix of their keys, and then with changes of such cells, one call
 	// at a time, until ctx ends. It returns an error before that when it has missed changes, or when the coordinator
 	// may have gone back in time: at the latest when the connection of the watch was lost.
 	Watch(ctx context.Context, prefix string, fn func(Update)) error
 }
 
-// Renewal is what the answer to a renewal proves.
+// Renewal is the proof in the answer to a renewal.
 type Renewal struct {
 	At      uint64 // every change that was made before the renewal began has a Version up to this
 	Members []Cell // the cells with the prefix [Members] that were made since the one before, or changed; at first all. It may lack removals
@@ -105,7 +105,7 @@ type Session interface {
 	// Lease returns how long the session really lasts after the beginning of a renewal.
 	Lease() time.Duration
 
-	// Renew begins the lease anew, and tells which members there are. The store orders it after the beginning of the
+	// Renew begins a new lease, and returns the members. The store orders it after the beginning of the
 	// call: a server that may be cut off from the others does not answer it alone. One goroutine at a time calls it.
 	// The error wraps [ErrOver] if the session has ended.
 	Renew(ctx context.Context) (Renewal, error)
@@ -114,7 +114,7 @@ type Session interface {
 	// later renewal that begins after that time, and is answered, proves that it has. If Lag is 0, its own answer does.
 	Lag() time.Duration
 
-	// Swap does what that of the store does while the session lasts. The error wraps [ErrOver] if it has ended;
+	// Swap is that of the store as long as the session lasts. The error wraps [ErrOver] if it has ended;
 	// then nothing was changed.
 	Swap(ctx context.Context, changes ...Change) ([]Outcome, error)
 

@@ -14,19 +14,19 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// maxCells is how many cells a request of the node changes at most, but for those of members, roles and holders. See
+// maxCells is the largest number of cells that a request of the node changes, beside cells of members, roles and holders. See
 // requestSize.
 const maxCells = 256
 
 // requestShare is how many times less than the lease a request should take: renewals of the session may wait for it.
 const requestShare = 12
 
-// plan is a request that brings cells to what the node wants.
+// plan is a request that brings cells to the state that the node wants.
 type plan struct {
 	session *session
 	era     uint64 // Node.era when it was made
 	changes []Change
-	most    int                             // how many changes it has at most, but for those of members, roles and holders
+	most    int                             // the largest number of changes, beside changes of members, roles and holders
 	size    int                             // of the changes, in bytes
 	then    []func(swapped bool, err error) // called with mu held, after the cell was learned; after an error the change may have been made
 }
@@ -38,7 +38,7 @@ func (p *plan) add(c Change, then func(swapped bool, err error)) {
 	p.then = append(p.then, then)
 }
 
-// isFull reports whether what is still to be changed is for the next request.
+// isFull reports whether further changes are for the next request.
 func (p *plan) isFull() bool { return len(p.changes) >= p.most || p.size >= requestSize }
 
 // syncLoop changes the cells of the node until they are as the node wants, whenever something has changed, until Close.
@@ -108,7 +108,7 @@ func (n *Node) carryOut(ctx context.Context, p *plan) (busy, lost bool, err erro
 	outcomes, err := p.session.Swap(ctx, p.changes...)
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.session != p.session { // it was lost meanwhile, and what it did is over
+	if n.session != p.session { // the session was lost, and its changes with it
 		return true, false, nil
 	}
 	if errors.Is(err, ErrOver) {
@@ -154,7 +154,7 @@ func (n *Node) isOlder(c Change, o Outcome) bool {
 	return (o.Swapped && (c.Was.Exists() || c.Value != nil) || o.Now.Version != c.Was.Version) && n.cells[c.Was.Key].Version == c.Was.Version
 }
 
-// readDoubted reads the cells of which it is not known how they are, and reports whether there were any.
+// readDoubted reads the cells in an unknown state, and reports whether there were any.
 func (n *Node) readDoubted(ctx context.Context) (bool, error) {
 	n.mu.Lock()
 	era := n.era

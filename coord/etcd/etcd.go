@@ -13,13 +13,13 @@
 // A node that runs while its password is changed goes on trying, and logs why it is refused; [Coord.Check] is for the
 // start of a program. Tokens of users that expire are replaced.
 //
-// When etcd has used up its space (--quota-backend-bytes), nodes that run go on, because etcd does not count what they
-// change: transactions within a transaction. So its data goes on growing. Nodes that start wait for a lease until a
-// person has made space and ended the alarm, and log that. Compaction is the business of etcd
-// (--auto-compaction-retention): no node needs old revisions for long, and one whose watch has missed some reads all anew.
+// When etcd has used up its space (--quota-backend-bytes), running nodes go on, because etcd does not count their
+// changes: these are transactions within a transaction. So its data goes on growing. Starting nodes wait for a lease until
+// an operator has made space and ended the alarm, and log that. Compaction is the business of etcd
+// (--auto-compaction-retention): no node needs old revisions for long, and a node that missed some reads everything again.
 //
-// After the loss of its leader, etcd begins all leases anew. So what a dead node held can be free later than its lease
-// demands then, and never earlier.
+// After the loss of its leader, etcd starts all leases again. Then the roles and permits of a dead node may be free later
+// than its lease demands, and never earlier.
 package etcd
 
 import (
@@ -41,8 +41,8 @@ import (
 	"github.com/taskengine/taskengine/coord/internal/reason"
 )
 
-// ErrLeaseOver says that the node did not renew its lease in time, or found it ended: other nodes may hold by now what
-// it held. It is the cause of a leader's context, and what Join and Hold return.
+// ErrLeaseOver says that the node did not renew its lease in time, or found it ended: other nodes may hold its roles and
+// permits by now. It is the cause of a leader's context, and the error of Join and Hold.
 var ErrLeaseOver = cells.ErrLeaseOver
 
 // DefaultLease is the lease if [Options] have none.
@@ -51,7 +51,7 @@ const DefaultLease = 4 * time.Second
 // DefaultPrefix begins all keys if [Options] have no other prefix.
 const DefaultPrefix = "taskengine"
 
-// minLease is the shortest lease that can be asked for: those of etcd are whole seconds.
+// minLease is the shortest lease: leases of etcd are whole seconds.
 const minLease = time.Second
 
 // Options say how to use etcd.
@@ -60,11 +60,11 @@ type Options struct {
 	Prefix    string   // of all keys, without the slash that follows it; "" is [DefaultPrefix]
 
 	// Lease is how long other nodes wait for the heartbeat of this one before they treat it as dead; 0 is
-	// [DefaultLease]. It is rounded up to seconds, and to what etcd demands, which is 1.5 times its election timeout.
+	// [DefaultLease]. It is rounded up to seconds, and to the least lease of etcd, 1.5 times its election timeout.
 	Lease time.Duration
 
-	// Store tells the store of tasks that this node shares with others from other stores. Members and leaders are those
-	// of one store. Permits, rates and settings are those of all nodes with the same Prefix.
+	// Store identifies the store of tasks that this node shares with others. Members and leaders are
+	// per store. Permits, rates and settings are shared by all nodes with the same Prefix.
 	Store string
 
 	TLS            *tls.Config // with the client certificate, if etcd demands one; nil: connections are not encrypted
@@ -82,7 +82,7 @@ type Coord struct {
 	*cells.Node
 	client *clientv3.Client
 	store  *store
-	name   string // where the cluster is, for people
+	name   string // the location of the cluster, for display
 }
 
 // New returns a connection to a cluster. It does not wait for etcd. The result must be closed.
@@ -130,7 +130,7 @@ func connect(o Options) (*clientv3.Client, *reason.Servers, error) {
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints: o.Endpoints, DialTimeout: o.Lease, DialOptions: dial,
 		DialKeepAliveTime: max(o.Lease, minKeepAlive), DialKeepAliveTimeout: o.Lease / 2,
-		Logger: zap.NewNop(), // what matters is in the errors
+		Logger: zap.NewNop(), // the errors say enough
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("etcd: %w", err)
@@ -141,5 +141,5 @@ func connect(o Options) (*clientv3.Client, *reason.Servers, error) {
 // minKeepAlive is the shortest time between two probes of an idle connection: etcd ends connections with more.
 const minKeepAlive = 5 * time.Second
 
-// Close gives back what the node holds, as [cells.Node.Close] says, and closes the connection.
+// Close gives back all that the node holds, as [cells.Node.Close] does, and closes the connection.
 func (c *Coord) Close() error { return errors.Join(c.Node.Close(), c.client.Close()) }

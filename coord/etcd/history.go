@@ -9,13 +9,13 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// History is what etcd keeps of earlier states.
+// History describes the earlier states that etcd keeps.
 type History struct {
 	Revision  int64 // of the newest change of any key
 	Compacted bool  // old revisions were removed at least once
 }
 
-// History asks etcd what it keeps of earlier states.
+// History asks etcd for the earlier states that it keeps.
 func (c *Coord) History(ctx context.Context) (History, error) {
 	now, err := c.client.Get(ctx, c.store.prefix, clientv3.WithCountOnly())
 	if err != nil {

@@ -31,7 +31,7 @@ const (
 	watchMethod        = "/etcdserverpb.Watch/Watch"
 )
 
-// options returns what has a connection send the token.
+// options returns the options by which a connection sends the token.
 func (l *login) options() []grpc.DialOption {
 	return []grpc.DialOption{grpc.WithChainUnaryInterceptor(l.unary), grpc.WithChainStreamInterceptor(l.stream)}
 }

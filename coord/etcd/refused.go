@@ -17,7 +17,7 @@ import (
 
 // Check asks etcd once whether this node can use it: whether it is there, and lets the node read and change keys below the
 // prefix. It changes nothing. The error is a [coord.ErrRefused] if the node cannot use etcd before the configuration of
-// one of them changes, such as a wrong password; it says where and what to do. Other errors can end by themselves: no
+// one of them changes, such as a wrong password; it names the place and a remedy. Other errors can end by themselves: no
 // server answers within ten seconds, a majority of them is away, or etcd is out of space.
 func (c *Coord) Check(ctx context.Context) error {
 	err := c.store.servers.Check(ctx, func(ctx context.Context) error {
@@ -33,7 +33,7 @@ func (c *Coord) Check(ctx context.Context) error {
 	return nil
 }
 
-// explain returns an error of the library with what it means, as far as that is known.
+// explain adds an explanation to an error of the library, if there is one.
 func (s *store) explain(err error) error {
 	var explained *reason.Error
 	var known rpctypes.EtcdError

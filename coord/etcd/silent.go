@@ -17,7 +17,7 @@ import (
 // silence closes connections to members that take requests and do not answer, because their process or machine hangs: the
 // library sends a part of the requests there, and two renewals of a lease in a row are one too many. It would notice only
 // by the probes of idle connections, which etcd does not allow to be more frequent than every five seconds. A connection is
-// closed if a request had no answer in its time, and nothing at all came from the member meanwhile. The library then uses
+// closed if a request had no answer in its time, and nothing at all came from the member in that time. The library then uses
 // the other members, until this one answers again.
 type silence struct {
 	patience time.Duration // a request that had less time says nothing
@@ -49,7 +49,7 @@ type sentOn struct {
 	connection *connection
 }
 
-// options returns what has connections that are silent closed.
+// options returns the options that close silent connections.
 func (s silence) options() []grpc.DialOption {
 	return []grpc.DialOption{grpc.WithChainUnaryInterceptor(s.unary), grpc.WithChainStreamInterceptor(s.stream)}
 }
@@ -114,7 +114,7 @@ func (t *timed) RecvMsg(m any) error {
 	return err
 }
 
-// ended closes the connection of a request that began at a time and ended with err, if it was silent meanwhile.
+// ended closes the connection of a request that began at a time and ended with err, if it was silent in between.
 func (s silence) ended(p *peer.Peer, begin time.Time, err error) {
 	if status.Code(err) != codes.DeadlineExceeded || time.Since(begin) < s.patience {
 		return

@@ -15,13 +15,13 @@ import (
 const (
 	// maxRequest is how many bytes of changes are in one transaction. etcd takes 1.5 MiB by default (--max-request-bytes).
 	maxRequest = 512 << 10
-	// maxValue is how many bytes a value may have: less than what etcd takes by default, by what surrounds it.
+	// maxValue is the largest size of a value in bytes: the default limit of etcd for a request, less the rest of a request.
 	maxValue = 1500 << 10
 	// minSize is less than any etcd takes.
 	minSize = 4 << 10
 )
 
-// sizes is what etcd takes, as far as is known: a server may be configured to take less.
+// sizes are the known limits of etcd: a server may be configured to take less.
 type sizes struct {
 	request, value atomic.Int64
 }
@@ -36,7 +36,7 @@ func (s *sizes) reset() {
 func (s *sizes) comparable() int { return int(s.request.Load() / 2) }
 
 // compares reports whether a request compares a value, of room bytes that it may still compare. Values that are compared
-// make requests larger, so large ones are told apart by their revisions alone.
+// make requests larger, so large ones are compared by their revisions alone.
 func (s *sizes) compares(value []byte, room *int) bool {
 	if len(value) > int(s.request.Load()/16) || len(value) > *room {
 		return false

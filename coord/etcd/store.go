@@ -269,9 +269,9 @@ func (n *session) Lag() time.Duration { return 0 }
 var errBehind = errors.New("the server that renewed the lease is behind the others")
 
 // Renew implements [cells.Session]. The leader of etcd renews a lease without asking the other members, and a leader that hung
-// does not know at first that another one was elected meanwhile. So Renew reads the members first, which a majority
+// does not know at first that another one was elected. So Renew reads the members first, which a majority
 // confirms in the term of the real leader, and does not accept a renewal of an older term. If another leader is elected
-// later, it begins all leases anew.
+// later, it starts all leases again.
 func (n *session) Renew(ctx context.Context) (cells.Renewal, error) {
 	read, err := n.client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(n.key), ">", 0)).
 		Then(clientv3.OpGet(n.prefix+cells.Members, clientv3.WithPrefix(), clientv3.WithMinModRev(n.read+1))).Commit()

@@ -74,7 +74,7 @@ func (s *subscriber) put(ts []task.Hint) (lost int) {
 	return len(ts) - fit
 }
 
-// take returns what is pending, and reuses the memory of empty for what comes next.
+// take returns the pending hints, and reuses the memory of empty for the next ones.
 func (s *subscriber) take(empty []task.Hint) []task.Hint {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -69,8 +69,8 @@ func (c *cluster) grant(name string, r *role) {
 	}
 }
 
-// loseRoles ends all leaderships of n, refuses its requests if n is closed, and grants what became
-// free. It is called with mu held.
+// loseRoles ends all leaderships of n, refuses its requests if n is closed, and grants the free
+// roles. It is called with mu held.
 func (c *cluster) loseRoles(n *Node, why error) {
 	for name, r := range c.roles {
 		if r.held != nil && r.held.node == n {

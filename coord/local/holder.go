@@ -16,7 +16,7 @@ type holder struct {
 	id      task.ID
 	node    *Node
 	orders  map[string]*ordered // guarded by cluster.mu: by the limit's name
-	news    []*ordered          // guarded by cluster.mu: those to tell of
+	news    []*ordered          // guarded by cluster.mu: limits with a holding to report
 	changed wakeup.Signal       // set when news has something
 	lost    chan error          // receives why the holder has lost everything; holds one
 }
@@ -102,7 +102,7 @@ func (c *cluster) loseHolders(n *Node, why error) {
 	c.giveBack(lost...)
 }
 
-// tell makes the holder be told of or. It is called with mu held.
+// tell queues a report of or to its holder. It is called with mu held.
 func (c *cluster) tell(or *ordered) {
 	if !or.telling {
 		or.telling = true
@@ -111,7 +111,7 @@ func (c *cluster) tell(or *ordered) {
 	}
 }
 
-// takeNews returns what h is to be told, or nothing if it has lost its permits.
+// takeNews returns the holdings to report to h, or nothing if it has lost its permits.
 func (c *cluster) takeNews(h *holder) []coord.Holding {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -127,7 +127,7 @@ func (c *cluster) takeNews(h *holder) []coord.Holding {
 	return told
 }
 
-// holding returns what the holder of or is told of it. It is called with mu held.
+// holding returns the holding that the holder of or gets. It is called with mu held.
 func (c *cluster) holding(or *ordered) coord.Holding {
 	told := coord.Holding{Name: or.name, Number: or.number}
 	if or.of.orders[or.name] != or {

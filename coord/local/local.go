@@ -14,14 +14,14 @@ import (
 )
 
 // ErrSevered is the reason why a node lost a role, permits or its membership: see [Node.Sever].
-// It is the cause of a leader's context, and what Join returns.
+// It is the cause of a leader's context, and the error of Join.
 var ErrSevered = errors.New("the node was severed from its cluster")
 
-// cluster is what its nodes share.
+// cluster is the state that its nodes share.
 type cluster struct {
 	mu         sync.Mutex
-	roles      map[string]*role             // guarded by mu; only those that are held or waited for
-	semaphores map[string]*limits.Semaphore // guarded by mu; only those that are held or waited for
+	roles      map[string]*role             // guarded by mu; roles that are held or waited for
+	semaphores map[string]*limits.Semaphore // guarded by mu; limits with permits that are held or waited for
 	fence      uint64                       // guarded by mu: of the latest grant of a permit
 	holders    map[task.ID]*holder          // guarded by mu
 	rates      buckets
@@ -77,9 +77,9 @@ func (n *Node) Peer() *Node { return n.cluster.node() }
 
 func (c *cluster) node() *Node { return &Node{cluster: c, closed: make(chan struct{})} }
 
-// Sever takes away what the node holds, as the end of its lease does in a cluster of
-// machines: contexts of leaders end, permits are lost, members are removed, and what became
-// free is granted to others. Nothing is closed: Lead waits for the leadership again, and later
+// Sever takes away all that the node holds, as the end of its lease does in a cluster of
+// machines: contexts of leaders end, permits are lost, members are removed, and free roles and
+// permits are granted to others. Nothing is closed: Lead waits for the leadership again, and later
 // requests are granted.
 func (n *Node) Sever() {
 	n.cluster.mu.Lock()
@@ -87,7 +87,7 @@ func (n *Node) Sever() {
 	n.lose(ErrSevered)
 }
 
-// Close takes away what the node holds, like Sever. Its calls in progress end with
+// Close takes away all that the node holds, like Sever. Its calls in progress end with
 // [coord.ErrClosed], and later calls return it. Close does not wait for them. The other nodes
 // of the cluster are not concerned. Close always returns nil.
 func (n *Node) Close() error {

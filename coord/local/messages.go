@@ -10,7 +10,7 @@ import (
 var _ coord.Messages = (*Node)(nil)
 
 // Send implements [coord.Messages]. A message reaches every receiver once, and in the order of the calls, unless the
-// receiver lags behind by more than a thousand messages: then it loses all of them, and is told so.
+// receiver lags behind by more than a thousand messages: then it loses all of them and gets nil, as [coord.Messages] says.
 func (n *Node) Send(topic string, message []byte) error {
 	if n.isClosed() {
 		return coord.ErrClosed

@@ -14,7 +14,7 @@ type ordered struct {
 	of                      *holder
 	name                    string
 	number                  uint64 // of the latest order
-	toldWaiting, toldNeeded bool   // whether the holder was told last that others wait, and that they need some of what it has above its share
+	toldWaiting, toldNeeded bool   // whether the last report to the holder said that others wait, and that they need some of its permits above its share
 	telling                 bool   // whether it is in of.news
 }
 
@@ -40,7 +40,7 @@ func (n *Node) Order(id task.ID, orders ...coord.Order) {
 	}
 }
 
-// apply replaces the order of or, and serves those who wait. It is called with mu held.
+// apply replaces the order of or, and serves the waiting holders. It is called with mu held.
 func (c *cluster) apply(or *ordered, o coord.Order) {
 	s := c.semaphores[or.name]
 	if s == nil {
@@ -56,8 +56,8 @@ func (c *cluster) apply(or *ordered, o coord.Order) {
 	c.serve(or.name, s)
 }
 
-// serve grants free permits, tells holders of what is new, and forgets a semaphore of which nothing is held or
-// wanted. It is called with mu held.
+// serve grants free permits, reports changes to holders, and forgets a semaphore without holders. It is
+// called with mu held.
 func (c *cluster) serve(name string, s *limits.Semaphore) {
 	for _, id := range s.Serve(time.Now(), &c.fence) {
 		c.tell(c.holders[id].orders[name])

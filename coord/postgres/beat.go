@@ -28,7 +28,7 @@ type session struct {
 	end      *time.Timer // takes everything away when proof ends
 }
 
-// beatRequest and beatAnswer are what coord_beat and coord_renew in functions.sql describe.
+// beatRequest and beatAnswer are described at coord_beat and coord_renew in functions.sql.
 type beatRequest struct {
 	Session task.ID       `json:"session"`
 	Beat    int64         `json:"beat"`
@@ -42,7 +42,7 @@ type beatRequest struct {
 	Seen    *int64        `json:"seen,omitempty"`
 	Orders  int64         `json:"orders"`
 
-	leaders []*candidate // those that led when the request was made
+	leaders []*candidate // candidates that led when the request was made
 }
 
 type beatAnswer struct {
@@ -81,7 +81,7 @@ func (c *Coord) beatLoop() {
 }
 
 // nextBeat returns a heartbeat that begins now and names everything that the process wants to
-// hold. Its number only has to grow, and so can show what the clock of this process says: it is
+// hold. Its number only has to grow, and so can show the clock of this process: it is
 // the time when the lease ends by that clock, in microseconds since 1970. See [Ahead].
 func (c *Coord) nextBeat(now time.Time) beatRequest {
 	c.mu.Lock()
@@ -138,7 +138,7 @@ func (c *Coord) applyBeat(q beatRequest, a beatAnswer, start time.Time, suspende
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.session.id != q.Session || c.isClosed() {
-		return // this session was abandoned meanwhile
+		return // this session was abandoned
 	}
 	if !a.Alive {
 		c.lose(ErrLeaseOver)
@@ -186,7 +186,7 @@ func (c *Coord) renew(start time.Time, suspended time.Duration) bool {
 	return true
 }
 
-// expire takes away what a session holds that was not renewed in time.
+// expire takes away all that a session holds if it was not renewed in time.
 func (c *Coord) expire(id task.ID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -195,8 +195,8 @@ func (c *Coord) expire(id task.ID) {
 	}
 }
 
-// lose takes away what is held and abandons the session. If the session has permits, it lasts in the
-// database until its lease is over: what uses them needs time to stop. It is called with mu held.
+// lose takes away all that the session holds and abandons it. If it has permits, it lasts in the
+// database until its lease is over: users of the permits need time to stop. It is called with mu held.
 func (c *Coord) lose(why error) {
 	if c.session.open {
 		c.session.end.Stop()
@@ -250,7 +250,7 @@ func (c *Coord) applyMembers(q beatRequest, a beatAnswer) {
 	}
 	for _, e := range q.Joining {
 		if m := c.members[e.Incarnation]; m != nil && !slices.Contains(a.Strangers, e.Incarnation) {
-			m.live = reflect.DeepEqual(e, entryOf(m.self)) // otherwise it was announced anew during the heartbeat
+			m.live = reflect.DeepEqual(e, entryOf(m.self)) // otherwise it was announced again during the heartbeat
 			m.tell()
 		}
 	}
@@ -263,7 +263,7 @@ func (c *Coord) applyMembers(q beatRequest, a beatAnswer) {
 	}
 	if news {
 		for _, m := range c.members {
-			m.list.Change() // one that is announced anew is told when the database has confirmed that
+			m.list.Change() // after an announcement a member gets the list when the database has confirmed that
 			if m.live {
 				m.changed.Set()
 			}

@@ -20,7 +20,7 @@ const (
 )
 
 // Publish implements [coord.Bus]. It does not wait. Subscribers of this Coord get the hints at
-// once, those of other processes a few milliseconds later by one statement for many hints. No
+// once, and subscribers of other processes get them a few milliseconds later, by one statement for many hints. No
 // statement is sent if there are no other processes. Hints are dropped if the database cannot be
 // used.
 func (c *Coord) Publish(ctx context.Context, ts ...task.Hint) error {
@@ -46,7 +46,7 @@ func (c *Coord) Publish(ctx context.Context, ts ...task.Hint) error {
 // Subscribe implements [coord.Bus]. A statement can publish without a Coord, for example in a
 // transaction that adds tasks: NOTIFY on [Channel] with the payload "w:3,17" is passed to
 // subscribers as [coord.Wake] of the shards 3 and 17. Each time Coord begins to listen, it passes
-// [coord.WakeAll] to subscribers. Without LISTEN they only get what this Coord publishes.
+// [coord.WakeAll] to subscribers. Without LISTEN they only get the hints that this Coord publishes.
 func (c *Coord) Subscribe(ctx context.Context, fn func([]task.Hint)) error {
 	c.mu.Lock()
 	err := c.start()
@@ -57,7 +57,7 @@ func (c *Coord) Subscribe(ctx context.Context, fn func([]task.Hint)) error {
 	return c.inProcess.Subscribe(ctx, fn)
 }
 
-// sendLoop sends what is published, and messages, until Close, and then what is left.
+// sendLoop sends hints and messages until Close, and then the remaining ones.
 func (c *Coord) sendLoop() {
 	if !c.waitStart() {
 		return
@@ -83,7 +83,7 @@ func (c *Coord) sendLoop() {
 }
 
 // takeOutbox returns the payloads of the messages and hints that are to be sent. Messages are first: they are few, and
-// nothing else brings what they say.
+// nothing replaces them.
 func (c *Coord) takeOutbox() []string {
 	c.mu.Lock()
 	unsent, ts := c.unsent, c.outbox

@@ -23,18 +23,18 @@ SELECT set_config('lock_timeout', $2::text, true), (extract(epoch FROM clock_tim
 	{schema}.{function}($1::text::jsonb)::text,
 	(extract(epoch FROM clock_timestamp()) * 1000000)::bigint`
 
-// clockReading is what is known of the database's clock. It is immutable.
+// clockReading has the known bounds of the database's clock. It is immutable.
 type clockReading struct {
 	at   time.Time     // a moment of this process, with a monotonic reading
 	low  time.Time     // the least that the database's clock can have said then
 	wide time.Duration // by how much it can have said more
 }
 
-// readingOf returns what follows from two readings of the database's clock, made between the moments
-// begin and end of this process, and from what was known before. prev is nil if that is nothing. If the
+// readingOf returns the bounds that follow from two readings of the database's clock, made between the moments
+// begin and end of this process, and from prev, the earlier bounds. prev is nil if there are none. If the
 // new readings and prev contradict each other, a clock was set or the database is another server, and
-// prev does not count. Otherwise both hold. So what a quick heartbeat has shown remains, less what the
-// clocks may have drifted apart since, and a slow one hardly matters.
+// prev does not count. Otherwise both hold. So the bounds of a quick heartbeat remain, wider by the
+// possible drift of the clocks since, and a slow heartbeat hardly matters.
 func readingOf(prev *clockReading, begin, end, first, second time.Time) *clockReading {
 	took := end.Sub(begin)
 	took += took / driftOne

@@ -98,7 +98,7 @@ func (c *Coord) Watch(ctx context.Context, name string, fn func([]coord.Setting)
 	return nil
 }
 
-// noteSettings notes what a watch is told.
+// noteSettings notes the settings that a watch gets.
 func (c *Coord) noteSettings(name string, all []coord.Setting) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -109,7 +109,7 @@ func (c *Coord) noteSettings(name string, all []coord.Setting) {
 	c.told[name] = int64(newest)
 }
 
-// newestSetting returns the highest version of what watches were told: orders may depend on it. It is called with mu held.
+// newestSetting returns the highest version that watches got: orders may depend on it. It is called with mu held.
 func (c *Coord) newestSetting() (newest int64) {
 	for _, version := range c.told {
 		newest = max(newest, version)

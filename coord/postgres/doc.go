@@ -7,7 +7,7 @@
 // under the lock of its row, so a process that wakes up late finds nothing to renew. A process
 // counts by its monotonic clock from the time before it sent its last renewal, and gives up a
 // sixth of the lease before the database would: contexts of leaders end, and Join and Hold return
-// an error before other processes may get what became free. Then it begins a new session; a member
+// an error before other processes may get the free roles and permits. Then it begins a new session; a member
 // and a holder stay lost. Every heartbeat also reads the database's clock, so that all processes
 // have one time: see [Coord.ClockAt].
 //
@@ -22,7 +22,7 @@
 // What it promises beyond the ports:
 //
 //  1. The death of a process is known to the others within four thirds of the lease, and a
-//     lease later if the database's clock is set back meanwhile (see [Upgrade]).
+//     lease later if the database's clock is set back in that time (see [Upgrade]).
 //  2. While the database cannot be used, all calls wait and try again; only Settings, Swap, Holders
 //     and Draw return the error at once.
 //

@@ -36,7 +36,7 @@ func (c *Coord) identity(ctx context.Context) (id string, err error) {
 		var value []byte
 		err := tx.QueryRow(ctx, c.sql(read), identitySetting).Scan(&value)
 		if errors.Is(err, pgx.ErrNoRows) {
-			// Of several nodes, the first one inserts. A further statement sees what it has inserted.
+			// Of several nodes, the first one inserts. A further statement sees that row.
 			_, err = tx.Exec(ctx, c.sql(`INSERT INTO {schema}.setting (name, scope, value)
 				VALUES ($1::text, '', $2::bytea) ON CONFLICT DO NOTHING`), identitySetting, []byte(newID().String()))
 			if err != nil {

@@ -162,7 +162,7 @@ func (c *Coord) listFor(m *member) ([]coord.Member, lease.Proof) {
 	return list, c.session.proof
 }
 
-// toldOf notes that m was told of the members that a proof has confirmed.
+// toldOf notes that m has received the members that a proof has confirmed.
 func (c *Coord) toldOf(m *member, by lease.Proof) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -173,14 +173,14 @@ func (c *Coord) toldOf(m *member, by lease.Proof) {
 	m.list.Told(by, now)
 }
 
-// tell has Join tell m of the members. It is called with Coord.mu held.
+// tell makes Join report the members to m. It is called with Coord.mu held.
 func (m *member) tell() {
 	m.list.Change()
 	m.changed.Set()
 }
 
-// loseMembers expels all members but those that the database cannot have yet; after Close those,
-// too. It is called with mu held.
+// loseMembers expels all members that the database may have; after Close it expels all members.
+// It is called with mu held.
 func (c *Coord) loseMembers(why error) {
 	for _, m := range c.members {
 		if m.sent || c.isClosed() {

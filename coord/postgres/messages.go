@@ -19,8 +19,8 @@ const maxMessages = 1024
 // messages implements [coord.Messages].
 type messages struct{ c *Coord }
 
-// Messages returns the messages of the cluster, which are notifications. All of them, those to receivers of this
-// process included, come from the database. They are sent by one statement a few milliseconds later, together with
+// Messages returns the messages of the cluster, which are notifications. All of them come from the database, also messages
+// to receivers of this process. They are sent by one statement a few milliseconds later, together with
 // hints, and dropped if the database cannot be used. It returns [ErrNoListen] with [ListenOff].
 func (c *Coord) Messages() (coord.Messages, error) {
 	if c.listen == nil {

@@ -13,7 +13,7 @@ import (
 // maxOrders is how many orders are in one request at most.
 const maxOrders = 1000
 
-// ordersRequest and ordersAnswer are what coord_orders in functions.sql describes.
+// ordersRequest and ordersAnswer are described at coord_orders in functions.sql.
 type ordersRequest struct {
 	Session  task.ID      `json:"session"`
 	Number   int64        `json:"number"`
@@ -60,7 +60,7 @@ type holdingEntry struct {
 	Needed  int     `json:"needed"`
 }
 
-// orderLoop sends orders to the database and tells the holders of its answers, until Close.
+// orderLoop sends orders to the database and reports its answers to the holders, until Close.
 func (c *Coord) orderLoop() {
 	if !c.waitStart() {
 		return
@@ -162,13 +162,13 @@ func (c *Coord) nextOrders(most int) (ordersRequest, bool) {
 	return q, true
 }
 
-// requeue makes the orders of a request be sent again that failed or whose outcome is unknown. Then the
+// requeue queues the orders of a request again that failed or has an unknown outcome. The lost
 // answer may have had news, too.
 func (c *Coord) requeue(q ordersRequest) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.session.id != q.Session {
-		return // this session was lost meanwhile
+		return // this session was lost
 	}
 	c.unsure, c.sureTo = true, ""
 	later := c.orders
@@ -187,7 +187,7 @@ func (c *Coord) applyOrders(q ordersRequest, a ordersAnswer) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.session.id != q.Session {
-		return false // this session was lost meanwhile
+		return false // this session was lost
 	}
 	if !a.Alive {
 		c.lose(ErrLeaseOver)

@@ -23,8 +23,8 @@ import (
 )
 
 // ErrLeaseOver says that the process did not renew its lease in time, or found it ended: other
-// processes may hold by now what it held. It is the cause of a leader's context, and what Join
-// returns.
+// processes may hold its roles and permits by now. It is the cause of a leader's context, and the error of
+// Join.
 var ErrLeaseOver = errors.New("the lease in the database is over")
 
 // DefaultLease is the lease if [Options] have none.
@@ -66,12 +66,12 @@ type Options struct {
 // Coord is the connection of one process to its cluster. It is safe for concurrent use.
 type Coord struct {
 	pool          *pgxpool.Pool
-	others        chan struct{} // has an element for each statement under way but the heartbeat and what is sent on the bus
+	others        chan struct{} // has an element for each statement under way but the heartbeat and the statements of the bus
 	lease         time.Duration
 	maxPause      time.Duration // between two attempts while the database cannot be used
 	schema        string
 	self          string     // the sender of its payloads on the bus, which it ignores itself
-	own           string     // the channel for what concerns this process alone
+	own           string     // the channel for notifications to this process alone
 	listen        *listening // nil: do not
 	stopListening func()
 	log           *slog.Logger
@@ -99,11 +99,11 @@ type Coord struct {
 	list      []coord.Member         // guarded by mu: never changed in place
 	version   int64                  // guarded by mu: of list, which no other list has; -1 before the first one
 	settings  int64                  // guarded by mu: their version; -1: not known
-	told      map[string]int64       // guarded by mu: the highest version of the settings of a name that a watch was told
+	told      map[string]int64       // guarded by mu: the highest version of the settings of a name that a watch got
 	watches   map[wakeup.Signal]bool // guarded by mu: set when settings may have changed
 	holders   map[task.ID]*holder    // guarded by mu
-	orders    []*standing            // guarded by mu: those whose orders must be sent, in their order
-	ended     []*holder              // guarded by mu: those that must still give back what they have
+	orders    []*standing            // guarded by mu: standings with orders to send, in their order
+	ended     []*holder              // guarded by mu: holders that must still give back their permits
 	news      bool                   // guarded by mu: the database has news of permits
 	unsure    bool                   // guarded by mu: an answer about permits may have been lost,
 	sureTo    string                 // guarded by mu: and all of the names up to this one was answered since then
@@ -191,7 +191,7 @@ func New(pool *pgxpool.Pool, o Options) (*Coord, error) {
 	return c, nil
 }
 
-// Close takes away what the process holds and returns it to the database: contexts of leaders
+// Close returns all roles, members and permits of the process to the database: contexts of leaders
 // end, permits are lost, calls in progress end with [coord.ErrClosed], and later calls return
 // it. Close does not wait for them. If the database does not answer within a third of the lease,
 // other processes have to wait until the lease ends. Close always returns nil.

@@ -16,7 +16,7 @@ import (
 // sweepPause is how long a process that draws waits at least before it removes full buckets again.
 const sweepPause = time.Minute
 
-// drawEntry and drawnEntry are what coord_draw in functions.sql describes.
+// drawEntry and drawnEntry are described at coord_draw in functions.sql.
 type drawEntry struct {
 	Name   string `json:"name"`
 	Step   int64  `json:"step"`
@@ -35,13 +35,13 @@ type drawnEntry struct {
 	step int64
 }
 
-// drawing is what a process knows of its draws of rates. Times are those since the Coord was made.
+// drawing is the knowledge of a process of its draws of rates. Times count from the making of the Coord.
 type drawing struct {
 	ahead map[string]limits.Ahead // tokens that were drawn before they are there, by key
 	again map[string]bool         // keys of rates of which the latest draw got nothing, also not ahead
 }
 
-// manyRates is of how many rates a process notes what it has drawn ahead, unless all of that can still be used.
+// manyRates is the number of rates with tokens drawn ahead that a process notes, unless all of these can still be used.
 const manyRates = 10_000
 
 // Draw implements [coord.Rates]. All draws of a call are one statement. A process that gets no token draws one ahead, if
@@ -88,8 +88,8 @@ func (c *Coord) Draw(ctx context.Context, draws ...coord.Draw) ([]coord.Drawn, e
 	return drawn, nil
 }
 
-// sumDraws returns one entry for each rate of the draws that is not answered by what was drawn ahead, and answers those
-// whose names are none.
+// sumDraws returns one entry for each rate of the draws that tokens drawn ahead do not answer, and answers the draws with
+// invalid names.
 func (c *Coord) sumDraws(draws []coord.Draw, drawn []coord.Drawn, rest []int64) []drawEntry {
 	latest := make(map[string]coord.Draw, len(draws))
 	for _, d := range draws {
@@ -133,7 +133,7 @@ func (c *Coord) sumDraws(draws []coord.Draw, drawn []coord.Drawn, rest []int64) 
 	return wanted
 }
 
-// keepAhead notes what is drawn ahead of a rate. It is called with mu held.
+// keepAhead notes the tokens that are drawn ahead of a rate. It is called with mu held.
 func (c *Coord) keepAhead(key string, a limits.Ahead) {
 	if a == (limits.Ahead{}) {
 		delete(c.drawing.ahead, key)

@@ -36,8 +36,8 @@ func Tables() []string {
 	return []string{"session", "member", "leader", "pulse", "setting", "ordering", "semaphore", "permit", "rate"}
 }
 
-// DDL returns the statements that create the tables in an existing schema. They must run as one, and before those of
-// [Functions]. The name must pass [CheckSchema].
+// DDL returns the statements that create the tables in an existing schema. They must run as one, and before the statements
+// of [Functions]. The name must pass [CheckSchema].
 func DDL(schema string) string { return fill(schema, tablesSQL) }
 
 // Functions returns the statements that create the functions, or replace them. They must run as one.

@@ -26,17 +26,17 @@ type holder struct {
 	live   bool                 // guarded by Coord.mu: it holds by the session
 	sent   bool                 // guarded by Coord.mu: the database may have something of it
 	orders map[string]*standing // guarded by Coord.mu: by the key of the limit's name
-	news   []*standing          // guarded by Coord.mu: those to tell of; each once
+	news   []*standing          // guarded by Coord.mu: limits with a holding to report; each once
 }
 
-// standing is what a holder has ordered and has of a limit. All of it is guarded by Coord.mu.
+// standing has the orders and the permits of a holder at a limit. All of it is guarded by Coord.mu.
 type standing struct {
 	of      *holder
 	key     string
 	order   coord.Order   // the latest
 	keep    int           // the lowest Want since the newest request was made, and in it
 	queued  bool          // whether it is in Coord.orders
-	now     coord.Holding // as it is to be told
+	now     coord.Holding // the holding to report
 	telling bool          // whether it is in of.news
 }
 
@@ -70,7 +70,7 @@ func (c *Coord) Hold(ctx context.Context, id task.ID, fn func([]coord.Holding)) 
 	}
 }
 
-// Order implements [coord.Semaphore]. Many orders share a request, and those that come while a request
+// Order implements [coord.Semaphore]. Many orders share a request, and orders that come while a request
 // is under way are in the next one.
 func (c *Coord) Order(id task.ID, orders ...coord.Order) {
 	c.mu.Lock()
@@ -99,14 +99,14 @@ func (c *Coord) Order(id task.ID, orders ...coord.Order) {
 	c.ordersSoon.Set()
 }
 
-// clamp makes st tell of no more than the holder keeps. It is called with Coord.mu held.
+// clamp limits the reported permits of st to the number that the holder keeps. It is called with Coord.mu held.
 func (st *standing) clamp() {
 	if st.now.Held = min(st.now.Held, st.keep); st.now.Held == 0 {
 		st.now.Fence = 0
 	}
 }
 
-// queue adds st to those whose orders must be sent. It is called with mu held.
+// queue adds st to the standings with orders to send. It is called with mu held.
 func (c *Coord) queue(st *standing) {
 	if !st.queued {
 		st.queued = true
@@ -114,7 +114,7 @@ func (c *Coord) queue(st *standing) {
 	}
 }
 
-// tell makes the holder be told of st. It is called with Coord.mu held.
+// tell queues a report of st to its holder. It is called with Coord.mu held.
 func (h *holder) tell(st *standing) {
 	if !st.telling {
 		st.telling = true
@@ -133,7 +133,7 @@ func (c *Coord) Holds(id task.ID) bool {
 	return h != nil && h.live && c.session.holds(now, most)
 }
 
-// Holders implements [coord.Semaphore]. The times are those of the database's clock.
+// Holders implements [coord.Semaphore]. The times are by the database's clock.
 func (c *Coord) Holders(ctx context.Context, name string) ([]coord.Holder, error) {
 	if err := checkText("limit", name); err != nil {
 		return nil, err
@@ -165,7 +165,7 @@ func (c *Coord) Holders(ctx context.Context, name string) ([]coord.Holder, error
 // entries of up to 2704 bytes.
 const longName = 1000
 
-// keyOf returns what stands for a name in the database.
+// keyOf returns the form of a name in the database.
 func keyOf(name string) string {
 	if len(name) <= longName {
 		return name
@@ -199,7 +199,7 @@ func (c *Coord) openHolders() {
 	c.ordersSoon.Set()
 }
 
-// removeHolder gives back what h has, unless it has lost that, and waits for that.
+// removeHolder gives back the permits of h, unless it has lost them, and waits until they are back.
 func (c *Coord) removeHolder(h *holder) {
 	c.mu.Lock()
 	if c.holders[h.id] != h {
@@ -234,7 +234,7 @@ func (c *Coord) usesPermits() bool {
 	return false
 }
 
-// loseHolders ends all holders but those that the session did not have; after Close those, too. It is
+// loseHolders ends all holders that the session had; after Close it ends all holders. It is
 // called with mu held.
 func (c *Coord) loseHolders(why error) {
 	for id, h := range c.holders {
@@ -249,7 +249,7 @@ func (c *Coord) loseHolders(why error) {
 	c.ended, c.news, c.unsure, c.sureTo = nil, false, false, ""
 }
 
-// takeNews returns what h is to be told, and reports whether it lives.
+// takeNews returns the holdings to report to h, and whether h lives.
 func (c *Coord) takeNews(h *holder) (told []coord.Holding, live bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

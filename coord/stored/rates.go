@@ -20,13 +20,12 @@ const chunk = 200 * time.Millisecond
 // rateParts is over how many settings the rates of a store are spread.
 const rateParts = 64
 
-// Rates keeps what is used up of rates in a store, so that it stays used up when the process restarts or
+// Rates keeps the used tokens of rates in a store, so that they stay used when the process restarts or
 // crashes. It is for the only process that uses the store, and safe for concurrent use.
 //
-// Tokens are written as used up before they are granted. So that a fast rate does not write for each of
-// them, those of the next 200 ms are written with them: a rate writes at most five times a second, and a
-// restart loses the tokens of at most 200 ms. Times are those of the wall clock of the machine when the Rates
-// were made, and from then on those of its monotonic clock. If the wall clock is set forward before a
+// Tokens are written as used before they are granted, together with the tokens of the next 200 ms. So a rate
+// writes at most five times a second, and a restart loses the tokens of at most 200 ms. Times are by the wall clock of the
+// machine at the making of the Rates, and from then on by its monotonic clock. If the wall clock is set forward before a
 // restart, the rate may have a whole burst after it; if it is set back, at most a burst is missing.
 type Rates struct {
 	store storage.Settings
@@ -38,13 +37,13 @@ type Rates struct {
 
 var _ coord.Rates = (*Rates)(nil)
 
-// bucket is what is used up of a rate. Times are nanoseconds since 1970.
+// bucket has the used tokens of a rate. Times are nanoseconds since 1970.
 type bucket struct {
 	due     int64 // when the bucket is full again
-	written int64 // what the store has as due: not earlier
+	written int64 // the due time in the store: not earlier
 }
 
-// NewRates returns the rates whose use a store keeps. The caller closes the store, after the last call has
+// NewRates returns rates that keep their use in a store. The caller closes the store, after the last call has
 // returned.
 func NewRates(store storage.Settings) *Rates { return &Rates{store: store, start: time.Now()} }
 
@@ -128,8 +127,8 @@ func (r *Rates) read(ctx context.Context, part int) error {
 	return nil
 }
 
-// write writes a part without the rates of which nothing is used up. If that fails, what is written is not
-// known, and is written again before more is granted. It is called with mu held.
+// write writes a part without the rates that are full. If that fails, the content of the store is not
+// known, and the part is written again before more is granted. It is called with mu held.
 func (r *Rates) write(ctx context.Context, part int, now int64) error {
 	all := r.parts[part]
 	due := make(map[string]int64, len(all))

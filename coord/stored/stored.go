@@ -1,12 +1,12 @@
-// Package stored implements [coord.Config] and [coord.Rates] in the store of the tasks, so that settings,
-// and what is used up of rates, last as long as the tasks. It passes the suites of coordtest.
+// Package stored implements [coord.Config] and [coord.Rates] in the store of the tasks, so that settings
+// and used tokens of rates last as long as the tasks. It passes the suites of coordtest.
 //
 // The settings of a name are one value of [storage.Settings], which a change writes as a whole. So it
-// is for up to some thousands of settings that people change.
+// is for up to some thousands of settings that operators change.
 //
 // It is meant for the only process that uses a store. By [NewShared], several processes may use a store
-// that is a [storage.Shared]. Their changes do not overwrite each other, but a Watch learns of those of
-// another process within half a minute only.
+// that is a [storage.Shared]. Their changes do not overwrite each other, but a Watch learns of the changes of
+// another process only within half a minute.
 package stored
 
 import (
@@ -55,7 +55,7 @@ func NewShared(store interface {
 	return &Config{store: store, shared: store, watches: map[wakeup.Signal]string{}}
 }
 
-// document is what the store keeps for a name, as JSON.
+// document is the value of the store for a name, as JSON.
 type document struct {
 	Changes uint64           `json:"changes"` // the version of the newest change
 	Scopes  map[string]entry `json:"scopes"`
@@ -110,7 +110,7 @@ func (c *Config) read(ctx context.Context, name string) (d document, stored []by
 	return d, stored, nil
 }
 
-// write replaces what is stored, and reports whether it still was old.
+// write replaces the stored value, and reports whether it still was old.
 func (c *Config) write(ctx context.Context, name string, old []byte, d document) (bool, error) {
 	value, err := json.Marshal(d)
 	if err != nil {
@@ -180,7 +180,7 @@ func (c *Config) Watch(ctx context.Context, name string, fn func([]coord.Setting
 		defer ticker.Stop()
 		poll = ticker.C
 	}
-	var last []byte // what was stored when fn was called
+	var last []byte // the stored value at the last call of fn
 	for first := true; ; first = false {
 		d, stored, err := c.read(ctx, name)
 		if ctx.Err() != nil {

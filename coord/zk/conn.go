@@ -160,22 +160,22 @@ func (c *conn) close() { go c.closeNow() }
 // closeNow closes the connection and ends the session.
 func (c *conn) closeNow() { c.once.Do(c.Conn.Close) }
 
-// quiet is a logger that logs nothing: what matters is in the errors.
+// quiet is a logger that logs nothing: the errors say enough.
 type quiet struct{}
 
 func (quiet) Printf(string, ...any) {}
 
 // wire is a network connection that reads the timeout of the session from the first answer of the server, which the
 // library keeps for itself. It waits for that answer no longer than for any other: the library waits for more than six
-// timeouts, also if the server hangs while others could answer. And it tells the server the user before the first
-// request: the library does so only on connections after the one on which that was asked for.
+// timeouts, also if the server hangs while others could answer. And it sends the user to the server before the first
+// request: the library does so only on the connections after the first one.
 type wire struct {
 	net.Conn
 	longest time.Duration
 	timeout *atomic.Int64
-	auth    []byte // the request that tells the user; nil: there is none, or it was sent
+	auth    []byte // the request with the user; nil: there is none, or it was sent
 
-	head []byte // what was read so far of the first answer: its length, the version of the protocol, and the timeout
+	head []byte // the part of the first answer that was read: its length, the version of the protocol, and the timeout
 	open bool   // the request for a session was sent
 }
 
@@ -204,8 +204,8 @@ func (w *wire) Write(p []byte) (int, error) {
 	return w.Conn.Write(p)
 }
 
-// authRequest returns a request that tells a server the user. Its number is the one that ZooKeeper's own client takes for
-// that; the library ignores the answer.
+// authRequest returns a request that sends the user to a server. It has the number that ZooKeeper's own client uses for
+// it; the library ignores the answer.
 func authRequest(userAndPassword string) []byte {
 	const number, kind = -4, 100
 	var p []byte

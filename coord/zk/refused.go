@@ -13,7 +13,7 @@ import (
 
 // Check asks ZooKeeper once whether this node can use it: whether it is there, and lets the node read and change the nodes
 // below the prefix, which it creates. The error is a [coord.ErrRefused] if the node cannot use ZooKeeper before the
-// configuration of one of them changes, such as a wrong password; it says where and what to do. Other errors can end by
+// configuration of one of them changes, such as a wrong password; it names the place and a remedy. Other errors can end by
 // themselves: no server answers within ten seconds, or a majority of them is away.
 func (c *Coord) Check(ctx context.Context) error {
 	if err := c.store.servers.Check(ctx, c.store.check); err != nil {
@@ -46,7 +46,7 @@ func (s *store) check(ctx context.Context) error {
 // error, but for its number.
 const demandsSASL = "unknown error: -124"
 
-// explain returns an error of the library with what it means, as far as that is known.
+// explain adds an explanation to an error of the library, if there is one.
 func (s *store) explain(err error) error {
 	var known *reason.Error
 	switch {

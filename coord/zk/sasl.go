@@ -17,7 +17,7 @@ const saslURI = "zookeeper/zk-sasl-md5"
 
 // saslWire is a wire that authenticates its user by SASL, which the library does not know. When the library reads the
 // answer to its request for a session, that answer is held back until the server has accepted the user. So nothing else is
-// under way on the connection meanwhile, and the library begins with its requests, and with pings, after that.
+// under way on the connection until then, and the library begins with its requests, and with pings, after that.
 //
 // If the server refuses the user, the library gets an error as of a broken connection. It goes on to connect, and refused
 // has noted why.
@@ -27,7 +27,7 @@ type saslWire struct {
 	refused        func(error)
 
 	ready bool   // of the library's goroutine that reads: the user is accepted, or there is no session
-	rest  []byte // of the same: what the library is still to read of the answer
+	rest  []byte // of the same: the part of the answer that the library has not read
 }
 
 func (w *saslWire) Read(p []byte) (int, error) {
@@ -46,7 +46,7 @@ func (w *saslWire) Read(p []byte) (int, error) {
 }
 
 // begin reads the answer to the request for a session, and authenticates the user if there is one. The answer is the length
-// of what follows, the version of the protocol, the timeout, and the id of the session, which is 0 if the server has
+// of the rest, the version of the protocol, the timeout, and the id of the session, which is 0 if the server has
 // forgotten it.
 func (w *saslWire) begin() error {
 	if err := w.SetReadDeadline(time.Now().Add(w.longest)); err != nil {
@@ -112,10 +112,10 @@ func (w *saslWire) refuse(what string, cause error) error {
 	return err
 }
 
-// maxFrame is more than what a server sends before a client has asked for nodes.
+// maxFrame is larger than all frames that a server sends before a client has asked for nodes.
 const maxFrame = 1 << 16
 
-// frame reads a length and what is so long.
+// frame reads a length and so many bytes.
 func (w *saslWire) frame() ([]byte, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(w.wire, head[:]); err != nil {

@@ -48,7 +48,7 @@ type session struct {
 	id    int64
 	lease time.Duration
 	path  string
-	last  renewed // of the goroutine that renews: what the last renewal has found
+	last  renewed // of the goroutine that renews: the result of the last renewal
 }
 
 // check returns [cells.ErrOver] if the library has opened another session.
@@ -62,8 +62,8 @@ func (n *session) check() error {
 // Lease implements [cells.Session].
 func (n *session) Lease() time.Duration { return n.lease }
 
-// Lag implements [cells.Session]. A server tells the leader, which ends sessions, of the requests of their clients every half
-// tick. A session lasts for two ticks or more, so that is a quarter of the lease at most; the rest is for what delays it.
+// Lag implements [cells.Session]. A server reports the requests of clients to the leader, which ends sessions, every half
+// tick. A session lasts for two ticks or more, so that is a quarter of the lease at most; the rest is for delays.
 func (n *session) Lag() time.Duration { return n.lease/4 + n.lease/30 }
 
 // Renew implements [cells.Session]. Each server answers requests that only read, also when it hears nothing of the leader, for
@@ -95,12 +95,12 @@ func (n *session) Renew(ctx context.Context) (cells.Renewal, error) {
 	return cells.Renewal{At: uint64(r.mark.mzxid), Members: r.fresh}, nil
 }
 
-// renewed is what a renewal has found.
+// renewed is the result of a renewal.
 type renewed struct {
 	mark    *mark
 	pzxid   int64           // of the folder of members
 	members map[string]bool // keys of all members
-	fresh   []cells.Cell    // of those that were not found before
+	fresh   []cells.Cell    // of members that were not found before
 }
 
 // joined reads the members that were not found before.
@@ -124,7 +124,7 @@ func (n *session) joined(last renewed) (renewed, error) {
 	}
 	now.fresh, err = each(unknown, func(key string) (cells.Cell, error) {
 		data, stat, err := n.conn.Get(n.store.path(key))
-		if errors.Is(err, zk.ErrNoNode) { // it has left meanwhile
+		if errors.Is(err, zk.ErrNoNode) { // it has left
 			return cells.Cell{Key: key}, nil
 		}
 		return n.found(key, data, stat, err)

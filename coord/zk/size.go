@@ -17,7 +17,7 @@ import (
 const (
 	smallRequest  = 4 << 10
 	usualRequest  = 256 << 10
-	largeRequest  = 1_000_000 // what servers take by default, less what the library adds
+	largeRequest  = 1_000_000 // the default limit of servers, less the part that the library adds
 	maxChanges    = 1000      // in one transaction
 	valueOverhead = 2 << 10   // bytes of a request with one change beside its value
 )
@@ -35,7 +35,7 @@ func (s *sizes) get() (proved, failed int) {
 	return max(s.proved, smallRequest), s.failed
 }
 
-// reset forgets what is known: the servers may have been started with another configuration.
+// reset forgets the known limits: the servers may have been started with another configuration.
 func (s *sizes) reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

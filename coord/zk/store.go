@@ -29,9 +29,9 @@ type store struct {
 	mark    atomic.Pointer[mark] // of the newest renewal of a session; nil: there was none
 
 	mu     sync.Mutex
-	base   *conn            // guarded by mu: for what no session does; nil: not opened yet, or it was dropped
+	base   *conn            // guarded by mu: for requests outside of sessions; nil: not opened yet, or it was dropped
 	made   bool             // guarded by mu: the folders are there
-	known  map[string]int64 // guarded by mu: mzxid by path; those that are watched stay until a watch has reported that they are gone
+	known  map[string]int64 // guarded by mu: mzxid by path; watched nodes stay until a watch has reported their removal
 	closed bool             // guarded by mu
 }
 
@@ -55,7 +55,7 @@ func newStore(o Options) *store {
 
 func (s *store) path(key string) string { return s.options.Prefix + "/" + key }
 
-// conn returns the connection for what no session does, with the folders made.
+// conn returns the connection for requests outside of sessions, and has made the folders.
 func (s *store) conn(ctx context.Context) (*conn, error) {
 	s.mu.Lock()
 	if s.closed {
@@ -89,7 +89,7 @@ func (s *store) conn(ctx context.Context) (*conn, error) {
 }
 
 // noticed drops a connection that did not answer in time, so that the next call opens another one. It returns err with
-// what it means.
+// an explanation.
 func (s *store) noticed(c *conn, err error) error {
 	if errors.Is(err, errSilent) {
 		s.drop(c)
@@ -97,8 +97,8 @@ func (s *store) noticed(c *conn, err error) error {
 	return s.explain(err)
 }
 
-// drop closes a connection, so that the next call opens another one. The one for what no session does is also dropped
-// when the connection to the server was lost. The library would connect again and set watches anew, for the changes
+// drop closes a connection, so that the next call opens another one. The connection outside of sessions is also dropped
+// when the connection to the server was lost. The library would connect and set the watches again, for the changes
 // after the latest that it has seen. But that may be from an answer on the new connection, so that changes are missed.
 func (s *store) drop(c *conn) {
 	s.mu.Lock()
@@ -126,7 +126,7 @@ const clockNode = "clock"
 func (s *store) catchUp(c *conn) (int64, error) {
 	known := s.mark.Load()
 	now, err := c.Set(s.path(clockNode), nil, -1)
-	if errors.Is(err, zk.ErrNoNode) { // the servers have begun anew
+	if errors.Is(err, zk.ErrNoNode) { // the servers have begun without data
 		s.makeAgain()
 	}
 	if err != nil {
@@ -156,7 +156,7 @@ func (s *store) makeFolders(c *conn) error {
 	return nil
 }
 
-// makeAgain has the folders made again by the next call of conn.
+// makeAgain lets the next call of conn make the folders again.
 func (s *store) makeAgain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -179,8 +179,8 @@ func (s *store) makeFolder(c *conn, path string) error {
 	return err
 }
 
-// see remembers the state of a node and returns its cell. It may be older than what is remembered: the servers may have
-// been restored from a copy.
+// see remembers the state of a node and returns its cell. The state may be older than the remembered one: the servers may
+// have been restored from a copy.
 func (s *store) see(key string, data []byte, stat *zk.Stat) cells.Cell {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -244,7 +244,7 @@ func (s *store) Read(ctx context.Context, keys ...string) ([]cells.Cell, error) 
 }
 
 // isLost reports whether a request has no answer because its connection was lost. The library passes on the error of the
-// network if that is what the request itself has met.
+// network if the request itself met it.
 func isLost(err error) bool {
 	var network *net.OpError
 	return errors.Is(err, errSilent) || errors.Is(err, zk.ErrConnectionClosed) || errors.Is(err, zk.ErrSessionExpired) ||
@@ -313,7 +313,7 @@ func (s *store) list(ctx context.Context, folder, prefix string) ([]cells.Cell, 
 }
 
 // get reads a node. The answer that there is none has no number, and may be older than what another connection has
-// learned meanwhile. So get then reads the number of the latest transaction that has made or removed a node of the same
+// learned. So get then reads the number of the latest transaction that has made or removed a node of the same
 // folder, and asks again: that answer is not older. It may be newer, so a removal is certain only by Watch.
 func (s *store) get(c *conn, key string) (cells.Cell, error) {
 	data, stat, err := c.Get(s.path(key))

@@ -13,7 +13,7 @@ import (
 	"github.com/taskengine/taskengine/internal/wakeup"
 )
 
-// Watch implements [cells.Store]. ZooKeeper tells once that a node has changed, so each node is read again after that by a
+// Watch implements [cells.Store]. ZooKeeper reports once that a node has changed, so each node is read again after that by a
 // goroutine of its own. Of several changes in quick succession the last one is reported.
 func (s *store) Watch(ctx context.Context, prefix string, fn func(cells.Update)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -65,7 +65,7 @@ type watch struct {
 	running map[string]bool // guarded by mu: keys of the nodes that are watched
 }
 
-// folder is a node whose children are cells.
+// folder is a node with cells as its children.
 type folder struct {
 	key   string
 	again wakeup.Signal // set when the children must be listed again
@@ -100,7 +100,7 @@ var errBehind = errors.New("the server is cut off from the others")
 const minPatience = time.Second
 
 // probe ends the watch when its server is cut off from the others. Such a server reports no changes, and goes on for as
-// long as syncLimit allows. So it is asked in each third of a lease for what the leader has.
+// long as syncLimit allows. So it is asked for the state of the leader in each third of a lease.
 func (w *watch) probe() {
 	for wakeup.Sleep(w.ctx, w.options.Lease/3) == nil {
 		ctx, cancel := context.WithTimeoutCause(w.ctx, max(w.options.Lease/2, minPatience), errBehind)
@@ -133,8 +133,8 @@ type answer struct {
 	changed  <-chan zk.Event
 }
 
-// list starts to watch the children of a folder that are not watched yet. It returns their cells, and those of nodes that
-// are gone: only the list tells by which transaction.
+// list starts to watch the children of a folder that are not watched yet. It returns their cells, and the cells of removed
+// nodes: only the list says by which transaction they were removed.
 func (w *watch) list(f *folder) (<-chan zk.Event, []cells.Cell, error) {
 	a, err := do(w.ctx, func() (answer, error) {
 		children, stat, changed, err := w.conn.ChildrenW(w.path(f.key))
@@ -216,7 +216,7 @@ func (w *watch) followNode(f *folder, key string, a answer) {
 	w.mu.Lock()
 	delete(w.running, key)
 	w.mu.Unlock()
-	f.again.Set() // the list says when it was removed, and it may have been created again meanwhile
+	f.again.Set() // the list says when it was removed, and it may have been created again
 }
 
 func (w *watch) report(c cells.Cell) {

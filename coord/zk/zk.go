@@ -1,7 +1,7 @@
 // Package zk implements the ports of package coord on ZooKeeper: membership, elections, permits of limits, rates and
 // settings. Package coord/cells decides; this package is its store.
 //
-// Everything is below one node, so that clusters can share a ZooKeeper. A cell is a node; those of members, leaders
+// Everything is below one node, so that clusters can share a ZooKeeper. A cell is a node; the nodes of members, leaders
 // and holders of permits are ephemeral.
 //
 // The client library opens a new session by itself when the old one has expired. Here that is the end of the session:
@@ -31,8 +31,8 @@ import (
 	"github.com/taskengine/taskengine/coord/cells"
 )
 
-// ErrLeaseOver says that the node did not renew its lease in time, or found it ended: other nodes may hold by now what
-// it held. It is the cause of a leader's context, and what Join and Hold return.
+// ErrLeaseOver says that the node did not renew its lease in time, or found it ended: other nodes may hold its roles and
+// permits by now. It is the cause of a leader's context, and the error of Join and Hold.
 var ErrLeaseOver = cells.ErrLeaseOver
 
 // DefaultLease is the lease if [Options] have none.
@@ -53,8 +53,8 @@ type Options struct {
 	// [DefaultLease]. It is the timeout of the session, which ZooKeeper brings into the range of 2 to 20 of its ticks.
 	Lease time.Duration
 
-	// Store tells the store of tasks that this node shares with others from other stores. Members and leaders are those
-	// of one store. Permits, rates and settings are those of all nodes with the same Prefix.
+	// Store identifies the store of tasks that this node shares with others. Members and leaders are
+	// per store. Permits, rates and settings are shared by all nodes with the same Prefix.
 	Store string
 
 	TLS            *tls.Config // with the client certificate, if ZooKeeper demands one; nil: connections are not encrypted
@@ -72,7 +72,7 @@ type Options struct {
 type Coord struct {
 	*cells.Node
 	store *store
-	name  string // where the cluster is, for people
+	name  string // the location of the cluster, for display
 }
 
 // New returns a connection to a cluster. It does not wait for ZooKeeper. The result must be closed.
@@ -101,7 +101,7 @@ func New(o Options) (*Coord, error) {
 	return c, nil
 }
 
-// Close gives back what the node holds, as [cells.Node.Close] says, and closes the connection.
+// Close gives back all that the node holds, as [cells.Node.Close] does, and closes the connection.
 func (c *Coord) Close() error {
 	err := c.Node.Close()
 	c.store.close()

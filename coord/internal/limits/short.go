@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Short returns what stands for a name where a name may have at most so many bytes: the name itself, or if it is longer,
+// Short returns the form of a name where a name may have at most so many bytes: the name itself, or if it is longer,
 // its beginning and its hash. Different names have different results for the same number: the result for a name that is too
 // long is itself too long to stand for itself.
 func Short(name string, most int) string {

@@ -1,9 +1,9 @@
 // Package digestmd5 is the client's side of the SASL mechanism DIGEST-MD5 (RFC 2831), as far as ZooKeeper needs it: the
 // first authentication of a connection, which is not encrypted by it (qop=auth). Both sides prove that they know the
-// password. MD5 is what the mechanism demands; the exchange can be recorded and a weak password guessed from it, so it
+// password. The mechanism demands MD5; the exchange can be recorded and a weak password guessed from it, so it
 // belongs on connections by TLS.
 //
-// No library replaces it: of those for Go, emersion/go-sasl and mellium.im/sasl do not have the mechanism, and
+// No library for Go replaces it: emersion/go-sasl and mellium.im/sasl do not have the mechanism, and
 // beltran/gosasl 1.0.0 takes the cnonce from math/rand and sends no charset, so that users and passwords in UTF-8 fail.
 package digestmd5
 
@@ -67,7 +67,8 @@ func (c *Client) Verify(last []byte) error {
 	return nil
 }
 
-// proof returns what proves that a side knows the password, in hexadecimal digits. what begins the message of the side.
+// proof returns the proof that a side knows the password, in hexadecimal digits. what is the beginning of the message of the
+// side.
 func (c *Client) proof(what string) string {
 	secret := md5.Sum([]byte(latin(c.User) + ":" + latin(c.realm) + ":" + latin(c.Password)))
 	a1 := string(secret[:]) + ":" + c.nonce + ":" + c.Cnonce
@@ -141,7 +142,7 @@ func parse(s string) (map[string]string, error) {
 	}
 }
 
-// parseValue returns the value at the beginning of a text, and what follows it.
+// parseValue returns the value at the beginning of a text, and the rest of the text.
 func parseValue(s string) (value, rest string, err error) {
 	s = strings.TrimLeft(s, " \t")
 	if !strings.HasPrefix(s, `"`) {
