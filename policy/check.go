@@ -21,7 +21,7 @@ type Set struct {
 // Problem is one error in a [Set].
 type Problem struct {
 	Path []string // the place in the configuration: "types", "mail", "retry", "max"
-	Text string   // what is wrong, and what to do
+	Text string   // the fault and its remedy
 }
 
 // String returns the problem as one line.

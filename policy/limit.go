@@ -16,9 +16,9 @@ type Limit struct {
 	Of        string           // the name of the limit above; "" if there is none
 	Max       int              // number of slots; 0 is no limit
 	Rate      Rate             // how many tasks may start within some time; the zero Rate is no limit
-	Per       string           // where the value of a task is found, such as "payload.partner", or "func.NAME" for what a function of engine.Config computes; "" if there is one limit for all
+	Per       string           // the source of the value of a task, such as "payload.partner", or "func.NAME" for a function of engine.Config; "" if there is one limit for all
 	Overrides map[string]int   // Max for particular values of Per: exact values, and patterns such as acme-*, which stand for all values that begin with acme-
-	Cluster   bool             // Max and Rate count the tasks of all nodes together, and not those of each node
+	Cluster   bool             // Max and Rate count the tasks of all nodes together, not of each node
 	Fair      bool             // the values of Per take turns; otherwise the task that has been ready for longer goes first, whatever its value is
 	Nodes     map[string]Nodes // which nodes may run the tasks of particular values of Per; the keys are like those of Overrides
 	Shares    map[string]int   // of a fair limit: how many turns particular values get while another value gets one; the keys are like those of Overrides
@@ -93,8 +93,8 @@ func (s Set) PlacedBy(t Type) (by Limit, ok bool) {
 // LargestShare is the largest number in Limit.Shares. A value with a share of n may start n tasks in a row.
 const LargestShare = 1000
 
-// CheckOverride returns what is wrong with a key of Overrides. An asterisk makes it a pattern: only one is allowed, as the
-// last character, after at least one other.
+// CheckOverride returns an error if a key of Overrides is invalid. An asterisk makes it a pattern: only one is allowed, as
+// the last character, after at least one other.
 func CheckOverride(key string) error {
 	switch star := strings.IndexByte(key, '*'); {
 	case star < 0 || star > 0 && star == len(key)-1:
@@ -105,7 +105,7 @@ func CheckOverride(key string) error {
 	return errors.New("has a * before its end; write an exact value, or a pattern with one * at its end, such as acme-*")
 }
 
-// CheckShare returns what is wrong with a key of Shares.
+// CheckShare returns an error if a key of Shares is invalid.
 func CheckShare(key string) error {
 	if key == "*" {
 		return errors.New("stands for every value, and shares are relative; remove it")
@@ -113,7 +113,7 @@ func CheckShare(key string) error {
 	return CheckOverride(key)
 }
 
-// Chain returns the limit called name and those above it, nearest first. It ends before a name that
+// Chain returns the limit called name and the limits above it, nearest first. It ends before a name that
 // is unknown or that it already contains.
 func (s Set) Chain(name string) []Limit {
 	var chain []Limit
@@ -152,7 +152,7 @@ func (s Set) Keyed(t Type) []Limit {
 	return keyed
 }
 
-// LargestWeight returns the largest weight of the types whose tasks count for the limit called name, and
+// LargestWeight returns the largest weight of the types with tasks that count for the limit called name, and
 // 1 if there is none.
 func (s Set) LargestWeight(name string) int {
 	most := 1
@@ -186,8 +186,8 @@ func (s Set) ShardedBy(t Type) (index int, ok bool) {
 	return 0, false
 }
 
-// ClusterName returns the name by which a coordinator knows a limit of the cluster. values are that of
-// the limit, and those of the limits with Per above it, nearest first.
+// ClusterName returns the name by which a coordinator knows a limit of the cluster. values are the value of
+// the limit, and the values of the limits with Per above it, nearest first.
 func ClusterName(limit string, values ...string) string {
 	for _, v := range values {
 		limit += "/" + url.PathEscape(v)

@@ -13,7 +13,7 @@ import (
 // NodeName is the key in [Nodes] of the name of a node. It is never that of a label.
 const NodeName = "name"
 
-// Nodes says which nodes may run the tasks of a type: those that have, for each of its keys, one of
+// Nodes selects the nodes that may run the tasks of a type. A selected node has, for each key, one of
 // the values. A key is a label, or [NodeName]. No keys select all nodes.
 type Nodes map[string][]string
 
@@ -31,7 +31,7 @@ func (n Nodes) Match(name string, labels map[string]string) bool {
 	return true
 }
 
-// String returns the selector for people: its keys in their order, and the values of each, such as
+// String returns the selector for display: its keys in their order, and the values of each, such as
 // "gpu=true, zone=eu|us". It returns "" if n selects all nodes.
 func (n Nodes) String() string {
 	parts := make([]string, 0, len(n))
@@ -81,7 +81,7 @@ func (c *checker) places(name string, l Limit) {
 	}
 }
 
-// CheckPlaced returns what is wrong with a key of Limit.Nodes.
+// CheckPlaced returns an error if a key of Limit.Nodes is invalid.
 func CheckPlaced(key string) error {
 	if key == "*" {
 		return errors.New("stands for every value; write the nodes of the type instead")

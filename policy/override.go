@@ -8,8 +8,8 @@ import (
 
 // Override replaces parts of a Limit while it is in use, for all of it or for some of its values.
 type Override struct {
-	Max    *int  // nil keeps what was before
-	Rate   *Rate // nil keeps what was before; the zero Rate is no limit
+	Max    *int  // nil is no change
+	Rate   *Rate // nil is no change; the zero Rate is no limit
 	Paused bool  // no task that counts for the limit may start
 }
 
@@ -64,7 +64,7 @@ type Effective struct {
 }
 
 // For returns l as it is for one value of Per, or as a whole if it has no Per. For Max and Rate, in
-// this order: the Override of the value, those of the patterns that match it, the longest first, the
+// this order: the Override of the value, the Overrides of the patterns that match it, the longest first, the
 // overrides of l, the Override of the whole limit, and l. An Override that pauses the limit pauses all
 // values that it is for, whatever the others say.
 func (l Limit) For(value string, live Live) Effective {

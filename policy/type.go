@@ -9,7 +9,7 @@ import (
 // Type says how the engine treats the tasks of one type. [DefaultType] has the defaults.
 type Type struct {
 	Priority    uint8    // of tasks that are submitted without one
-	Delivery    Delivery // what happens to a task after its node or handler process died
+	Delivery    Delivery // the fate of a task after its node or handler process died
 	Relaxed     bool     // start a task before its grab is durable; only with AtLeastOnce
 	Concurrency int      // how many tasks may run at once on a node; 0 is no limit
 	Weight      int      // how many slots of each limit one task takes, at least 1
@@ -31,8 +31,8 @@ type Type struct {
 	// task. 0 is no limit: such a task runs at once.
 	MaxLateness time.Duration
 
-	// Ageing is what a level of priority is worth: of two tasks with ageing that wait for the same, one that
-	// is a level lower starts first if it became ready earlier by more than this. Such a task has its place
+	// Ageing is the time that a level of priority is worth: of two tasks with ageing that wait for the same, a task
+	// of a level lower starts first if it became ready earlier by more than this. Such a task has its place
 	// among tasks without ageing as if it had the default priority, and had become ready earlier by Ageing
 	// for each level above, or later for each level below. 0 is no ageing: a better priority starts first,
 	// however long others wait.
@@ -65,7 +65,7 @@ func (t Type) ResultLimit() int {
 	return t.MaxResult
 }
 
-// Rules returns what t decides about its tasks.
+// Rules returns the rules by which t decides about its tasks.
 func (t Type) Rules() *task.Rules {
 	return &task.Rules{
 		QueueTimeout: t.Timeout.Queue, TotalTimeout: t.Timeout.Total,
@@ -77,21 +77,21 @@ func (t Type) Rules() *task.Rules {
 	}
 }
 
-// Backlog bounds the backlog of a type: its tasks that are waiting or submitted. These are the tasks
-// that have not started, and those that are to run again.
+// Backlog bounds the backlog of a type: its tasks that are waiting or submitted. These tasks
+// have not started, or will run again.
 type Backlog struct {
 	Max      int      // 0 is no bound
-	WhenFull WhenFull // what happens to tasks that would exceed Max
+	WhenFull WhenFull // the fate of tasks that would exceed Max
 }
 
-// WhenFull says what happens to new tasks of a type whose backlog is full.
+// WhenFull is the fate of new tasks of a type with a full backlog.
 type WhenFull uint8
 
 // The values of WhenFull.
 const (
 	Reject      WhenFull = iota // the new tasks are refused
 	DropOldest                  // the oldest tasks that have never started are cancelled for them
-	PauseSource                 // what adds the new tasks waits for room
+	PauseSource                 // the source of the new tasks waits for room
 )
 
 // String returns the name of the answer.
@@ -105,14 +105,14 @@ func (w WhenFull) String() string {
 	return "reject"
 }
 
-// Ordering says what the tasks of a type that have an ordering key do to those behind them.
+// Ordering defines the effects of the tasks of a type on the tasks behind them, with the same ordering key.
 type Ordering struct {
 	OnExhausted OnExhausted // when a task becomes an error
 	OnRetry     OnRetry     // when a task waits for its next attempt
-	Inherit     bool        // a task runs with the highest priority of those behind it, see [task.Task.Inherit]
+	Inherit     bool        // a task runs with the highest priority of the tasks behind it, see [task.Task.Inherit]
 }
 
-// OnExhausted says what an error does to the tasks behind it.
+// OnExhausted is the effect of an error on the tasks behind it.
 type OnExhausted uint8
 
 // The values of OnExhausted.
@@ -129,7 +129,7 @@ func (o OnExhausted) String() string {
 	return "halt"
 }
 
-// OnRetry says what a task that waits for its next attempt does to the tasks behind it.
+// OnRetry is the effect of a task that waits for its next attempt on the tasks behind it.
 type OnRetry uint8
 
 // The values of OnRetry.
@@ -146,7 +146,7 @@ func (o OnRetry) String() string {
 	return "block"
 }
 
-// Delivery says what happens to a task after an attempt that ended without an answer.
+// Delivery is the fate of a task after an attempt that ended without an answer.
 type Delivery uint8
 
 // The values of Delivery.

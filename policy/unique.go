@@ -9,11 +9,11 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// Unique says what makes the key of a request, and what a request does whose key another task of its type has.
+// Unique defines the key of a request, and the effect of a request with the key of another task of its type.
 type Unique struct {
 	OnConflict OnConflict
 
-	// By names the places whose values make the key of a request that has none, in this order: "payload." and the
+	// By names the values that make the key of a request without one, in this order: "payload." and the
 	// names of JSON members, "headers." and a name, or "ordering_key". The first may be "key", which stands for the key
 	// that a request has; the others do not matter then.
 	By []string
@@ -45,7 +45,7 @@ func (u *Unique) Places() []string {
 	return u.By
 }
 
-// OnConflict says what a request does whose key is taken, see [task.Resolve].
+// OnConflict is the effect of a request with a taken key, see [task.Resolve].
 type OnConflict = task.OnConflict
 
 // The values of OnConflict.

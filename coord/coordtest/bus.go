@@ -28,7 +28,7 @@ func RunBus(t *testing.T, b Backend[coord.Bus]) {
 
 // subscribed is one call of Subscribe.
 type subscribed struct {
-	result chan error // what Subscribe returned
+	result chan error // the result of Subscribe
 	cancel context.CancelFunc
 
 	mu  sync.Mutex
@@ -66,7 +66,7 @@ func (s *subscribed) forget(h task.Hint) {
 	delete(s.got, h)
 }
 
-// hint returns a trigger whose fields are all set, different for every number.
+// hint returns a trigger with all fields set, different for every number.
 func hint(number uint64) task.Hint {
 	return task.Hint{State: task.State(1 + number%7), NextEventAt: time.UnixMicro(int64(number)).UTC(), Trigger: task.Trigger{
 		Ref:   task.Ref{ID: task.ID{0: byte(number >> 8), 1: byte(number), 15: 1}, Version: number + 1},
@@ -289,7 +289,7 @@ func busSevered(e *env[coord.Bus]) {
 	reach(e, node, hint(3), s)
 }
 
-// busSelects has a node need other shards again and again. A bus that is not selective passes all hints.
+// busSelects changes the shards that a node needs again and again. A bus that is not selective passes all hints.
 func busSelects(e *env[coord.Bus]) {
 	far, node := e.connect(), e.connect()
 	s := subscribe(e, node)
@@ -320,7 +320,7 @@ func busSelects(e *env[coord.Bus]) {
 	}
 }
 
-// everything is what is wanted of a bus that passes all hints.
+// everything is the expectation of a bus that passes all hints.
 type everything struct{}
 
 func (everything) Want(*task.Shards) {}

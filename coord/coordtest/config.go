@@ -36,7 +36,7 @@ func RunConfig(t *testing.T, b Backend[coord.Config]) {
 
 // watched is one call of Watch.
 type watched struct {
-	result chan error // what Watch returned
+	result chan error // the result of Watch
 	cancel context.CancelFunc
 
 	mu  sync.Mutex
@@ -58,14 +58,14 @@ func watch(e *env[coord.Config], node coord.Config, name string) *watched {
 	return w
 }
 
-// all returns what w was told so far.
+// all returns the settings that w got so far.
 func (w *watched) all() [][]coord.Setting {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.got)
 }
 
-// first waits for the first settings that w was told.
+// first waits for the first settings that w gets.
 func (w *watched) first(e *env[coord.Config]) []coord.Setting {
 	e.Helper()
 	e.eventually("the first settings", func() bool { return len(w.all()) > 0 })
@@ -121,7 +121,7 @@ func set(e *env[coord.Config], node coord.Config, name, scope string, value []by
 	}
 }
 
-// is checks what Settings returns.
+// is checks the result of Settings.
 func is(e *env[coord.Config], node coord.Config, name string, want ...string) {
 	e.Helper()
 	all, err := node.Settings(e.Context(), name)
@@ -364,7 +364,7 @@ func configMany(e *env[coord.Config]) {
 	w := watch(e, e.connect(), "name")
 	var want []string
 	for i := range scopes {
-		n := i * 7 % scopes // in another order than they are told
+		n := i * 7 % scopes // in another order than Watch reports them
 		set(e, node, "name", fmt.Sprintf("scope %03d", n), []byte(strconv.Itoa(n)))
 		want = append(want, fmt.Sprintf("scope %03d=%d", i, i))
 	}

@@ -1,9 +1,9 @@
 // Package coordtest has the suites that define the ports of package coord. A backend passes the
 // suite of every port that it implements. The suites do not depend on the backend.
 //
-// The suites do not sleep and hope. They wait for what must happen, and fail after
-// [Backend].Patience. They check what must not happen by the order of what did happen. A longer
-// [Backend].Settle finds more mistakes and never reports one that is none.
+// The suites do not sleep and hope. They wait for events that must happen, and fail after
+// [Backend].Patience. They exclude events that must not happen by the order of the others. A longer
+// [Backend].Settle finds more mistakes and never reports a false one.
 package coordtest
 
 import (
@@ -17,32 +17,32 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Backend makes clusters of the backend under test, whose nodes implement the port P.
+// Backend makes clusters of the backend under test. Their nodes implement the port P.
 type Backend[P any] struct {
 	// New starts an empty cluster for one test and returns a function that connects
 	// another node to it. The cluster ends with the test.
 	New func(t *testing.T) (connect func() P)
 
-	// Sever makes a node lose what it holds now, as if its lease had ended: leadership,
+	// Sever makes a node lose all that it holds now, as if its lease had ended: leadership,
 	// permits, membership. It returns when the loss is certain to come and the node may
 	// request everything again.
 	Sever func(t *testing.T, node P)
 
-	// Patience is how long a suite waits for what must happen; 0 is 10 s.
+	// Patience is how long a suite waits for an event that must happen; 0 is 10 s.
 	Patience time.Duration
 
-	// Settle is how long a suite waits for what must not happen; 0 is not at all.
+	// Settle is how long a suite waits for an event that must not happen; 0 is not at all.
 	Settle time.Duration
 
-	// Slower returns a backend for the next attempt at a test in which leases have lapsed, whose leases are
-	// longer; nil: it is the same one.
+	// Slower returns a backend with longer leases, for the next attempt at a test in which leases have
+	// lapsed; nil: it is the same one.
 	Slower func() Backend[P]
 
-	// Overlap is how long a severed node may still hold, by its own knowledge, what another
-	// node was granted meanwhile; 0 is not at all.
+	// Overlap is how long a severed node may still hold, by its own knowledge, a role or permit that
+	// another node has got; 0 is not at all.
 	Overlap time.Duration
 
-	// Parallel runs the tests of a suite in parallel: for backends whose tests mostly wait. Then
+	// Parallel runs the tests of a suite in parallel: for backends with tests that mostly wait. Then
 	// New and Sever are called by several goroutines.
 	Parallel bool
 
@@ -69,7 +69,7 @@ type env[P any] struct {
 // attempts is how often a test is tried if leases end by themselves, because the machine is slow.
 const attempts = 5
 
-// lapse is what a test panics with that cannot go on because a lease has lapsed.
+// lapse is the panic of a test that cannot go on because a lease has lapsed.
 type lapse struct{}
 
 // Context returns the context of the attempt. It hides that of the test.
@@ -189,7 +189,7 @@ func (e *env[P]) finish() {
 	}
 }
 
-// settle waits for the effects of what is in progress.
+// settle waits for the effects of calls in progress.
 func (e *env[P]) settle() {
 	switch {
 	case e.Bubble:
@@ -199,7 +199,7 @@ func (e *env[P]) settle() {
 	}
 }
 
-// receive returns what comes from ch.
+// receive returns the next value of ch.
 func receive[P, T any](e *env[P], what string, ch <-chan T) T {
 	e.Helper()
 	select {
@@ -243,7 +243,7 @@ type alone struct {
 	busy bool // guarded by mu
 }
 
-// enter returns a function that ends what enter began.
+// enter begins a call that must be alone, and returns a function that ends it.
 func (a *alone) enter(t *testing.T, what string) (leave func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

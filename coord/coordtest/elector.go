@@ -174,7 +174,7 @@ func leadSevered(e *env[coord.Elector]) {
 	silent(e, "a second node led beside the first", second.reigns)
 	first.severs(e, node)
 	var s reign
-	select { // the severed node may come first again, but only anew
+	select { // the severed node may come first again, but only by a new term
 	case s = <-second.reigns:
 	case again := <-first.reigns:
 		again.end <- nil

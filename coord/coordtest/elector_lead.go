@@ -13,7 +13,7 @@ type candidacy struct {
 	severed atomic.Int32 // how many leaderships the test has ended, or is about to end
 }
 
-// lead calls Lead, whose context is ctx.
+// lead calls Lead with the context ctx.
 func (c *candidacy) lead(
 	ctx context.Context, e *env[coord.Elector], node coord.Elector, role string, fn func(context.Context) error,
 ) error {
@@ -39,15 +39,15 @@ func (c *candidacy) lead(
 // reign is one call of a leader's fn.
 type reign struct {
 	ctx context.Context
-	end chan error // what fn shall return
+	end chan error // the error that fn shall return
 }
 
-// leading is one call of Lead, whose fn returns what it is told to, and the context's
+// leading is one call of Lead. Its fn returns an error from end, or the context's
 // error when that ends.
 type leading struct {
 	candidacy
 	reigns chan reign
-	result chan error // what Lead returned
+	result chan error // the result of Lead
 	cancel context.CancelFunc
 }
 

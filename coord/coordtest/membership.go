@@ -35,7 +35,7 @@ func RunMembership(t *testing.T, b Backend[coord.Membership]) {
 type joined struct {
 	self   coord.Member
 	cut    atomic.Bool // the test is about to sever its node
-	result chan error  // what Join returned
+	result chan error  // the result of Join
 	leave  context.CancelFunc
 
 	mu    sync.Mutex
@@ -289,7 +289,7 @@ func membersLease(e *env[coord.Membership]) {
 	}
 }
 
-// membersUntold has a function that does not return when it is told of another member.
+// membersUntold joins with a function that does not return from the call with another member.
 func membersUntold(e *env[coord.Membership]) {
 	node := e.connect()
 	if node.Proves(member(1).Incarnation) {

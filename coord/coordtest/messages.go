@@ -31,12 +31,12 @@ func RunMessages(t *testing.T, b Backend[coord.Messages]) {
 
 // receiving is one call of Receive.
 type receiving struct {
-	result chan error // what Receive returned
+	result chan error // the result of Receive
 	cancel context.CancelFunc
 
 	mu     sync.Mutex
 	got    map[string]int // guarded by mu: how often
-	begins int            // guarded by mu: how often it was told of a beginning
+	begins int            // guarded by mu: how many beginnings it got
 	early  bool           // guarded by mu: it got a message before the first beginning
 }
 

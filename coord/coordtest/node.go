@@ -17,7 +17,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// Node is the connection of a node to a coordinator whose servers are other processes.
+// Node is the connection of a node to a coordinator with servers in other processes.
 type Node interface {
 	coord.Elector
 	coord.Semaphore
@@ -71,7 +71,7 @@ func suite[P any](t *testing.T, name string, run func(*testing.T, Backend[P]), s
 	})
 }
 
-// servers returns the backend whose nodes are connected to a server.
+// servers returns a backend with nodes that are connected to a server.
 func servers[P any](server string, lease time.Duration, connect ConnectFunc) Backend[P] {
 	var wires sync.Map // a *wiretest.Wire for each node
 	return Backend[P]{

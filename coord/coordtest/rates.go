@@ -266,8 +266,8 @@ func ratesWindow(e *rates) {
 	})
 }
 
-// crowded returns how many tokens were granted in the time that has the most above what it should have,
-// and what that is.
+// crowded returns the number of tokens that were granted in the time with the largest excess,
+// and the number that is allowed in that time.
 func crowded(all []grant, interval time.Duration, burst int) (got, most int) {
 	for _, from := range all {
 		for _, to := range all {

@@ -15,7 +15,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// Restorable is the servers of a coordinator whose data can be lost.
+// Restorable is the servers of a coordinator that can lose its data.
 type Restorable interface {
 	Keep() error              // a copy of the data
 	GoBack() error            // to that copy
@@ -38,8 +38,8 @@ func RunRestored(t *testing.T, start func(*testing.T) (Restorable, func() Node))
 	}
 }
 
-// restored has two nodes run, and a third join after the copy was made. After the coordinator has lost that, all of them
-// know of each other and of what changes, have their permits, and are quiet.
+// restored runs two nodes, and a third that joins after the copy was made. After the coordinator has lost that, all of them
+// know of each other and of changes, have their permits, and are quiet.
 func restored(t *testing.T, servers Restorable, goBack func(Restorable) error, connect func() Node) {
 	must := func(err error) {
 		t.Helper()
@@ -101,7 +101,7 @@ type living struct {
 	mu      sync.Mutex
 	holder  task.ID  // guarded by mu: the present one
 	held    int      // guarded by mu
-	members []string // guarded by mu: names, as it was told last
+	members []string // guarded by mu: names, of the last call
 	setting string   // guarded by mu
 }
 
@@ -173,7 +173,7 @@ func (l *living) hold(ctx context.Context) {
 	})
 }
 
-// knows returns what the node knows, and what it is certain to hold.
+// knows returns the knowledge of the node, and the permits and roles that it is certain to hold.
 func (l *living) knows() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -20,7 +20,7 @@ type holder struct {
 	node   coord.Semaphore
 	id     task.ID
 	cut    atomic.Bool // the test is about to sever its node
-	result chan error  // what Hold returned
+	result chan error  // the result of Hold
 	end    context.CancelFunc
 	orders func(coord.Order)   // called under mu with every order before it is made; nil: nothing
 	heard  func(coord.Holding) // called under mu with every holding that counts; nil: nothing
@@ -30,7 +30,7 @@ type holder struct {
 	limits map[string]*ordered // guarded by mu
 }
 
-// ordered is what a holder has ordered and was told of a limit.
+// ordered has the orders of a holder for a limit, and the holdings that it got.
 type ordered struct {
 	latest coord.Order
 	told   coord.Holding // the newest holding that takes the latest order into account, or an earlier one
@@ -92,7 +92,7 @@ func (h *holder) listen(told []coord.Holding) {
 		case t.Number > o.latest.Number:
 			h.e.Errorf("a holding is of order %d, and the latest is %d", t.Number, o.latest.Number)
 		case t.Number < o.latest.Number:
-			continue // it tells of before, and there will be another
+			continue // it is from before, and there will be another
 		}
 		if t.Held > max(0, o.latest.Want) || t.Held < 0 || t.Share < 0 || t.Waiting < 0 || t.Needed < 0 || (t.Held == 0) != (t.Fence == 0) {
 			h.e.Errorf("after the order %+v the holding is %+v", o.latest, t)
@@ -139,7 +139,7 @@ func (h *holder) asks(o coord.Order) coord.Holding {
 	return h.await(o.Name, "the answer to an order", func(coord.Holding) bool { return true })
 }
 
-// knows returns what h was told of its latest order for a limit, and how often.
+// knows returns the holding of the latest order of h for a limit, and how many holdings h got.
 func (h *holder) knows(name string) (told coord.Holding, calls int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -161,7 +161,7 @@ func (h *holder) await(name, what string, ok func(coord.Holding) bool) (told coo
 	return told
 }
 
-// gets waits until h is told that it has a number of permits.
+// gets waits until h learns that it has a number of permits.
 func (h *holder) gets(name string, held int) coord.Holding {
 	h.e.Helper()
 	return h.await(name, fmt.Sprintf("%d permits of %s", held, name), func(t coord.Holding) bool { return t.Held == held })
@@ -177,7 +177,7 @@ func (h *holder) has(name string, held int) {
 	}
 }
 
-// ends ends the holder and waits until what it had is given back.
+// ends ends the holder and waits until its permits are given back.
 func (h *holder) ends() {
 	h.e.Helper()
 	h.end()
@@ -187,7 +187,7 @@ func (h *holder) ends() {
 	}
 }
 
-// leaves ends the holder, whose node may be severed before that is done.
+// leaves ends the holder. Its node may be severed before that is done.
 func (h *holder) leaves() {
 	h.cut.Store(true)
 	h.end()
@@ -212,7 +212,7 @@ func sever(e *semaphores, hs ...*holder) {
 	e.Sever(e.T, hs[0].node)
 }
 
-// holders returns what is known of a limit's holders, without times.
+// holders returns a limit's holders, without times.
 func holders(e *semaphores, node coord.Semaphore, name string) []coord.Holder {
 	e.Helper()
 	list, err := node.Holders(e.Context(), name)

@@ -4,7 +4,7 @@ import (
 	"github.com/taskengine/taskengine/coord"
 )
 
-// expect fails unless told says what others need.
+// expect fails unless told has the numbers that others need.
 func expect(e *semaphores, who string, told coord.Holding, held, share, waiting, needed int) {
 	e.Helper()
 	if told.Held != held || told.Share != share || told.Waiting != waiting || told.Needed != needed {
@@ -65,7 +65,7 @@ func permitsNeededLater(e *semaphores) {
 	}
 }
 
-// permitsQuiet counts the calls: of what is not told, nothing can be waited for.
+// permitsQuiet counts the calls: no event shows that a report was left out.
 func permitsQuiet(e *semaphores) {
 	a, b, c := hold(e, e.connect()), hold(e, e.connect()), hold(e, e.connect())
 	a.wants("limit", 2, 3)

@@ -10,8 +10,8 @@ import (
 )
 
 // account counts what holders believe to have of one limit. A holder lowers its entry before it gives
-// permits back, and raises it when it is told that it has more. So the sum over the holders that still
-// hold is never more than what the semaphore has granted, and that never more than Max ever was.
+// permits back, and raises it when it learns that it has more. So the sum over the holders that still
+// hold is never more than the semaphore has granted, and that never more than the largest Max.
 type account struct {
 	mu    sync.Mutex
 	most  int             // guarded by mu: the highest Max that was ordered
@@ -27,7 +27,7 @@ func (a *account) lower(h *holder, o coord.Order) {
 	a.held[h] = min(a.held[h], o.Want)
 }
 
-// raise notes that a holder was told what it has.
+// raise notes that a holder learned its permits.
 func (a *account) raise(h *holder, held int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -43,7 +43,7 @@ func (a *account) raise(h *holder, held int) {
 	}
 }
 
-// crowd is a random number of holders of a few limits, whose names are new.
+// crowd is a random number of holders of a few limits with new names.
 type crowd struct {
 	e        *semaphores
 	t        *rapid.T
@@ -146,7 +146,7 @@ func (c *crowd) sever() {
 	}
 }
 
-// settle ends the round: what the holders believe is what the semaphore says, nothing was ever wrong,
+// settle ends the round: the holders agree with the semaphore, nothing was ever wrong,
 // and in the end all permits are free.
 func (c *crowd) settle() {
 	last := c.holders[0]
@@ -169,7 +169,7 @@ func (c *crowd) settle() {
 	last.leaves()
 }
 
-// agree reports whether what the holders believe of a limit is what the semaphore says.
+// agree reports whether the holders of a limit agree with the semaphore.
 func (c *crowd) agree(name string) bool {
 	list := holders(c.e, c.nodes[0], name)
 	known := map[string]int{}

@@ -22,8 +22,8 @@ type Servers interface {
 	Resume(server int) error  // that is paused
 }
 
-// RunServers runs tests of a coordinator some of whose servers are away. start starts three servers that end with the
-// test, and returns a function that connects a node to all of them, which has a lease of about the given time.
+// RunServers runs tests of a coordinator with some servers away. start starts three servers that end with the
+// test, and returns a function that connects a node to all of them, with a lease of about the given time.
 func RunServers(t *testing.T, start func(*testing.T) (Servers, func(lease time.Duration) coord.Semaphore)) {
 	for name, test := range map[string]func(*testing.T, Servers, func(time.Duration) coord.Semaphore){
 		"permits pass on while a server is away": permitsPassOn,
@@ -37,7 +37,7 @@ func RunServers(t *testing.T, start func(*testing.T) (Servers, func(lease time.D
 	}
 }
 
-// serverPatience is how long these tests wait for what must happen.
+// serverPatience is how long these tests wait for events that must happen.
 const serverPatience = 2 * time.Minute
 
 // client is a holder that orders permits of the limit "limit", of which there are two.
@@ -207,7 +207,7 @@ func RunHang(t *testing.T, server string, connect func(t *testing.T, endpoints [
 	}
 }
 
-// readBusily has a node read until the end of the test, so that each of its requests may meet any of the servers.
+// readBusily reads by a node until the end of the test, so that each of its requests may meet any of the servers.
 func readBusily(t *testing.T, n coord.Semaphore) {
 	stop := make(chan struct{})
 	var reading sync.WaitGroup

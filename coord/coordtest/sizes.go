@@ -13,8 +13,8 @@ import (
 	"github.com/taskengine/taskengine/internal/logtest"
 )
 
-// RunSizes runs a test of a coordinator that takes values of less than largest bytes: what is too large is refused, and
-// disturbs nothing else. node is a connected node, and log what it has logged.
+// RunSizes runs a test of a coordinator that takes values of less than largest bytes: a larger value is refused, and
+// disturbs nothing else. node is a connected node, and log returns its log.
 func RunSizes(t *testing.T, node Node, log *logtest.Buffer, largest int) {
 	var lost atomic.Value
 	lost.Store("")

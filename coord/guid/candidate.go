@@ -11,7 +11,7 @@ import (
 	"github.com/taskengine/taskengine/coord/internal/lease"
 )
 
-// candidate is one candidacy: one goroutine that carries messages and the time to a machine, and does what that decides.
+// candidate is one candidacy: one goroutine that carries messages and the time to a machine, and carries out its decisions.
 type candidate struct {
 	*Elector
 	role  string
@@ -21,8 +21,8 @@ type candidate struct {
 	start time.Time // the times of machine count from here
 
 	machine    *election.Machine // of run
-	state      election.State    // of run: what lease was told
-	isIsolated bool              // of run: what was logged
+	state      election.State    // of run: the last state that lease got
+	isIsolated bool              // of run: the last logged state
 
 	led    bool  // set when loops have ended: it led until it was stopped
 	failed error // set when loops have ended: why no more messages come; nil: they do
@@ -48,7 +48,7 @@ func (c *candidate) end() (led bool) {
 	return c.led
 }
 
-// run handles what happens to the candidate until it is stopped or over.
+// run handles the events of the candidate until it is stopped or over.
 func (c *candidate) run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	arrived, ended := make(chan []byte), make(chan error, 1)
@@ -101,7 +101,7 @@ func (c *candidate) receive(message []byte) {
 	c.apply(c.machine.Received(c.now(), m))
 }
 
-// apply does what the machine has decided. A leader's context ends before the others learn of it.
+// apply carries out the decisions of the machine. A leader's context ends before the others learn of it.
 func (c *candidate) apply(out []election.Message) {
 	c.tell(c.machine.Why())
 	c.send(out)

@@ -9,8 +9,8 @@
 // Ids have the wall clock of a process in them; if that is slow, its candidates seem to be older and take over when
 // they begin. It plays no other part.
 //
-// In what follows, E is the lease, W a sixth of it, the time to settle, and D the longest time that a message is under
-// way. Candidates are connected if each receives what the others send.
+// Below, E is the lease, W a sixth of it, the time to settle, and D the longest time that a message is under
+// way. Candidates are connected if each receives the messages of the others.
 //
 //  1. Once nothing changes any more and no message is lost, the oldest of the connected candidates leads, and it alone,
 //     after E + W + 2D at most. Messages from before may make that longer by the time that they are late.
@@ -22,7 +22,7 @@
 //     more leaders than parts, except for the times above.
 //  6. Ids need not be known in advance, nothing is stored, and no majority is needed: the last node left leads.
 //
-// What it does not promise is that there are never two leaders. Without a quorum or a store that all agree on, the two
+// It does not promise that there is never more than one leader. Without a quorum or a store that all agree on, the two
 // sides of a divided network cannot exclude each other, and messages that are lost or late are such a division for a
 // time. Nor does it count fences. So use it only for duties that may be done by none or by several nodes for a time,
 // with effort wasted and no harm done. The duties of the engine are such: every change of a task is a compare-and-swap,
@@ -30,13 +30,13 @@
 //
 // A node that does not even receive its own messages is isolated: it cannot know of others. By default an isolated node
 // leads, because it may be the only one, and a duty done twice is better than one that is not done. With
-// [Options].MustHear a candidate leads only if it has received its own question, and gives up a lease after it has sent
-// the newest message that it received. On a bus that passes a message to all that are connected or to none, such as
+// [Options].MustHear a candidate leads only if it has received its own question, and gives up a lease after it sent
+// the newest of its messages that came back. On a bus that passes a message to all connected nodes or to none, such as
 // PostgreSQL, it has then given up before one that has heard it leads; only a candidate that was not connected before
 // the leader was cut off may lead beside it, for less than a lease.
 //
 // A process that was stopped (SIGSTOP, a suspended virtual machine, a garbage collector that takes long) cannot give up
-// meanwhile. Another one leads a lease after its last message, and the function of the stopped one may go on beside it
+// in that time. Another one leads a lease after its last message, and the function of the stopped one may go on beside it
 // until its process has noticed: the first thing that a candidate does after a pause of a lease is to give up. The
 // clock of Go does not run while a machine is suspended; after such a pause a leader gives up only when it hears of an
 // older candidate, or it is the oldest one, and the other gives up when it has heard of it.

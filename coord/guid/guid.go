@@ -33,7 +33,7 @@ type Options struct {
 	Lease time.Duration
 
 	// MustHear says that a node that does not receive its own messages does not lead. By default it does. The package
-	// comment says what follows.
+	// comment describes the effects.
 	MustHear bool
 
 	// Log gets a line when a leadership ends that was not given up, and when a leader does not receive its own messages;
@@ -41,8 +41,8 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Elector is the part that one process takes in elections. It is safe for concurrent use. It has no goroutines but those
-// of its calls, and need not be closed.
+// Elector is the part that one process takes in elections. It is safe for concurrent use. It has no goroutines beside
+// its calls, and need not be closed.
 type Elector struct {
 	messages  coord.Messages
 	rules     election.Rules

@@ -28,8 +28,8 @@ var ErrChanged = errors.New("the record of the coordination has changed")
 const name = storage.CoordinationSetting
 
 // Check returns an error that wraps [ErrOther] if a store records another cluster than own. If it
-// records none, Check records own. Of several nodes of different clusters that find no record at
-// once, at most those of one cluster get no error.
+// records none, Check records own. If nodes of different clusters find no record at
+// once, only nodes of one cluster get no error.
 func Check(ctx context.Context, store storage.Shared, own coord.Identity) error {
 	settings, ok := store.(storage.Settings)
 	if !ok {

@@ -1,4 +1,4 @@
-// Package lease has what the electors of backends share: a request for a role that is answered
+// Package lease has the common parts of the electors of backends: a request for a role that is answered
 // once, may be withdrawn, and once granted may be lost.
 package lease
 

@@ -15,33 +15,33 @@ func (p Proof) Holds(now time.Time, suspended time.Duration) bool {
 	return now.Add(suspended - p.Suspended).Before(p.Until)
 }
 
-// List is what a member was told of the list of members, and by which proof that is up to date. The answer to a renewal
-// proves that the member lives, and says who else does; the member must not count on the first before it was told of the
-// second. The methods are called under one lock, that of the owner.
+// List is the list of members that a member has, and the proof by which it is up to date. The answer to a renewal
+// proves that the member lives, and lists the others that do; the member must not count on the proof before it has the
+// list. The methods are called under the lock of the owner.
 type List struct {
-	changed bool  // since the list that the member was told last, or is being told
-	telling bool  // the member is being told
-	by      Proof // of the newest renewal whose list the member was told
+	changed bool  // since the list that the member has, or is getting
+	telling bool  // the member is getting a list
+	by      Proof // of the newest renewal with a list that the member has
 }
 
 // Change notes that the list has changed.
 func (l *List) Change() { l.changed = true }
 
-// Tell notes that the member is being told the list that a proof has confirmed. Told follows.
+// Tell notes that the member is getting the list that a proof has confirmed. Told follows.
 func (l *List) Tell(by Proof) {
 	l.changed, l.telling = false, true
-	if l.by == (Proof{}) { // while it is told of the others for the first time, it takes none of them for dead
+	if l.by == (Proof{}) { // while it gets the list of the others for the first time, it takes none of them for dead
 		l.by = by
 	}
 }
 
-// Told notes that the member was told the list that a proof has confirmed. now is the newest proof.
+// Told notes that the member has the list that a proof has confirmed. now is the newest proof.
 func (l *List) Told(by, now Proof) {
 	l.telling, l.by = false, by
 	l.Renew(now)
 }
 
-// Renew notes a new proof. It counts if the member was told of all changes until then.
+// Renew notes a new proof. It counts if the member has all changes until then.
 func (l *List) Renew(now Proof) {
 	if l.by != (Proof{}) && !l.changed && !l.telling {
 		l.by = now

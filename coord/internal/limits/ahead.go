@@ -8,7 +8,7 @@ import (
 // Ahead is tokens of a rate that a node has drawn before they are there. So nodes that wait for a rate take turns, and do
 // not all draw at the moment at which there is a token. The zero value has none. Times are in nanoseconds of any clock.
 //
-// A node may be late with what it has drawn. Each interval by which it is late takes a token of it: those that others
+// A node may be late with its drawn tokens. Each interval by which it is late takes one of them: tokens that others
 // have drawn for later do not come on top.
 type Ahead struct {
 	step, slack int64
@@ -17,7 +17,7 @@ type Ahead struct {
 }
 
 const (
-	// longestLead is how long before its time a token is drawn at most. A node that ends wastes what it has drawn.
+	// longestLead is how long before its time a token is drawn at most. A node that ends wastes its drawn tokens.
 	longestLead = int64(10 * time.Second)
 	// aheadFor is the time at the full rate for which tokens are drawn at once, if more are wanted: without a limit one node
 	// would take all for long.
@@ -35,9 +35,9 @@ func Several(step, slack, tokens int64) int64 {
 	return min(slack/step+1, max(1, min(tokens, aheadFor/step), leastAhead/step))
 }
 
-// DrawAhead draws tokens of a bucket that has none at a time, and of which due is what [Draw] has returned. It returns
-// what it has drawn, and when the bucket is full again. It draws none, and reports false, if that is too early: the node
-// is to draw again after [Again]. A node that has done so may draw earlier than others.
+// DrawAhead draws tokens of a bucket that has none at a time. due is the result of [Draw] for it. It returns
+// the drawn tokens, and when the bucket is full again. It draws none, and reports false, if that is too early: the node
+// should draw again after [Again]. Then it may draw earlier than others.
 func DrawAhead(now, due, step, slack, tokens int64, again bool) (a Ahead, after int64, ok bool) {
 	n := Several(step, slack, tokens)
 	after = due + n*step
@@ -57,7 +57,7 @@ func Earliest(step int64, again bool) int64 {
 	return Lead(step) - step
 }
 
-// Rest returns the tokens that are left of those that were drawn at a time.
+// Rest returns the tokens that are left of a draw at a time.
 func Rest(at, step, slack, drawn, left int64) Ahead {
 	return Ahead{step: step, slack: slack, at: at, drawn: drawn, left: left}
 }

@@ -1,4 +1,4 @@
-// Package limits has what the semaphores and rates of backends share: how they read orders and draws.
+// Package limits has the common parts of the semaphores and rates of backends: how they read orders and draws.
 package limits
 
 import (

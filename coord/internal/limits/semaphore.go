@@ -9,16 +9,16 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// Semaphore is who has and wants permits of one limit. It decides about orders as [coord.Semaphore] describes, in
-// the backends whose coordinator cannot decide by itself. The zero value is a limit of which nothing is held or wanted.
+// Semaphore has the holders of the permits of one limit. It decides about orders as [coord.Semaphore] describes, for
+// backends with a coordinator that cannot decide by itself. The zero value is a limit without holders.
 // Its owner calls one method at a time.
 type Semaphore struct {
 	Max       int        `json:"max"`
 	Version   uint64     `json:"version,omitempty"` // of Max
-	Standings []Standing `json:"standings"`         // those that wait are in the order in which they are served
+	Standings []Standing `json:"standings"`         // waiting holders are in the order in which they are served
 }
 
-// Standing is what a holder has and wants of a limit.
+// Standing has the permits that a holder has and wants of a limit.
 type Standing struct {
 	Holder task.ID   `json:"holder"`
 	Held   int       `json:"held"`
@@ -31,10 +31,10 @@ type Standing struct {
 // Waits reports whether the holder has less than it wants.
 func (st *Standing) Waits() bool { return st.Held < st.Want }
 
-// waits reports whether st can get some of what it wants.
+// waits reports whether st can get some of the permits that it wants.
 func (s *Semaphore) waits(st *Standing) bool { return st.Waits() && st.Least <= s.Max }
 
-// Find returns what a holder has and wants, and nil if that is nothing. The result is valid until the next change.
+// Find returns the standing of a holder, and nil if it has and wants nothing. The result is valid until the next change.
 func (s *Semaphore) Find(holder task.ID) *Standing {
 	i := slices.IndexFunc(s.Standings, func(st Standing) bool { return st.Holder == holder })
 	if i < 0 {
@@ -103,7 +103,7 @@ func (s *Semaphore) held() (sum int) {
 	return sum
 }
 
-// Others returns what the holder of st is told of the others: see [coord.Holding].
+// Others returns the numbers about the others in the holding of st: see [coord.Holding].
 func (s *Semaphore) Others(st *Standing) (share, waiting, needed int) {
 	holders := 0
 	for i := range s.Standings {

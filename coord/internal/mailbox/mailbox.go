@@ -1,5 +1,5 @@
-// Package mailbox has what backends of [coord.Messages] share: the receivers of one process, each with a bounded queue
-// of messages.
+// Package mailbox has the common part of backends of [coord.Messages]: the receivers of one process, each with a bounded
+// queue of messages.
 package mailbox
 
 import (
@@ -12,7 +12,7 @@ import (
 )
 
 // Backlog is how many messages may wait for a receiver. If one more comes, all of them are dropped, and the receiver
-// is told that messages were lost.
+// learns that messages were lost.
 const Backlog = 1024
 
 // Boxes has the mailboxes of some nodes. The zero Boxes has none. It is safe for concurrent use.
@@ -58,7 +58,7 @@ func (b *Boxes) Deliver(topic string, message []byte) {
 	}
 }
 
-// Begin tells the receivers of all mailboxes that messages reach them from now on.
+// Begin lets the receivers of all mailboxes know that messages reach them from now on.
 func (b *Boxes) Begin() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -80,7 +80,7 @@ func (b *Box) put(message []byte) {
 	b.filled.Set()
 }
 
-// Receive calls fn with what is in the mailbox until ctx ends, and then returns nil. When closed is closed it returns
+// Receive calls fn with the messages in the mailbox until ctx ends, and then returns nil. When closed is closed it returns
 // [coord.ErrClosed]. It removes the mailbox in the end.
 func (b *Box) Receive(ctx context.Context, closed <-chan struct{}, fn func([]byte)) error {
 	defer b.boxes.remove(b)

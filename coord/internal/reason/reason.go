@@ -1,4 +1,4 @@
-// Package reason has errors of coordinators that say what is to be done, and finds out why servers refuse connections.
+// Package reason has errors of coordinators with a remedy, and finds out why servers refuse connections.
 package reason
 
 import (
@@ -9,7 +9,7 @@ import (
 
 // Error is an error that a person can do something about.
 type Error struct {
-	What    string // is wrong, where, and what to do about it
+	What    string // the fault, its place, and the remedy
 	Refused bool   // the error is a [coord.ErrRefused]
 	Cause   error
 }

@@ -19,7 +19,7 @@ import (
 )
 
 // Servers records why the newest connections to the servers of a coordinator failed: the libraries connect again and
-// again, and do not tell. It is safe for concurrent use.
+// again, and do not report it. It is safe for concurrent use.
 type Servers struct {
 	count  int         // how many there are
 	config *tls.Config // of this node; nil: connections are not encrypted
@@ -54,7 +54,7 @@ func (s *Servers) Err() error {
 	return err
 }
 
-// Explain returns the error of a request with what Err says.
+// Explain adds the error of Err to the error of a request.
 func (s *Servers) Explain(err error) error {
 	if failed := s.Err(); failed != nil {
 		return fmt.Errorf("%w: %w", err, failed)
@@ -105,7 +105,7 @@ func (s *Servers) Check(ctx context.Context, ask func(context.Context) error) er
 	return err
 }
 
-// Note notes what came of the newest connection to a server; nil is that the server has answered.
+// Note notes the result of the newest connection to a server; nil is that the server has answered.
 func (s *Servers) Note(address string, err error) {
 	if err != nil {
 		err = s.explain(address, err)
@@ -123,7 +123,7 @@ func (s *Servers) Note(address string, err error) {
 
 // Watch returns a connection to a server that notes the outcome of its first read: with TLS 1.3, a client learns only
 // then that the server refuses its certificate. A library that is slow may find the connection ended when it writes, and
-// close it without a read. So Close reads then what the server has said before it ended the connection.
+// close it without a read. So Close then reads the last words of the server.
 func (s *Servers) Watch(address string, c net.Conn) net.Conn {
 	return &watched{Conn: c, servers: s, address: address}
 }
@@ -167,7 +167,7 @@ func (w *watched) Close() error {
 	return w.Conn.Close()
 }
 
-// explain returns what an error of a connection means.
+// explain returns the meaning of an error of a connection.
 func (s *Servers) explain(address string, err error) error {
 	var (
 		name    x509.HostnameError

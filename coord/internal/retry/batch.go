@@ -3,7 +3,7 @@ package retry
 import "time"
 
 // Batch is how much the next request changes at most. Requests that take long make the next ones smaller, and quick ones
-// make them larger again: so each takes a short time, however slow the coordinator is, and delays what waits for it. It is
+// make them larger again: so each takes a short time, however slow the coordinator is, and delays others little. It is
 // not safe for concurrent use.
 type Batch struct {
 	most, size int

@@ -1,4 +1,4 @@
-// Package retry has what backends do while their coordinator cannot be used.
+// Package retry has the work of backends while their coordinator cannot be used.
 package retry
 
 import (
@@ -18,9 +18,9 @@ type Outage struct {
 	coordinator string
 
 	mu      sync.Mutex
-	failing map[string]bool // guarded by mu: what fails at present
+	failing map[string]bool // guarded by mu: the operations that fail at present
 	since   time.Time       // guarded by mu
-	told    map[string]bool // guarded by mu: what the log has said of the reasons since then
+	told    map[string]bool // guarded by mu: the reasons that were logged since then
 }
 
 // NewOutage returns an Outage in which nothing fails. The name of the coordinator is that in the messages, such as "the

@@ -13,7 +13,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// State is what a candidate is.
+// State is the state of a candidate.
 type State uint8
 
 // The states of a candidate, in their order: none is left for one before it.
@@ -31,7 +31,7 @@ var (
 	ErrDuplicate = errors.New("another process announces itself by the id of this candidate, as a copy of a running machine does")
 )
 
-// Rules are what a candidate goes by. Candidates with different rules may stand for one role.
+// Rules are the rules of a candidate. Candidates with different rules may stand for one role.
 type Rules struct {
 	// Lease is for how long others believe in a candidate after they have received an announcement of it.
 	Lease time.Duration
@@ -56,7 +56,7 @@ func (r Rules) gap() time.Duration { return r.settle() / 4 }
 // must not bring it back.
 func forget(lease time.Duration) time.Duration { return 2 * lease }
 
-// Kind says what a message is for.
+// Kind is the purpose of a message.
 type Kind uint8
 
 // The kinds of messages.
@@ -66,7 +66,7 @@ const (
 	Bye   Kind = 'b' // the sender is a candidate no more
 )
 
-// Message is what a candidate tells the others.
+// Message is a message of a candidate to the others.
 type Message struct {
 	Kind  Kind
 	From  task.ID

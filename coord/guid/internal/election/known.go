@@ -22,8 +22,8 @@ type other struct {
 // known has the other candidates, sorted by id.
 type known []other
 
-// learn notes a message, and reports whether it is newer than what is known of its sender, and whether that was unknown
-// or gone.
+// learn notes a message, and reports whether it is newer than the known ones of its sender, and whether the sender was
+// unknown or gone.
 func (k *known) learn(now time.Duration, m Message) (isNewer, isNew bool) {
 	i, found := slices.BinarySearchFunc(*k, m.From, func(o other, id task.ID) int { return o.id.Compare(id) })
 	if found && m.Seq <= (*k)[i].seq {
@@ -56,7 +56,7 @@ func (k *known) evict() {
 	*k = slices.Delete(*k, last, last+1)
 }
 
-// expire ends leases, and forgets those that have been gone for long.
+// expire ends leases, and forgets candidates that have been gone for long.
 func (k *known) expire(now time.Duration) {
 	forgotten := false
 	for i := range *k {

@@ -8,7 +8,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// Machine is one candidate for one role. Times are those of a clock that never goes back, since any moment. The methods
+// Machine is one candidate for one role. Times are by a clock that never goes back, since any moment. The methods
 // that take a time return the messages that the candidate sends; before it sends them, the caller must look at [State].
 // A Machine belongs to one goroutine.
 type Machine struct {
@@ -25,7 +25,7 @@ type Machine struct {
 	others      known
 
 	seq      uint64        // of the newest message
-	sent     []sentMessage // those whose echo would count, oldest first
+	sent     []sentMessage // messages with an echo that would count, oldest first
 	lastSent time.Duration
 	announce time.Duration // when the next announcement is due
 
@@ -50,7 +50,7 @@ func New(now time.Duration, self task.ID, r Rules, chance *rand.Rand) *Machine {
 	return m
 }
 
-// State returns what the candidate is.
+// State returns the state of the candidate.
 func (m *Machine) State() State { return m.state }
 
 // Why returns the reason why the candidacy is over, or nil if it is not, or was stopped.
@@ -62,7 +62,7 @@ func (m *Machine) IsIsolated() bool { return m.now >= m.heard+m.rules.Lease }
 // Next returns when Tick should be called. It may be called at any other time as well.
 func (m *Machine) Next() time.Duration { return m.next }
 
-// Tick says what time it is.
+// Tick passes the time.
 func (m *Machine) Tick(now time.Duration) []Message {
 	return m.step(now, func() {})
 }
@@ -71,7 +71,7 @@ func (m *Machine) Tick(now time.Duration) []Message {
 func (m *Machine) Connected(now time.Duration) []Message {
 	return m.step(now, func() {
 		if !m.isConnected && m.state == Waiting {
-			m.isFirst = false // what it did not hear before does not count
+			m.isFirst = false // its silence from before does not count
 		}
 		m.isConnected = true
 		m.send(Hello)
@@ -121,8 +121,8 @@ func (m *Machine) step(now time.Duration, event func()) []Message {
 	return m.flush()
 }
 
-// notePause notices that the process was stopped or too busy since it had something to do. It may not have received
-// what was sent meanwhile, so the time does not count.
+// notePause notices that the process was stopped or too busy since it had something to do. It may have missed
+// messages in that time, so the time does not count.
 func (m *Machine) notePause() {
 	if m.now <= m.next+m.rules.settle()/2 {
 		return
