@@ -25,7 +25,7 @@ import (
 	"github.com/taskengine/taskengine/server/proto/taskengine/v1/taskenginev1connect"
 )
 
-// guarded is the API of a node whose clients need tokens. The text of each token is its name.
+// guarded is the API of a node that demands tokens. The text of each token is its name.
 type guarded struct {
 	*node
 	tokens atomic.Pointer[access.Tokens]

@@ -77,7 +77,7 @@ func TestCurlCanSubmitAndReadJSON(t *testing.T) {
 	code, res = n.post(t, "Get", `{"id":"`+id+`"}`)
 	got, _ := res["task"].(map[string]any)
 	// The payload is in base64, the version is text because JSON numbers are too small,
-	// and what is zero is there.
+	// and zero values are present.
 	want := map[string]any{"state": "done", "payload": "eyJuIjoxfQ==", "result": "eyJuIjoxfQ==", "version": "3", "crashes": 0.0, "orderingKey": ""}
 	for k, v := range want {
 		if got[k] != v {

@@ -21,7 +21,7 @@ import (
 	"github.com/taskengine/taskengine/server/proto/taskengine/v1/taskenginev1connect"
 )
 
-// auditedNode returns a node whose API has an audit log.
+// auditedNode returns a node with an audit log of its API.
 func auditedNode(t *testing.T, tokens ...access.Token) (*guarded, *logtest.Buffer) {
 	t.Helper()
 	g, log := newGuarded(t, tokens...), new(logtest.Buffer)
@@ -55,7 +55,7 @@ func lines(t *testing.T, log *logtest.Buffer) (all []map[string]any) {
 	return all
 }
 
-// A line says who, from where, the verb, what and the outcome, on both servers, and is there when the answer is.
+// A line has the caller, its address, the verb, its object and the outcome, on both servers, and is written before the answer.
 func TestEachManagementVerbHasAnAuditLine(t *testing.T) {
 	g, log := auditedNode(t, of("ops", access.Operate), of("boss", access.Admin), of("shop", access.Submit, "idle"))
 	c := g.library(t, g.tcp.Addr().String())

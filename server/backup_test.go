@@ -15,7 +15,7 @@ import (
 	"github.com/taskengine/taskengine/storage/memory"
 )
 
-// backedUp is a store whose backup has these files and then an error.
+// backedUp is a store. Its backup has these files and then an error.
 type backedUp struct {
 	storage.Store
 	files []string

@@ -66,8 +66,8 @@ func listenOn(b *testing.B, network, addr string, c server.ListenConfig) net.Add
 }
 
 // BenchmarkServers compares servers of the API. Each adds tasks to an engine in memory, by 256 unary calls at a time or
-// by eight streams, whose client is in the same process. cpu-us is the CPU time for each task, of client and server
-// together: the client is the same, so the difference is that of the servers.
+// by eight streams, of a client in the same process. cpu-us is the CPU time for each task, of client and server
+// together: the client is the same, so the servers make the difference.
 func BenchmarkServers(b *testing.B) {
 	for _, s := range apiServers {
 		for _, network := range []string{"tcp", "unix"} {

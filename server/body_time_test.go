@@ -17,7 +17,7 @@ import (
 	"github.com/taskengine/taskengine/storage/memory"
 )
 
-// hurried starts an API whose requests may take this long, and returns its address.
+// hurried starts an API with a limit of the time of a request, and returns its address.
 func hurried(t *testing.T, patience time.Duration) (*API, string) {
 	t.Helper()
 	e, err := engine.Open(t.Context(), engine.Config{Store: memory.New()})

@@ -9,7 +9,7 @@ import (
 	"github.com/taskengine/taskengine/coord/local"
 )
 
-// reported is a cluster whose bus has a state.
+// reported is a cluster with a bus that has a state.
 type reported struct {
 	*local.Node
 	status coord.BusStatus

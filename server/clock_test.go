@@ -13,7 +13,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// clocked is a cluster whose clock is behind that of the machine.
+// clocked is a cluster with a clock that is behind the machine's.
 type clocked struct {
 	*local.Node
 	behind time.Duration
@@ -75,7 +75,7 @@ func TestATimeFromNowIsByTheClockOfTheCluster(t *testing.T) {
 	}
 }
 
-// leased is a membership whose lease is not the one that was asked for.
+// leased is a membership with another lease than the configured one.
 type leased struct {
 	coord.Membership
 	lease time.Duration

@@ -46,7 +46,7 @@ func earlier(t *testing.T, fn func(*testing.T, protoreflect.FileDescriptor)) {
 	}
 }
 
-// A client of an earlier version sends and reads what it knows, in both encodings.
+// A client of an earlier version sends and reads the fields that it knows, in both encodings.
 func TestTheAPIHasAllThatEarlierVersionsHad(t *testing.T) {
 	now := taskenginev1.File_taskengine_v1_taskengine_proto
 	earlier(t, func(t *testing.T, then protoreflect.FileDescriptor) {

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// framesConn is a connection that reads what a test gives it.
+// framesConn is a connection that reads the bytes that a test gives it.
 type framesConn struct {
 	net.Conn
 	bytes.Buffer
@@ -50,7 +50,7 @@ func smallIntake(perConnection, perNode int64) *intake {
 	return in
 }
 
-// readAll reads what the connection has, in parts of n bytes.
+// readAll reads all bytes of the connection, in parts of n bytes.
 func readAll(c net.Conn, n int) error {
 	p := make([]byte, n)
 	for {

@@ -21,7 +21,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// newLimitNode starts a node whose tasks of type pay count for the limits partner and payouts, and
+// newLimitNode starts a node. Its tasks of type pay count for the limits partner and payouts, and
 // wait to be released.
 func newLimitNode(t *testing.T) *node {
 	t.Helper()

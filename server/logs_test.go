@@ -23,7 +23,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// received is what a stream of a task's log has sent.
+// received has the responses of a stream of a task's log.
 type received struct {
 	lines     []*taskenginev1.LogLine
 	cursor    string
@@ -204,7 +204,7 @@ func TestAFollowerOfABusyLogIsSentManyLinesAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	many := len(got.lines)/500 + 2 // those that are full, and the first and the last
+	many := len(got.lines)/500 + 2 // the full ones, and the first and the last
 	if most := int(time.Since(begin)/(100*time.Millisecond)) + many; parts > most {
 		t.Errorf("%d lines came in %d parts, want no more than %d", len(got.lines), parts, most)
 	}

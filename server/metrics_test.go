@@ -257,7 +257,7 @@ func TestObserversCallsAllOfThemForEverything(t *testing.T) {
 	}
 }
 
-// failed returns a task whose newest attempt failed.
+// failed returns a task with a newest attempt that failed.
 func failed(state task.State) *task.Task {
 	t := &task.Task{ID: task.ID{1}, Version: 1, Type: "mail", State: task.Submitted}
 	begin := time.Unix(1_700_000_000, 0)
@@ -310,7 +310,7 @@ func TestFailuresAreLoggedAtInfoWithTheirTask(t *testing.T) {
 	}
 }
 
-// stuck is a log whose writes block until it is released.
+// stuck is a log that blocks writes until it is released.
 type stuck struct {
 	release chan struct{}
 	lines   int

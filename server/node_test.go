@@ -81,7 +81,7 @@ type node struct {
 // newNode starts a node with the types echo, fail (for good), retry (waits an hour for
 // its second attempt), hold (waits to be released, one at a time, and logs that), and idle,
 // full, calm, strict, latest and prompt, which have no handler. full has a backlog of two tasks at most, and calm of one: its
-// sources pause. strict rejects requests whose key is taken, and latest has them replace the task. prompt accepts times up to 20
+// sources pause. strict rejects requests with a taken key, and in latest they replace the task. prompt accepts times up to 20
 // seconds in the past. An attempt may log
 // three lines.
 func newNode(t testing.TB) *node {

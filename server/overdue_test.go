@@ -16,7 +16,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// A schedule whose task finds no room in its backlog is overdue until there is room.
+// A schedule is overdue while the backlog of its task has no room.
 func TestOverdueSchedulesAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		report := policy.DefaultType()

@@ -49,7 +49,7 @@ func newScheduleNode(t *testing.T) *node {
 	return n
 }
 
-// yearly is a definition whose schedule does not fire during a test.
+// yearly is the definition of a schedule that does not fire during a test.
 func yearly() *taskenginev1.ScheduleDefinition {
 	return &taskenginev1.ScheduleDefinition{
 		Cron: "30 2 1 1 *", Timezone: "Europe/Berlin", Start: timestamppb.New(time.Unix(4e9, 0)), Task: &taskenginev1.ScheduleTask{Type: "report"},

@@ -18,7 +18,7 @@ import (
 	"github.com/taskengine/taskengine/server/proto/taskengine/v1/taskenginev1connect"
 )
 
-// socketConfig returns what listens on a socket in a folder of its own.
+// socketConfig returns the configuration of a listener on a socket in a folder of its own.
 func socketConfig(t *testing.T, api *server.API) (server.ListenConfig, string) {
 	path := filepath.Join(t.TempDir(), "api.sock")
 	return server.ListenConfig{Address: "unix:" + path, SocketMode: 0o660, Handler: api, GRPC: api.GRPC()}, path

@@ -187,7 +187,7 @@ func TestRequestsThatArriveTogetherShareACommit(t *testing.T) {
 	}
 }
 
-// A request that waits for room does not delay those of other types, and gets its outcome when there is room.
+// A request that waits for room does not delay requests of other types, and gets its outcome when there is room.
 func TestARequestThatWaitsForRoomDelaysNoOtherType(t *testing.T) {
 	n := newNode(t)
 	for name, open := range n.streams(t) {

@@ -29,7 +29,7 @@ func TestUnfinishedRequestsDoNotTakeTheMemoryOfTheNode(t *testing.T) {
 	}
 	f := http2.NewFramer(raw, raw)
 	var write sync.Mutex
-	credit := make(map[uint32]int) // guarded by write: what each stream may send; 0 is the connection
+	credit := make(map[uint32]int) // guarded by write: the bytes that each stream may send; 0 is the connection
 	more := sync.NewCond(&write)
 	over, initial := false, 65535 // guarded by write
 	if err := f.WriteSettings(); err != nil {

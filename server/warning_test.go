@@ -95,7 +95,7 @@ func TestAReceiptDoesNotWarnOfATypeThatAnotherNodeHandles(t *testing.T) {
 	}
 }
 
-// Names of types that a token is not for are not told to its owner.
+// The owner of a token does not learn the names of types that it is not for.
 func TestAWarningSuggestsNoTypeThatTheCallerMayNotUse(t *testing.T) {
 	g := newGuarded(t, of("narrow", access.Submit, "hod*"), of("wide", access.Submit))
 	for token, isTold := range map[string]bool{"narrow": false, "wide": true} {

@@ -14,8 +14,8 @@ import (
 	"github.com/taskengine/taskengine/config"
 )
 
-// TestAlertsAboutNodesWithStoresOfTheirOwnAreSentOnce fills a limit of the cluster and kills a node: each is told once, though
-// every node has the rules and the target.
+// TestAlertsAboutNodesWithStoresOfTheirOwnAreSentOnce fills a limit of the cluster and kills a node: one notification is sent
+// of each, though every node has the rules and the target.
 func TestAlertsAboutNodesWithStoresOfTheirOwnAreSentOnce(t *testing.T) {
 	t.Parallel()
 	hook := new(receiver)

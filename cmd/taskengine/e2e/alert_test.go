@@ -48,7 +48,7 @@ func (r *receiver) accept() {
 	r.open = true
 }
 
-// got returns what was refused and accepted.
+// got returns the refused and the accepted notifications.
 func (r *receiver) got() (refused, accepted []alert.Notification) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -224,7 +224,7 @@ func TestANodeWithoutAlertsSaysSo(t *testing.T) {
 	}
 }
 
-// nodes returns what was told of nodes, such as "firing a".
+// nodes returns the notifications about nodes, such as "firing a".
 func (r *receiver) nodes() (told []string) {
 	_, accepted := r.got()
 	for _, n := range accepted {
@@ -235,7 +235,7 @@ func (r *receiver) nodes() (told []string) {
 	return told
 }
 
-// awaitNodes waits until a node was told of.
+// awaitNodes waits until there is a notification about a node.
 func (r *receiver) awaitNodes(t *testing.T, want string) {
 	t.Helper()
 	for begin := time.Now(); !slices.Contains(r.nodes(), want); time.Sleep(50 * time.Millisecond) {
@@ -289,8 +289,8 @@ alerts:
 	}
 }
 
-// A node whose database does not answer tells that, though the notification cannot be stored. Its end is told when
-// the database is back.
+// A node without an answer of its database notifies of that, though the notification cannot be stored. It notifies of the
+// end when the database is back.
 func TestADatabaseThatIsAwayIsTold(t *testing.T) {
 	t.Parallel()
 	hook := &receiver{open: true}

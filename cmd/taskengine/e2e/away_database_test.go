@@ -17,7 +17,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// awayConfig makes nodes whose tasks note their id and wait for the gate.
+// awayConfig makes nodes with tasks that note their id and wait for the gate.
 const awayConfig = `
 node: {slots: 50, drain_timeout: 50s}
 storage: %s
@@ -31,8 +31,8 @@ types:
 // eachHalf is how many tasks are in each of the two databases.
 const eachHalf = 6
 
-// A node is killed while one of two databases hangs. What it ran of the other database runs again meanwhile, and what
-// it ran of the one that hangs when that answers again.
+// A node is killed while one of two databases hangs. Its tasks of the other database run again at once, and its tasks of the
+// hanging database when that answers again.
 func TestTasksOfAKilledNodeRunAgainThoughOneOfItsDatabasesHangs(t *testing.T) {
 	t.Parallel()
 	hangs := own(t)

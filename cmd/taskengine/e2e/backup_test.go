@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// backs runs backup or restore and returns what it says.
+// backs runs backup or restore and returns its output.
 func backs(t *testing.T, args ...string) backupJSON {
 	t.Helper()
 	r := cli(t, nil, "", append(args, "-o", "json")...)

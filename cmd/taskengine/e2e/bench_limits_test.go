@@ -92,7 +92,7 @@ func TestLimitsLeaveNothingBehindWhenInterrupted(t *testing.T) {
 	}
 }
 
-// left reports what is in a folder.
+// left reports the files in a folder.
 func left(t *testing.T, dir string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)

@@ -23,7 +23,7 @@ import (
 
 var chaosFor = flag.Duration("chaos", 10*time.Second, "how long plugins are killed at random")
 
-// chaosConfig makes a node whose plugin notes every task it is called for.
+// chaosConfig makes a node with a plugin that notes the task of every call.
 const chaosConfig = `
 node: {slots: 64}
 storage: {driver: pebble, path: data}
@@ -35,7 +35,7 @@ types:
   most: {handler: note, delivery: at_most_once}
 `
 
-// chaos is a node under load whose plugins come to harm.
+// chaos is a node under load. Its plugins are killed, stopped and slowed down.
 type chaos struct {
 	*running
 	t       *testing.T
@@ -61,7 +61,7 @@ func startChaos(t *testing.T) *chaos {
 		c.load.wg.Go(func() {
 			rng := rand.New(rand.NewPCG(7, i))
 			for !c.stop.Load() && c.load.submit(rng, "") {
-				time.Sleep(2 * time.Millisecond) // what the plugins can do, about
+				time.Sleep(2 * time.Millisecond) // about the rate of the plugins
 			}
 		})
 	}

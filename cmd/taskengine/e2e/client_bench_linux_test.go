@@ -27,7 +27,7 @@ type clientBench struct {
 // BenchmarkClients measures how many tasks clients of each language add to a node in a second: client and node on the
 // same machine, on pebble, every receipt durable. of-go is the rate divided by that of the Go client with 512 in flight.
 // Run it with -benchtime 50000x: it adds so many tasks in each way. The clients for Node.js and Java have to be built
-// before. That for Java adds as many tasks first, which do not count, because the JVM compiles what runs often; "cold" adds
+// before. The Java client adds as many tasks first, which do not count, because the JVM compiles hot methods; "cold" adds
 // only a few.
 func BenchmarkClients(b *testing.B) {
 	n := start(b, nil, "run", "-c", write(b, "taskengine.yaml", fmt.Sprintf("storage: {driver: pebble, path: %q}\n", filepath.Join(diskFolder(b), "data"))))

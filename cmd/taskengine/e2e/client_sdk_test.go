@@ -36,7 +36,7 @@ func TestTheNodeJSClientsOwnTestsHold(t *testing.T) {
 	testClient(t, sdk, "node", "--test", "build/client.test.js", "build/client-flow.test.js", "build/client-lost.test.js", "build/client-silent.test.js")
 }
 
-// It runs those of the test kit, too.
+// It runs the tests of the test kit, too.
 func TestTheJavaClientsOwnTestsHold(t *testing.T) {
 	t.Parallel()
 	const sdk = "../../../plugins/sdk/java"

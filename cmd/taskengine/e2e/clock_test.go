@@ -27,7 +27,7 @@ func TestNodesWhoseClockIsOffThatOfTheDatabaseStartTasksNeitherEarlyNorLate(t *t
 	t.Parallel()
 	for name, c := range map[string]struct {
 		ahead time.Duration // the database's clock
-		nodes string        // how those of the nodes are off
+		nodes string        // how the clocks of the nodes are off
 	}{
 		"ahead":  {-10 * time.Minute, "ahead of"},
 		"behind": {10 * time.Minute, "behind"},

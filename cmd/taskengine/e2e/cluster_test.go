@@ -152,8 +152,8 @@ func TestAnyNodeSaysWhereATaskRanAlsoWhenThatNodeIsGone(t *testing.T) {
 	}
 }
 
-// A node that cannot reach the database starts nothing and cancels what it runs, before
-// another takes it for dead and runs that.
+// A node that cannot reach the database starts nothing and cancels its tasks, before
+// another takes it for dead and runs them.
 func TestANodeThatIsCutOffIsNotAlone(t *testing.T) {
 	t.Parallel()
 	s := own(t)
@@ -233,7 +233,7 @@ type harassment struct {
 	server   *pgtest.Server
 	database string                      // of storage.url
 	file     string                      // the configuration
-	more     map[string]func(*rand.Rand) // what else is done to them, by name
+	more     map[string]func(*rand.Rand) // further faults of the nodes, by name
 
 	n     []*running
 	loads []*load

@@ -23,10 +23,10 @@ const (
 	exitSignal      = 128 // plus the number of the signal
 )
 
-// The names of files that people and scripts see.
+// The names of files that operators and scripts see.
 const (
 	boltFile     = "tasks.bolt"  // the store of the driver bolt, in its folder
-	manifestName = "backup.json" // says what belongs to a backup
+	manifestName = "backup.json" // lists the files of a backup
 )
 
 // The severities of findings.
@@ -67,7 +67,7 @@ type backupJSON struct {
 	Tasks, Bytes  int64
 }
 
-// manifest is what a backup says about itself.
+// manifest is the description of a backup.
 type manifest struct {
 	Driver  string
 	TakenAt time.Time `json:"taken_at"`

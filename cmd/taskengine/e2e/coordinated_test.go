@@ -122,7 +122,7 @@ func TestANodeThatIsCutOffItsCoordinatorStartsNothing(t *testing.T) {
 	})
 }
 
-// Nodes with a store each share limits and what people change, and no tasks.
+// Nodes with a store each share limits and the changes of operators, and no tasks.
 func TestNodesWithAStoreEachShareALimit(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, driver string) {
@@ -159,7 +159,7 @@ limits:
 		n[1].limitIs(t, "payouts", 2)
 		n[1].until(t, second, "processing")
 
-		wire.Stall() // what needs the coordinator waits, and what does not goes on
+		wire.Stall() // tasks that need the coordinator wait, and the others go on
 		n[0].says(t, "the node has lost its permits")
 		n[0].ok(t, "task", "add", "copy", "--wait", "--timeout", "1m")
 		why = n[0].objects(t, "task", "why", first)[0]["reasons"].([]any)[0].(map[string]any)

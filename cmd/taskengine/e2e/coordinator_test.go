@@ -14,7 +14,7 @@ import (
 	"github.com/taskengine/taskengine/internal/zktest"
 )
 
-// servers are those of a coordinator.
+// servers are the servers of a coordinator.
 type servers interface {
 	Endpoints() []string
 	Close() error
@@ -90,7 +90,7 @@ func onEach(t *testing.T, test func(t *testing.T, driver string)) {
 	}
 }
 
-// kept returns what is kept below a prefix, as kind and name, each with how often.
+// kept counts the data below a prefix, by kind and name.
 func kept(t *testing.T, file string) map[string]int {
 	t.Helper()
 	all := map[string]int{}
@@ -102,7 +102,7 @@ func kept(t *testing.T, file string) map[string]int {
 	return all
 }
 
-// succeeds runs a command that must, and returns what it wrote.
+// succeeds runs a command that must succeed, and returns its output.
 func succeeds(t *testing.T, args ...string) string {
 	t.Helper()
 	r := cli(t, nil, "", args...)

@@ -88,7 +88,7 @@ func TestTasksMoveFromANodeToPostgreSQLAndBack(t *testing.T) {
 		t.Errorf("the first report is %+v", report)
 	}
 	forth := filepath.Join(t.TempDir(), "forth")
-	if report := copies(t, exitOK, "--from", url, "--to", "bolt:"+forth); report.Tasks != 3 || report.Settings != 2 { // what is paused, and where the values of limits are
+	if report := copies(t, exitOK, "--from", url, "--to", "bolt:"+forth); report.Tasks != 3 || report.Settings != 2 { // the pauses, and the sources of the values of limits
 		t.Errorf("the report of the way back is %+v", report)
 	}
 	limited := func(n *running, most float64) {

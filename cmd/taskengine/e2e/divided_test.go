@@ -29,7 +29,7 @@ func noServer(t *testing.T) string {
 	return "postgres:///tasks?user=nobody&host=" + t.TempDir()
 }
 
-// shardsIn returns what a command about shards says that databases hold, by name.
+// shardsIn returns the shards of databases, by name, in the output of a command.
 func shardsIn(t *testing.T, args ...string) map[string]string {
 	t.Helper()
 	held := make(map[string]string)

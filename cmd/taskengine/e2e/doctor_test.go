@@ -13,7 +13,7 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// doctor examines a store and returns what was found.
+// doctor examines a store and returns the findings.
 func doctor(t *testing.T, code int, args ...string) findings {
 	t.Helper()
 	r := cli(t, nil, "", append([]string{"doctor", "-o", "json"}, args...)...)
@@ -90,7 +90,7 @@ func TestTheDoctorExaminesADatabase(t *testing.T) {
 	found.no(t)
 	found.has(t, isInfo, "nodes", "alive: alice")
 
-	// After an outage a node joins long after it was made, and that tells nothing of its clock.
+	// After an outage a node joins long after it was made, which is no sign of a wrong clock.
 	query(t, url, "update taskengine.member set joined_at = joined_at + interval '47 seconds'")
 	doctor(t, exitOK, url).no(t)
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Two nodes, whose handlers die, lie and fail around their commits: each step is written once.
+// Two nodes have handlers that die, lie and fail around their commits: each step is written once.
 func TestWhatHandlersWriteInTransactionsThatEndTheirAttemptsIsWrittenOnce(t *testing.T) {
 	t.Parallel()
 	url := tables(t)

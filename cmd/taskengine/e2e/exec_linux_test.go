@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// execFamily is a handler whose first attempt starts a child, a grandchild of a shell that
+// execFamily is a handler. Its first attempt starts a child, a grandchild of a shell that
 // waits for it, and a process that leaves the session, writes their IDs to the file $FAMILY and
-// does not end. The second attempt tells which of them are alive.
+// does not end. The second attempt reports which of them are alive.
 const execFamily = `
 storage: {driver: pebble, path: ./data}
 handlers:

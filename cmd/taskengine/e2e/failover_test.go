@@ -38,7 +38,7 @@ const (
 	failoverLook    = 2 * time.Millisecond
 )
 
-// failoverConfig makes nodes whose tasks note that they were started, and where, and run until they are let go.
+// failoverConfig makes nodes with tasks that note the node of their start, and run until they are let go.
 const failoverConfig = `
 node: {drain_timeout: 0s}
 storage: %s
@@ -101,10 +101,10 @@ func TestFailoverGivesTheRoleAndTheTaskOfANodeToOthers(t *testing.T) {
 	t.Logf("\n%s", &table)
 }
 
-// failover is a cluster of nodes that each reach what they share over a network of their own. One goroutine owns it.
+// failover is a cluster of nodes that reach their database and coordinator over a network of their own. One goroutine owns it.
 type failover struct {
 	file   string                                         // the configuration
-	folder string                                         // of what the tasks note, and of what lets them go
+	folder string                                         // of the notes of the tasks, and of the files that let them go
 	holder func(context.Context) (node string, err error) // of the role, as the nodes' coordinator says; "": no node has it
 	nodes  []*victim
 	starts int // of processes
@@ -305,7 +305,7 @@ func (f *failover) lease(t *testing.T) string {
 	return ""
 }
 
-// roleInDatabase returns the holder of a failover whose nodes coordinate by a database.
+// roleInDatabase returns the leader in a failover of nodes that coordinate by a database.
 func roleInDatabase(t *testing.T, url string) func(context.Context) (string, error) {
 	t.Helper()
 	c := pgtest.Connect(t, url)

@@ -139,7 +139,7 @@ func (p *project) read(t *testing.T, path string) string {
 }
 
 // useGo builds the program with the sources that came with it, and needs no network for that:
-// what they require was needed to build this test.
+// this test was built with the same modules.
 func (p *project) useGo(t *testing.T) {
 	p.env = []string{"GOPROXY=off", "GOWORK=off", "GOFLAGS="}
 	p.run(t, "/bin/sh", "-c", p.documented(t))
@@ -169,7 +169,7 @@ func (p *project) useNode(t *testing.T) {
 	}
 }
 
-// useJava compiles the program, and its test, with what the SDK of this tree was tested with.
+// useJava compiles the program, and its test, with the libraries of the tests of the SDK of this tree.
 func (p *project) useJava(t *testing.T) {
 	built := filepath.Join(repository(t), "plugins/sdk/java/target/conformance.args")
 	notWithout(t, built)
@@ -204,7 +204,7 @@ func notWithout(t testing.TB, file string) {
 	}
 }
 
-// The first command of each README, as a person runs it: it fetches what the project requires.
+// The first command of each README, as a user runs it: it fetches the dependencies of the project.
 func TestTheFirstCommandOfEachScaffoldWorks(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("SCAFFOLDS") == "" {

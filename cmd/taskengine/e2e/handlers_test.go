@@ -41,7 +41,7 @@ func (g gate) talk(ctx context.Context, t *task.Task) ([]byte, error) {
 }
 
 // scan is a handler that reports its progress, keeps a checkpoint, and fails once the gate
-// is open. The next attempt returns what the first one kept.
+// is open. The next attempt returns the checkpoint of the first one.
 func (g gate) scan(ctx context.Context, t *task.Task) ([]byte, error) {
 	if kept := t.Checkpoint(); kept != nil {
 		return kept, nil
@@ -102,8 +102,8 @@ func (s stamper) read(t *testing.T) (all []beginning) {
 // that ends the attempt.
 type ledger string
 
-// handle does one step of a task whose payload is how many are left, and makes a mistake that its id and its version
-// choose: the same task makes all of them in the course of its life.
+// handle does one step of a task. The payload is the number of steps that are left. handle makes a mistake that its id and its
+// version choose: the same task makes all of them in the course of its life.
 func (l ledger) handle(ctx context.Context, t *task.Task) ([]byte, error) {
 	var left int
 	if err := json.Unmarshal(t.Payload, &left); err != nil {

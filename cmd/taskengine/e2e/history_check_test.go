@@ -108,8 +108,8 @@ func TestAHistoryIsRefused(t *testing.T) {
 	}
 }
 
-// What was granted is not known if the coordinator does not record it. Then a node that stood still, and has noticed
-// that it had been dead for the others, may have run what others ran, too.
+// Grants are not known if the coordinator does not record them. Then a node that stood still, and has noticed
+// that it had been dead for the others, may have run the tasks of others, too.
 func TestWhatANodeRanWhileItStoodStillIsNotCountedIfItNoticedTheEnd(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(h *history)

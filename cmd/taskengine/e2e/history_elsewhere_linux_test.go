@@ -13,7 +13,7 @@ import (
 	"github.com/taskengine/taskengine/internal/zktest"
 )
 
-// elsewhere is what a fleet coordinates by, if that is not its database.
+// elsewhere is the coordinator of a fleet, if that is not its database.
 type elsewhere struct {
 	server interface { // of its own, because it crashes
 		Endpoints() []string
@@ -92,7 +92,7 @@ func (h *history) addLosses(t *testing.T, node string, log *lines) {
 	}
 }
 
-// history returns what has happened. Only a database records what it has granted.
+// history returns the recorded history. Only a database records its grants.
 func (f *fleet) history(t *testing.T) *history {
 	t.Helper()
 	h := &history{

@@ -23,7 +23,7 @@ import (
 	"github.com/taskengine/taskengine/server/proto/taskengine/v1/taskenginev1connect"
 )
 
-// fleetConfig makes nodes whose plugin notes when its tasks begin and end.
+// fleetConfig makes nodes with a plugin that notes the begin and the end of its tasks.
 const fleetConfig = `
 node: {slots: 32}
 storage: %s
@@ -62,7 +62,7 @@ type fleet struct {
 // newFleet starts nodes on a server of their own, which coordinate by a driver.
 func newFleet(t *testing.T, driver string) *fleet {
 	t.Helper()
-	// A server that is crashing waits so long for connections that never say anything: those of a node that is cut off.
+	// A server that is crashing waits so long for silent connections, such as the ones of a node that is cut off.
 	server := own(t, "authentication_timeout=2s")
 	self, err := os.Executable()
 	if err != nil {

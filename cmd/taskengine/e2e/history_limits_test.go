@@ -28,14 +28,14 @@ type lifetime struct {
 	born, ended int64
 }
 
-// observed is what was seen of a fleet from outside.
+// observed is the history of a fleet as seen from outside.
 type observed struct {
 	settings  []setting // by time
 	knowledge []knowledge
 	lifetimes []lifetime
 }
 
-// knownBy returns from when all nodes knew a setting: those that began after it was made know it.
+// knownBy returns the time from which all nodes knew a setting: nodes that began after it was made know it.
 func (o *observed) knownBy(s setting) int64 {
 	last := s.answered
 	for _, l := range o.lifetimes {
@@ -59,8 +59,8 @@ func (s setting) affects(limit string) bool {
 	return s.most > 0 && (s.limit == limit || keyed && s.limit == name)
 }
 
-// addLimits adds to a history the maxima of a limit, which are those of the configuration and then those that were
-// set, and when each of them was replaced.
+// addLimits adds the maxima of a limit to a history, first the maximum of the configuration and then the ones that were
+// set, and the time at which each of them was replaced.
 func (h *history) addLimits(o *observed, limit string, configured int) {
 	current, own := maximum{limit: limit, most: configured, until: never}, false
 	for _, s := range o.settings {
@@ -76,7 +76,7 @@ func (h *history) addLimits(o *observed, limit string, configured int) {
 }
 
 // settled returns when no more permits of a limit are held than its new maximum, after all nodes knew that, and
-// the database, too, if it has permits. That is never if it is not known what is held.
+// the database, too, if it has permits. That is never if the held permits are not known.
 func (h *history) settled(limit string, most int, known int64) int64 {
 	if h.isUnseen {
 		return never

@@ -19,7 +19,7 @@ var (
 )
 
 // Nodes are killed, stopped and cut off, their database and their coordinator crash, and limits are changed, all at
-// random times. What the handlers have noted themselves, and what the database has recorded, shows that no limit was
+// random times. The notes of the handlers and the records of the database show that no limit was
 // exceeded, no task was lost, and none was run twice at once.
 func TestNoLimitOfTheClusterIsExceededWhateverHappens(t *testing.T) {
 	t.Parallel()
@@ -54,7 +54,7 @@ func live(t *testing.T, driver string, seed uint64) {
 	}
 }
 
-// carryOut does what is planned.
+// carryOut carries out a plan.
 func (f *fleet) carryOut(t *testing.T, p plan) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -96,7 +96,7 @@ func takeSteps[T any](ctx context.Context, t *testing.T, begin time.Time, steps 
 	}
 }
 
-// explain logs what tasks wait for.
+// explain logs the reasons why tasks wait.
 func (f *fleet) explain(t *testing.T) {
 	t.Helper()
 	h := &harassment{n: f.nodes}
@@ -116,7 +116,7 @@ func (f *fleet) settle(t *testing.T) {
 	}
 }
 
-// summarize logs what a history consists of, and looks that it is one.
+// summarize logs the parts of a history, and checks that it is one.
 func (h *history) summarize(t *testing.T, p plan) {
 	t.Helper()
 	faults := make(map[string]int)

@@ -12,8 +12,8 @@ import (
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 )
 
-// plan is what is done to a cluster of three nodes, and when: each of its lists is by time. What is in one
-// of them does not wait for the others.
+// plan has the faults of a cluster of three nodes and their times: each of its lists is by time. The lists
+// do not wait for each other.
 type plan struct {
 	faults  []step[fault]
 	bursts  []step[[]*taskenginev1.NewTask]
@@ -33,13 +33,13 @@ type fault struct {
 	ends bool
 }
 
-// faultKinds are what harms a node, and the crash of the database.
+// faultKinds are the faults of a node, and the crash of the database.
 var faultKinds = []string{"kill", "freeze", "freeze of the node alone", "cut", "crash of the database"}
 
 // cutOff cuts a node off the coordinator, if that is not the database.
 const cutOff = "cut off the coordinator"
 
-// faultsElsewhere are what happens in addition if the coordinator is not the database. These are most of the faults.
+// faultsElsewhere are the additional faults if the coordinator is not the database. These are most of the faults.
 var faultsElsewhere = []string{cutOff, cutOff, "crash of the coordinator", "crash of the coordinator"}
 
 const (

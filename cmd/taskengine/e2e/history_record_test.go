@@ -57,7 +57,7 @@ func (w witness) note(kind, who string) error {
 	return err
 }
 
-// readAttempts reads what handlers have noted.
+// readAttempts reads the notes of handlers.
 func readAttempts(t *testing.T, journal string) []attempt {
 	t.Helper()
 	f, err := os.Open(journal)
@@ -121,7 +121,7 @@ create function public.audit_rate() returns trigger language plpgsql as $$ begin
 end $$;
 create trigger audit after insert or update on taskengine.rate for each row execute function public.audit_rate();`
 
-// readAudit adds to a history what the database has recorded.
+// readAudit adds the records of the database to a history.
 func (h *history) readAudit(t *testing.T, url string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)

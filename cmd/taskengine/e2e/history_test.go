@@ -9,21 +9,21 @@ import (
 	"strings"
 )
 
-// history is what happened in a cluster whose nodes came to harm. All times are of the clock of the
+// history has the events in a cluster with faults. All times are of the clock of the
 // machine on which all of it ran, in microseconds.
 type history struct {
 	lease    int64
 	attempts []attempt
 	changes  []change          // of permits, as the database has committed them, by time
 	deaths   map[string]int64  // of holders, for the database: it may give their permits to others from then on
-	maxima   []maximum         // of limits, as people have set them
+	maxima   []maximum         // of limits, as operators have set them
 	pauses   []pause           // of the limit total
 	stops    []stop            // of nodes
 	rate     pacing            // of the limit pace
 	draws    []draw            // of tokens of the limit pace, by time
 	tasks    map[string]string // the states of all accepted tasks in the end, by id
 
-	// isUnseen says that it is not known what was granted: there are no changes, deaths, pauses and draws.
+	// isUnseen says that the grants are not known: there are no changes, deaths, pauses and draws.
 	isUnseen bool
 	losses   []loss // if isUnseen: when nodes have noticed that they are dead for the others
 }
@@ -34,7 +34,7 @@ type loss struct {
 	at   int64
 }
 
-// attempt is what a handler has noted of one of its calls. It certainly ran from begin to last.
+// attempt is the note of a handler of one of its calls. It certainly ran from begin to last.
 type attempt struct {
 	task, node  string // node is the name of a process
 	version     uint64 // of the task
@@ -56,13 +56,13 @@ type change struct {
 	at     int64
 	limit  string
 	holder string // by which a node holds permits until it loses all of them
-	node   string // whose holder it is; "" if the node has not become a member
+	node   string // the node of the holder; "" if the node has not become a member
 	held   int
 	most   int // how many the limit had by the database
 }
 
 // maximum is how many may run under a limit, at a time between from and until. A maximum that was
-// replaced ends when all nodes have learned of that, and what they had above the next one is given back.
+// replaced ends when all nodes have learned of that, and their permits above the next one are given back.
 type maximum struct {
 	limit       string
 	most        int
@@ -72,7 +72,7 @@ type maximum struct {
 // pause is a time during which all nodes knew that nothing may start under the limit total.
 type pause struct{ from, until int64 }
 
-// stop is a time during which a node stood still: its handlers cannot be told that its lease is over.
+// stop is a time during which a node stood still: its handlers do not learn that its lease is over.
 type stop struct {
 	node        string // "" is all of them
 	from, until int64
@@ -93,7 +93,7 @@ type draw struct {
 // never is later than every time.
 const never = int64(math.MaxInt64)
 
-// check returns what a history shows that must not have happened.
+// check returns the broken promises in a history.
 func (h *history) check() (wrong []string) {
 	all := []func() []string{h.checkTasks, h.checkAlone, h.checkMost, h.checkLapsed, h.checkStarts}
 	if !h.isUnseen {
@@ -134,7 +134,7 @@ func (h *history) lapse(a attempt) (at, until int64) {
 }
 
 // permitsEnd returns when the holder was dead for the coordinator that had the permits of an attempt. If that is not
-// known, it is the earliest time at which it can have been: a node whose permits were lost after it stood still may
+// known, it is the earliest possible time: a node that lost its permits after it stood still may
 // have lost them from the beginning of that on.
 func (h *history) permitsEnd(a attempt) int64 {
 	if h.isUnseen {
@@ -167,7 +167,7 @@ func (h *history) earliestEnd(a attempt) int64 {
 }
 
 // counted returns until when an attempt counts: to its end, unless its node stood still when it lost the
-// permits. A handler on such a node cannot be stopped, and only fences protect from what it does.
+// permits. A handler on such a node cannot be stopped, and only fences protect from its effects.
 func (h *history) counted(a attempt) int64 {
 	if at, until := h.lapse(a); until > 0 {
 		return min(a.last, at)
@@ -245,7 +245,7 @@ type event struct {
 	of     attempt
 }
 
-// events returns what happens under a limit, by time. Of what happens at the same time, ends and changes of
+// events returns the events under a limit, by time. At the same time, ends and changes of
 // permits are first.
 func (h *history) events(limit string) (all []event) {
 	for _, a := range h.attempts {
@@ -322,7 +322,7 @@ func (h *history) peak(limit string) (most int) {
 	return most
 }
 
-// checkPauses looks that during a pause nothing begins but what was being started: it had permits already.
+// checkPauses checks that during a pause only tasks begin that were being started: they had permits already.
 func (h *history) checkPauses() (wrong []string) {
 	for _, p := range h.pauses {
 		held, running, begun := make(map[string]int), 0, 0
@@ -355,7 +355,7 @@ func (h *history) checkDraws() (wrong []string) {
 	return wrong
 }
 
-// checkStarts looks that in any time no more paced attempts begin than the rate allows, with those of
+// checkStarts checks that in any time no more paced attempts begin than the rate allows, with the attempts by
 // tokens that nodes have drawn: of each for up to 100 ms, and of tasks that are being started, each of
 // which has a permit of the limit total.
 func (h *history) checkStarts() (wrong []string) {
@@ -382,7 +382,7 @@ func (h *history) checkStarts() (wrong []string) {
 	return wrong
 }
 
-// String tells of an attempt.
+// String describes an attempt.
 func (a attempt) String() string {
 	return fmt.Sprintf("%s version %d of %s on %s from %d to %d", a.task, a.version, strings.Join(a.limits(), " and "), a.node, a.begin, a.last)
 }

@@ -24,8 +24,8 @@ const (
 	fewest = 10 // tasks that are accepted for each of them
 )
 
-// killConfig makes a node whose handlers note every task they are called for, as a line
-// in a file: a write of that size either happens or does not. Those of the type later note
+// killConfig makes a node with handlers that note the task of every call, as a line
+// in a file: a write of that size either happens or does not. Handlers of the type later note
 // when they begin and end, too, and for which node.
 const killConfig = `
 node: {slots: 16}
@@ -85,7 +85,7 @@ func TestANodeThatIsKilledAgainAndAgainLosesNothingItAccepted(t *testing.T) {
 	}
 }
 
-// load is what submits tasks to a node until that is gone.
+// load submits tasks to a node until that is gone.
 type load struct {
 	client       taskenginev1connect.TaskServiceClient
 	ended        <-chan struct{} // closed when the node is gone
@@ -93,7 +93,7 @@ type load struct {
 	mu           sync.Mutex
 	acknowledged accepted      // guarded by mu until wait has returned
 	over         bool          // guarded by mu: it is to end though the node is there
-	pace         time.Duration // between two requests of one of those who submit
+	pace         time.Duration // between two requests of one submitter
 }
 
 // stop ends the load.
@@ -140,7 +140,7 @@ func (l *load) awaitAccepted(t *testing.T, tasks int) {
 	}
 }
 
-// accepted is what a node has accepted.
+// accepted has the tasks that a node has accepted.
 type accepted struct {
 	types map[string]string // of tasks, by id
 	keys  map[string]string // ordering keys of some, by id; tasks of a key were submitted one after the other
@@ -174,7 +174,7 @@ func (l *load) submit(rng *rand.Rand, key string) bool {
 		select {
 		case <-l.ended:
 			return false
-		case <-time.After(10 * time.Millisecond): // what is wrong may pass
+		case <-time.After(10 * time.Millisecond): // the fault may pass
 		}
 	}
 	l.mu.Lock()
@@ -228,7 +228,7 @@ func verifyTurns(t *testing.T, keys map[string]string, journal string) {
 	t.Logf("%d tasks of %d ordering keys ran in order", len(ran), len(last))
 }
 
-// verifyLimit reads what began and ended, by node, and looks that never more ran on one than
+// verifyLimit reads the begins and ends of tasks, by node, and checks that never more ran on one than
 // its limit allows.
 func verifyLimit(t *testing.T, file string, limit int) {
 	t.Helper()
@@ -251,7 +251,7 @@ func verifyLimit(t *testing.T, file string, limit int) {
 	}
 }
 
-// verifyKilled holds what is in the store, and what was run, against what was promised.
+// verifyKilled compares the store, and the notes of the handlers, with the accepted tasks.
 func verifyKilled(t *testing.T, n *running, acknowledged map[string]string, runs map[string]int) {
 	t.Helper()
 	client := taskenginev1connect.NewTaskServiceClient(http.DefaultClient, "http://"+n.api)

@@ -62,7 +62,7 @@ func TestALimitForEachValueHoldsWhereverTheValueIs(t *testing.T) {
 	}
 }
 
-// The values of tasks that SQL adds count together with those of the API.
+// The values of tasks that SQL adds count together with the values of tasks of the API.
 func TestALimitForEachValueHoldsForTasksFromSQL(t *testing.T) {
 	t.Parallel()
 	g := newGate(t)

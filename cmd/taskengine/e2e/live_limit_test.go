@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// liveLimits returns a configuration whose tasks of type hold wait for the gate, at most one at a time
+// liveLimits returns a configuration. Its tasks of type hold wait for the gate, at most one at a time
 // for each partner, and two in all on a node.
 func liveLimits(t *testing.T, storage string, g gate) string {
 	return write(t, "taskengine.yaml", fmt.Sprintf(`

@@ -50,7 +50,7 @@ func TestMain(m *testing.M) {
 // limit is how long a program may take: far more than it does.
 const limit = 3 * time.Minute
 
-// result is what came of a program.
+// result is the outcome of a program.
 type result struct {
 	code           int
 	stdout, stderr string
@@ -131,7 +131,7 @@ func start(t testing.TB, env []string, args ...string) *running {
 	return startAt(t, "127.0.0.1:0", env, args...)
 }
 
-// startAt runs a node whose API is at an address, and returns when it is ready.
+// startAt runs a node with its API at an address, and returns when it is ready.
 func startAt(t testing.TB, api string, env []string, args ...string) *running {
 	t.Helper()
 	n := launch(t, api, env, args...)
@@ -139,7 +139,7 @@ func startAt(t testing.TB, api string, env []string, args ...string) *running {
 	return n
 }
 
-// launch runs a node whose API is at an address.
+// launch runs a node with its API at an address.
 func launch(t testing.TB, api string, env []string, args ...string) *running {
 	t.Helper()
 	return launchBy(t, "", api, env, args...)
@@ -220,7 +220,7 @@ func (n *running) readiness(t *testing.T) (code int, body string) {
 	return n.admins(t, "/readyz?verbose")
 }
 
-// admins returns what the admin listener of the node answers.
+// admins returns the answer of the admin listener of the node.
 func (n *running) admins(t *testing.T, path string) (code int, body string) {
 	t.Helper()
 	res, err := http.Get("http://" + n.admin + path)
@@ -265,7 +265,7 @@ func (n *running) cli(t *testing.T, args ...string) result {
 	return cli(t, []string{"TASKENGINE_ADDRESS=" + n.api}, "", args...)
 }
 
-// ok runs a tool against the node that must succeed, and returns what it wrote.
+// ok runs a tool against the node that must succeed, and returns its output.
 func (n *running) ok(t *testing.T, args ...string) string {
 	t.Helper()
 	r := n.cli(t, args...)

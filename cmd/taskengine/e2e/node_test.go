@@ -39,7 +39,7 @@ func awaitFile(t *testing.T, path string) {
 }
 
 // settings returns the configuration of the tests: tasks of type copy return their
-// payload, those of type hold wait for the gate, one at a time, and those of type fail
+// payload, tasks of type hold wait for the gate, one at a time, and tasks of type fail
 // fail.
 func settings(t *testing.T, driver string, g gate) string {
 	return settingsFor(t, storageOf(t, driver), g)

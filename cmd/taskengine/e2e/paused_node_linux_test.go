@@ -23,7 +23,7 @@ import (
 // paysAtOnce is how many tasks of type pay may run at once in the cluster.
 const paysAtOnce = 2
 
-// pausedConfig makes nodes whose tasks wait for the gate of their node. The result of a task, which the store
+// pausedConfig makes nodes with tasks that wait for the gate of their node. The result of a task, which the store
 // accepts once, says which node made it, and when.
 const pausedConfig = `
 node: {slots: 20, drain_timeout: 50s}
@@ -40,7 +40,7 @@ limits:
   few: {max: %d, scope: cluster}
 `
 
-// effect is what a task has done, by its result.
+// effect is the effect of a task, by its result.
 type effect struct {
 	Node     string
 	From, To int64 // nanoseconds since 1970
@@ -160,8 +160,8 @@ const (
 		where l.role = 'healer' and m.died_at is null`
 )
 
-// startPayers starts three nodes. The first one has every role, and its tasks, whose ids are returned, have all
-// permits. What the others run returns at once, or when their gates are opened.
+// startPayers starts three nodes, and returns the ids of the tasks of the first one. This node has every role, and its tasks
+// have all permits. Tasks of the others return at once, or when the gates of their nodes are opened.
 func startPayers(t *testing.T, areOpen bool) (p *payers, held []string) {
 	t.Helper()
 	p = newPayers(t)
@@ -235,7 +235,7 @@ func TestLateResultsOfANodeThatStoodStillCountForNothing(t *testing.T) {
 	}
 }
 
-// ends has a node end what it runs.
+// ends makes a node end its tasks.
 func (p *payers) ends(n *running) {
 	p.t.Helper()
 	n.signal(p.t, syscall.SIGTERM)
@@ -244,7 +244,7 @@ func (p *payers) ends(n *running) {
 	}
 }
 
-// descendants returns the processes that the node has started, and those started by them.
+// descendants returns the processes that the node has started, and their descendants.
 func (n *running) descendants() []int {
 	parents := make(map[int]int)
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")

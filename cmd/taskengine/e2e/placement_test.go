@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// placed returns a configuration whose tasks of type export are for nodes of the zones eu and ch.
+// placed returns a configuration with tasks of type export for nodes of the zones eu and ch.
 func placed(t *testing.T, storage, folder string) string {
 	return write(t, "taskengine.yaml", fmt.Sprintf(`
 node: {name: n1, drain_timeout: 10s}
@@ -23,7 +23,7 @@ types: {export: {handler: copy, nodes: {zone: [eu, ch]}}}
 `, storage, folder))
 }
 
-// metric waits until a node tells a value of a series.
+// metric waits until a node exposes a value of a series.
 func (n *running) metric(t *testing.T, series, value string) {
 	t.Helper()
 	for begin := time.Now(); time.Since(begin) < limit; time.Sleep(10 * time.Millisecond) {

@@ -15,8 +15,8 @@ import (
 	"github.com/taskengine/taskengine/internal/pgtest"
 )
 
-// shared is the PostgreSQL of all tests but those that crash theirs. The first that needs
-// it starts it, and TestMain closes it.
+// shared is the PostgreSQL of all tests that do not crash it. The first of them
+// starts it, and TestMain closes it.
 var shared struct {
 	once   sync.Once
 	server *pgtest.Server

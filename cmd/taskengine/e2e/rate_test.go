@@ -11,7 +11,7 @@ import (
 )
 
 // A node alone that is killed again and again starts no more tasks than the rate of a limit of the cluster
-// allows in the whole time. Without what its store keeps, each start would have a burst of its own.
+// allows in the whole time. If its store kept no rates, each start would have a burst of its own.
 func TestARateOfTheClusterHoldsThoughTheOnlyNodeIsKilledAgainAndAgain(t *testing.T) {
 	t.Parallel()
 	for _, driver := range []string{"pebble", "bolt"} {

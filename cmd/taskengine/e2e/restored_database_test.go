@@ -15,7 +15,7 @@ import (
 	"github.com/taskengine/taskengine/internal/pgtest"
 )
 
-// restoredConfig is the configuration of nodes whose tasks note that they begin, and wait until they may end.
+// restoredConfig is the configuration of nodes with tasks that note their begin, and wait until they may end.
 const restoredConfig = `
 node: {slots: 20, drain_timeout: 50s}
 storage: %s
@@ -105,7 +105,7 @@ func TestADatabaseIsRestoredWhileNodesRun(t *testing.T) {
 	for _, id := range lost {
 		n[0].until(t, id, "processing")
 	}
-	// The leases in the copy last 4 s. A node that could still renew its lease would go on with what it runs.
+	// The leases in the copy last 4 s. A node that could still renew its lease would go on with its tasks.
 	time.Sleep(time.Until(kept.Add(5 * time.Second)))
 	must(s.FailOver())
 	ready("after the restore")

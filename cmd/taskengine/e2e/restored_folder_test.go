@@ -66,7 +66,7 @@ func TestTheDirectoryOfANodeIsReplacedByAnOlderCopy(t *testing.T) {
 	}
 }
 
-// writeOver writes the files of a folder into those of another one, as cp does.
+// writeOver writes the files of a folder into the files of another one, as cp does.
 func writeOver(t *testing.T, from, to string) {
 	t.Helper()
 	err := filepath.WalkDir(from, func(path string, entry os.DirEntry, err error) error {

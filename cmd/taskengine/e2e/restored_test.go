@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// restorable is the servers of a coordinator whose data can be replaced by a copy.
+// restorable is the servers of a coordinator with data that can be replaced by a copy.
 type restorable interface {
 	Keep() error
 	GoBack() error

@@ -96,7 +96,7 @@ func (s *ticking) random(most time.Duration) time.Duration {
 }
 
 // verify waits until the schedule has fired for this second, and checks that each second since the first has one task. A task
-// that ran when its node died may have been called for twice.
+// that ran when its node died may have had two calls.
 func (s *ticking) verify(t *testing.T) {
 	t.Helper()
 	last := time.Now().Unix()

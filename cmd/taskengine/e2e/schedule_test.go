@@ -37,7 +37,7 @@ func (n *running) scheduleIs(t *testing.T, name string) object {
 	return nil
 }
 
-// outcomes writes what was done to schedules in one line.
+// outcomes writes the outcomes for schedules in one line.
 func outcomes(all []object) string {
 	var words []string
 	for _, o := range all {

@@ -22,7 +22,7 @@ import (
 // stoppedFor is how long a database does not answer.
 const stoppedFor = time.Minute
 
-// slowConfig makes a node with few slots. Its handler notes when tasks begin; those of the type bulk
+// slowConfig makes a node with few slots. Its handler notes when tasks begin; tasks of the type bulk
 // run one by one, and slowly until the gate is open.
 const slowConfig = `
 node: {slots: 4, drain_timeout: 50s}
@@ -34,7 +34,7 @@ types:
   bulk: {handler: stamp, priority: 7, concurrency: 1}
 `
 
-// twoDatabases is a node over two databases, of which one stops, and those who submit to both.
+// twoDatabases is a node over two databases, one of which stops, and the submitters to both.
 type twoDatabases struct {
 	*running
 	t      *testing.T

@@ -12,7 +12,7 @@ import (
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
 )
 
-// The kits of other languages have tests of what a node for tests does. This one is for programs without a kit.
+// The kits of other languages have tests of the node for tests. This one is for programs without a kit.
 func TestANodeForTestsIsToldByLinesToLetTimePass(t *testing.T) {
 	t.Parallel()
 	file := write(t, "taskengine.yaml", "handlers: {h: {exec: [no-such-program]}}\ntypes: {mail: {handler: h}}\nschedules: {hourly: {every: 1h, type: mail}}\n")

@@ -12,7 +12,7 @@ import (
 	"github.com/taskengine/taskengine/internal/certtest"
 )
 
-// A node whose certificate has expired gets the next one while it runs. Its private key is in no line of its log.
+// A node with an expired certificate gets the next one while it runs. Its private key is in no line of its log.
 func TestTheCertificateOfARunningNodeIsReplaced(t *testing.T) {
 	t.Parallel()
 	a, clients := certtest.New(t), certtest.New(t)

@@ -29,7 +29,7 @@ type spanCollector struct {
 	address string
 
 	mu       sync.Mutex
-	services map[string]bool // guarded by mu: names of what sends
+	services map[string]bool // guarded by mu: names of senders
 	spans    []*spans.Span   // guarded by mu
 }
 

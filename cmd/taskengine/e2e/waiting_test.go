@@ -10,7 +10,7 @@ import (
 )
 
 // Tasks that wait for a slot of a plugin have not begun: a node that is stopped or killed
-// leaves them as they were, though they run at most once, and only what the plugin had is
+// leaves them as they were, though they run at most once, and only the tasks of the plugin are
 // in doubt.
 func TestTasksThatWaitForAPluginHaveNotBegun(t *testing.T) {
 	t.Parallel()

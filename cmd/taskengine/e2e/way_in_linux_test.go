@@ -30,7 +30,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// wayInConfig makes a node whose tasks are run by a Go plugin, and not kept.
+// wayInConfig makes a node with a Go plugin and tasks that are not kept.
 const wayInConfig = `
 node: {slots: 1024}
 storage: {driver: pebble, path: %[1]q}
@@ -104,7 +104,7 @@ func BenchmarkWayIn(b *testing.B) {
 			awaitIdle(b, overHTTP1)
 		})
 	}
-	b.Run("client-later/in-flight=1/batch=1", func(b *testing.B) { // nothing runs meanwhile
+	b.Run("client-later/in-flight=1/batch=1", func(b *testing.B) { // no task runs in that time
 		c, err := client.Open([]string{n.api}, client.Options{})
 		if err != nil {
 			b.Fatal(err)
@@ -201,7 +201,7 @@ func wayInLibraryOfGRPC(b *testing.B, n *running) wayInSubmit {
 	}
 }
 
-// wayInGo is the client of package client, whose calls share messages. It sends the first task of a request.
+// wayInGo is the client of package client. Its calls share messages. It sends the first task of a request.
 func wayInGo(b *testing.B, address string) wayInSubmit {
 	c, err := client.Open([]string{address}, client.Options{})
 	if err != nil {
@@ -234,7 +234,7 @@ type wayInLoad struct {
 	submit          func(ctx context.Context, tasks int) error
 }
 
-// run adds about b.N tasks, reports what that took, and returns how many there were in a second.
+// run adds about b.N tasks, reports the time and CPU time, and returns the tasks per second.
 func (l wayInLoad) run(b *testing.B) float64 {
 	var all sync.WaitGroup
 	var left atomic.Int64

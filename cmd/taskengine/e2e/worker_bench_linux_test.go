@@ -56,7 +56,7 @@ func BenchmarkWorkers(b *testing.B) {
 					b.Fatal(got.stderr)
 				}
 			}
-			add(5000) // the JVM compiles what runs often
+			add(5000) // the JVM compiles hot methods
 			begin := time.Now()
 			b.ResetTimer()
 			add(b.N)

@@ -36,8 +36,8 @@ func fakedClock(t *testing.T, ahead string) []string {
 	return []string{"LD_PRELOAD=" + libraries[0], "FAKETIME=" + ahead, "DONT_FAKE_MONOTONIC=1", "FAKETIME_DONT_FAKE_MONOTONIC=1"}
 }
 
-// The time of an attempt does not depend on the clock of its worker: one that is ahead does not end it early, and what it
-// ends by itself is in doubt, so that a task of at_most_once does not run again.
+// The time of an attempt does not depend on the clock of its worker: a clock that is ahead does not end it early, and an
+// attempt that the worker ends by itself is in doubt, so that a task of at_most_once does not run again.
 func TestTheClockOfAWorkerDoesNotMatter(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -88,8 +88,8 @@ types:
   most: {handler: note, delivery: at_most_once}
 `
 
-// A worker that stands still for longer than its node waits begins nothing of what it finds in its connection when it goes
-// on: the node has given those tasks to others, and a person may have resumed them.
+// A worker that stands still for longer than its node waits begins no task that it finds in its connection when it goes
+// on: the node has given these tasks to others, and an operator may have resumed them.
 func TestAWorkerThatWasFrozenBeginsNothing(t *testing.T) {
 	t.Parallel()
 	for name, launch := range map[string]launcher{"go": startWorker, "python": startPythonWorker, "node": startNodeJSWorker, "java": startJavaWorker} {
@@ -104,7 +104,7 @@ func TestAWorkerThatWasFrozenBeginsNothing(t *testing.T) {
 	}
 }
 
-// testFrozen freezes a worker that has been given tasks, until its node has given them away: because it was silent for its
+// testFrozen freezes a worker that has tasks, until its node has given them away: because it was silent for its
 // liveness, or because the connection broke.
 func testFrozen(t *testing.T, launch launcher, liveness string, cut bool) {
 	t.Helper()
@@ -167,7 +167,7 @@ func testFrozen(t *testing.T, launch launcher, liveness string, cut bool) {
 		network.Heal()
 	}
 	frozen.signal(t, syscall.SIGCONT)
-	frozen.saysOften(t, "connected to the node", 2) // after it has read what lay in its connection
+	frozen.saysOften(t, "connected to the node", 2) // after it has read the rest of its connection
 	if text, err := os.ReadFile(first); err != nil || string(text) != "least "+warm+"\n" {
 		t.Errorf("the worker that was frozen ran %q, %v", text, err)
 	}

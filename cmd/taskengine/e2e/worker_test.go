@@ -53,7 +53,7 @@ func runWorker(t testing.TB, cmd *exec.Cmd) *worker {
 		for s := bufio.NewScanner(stderr); s.Scan(); {
 			w.log.add(s.Text())
 		}
-		_ = cmd.Wait() // ProcessState has what matters
+		_ = cmd.Wait() // ProcessState has the exit code
 	}()
 	t.Cleanup(func() {
 		w.kill(t)
@@ -103,7 +103,7 @@ func (w *worker) signal(t testing.TB, s syscall.Signal) {
 	}
 }
 
-// metrics returns what the admin listener of the node exposes.
+// metrics returns the metrics of the admin listener of the node.
 func (n *running) metrics(t *testing.T) string {
 	t.Helper()
 	_, body := n.admins(t, "/metrics")
@@ -269,7 +269,7 @@ func testAnswersOutlive(t *testing.T, launch launcher) {
 	verifyChildren(t, n, "held")
 }
 
-// workersConfig makes a node whose workers note every task that they are called for.
+// workersConfig makes a node with workers that note the task of every call.
 const workersConfig = `
 node: {slots: 64}
 storage: %s
@@ -330,7 +330,7 @@ func (f *crew) disturb(t *testing.T, rng *rand.Rand) {
 	case "stalled":
 		wire.Stall()
 		time.Sleep(pause)
-		wire.Heal() // what was on the way is lost
+		wire.Heal() // messages on the way are lost
 	case "asked to end":
 		w.signal(t, syscall.SIGTERM)
 		<-w.ended

@@ -244,7 +244,7 @@ func TestALimitBelowOneWithValuesIsNotTakenAsAWhole(t *testing.T) {
 	}
 }
 
-// lacking returns an engine whose store has two tasks that are encrypted with a key that it lacks.
+// lacking returns an engine with two stored tasks that are encrypted with a key that it lacks.
 func lacking(t *testing.T) *engine.Engine {
 	t.Helper()
 	store := memory.New()

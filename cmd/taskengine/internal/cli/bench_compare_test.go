@@ -12,7 +12,7 @@ import (
 	"github.com/taskengine/taskengine/internal/machine"
 )
 
-// resultsFile writes a file of results whose runs took factor times as long, and returns
+// resultsFile writes a file of results with runs that took factor times as long, and returns
 // its path.
 func resultsFile(t *testing.T, runs int, factor float64, change func(*benchresult.Result)) string {
 	t.Helper()

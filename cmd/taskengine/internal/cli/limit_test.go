@@ -26,7 +26,7 @@ type limitNode struct {
 	taskenginev1connect.UnimplementedTaskServiceHandler
 	asked   proto.Message
 	fails   error
-	watched [][]*taskenginev1.Limit // what each response of a watch has; after the last one the node is gone
+	watched [][]*taskenginev1.Limit // the limits in each response of a watch; after the last one the node is gone
 }
 
 var (

@@ -17,7 +17,7 @@ import (
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 )
 
-// onTerminal returns an app whose standard output is a terminal of a width, and what it wrote.
+// onTerminal returns an app with a terminal of a width as its standard output, and the output.
 func onTerminal(width int, env ...string) (*app, *bytes.Buffer) {
 	var out bytes.Buffer
 	return &app{stdout: &out, outTTY: true, width: func() int { return width }, env: func(name string) (string, bool) {

@@ -16,7 +16,7 @@ import (
 	"github.com/taskengine/taskengine/server/proto/taskengine/v1/taskenginev1connect"
 )
 
-// fullNode is a node whose first answers are that there is no room.
+// fullNode is a node. Its first answers are that there is no room.
 type fullNode struct {
 	taskenginev1connect.UnimplementedTaskServiceHandler
 	says  string // the value of server.FullHeader

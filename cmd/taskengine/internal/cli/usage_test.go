@@ -11,7 +11,7 @@ import (
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
 )
 
-// called returns the exit code of a command in this process, whose node cannot be reached.
+// called returns the exit code of a command in this process that cannot reach its node.
 func called(t *testing.T, args ...string) (int, string) {
 	t.Helper()
 	var out, errs bytes.Buffer

@@ -39,7 +39,7 @@ func TestDoctorSaysWhichKeysAreInUse(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if i == 2 { // an empty one is in use by nobody
+		if i == 2 { // no node uses an empty one
 			if _, err := e.Submit(t.Context(), engine.Request{Type: "later"}); err != nil {
 				t.Fatal(err)
 			}

@@ -15,7 +15,7 @@ func TestTheStateOfASchemaIsReported(t *testing.T) {
 		applied []schema.Migration
 		pending int
 		says    string // "" if something is pending
-		refused bool   // the SQL of what is pending
+		refused bool   // the SQL of pending migrations
 	}{
 		"empty":               {nil, len(all), "", false},
 		"of an older program": {all[:1], len(all) - 1, "", false},

@@ -37,7 +37,7 @@ func storeWith(t *testing.T, driver config.Driver, ids ...byte) stores.Location 
 	return p
 }
 
-// shown is a progress that keeps what it is told.
+// shown is a progress that keeps its calls.
 type shown struct {
 	began          int64
 	copied, ended  bool
@@ -73,7 +73,7 @@ func TestACopyHasTheTasksOfItsSource(t *testing.T) {
 	}
 }
 
-// changed sets how limits of a store were changed, by their names, and returns what is set then.
+// changed sets the changes of limits of a store, by their names, and returns the settings after that.
 func changed(t *testing.T, p stores.Location, values map[string]string) map[string]string {
 	t.Helper()
 	s, err := p.Open(t.Context(), silent)
