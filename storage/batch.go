@@ -24,7 +24,7 @@ type Batch struct {
 
 	Keys []string // further ordering keys to be given their heads
 
-	// Wait says how long the batch may wait for locks of other transactions, and which batches wait meanwhile.
+	// Wait says how long the batch may wait for locks of other transactions, and which batches wait for it.
 	Wait Wait
 
 	// Heads are grabs of rows that become heads by the batch. A store may make none of them: then those
@@ -36,8 +36,8 @@ type Batch struct {
 type Wait uint8
 
 const (
-	// WaitLittle is for batches behind which others wait. One that needs what is locked fails soon, with an
-	// [ErrBusy]; if the store knows which rows need that, it is a [Blocked].
+	// WaitLittle is for batches behind which others wait. A batch that needs a locked row or key fails soon, with an
+	// [ErrBusy]; if the store knows the rows that need the lock, it is a [Blocked].
 	WaitLittle Wait = iota
 	// WaitLeast is for parts of batches that have failed so: others that may succeed wait behind them. They do not
 	// keep batches of WaitLittle waiting.
@@ -82,7 +82,7 @@ type Outcome struct {
 	Inserted []Inserted   // as by [Tasks.Insert]
 	Swapped  []*task.Task // as by [Tasks.Swap]; also rows that were deleted then
 	Followed [][]Inserted // for each change that was made, its rows of Follow; nil if no rows followed
-	Heads    []task.Hint  // as by [Tasks.Promote], without those that were grabbed: they may be rows of the batch, too
+	Heads    []task.Hint  // as by [Tasks.Promote], without grabbed ones: they may be rows of the batch, too
 	Grabbed  []*task.Task // for each of Batch.Heads, the row that it grabbed, or nil; nil if none was
 	Lost     error        // why the notes were not written though the rest was; nil if they were
 
@@ -117,7 +117,7 @@ type ended struct {
 // Wait implements [Commit].
 func (c ended) Wait() (Outcome, error) { return c.out, c.err }
 
-// Later returns a Commit whose Wait calls do. It is for stores in which transactions run beside
+// Later returns a Commit that calls do in Wait. It is for stores in which transactions run beside
 // each other.
 func Later(do func() (Outcome, error)) Commit { return later(do) }
 
@@ -224,7 +224,7 @@ type TurnInserter interface {
 	InsertWithTurns(ctx context.Context, ts ...*task.Task) ([]Inserted, error)
 }
 
-// insert inserts rows on terms whose keys get their heads later in the transaction.
+// insert inserts rows on terms. Their keys get their heads later in the transaction.
 func insert(ctx context.Context, tx Tasks, rows []*task.Task, terms []Terms) ([]Inserted, error) {
 	put := tx.Insert
 	if p, ok := tx.(TurnInserter); ok {
@@ -280,7 +280,7 @@ func orderingKeys(b *Batch, swapped []*task.Task) []string {
 		if t == nil {
 			continue
 		}
-		if t.State != task.Processing { // a grab leaves the head what it is
+		if t.State != task.Processing { // a grab does not change which row is the head
 			keys = appendKey(keys, t)
 		}
 		for _, t := range b.Follows(i) {

@@ -10,7 +10,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// Inspector is a [Store] that lists and counts tasks for people: the API, the command line and
+// Inspector is a [Store] that lists and counts tasks for operators: the API, the command line and
 // the metrics. No step in the life of a task needs it. Without it, Engine.List and Engine.Count
 // fail with engine.ErrUnsupported, and tasks cannot be copied into the store.
 type Inspector interface {
@@ -34,7 +34,7 @@ type Inspector interface {
 	Count(ctx context.Context, f Filter) (map[StateType]int64, error)
 }
 
-// KeyFinder is a [Store] that finds the task that has a unique key, for people. No step in the life of a task needs it.
+// KeyFinder is a [Store] that finds the task that has a unique key, for operators. No step in the life of a task needs it.
 // Without it, Engine.Find fails with engine.ErrUnsupported.
 type KeyFinder interface {
 	// FindKey returns the row of a type that has this Key and this OrderingKey ("": none), as [Tasks.Get] does. If
@@ -42,17 +42,17 @@ type KeyFinder interface {
 	FindKey(ctx context.Context, typ, orderingKey, key string) (*task.Task, error)
 }
 
-// KeyInspector is a [Store] that shows people the order of the tasks of ordering keys. No step in the
+// KeyInspector is a [Store] that shows operators the order of the tasks of ordering keys. No step in the
 // life of a task needs it. Without it, Engine.Keys and Engine.Key fail with engine.ErrUnsupported,
 // Engine.Why does not say which task is before another, and tasks that are [task.Behind] are not counted
 // where the store does not count. Rows are as [Inspector.List] returns them.
 type KeyInspector interface {
-	// ListKeys returns ordering keys of which a row takes part in the order, in the order of the keys.
-	// Its cost does not grow with the rows behind a head, apart from those that it counts.
+	// ListKeys returns ordering keys with a row that takes part in the order, in the order of the keys.
+	// Its cost does not grow with the rows behind a head, apart from the rows that it counts.
 	ListKeys(ctx context.Context, q KeyQuery) (KeyPage, error)
 
 	// ListKey returns the head of an ordering key, and the rows that are [task.Behind] in the order of
-	// their seats: those behind a seat, which need not be that of a row (nil: from the first), at most
+	// their seats: the rows after a seat, which need not belong to a row (nil: from the first), at most
 	// limit.
 	ListKey(ctx context.Context, key string, after *task.Seat, limit int) (KeyRows, error)
 }
@@ -60,7 +60,7 @@ type KeyInspector interface {
 // KeyQuery selects ordering keys.
 type KeyQuery struct {
 	After  string       // only keys after this one; "": from the first
-	States []task.State // only keys whose head is in one of these; empty: all, also those without a head
+	States []task.State // only keys with a head in one of these; empty: all, also keys without a head
 	Behind bool         // only keys of which rows are behind
 	Limit  int          // how many keys are returned at most
 	Scan   int          // how many keys are read at most; if it or Limit is below 1, there are no keys and Next is ""
@@ -159,8 +159,8 @@ type Settings interface {
 	// nil. The value belongs to the caller.
 	Setting(ctx context.Context, name string) ([]byte, error)
 
-	// SetSetting stores a copy of value under name, which may be any string, or removes what is
-	// stored if value is nil. It is durable when the call returns.
+	// SetSetting stores a copy of value under name, which may be any string, or removes the
+	// stored value if value is nil. It is durable when the call returns.
 	SetSetting(ctx context.Context, name string, value []byte) error
 }
 
@@ -169,13 +169,13 @@ type Settings interface {
 // so. Without it they are written as everything else.
 type NoSyncer interface {
 	// UpdateNoSync is [Store.Update] without the wait for the disk. When it returns, later calls
-	// see what fn did. It becomes durable no later than the next Update; a crash before that
+	// see the changes of fn. It becomes durable no later than the next Update; a crash before that
 	// undoes all of it. The functions registered by [Tx.OnCommit] are called before it returns.
 	UpdateNoSync(ctx context.Context, fn func(Tx) error) error
 }
 
-// Divided is a [Store] over several databases, which fail one by one. The engine commits what belongs
-// to each database apart, so that a database that does not answer delays its own tasks only.
+// Divided is a [Store] over several databases, which fail one by one. The engine commits the rows of
+// each database apart, so that a database that does not answer delays its own tasks only.
 type Divided interface {
 	ShardBound
 
@@ -186,7 +186,7 @@ type Divided interface {
 	// is Databases() while the shard is moved from one database to another. It does not wait.
 	DatabaseOf(shard uint16) int
 
-	// CommitIn is [Store.Commit] in one database. It does nothing of rows whose shards the
+	// CommitIn is [Store.Commit] in one database. It skips rows of shards that the
 	// database does not hold, and returns them in [Outcome.Elsewhere]: also changes that did
 	// nothing, if the database may not have held their shards at that moment. Then DatabaseOf
 	// returns where the shards are, if the databases have answered.
@@ -213,7 +213,7 @@ type PartUpdater interface {
 // Expirer is a [Store] that removes ended tasks in a better way than row by row. One node calls
 // it. Without it, that node finds the rows by [Tasks.Due] and deletes them.
 type Expirer interface {
-	// Expire removes rows that are Done, Failed or Cancelled and whose NextEventAt has passed. It
+	// Expire removes rows that are Done, Failed or Cancelled and have a NextEventAt that has passed. It
 	// may keep a row for a fraction of its retention time longer, and removes it then. It returns
 	// an estimate of the number of rows removed, and when the next call is worth it; zero if
 	// there is nothing to remove.
@@ -225,7 +225,7 @@ type Expirer interface {
 type Exporter interface {
 	// Export calls setting with each of the [Settings] in the order of their names, and then row
 	// with each row, whole, in the order of Seq. All of them are as they were at one moment,
-	// whatever changes meanwhile and however long it takes. Names, values and rows belong to the
+	// however long it takes and whatever others change. Names, values and rows belong to the
 	// functions, which do not use the store. Export ends with the first error of a function, and
 	// returns it as it is. It may need memory or disk in proportion to the number of rows, and
 	// not memory in proportion to their payloads.
@@ -245,8 +245,8 @@ type Backuper interface {
 }
 
 // Ruled is a [Store] to which other programs add tasks, and in which handlers end their attempts, for
-// example by functions of the database. The engine tells it when it opens what they must know of the
-// types. Without it, only an engine does that.
+// example by functions of the database. The engine passes it the rules of the types when it opens.
+// Without it, only an engine does that.
 type Ruled interface {
 	// SetRules replaces the rules of these types, each given once. The rules of the type "" are for
 	// all types that have none. They are durable when the call returns.
@@ -257,7 +257,7 @@ type Ruled interface {
 	Rules(ctx context.Context, typ string) (TypeRules, error)
 }
 
-// TypeRules are what must be known of a type to add one of its tasks, or to end one of its attempts.
+// TypeRules are the rules of a type for adding one of its tasks, and for ending one of its attempts.
 type TypeRules struct {
 	Type         string
 	Priority     uint8         // of tasks that are added without one
@@ -269,18 +269,18 @@ type TypeRules struct {
 	MaxResult    int           // bytes
 	KeepDone     time.Duration // how long a task is kept that is done; 0 is not at all, negative for ever
 	MaxLateness  time.Duration // how far in the past the time of a task may lie that is added; 0 is no limit
-	Inherits     bool          // whether its tasks are those of [task.Task.Inherits]
+	Inherits     bool          // whether its tasks inherit, see [task.Task.Inherits]
 	Remember     time.Duration // for how long the key of a task is taken that is done, if that is longer than KeepDone; 0 is not longer
 }
 
-// UniqueRules say what is done when the key of a task is taken. The zero UniqueRules are the defaults.
+// UniqueRules are the rules for a request with a taken key. The zero UniqueRules are the defaults.
 type UniqueRules struct {
 	OnConflict string        `json:"on_conflict,omitempty"` // "" (keep), "keep", "reject", "replace", "debounce" or "throttle"
 	Window     time.Duration `json:"window,omitempty"`      // of "throttle", in nanoseconds: how long after the creation of a task no other one with its key is added
 	By         [][]string    `json:"by,omitempty"`          // places as in Keyed.Path, which make the key of a task that is added without one
 }
 
-// Keyed is where a task has the value by which a limit counts it.
+// Keyed is the source of the value by which a limit counts a task.
 type Keyed struct {
 	Limit string   `json:"limit"` // the name of the limit
 	Path  []string `json:"path"`  // "payload", then names of JSON members; "headers", then a name; "key"; "ordering_key"
@@ -291,12 +291,12 @@ type Keyed struct {
 // leaves it out.
 const CoordinationSetting = "taskengine/coordination"
 
-// LiveSettings begins the names of the settings in which package coord/stored keeps what people change
-// while nodes run, if the nodes do not keep it elsewhere. A copy of the tasks to another store leaves
+// LiveSettings begins the names of the settings in which package coord/stored keeps the changes of operators
+// while nodes run, if the nodes do not keep them elsewhere. A copy of the tasks to another store leaves
 // them out.
 const LiveSettings = "taskengine/settings/"
 
-// RatesSettings begins the names of the settings in which package coord/stored keeps what is used up of
+// RatesSettings begins the names of the settings in which package coord/stored keeps the used tokens of
 // rates. A copy of the tasks to another store leaves them out.
 const RatesSettings = "taskengine/rates/"
 
@@ -306,15 +306,15 @@ type Replicated interface {
 	// SettingCopies returns the value of a setting in each database, nil where it is not set.
 	SettingCopies(ctx context.Context, name string) ([][]byte, error)
 
-	// SwapSettingCopies does in each database by itself what [Shared.SwapSetting] does, and
-	// changes none where another value than old is stored. After an error it may have been done
+	// SwapSettingCopies is [Shared.SwapSetting] in each database by itself. It does not
+	// change a database with another value than old. After an error it may have been done
 	// in any of them.
 	SwapSettingCopies(ctx context.Context, name string, old, value []byte) error
 }
 
-// Shared is a [Store] that several nodes use at once. Nodes tell each other by hints which tasks
-// are ready and which have changed. Hints may be lost, so a node also reads from the store what no
-// hint has told. Without it the store belongs to one process: an engine that is configured with
+// Shared is a [Store] that several nodes use at once. Nodes send each other hints about tasks
+// that are ready or have changed. Hints may be lost, so a node also reads the store
+// for them. Without it the store belongs to one process: an engine that is configured with
 // other nodes does not open, and when an engine opens, every Processing row was left by a process
 // that has ended. A Shared store is a [Settings], too.
 type Shared interface {
@@ -323,8 +323,8 @@ type Shared interface {
 	// Outdated returns for each ref whether there is no Processing row of that ID and version with that owner.
 	Outdated(ctx context.Context, owner task.ID, refs ...task.Ref) ([]bool, error)
 
-	// SwapSetting does what [Settings.SetSetting] does if the stored value equals old (nil: none
-	// is stored), and reports whether it did. After an error it may have been done.
+	// SwapSetting is [Settings.SetSetting] if the stored value equals old (nil: none
+	// is stored), and otherwise changes nothing. It reports which. After an error it may have been done.
 	SwapSetting(ctx context.Context, name string, old, value []byte) (bool, error)
 }
 
@@ -345,7 +345,7 @@ type Blocker struct {
 	Since       time.Time // when its transaction began; zero if the role may not see it
 }
 
-// String describes the session for people.
+// String describes the session for display.
 func (b Blocker) String() string {
 	text := fmt.Sprintf("session %d", b.PID)
 	if b.Database != "" {
@@ -366,11 +366,11 @@ func (b Blocker) String() string {
 	return text
 }
 
-// Identified is a [Shared] store whose sessions are known to be those of a node. So the sessions of a node that is gone can
+// Identified is a [Shared] store that knows the node of each of its sessions. So the sessions of a node that is gone can
 // be ended, and with them the locks that they keep.
 type Identified interface {
-	// Identify says that a node uses this store from now on, until it calls release. If several do, the sessions of
-	// the store are known to be those of none.
+	// Identify says that a node uses this store from now on, until it calls release. If several nodes do, the sessions of
+	// the store belong to none of them.
 	Identify(node task.ID) (release func())
 
 	// Silent returns the nodes of which a session has been in a transaction, and has done nothing, for at least some
@@ -391,7 +391,7 @@ type Finder interface {
 	// It reads a bounded number of rows, so a page before the end may be short or empty.
 	Submitted(ctx context.Context, q SubmittedQuery) (page []task.Hint, next Place, err error)
 
-	// Orphans returns the Processing rows with an ID above after whose Owner is not in alive, in
+	// Orphans returns the Processing rows with an ID above after and an Owner that is not in alive, in
 	// the order of their IDs, without payload, checkpoint and result. It reads at most scan rows.
 	// next is the ID to go on from, zero at the end.
 	Orphans(ctx context.Context, alive []task.ID, after task.ID, scan int) (ts []*task.Task, next task.ID, err error)
@@ -445,8 +445,8 @@ type Holdings struct {
 	Revision  uint64      // another one after each change of the above, also if they are changed back
 }
 
-// ShardBound is a [Store] whose tasks are kept by several stores, or a [Tx] of one of them. The
-// engine then refuses requests of a Tx whose key or ordering key belongs to another store, unless it is a [PartUpdater].
+// ShardBound is a [Store] that divides its tasks among several stores, or a [Tx] of one of them. The
+// engine then refuses requests of a Tx with a key or an ordering key of another store, unless it is a [PartUpdater].
 // Without it, new tasks may be of any shard.
 type ShardBound interface {
 	// Shards returns the shards of which new tasks may be, by [task.ID.Shard]; nil for all.

@@ -1,13 +1,13 @@
 // Package storage is the port between the engine and the stores that keep tasks. It speaks
 // package [task] and nothing else.
 //
-// storage.go has what every store must do: [Store], whose verbs are [Tasks]. optional.go has what
-// a store may do in addition: the engine and the commands test for these interfaces by a type
+// storage.go has the interface of every store: [Store], with the verbs of [Tasks]. optional.go has the optional
+// interfaces: the engine and the commands test for them by a type
 // assertion, and do without. batch.go has [Batch], and functions that commit one for stores that
 // make one verb at a time.
 //
-// A store decides nothing: a row becomes what [task.Change.Apply] makes of it, and a request whose
-// key is taken does what [task.Resolve] says, both in the transaction that writes it. Package
+// A store decides nothing: [task.Change.Apply] defines the effect of a change on its row, and
+// [task.Resolve] the effect of a request with a taken key, both in the transaction that writes it. Package
 // storagetest has the suite that every implementation passes, with cases for each optional
 // interface.
 package storage
@@ -48,7 +48,7 @@ var (
 	ErrElsewhere = errors.New("the tasks of this shard are kept in another database")
 )
 
-// Blocked is an [ErrBusy] of a batch some of whose rows need what others keep locked. The rest can be committed.
+// Blocked is an [ErrBusy] of a batch with rows that need a lock of others. The rest can be committed.
 type Blocked struct {
 	Rows []int // by index into Insert or, from len(Insert) on, into Swap, in ascending order
 	Err  error // an ErrBusy
@@ -90,13 +90,13 @@ func (e *undone) Unwrap() []error { return []error{e.error, ErrUndone} }
 //
 // An error means that the store failed; within a Tx, that the transaction can only be rolled
 // back. A duplicate, a stale version and a missing row are outcomes, not errors. A store neither
-// keeps nor changes slices and tasks that it is given, except where a verb says so; those that it
-// returns belong to the caller.
+// keeps nor changes slices and tasks that are passed to it, except where a verb says so; returned slices and
+// tasks belong to the caller.
 //
 // An empty payload, result or header map equals a nil one: a store may return either. A limit
 // below 1 asks for no rows.
 //
-// On a Store, a read may return a change that is applied and not durable yet: one of a call that
+// On a Store, a read may return a change that is applied and not durable yet: a change of a call that
 // has not returned, or of [NoSyncer.UpdateNoSync]. A crash may lose it. Every later write becomes
 // durable no earlier than it. A caller that must not act on such a change reads within
 // [Store.Update], which returns when all that it has read is durable.
@@ -111,9 +111,9 @@ type Tasks interface {
 	Existing(ctx context.Context, ts ...*task.Task) ([]task.ID, error)
 
 	// Insert adds rows in their order. It stores the times of a row as [task.Stamp] returns them
-	// (those of its history must be so already), and writes to each row's Seq a number that is
-	// greater than that of every row inserted before. It does not add a row whose ID is taken,
-	// or whose Key is not empty and taken by a row of the same Type and OrderingKey (which may be empty).
+	// (the times of its history must be so already), and writes to each row's Seq a number that is
+	// greater than that of every row inserted before. It does not add a row with an ID that is taken,
+	// or with a Key that another row of the same Type and OrderingKey (which may be empty) has.
 	// Keys and ordering keys that are UTF-8 are never mistaken for others. A row that is given as the head
 	// of an ordering key that has one becomes [task.Behind], which Insert writes to its Turn. No row is
 	// added with a Boost: Insert writes 0 to it. The answer has one element for each row.
@@ -130,22 +130,22 @@ type Tasks interface {
 	// head the Boost that it is to have by [task.Task.Inherit]. It returns the heads that are Submitted
 	// then, in no particular order, also those that were heads before. No other verb makes a row the head
 	// of a key, so a caller that has added rows of a key, or changed one, calls Promote in the same
-	// transaction; a key for which that was forgotten is found by Headless. If another transaction has
+	// transaction; Headless finds a key if a caller forgot that. If another transaction has
 	// changed rows of a key and has not ended, Promote may leave the key without a head. It does not wait
 	// for transactions that callers keep open.
 	Promote(ctx context.Context, keys ...string) ([]task.Hint, error)
 
-	// Headless returns ordering keys with rows that are [task.Behind] of which Promote would change the head
-	// or its Boost, in their order: those after the given one ("": from the first), at most limit. It
+	// Headless returns ordering keys with rows that are [task.Behind], if Promote would change their head
+	// or its Boost, in their order: from the one after the given key ("": from the first), at most limit. It
 	// reads a bounded number of keys.
 	Headless(ctx context.Context, after string, limit int) (HeadlessPage, error)
 
 	// Note applies each note to its row by [task.Note.Apply], and does not change the row's
-	// version. The answer tells for each note whether it was applied.
+	// version. The answer says for each note whether it was applied.
 	Note(ctx context.Context, ns ...task.Note) ([]bool, error)
 
 	// Delete removes each row that is at that version, with all that belongs to it. The answer
-	// tells for each ref whether a row was removed.
+	// says for each ref whether a row was removed.
 	Delete(ctx context.Context, rs ...task.Ref) ([]bool, error)
 
 	// Due returns the rows that q asks for in the order of their NextEventAt and then their ID.
@@ -156,7 +156,7 @@ type Tasks interface {
 	Ready(ctx context.Context, q ReadyQuery) ([]task.Trigger, error)
 
 	// Queues returns the queues that have Submitted rows, in the order of type and then group:
-	// those after the given one (the zero Queue: from the first), at most limit. Its cost grows
+	// the queues after the given one (the zero Queue: from the first), at most limit. Its cost grows
 	// with the number of queues returned, not with the rows in them. Rows without type and group
 	// are in the zero Queue, which comes first. As that cannot be given to go on from, a caller
 	// that has such rows asks for more than one queue at a time.

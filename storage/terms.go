@@ -9,7 +9,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// Terms are the conditions on which a transaction adds a row. The zero Terms are those of [Tasks.Insert]: the row is added
+// Terms are the conditions on which a transaction adds a row. By the zero Terms, as by [Tasks.Insert], the row is added
 // unless its ID or its Key is taken.
 type Terms struct {
 	// Rules are passed to [task.Resolve], with the CreatedAt of the row as the time. Nil selects the rule of Tasks.Insert.
@@ -143,7 +143,7 @@ func (a *adding) begin(ctx context.Context, from, to int) (open []int, err error
 	return open, nil
 }
 
-// resolve does what the rules say of requests that were not added. It returns those whose task is another one now.
+// resolve applies the rules to requests that were not added. It returns the requests with another holder of their key now.
 func (a *adding) resolve(ctx context.Context, open []int) (left []int, err error) {
 	holders, err := a.holders(ctx, open)
 	if err != nil {
@@ -237,7 +237,7 @@ func (a *adding) replace(ctx context.Context, order []task.ID, swaps map[task.ID
 	return left, nil
 }
 
-// follow adds a row whose key is free, or that the task holder is to give up by a change. If another task has the key, it
+// follow adds a row with a key that is free, or that the task holder gives up by a change. If another task has the key, it
 // reports false, and writes that task to the outcome of the row.
 func (a *adding) follow(ctx context.Context, i int, holder *task.Task, frees *task.Change) (added bool, err error) {
 	row, out := a.rows[i], &a.out[i]
@@ -266,8 +266,8 @@ func (a *adding) follow(ctx context.Context, i int, holder *task.Task, frees *ta
 	return true, nil
 }
 
-// Getter is a [Tx] that reads many rows in one round trip, and does not wait for those that other transactions are about to
-// change.
+// Getter is a [Tx] that reads many rows in one round trip, and does not wait for other transactions that are about to
+// change them.
 type Getter interface {
 	// GetAll returns the rows of these IDs, in any order, without those that do not exist.
 	GetAll(ctx context.Context, ids ...task.ID) ([]*task.Task, error)

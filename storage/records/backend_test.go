@@ -21,8 +21,8 @@ type memory struct {
 	mu      sync.Mutex
 	pairs   *btree.BTreeG[pair] // guarded by mu: committed; replaced, never changed
 	open    int                 // guarded by mu: readers and cursors that were not closed
-	refused error               // guarded by mu: what Commit returns
-	broken  error               // guarded by mu: what cursors end with
+	refused error               // guarded by mu: the error of Commit
+	broken  error               // guarded by mu: the error of cursors
 }
 
 func newMemory() *memory { return &memory{pairs: btree.NewG(8, less)} }

@@ -29,7 +29,7 @@ func (w writer) Scan(lower, upper []byte) (kv.Cursor, error) { return w.reader.S
 
 func (w writer) DeleteOnce(key []byte) error { return w.Delete(key) }
 
-// cursor is a [kv.Cursor], which has a position in a range. It scans anew whenever it does not go on in its direction.
+// cursor is a [kv.Cursor], which has a position in a range. It begins a new scan whenever it does not go on in its direction.
 type cursor struct {
 	reader       Reader
 	lower, upper []byte // a nil upper is no bound

@@ -182,7 +182,7 @@ func (s *Store) commit(ctx context.Context, fn func(storage.Tx) error) (hooks []
 	isOver = true
 	if err := t.Commit(); err != nil {
 		tx.RolledBack()
-		return nil, s.fail(err) // whether the writes were made is not known, nor what memory and store have in common
+		return nil, s.fail(err) // the writes may have been made or not, so memory and store may differ
 	}
 	return tx.Committed(), nil
 }

@@ -28,7 +28,7 @@ type chaos struct {
 	mu    sync.Mutex
 	turn  *sync.Cond             // of mu: a worker has ended a call
 	calls [4]int                 // guarded by mu: how many each worker has ended
-	made  map[task.Ref]int       // guarded by mu: how often a version is known to have been made
+	made  map[task.Ref]int       // guarded by mu: how often a version was certainly made
 	maybe map[task.ID]uint64     // guarded by mu: how many changes may have been made or not
 	fresh map[task.ID]*task.Task // guarded by mu: which workers have inserted and not removed
 }
@@ -121,7 +121,7 @@ func (c *chaos) change(i int) task.Change {
 	return task.Change{Ref: task.Ref{ID: c.rows[i].ID, Version: c.seen[i].Load()}, To: task.Waiting, At: epoch}
 }
 
-// changed notes what came of a change. One that is stale is so because another was made.
+// changed notes the outcome of a change. A stale change is stale because another was made.
 func (c *chaos) changed(i int, was task.Change, now *task.Task) {
 	if now == nil {
 		if got, err := c.s.Get(c.Context(), was.ID); !c.moving(err) && got.Version <= was.Version {
@@ -231,7 +231,7 @@ func (c *chaos) remove() {
 	}
 }
 
-// check compares what is in the places with what the workers were told.
+// check compares the rows in the places with the answers that the workers got.
 func (c *chaos) check() {
 	places := make(map[task.ID]int)
 	for _, p := range c.places {

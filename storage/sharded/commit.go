@@ -49,7 +49,7 @@ func (s *Store) CommitIn(ctx context.Context, database int, b *storage.Batch) st
 	})
 }
 
-// leaveOut leaves out all rows of a batch whose shards no database held. It fails if none does now.
+// leaveOut leaves out all rows of a batch with shards that no database held. It fails if none does now.
 func (s *Store) leaveOut(ctx context.Context, b *storage.Batch) (storage.Outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookPatience)
 	defer cancel()
@@ -86,7 +86,7 @@ func leftOut(b *storage.Batch) storage.Outcome {
 	return out
 }
 
-// commitIn commits what one database holds of a batch.
+// commitIn commits the rows of a batch that one database holds.
 func (s *Store) commitIn(ctx context.Context, database int, b *storage.Batch) (storage.Outcome, error) {
 	known := s.routes.Load()
 	out, err := s.databases[database].Store.Commit(ctx, b).Wait()
@@ -111,7 +111,7 @@ func (s *Store) commitIn(ctx context.Context, database int, b *storage.Batch) (s
 		return out, nil
 	}
 	held, err := s.heldSince(ctx, known, database)
-	if err != nil { // what was done is known, so the batch has not failed
+	if err != nil { // the outcome is known, so the batch has not failed
 		s.log.Warn("a database does not say which shards it holds; changes that it has not found are tried again", "database", s.databases[database].Name, "error", err)
 	}
 	for i, t := range out.Swapped {
@@ -181,7 +181,7 @@ func (s *Store) commitHeld(ctx context.Context, database int, b *storage.Batch) 
 		if followed := done.FollowedBy(k - len(held.Insert)); followed != nil {
 			out.Followed[i-len(b.Insert)] = followed
 		}
-		if out.Swapped[i-len(b.Insert)] = t; t == nil { // its shard may have left meanwhile: another try finds out
+		if out.Swapped[i-len(b.Insert)] = t; t == nil { // its shard may have left: another try finds out
 			out.Elsewhere = append(out.Elsewhere, i)
 		}
 	}

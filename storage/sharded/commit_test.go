@@ -13,8 +13,8 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// commit commits a batch as the engine does: each row in the database that holds it, and again what
-// is left out, or what cannot be done while its shards are moved.
+// commit commits a batch as the engine does: each row in the database that holds it, and again rows that
+// are left out, or cannot be changed while their shards are moved.
 func commit(ctx context.Context, s *sharded.Store, b *storage.Batch) (storage.Outcome, error) {
 	out := storage.Outcome{Inserted: make([]storage.Inserted, len(b.Insert)), Swapped: make([]*task.Task, len(b.Swap))}
 	left := make([]int, len(b.Insert)+len(b.Swap))

@@ -1,7 +1,7 @@
 // Package sharded makes one [storage.Store] of several stores, its databases. In production they are
 // databases, each of which keeps the tasks of some shards. [task.ID.Shard] is the shard of a task.
 // Only the databases know which shards they hold, and a shard may be moved from one to another at any
-// time. So if a database does not have what a call expects there, the store asks all databases again.
+// time. So if a database does not have a row that a call expects there, the store asks all databases again.
 //
 // The contracts of the port hold with these limits:
 //

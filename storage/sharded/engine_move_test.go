@@ -92,8 +92,8 @@ func moveSome(t *testing.T, ps []*place, rng *rand.Rand) {
 	})
 }
 
-// submitFor submits tasks, one or two at a time. It returns those that are accepted, how many are
-// refused because their shards are being moved, of which nothing remains, and how many are refused
+// submitFor submits tasks, one or two at a time. It returns the accepted ones, the number of tasks that were
+// refused because their shards are being moved, which leave nothing, and the number of tasks that were refused
 // with another one and may have been added.
 func submitFor(t *testing.T, e *engine.Engine, d time.Duration) (accepted []task.ID, refused, maybe int) {
 	for begin, n := time.Now(), 0; time.Since(begin) < d; n++ {

@@ -18,7 +18,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// within calls fn with a transaction of a part's database and what that is for the engine.
+// within calls fn with a transaction of a part's database and its form for the engine.
 func within(ctx context.Context, s *sharded.Store, p placement.Database, fn func(tx pgx.Tx, x storage.Tx) error) error {
 	return p.Within(ctx, p.Pool(), func(tx pgx.Tx, own *postgres.Tx) error {
 		x, err := s.In(p.Name, own)

@@ -13,7 +13,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// exported returns what a store exports.
+// exported returns the export of a store.
 func exported(t *testing.T, s *sharded.Store, during func()) (settings map[string]string, rows []*task.Task, err error) {
 	t.Helper()
 	settings = make(map[string]string)
@@ -41,7 +41,7 @@ func TestSettingsOutliveAnyPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	move(t, ps[0], ps[1], shards(0, 127), nil)
-	// The first is taken out, and another comes before what there is.
+	// The first is taken out, and another comes before the rest.
 	s = open(t, ps[1], newPlace("a new one", task.Shards{}))
 	if value, err := s.Setting(t.Context(), "kept"); err != nil || string(value) != "kept" {
 		t.Errorf("got %q, %v", value, err)
@@ -118,7 +118,7 @@ func TestAnExportFailsIfAPlaceDoes(t *testing.T) {
 
 var errBroken = errors.New("broken")
 
-// brokenExport is a place whose export fails at its end.
+// brokenExport is a place with an export that fails at its end.
 type brokenExport struct{ *place }
 
 func (b *brokenExport) Export(ctx context.Context, setting func(string, []byte) error, row func(*task.Task) error) error {

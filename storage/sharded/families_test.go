@@ -31,7 +31,7 @@ type families struct {
 	mu    sync.Mutex
 	early []string         // guarded by mu: children that have run before the commit of their parent
 	ran   map[string]int   // guarded by mu: how often each child has run
-	order map[string][]int // guarded by mu: by parent and ordering key, the runs of the parent whose children have run
+	order map[string][]int // guarded by mu: by parent and ordering key, the runs of the parent with children that have run
 	moved bool             // guarded by mu: shards are moved
 	fails func() bool      // guarded by mu: whether a parent fails behind its transaction; nil for never
 	hold  chan struct{}    // guarded by mu: children wait for it; nil for none

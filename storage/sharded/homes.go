@@ -60,7 +60,7 @@ func newRoutes(names []string, homes []storage.Holdings, fresh []bool) *routes {
 // of returns the database that holds a shard, or nowhere.
 func (r *routes) of(shard uint16) int { return int(r.database[shard]) }
 
-// missing returns those of some shards that no database holds.
+// missing returns the shards among some that no database holds.
 func (r *routes) missing(shards task.Shards) (missing task.Shards) {
 	for shard := range uint16(task.ShardCount) {
 		if shards.Has(shard) && r.of(shard) == nowhere {
@@ -120,8 +120,8 @@ func both(a, b task.Shards) task.Shards {
 	return a.Without(&rest)
 }
 
-// look asks the databases what they hold, and returns answers that were given after the call began.
-// Calls at the same time wait for each other, and those that wait share one round of answers.
+// look asks the databases for their shards, and returns answers that were given after the call began.
+// Calls at the same time wait for each other, and waiting calls share one round of answers.
 func (s *Store) look(ctx context.Context) (*routes, error) {
 	asked := s.asked.Load()
 	select {
@@ -168,13 +168,13 @@ func (s *Store) heldSince(ctx context.Context, known *routes, database int) (tas
 // different moments, between which a shard may be moved.
 const attempts = 3
 
-// ask asks all databases what they hold. For a database that does not answer it takes its last answer, and
+// ask asks all databases for their shards. For a database that does not answer it takes its last answer, and
 // returns an error, too. If no database answers, or if there is no last answer, it returns no routes.
 func (s *Store) ask(ctx context.Context, was *routes) (r *routes, err error) {
 	for try := 1; ; try++ {
 		next, failed := s.askOnce(ctx, was)
 		if next == nil && r != nil {
-			return r, failed // what some have said before
+			return r, failed // with earlier answers of some
 		}
 		if r, err = next, failed; r == nil || try == attempts || r.wrong() == nil {
 			return r, err

@@ -65,7 +65,7 @@ func whateverFails(t *testing.T, moves bool) {
 	f.check(3 * (40*5 + 20*2))
 }
 
-// While a database is away, what belongs to it waits in the other one, where it can be seen, and the rest goes on.
+// While a database is away, its children wait in the other one, where they can be seen, and the rest goes on.
 func TestChildrenOfADatabaseThatIsAwayWaitAndHoldNothingBack(t *testing.T) {
 	f := startFamilies(t, forgotten())
 	f.store.set(func(database int) error {
@@ -96,7 +96,7 @@ func TestChildrenOfADatabaseThatIsAwayWaitAndHoldNothingBack(t *testing.T) {
 	f.check(180)
 }
 
-// A database that was restored has lost the cursors of what waits for it, as far as they were opened.
+// A database that was restored has lost the cursors of the children that wait for it, as far as they were opened.
 func TestChildrenThatWaitArriveInADatabaseThatWasRestored(t *testing.T) {
 	f := startFamilies(t, forgotten())
 	var calls atomic.Int32
@@ -124,7 +124,7 @@ func TestChildrenThatWaitArriveInADatabaseThatWasRestored(t *testing.T) {
 	f.await("what is near", func() bool { return calls.Load() > 16 && f.live("parent") == 0 && f.live("child") == 0 })
 	all := storage.Filter{Types: []string{"taskengine.relay"}, States: []task.State{task.Done}}
 	var cursors []*task.Task
-	f.await("a cursor", func() bool { // the calls that open them may take longer than those that fail
+	f.await("a cursor", func() bool { // the calls that open them may take longer than the failing ones
 		all, _, err := f.store.List(t.Context(), all, task.ID{}, 100, 1000)
 		if err != nil {
 			t.Fatal(err)

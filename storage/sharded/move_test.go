@@ -54,7 +54,7 @@ func TestWhoeverLooksForATaskFindsWhereItWasMoved(t *testing.T) {
 				t.Error(err)
 			}
 			ps[1].homes.Store(0)
-			put(t, s, 7) // what was learnt is kept
+			put(t, s, 7) // the store remembers the answer
 			if n := ps[1].homes.Load(); n != 0 {
 				t.Errorf("the place was asked %d times more what it holds", n)
 			}
@@ -62,7 +62,7 @@ func TestWhoeverLooksForATaskFindsWhereItWasMoved(t *testing.T) {
 	}
 }
 
-// some fails unless all answers are what a row that is there gives.
+// some fails unless all answers are as for an existing row.
 func some[A comparable](answers []A, err error) error {
 	var nope A
 	if err == nil && slices.Contains(answers, nope) {
@@ -153,7 +153,7 @@ func TestAPlaceThatDoesNotAnswerDoesNotHoldWhatAnotherSaysThatItHas(t *testing.T
 	ps := places(2)
 	s := open(t, ps...)
 	of := put(t, s, 7)[0]
-	unknown := task.ID{15: 8} // nobody has it
+	unknown := task.ID{15: 8} // no place has it
 	move(t, ps[0], ps[1], shards(7, 7), nil)
 	if _, err := s.Get(t.Context(), of.ID); err != nil { // so that this much is known
 		t.Fatal(err)
@@ -177,8 +177,8 @@ func TestShardsThatNobodyHoldsAnyMoreAreToldOf(t *testing.T) {
 	fails(t, out, err, "no database holds the shards 251; is one missing in storage.databases, or restored from an older backup?")
 }
 
-// afterAMove returns a store that does not know yet that one of its rows was moved, and the place
-// where that is now. It answers whoever asks.
+// afterAMove returns a store that does not know yet that one of its rows was moved, and the present place of the
+// row, which answers all callers.
 func afterAMove(t *testing.T) (*sharded.Store, *waiting, *task.Task) {
 	t.Helper()
 	ps := places(2)
@@ -236,7 +236,7 @@ func TestOneAnswerOfThePlacesIsForAllWhoWait(t *testing.T) {
 		synctest.Wait()
 		close(b.asked)
 		wg.Wait()
-		// One asks, and one more for those who came when it had begun.
+		// One asks, and one more for the callers that came when it had begun.
 		if n := b.homes.Load(); n > 2 {
 			t.Errorf("the place was asked %d times what it holds", n)
 		}

@@ -22,7 +22,7 @@ type Database struct {
 	Store Backend
 }
 
-// Backend is what a store must be to be a database.
+// Backend is a store that can be a database of a Store.
 type Backend interface {
 	storage.Store
 	storage.ShardOwner
@@ -41,7 +41,7 @@ type Store struct {
 	log       *slog.Logger
 	routes    atomic.Pointer[routes] // which database holds what; set by the holder of turn
 
-	turn   chan struct{} // a semaphore of one: its holder may ask the databases what they hold
+	turn   chan struct{} // a semaphore of one: its holder may ask the databases for their shards
 	asked  atomic.Uint64 // how many such rounds have begun
 	latest uint64        // owned by the holder of turn: the newest round that all databases have answered
 }
@@ -59,7 +59,7 @@ var (
 	_ storage.Divided      = (*Store)(nil)
 )
 
-// Open returns the store of the databases, whose Close closes them. Each shard must be held by one of
+// Open returns the store of the databases. Its Close closes them. Each shard must be held by one of
 // them, or be on its way from one to another. log may be nil.
 func Open(ctx context.Context, databases []Database, log *slog.Logger) (*Store, error) {
 	if log == nil {
@@ -85,7 +85,7 @@ func Open(ctx context.Context, databases []Database, log *slog.Logger) (*Store, 
 	return s, nil
 }
 
-// check returns what is wrong with the databases themselves.
+// check returns an error if the databases are too few or too many, or have no distinct names.
 func (s *Store) check() error {
 	if n := len(s.databases); n < 1 || n > MaxDatabases {
 		return fmt.Errorf("there are %d databases, want 1 to %d", n, MaxDatabases)

@@ -52,7 +52,7 @@ func TestOpenSaysWhatIsWrongWithThePlaces(t *testing.T) {
 	}
 }
 
-// late is a place that calls first when it has been asked for the first time what it holds.
+// late is a place that calls first when it has been asked for its shards for the first time.
 type late struct {
 	*place
 	first func()
@@ -81,7 +81,7 @@ func TestAMoveWhileThePlacesAreAskedDoesNotLookLikeTwoHolders(t *testing.T) {
 	}
 }
 
-// waiting answers what it holds when others have been asked.
+// waiting answers with its shards when others have been asked.
 type waiting struct {
 	*place
 	asked chan struct{}

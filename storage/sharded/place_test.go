@@ -19,7 +19,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// place is a store in memory that holds some shards, and does what else a database does.
+// place is a store in memory that holds some shards, and otherwise does as a database does.
 type place struct {
 	storage.Store // the verbs, which fail as fault says
 	storage.Inspector
@@ -64,7 +64,7 @@ func (p *place) fail(err error) {
 	}
 }
 
-// failHome has the place fail to say what it holds.
+// failHome makes the place fail when it is asked for its shards.
 func (p *place) failHome(err error) {
 	p.fault.Store(new(func(c storagetest.Call) (f storagetest.Fault) {
 		if c == home {
@@ -97,7 +97,7 @@ func (p *place) Holdings(ctx context.Context) (storage.Holdings, error) {
 	return *p.home.Load(), ctx.Err()
 }
 
-// settle changes what the place holds.
+// settle changes the shards of the place.
 func (p *place) settle(change func(h *storage.Holdings)) {
 	p.gate.Lock()
 	defer p.gate.Unlock()
@@ -119,7 +119,7 @@ func (p *place) Update(ctx context.Context, fn func(storage.Tx) error) error {
 	})
 }
 
-// fenced refuses what makes or changes rows of shards that are not here.
+// fenced refuses calls that make or change rows of shards that are not here.
 type fenced struct {
 	storage.Tx
 	here *task.Shards
@@ -268,7 +268,7 @@ func (p *place) Export(ctx context.Context, setting func(string, []byte) error, 
 
 // all returns all rows at one moment, in the order of insertion.
 func (p *place) all(ctx context.Context) (rows []*task.Task, err error) {
-	p.gate.Lock() // nobody changes any
+	p.gate.Lock() // no call changes any
 	defer p.gate.Unlock()
 	listed, _, err := p.rows.List(ctx, storage.Filter{}, task.ID{}, math.MaxInt, math.MaxInt)
 	for _, l := range listed {
@@ -282,7 +282,7 @@ func (p *place) all(ctx context.Context) (rows []*task.Task, err error) {
 	return rows, err
 }
 
-// move takes shards from one place to another. It tells before each step, and goes on as long
+// move takes shards from one place to another. It calls before ahead of each step, and goes on as long
 // as that returns true.
 func move(t testing.TB, from, to *place, shards task.Shards, before func(step string) bool) {
 	t.Helper()
@@ -327,7 +327,7 @@ func move(t testing.TB, from, to *place, shards task.Shards, before func(step st
 	}
 }
 
-// shards returns those from one up to and including another.
+// shards returns the shards from one up to and including another.
 func shards(from, to int) (s task.Shards) {
 	for shard := from; shard <= to; shard++ {
 		s.Add(uint16(shard))

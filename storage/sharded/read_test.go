@@ -18,8 +18,8 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// reads is a store, and what it should answer: the rows as one store has them that numbers
-// them alike.
+// reads is a store, and its expected answers: the rows as a single store with the same numbers
+// has them.
 type reads struct {
 	*rapid.T
 	ctx  context.Context
@@ -72,7 +72,7 @@ func same[T any](r *reads, what string, got, want T) {
 	}
 }
 
-// must returns what a call returned that does not fail.
+// must returns the result of a call that does not fail.
 func must[T any](r *reads) func(T, error) T {
 	return func(got T, err error) T {
 		if err != nil {
@@ -293,7 +293,7 @@ func TestARowThatMovesBetweenTwoAnswersIsShownOnce(t *testing.T) {
 	}
 }
 
-// between is a place that has its shards moved when it has answered a query, or done a batch.
+// between is a place that moves its shards when it has answered a query, or done a batch.
 type between struct {
 	*place
 	move     func()

@@ -23,7 +23,7 @@ import (
 
 var errFault = errors.New("a fault")
 
-// faults is a store whose transactions of one database fail on demand.
+// faults is a store. Transactions of one of its databases fail on demand.
 type faults struct {
 	*sharded.Store
 	mu     sync.Mutex
@@ -296,7 +296,7 @@ func (r *relays) check(n int) {
 	}
 }
 
-// forgotten is the policy of tasks whose rows are deleted when they are done, so that their ids are known to nobody.
+// forgotten is the policy of tasks that are deleted when they are done, so that no store knows their ids.
 func forgotten() policy.Type {
 	p := policy.DefaultType()
 	p.Retention.Done = 0
@@ -354,7 +354,7 @@ func TestATaskThatLeavesForAnotherDatabaseArrivesOnceWhateverFails(t *testing.T)
 	r.check(6000)
 }
 
-// While a database is away, the other one goes on, and what leaves for it is bounded: one row.
+// While a database is away, the other one goes on, and has at most one row that waits for it.
 func TestADatabaseThatIsAwayGetsItsTasksLater(t *testing.T) {
 	r := startRelays(t, forgotten())
 	r.add(200, nil)

@@ -21,7 +21,7 @@ type call struct {
 	do func(ctx context.Context, database int, some []int) (unsure []int, err error)
 }
 
-// shards returns those of some of the things; nil is all of them.
+// shards returns the shards of some of the things; nil is all of them.
 func (c *call) shards(some []int) (shards task.Shards) {
 	for _, i := range c.list(some) {
 		shards.Add(c.shard(i))
@@ -87,8 +87,8 @@ func (s *Store) route(ctx context.Context, c *call) *failure {
 	}
 }
 
-// try does some of the things in the databases that are known to hold their shards. It returns those to
-// be tried again after the databases were asked: also things whose shard is nowhere, if that may be
+// try does some of the things in the databases that hold their shards, as far as is known. It returns the things to
+// try again after the databases were asked: also things of shards that are nowhere, if that may be
 // outdated.
 func (s *Store) try(ctx context.Context, known *routes, c *call, some []int, outdated bool, out *failure) (again []int) {
 	if database, ok := known.only(c, some); ok {
@@ -161,7 +161,7 @@ func (r *routes) only(c *call, some []int) (database int, ok bool) {
 	return database, true
 }
 
-// attempt does some of the things in one database, and returns those of shards that it does not hold, or
+// attempt does some of the things in one database, and returns the things of shards that it does not hold, or
 // may not have held all the time since known.
 func (s *Store) attempt(ctx context.Context, known *routes, database int, c *call, some []int, out *failure) (again []int) {
 	unsure, err := c.do(ctx, database, some)

@@ -77,7 +77,7 @@ func (l *letters) start() {
 	close(opened)
 }
 
-// kill closes the engine, which gives up what runs after some time.
+// kill closes the engine, which gives up running attempts after some time.
 func (l *letters) kill(after time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), after)
 	defer cancel()
@@ -90,7 +90,7 @@ func (l *letters) failsNow() bool {
 	return l.fails != nil && l.fails()
 }
 
-// read keeps what it has got in its checkpoint. It ends with the letter "end".
+// read keeps its letters in its checkpoint. It ends with the letter "end".
 func (l *letters) read(_ context.Context, t *task.Task) ([]byte, error) {
 	got := slices.Clone(t.Checkpoint())
 	if w := t.Woken(); w.By == task.BySignal {
@@ -199,7 +199,7 @@ func (l *letters) await(what string, is func() bool) {
 	}
 }
 
-// check waits until nothing is on its way, ends the readers, and looks at what they have got of a number of writers.
+// check waits until nothing is on its way, ends the readers, and examines their letters from a number of writers.
 func (l *letters) check(writers int) {
 	l.Helper()
 	l.await("all are sent", func() bool { return l.live("writer") == 0 && l.live("taskengine.relay") == 0 })
@@ -241,8 +241,8 @@ func (l *letters) check(writers int) {
 	}
 }
 
-// Handlers fail, transactions fail before and after their commits, and the engine is stopped within attempts, so that those of what
-// carries the signals end at every point.
+// Handlers fail, transactions fail before and after their commits, and the engine is stopped within attempts, so that the
+// attempts of the carriers of signals end at every point.
 func TestEverySignalIsTakenOnceInAnotherDatabaseWhateverFails(t *testing.T) { signalsArrive(t, false) }
 
 func TestEverySignalIsTakenOnceThoughShardsAreMoved(t *testing.T) { signalsArrive(t, true) }

@@ -11,7 +11,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// divided is a store under test, whose places stay as they are.
+// divided is a store under test. Its places do not change.
 type divided struct {
 	*sharded.Store
 	places []*place

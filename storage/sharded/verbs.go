@@ -14,7 +14,7 @@ import (
 type verbs struct {
 	store *Store
 	tx    *tx             // nil: each is a transaction of its own in each database
-	in    []storage.Tasks // by database; nil for those that are not of the transaction
+	in    []storage.Tasks // by database; nil for a database outside of the transaction
 }
 
 // run makes a call.
@@ -114,7 +114,7 @@ func (v *verbs) Insert(ctx context.Context, ts ...*task.Task) ([]storage.Inserte
 		}, func(storage.Inserted) bool { return false })
 }
 
-// number writes to rows that were inserted, and to those that were replaced, the Seq that the store returns for them.
+// number writes to inserted and to replaced rows the Seq that the store returns for them.
 func number(database int, ts []*task.Task, done []storage.Inserted) {
 	for i, d := range done {
 		if d.Created() {

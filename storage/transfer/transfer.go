@@ -21,20 +21,20 @@ import (
 
 // Errors that callers match with [errors.Is].
 var (
-	// ErrNotEmpty says that the destination has tasks that are not those of the source.
+	// ErrNotEmpty says that the destination has tasks that the source does not have.
 	ErrNotEmpty = errors.New("the destination has other tasks")
 	// ErrUnfinished says that a store is the destination of a copy that is not complete.
 	ErrUnfinished = errors.New("a copy to this store is not complete")
 )
 
-// Source is a store to copy from. If it changes meanwhile, the copy has what was in it when the copy
-// began.
+// Source is a store to copy from. If it changes during a copy, the copy has its content from the begin of the
+// copy.
 type Source interface {
 	storage.Tasks
 	storage.Exporter
 }
 
-// Target is the destination. Nothing else may change it meanwhile.
+// Target is the destination. Nothing else may change it during the copy.
 type Target interface {
 	storage.Store
 	storage.Exporter
@@ -104,7 +104,7 @@ type copier struct {
 	settings []setting
 	batch    []*task.Task
 	bytes    int
-	taken    map[task.ID]task.ID // rows whose key belongs to another row, and the ID of that row
+	taken    map[task.ID]task.ID // rows with a key that belongs to another row, and the ID of that row
 	broken   bool                // a row that was copied is missing or different
 }
 

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	os.Exit(pgtest.Run(m, func(s *pgtest.Server) { server = s }))
 }
 
-// store is what the stores of the tests can do.
+// store has the methods of the stores of the tests.
 type store interface {
 	transfer.Target
 	transfer.Source
@@ -136,7 +136,7 @@ func same(t testing.TB, got, want storage.Exporter) {
 	}
 	for i := range w {
 		if reflect.DeepEqual(w[i], g[i]) {
-			continue // or they are the same but for what is empty
+			continue // or they differ only in empty values
 		}
 		if d := cmp.Diff(w[i], g[i], cmpopts.EquateEmpty()); d != "" {
 			t.Fatalf("row %d of %d differs (-want +got):\n%s", i, len(w), d)
@@ -203,7 +203,7 @@ func TestAnEmptyStoreIsCopied(t *testing.T) {
 	}
 }
 
-// failing is a store whose inserts fail after so many.
+// failing is a store with inserts that fail after so many.
 type failing struct {
 	store
 	left int

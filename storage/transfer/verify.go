@@ -20,7 +20,7 @@ const (
 	Taken     Kind = "taken"     // likewise, since another task has its key there
 	Different Kind = "different" // it is not the same in the destination
 	Extra     Kind = "extra"     // it is not in the source
-	Order     Kind = "order"     // it was inserted earlier in the source than what is before it
+	Order     Kind = "order"     // it was inserted earlier in the source than the row before it
 	Setting   Kind = "setting"   // a setting is missing or not the same
 )
 
