@@ -37,7 +37,7 @@ const vectorPriority = 6 // of a request without one
 
 func pickOne[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
 
-// newVector returns a random vector, whose type, keys and ordering key no other one has.
+// newVector returns a random vector with a type, keys and an ordering key that no other one has.
 func newVector(r *rand.Rand, ids *task.IDs, n int) *vector {
 	v := &vector{rand: r, now: time.Now().UTC().Truncate(time.Microsecond), inherits: r.IntN(2) == 0}
 	v.rules = task.Rules{
@@ -103,7 +103,7 @@ func (v *vector) newHolder(ids *task.IDs) *task.Task {
 	return t
 }
 
-// add makes the request, and returns the task of its answer, and what has become of the request.
+// add makes the request, and returns the task of its answer, and the outcome of the request.
 func (v *vector) add(t *testing.T, c *pgx.Conn) (id task.ID, what task.Resolution) {
 	t.Helper()
 	var text, outcome string
@@ -141,7 +141,7 @@ func (v *vector) add(t *testing.T, c *pgx.Conn) (id task.ID, what task.Resolutio
 	return id, what
 }
 
-// check makes the request, and compares what is there then with what [task.Resolve] says. It returns that.
+// check makes the request, and compares the rows after it with the result of [task.Resolve]. It returns that.
 func (v *vector) check(t *testing.T, s *postgres.Store, c *pgx.Conn) task.Resolution {
 	t.Helper()
 	if err := s.SetRules(t.Context(), storage.TypeRules{
@@ -210,7 +210,7 @@ func (v *vector) check(t *testing.T, s *postgres.Store, c *pgx.Conn) task.Resolu
 	return want
 }
 
-// Random requests by SQL do what task.Resolve says of the task that has their key or ID, and make the rows of task.Rules.
+// Random requests by SQL have the effects that task.Resolve gives them, and make the rows of task.Rules.
 func TestAddFromSQLDoesWhatTheRulesSay(t *testing.T) {
 	t.Parallel()
 	url := server.Database(t)

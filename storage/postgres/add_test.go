@@ -192,7 +192,7 @@ func TestOfManyConcurrentAddsOfAKeyOneSucceeds(t *testing.T) {
 	}
 }
 
-// A transaction that does not see ids which were used meanwhile may add a task with an id that is
+// A transaction that does not see ids which others have used since its begin may add a task with an id that is
 // generated now.
 func TestAddAtHigherIsolation(t *testing.T) {
 	url := server.Database(t)

@@ -13,7 +13,7 @@ import (
 
 // array is an argument of a statement: a one-dimensional array in PostgreSQL's binary format. The
 // driver accepts slices, too, and is several times slower to encode them; arguments are most of
-// what is sent.
+// the sent bytes.
 type array struct{ bytes []byte }
 
 const arrayHeader = 20

@@ -13,14 +13,14 @@ import (
 
 // Attach returns a transaction of the store that is part of tx, which the caller has begun and
 // ends: the changes of its verbs exist if and only if tx commits. tx may be on any connection to
-// the store's database whose role has the rights of the store's role. It may be a savepoint, for
+// the store's database with a role that has the rights of the store's role. It may be a savepoint, for
 // which Attach is called again.
 //
 // The caller calls [Tx.Committed] after tx has committed. After a verb has failed, tx can only be
 // rolled back. Insert needs the isolation level read committed, and fails at any other. At a higher
 // level, other verbs fail with the code 40001 where they would otherwise report a stale row.
-// Changed rows are locked until tx ends. Other transactions that change them wait, those of an
-// engine with all tasks of a batch. So tx should end soon.
+// Changed rows are locked until tx ends. Other transactions that change them wait, in an engine
+// with all tasks of a batch. So tx should end soon.
 //
 // The connection must not use the modes exec and simple_protocol of pgx. Each verb restores the
 // planner's settings that the caller has made.
@@ -31,7 +31,7 @@ func (s *Store) Attach(tx pgx.Tx) *Tx {
 }
 
 // AttachSQL is [Store.Attach] to the transaction that is under way on a connection of
-// database/sql, whose driver must be that of pgx. The caller has read the rows of all
+// database/sql by the driver of pgx. The caller has read the rows of all
 // queries before it calls a verb.
 func (s *Store) AttachSQL(c *sql.Conn) *Tx {
 	return s.attached(func(ctx context.Context, b *pgx.Batch) error {

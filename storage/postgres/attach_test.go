@@ -23,7 +23,7 @@ import (
 
 const orders = "create table orders (id uuid primary key)"
 
-// order is what an application does in its transaction: it places an order, by exec, and
+// order is the transaction of an application: it places an order, by exec, and
 // adds a task for it.
 func order(ctx context.Context, n *node, tx storage.Tx, exec func(sql string, args ...any) error) (task.ID, error) {
 	receipts, err := n.SubmitTx(ctx, tx, engine.Request{Type: "ship"})
@@ -204,7 +204,7 @@ func TestTheCallersSettingsAreLeftAlone(t *testing.T) {
 	}
 }
 
-// In a transaction that does not see what others have committed meanwhile, an id could be used
+// In a transaction that does not see later commits of others, an id could be used
 // twice.
 func TestInsertNeedsReadCommitted(t *testing.T) {
 	url := server.Database(t)

@@ -34,7 +34,7 @@ func (s *Store) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
 			out, err = v.commit(ctx, b, false)
 		}
 		if b.Wait == storage.WaitLittle && pglocks.IsTimeout(err) {
-			if _, locked := s.holders(ctx); locked { // whatever would be tried meanwhile waits, too
+			if _, locked := s.holders(ctx); locked { // further tries would wait, too
 				v.way = whole
 				out, err = v.commit(ctx, b, false)
 			} else if blocked := s.examine(ctx, b); blocked != nil {
@@ -47,8 +47,8 @@ func (s *Store) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
 	})
 }
 
-// commit does a batch without its notes. A batch of what tasks usually go through is one round trip:
-// they are added, grabbed and completed, or run again and add others. If resolves is set, its [storage.Terms] are needed:
+// commit does a batch without its notes. A batch of the usual changes is one round trip: tasks
+// are added, grabbed and completed, or run again and add others. If resolves is set, its [storage.Terms] are needed:
 // keys of its rows are taken.
 func (v *verbs) commit(ctx context.Context, b *storage.Batch, resolves bool) (out storage.Outcome, err error) {
 	s, w := v.store, classify(b.Swap)
@@ -150,7 +150,7 @@ func (v *verbs) follow(b *storage.Batch, careful bool) (f followed) {
 	return f
 }
 
-// outcomes returns the outcomes of the rows by the changes, of which made are those that were made.
+// outcomes returns the outcomes of the rows by the changes. made has nil for each change that was not made.
 func (f *followed) outcomes(made []*task.Task) (out [][]storage.Inserted) {
 	for k, one := range f.insertion.outcomes() {
 		if i := f.of[k]; made[i] != nil {
@@ -201,8 +201,8 @@ func (v *verbs) doAtOnce(ctx context.Context, b *storage.Batch, w *swaps, carefu
 	return out, nil
 }
 
-// keysOf returns the ordering keys that are known to have rows in a batch before it is done: those that the
-// transaction of the batch promotes, and those that follow it. A grab leaves no key without a head.
+// keysOf returns the ordering keys that are known to have rows in a batch before it is done: the keys that the
+// transaction of the batch promotes, and the keys that are promoted after it. A grab leaves no key without a head.
 func (s *Store) keysOf(b *storage.Batch, w *swaps) (now, later []string) {
 	keys, _ := s.locks.free(b)
 	for _, t := range b.Insert {

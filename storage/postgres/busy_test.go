@@ -13,7 +13,7 @@ import (
 )
 
 // A transaction that the server has rolled back because of others, or because it took too long, may be repeated. One
-// whose session was ended is part of an outage.
+// that lost its session is part of an outage.
 func TestWhatIsRolledBackBecauseOfOthersIsBusy(t *testing.T) {
 	s := new(Store)
 	for _, code := range []string{"55P03", "40P01", "40001", "55006", "57014"} {

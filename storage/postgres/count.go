@@ -65,7 +65,7 @@ func (s *Store) Fold(ctx context.Context) (notes int64, err error) {
 	return notes, err
 }
 
-// deleteNotes deletes the notes of a partition that is being made: those of an earlier table of the
+// deleteNotes deletes the notes of a partition that is being made: they are of an earlier table of the
 // same name, which was dropped.
 func (s *partitions) deleteNotes(ctx context.Context, tx pgx.Tx, p ended.Partition) error {
 	_, err := tx.Exec(ctx, schema.Fill(s.schema)("delete from {tally} where keep = $1 and since = $2"), p.Number(), p.From/1e6)

@@ -107,7 +107,7 @@ func TestIDsOfAnyTimeNeedFewTables(t *testing.T) {
 		taken(t, s, id)
 	}
 	got := tables(t, s.pool)
-	if len(got) > 12 { // one for each retention, and one for early ends; two if a span ends meanwhile
+	if len(got) > 12 { // one for each retention, and one for early ends; two if a span ends just now
 		t.Errorf("%d tables: %q", len(got), got)
 	}
 	if wrong := recount(t, s.Pool()); wrong != 0 {
@@ -126,7 +126,7 @@ func TestIDsOfAnyTimeNeedFewTables(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, id := range ids {
-		if _, err := s.Get(t.Context(), id); (err == nil) != (i >= 14) { // those that are kept for ever
+		if _, err := s.Get(t.Context(), id); (err == nil) != (i >= 14) { // rows that are kept for ever
 			t.Errorf("task %d after two days: %v", i, err)
 		}
 	}

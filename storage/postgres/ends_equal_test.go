@@ -108,8 +108,8 @@ func anEnding(r *rand.Rand) ending {
 
 const largestResult, largestPayload = 40, 60
 
-// endingTypes returns types that keep what is done for different times, with limits that look at all that a limit
-// can look at.
+// endingTypes returns types that keep done tasks for different times, with limits by every kind
+// of value.
 func endingTypes() policy.Set {
 	set := types()
 	set.Slots = 1
@@ -238,16 +238,16 @@ func TestEndsFromSQLMakeTheRowsOfTheEngine(t *testing.T) {
 	}
 }
 
-// compareEnds returns what an end by SQL leaves, and one by the engine just before and just after; nil if an end is refused.
-// Meanwhile tasks that were kept long enough disappear from the keys and counts, and on a slow machine the engine's table may
+// compareEnds returns the rows after an end by SQL, and after ends by the engine just before and just after it; nil if an end
+// is refused. In that time kept tasks may expire from the keys and counts, and on a slow machine the engine's table may
 // be made so late that it puts the task elsewhere: therefore ends that differ are compared again.
 func compareEnds(ctx context.Context, n *node, tk *task.Task, bySQL, byEngine func(pgx.Tx, *postgres.Tx) error) (want, got, later *left, err error) {
 	for tries := 0; ; tries++ {
-		_, _ = leaves(ctx, n, tk, byEngine) // the engine has the table made, which SQL does not
+		_, _ = leaves(ctx, n, tk, byEngine) // the engine makes the table, and SQL does not
 		var wantErr, gotErr, laterErr error
 		want, wantErr = leaves(ctx, n, tk, byEngine)
 		got, gotErr = leaves(ctx, n, tk, bySQL)
-		later, laterErr = leaves(ctx, n, tk, byEngine) // what follows from an end depends on when it is
+		later, laterErr = leaves(ctx, n, tk, byEngine) // the effects of an end depend on its time
 		if (gotErr == nil) != (wantErr == nil) {
 			return nil, nil, nil, fmt.Errorf("SQL says %v, and the engine %v", gotErr, wantErr)
 		}
@@ -264,7 +264,7 @@ func compareEnds(ctx context.Context, n *node, tk *task.Task, bySQL, byEngine fu
 	}
 }
 
-// left is what the end of an attempt leaves.
+// left has the rows after the end of an attempt.
 type left struct {
 	now   int64
 	row   map[string]any // as the tables have it; nil if there is none
@@ -272,7 +272,7 @@ type left struct {
 	other string // keys and counts
 }
 
-// leaves returns what fn leaves of a task in a transaction, which it rolls back.
+// leaves returns the rows of a task after fn in a transaction, which it rolls back.
 func leaves(ctx context.Context, n *node, tk *task.Task, fn func(tx pgx.Tx, x *postgres.Tx) error) (*left, error) {
 	var l left
 	err := n.store.Within(ctx, n.store.Pool(), func(tx pgx.Tx, x *postgres.Tx) error {
@@ -308,7 +308,7 @@ select concat((select string_agg(k::text, '' order by k) from taskengine.key k),
 	return &l, nil
 }
 
-// diff compares what two ends leave that were made at different times: a time is the same, or as far from the end.
+// diff compares the rows after two ends at different times: a time is the same, or as far from the end.
 func (l *left) diff(other *left) string {
 	a, b := maps.Clone(l.row), maps.Clone(other.row)
 	for _, name := range []string{"ready_at", "next_event_at", "due_at", "expires_at", "started_at", "updated_at", "ended_at"} {

@@ -131,7 +131,7 @@ func TestWhatHandlersDoInTransactionsThatEndAttemptsBySQLHappensExactlyOnce(t *t
 func TestAnEndFromSQLThatIsRolledBackLeavesNothing(t *testing.T) {
 	url := server.Database(t)
 	pgtest.Exec(t, pgtest.Connect(t, url), payments)
-	state := func(n *node) string { // the node makes the tables of its types meanwhile
+	state := func(n *node) string { // the node makes the tables of its types in that time
 		return one[string](t, n.store.Pool(), `select concat((select string_agg(t::text, ' ') from taskengine.task t), (select string_agg(e::text, ' ') from taskengine.ended e),
 			(select string_agg(k::text, ' ') from taskengine.key k), (select string_agg(relname, ' ' order by relname) from pg_class where relname !~ '^(ended_604800|pg_toast)'),
 			(select sum(n) from taskengine.tally where state = 4))`)
@@ -316,7 +316,7 @@ func freeze(t *testing.T, url string) (thaw func()) {
 	return func() { pgtest.Exec(t, c, "drop event trigger frozen") }
 }
 
-// A transaction of the caller makes no table for what it ends: nobody waits for it.
+// A transaction of the caller makes no table for the tasks that it ends: no session waits for it.
 func TestATransactionFromSQLMakesNoTable(t *testing.T) {
 	for _, level := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable} {
 		for _, commits := range []bool{true, false} {
@@ -496,7 +496,7 @@ func TestARoleMayEndAttemptsOnlyIfItIsLetTo(t *testing.T) {
 	}
 	as := func(role, sql string) error {
 		c := pgtest.Connect(t, url)
-		// Objects of the role's own must not be taken for those of the schema.
+		// Objects of the role's own must not be taken for objects of the schema.
 		pgtest.Exec(t, c, "set role "+role, "create temp table task (id int)", "create temp table key (id int)", "set search_path = pg_temp, taskengine, public")
 		_, err := c.Exec(t.Context(), sql)
 		return err
@@ -520,7 +520,7 @@ func TestARoleMayEndAttemptsOnlyIfItIsLetTo(t *testing.T) {
 	}
 }
 
-// A handler whose transaction is in a database that does not hold its task is told so.
+// A handler gets an error if its transaction is in a database that does not hold its task.
 func TestATaskOfAnotherDatabaseIsNotEndedFromSQL(t *testing.T) {
 	s := postgrestest.Open(t, server.Database(t))
 	pgtest.Exec(t, pgtest.Connect(t, s.Pool().Config().ConnString()),

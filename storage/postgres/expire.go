@@ -122,7 +122,7 @@ func (s *Store) emptySpare(ctx context.Context) (moved bool, err error) {
 	}
 }
 
-// makeAhead has the partitions made that follow those of now, when it is time.
+// makeAhead makes the partitions after the present ones, when it is time.
 func (s *Store) makeAhead(all []table, now time.Time) {
 	s.partitions.mu.Lock()
 	defer s.partitions.mu.Unlock()
@@ -183,8 +183,8 @@ left join pg_catalog.pg_inherits i on i.inhrelid = c.oid
 left join pg_catalog.pg_class p on p.oid = i.inhparent
 where n.nspname = $1 and c.relname ~ $2 and c.relkind = 'r'`
 
-// listPartitions returns the partitions that are attached. It finishes the removal of those whose
-// removal was interrupted. It leaves a table alone that an operator has detached before its time.
+// listPartitions returns the attached partitions. It finishes interrupted removals
+// of partitions. It leaves a table alone that an operator has detached before its time.
 func (s *Store) listPartitions(ctx context.Context, c *pgx.Conn, now time.Time) (all []table, err error) {
 	rows, err := c.Query(ctx, listPartitions, s.partitions.schema, ended.PartitionNames)
 	if err != nil {
@@ -262,7 +262,7 @@ const selectRemembered = `
 select t.id, t.version, p.remember from %s t join {type_policy} p on p.type = t.type
 where t.key is not null and t.state = 4 and p.remember > 0 and t.updated_at + p.remember > $1 and (t.id > $2 or $3) order by t.id limit $4`
 
-// remember makes tombstones of the rows of a partition whose keys are to be remembered for longer. They move to another
+// remember makes tombstones of the rows of a partition with keys that are taken for longer. They move to another
 // partition, each in a transaction: so no key is free in between.
 func (s *Store) remember(ctx context.Context, c *pgx.Conn, old *table, now time.Time) (moved bool, err error) {
 	sql := fmt.Sprintf(s.fill(selectRemembered), s.partitions.quoted(old.name))

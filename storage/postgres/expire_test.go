@@ -80,7 +80,7 @@ func TestWhatHasEndedIsKeptAsLongAsItShouldBeAndALittleLonger(t *testing.T) {
 	if _, err := s.Get(t.Context(), kept[0].ID); err != nil {
 		t.Errorf("what is kept for ever: %v", err)
 	}
-	// Their ids and keys are free, but for those that are kept.
+	// Their ids and keys are free, except the kept ones.
 	for keep := range kept {
 		in, err := s.Insert(t.Context(), &task.Task{ID: ids.Next(moment), Version: 1, State: task.Submitted, Type: "mail", Key: fmt.Sprint("key ", keep)})
 		if err != nil || in[0].Created() != (keep > 0) {

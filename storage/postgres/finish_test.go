@@ -213,7 +213,7 @@ func TestACommitWhoseAnswerIsLostCountsOnce(t *testing.T) {
 	}
 }
 
-// The table for what ends now may be made while the transaction is under way, and the
+// The table for tasks that end now may be made while the transaction is under way, and the
 // transaction may have read the tables above it before.
 func TestFinishTxWorksAtEveryIsolationLevelAndUsesTablesThatAreNew(t *testing.T) {
 	for _, level := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable} {

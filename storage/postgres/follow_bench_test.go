@@ -78,7 +78,7 @@ func (f *following) rate(b *testing.B, commit func(context.Context, *storage.Bat
 	return writers * batches * tasks / time.Since(began).Seconds()
 }
 
-// batch adds tasks that run, and ends those of the batch before.
+// batch adds tasks that run, and ends the tasks of the batch before.
 func (f *following) batch(running []*task.Task, tasks, followed int) *storage.Batch {
 	now, owner := time.Now(), task.ID{1}
 	b := new(storage.Batch)

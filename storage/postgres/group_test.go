@@ -31,7 +31,7 @@ var hostile = []string{
 	`"\u0000"`, `"\ud800"`, `"\udc00x"`, "\"\xff\"", "\"\x01\"", `01`, `+1`, `.5`, `1.`, `nul`, `"a`, `{`, `[1,`, `{"a":1,}`, `{"a" 1}`, `{a:1}`, ``, ` `, `1 2`, "\ufeff1", `"\x"`, `NaN`,
 }
 
-// document returns a random document whose members are often those that the limits use.
+// document returns a random document, often with the members that the limits use.
 func document(depth int) string {
 	switch n := rand.IntN(20); {
 	case n == 0:

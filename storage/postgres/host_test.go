@@ -161,7 +161,7 @@ func TestTheServerNoticesThatAConnectionIsLost(t *testing.T) {
 	}
 }
 
-// The limit of idle transactions is of those of the store alone.
+// The limit of idle transactions holds for transactions of the store alone.
 func TestTransactionsOfCallersMayBeIdle(t *testing.T) {
 	url := server.Database(t)
 	s := postgrestest.Open(t, url)

@@ -14,7 +14,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// heir returns a new row of an ordering key whose type inherits.
+// heir returns a new row of an ordering key and of a type that inherits.
 func heir(n byte, key string, priority uint8) *task.Task {
 	t := ordered(n, key)
 	t.Priority, t.Inherits, t.ReadyAt = priority, true, t.ReadyAt.Add(-time.Hour)
@@ -43,7 +43,7 @@ func TestTasksFromSQLInheritIfTheirTypeDoes(t *testing.T) {
 	}
 }
 
-// Its own priority is what the columns priority and boost make together.
+// The columns priority and boost together give its own priority.
 func TestAHeadThatEndsOrYieldsGetsItsOwnPriorityBack(t *testing.T) {
 	s := postgrestest.Open(t, server.Database(t))
 	ids := make(map[string]task.ID)

@@ -42,7 +42,7 @@ func (v *verbs) insertDirectly(ctx context.Context, ts []*task.Task) ([]storage.
 	return out, err
 }
 
-// insertAll is Insert without what is known of locks.
+// insertAll is Insert without the memory of locks.
 func (v *verbs) insertAll(ctx context.Context, ts []*task.Task) ([]storage.Inserted, error) {
 	out := make([]storage.Inserted, 0, len(ts))
 	var behind []*task.Task // given as heads of keys that have others
@@ -75,7 +75,7 @@ func (v *verbs) insertAll(ctx context.Context, ts []*task.Task) ([]storage.Inser
 	return out, nil
 }
 
-// claims calls name with what no two rows may share.
+// claims calls name with the ID and the key, which no two rows may share.
 func claims(t *task.Task, name func(any)) {
 	name(t.ID)
 	if t.Key != "" {
@@ -84,7 +84,7 @@ func claims(t *task.Task, name func(any)) {
 }
 
 // insert adds rows that do not share an id or a key. All of them go to the table task, where an id
-// is unique; from there those that have ended move to the table ended. It returns the rows that are not
+// is unique; from there ended rows move to the table ended. It returns the rows that are not
 // the heads of their keys though they were given as such.
 func (v *verbs) insert(ctx context.Context, ts []*task.Task) (out []storage.Inserted, behind []*task.Task, err error) {
 	in := v.insertion(ts, nil, true)

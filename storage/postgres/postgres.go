@@ -27,8 +27,8 @@ type Options struct {
 	Schema string       // where the tables are; "" is [schema.Default]
 	Log    *slog.Logger // nil for none
 
-	// Again returns the connection string as it is now. It is called before each connection, whose user, password and
-	// certificates are those of the string and of the files that it names; nil: the string does not change.
+	// Again returns the present connection string. It is called before each connection, which uses the user, password and
+	// certificates of the string and of the files that it names; nil: the string does not change.
 	Again func() (string, error)
 
 	// Idle is how long the server waits for the next statement of a transaction of the store before it ends the
@@ -71,7 +71,7 @@ var (
 // Open opens the store in the database that url names: a connection string of libpq with the options
 // of pgxpool. Its pool_max_conns is the number of connections in all. Two of them are for batches of an engine
 // (one if there are 2 or 3), the others for reads and for [Store.Pool]. Unless it is 1, up to seven more are open for a
-// time for what may wait for locks. If [schema.Migrate] has not made the tables or brought them up to date, the error
+// time for statements that may wait for locks. If [schema.Migrate] has not made the tables or brought them up to date, the error
 // wraps [schema.ErrMismatch]. When Open fails it leaves no connection open.
 func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	name, err := schema.Name(o.Schema)
@@ -137,7 +137,7 @@ const (
 )
 
 // limitLocks limits how long a connection for writes waits for a lock while it prepares a statement, which is before the
-// transaction with its own limit. A session that a pooler lends, whose process is not the one that it says, stays as it is.
+// transaction with its own limit. A session that a pooler lends, with another process than it says, does not change.
 func limitLocks(ctx context.Context, c *pgx.Conn) error {
 	_, err := c.Exec(ctx, fmt.Sprintf("select set_config('lock_timeout', '%d', false) where pg_backend_pid() = %d", lockPatience[whole], c.PgConn().PID()),
 		pgx.QueryExecModeSimpleProtocol)
@@ -147,7 +147,7 @@ func limitLocks(ctx context.Context, c *pgx.Conn) error {
 	return registerArrays(ctx, c)
 }
 
-// connect makes the pools. They have no connections yet but those that config asks for.
+// connect makes the pools. They have only the connections yet that config asks for.
 func (s *Store) connect(ctx context.Context, config *pgxpool.Config) (err error) {
 	all, writing := config.MaxConns, config.Copy()
 	defer func() {
@@ -207,8 +207,8 @@ func (s *Store) Pool() *pgxpool.Pool { return s.pool }
 // Schema returns the name of the schema where the tables are.
 func (s *Store) Schema() string { return s.partitions.schema }
 
-// failed returns the error of an operation. It wraps an error of package storage that says what the
-// error of the driver means, if that is known.
+// failed returns the error of an operation. It wraps an error of package storage with the meaning of the
+// error of the driver, if that is known.
 func (s *Store) failed(doing string, err error) error {
 	if s.closed.Load() {
 		err = storage.ErrClosed
@@ -250,12 +250,12 @@ func IsUnavailable(err error) bool {
 
 const pgQueryCanceled = "57014"
 
-// busyCodes are those of transactions that were rolled back because of others, or because they took too long: a lock
-// is held, a deadlock, a serialization failure, an object in use, and a statement that somebody or a timeout of the role
+// busyCodes are the codes of transactions that were rolled back because of others, or because they took too long: a lock
+// is held, a deadlock, a serialization failure, an object in use, and a statement that an operator or a timeout of the role
 // has cancelled.
 var busyCodes = []string{"55P03", "40P01", "40001", "55006", pgQueryCanceled}
 
-// endedCodes are those of sessions that the server has ended because their transaction was idle for too long, or took
+// endedCodes are the codes of sessions that the server has ended because their transaction was idle for too long, or took
 // too long. The transaction was rolled back.
 var endedCodes = []string{"25P03", "25P04"}
 

@@ -13,7 +13,7 @@ import (
 )
 
 // TestEveryTableHasAPrimaryKey looks at the tables of a database in use: logical replication, on which upgrades without
-// an outage and change data capture are built, needs a key to tell which row was changed or deleted.
+// an outage and change data capture are built, needs a key to identify a row that was changed or deleted.
 func TestEveryTableHasAPrimaryKey(t *testing.T) {
 	t.Parallel()
 	s := postgrestest.Open(t, server.Database(t))

@@ -101,7 +101,7 @@ func (v *verbs) Ready(ctx context.Context, q storage.ReadyQuery) (page []task.Tr
 	return page, err
 }
 
-// How many rows one statement reads to find those of some shards, at least and at most.
+// How many rows one statement reads to find the rows of some shards, at least and at most.
 const (
 	leastScan = 1000
 	mostScan  = 20_000

@@ -167,7 +167,7 @@ func (v *verbs) update(p *pipe, changed []*rewritten) {
 		}))
 }
 
-// given returns a part of a row if it is new: what stays is not sent again.
+// given returns a part of a row if it is new: an unchanged part is not sent again.
 func given(isNew bool, part []byte) []byte {
 	if isNew {
 		return part

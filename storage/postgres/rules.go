@@ -45,7 +45,7 @@ func (s *Store) SetRules(ctx context.Context, rules ...storage.TypeRules) error 
 	})
 }
 
-// makeFirst has the tables made for tasks of types that are done from now on.
+// makeFirst makes the tables for tasks of types that are done from now on.
 func (s *Store) makeFirst(rules []storage.TypeRules) {
 	for _, r := range rules {
 		class := ended.Class{}

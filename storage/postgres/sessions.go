@@ -15,8 +15,8 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// application is the application_name of sessions whose connection string has none, and maxApplication how much of one
-// is kept before the id of a node: the server keeps 63 bytes.
+// application is the application_name of sessions without one in their connection string. maxApplication bytes of one
+// are kept before the id of a node: the server keeps 63 bytes.
 const (
 	application    = "taskengine"
 	maxApplication = 63 - len(" 01234567:") - len("01234567-89ab-cdef-0123-456789abcdef")
@@ -24,13 +24,13 @@ const (
 
 // identity is which nodes use a store.
 type identity struct {
-	schema string // tells the nodes of one schema of a database from those of another
+	schema string // distinguishes the nodes of one schema of a database from the nodes of another
 
 	mu    sync.Mutex
 	nodes []task.ID // guarded by mu
 }
 
-// name sets the application_name of a connection: what its connection string says and, if one node uses the store, the
+// name sets the application_name of a connection: the one of its connection string and, if one node uses the store, the
 // id of that.
 func (i *identity) name(c *pgx.ConnConfig) {
 	i.mu.Lock()
@@ -45,7 +45,7 @@ func (i *identity) name(c *pgx.ConnConfig) {
 	c.RuntimeParams["application_name"] = name
 }
 
-// prefix returns what stands before the id of a node.
+// prefix returns the text before the id of a node.
 func (i *identity) prefix() string {
 	h := fnv.New32a()
 	h.Write([]byte(i.schema))
@@ -67,7 +67,7 @@ func (s *Store) Identify(node task.ID) (release func()) {
 	}
 }
 
-// renew has connections made anew when they are not used, so that they get their present name.
+// renew replaces connections when they are not used, so that they get their present name.
 func (s *Store) renew() {
 	for _, pool := range []*pgxpool.Pool{s.pool, s.writer, s.aside, s.direct} {
 		pool.Reset()

@@ -44,7 +44,7 @@ func (n *node) awaits(id task.ID) *task.Task {
 		if err != nil {
 			n.t.Fatal(err)
 		}
-		if carriers == 0 && t.Awaits() != nil { // it has gathered what arrived last
+		if carriers == 0 && t.Awaits() != nil { // it has gathered the last signals
 			return t
 		}
 		time.Sleep(time.Millisecond)

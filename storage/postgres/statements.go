@@ -35,7 +35,7 @@ type statements struct {
 	keys, keysBehind, key, findKey, freeKeys, hasID       string
 }
 
-// firsts are what goes before the statements of a transaction: plans in one of the caller, settings in one of the store,
+// firsts are the statements at the begin of a transaction: plans in a transaction of the caller, settings in one of the store,
 // by how it waits.
 type firsts struct {
 	plans    string
@@ -53,7 +53,7 @@ select set_config('plan_cache_mode', 'force_generic_plan', true), set_config('ji
 // longer than the default of deadlock_timeout, so that deadlocks are reported as such there.
 var lockPatience = [...]int{directly: 2000, little: 250, least: 100, long: 2000, again: 20, whole: 2000}
 
-// settingsFor returns what goes before the statements of a transaction of the store.
+// settingsFor returns the first statements of a transaction of the store.
 func settingsFor(before string) (all [len(lockPatience)]string) {
 	for i, patience := range lockPatience {
 		all[i] = fmt.Sprintf("%s, set_config('lock_timeout', '%d', true)", before, patience)
@@ -97,7 +97,7 @@ const (
 	noOthers = `1, created_at, 0, null, null, null, null, null, null, null, null, null`
 )
 
-// The rows to insert, and those of which some are the heads of their keys, unless others have them or an earlier seat.
+// The rows to insert, and the same if some are the heads of their keys, unless others have the key or an earlier seat.
 const (
 	givenRows = `unnest({params}) as c ({given})`
 	seatRows  = `(select c.*, case when c.turn = 2 and (
@@ -120,7 +120,7 @@ select type, ordering_key, key, id from unnest($1::bytea[], $2::bytea[], $3::byt
 order by type, ordering_key, key
 on conflict do nothing`
 
-// A key whose row does not exist is deleted.
+// A key without a row is deleted.
 const deleteKeys = `
 delete from {key} k using unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::uuid[]) as c (type, ordering_key, key, id)
 where {holds:c}
@@ -308,7 +308,7 @@ func statementsIn(name string) *statements {
 	}
 }
 
-// filler returns a function that replaces placeholders in SQL: those of [schema.Fill], and the
+// filler returns a function that replaces placeholders in SQL: the ones of [schema.Fill], and the
 // columns of a trigger and conditions of this package.
 func filler(name string) func(string) string {
 	pairs := []string{

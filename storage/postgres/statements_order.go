@@ -3,12 +3,12 @@ package postgres
 import "strings"
 
 // These statements give ordering keys their heads, in this order. Each sees what was committed before it
-// began, so the others see what every transaction that had the lock of a key before has done. They lock
+// began, so the others see the changes of every transaction that had the lock of a key before. They lock
 // no row that another transaction has locked: see the comment of the package.
 
 const lockKeys = `select pg_advisory_xact_lock(n) from unnest($1::bigint[]) n`
 
-// A row that another transaction changes meanwhile has another version. Rows on their way to another database do not
+// A row that another transaction changes at that time has another version. Rows on their way to another database do not
 // change any more: they get a head there.
 const demoteHeads = `
 update {task} t set turn = 1, queued = false, priority = {own:t}, boost = null
@@ -81,7 +81,7 @@ from (
 where t.id = o.id
 returning t.id`
 
-// It goes from key to key. A key is numbered by its place among those that are read.
+// It goes from key to key. The number of a key counts the keys that are read.
 const selectKeys = `
 with recursive k as (
 	select x.key, 1::bigint as n from (select {next}) x (key) where x.key is not null

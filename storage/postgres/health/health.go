@@ -16,13 +16,13 @@ import (
 )
 
 // Report has the facts about a database. Its parts are read one after the other, within about a
-// second of each other. Times are those of the database's clock unless said otherwise.
+// second of each other. Times are by the database's clock unless said otherwise.
 type Report struct {
 	Server   int               // server_version_num
 	Schema   int               // version of the tables
 	Want     int               // version of the tables that this program makes
 	Settings map[string]string // settings of the server that matter here, by name
-	Sees     bool              // whether the role sees what other sessions do
+	Sees     bool              // whether the role sees the activity of other sessions
 
 	Now         time.Time
 	Skew        time.Duration // how far the clock of this machine is ahead
@@ -31,14 +31,14 @@ type Report struct {
 
 	Nodes   []Node
 	Others  int       // nodes that are alive and coordinate elsewhere: see [Elsewhere]
-	Clocks  []Clock   // of the nodes that are alive and tell theirs, in the order in which they joined
+	Clocks  []Clock   // of the nodes that are alive and send theirs, in the order in which they joined
 	Rows    Rows      // the tasks that have not ended
 	Counts  []Count   // the counts of tasks that have not ended and that are wrong
 	Tables  []Table   // the tables of the tasks that have not ended, and their indexes
 	Ended   int64     // bytes of the tables of the tasks that have ended
 	Over    []string  // partitions of ended tasks that should have been dropped an hour ago
 	Apart   []string  // detached partitions of ended tasks
-	Holders []Holder  // what keeps vacuum from removing dead rows, the oldest first, at most 10
+	Holders []Holder  // sessions and slots that keep vacuum from removing dead rows, the oldest first, at most 10
 	Idle    []Session // sessions that are idle in a transaction, the oldest first, at most 10
 
 	Blockers []storage.Blocker // sessions that may keep tasks waiting by their locks, the oldest first

@@ -22,7 +22,7 @@ type Node struct {
 
 // Clock is how far the clock of a node is ahead of the database's clock, by the node's newest
 // heartbeat. A heartbeat that took long to arrive makes Ahead smaller, by up to a third of the
-// lease: a node whose clock is right may seem to be behind, never ahead.
+// lease: a node with a right clock may seem to be behind, never ahead.
 type Clock struct {
 	Name  string
 	Ahead time.Duration
@@ -35,7 +35,7 @@ from {member} m left join {session} s on s.id = m.session
 order by m.joined_at, m.incarnation`
 
 // Nodes returns the nodes that use the schema of a store and coordinate by it, in the order in
-// which they joined, and those that died within the last hour. Nodes that coordinate elsewhere are
+// which they joined, and the nodes that died within the last hour. Nodes that coordinate elsewhere are
 // not among them: see [Elsewhere].
 func Nodes(ctx context.Context, s *postgres.Store) ([]Node, error) {
 	// An error of Query is one of CollectRows, too.

@@ -39,11 +39,11 @@ func (d Database) home(ctx context.Context) (home.Row, error) {
 }
 
 // readCommitted is for transactions that wait for a lock: whatever the server's default is, their
-// next statement sees what was committed while they waited.
+// next statement sees the commits of others in that time.
 var readCommitted = pgx.TxOptions{IsoLevel: pgx.ReadCommitted}
 
 // lockWait is how long a change of the constraint waits for transactions that use the table task.
-// Those that begin meanwhile wait behind it.
+// Transactions that begin in that time wait behind it.
 const lockWait = time.Second
 
 // lockNotAvailable is the code of the error after lockWait.

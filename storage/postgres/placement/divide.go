@@ -16,8 +16,8 @@ import (
 
 // Divide decides which shards databases hold that have no such decision yet. If there are no tasks,
 // each holds an equal part, in their order; else the database that has tasks holds all shards, until
-// [Move] moves some. A database that is added later holds none. Divide returns what each holds then.
-// If a task is added meanwhile that would be in the wrong database, it fails and does not change that
+// [Move] moves some. A database that is added later holds none. Divide returns the shards of each database.
+// If a task is added at that time that would be in the wrong database, it fails and does not change that
 // database.
 func Divide(ctx context.Context, databases ...Database) ([]storage.Holdings, error) {
 	homes, err := divide(ctx, databases)
@@ -57,10 +57,10 @@ func divide(ctx context.Context, parts []Database) ([]storage.Holdings, error) {
 	return out, nil
 }
 
-// decide fills in the rows of the databases that have none. full tells which databases have tasks.
+// decide fills in the rows of the databases that have none. full says which databases have tasks.
 func decide(parts []Database, homes []home.Row, full []bool) error {
 	var held task.Shards
-	equal := true // no row but those that a division into equal parts writes, which may have been interrupted
+	equal := true // all rows are of a division into equal parts, which may have been interrupted
 	settled := 0
 	for i, h := range homes {
 		if equal = equal && (h.Written || !full[i]); h.Written {
@@ -94,7 +94,7 @@ func decide(parts []Database, homes []home.Row, full []bool) error {
 }
 
 // onlyHere returns an error if the database has tasks of shards that it does not hold: they were added
-// meanwhile.
+// in that time.
 func (d Database) onlyHere(ctx context.Context, tx pgx.Tx, is home.Row) error {
 	if is.Owned == task.AllShards() {
 		return nil

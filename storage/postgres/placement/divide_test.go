@@ -28,7 +28,7 @@ func parts(t *testing.T, names ...string) []placement.Database {
 	return out
 }
 
-// divide divides databases and returns what each holds, as text.
+// divide divides databases and returns the shards of each, as text.
 func divide(t *testing.T, ps ...placement.Database) []string {
 	t.Helper()
 	homes, err := placement.Divide(t.Context(), ps...)
@@ -183,7 +183,7 @@ type adders struct {
 	added map[string][]task.ID // guarded by mu: by the name of the database
 }
 
-// addTo has tasks added to these databases until end is called.
+// addTo adds tasks to these databases until end is called.
 func addTo(t *testing.T, ps ...placement.Database) *adders {
 	a := &adders{stop: make(chan struct{}), added: make(map[string][]task.ID)}
 	for _, p := range ps {
@@ -226,7 +226,7 @@ func (a *adders) note(t *testing.T, name string, add func(uint16) (task.ID, erro
 	}
 }
 
-// end stops the adders and returns what they have added.
+// end stops the adders and returns the added tasks.
 func (a *adders) end() map[string][]task.ID {
 	close(a.stop)
 	a.done.Wait()
@@ -249,7 +249,7 @@ func TestADivisionLosesNothingThatIsAddedMeanwhile(t *testing.T) {
 	for name, c := range map[string]struct {
 		wait   int // the division waits in this database while tasks are added
 		addTo  []int
-		homes  []string // what they hold then
+		homes  []string // their shards then
 		failed string   // the error
 	}{
 		"to the first, which is as it was": {0, []int{0}, []string{"0-255", "0-255"}, "write the shards of a to it: tasks of shards"},

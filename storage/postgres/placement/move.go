@@ -25,7 +25,7 @@ type Moved struct {
 // most one of the databases accepts changes of them.
 //
 // To finish a Move that was interrupted, call Move again for the same databases. It first finishes
-// the shards that are on their way, and then moves those that it is given. It calls progress,
+// the shards that are on their way, and then moves the given ones. It calls progress,
 // unless that is nil, from time to time.
 func Move(ctx context.Context, from, to Database, shards task.Shards, progress func(Moved)) error {
 	m := &move{from: from, to: to, tell: progress}
@@ -82,7 +82,7 @@ func (m *move) run(ctx context.Context, shards task.Shards) error {
 	}
 }
 
-// errOther says that another move has changed what this one moves.
+// errOther says that another move has changed the shards of this one.
 var errOther = errors.New("another move has changed the shards that are leaving: look at taskengine shards list, and run this one again if it is still needed")
 
 // mine returns an error unless the shards are on their way to the target.
@@ -133,7 +133,7 @@ func (m *move) keysFit(ctx context.Context, q interface {
 func (m *move) leave(ctx context.Context, shards task.Shards) (under task.Shards, err error) {
 	err = m.from.settle(ctx, func(was home.Row) (home.Row, error) {
 		is := was
-		there, err := m.to.home(ctx) // read under the lock of the row in the source: what a faster move took from it is there by now
+		there, err := m.to.home(ctx) // read under the lock of the row in the source: shards that a faster move took from it are there by now
 		if err != nil {
 			return is, err
 		}
@@ -155,7 +155,7 @@ func (m *move) leave(ctx context.Context, shards task.Shards) (under task.Shards
 			is.Owned, is.Migrating, is.To = was.Owned.Without(&under), under, m.to.Name
 		}
 		return is, nil
-	}, func(tx pgx.Tx, _ home.Row) error { return m.keysFit(ctx, tx, shards) }) // some may have come meanwhile
+	}, func(tx pgx.Tx, _ home.Row) error { return m.keysFit(ctx, tx, shards) }) // some may have come in the meantime
 	return under, err
 }
 
@@ -186,7 +186,7 @@ select p.id, k.id is not null from picked p left join kept k on k.id = p.id orde
 )
 
 // pack moves the tasks from the tables task and ended to the table packed. No row is added to the
-// table task meanwhile; some move from it to the table ended, so it is packed first.
+// table task in that time; some move from it to the table ended, so it is packed first.
 func (m *move) pack(ctx context.Context, shards task.Shards) error {
 	if done, err := m.arrived(ctx, shards); err != nil || done {
 		return err
@@ -233,7 +233,7 @@ const noTimeouts = `
 select set_config(name, '0', true) from pg_settings
 where name in ('statement_timeout', 'idle_in_transaction_session_timeout', 'transaction_timeout')`
 
-// wholeTries is how often a transaction is tried that is rolled back because of those of nodes.
+// wholeTries is how often a transaction is tried that is rolled back because of transactions of nodes.
 const wholeTries = 20
 
 // whole calls fn within a transaction without timeouts, and again if it is rolled back because of concurrent ones.
@@ -296,7 +296,7 @@ func (m *move) deliver(ctx context.Context, shards task.Shards) error {
 	})
 }
 
-// unpack inserts what is packed.
+// unpack inserts the packed rows.
 func (m *move) unpack(ctx context.Context, x *postgres.Tx) error {
 	var page []*task.Task
 	size := 0
@@ -320,7 +320,7 @@ func (m *move) unpack(ctx context.Context, x *postgres.Tx) error {
 	return insert()
 }
 
-// insert inserts rows. A row whose key another task has loses its key: neither database could know
+// insert inserts rows. A row with the key of another task loses its key: neither database could know
 // the keys of the other.
 func (m *move) insert(ctx context.Context, x *postgres.Tx, ts []*task.Task) error {
 	for len(ts) > 0 {
@@ -345,7 +345,7 @@ func (m *move) insert(ctx context.Context, x *postgres.Tx, ts []*task.Task) erro
 	return nil
 }
 
-// forget forgets what has been delivered.
+// forget deletes the delivered rows.
 func (m *move) forget(ctx context.Context, shards task.Shards) error {
 	return pgx.BeginTxFunc(ctx, m.from.Pool(), readCommitted, func(tx pgx.Tx) error {
 		is, err := home.ReadForUpdate(ctx, tx, m.from.Schema())

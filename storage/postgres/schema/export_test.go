@@ -13,7 +13,7 @@ func ScriptNext(schema, tables, functions string) string {
 	return r.script(schema, r.migrations[len(r.migrations)-1:])
 }
 
-// CheckNext returns what that program says of tables at a version.
+// CheckNext returns the error of that program for tables at a version.
 func CheckNext(at int, schema string) error { return next(schema, "", "").check(at, schema) }
 
 func next(schema, tables, functions string) release {

@@ -33,7 +33,7 @@ const (
 // Migrate applies the migrations that the database does not have, in one transaction, and returns
 // them. Then it replaces the functions if they are not those of this program. Of several concurrent calls one does so,
 // and the others wait for it. It does not change tables or functions of the version after this program's. For newer tables,
-// and for those from before the first release, the error wraps [ErrMismatch].
+// and for tables from before the first release, the error wraps [ErrMismatch].
 func Migrate(ctx context.Context, url string, schema string) (applied []Migration, err error) {
 	return migrate(ctx, url, schema, own)
 }
@@ -75,7 +75,7 @@ func migrate(ctx context.Context, url, schema string, of func(schema string) rel
 	return applied, nil
 }
 
-// apply brings tables and functions to those of r, unless they are newer.
+// apply brings tables and functions to the state of r, unless they are newer.
 func (r release) apply(ctx context.Context, tx pgx.Tx, schema string) (applied []Migration, err error) {
 	at, err := readVersion(ctx, tx, schema)
 	if err != nil {

@@ -1,6 +1,6 @@
 // Package schema makes the tables of package postgres and keeps them up to date: it applies
 // migrations, writes them as a script, says which ones a database has, and compares the tables
-// of a database with what the migrations make.
+// of a database with the tables of the migrations.
 //
 // A program works with tables of its own version, of the version before and of the version
 // after, so that nodes can be replaced one by one. tables.sql has the tables of the first version, and functions.sql the
@@ -45,8 +45,8 @@ func Name(name string) (string, error) {
 	return name, nil
 }
 
-// The columns that the tables task, ended and packed have. Package postgres reads those of a task in this order: narrow, and
-// heavy. By the others, tasks are found.
+// The columns of the tables task, ended and packed. Package postgres reads the columns of a task in this order: narrow, and
+// heavy. The others serve to find tasks.
 const (
 	narrow = `id, owner, version, seq, created_at, ready_at, next_event_at, expires_at, started_at, updated_at, ` +
 		`attempt, crashes, shard, turn, state, priority, boost, inherits, tombstone, type, grp, key, ordering_key, node, headers, progress, error, history, awaits, woken_by`
@@ -54,7 +54,7 @@ const (
 	columns = narrow + ", " + heavy + ", due_at, due_state, queued"
 )
 
-// columnsOf returns a list of columns as those of a table or a record that has this name in a statement.
+// columnsOf returns a list of columns of a table or a record that has this name in a statement.
 func columnsOf(list, name string) string {
 	return name + "." + strings.ReplaceAll(list, ", ", ", "+name+".")
 }
@@ -110,8 +110,8 @@ type Querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// Version returns the version of the tables, 0 if there are none. The error says what to do
-// about it, if that is known.
+// Version returns the version of the tables, 0 if there are none. The error has a remedy,
+// if one is known.
 func Version(ctx context.Context, q Querier, name string) (int, error) {
 	version, err := readVersion(ctx, q, name)
 	if err != nil {
@@ -166,7 +166,7 @@ func Check(ctx context.Context, q Querier, name string) (int, error) {
 }
 
 // check returns an error that wraps [ErrMismatch] if a program does not work with tables of a version: it works with its
-// own, and with those before and after it.
+// own, and with the versions before and after it.
 func (r release) check(at int, name string) error {
 	want := len(r.migrations)
 	switch {

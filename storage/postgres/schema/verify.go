@@ -13,10 +13,10 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Difference is an object in a schema that differs from what the migrations make.
+// Difference is an object in a schema that differs from the object that the migrations make.
 type Difference struct {
 	Object   string // such as "column task.owner" or "index task_ready"
-	Is, Want string // its description, and what it should be; "" if it is missing, or should be
+	Is, Want string // its present description, and the expected one; "" if it is missing, or should be
 }
 
 // String returns the difference in words.
@@ -36,7 +36,7 @@ func (d Difference) String() string {
 // to create schemas in the database. It does not compare the partitions of the table ended, owners
 // and grants.
 //
-// The error wraps [ErrMismatch] if there are no tables, or those of a newer program.
+// The error wraps [ErrMismatch] if there are no tables, or tables of a newer program.
 func Verify(ctx context.Context, url string, schema string) (found []Difference, err error) {
 	err = look(ctx, url, schema, func(tx pgx.Tx, schema string) (err error) {
 		found, err = verify(ctx, tx, schema)
@@ -101,7 +101,7 @@ func build(ctx context.Context, tx pgx.Tx, schema string) error {
 	return nil
 }
 
-// describe returns the objects of a schema with a description of each. Two schemas that were made by
+// describe returns the objects of a schema with their descriptions. Two schemas that were made by
 // the same statements have the same descriptions: in them the schema has the name called.
 func describe(ctx context.Context, tx pgx.Tx, schema, called string) (map[string]string, error) {
 	// Then definitions have names without the schema.

@@ -13,7 +13,7 @@ import (
 	"github.com/taskengine/taskengine/storage/postgres/schema"
 )
 
-// odd is a schema whose name needs quotes in SQL.
+// odd is a schema with a name that needs quotes in SQL.
 const odd = "order"
 
 func TestAppliedTellsWhatMigrateDidAndWhen(t *testing.T) {
