@@ -24,7 +24,7 @@ func waitChecks() []check {
 		}),
 		in(full, "await", "a task waits for signals for a while, with a checkpoint", asks, func(s *session) error {
 			return s.awaits(`{"names": ["paid"], "timeout_ms": 90000, "result": "so far", "checkpoint": "page 2"}`,
-				&wire.Again{Checkpoint: []byte("page 2"), Wait: &wire.Wait{Names: []string{"paid"}, Timeout: 90_000_000}})
+				&wire.Again{Checkpoint: []byte("page 2"), Wait: &wire.Wait{Names: []string{"paid"}}, Delay: 90_000_000})
 		}),
 		in(full, "await", "a task that waited is told what has woken it", asks, seeWoken),
 		in(wide, "await", "without the feature a task that is to wait fails for good",
@@ -44,9 +44,9 @@ func (s *session) awaits(payload string, want *wire.Again) error {
 		return err
 	}
 	a := f.GetAgain()
-	timeout, most := a.GetWait().GetTimeout(), want.GetWait().GetTimeout()
+	delay, most := a.GetDelay(), want.GetDelay()
 	if a.GetWait() == nil || !slices.Equal(a.GetWait().GetNames(), want.GetWait().GetNames()) || string(a.GetResult()) != "so far" ||
-		a.GetAt() != 0 || string(a.GetCheckpoint()) != string(want.GetCheckpoint()) || timeout > most || timeout < most-int64(s.patience/time.Microsecond) {
+		a.GetAt() != 0 || string(a.GetCheckpoint()) != string(want.GetCheckpoint()) || delay > most || delay < most-int64(s.patience/time.Microsecond) {
 		return fmt.Errorf("instead of {%.300v} came {%.300v}", want, f)
 	}
 	return nil

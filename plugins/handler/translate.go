@@ -67,7 +67,7 @@ func finishOf(r *run, v task.Verdict, x *extras) *wire.Finish {
 	case v.Outcome == task.Completed && !v.RunsAgain():
 		f.Outcome = &wire.Finish_Result{Result: v.Result}
 	case v.Outcome == task.Completed:
-		f.Outcome = &wire.Finish_Again{Again: againOf(&v)}
+		f.Outcome = &wire.Finish_Again{Again: againOf(&v, r.terms.features["wait"])}
 	case v.Outcome == task.Snoozed:
 		f.Outcome = &wire.Finish_Snooze{Snooze: &wire.Snooze{Delay: ceilMicros(v.Delay)}}
 	case v.Outcome == task.HandedBack:
@@ -117,17 +117,19 @@ func unsupported(why string) error {
 	return task.Permanent(task.WithClass("unsupported", errors.New(why)))
 }
 
-func againOf(v *task.Verdict) *wire.Again {
+// againOf returns the again of a verdict. delays says whether the host takes a delay in place of a time.
+func againOf(v *task.Verdict, delays bool) *wire.Again {
 	again := &wire.Again{Result: v.Result}
 	if v.Await != nil {
 		again.Wait = &wire.Wait{Names: v.Await}
 	}
 	switch {
-	case v.Await != nil && hasMonotonic(v.Again): // the clock of the host may differ from that of this machine
-		again.Wait.Timeout = max(1, ceilMicros(time.Until(v.Again)))
-	case v.Await != nil && !v.Again.IsZero():
+	case v.Again.IsZero():
+	case delays && v.Again != v.Again.Round(0): // it is a moment of this machine, and the clock of the host may differ, see task.Again
+		again.Delay = max(1, ceilMicros(time.Until(v.Again)))
+	case v.Await != nil:
 		again.At = cmp.Or(v.Again.UnixMicro(), -1) // 0 is never
-	case v.Await == nil:
+	default:
 		again.At = v.Again.UnixMicro()
 	}
 	if r := v.Rerun; r != nil {
@@ -135,9 +137,6 @@ func againOf(v *task.Verdict) *wire.Again {
 	}
 	return again
 }
-
-// hasMonotonic reports whether t is a moment of this machine, and not a time of the clock of the nodes. See [task.Again].
-func hasMonotonic(t time.Time) bool { return t != t.Round(0) }
 
 // present returns the bytes of an optional field, which is missing if it is nil.
 func present(b *[]byte) []byte {

@@ -35,11 +35,11 @@ func TestATaskWaitsForASignal(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c.want.Result = []byte("so far")
 			f := answerTo(t, []byte("so far"), c.err, "rerun", "wait")
-			if w := f.GetAgain().GetWait(); name == "for a while" {
-				if w.GetTimeout() < 1 {
-					t.Errorf("the timeout is %d", w.GetTimeout())
+			if a := f.GetAgain(); name == "for a while" {
+				if a.GetDelay() < 1 {
+					t.Errorf("the delay is %d", a.GetDelay())
 				}
-				w.Timeout = 0
+				a.Delay = 0
 			}
 			if want := (&wire.Finish{RunId: 1, Outcome: &wire.Finish_Again{Again: c.want}}); !proto.Equal(f, want) {
 				t.Errorf("the answer is {%.300v}, want {%.300v}", f, want)
@@ -49,11 +49,16 @@ func TestATaskWaitsForASignal(t *testing.T) {
 }
 
 // The clock of the node may differ from that of the program.
-func TestAWaitForAWhileIsSentAsADuration(t *testing.T) {
+func TestWhatIsDueInAWhileIsSentAsADuration(t *testing.T) {
 	for in, most := range map[time.Duration]int64{time.Hour: time.Hour.Microseconds(), time.Nanosecond: 1, -time.Hour: 1} {
-		v := task.VerdictOf(nil, task.WaitFor([]string{"paid"}, time.Now().Add(in)))
-		if got := againOf(&v); got.GetWait().GetTimeout() < 1 || got.GetWait().GetTimeout() > most || got.GetAt() != 0 {
-			t.Errorf("in %v: it is {%v}", in, got)
+		for _, err := range []error{task.WaitFor([]string{"paid"}, time.Now().Add(in)), task.Again(time.Now().Add(in))} {
+			v := task.VerdictOf(nil, err)
+			if got := againOf(&v, true); got.GetDelay() < 1 || got.GetDelay() > most || got.GetAt() != 0 {
+				t.Errorf("in %v: it is {%v}", in, got)
+			}
+			if got := againOf(&v, false); got.GetAt() != v.Again.UnixMicro() || got.GetDelay() != 0 {
+				t.Errorf("in %v: for a host that takes no delay it is {%v}", in, got)
+			}
 		}
 	}
 }

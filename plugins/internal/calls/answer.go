@@ -44,20 +44,20 @@ func againOf(f *wire.Finish, a *wire.Again) error {
 		options = append(options, task.WithCheckpoint(a.GetCheckpoint()))
 	}
 	if w := a.GetWait(); w != nil {
-		return task.WaitFor(w.GetNames(), endOf(a), options...)
+		return task.WaitFor(w.GetNames(), dueAt(a), options...)
 	}
-	return task.Again(time.UnixMicro(a.GetAt()).UTC(), options...)
+	return task.Again(dueAt(a), options...)
 }
 
-// endOf returns the end of the wait of an again that has just arrived; zero if it has none.
-func endOf(a *wire.Again) time.Time {
+// dueAt returns when an again that has just arrived is due; zero is never.
+func dueAt(a *wire.Again) time.Time {
 	switch {
-	case a.GetAt() != 0:
-		return time.UnixMicro(a.GetAt()).UTC()
-	case a.GetWait().GetTimeout() > 0:
-		return time.Now().Add(micros(a.GetWait().GetTimeout()))
+	case a.GetAt() == 0 && a.GetDelay() > 0:
+		return time.Now().Add(micros(a.GetDelay()))
+	case a.GetAt() == 0 && a.GetWait() != nil:
+		return time.Time{}
 	}
-	return time.Time{}
+	return time.UnixMicro(a.GetAt()).UTC()
 }
 
 // childrenOf returns the option that adds the children of a finish if and only if that is stored.

@@ -1362,6 +1362,7 @@ type Again struct {
 	Payload       []byte                 `protobuf:"bytes,3,opt,name=payload,proto3,oneof" json:"payload,omitempty"`       // only to hosts with the feature "rerun": others drop it
 	Checkpoint    []byte                 `protobuf:"bytes,4,opt,name=checkpoint,proto3,oneof" json:"checkpoint,omitempty"` // at most 1 MiB; only to hosts with the feature "rerun": others drop it
 	Wait          *Wait                  `protobuf:"bytes,5,opt,name=wait,proto3" json:"wait,omitempty"`                   // the task waits for a signal; only to hosts with the feature "wait": others run it again at once
+	Delay         int64                  `protobuf:"varint,6,opt,name=delay,proto3" json:"delay,omitempty"`                // in place of at, counted from the arrival of the finish; only to hosts with the feature "wait"
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1431,12 +1432,18 @@ func (x *Again) GetWait() *Wait {
 	return nil
 }
 
-// Wait has a task wait for the first signal of one of these names. The wait ends without a signal at the time of the again, if
-// that is not 0, or after the timeout.
+func (x *Again) GetDelay() int64 {
+	if x != nil {
+		return x.Delay
+	}
+	return 0
+}
+
+// Wait has a task wait for the first signal of one of these names. The wait ends without a signal when the again is due, and
+// never if that has neither a time nor a delay.
 type Wait struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Names         []string               `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
-	Timeout       int64                  `protobuf:"varint,2,opt,name=timeout,proto3" json:"timeout,omitempty"` // counted from the arrival of the finish, if the again has no time; 0 is none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1476,13 +1483,6 @@ func (x *Wait) GetNames() []string {
 		return x.Names
 	}
 	return nil
-}
-
-func (x *Wait) GetTimeout() int64 {
-	if x != nil {
-		return x.Timeout
-	}
-	return 0
 }
 
 // Refused says that the handler has not begun a run and will not begin it.
@@ -2055,7 +2055,7 @@ const file_handler_proto_rawDesc = "" +
 	"\bin_doubt\x18\x06 \x01(\bR\ainDoubtB\x0e\n" +
 	"\f_retry_delay\"\x1e\n" +
 	"\x06Snooze\x12\x14\n" +
-	"\x05delay\x18\x01 \x01(\x03R\x05delay\"\xbf\x01\n" +
+	"\x05delay\x18\x01 \x01(\x03R\x05delay\"\xd5\x01\n" +
 	"\x05Again\x12\x0e\n" +
 	"\x02at\x18\x01 \x01(\x03R\x02at\x12\x16\n" +
 	"\x06result\x18\x02 \x01(\fR\x06result\x12\x1d\n" +
@@ -2063,13 +2063,13 @@ const file_handler_proto_rawDesc = "" +
 	"\n" +
 	"checkpoint\x18\x04 \x01(\fH\x01R\n" +
 	"checkpoint\x88\x01\x01\x12/\n" +
-	"\x04wait\x18\x05 \x01(\v2\x1b.taskengine.handler.v1.WaitR\x04waitB\n" +
+	"\x04wait\x18\x05 \x01(\v2\x1b.taskengine.handler.v1.WaitR\x04wait\x12\x14\n" +
+	"\x05delay\x18\x06 \x01(\x03R\x05delayB\n" +
 	"\n" +
 	"\b_payloadB\r\n" +
-	"\v_checkpoint\"6\n" +
+	"\v_checkpoint\"\x1c\n" +
 	"\x04Wait\x12\x14\n" +
-	"\x05names\x18\x01 \x03(\tR\x05names\x12\x18\n" +
-	"\atimeout\x18\x02 \x01(\x03R\atimeout\"#\n" +
+	"\x05names\x18\x01 \x03(\tR\x05names\"#\n" +
 	"\aRefused\x12\x18\n" +
 	"\amessage\x18\x01 \x01(\tR\amessage\"\a\n" +
 	"\x05Ended\"\xb0\x02\n" +

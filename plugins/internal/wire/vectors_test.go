@@ -71,9 +71,10 @@ func vectors() map[string]proto.Message {
 			{RunId: 7, Outcome: &Finish_Again{Again: &Again{Checkpoint: []byte{}}}},
 		}},
 		"from: again by a signal": &FromHandler{Finishes: []*Finish{
-			{RunId: 5, Outcome: &Finish_Again{Again: &Again{Result: []byte("so far"), Checkpoint: []byte("page 2"), Wait: &Wait{Names: []string{"paid", "vöid"}, Timeout: 90_000_000}}}},
+			{RunId: 5, Outcome: &Finish_Again{Again: &Again{Result: []byte("so far"), Checkpoint: []byte("page 2"), Wait: &Wait{Names: []string{"paid", "vöid"}}, Delay: 90_000_000}}},
 			{RunId: 6, Outcome: &Finish_Again{Again: &Again{At: 2_000_000_000_000_000, Wait: &Wait{Names: []string{"paid"}}}}},
 			{RunId: 7, Outcome: &Finish_Again{Again: &Again{Wait: &Wait{}}}},
+			{RunId: 8, Outcome: &Finish_Again{Again: &Again{Delay: 1}}},
 		}},
 		"from: checkpoints": &FromHandler{Checkpoints: []*Checkpoint{{RunId: 1, Data: []byte("page 2"), Number: 300}, {RunId: 2}}},
 		"from: offer": &FromHandler{

@@ -19,16 +19,19 @@ from typing import TYPE_CHECKING, Any
 from ._connection import Connection
 from ._log import LogHandler
 from ._program import Program
+from ._steps import StepError
 from ._task import Task
-from ._verdicts import Again, Cancelled, Ended, InDoubt, Permanent, Retry, RetryIn, Snooze
+from ._verdicts import Again, Cancelled, Ended, InDoubt, NotStored, Permanent, Retry, RetryIn, Snooze, WaitFor
 from ._version import VERSION as __version__
+from ._woken import Woken
 
 if TYPE_CHECKING:
     from .client import AsyncClient, Client
 
 __all__ = [
-    "Again", "AsyncClient", "Cancelled", "Client", "Connection", "Ended", "InDoubt", "LogHandler", "Permanent",
-    "Program", "Retry", "RetryIn", "Snooze", "Task", "__version__", "around", "handler", "run", "serve", "work",
+    "Again", "AsyncClient", "Cancelled", "Client", "Connection", "Ended", "InDoubt", "LogHandler", "NotStored",
+    "Permanent", "Program", "Retry", "RetryIn", "Snooze", "StepError", "Task", "WaitFor", "Woken", "__version__",
+    "around", "handler", "run", "serve", "work",
 ]  # fmt: skip
 
 _program = Program()

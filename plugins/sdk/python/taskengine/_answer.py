@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 from . import _wire
 from ._outbox import Host
+from ._steps import StepError
 from ._task import MAX_CHECKPOINT, Task, to_bytes
-from ._verdicts import Again, Cancelled, Ended, InDoubt, Permanent, Retry, RetryIn, Snooze
+from ._verdicts import Again, Cancelled, Ended, InDoubt, Permanent, Retry, RetryIn, Snooze, WaitFor
 
 
 def result(task: Task, value: object, host: Host) -> bytes:
@@ -40,7 +41,7 @@ def _error(task: Task, e: BaseException, host: Host) -> bytes:
     # An error after the deadline is in doubt, whatever it says: its end may have caused it, and the host has not given
     # the attempt up yet.
     late = task._is_late()
-    if isinstance(e, Again):
+    if isinstance(e, (Again, WaitFor)):
         return _again(task, e, host)
     if isinstance(e, Snooze):
         return _wire.finish_snooze(run_id, e.delay)
@@ -48,6 +49,8 @@ def _error(task: Task, e: BaseException, host: Host) -> bytes:
         return _ended(run_id, host)
     if isinstance(e, Permanent):
         return _wire.finish_error(run_id, _text(e), e.error_class, permanent=True, in_doubt=late)
+    if isinstance(e, StepError):
+        return _wire.finish_error(run_id, _text(e), e.error_class, permanent=e.permanent, in_doubt=late)
     if isinstance(e, (Retry, InDoubt)):
         return _wire.finish_error(run_id, _text(e), e.error_class, in_doubt=late or isinstance(e, InDoubt))
     if isinstance(e, RetryIn):
@@ -61,13 +64,18 @@ def _error(task: Task, e: BaseException, host: Host) -> bytes:
     return _wire.finish_error(run_id, _text(e, stack=True), type(e).__name__, in_doubt=True)
 
 
-def _again(task: Task, e: Again, host: Host) -> bytes:
+def _again(task: Task, e: Again | WaitFor, host: Host) -> bytes:
     run_id = task._run.run_id
     encoded = to_bytes(e.result, "the result")
     payload = None if e.payload is None else to_bytes(e.payload, "the payload to run again with")
     checkpoint = None if e.checkpoint is None else to_bytes(e.checkpoint, "the checkpoint to run again with")
     text = error_class = ""
-    if (payload is not None or checkpoint is not None) and "rerun" not in host.features:
+    wait = None
+    if isinstance(e, WaitFor):
+        wait = _wire.wait(e.names)
+    if wait is not None and "wait" not in host.features:
+        text, error_class = "the host does not support a task that waits for a signal", "unsupported"
+    elif (payload is not None or checkpoint is not None) and "rerun" not in host.features:
         text = "the host does not support another payload or a checkpoint of a task that runs again"
         error_class = "unsupported"
     elif payload is not None and 0 < host.max_payload < len(payload):
@@ -78,7 +86,7 @@ def _again(task: Task, e: Again, host: Host) -> bytes:
         text, error_class = text % (len(checkpoint), MAX_CHECKPOINT), "checkpoint_too_large"
     if error_class:
         return _wire.finish_error(run_id, text, error_class, permanent=True)
-    return _success(task, _wire.finish_again(run_id, e.at, encoded, payload, checkpoint), encoded, host)
+    return _success(task, _wire.finish_again(run_id, e.at, encoded, payload, checkpoint, wait, e.delay), encoded, host)
 
 
 def _ended(run_id: int, host: Host) -> bytes:

@@ -6,10 +6,12 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, Union
 
 from . import _wire
+from ._verdicts import NotStored
 
 if TYPE_CHECKING:
     from ._task import Task
@@ -65,6 +67,16 @@ class Notes:
         self.due = False  # they may be sent now
 
 
+def _tell(future: Future[None], why: str) -> None:
+    try:
+        if why:
+            future.set_exception(NotStored(why))
+        else:
+            future.set_result(None)
+    except InvalidStateError:
+        pass  # its coroutine was cancelled
+
+
 class Outbox:
     """Messages in the order in which they are to be sent. Any thread posts them; the one that
     iterates over frames sends."""
@@ -88,6 +100,8 @@ class Outbox:
 
     def finish(self, task: Task, finish: bytes) -> None:
         """Posts the answer of a task, after what is left of its notes."""
+        if task._saving:
+            self.give_up(task, "the handler has returned")
         if task._notes is not None:
             with self._lock:
                 for note in task._notes.said.items():
@@ -101,22 +115,58 @@ class Outbox:
         if _FEATURES[kind] not in self._host.features or task._stray:
             return
         with self._lock:
-            if kind == _wire.CHECKPOINT:
-                task._kept = message
-            notes = task._notes
-            if notes is None:
-                notes = task._notes = Notes()
-            notes.said[kind] = message
-            if kind == _wire.CHECKPOINT:
+            self._note(task, kind, message)
+
+    def _note(self, task: Task, kind: int, message: bytes) -> None:
+        """Posts progress or a checkpoint. The lock must be held."""
+        if kind == _wire.CHECKPOINT:
+            task._kept = message
+        notes = task._notes
+        if notes is None:
+            notes = task._notes = Notes()
+        notes.said[kind] = message
+        if kind == _wire.CHECKPOINT:
+            self._items.put(task)
+        elif not notes.timed:
+            notes.timed = True
+            wait = notes.next - time.monotonic()
+            if wait > 0:
+                self._later(wait, lambda: self._come_due(task))
+            else:
+                notes.due = True
                 self._items.put(task)
-            elif not notes.timed:
-                notes.timed = True
-                wait = notes.next - time.monotonic()
-                if wait > 0:
-                    self._later(wait, lambda: self._come_due(task))
-                else:
-                    notes.due = True
-                    self._items.put(task)
+
+    def save(self, task: Task, data: bytes) -> Future[None] | None:
+        """Posts a checkpoint, and returns the outcome. None if the host keeps none."""
+        if _FEATURES[_wire.CHECKPOINT] not in self._host.features:
+            return None
+        future: Future[None] = Future()
+        with self._lock:
+            if task._over or task._stray or task._gone:
+                future.set_exception(NotStored("the checkpoint comes too late: the attempt is over"))
+                return future
+            task._checkpoints += 1
+            task._saving.append((task._checkpoints, future))
+            self._note(task, _wire.CHECKPOINT, _wire.checkpoint(task._run.run_id, data, task._checkpoints))
+        return future
+
+    def stored(self, task: Task, answer: _wire.Stored) -> None:
+        """Takes the answer of the host to a checkpoint, and to those before it."""
+        with self._lock:
+            if answer.number == task._checkpoints:
+                task._kept = None  # it need not be sent again
+            told = [future for number, future in task._saving if number <= answer.number]
+            del task._saving[: len(told)]
+        for future in told:
+            _tell(future, "the host has not stored the checkpoint: " + answer.error if answer.error else "")
+
+    def give_up(self, task: Task, why: str) -> None:
+        """Ends the wait for answers to the checkpoints of a task, and takes no more of them."""
+        with self._lock:
+            task._gone = True
+            told, task._saving = task._saving, []
+        for _, future in told:
+            _tell(future, "whether the checkpoint is stored is unknown: " + why)
 
     def mute(self, task: Task) -> None:
         """Sends nothing more of what a task says."""

@@ -18,6 +18,7 @@ from . import _wire
 from ._around import Around, surrounded
 from ._batch import Served
 from ._connection import Connection, from_environment, is_named
+from ._steps import in_steps
 from ._task import Task
 from ._verdicts import Seconds, micros
 
@@ -56,28 +57,47 @@ class Program:
         return {task_type: surrounded(served, tuple(self._arounds)) for task_type, served in self._served.items()}
 
     @overload
-    def handler(self, task_type: str) -> Callable[[One], One]: ...
+    def handler(
+        self, task_type: str, *, version: int | None = ..., oldest: int | None = ...
+    ) -> Callable[[One], One]: ...
     @overload
     def handler(self, task_type: str, *, batch: int, wait: Seconds = ...) -> Callable[[Many], Many]: ...
-    def handler(self, task_type: str, *, batch: int | None = None, wait: Seconds = 0.05) -> Callable[..., Any]:
+    def handler(
+        self,
+        task_type: str,
+        *,
+        batch: int | None = None,
+        wait: Seconds = 0.05,
+        version: int | None = None,
+        oldest: int | None = None,
+    ) -> Callable[..., Any]:
         """Decorates the function, or coroutine function, that handles the tasks of a type.
 
         With batch it is called with a list of tasks: as many as batch, or those that are there
         when the first of them has waited for so long (seconds or timedelta). It returns a list
         with what it would return for each, in the same order, or None; an exception in the list
         is the answer of one task, an exception raised that of them all.
+
+        With version, it is a handler in steps, see Task.step, and version is that of its code: 1 or
+        more. Raise it with a change of the steps, and let the code look at task.step_version to do
+        the steps of before for tasks that began with them. oldest is the oldest version whose steps
+        the code still knows, by default the present one. A task that began with an older one ends
+        with a permanent error of class "steps_changed".
         """
         if not isinstance(task_type, str) or not task_type:
             raise TypeError('name the task type: @handler("upper")')
         if batch is not None and (not isinstance(batch, int) or batch < 1):
             raise ValueError("batch is the most tasks in a call, at least 1, not %r" % (batch,))
+        if version is not None and batch is not None or version is None and oldest is not None:
+            raise ValueError("the versions of steps are those of a handler of one task: give version, and no batch")
 
         def register(function: Callable[..., Any]) -> Callable[..., Any]:
             if not callable(function):
                 raise TypeError("the handler of %r is no function: %r" % (task_type, function))
             if task_type in self._served:
                 raise ValueError("there are two handlers of %r" % task_type)
-            self._served[task_type] = Served(function, _is_async(function), batch or 0, micros(wait) / 1e6)
+            called = function if version is None else in_steps(function, _is_async(function), version, oldest)
+            self._served[task_type] = Served(called, _is_async(function), batch or 0, micros(wait) / 1e6)
             return function
 
         return register

@@ -15,7 +15,7 @@ from ._outbox import Host, Outbox
 from ._task import Task
 from ._workpool import Pool
 
-FEATURES = ("checkpoint", "children", "ended", "progress", "rerun")
+FEATURES = ("checkpoint", "children", "ended", "progress", "rerun", "wait")
 _REASONS = {_wire.REASON_DEADLINE: ("deadline", "the deadline is over")}
 
 
@@ -48,6 +48,11 @@ class Runs:
         self._begin(frame["runs"])
         for cancel in frame["cancels"]:
             self._cancel(cancel)
+        for stored in frame["stored"]:
+            with self._lock:
+                task = self._running.get(stored.run_id)
+            if task is not None:
+                self._outbox.stored(task, stored)
         if frame["drain"]:
             self._drain()
 
@@ -144,6 +149,8 @@ class Runs:
 
     def _stop(self, task: Task, reason: str, message: str) -> None:
         task._cancel(reason, message)
+        if reason == "host gone":
+            self._outbox.give_up(task, message)
         if self._handlers[task.type].asynchronous:
             self._on_loop(self._stop_coroutine, task)
 

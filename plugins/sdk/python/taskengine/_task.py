@@ -6,17 +6,20 @@ import json
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from . import _wire
-from ._verdicts import Cancelled, Instant, Permanent, unix_micros
+from ._verdicts import Cancelled, Instant, Permanent, Seconds, unix_micros
+from ._woken import Woken, woken_of
 
 if TYPE_CHECKING:
     import asyncio
+    from concurrent.futures import Future
 
     from ._log import TaskLog
     from ._outbox import Notes, Outbox
+    from ._steps import Flow
 
 T = TypeVar("T")
 
@@ -36,7 +39,7 @@ class Task:
 
     __slots__ = (
         "_run", "_outbox", "_notes", "_call", "_children", "_over", "_event", "_reason", "_log",
-        "_kept", "_stray", "_due", "_deadline", "cancel_reason",
+        "_kept", "_stray", "_due", "_deadline", "_checkpoints", "_saving", "_gone", "_flow", "cancel_reason",
     )  # fmt: skip
 
     def __init__(self, run: _wire.Run, outbox: Outbox | None = None) -> None:
@@ -54,7 +57,11 @@ class Task:
         self._event: Flag | None = None
         self._reason = ""
         self._log: TaskLog | None = None
-        self._kept: bytes | None = None  # the outbox's: the newest checkpoint
+        self._kept: bytes | None = None  # the outbox's: the newest checkpoint, unless the host has stored it
+        self._checkpoints = 0  # the outbox's: the number of the newest
+        self._saving: list[tuple[int, Future[None]]] = []  # the outbox's: those without an answer
+        self._gone = False  # the outbox's: the host is gone
+        self._flow: Flow | None = None  # of a handler in steps
         self._stray = False  # a worker was cut off, and the task runs elsewhere: what is said does not count
         self.cancel_reason = ""
 
@@ -158,6 +165,11 @@ class Task:
         """What an earlier attempt kept with save_checkpoint; empty if none did."""
         return self._run.checkpoint
 
+    @property
+    def woken(self) -> Woken | None:
+        """The end of the newest wait of the task, until an attempt has done its work; None if there is none."""
+        return woken_of(self._run.woken)
+
     # --- what the handler says meanwhile
 
     @property
@@ -177,8 +189,12 @@ class Task:
         if self._outbox is not None and not self._over:
             self._outbox.note(self, _wire.PROGRESS, _wire.progress(self._run.run_id, done, total, message))
 
-    def save_checkpoint(self, data: object) -> None:
+    def save_checkpoint(self, data: object) -> Awaitable[None]:
         """Keeps data for the next attempt, should this one fail, instead of what was kept before.
+
+        In a function, it returns when the node has stored the checkpoint. In a coroutine it
+        returns at once what is done then, to be awaited. NotStored is raised if the checkpoint
+        is not stored, or if that cannot be known any more.
 
         data is bytes, or whatever a handler may return; at most 1 MiB. Nothing happens with a
         host that keeps no checkpoints.
@@ -186,8 +202,58 @@ class Task:
         encoded = to_bytes(data, "the checkpoint")
         if len(encoded) > MAX_CHECKPOINT:
             raise ValueError("the checkpoint has %d bytes, of %d allowed" % (len(encoded), MAX_CHECKPOINT))
-        if self._outbox is not None and not self._over:
-            self._outbox.note(self, _wire.CHECKPOINT, _wire.checkpoint(self._run.run_id, encoded))
+        future = self._save(encoded)
+        return _Stored() if future is None else _saved(future)
+
+    def _save(self, encoded: bytes) -> Future[None] | None:
+        """Sends a checkpoint. None if the host keeps none."""
+        return None if self._outbox is None else self._outbox.save(self, encoded)
+
+    # --- steps
+
+    def step(self, name: str, work: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Runs a step of a handler in steps, which has a version: work(*args, **kwargs), unless an
+        attempt has done so before. Returns its result, as JSON has it. In a coroutine it is to be
+        awaited, and work may be a coroutine function.
+
+        What work raises is raised and not kept: the next attempt runs the step again. It is kept
+        if the handler goes on to another step: later attempts raise a StepError here then. If the
+        task was cancelled, no step begins.
+        """
+        flow = self._steps()
+        if flow.asynchronous:
+            return flow.step_async(name, work, args, kwargs)
+        return flow.step(name, work, args, kwargs)
+
+    def wait_for(self, *names: str, timeout: Seconds | None = None) -> Any:
+        """Ends the attempt of a handler in steps. The task waits, and takes no slot. The handler is
+        called again when a signal of one of these names has come, or after timeout (seconds or
+        timedelta), or when a user resumes the task. This returns a Woken then, which says what it
+        was. In a coroutine it is to be awaited."""
+        flow = self._steps()
+        return flow.later(flow.wait_for, names, timeout) if flow.asynchronous else flow.wait_for(names, timeout)
+
+    def sleep(self, delay: Seconds) -> Any:
+        """Ends the attempt of a handler in steps, which is called again after delay (seconds or
+        timedelta). In a coroutine it is to be awaited."""
+        flow = self._steps()
+        return flow.later(flow.sleep, delay) if flow.asynchronous else flow.sleep(delay)
+
+    @property
+    def step_key(self) -> str:
+        """The key of the step that runs, or that is next: the same in all attempts, and another one
+        for each step of each task. A receiver that remembers it does the work of the step once."""
+        return self._steps().key
+
+    @property
+    def step_version(self) -> int:
+        """The version of the code with which the task began."""
+        return self._steps().version
+
+    def _steps(self) -> Flow:
+        if self._flow is None:
+            raise RuntimeError("the handler of %r has no steps: @handler(%r, version=1)" % (self.type, self.type))
+        return self._flow
 
     # --- what happens if and only if the handler succeeds
 
@@ -271,6 +337,28 @@ class Task:
 
     def __repr__(self) -> str:
         return "<Task %s %s version %d attempt %d>" % (self.type, self.id, self.version, self.attempt)
+
+
+class _Stored:
+    """What is done already, to be awaited."""
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return
+        yield
+
+
+def _saved(future: Future[None]) -> Awaitable[None]:
+    """Waits, or returns what is to be awaited by the coroutine that calls it."""
+    import asyncio
+
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        future.result()
+        return _Stored()
+    awaited = asyncio.wrap_future(future, loop=loop)
+    awaited.add_done_callback(lambda f: f.cancelled() or f.exception())  # no one has to await it
+    return awaited
 
 
 _state_lock = threading.Lock()  # guards _over, _children and the making of _event, of all tasks

@@ -72,9 +72,45 @@ class Again(Exception):
     ) -> None:
         super().__init__("runs again")
         self.at = unix_micros(at)
+        self.delay = 0  # in place of at, if that is 0
         self.result = result
         self.payload = payload
         self.checkpoint = checkpoint
+
+
+class WaitFor(Exception):
+    """The work is done for now, with this result, and the task goes on when it gets a signal of one of
+    these names, or after timeout (seconds or timedelta), or at the time until. Without both it waits
+    for ever. A task that waits takes no slot. task.woken tells the attempt that follows which it was.
+
+    payload and checkpoint are those of Again. With a host that does not support waits, the answer becomes a permanent
+    error of class "unsupported".
+    """
+
+    def __init__(
+        self,
+        *names: str,
+        timeout: Seconds | None = None,
+        until: Instant | None = None,
+        result: object = None,
+        payload: object = None,
+        checkpoint: object = None,
+    ) -> None:
+        super().__init__("waits for a signal")
+        if not names or not all(isinstance(name, str) for name in names):
+            raise TypeError('name the signals: WaitFor("paid")')
+        if timeout is not None and until is not None:
+            raise ValueError("give either a timeout or until")
+        self.names = names
+        self.at = 0 if until is None else unix_micros(until) or -1
+        self.delay = 0 if timeout is None else max(1, micros(timeout))
+        self.result = result
+        self.payload = payload
+        self.checkpoint = checkpoint
+
+
+class NotStored(Exception):
+    """A checkpoint is not stored, or whether it is is unknown."""
 
 
 class Ended(Exception):

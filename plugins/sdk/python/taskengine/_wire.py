@@ -429,6 +429,7 @@ def finish_again(
     payload: bytes | None = None,
     checkpoint: bytes | None = None,
     wait: bytes | None = None,
+    delay: int = 0,
 ) -> bytes:
     again = _int(1, at) + _bytes(2, result)
     if payload is not None:
@@ -437,12 +438,13 @@ def finish_again(
         again += _message(4, checkpoint)
     if wait is not None:
         again += _message(5, wait)
+    again += _int(6, delay)
     return _int(1, run_id) + _message(5, again)
 
 
-def wait(names: Iterable[str], timeout: int = 0) -> bytes:
+def wait(names: Iterable[str]) -> bytes:
     """The wait of an again. Text that is no UTF-8 is an error."""
-    return b"".join(_message(1, name.encode()) for name in names) + _int(2, timeout)
+    return b"".join(_message(1, name.encode()) for name in names)
 
 
 def finish_ended(run_id: int) -> bytes:

@@ -102,7 +102,8 @@ class Engine:
         """Has a function handle the tasks of a type, as Program.handler does with these options. A type that is not
         handled keeps its tasks."""
         program = Program()
-        program.handler(task_type, **options)(function)
+        decorate: Callable[..., Any] = program.handler(task_type, **options)
+        decorate(function)
         self.serve(program)
 
     def serve(self, program: Program) -> None:

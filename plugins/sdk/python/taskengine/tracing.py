@@ -24,14 +24,19 @@ from opentelemetry.trace import Link, SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from ._task import Task
-from ._verdicts import Again, Ended, Snooze
+from ._verdicts import Again, Ended, Snooze, WaitFor
 from ._version import VERSION
 from .client import NewTask
 
 __all__ = ["Tracer"]
 
 _PROPAGATOR = TraceContextTextMapPropagator()
-_OUTCOMES: dict[type[BaseException], str] = {Again: "completed", Ended: "ended", Snooze: "snoozed"}
+_OUTCOMES: dict[type[BaseException], str] = {
+    Again: "completed",
+    WaitFor: "completed",
+    Ended: "ended",
+    Snooze: "snoozed",
+}
 
 
 class Tracer:

@@ -9,7 +9,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 
-from taskengine import Again, Ended, InDoubt, Permanent, Retry, RetryIn, Snooze, handler, run  # noqa: E402
+from taskengine import Again, Ended, InDoubt, Permanent, Retry, RetryIn, Snooze, WaitFor, handler, run  # noqa: E402
 
 
 @handler("noop")
@@ -134,6 +134,34 @@ def progress(task):
 def checkpoint(task):
     task.save_checkpoint(task.payload)
     raise RuntimeError("kept")
+
+
+@handler("keep")
+def keep(task):
+    task.save_checkpoint(task.payload)
+    return "stored"
+
+
+def told(woken):
+    if woken.by != "signal":
+        return {"by": woken.by}
+    return {"by": woken.by, "id": woken.id, "name": woken.name, "data": base64.b64encode(woken.data).decode()}
+
+
+@handler("await")
+def await_(task):
+    if task.woken is not None:
+        return told(task.woken)
+    asked = task.json()
+    timeout = asked["timeout_ms"] / 1000 if "timeout_ms" in asked else None
+    raise WaitFor(*asked["names"], timeout=timeout, result=asked.get("result"), checkpoint=asked.get("checkpoint"))
+
+
+@handler("flow", version=1)
+async def flow(task):
+    began = await task.step("begin", lambda: str(os.getpid()))
+    woken = await task.wait_for("packed", timeout=3600)
+    return {**told(woken), "began": began, "ended": await task.step("end", lambda: str(os.getpid()))}
 
 
 @handler("children")

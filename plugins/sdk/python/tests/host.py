@@ -16,7 +16,7 @@ import grpc
 from taskengine import _wire
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-EVERYTHING = ("checkpoint", "children", "ended", "progress", "rerun")
+EVERYTHING = ("checkpoint", "children", "ended", "progress", "rerun", "wait")
 PATIENCE = 20  # seconds in which whatever a test waits for must have happened
 
 
@@ -28,10 +28,11 @@ def fields(message):
     return out
 
 
-def run(run_id, task_type, payload=b"", time_left=0):
+def run(run_id, task_type, payload=b"", time_left=0, checkpoint=b"", woken=None):
     text = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
     content = _wire._int(1, run_id) + _wire._bytes(2, bytes(range(16))) + _wire._text(4, task_type)
-    return _wire._message(2, content + _wire._bytes(10, text) + _wire._int(12, time_left))
+    content += _wire._bytes(10, text) + _wire._int(12, time_left) + _wire._bytes(13, checkpoint)
+    return _wire._message(2, content + (b"" if woken is None else _wire._message(14, woken)))
 
 
 def cancel(run_id, reason, message=""):
@@ -57,11 +58,16 @@ class Host:
         self.changed = threading.Condition()  # guards what follows
         self.heard = defaultdict(list)  # what came, by the number of the frame's field
         self.finishes = {}  # fields by run id
+        self.stores = True  # checkpoints are answered
         if listen:
             threading.Thread(target=self._listen, daemon=True).start()
 
     def say(self, *frame):
         self.out.put(b"".join(frame))
+
+    def stored(self, run_id, number, error=""):
+        """Answers a checkpoint."""
+        self.say(_wire._message(8, _wire._int(1, run_id) + _wire._int(2, number) + _wire._text(3, error)))
 
     def end(self):
         self.out.put(None)
@@ -74,6 +80,9 @@ class Host:
                         self.heard[number] += values
                     for f in map(fields, fields(frame)[3]):
                         self.finishes[f[1][0]] = f
+                    if self.stores:
+                        for k in map(fields, fields(frame)[_wire.CHECKPOINT]):
+                            self.stored(k[1][0], k[3][0])
                     self.changed.notify_all()
         except grpc.RpcError:
             pass  # the process has ended

@@ -184,10 +184,10 @@ class Notes(h.ProcessTest):
     def test_checkpoints_are_sent_at_once_and_before_the_answer(self):
         _, host = self.connected("-c", self.PROGRAM)
         host.say(h.run(1, "keep", self.end_of_waiting().encode()))
-        host.wait_for(lambda: _wire.checkpoint(1, b'{"second": 2}') in host.heard[_wire.CHECKPOINT])
+        host.wait_for(lambda: _wire.checkpoint(1, b'{"second": 2}', 2) in host.heard[_wire.CHECKPOINT])
         open(self.end_of_waiting(), "w").close()
         self.assertTrue(host.error(1)[0].startswith("RuntimeError: kept"))
-        self.assertEqual(host.heard[_wire.CHECKPOINT][-1], _wire.checkpoint(1, b"last"))
+        self.assertEqual(host.heard[_wire.CHECKPOINT][-1], _wire.checkpoint(1, b"last", 3))
 
     def test_a_host_gets_nothing_that_it_does_not_know(self):
         _, host = self.connected("-c", self.PROGRAM, features=())

@@ -4,7 +4,7 @@ import threading
 import unittest
 from unittest import mock
 
-from taskengine import Task, _answer, _wire
+from taskengine import NotStored, Task, _answer, _wire
 from taskengine._outbox import Host, Outbox
 from taskengine._workpool import Pool
 from tests.host import EVERYTHING, fields
@@ -58,7 +58,8 @@ class Outboxes(unittest.TestCase):
     def test_what_is_said_after_the_answer_is_not_sent_and_cannot_be_lost(self):
         self.outbox.finish(self.task, _answer.result(self.task, None, Host()))
         self.task.progress(1)
-        self.task.save_checkpoint("late")
+        with self.assertRaisesRegex(NotStored, "too late"):
+            self.task.save_checkpoint("late")
         self.assertEqual([sorted(f) for f in self.sent()], [[2, 3]])
         with self.assertRaisesRegex(RuntimeError, "answer"):
             self.task.spawn("late")
@@ -72,9 +73,9 @@ class Outboxes(unittest.TestCase):
         self.task.progress(1)
         self.sent()
         self.task.progress(2)
-        self.task.save_checkpoint("a")
-        self.task.save_checkpoint("b")
-        self.assertEqual([(f[6], f[7]) for f in self.sent()], [([], [_wire.checkpoint(7, b"b")])])
+        self.task._save(b"a")
+        self.task._save(b"b")
+        self.assertEqual([(f[6], f[7]) for f in self.sent()], [([], [_wire.checkpoint(7, b"b", 2)])])
 
     def test_lines_that_are_too_many_are_counted(self):
         def log(message):

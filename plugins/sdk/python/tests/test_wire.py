@@ -109,9 +109,10 @@ class Encoding(unittest.TestCase):
             ),
             "from: again by a signal": w.encode_from_handler(
                 finishes=[
-                    w.finish_again(5, 0, b"so far", None, b"page 2", w.wait(["paid", "vöid"], 90_000_000)),
+                    w.finish_again(5, 0, b"so far", None, b"page 2", w.wait(["paid", "vöid"]), 90_000_000),
                     w.finish_again(6, 2_000_000_000_000_000, wait=w.wait(["paid"])),
                     w.finish_again(7, 0, wait=w.wait([])),
+                    w.finish_again(8, 0, delay=1),
                 ]
             ),
             "from: checkpoints": w.encode_from_handler(

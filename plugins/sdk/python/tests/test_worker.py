@@ -12,7 +12,7 @@ from unittest import mock
 
 import grpc
 
-from taskengine import Connection, Program, _dial, _lease, _wire
+from taskengine import Connection, NotStored, Program, _dial, _lease, _wire
 from taskengine._connection import from_environment
 
 from .host import fields
@@ -230,7 +230,7 @@ class Workers(unittest.TestCase):
         first.run(1, 2)
         until(lambda: len(gate.tasks) == 2)
         runs = [task._run.run_id for task in gate.tasks]
-        gate.tasks[1].save_checkpoint("page 7")
+        gate.tasks[1]._save(b"page 7")
         gate.open(0)
         until(lambda: first.finishes == [runs[0]] and first.said == [_wire.CHECKPOINT])
         first.run(3)
@@ -251,7 +251,7 @@ class Workers(unittest.TestCase):
 
     def test_the_checkpoint_of_an_answer_is_sent_before_it_if_neither_has_arrived(self):
         node = Node(self)
-        Worker(self, node, lambda task: task.save_checkpoint("done"))
+        Worker(self, node, lambda task: task._save(b"done") and None)
         first = node.line(0)
         first.welcome(features=["checkpoint"])
         first.run(1)
@@ -282,7 +282,8 @@ class Workers(unittest.TestCase):
         second.welcome(features=["checkpoint", "progress"], resumed=resumed, runs=kept)
         until(lambda: stray.cancel_reason)
         self.assertIn("the task runs elsewhere", stray.cancel_reason)
-        stray.save_checkpoint("x")
+        with self.assertRaisesRegex(NotStored, "too late"):
+            stray.save_checkpoint("x")
         stray.progress(1)
         self.assertEqual(second.credits, 0)  # its handler has not returned
         gate.open(0)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from taskengine import Again, Cancelled, Client, LogHandler, Permanent, Program, Task, client, handler
+from taskengine import Again, Cancelled, Client, LogHandler, Permanent, Program, Task, WaitFor, Woken, client, handler
 
 
 @dataclass
@@ -42,6 +42,16 @@ async def coroutine(task: Task) -> bytes:
 @handler("batch", batch=100, wait=timedelta(milliseconds=50))
 async def batch(tasks: list[Task]) -> list[Exception | str]:
     return [Again(0, payload={"n": 1}, checkpoint=b"") if task.attempt > 1 else task.text() for task in tasks]
+
+
+@handler("steps", version=2, oldest=1)
+async def steps(task: Task) -> str:
+    amount: int = await task.step("charge", task.json, order)
+    woken: Woken = await task.wait_for("paid", timeout=timedelta(days=2))
+    await task.save_checkpoint(b"")
+    if woken.by == "timeout" or task.step_version < 2:
+        raise WaitFor("paid", "void", timeout=1.5, result=amount)
+    return woken.text()
 
 
 program = Program()
