@@ -29,8 +29,8 @@ const (
 	besideRate   = 1000 // records a second
 )
 
-// BenchmarkBesideSource measures whole lives of tasks on a node whose source reads 1000 records a second, whose tasks do
-// not run, in turns with lives while as many records are written to a topic that is not read. "of-alone" is the median
+// BenchmarkBesideSource measures whole lives of tasks on a node with a source that reads 1000 records a second into tasks that
+// do not run, in turns with lives while as many records are written to a topic that is not read. "of-alone" is the median
 // of the ratios of the rates, and "cpu-of-alone" that of the CPU time of the process, producer included.
 func BenchmarkBesideSource(b *testing.B) {
 	cluster, err := kafkatest.Start(1, kafkatest.Lasting())
@@ -135,7 +135,7 @@ func writeSteadily(client *kgo.Client, to *atomic.Pointer[string], stop chan str
 	}
 }
 
-// livesWhile returns what b.N lives take.
+// livesWhile returns the time of b.N lives.
 func livesWhile(b *testing.B, e *engine.Engine, tokens chan struct{}) spent {
 	payload := make([]byte, payloadSize)
 	var left atomic.Int64

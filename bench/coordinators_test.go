@@ -23,7 +23,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// granting is what the nodes of this benchmark use of a coordinator.
+// granting has the ports that the nodes of this benchmark use.
 type granting interface {
 	coord.Semaphore
 	coord.Rates

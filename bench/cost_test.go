@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// tellsWrites reports whether the system counts what a process writes to the disk of a folder.
+// tellsWrites reports whether the system counts the bytes that a process writes to the disk of a folder.
 func tellsWrites(t *testing.T, dir string) bool {
 	t.Helper()
 	before := used(nil).written

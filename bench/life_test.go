@@ -36,8 +36,8 @@ func BenchmarkLife(b *testing.B) {
 	}
 }
 
-// BenchmarkBacklog measures the same beside tasks that cannot run: those of a paused
-// type. The memory is that of the whole process.
+// BenchmarkBacklog measures the same beside tasks of a paused type. The memory is that of
+// the whole process.
 func BenchmarkBacklog(b *testing.B) {
 	for _, backlog := range []int{0, 1_000_000} {
 		b.Run(fmt.Sprintf("waiting=%d", backlog), func(b *testing.B) {

@@ -15,7 +15,7 @@ import (
 )
 
 // BenchmarkOrder measures how fast a backlog of b.N tasks ends that share ordering keys. The unit "commits/task" counts
-// those that the engine has made meanwhile, with a sync each.
+// the commits of the engine in that time, with a sync each.
 func BenchmarkOrder(b *testing.B) {
 	for _, s := range stores {
 		rate := 0.0
@@ -31,8 +31,8 @@ func BenchmarkOrder(b *testing.B) {
 	}
 }
 
-// BenchmarkParkedKey measures the same with 10 000 keys, in a store with 100 000 other tasks: those of a type without a
-// handler, and those of a key whose first task is an error.
+// BenchmarkParkedKey measures the same with 10 000 keys, in a store with 100 000 other tasks: tasks of a type without a
+// handler, and tasks of a key behind an error.
 func BenchmarkParkedKey(b *testing.B) {
 	const others = 100_000
 	rate := 0.0

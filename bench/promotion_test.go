@@ -32,7 +32,7 @@ func BenchmarkPromotion(b *testing.B) {
 	})
 }
 
-// promotion is what a run of BenchmarkPromotion observes.
+// promotion has the observations of a run of BenchmarkPromotion.
 type promotion struct {
 	mu    sync.Mutex
 	ends  []time.Time // of the tasks that are due together

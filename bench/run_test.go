@@ -47,7 +47,7 @@ func on(t *testing.T, store string) Options {
 	return o
 }
 
-// ran runs a scenario and returns its results, whose checks must have passed.
+// ran runs a scenario and returns its results. Their checks must have passed.
 func ran(t *testing.T, s *Scenario, o Options) []*result.Result {
 	t.Helper()
 	results, err := Run(t.Context(), s, o)

@@ -90,7 +90,7 @@ func compareSources(b *testing.B, cluster *kafkatest.Cluster, open func() storag
 	}
 }
 
-// spent is what b.N tasks of each round took.
+// spent has the times of b.N tasks of each round.
 type spent struct {
 	began        time.Time
 	elapsed, cpu time.Duration

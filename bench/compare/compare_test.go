@@ -16,7 +16,7 @@ import (
 	"github.com/taskengine/taskengine/internal/machine"
 )
 
-// measured makes up a measurement: runs whose figures are those of a base times factor,
+// measured makes up a measurement: runs with the figures of a base times factor,
 // each off by a few percent.
 func measured(rng *rand.Rand, runs int, factor float64) *result.Result {
 	res := &result.Result{
@@ -245,7 +245,7 @@ func TestResultsArePairedByWhatWasMeasured(t *testing.T) {
 	sweep := make(plain)
 	sweep.Runs = append(sweep.Runs, sweep.Runs[0], sweep.Runs[1])
 	sweep.Runs[4].Offered, sweep.Runs[5].Offered = 2000, 2000
-	sweep.Runs[2].Offered = 1001 // what came of a trace
+	sweep.Runs[2].Offered = 1001 // the load of a trace
 	a := []*result.Result{sweep, make(redis("always")), make(redis("default")), make(func(r *result.Result) { r.Scenario = "gone" })}
 	b := []*result.Result{make(redis("default")), make(redis("always")), make(func(r *result.Result) { r.Subject.Store = "bolt" }), make(plain)}
 	r, err := compare.At(compare.DefaultAlpha, a, b)

@@ -17,7 +17,7 @@ import (
 // TestMain finds goroutines that a measurement has left behind.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// empty reports what is left in folders.
+// empty reports files that are left in folders.
 func empty(t *testing.T, dirs ...string) {
 	t.Helper()
 	for _, dir := range dirs {
@@ -62,7 +62,7 @@ func TestEveryLimitIsMeasured(t *testing.T) {
 		if l.Name != all[i].Name || l.Unit != all[i].Unit {
 			t.Errorf("limit %d is %s in %s, want %s in %s", i, l.Name, l.Unit, all[i].Name, all[i].Unit)
 		}
-		// A timer may be early by what a clock is coarse.
+		// A timer may be early by the resolution of a clock.
 		if l.Value == 0 || l.Low > l.Value || l.Value > l.High {
 			t.Errorf("%s is %v, from %v to %v", l.Name, l.Value, l.Low, l.High)
 		}

@@ -30,7 +30,7 @@ import (
 //go:embed probe_test.js
 var probe string
 
-// findings are what the probe leaves in the title of a page.
+// findings are the results of the probe, which it writes to the title of a page.
 type findings struct {
 	Flaws    []string
 	Texts    int
@@ -53,7 +53,7 @@ func chromium(t *testing.T) string {
 	return ""
 }
 
-// browse opens a page in a window and returns what the browser says.
+// browse opens a page in a window and returns the output of the browser.
 func browse(t *testing.T, url, size string, flags ...string) string {
 	t.Helper()
 	const patience = 2 * time.Minute
@@ -63,7 +63,7 @@ func browse(t *testing.T, url, size string, flags ...string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer os.RemoveAll(profile) // what a process that is late to end still writes is no failure
+	defer os.RemoveAll(profile) // files that a late process still writes are no failure
 	args := append([]string{
 		"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
 		"--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--hide-scrollbars",
@@ -79,7 +79,7 @@ func browse(t *testing.T, url, size string, flags ...string) string {
 	return out.String()
 }
 
-// site serves one page, and counts what else is asked of it.
+// site serves one page, and counts other requests.
 type site struct {
 	*httptest.Server
 	mu    sync.Mutex

@@ -10,7 +10,7 @@ import (
 	"github.com/taskengine/taskengine/bench/result"
 )
 
-// swept makes up a sweep over loads with an objective that those in misses do not meet.
+// swept makes up a sweep over loads with an objective that the loads in misses do not meet.
 func swept(m *maker, subject result.Subject, loads []float64, misses ...float64) (out []*result.Result) {
 	for _, offered := range loads {
 		res := m.result("sweep", "p", subject, 2, offered, 104e3, 170*time.Microsecond)

@@ -64,7 +64,7 @@ func attr(n *html.Node, name string) string {
 	return ""
 }
 
-// text returns what is read of an element, with single spaces.
+// text returns the visible text of an element, with single spaces.
 func text(n *html.Node) string {
 	var b strings.Builder
 	for d := range n.Descendants() {
@@ -75,7 +75,7 @@ func text(n *html.Node) string {
 	return strings.Join(strings.Fields(strings.NewReplacer("\u00a0", " ", "\u202f", " ").Replace(b.String())), " ")
 }
 
-// flaws says what is wrong with a page, whatever it shows.
+// flaws returns the flaws of a page, whatever it shows.
 func (d document) flaws() (out []string) {
 	ids := map[string]bool{}
 	scripts := 0
@@ -116,7 +116,7 @@ func (d document) flaws() (out []string) {
 	return append(out, d.outliers()...)
 }
 
-// outliers says what is drawn beyond its frame.
+// outliers returns the elements that are drawn beyond their frame.
 func (d document) outliers() (out []string) {
 	for _, frame := range all(d.Node, "g", "frame") {
 		number := func(e *html.Node, name string) float64 {

@@ -27,7 +27,7 @@ func TestThePageShowsAllThatWasMeasured(t *testing.T) {
 	t.Run("a ratio to the machine's limits", func(t *testing.T) { checkRatios(t, drain, steady) })
 }
 
-// checkOrigins looks for what was measured, on which machine, and what is durable.
+// checkOrigins looks for the subject of the measurement, its machine, and its durability.
 func checkOrigins(t *testing.T, page *html.Node) {
 	said := text(page)
 	for _, want := range []string{
@@ -97,7 +97,7 @@ func checkOverTime(t *testing.T, drain *html.Node) {
 	}
 }
 
-// checkBars looks at what compares subjects.
+// checkBars examines the bars that compare subjects.
 func checkBars(t *testing.T, drain, steady *html.Node) {
 	for _, id := range []string{"s0-rate-0", "s0-start-0"} {
 		if bars := all(byID(t, drain, id), "rect", "fill"); len(bars) != 5 {
@@ -109,7 +109,7 @@ func checkBars(t *testing.T, drain, steady *html.Node) {
 	}
 }
 
-// checkRatios looks at figures beside what the machine can do, where it is known.
+// checkRatios examines figures beside the limits of the machine, where they are known.
 func checkRatios(t *testing.T, drain, steady *html.Node) {
 	rows := all(all(drain, "tbody", "")[0], "tr", "")
 	for i, want := range []string{"× lives/pebble", "× group-commit/bolt/256"} {

@@ -1,8 +1,8 @@
 //go:build unix
 
 // Package cluster_test runs three nodes on a PostgreSQL server of its own, kills one, and changes a limit of
-// all of them. The nodes coordinate by that server, by etcd or by ZooKeeper. It tells what happens, and looks at what the
-// handlers have noted themselves.
+// all of them. The nodes coordinate by that server, by etcd or by ZooKeeper. It prints the events, and verifies the
+// notes of the handlers.
 package cluster_test
 
 import (
@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 	os.Exit(pgtest.Run(m, func(s *pgtest.Server) { server = s }))
 }
 
-// example is what all nodes have in common.
+// example is the common state of all nodes.
 type example struct {
 	program string            // taskengine
 	driver  string            // by which they coordinate
@@ -100,7 +100,7 @@ func newExample(t *testing.T, program, driver string) *example {
 	return x
 }
 
-// run runs a command of taskengine, and returns what it prints.
+// run runs a command of taskengine, and returns its output.
 func (x *example) run(t *testing.T, n *node, args ...string) string {
 	t.Helper()
 	c := exec.CommandContext(t.Context(), x.program, args...)
@@ -176,10 +176,10 @@ func await(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// say tells the reader what happens.
+// say prints an event for the reader.
 func say(format string, args ...any) { fmt.Printf("== "+format+"\n", args...) }
 
-// show prints what a command prints, but not its lines about single tasks.
+// show prints the output of a command without its lines about single tasks.
 func (x *example) show(t *testing.T, n *node, args ...string) {
 	t.Helper()
 	fmt.Println("   $ taskengine", strings.ReplaceAll(strings.Join(args, " "), x.file, filepath.Base(x.file)))
@@ -197,7 +197,7 @@ func TestTheLimitHoldsThoughANodeIsKilledAndTheLimitIsChanged(t *testing.T) {
 	}
 }
 
-// play does what the README tells.
+// play follows the README.
 func (x *example) play(t *testing.T) {
 	t.Helper()
 	nodes := []*node{x.start(t, "n1"), x.start(t, "n2"), x.start(t, "n3")}
@@ -303,7 +303,7 @@ func (x *example) held(t *testing.T, n *node) (sum int) {
 	return sum
 }
 
-// verify compares what the handlers have noted with what was promised, and tells of it.
+// verify compares the notes of the handlers with the promises, and prints the result.
 func (x *example) verify(t *testing.T, n *node) {
 	t.Helper()
 	x.show(t, n, "task", "count")

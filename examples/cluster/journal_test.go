@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// line is what a payout has noted, or the test: that the processes of a node are gone, or that a limit holds
+// line is the note of a payout, or of the test: that the processes of a node are gone, or that a limit holds
 // from then on.
 type line struct {
 	kind          string // begin, paid, stopped; gone; limit
@@ -43,9 +43,9 @@ func parse(text string) (all []line, err error) {
 	return all, nil
 }
 
-// count is what a journal shows.
+// count has the counts of a journal.
 type count struct {
-	running    map[string]line // what has begun and not ended, by task
+	running    map[string]line // payouts that have begun and not ended, by task
 	begun      int
 	paid       map[string]int // by task
 	most       int            // how many ran at once at most
@@ -54,8 +54,8 @@ type count struct {
 	wrong      []string
 }
 
-// examine counts what runs after each line of a journal. perPartner may run at once for a partner, and in
-// all as many as the line before says. What began before such a line may go on.
+// examine counts the running payouts after each line of a journal. perPartner may run at once for a partner, and in
+// all as many as the line before says. Payouts that began before such a line may go on.
 func examine(all []line, perPartner int) count {
 	c := count{running: make(map[string]line), paid: make(map[string]int)}
 	most := 0
@@ -143,7 +143,7 @@ func (j journal) note(t *testing.T, text string) {
 	}
 }
 
-// examine counts what the journal shows by now.
+// examine counts the lines of the journal so far.
 func (j journal) examine(t *testing.T) count {
 	t.Helper()
 	text, err := os.ReadFile(string(j))

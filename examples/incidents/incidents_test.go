@@ -20,7 +20,7 @@ import (
 	"github.com/taskengine/taskengine/internal/servertest"
 )
 
-// step is a command of README.md, and the lines below it, which are what it prints.
+// step is a command of README.md, and its expected output, the lines below it.
 type step struct {
 	line    int
 	command string
@@ -56,7 +56,7 @@ func steps(t *testing.T, file string) (blocks [][]step) {
 	return blocks
 }
 
-// printed reports whether out is what a step prints: … stands for any text, and one space for several.
+// printed reports whether out is the expected output of a step: … stands for any text, and one space for several.
 func (s step) printed(out string) bool {
 	want := regexp.QuoteMeta(strings.Join(s.want, "\n"))
 	want = regexp.MustCompile(` +`).ReplaceAllLiteralString(want, " +")
@@ -68,7 +68,7 @@ func (s step) printed(out string) bool {
 	return regexp.MustCompile("^(?:" + want + ")$").MatchString(strings.Join(lines, "\n"))
 }
 
-// looks reports whether a step changes nothing, and so may be done again until it prints what it should.
+// looks reports whether a step changes nothing, and so may be repeated until it prints the expected output.
 func (s step) looks() bool {
 	return strings.HasPrefix(s.command, "cat ") || strings.HasPrefix(s.command, "taskengine key list") || strings.HasPrefix(s.command, "taskengine key show")
 }
@@ -99,7 +99,7 @@ func open(t *testing.T) *terminal {
 	if err := os.CopyFS(x.folder, os.DirFS(".")); err != nil {
 		t.Fatal(err)
 	}
-	// Retries are sooner than those of the file, so that the test does not wait for them.
+	// Retries are sooner than in the file, so that the test does not wait for them.
 	const backoff = "types.incident.retry.backoff.exponential."
 	node, err := group.Start("node", "sh", "-c", `cd "$0" && exec "$@"`, x.folder, in("bin/taskengine"), "run",
 		"--set", backoff+"initial=1s", "--set", backoff+"max=2s", "--set", "api.listen=127.0.0.1:0", "--set", "admin.listen=127.0.0.1:0", "--set", "node.log.format=json")

@@ -16,7 +16,7 @@ import (
 
 const day = 24 * time.Hour
 
-// The scheduler loads what is due within five minutes.
+// The scheduler loads tasks that are due within five minutes.
 func TestATaskForInThreeDaysRunsThen(t *testing.T) {
 	run(t, func(p *pager) {
 		p.add(p.request("a", "later", 3*day), p.request("a", "soon", time.Second))
@@ -53,7 +53,7 @@ func TestARequestThatIsRepeatedIsOneTask(t *testing.T) {
 	})
 }
 
-// The client of the scheduler refuses what is more than ten seconds late.
+// The client of the scheduler refuses tasks that are more than ten seconds late.
 func TestATaskThatIsTenSecondsLateRunsAtOnceAndALaterOneIsRefused(t *testing.T) {
 	run(t, func(p *pager) {
 		p.Advance(3 * day)
@@ -109,7 +109,7 @@ func TestThreeDaysOfBacklogLoseNothing(t *testing.T) {
 	})
 }
 
-// The scheduler counts what is behind a failing task against the 1000 tasks that it keeps in memory.
+// The scheduler counts the tasks behind a failing task against the 1000 tasks that it keeps in memory.
 func TestThousandsOfTasksBehindAFailingOneDelayNoOtherIncident(t *testing.T) {
 	const behind = 2000
 	run(t, func(p *pager) {

@@ -1,5 +1,5 @@
-// Package incidents has a configuration that does what PagerDuty's scheduler does, and tests of what the tests of that
-// scheduler are about. docs/from-pagerduty.md lists both.
+// Package incidents has a configuration for the work of PagerDuty's scheduler, and tests of the properties that the tests of
+// that scheduler have. docs/from-pagerduty.md lists both.
 package incidents
 
 import (

@@ -17,8 +17,8 @@ import (
 	"github.com/taskengine/taskengine/taskenginetest"
 )
 
-// pager is an engine with the types of taskengine.yaml in fake time. Its handler does what page.sh does, takes a second
-// for it, and notes when.
+// pager is an engine with the types of taskengine.yaml in fake time. Its handler works as page.sh, takes a second
+// for it, and notes the time.
 type pager struct {
 	*taskenginetest.Engine
 	t     *testing.T // of the bubble
@@ -28,7 +28,7 @@ type pager struct {
 	unreachable map[string]bool // services; guarded by mu
 	running     map[string]bool // incidents; guarded by mu
 	attempts    []page          // in the order in which they began; guarded by mu
-	pages       []page          // those of them that succeeded, in the order in which they ended; guarded by mu
+	pages       []page          // successful pages, in the order of their ends; guarded by mu
 }
 
 // page is an attempt.

@@ -36,7 +36,7 @@ func build(t *testing.T, to, from string) string {
 	return path
 }
 
-// world is what the programs of the example use.
+// world has the broker, the program and the environment of the example.
 type world struct {
 	folder, program string
 	broker          *kafkatest.Cluster

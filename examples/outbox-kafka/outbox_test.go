@@ -41,7 +41,7 @@ func build(t *testing.T, folder string) string {
 	return path
 }
 
-// world is what the programs of the example use.
+// world has the broker, the program and the environment of the example.
 type world struct {
 	program string
 	broker  *kafkatest.Cluster

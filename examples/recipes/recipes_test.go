@@ -28,7 +28,7 @@ import (
 )
 
 const (
-	patience = time.Minute // for what is to happen
+	patience = time.Minute // for an expected event
 	orders   = 200
 )
 

@@ -141,7 +141,7 @@ func (v *verbs) insertion(ts []*task.Task, after []task.Ref, careful bool) *inse
 	return in
 }
 
-// claim queues the statements that take the keys of the rows, and, by holders, find those that have them. It waits for
+// claim queues the statements that take the keys of the rows, and, by holders, find the rows that have them. It waits for
 // others that take these keys.
 func (in *insertion) claim(p *pipe, holders string) {
 	if len(in.withKey) == 0 {
@@ -189,7 +189,7 @@ func (in *insertion) add(p *pipe, locked []string) {
 	}
 }
 
-// freed returns an insert of the rows with keys that nobody had any more when claim looked who has them; nil if there is
+// freed returns an insert of the rows with keys that were free again when claim looked for their holders; nil if there is
 // none. It writes its results to in, too.
 func (in *insertion) freed() *insertion {
 	left := *in
@@ -233,7 +233,7 @@ func orderOf(t *task.Task) string { return t.OrderingKey }
 type insertKind struct {
 	fresh   bool // all rows are as a submit makes them
 	keyed   bool // some have keys
-	careful bool // leave out those whose ids are taken
+	careful bool // leave out rows with ids that are taken
 	follows bool // each follows a change
 	seats   bool // some are the heads of their ordering keys, unless others have earlier seats
 }

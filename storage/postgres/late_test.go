@@ -15,7 +15,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// The times are those of a test of PagerDuty's scheduler.
+// The times are from a test of PagerDuty's scheduler.
 func TestAddRefusesATimeThatLiesTooFarInThePast(t *testing.T) {
 	url := server.Database(t)
 	set := types("prompt", "other")

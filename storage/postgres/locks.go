@@ -18,8 +18,8 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// lockMemory remembers for what transactions have waited in vain, so that batches that need it are not tried together
-// with others: those would wait each time.
+// lockMemory remembers the locks for which transactions have waited in vain, so that batches that need them are not tried
+// together with others, which would wait each time.
 type lockMemory struct {
 	mu     sync.Mutex
 	failed map[lockName]time.Time // guarded by mu: when the last transaction failed that waited for it
@@ -28,7 +28,7 @@ type lockMemory struct {
 	rows   time.Time              // guarded by mu: when a row was last found locked
 }
 
-// lockName is what a transaction waits for: a row, a unique key of a type, or an ordering key.
+// lockName names a lock for which a transaction waits: of a row, a unique key of a type, or an ordering key.
 type lockName struct {
 	kind lockKind
 	typ  string // of a unique key,
@@ -47,7 +47,7 @@ const (
 const (
 	// lockKnown is how long a lock is remembered for which no transaction has waited again.
 	lockKnown = time.Minute
-	// lockWary is for how long after a row was found locked each batch is examined for others: people lock many.
+	// lockWary is for how long after a row was found locked each batch is examined for others: a session often locks many.
 	lockWary = 10 * time.Second
 	// maxLocks is how many locks are remembered. Others are found out again each time.
 	maxLocks = 10_000
@@ -55,7 +55,7 @@ const (
 
 func rowName(id task.ID) lockName { return lockName{rowLock, "", "", string(id[:])} }
 
-// insertNames returns what the insert of a row may wait for.
+// insertNames returns the locks for which the insert of a row may wait.
 func insertNames(t *task.Task) (names []lockName) {
 	if t.Key != "" {
 		names = append(names, lockName{keyLock, t.Type, t.OrderingKey, t.Key})
@@ -66,7 +66,7 @@ func insertNames(t *task.Task) (names []lockName) {
 	return names
 }
 
-// changeNames returns what a change may wait for. A grab does not change which row is the head of its key.
+// changeNames returns the locks for which a change may wait. A grab does not change which row is the head of its key.
 func changeNames(c *task.Change) []lockName {
 	names := []lockName{rowName(c.ID)}
 	if c.OrderingKey != "" && c.To != task.Processing {
@@ -75,7 +75,7 @@ func changeNames(c *task.Change) []lockName {
 	return names
 }
 
-// locksOf returns what the i-th row of a batch may wait for: first of Insert, then of Swap.
+// locksOf returns the locks for which the i-th row of a batch may wait: first of Insert, then of Swap.
 func locksOf(b *storage.Batch, i int) []lockName {
 	if i < len(b.Insert) {
 		return insertNames(b.Insert[i])
@@ -130,8 +130,8 @@ func (m *lockMemory) isWaiting(b *storage.Batch) bool {
 // the way again waits.
 const knownAtOnce = 4
 
-// free returns the further ordering keys of a batch that can be given their heads with it. Of the others, which would keep
-// the batch waiting, known are those to be tried after it, which were tried longest ago. The rest waits until
+// free returns the further ordering keys of a batch that can get their heads with it. The others would keep
+// the batch waiting: known are the ones to try after it, which were tried longest ago. The rest waits until
 // [storage.Tasks.Headless] finds it.
 func (m *lockMemory) free(b *storage.Batch) (free, known []string) {
 	m.mu.Lock()
@@ -149,7 +149,7 @@ func (m *lockMemory) free(b *storage.Batch) (free, known []string) {
 
 func orderName(key string) lockName { return lockName{orderLock, "", "", key} }
 
-// promoteKnown gives ordering keys their heads whose locks were not free before, one by one.
+// promoteKnown gives ordering keys with known locks their heads, one by one.
 func (s *Store) promoteKnown(ctx context.Context, known []string, out *storage.Outcome) {
 	for _, key := range known {
 		heads, err := (&verbs{store: s, way: again}).Promote(ctx, key)
@@ -278,8 +278,8 @@ func (m *lockMemory) tried(b *storage.Batch, known bool, err error, kind lockKin
 	}
 }
 
-// learn remembers for which lock a batch has waited in vain, and forgets those that it got. It returns the error of the
-// batch: an outage if a whole table is locked, otherwise with the sessions that may hold the lock.
+// learn remembers the lock for which a batch has waited in vain, and forgets the locks that it got. It returns the error of
+// the batch: an outage if a whole table is locked, otherwise with the sessions that may hold the lock.
 func (s *Store) learn(ctx context.Context, b *storage.Batch, err error) error {
 	switch {
 	case err == nil:
@@ -341,10 +341,10 @@ func (s *Store) holders(ctx context.Context) (text string, locked bool) {
 	return text, locked
 }
 
-// holdersFor is how long what holders has found is used for batches behind which no others wait: there may be many.
+// holdersFor is how long the result of holders is used for batches behind which no others wait: there may be many.
 const holdersFor = time.Second
 
-// lately returns what holders has found a moment ago, if that was no lock of a whole table; "" if it is older.
+// lately returns the last result of holders, if that was no lock of a whole table; "" if it is old.
 func (m *lockMemory) lately() (text string, locked bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -362,7 +362,7 @@ func (s *Store) taskTables() (t pglocks.Tables) {
 	return t
 }
 
-// nodeTables are all tables in which locks keep a node waiting: those of the tasks, and of the coordination of nodes.
+// nodeTables are all tables in which locks keep a node waiting: the tables of tasks, and of the coordination of nodes.
 func (s *Store) nodeTables() pglocks.Tables {
 	t := s.taskTables()
 	for _, name := range schema.CoordinationTables() {
@@ -390,7 +390,7 @@ func (s *Store) Blockers(ctx context.Context) ([]storage.Blocker, error) {
 // lookAgain is after what time a transaction is looked at again of which the role may not see when it began.
 const lookAgain = 300 * time.Millisecond
 
-// lasting returns those holders whose transactions have lasted for a while: some do not say when they began.
+// lasting returns the holders with transactions that have lasted for a while: some do not say when they began.
 func (s *Store) lasting(ctx context.Context, before []pglocks.Holder) ([]pglocks.Holder, error) {
 	if err := wakeup.Sleep(ctx, lookAgain); err != nil {
 		return nil, err

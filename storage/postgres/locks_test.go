@@ -18,7 +18,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// blocked is a node whose database has a transaction that keeps locks, while clients ask for what needs them.
+// blocked is a node and a transaction in its database that keeps locks, while clients make requests that need them.
 type blocked struct {
 	*node
 	holder *pgx.Conn
@@ -52,8 +52,8 @@ func hold(t *testing.T, prepare func(n *node), statements func(n *node) []string
 	return &blocked{n, c}
 }
 
-// ask has clients repeat what needs the locks until the test ends, and fails if they get another answer than that it is
-// blocked.
+// ask lets clients repeat requests that need the locks until the test ends, and fails if they get another answer than that
+// a lock is in the way.
 func (b *blocked) ask(clients int, do func(client int) error) (stop func()) {
 	ctx, cancel := context.WithCancel(b.t.Context())
 	var all sync.WaitGroup
@@ -70,7 +70,7 @@ func (b *blocked) ask(clients int, do func(client int) error) (stop func()) {
 	return func() { cancel(); all.Wait() }
 }
 
-// Tasks that need no lock go on while clients ask again and again for what is locked. Before, each such request kept a
+// Tasks that need no lock go on while clients ask again and again for locked rows. Before, each such request kept a
 // writer waiting for two seconds, and so all other tasks of the node.
 func TestWhatWaitsForALockKeepsNothingElseWaiting(t *testing.T) {
 	t.Parallel()
@@ -171,7 +171,7 @@ func TestWhatWaitsForALockKeepsNothingElseWaiting(t *testing.T) {
 	}
 }
 
-// A lock of a whole table is an outage: requests are answered soon, what ran is kept, and all of it goes on afterwards.
+// A lock of a whole table is an outage: requests are answered soon, running tasks are kept, and all of it goes on afterwards.
 func TestALockOfAWholeTableIsAnOutage(t *testing.T) {
 	t.Parallel()
 	for _, table := range []string{"task", "key", "ended", "part"} {
@@ -284,7 +284,7 @@ func TestWhyNamesTheSessionThatKeepsALeaseFromBeingRenewed(t *testing.T) {
 	n.end(id, task.Done)
 }
 
-// The progress of a task whose row is locked keeps that of others from nothing.
+// The progress of a task with a locked row does not delay the progress of others.
 func TestProgressIsWrittenBesideALockedRow(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})

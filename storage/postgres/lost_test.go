@@ -79,7 +79,7 @@ func (l *losing) serve(serving *sync.WaitGroup) {
 	}
 }
 
-// forward passes on what a client sends.
+// forward passes on the bytes of a client.
 func (l *losing) forward(near, far net.Conn, doomed *atomic.Bool) {
 	defer far.Close()
 	buf := make([]byte, 64<<10)
@@ -97,7 +97,7 @@ func (l *losing) forward(near, far net.Conn, doomed *atomic.Bool) {
 	}
 }
 
-// answer passes on what the server says, message by message.
+// answer passes on the answers of the server, message by message.
 func (l *losing) answer(far, near net.Conn, doomed *atomic.Bool) {
 	defer near.Close()
 	done := false // a statement has been completed since the last time that the server was ready
@@ -113,7 +113,7 @@ func (l *losing) answer(far, near net.Conn, doomed *atomic.Bool) {
 		switch head[0] {
 		case 'C': // CommandComplete
 			done = true
-		case 'Z': // ReadyForQuery: what was sent so far has been committed
+		case 'Z': // ReadyForQuery: everything before it is committed
 			if done && doomed.Load() && body[0] == 'I' {
 				l.lost.Add(1)
 				_ = far.Close()
@@ -122,7 +122,7 @@ func (l *losing) answer(far, near net.Conn, doomed *atomic.Bool) {
 			done = false
 		}
 		if doomed.Load() {
-			continue // the client waits for the end of what it sent
+			continue // the client waits for the end of its statements
 		}
 		if _, err := near.Write(append(head, body...)); err != nil {
 			return

@@ -50,7 +50,7 @@ func distinct(keys []string) []string {
 	return slices.Compact(keys)
 }
 
-// promote queues the statements that give keys, each of which is there once and is locked, their heads, and appends those
+// promote queues the statements that give keys, which are distinct and locked, their heads, and appends the heads
 // that are ready to heads.
 func (v *verbs) promote(p *pipe, keys []string, heads *[]task.Hint) {
 	if len(keys) == 0 {

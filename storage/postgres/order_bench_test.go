@@ -18,7 +18,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// BenchmarkOrderedLife adds tasks, 200 in a batch, grabs those that are ready, and ends them: without ordering keys, with
+// BenchmarkOrderedLife adds tasks, 200 in a batch, grabs the ready ones, and ends them: without ordering keys, with
 // one for each task, and with 20 for 200 tasks. It reports the WAL and the processor time of the server for a task.
 func BenchmarkOrderedLife(b *testing.B) {
 	for name, keyOf := range map[string]func(batch, n int) string{

@@ -14,8 +14,8 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// runHeads grabs what is ready and ends it in one batch each, with some more rows, until nothing is ready or
-// stop is closed. It returns how many tasks it has ended.
+// runHeads grabs ready tasks and ends them in one batch each, with some more rows, until no task is ready or
+// stop is closed. It returns the number of ended tasks.
 func runHeads(t *testing.T, s *postgres.Store, me task.ID, more func() []*task.Task) (ended int) {
 	t.Helper()
 	commit := func(b *storage.Batch) (storage.Outcome, bool) {

@@ -112,8 +112,8 @@ func (s *partitions) close() {
 	s.makings.Wait()
 }
 
-// room returns the names of the tables for ends that this process learned of at since or later. It has missing
-// partitions made beside the transaction, and gives rows whose partition cannot be made now, or is locked, a place in
+// room returns the names of the tables for ends that this process learned of at since or later. It makes missing
+// partitions beside the transaction. If the partition of a row cannot be made now, or is locked, the row goes to
 // [ended.Spare].
 func (s *partitions) room(ctx context.Context, ends []ending, since time.Time) (fresh []string) {
 	s.avoid(ends)
@@ -147,7 +147,7 @@ func (s *partitions) room(ctx context.Context, ends []ending, since time.Time) (
 	return fresh
 }
 
-// ask has a partition made, and returns the making; nil if it is not tried now.
+// ask starts the making of a partition, and returns it; nil if it is not tried now.
 func (s *partitions) ask(p ended.Partition) *making {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -208,7 +208,7 @@ func (s *partitions) wait() {
 	s.failed, s.pause = time.Now(), min(max(firstMakePause, 2*s.pause), mostMakePause)
 }
 
-// ahead has the partition made that follows the one of now when three quarters of that have passed, before it is needed. It
+// ahead makes the next partition when three quarters of the present one have passed, before it is needed. It
 // is called with mu held.
 func (s *partitions) ahead(p ended.Partition, known knownTable, now int64) {
 	if known.next || p == ended.Spare || s.lives.Err() != nil || now < p.From+(p.To()-p.From)/4*3 || now >= p.To() {
@@ -222,7 +222,7 @@ func (s *partitions) ahead(p ended.Partition, known knownTable, now int64) {
 }
 
 // need makes the partitions that ends belong to, if they are missing. It uses a connection of its
-// own, since a transaction that is under way must find them. It returns the names of those that
+// own, since a transaction that is under way must find them. It returns the names of the ones that
 // this process learned of at since or later.
 func (s *partitions) need(ctx context.Context, ends []ending, since time.Time) (fresh []string, err error) {
 	fresh, missing := s.lookUp(ends, since)
@@ -394,7 +394,7 @@ func (v *verbs) end(ctx context.Context, ends []ending) error {
 	return v.do(ctx, &p)
 }
 
-// makeRoom has the partitions made that ends belong to, if they are missing, or gives ends another place. A transaction that is
+// makeRoom makes the partitions of ends, if they are missing, or gives the ends another table. A transaction that is
 // under way does not see new partitions of the table ended until it names them: makeRoom queues
 // statements in p that do.
 func (v *verbs) makeRoom(ctx context.Context, p *pipe, ends []ending) {

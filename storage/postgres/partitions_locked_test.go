@@ -12,8 +12,8 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// Tasks end while somebody keeps their table for ended tasks locked against writes, such as CREATE INDEX does, or the table
-// to which that belongs. They have a place in the spare table.
+// Tasks end while a session keeps their table for ended tasks, or its parent, locked against writes, as CREATE INDEX
+// does. They go to the spare table.
 func TestTasksEndWhileTheirTableIsLocked(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"share", "share row exclusive", "exclusive", "access exclusive", "share of the class"} {
@@ -45,7 +45,7 @@ func TestTasksEndWhileTheirTableIsLocked(t *testing.T) {
 					t.Fatal("the task does not end")
 				}
 			}
-			if mode != "access exclusive" { // that is an outage: what looks for an id waits
+			if mode != "access exclusive" { // that is an outage: a search for an id waits
 				if _, err := n.Cancel(t.Context(), task.Ref{ID: cancelled, Version: 1}, "not needed"); err != nil {
 					t.Fatal(err)
 				}

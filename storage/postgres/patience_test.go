@@ -143,7 +143,7 @@ func TestSlowQueriesOfOthersTakeNoConnectionFromWrites(t *testing.T) {
 			// The server shows a connection for a moment that was closed.
 			for begin := time.Now(); ; time.Sleep(time.Millisecond) {
 				n := one[int](t, outside, "select count(*) from pg_stat_activity where application_name = 'under_test'")
-				if n <= conns+7 { // seven for what may wait for locks
+				if n <= conns+7 { // seven for statements that may wait for locks
 					break
 				}
 				if time.Since(begin) > time.Minute {
@@ -170,7 +170,7 @@ func TestALockedRowFailsNoUnrelatedSubmit(t *testing.T) {
 	c := pgtest.Connect(t, url)
 	pgtest.Exec(t, c, "begin", "select from taskengine.task for update")
 	var all sync.WaitGroup
-	for range 3 { // people try again
+	for range 3 { // operators try again
 		all.Go(func() {
 			if _, err := n.Cancel(t.Context(), row.Ref(), "not needed"); !errors.Is(err, storage.ErrRefused) {
 				t.Errorf("a cancel of the locked row: %v", err)

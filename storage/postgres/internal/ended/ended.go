@@ -129,7 +129,7 @@ func PartitionNamed(name string) (s Partition, ok bool) {
 	return Partition{Class{Keep: int32(keep), Early: m[1] != ""}, from * 1e6}, err == nil && err2 == nil
 }
 
-// PartitionPattern returns an SQL expression whose value is a pattern of the names of one partition,
+// PartitionPattern returns an SQL expression for a pattern of the names of one partition,
 // by the columns keep and since (its From, in seconds) of the table tally.
 func PartitionPattern() string {
 	return fmt.Sprintf(`('^ended_' || case when keep < 0 then 'early_' || case keep when %d then 0 else -keep end else keep::text end || '_' || since || '(x[0-9]+)?$')`, foreverEarly)

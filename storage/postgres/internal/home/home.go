@@ -66,11 +66,11 @@ on conflict (one) do update set here = excluded.here, coming = excluded.coming, 
 }
 
 // constraint is the name of the constraint of the table task. It holds for every program, also
-// for those that do not know the table home.
+// for programs that do not know the table home.
 const constraint = "task_home"
 
 // Enforce makes the table task accept new and changed rows of these shards only. It waits up to
-// wait for transactions that use the table, and blocks those that begin meanwhile; then it fails
+// wait for transactions that use the table, and blocks later ones in that time; then it fails
 // with the code 55P03.
 func Enforce(ctx context.Context, tx pgx.Tx, name string, shards task.Shards, wait time.Duration) error {
 	sql := fmt.Sprintf("set local lock_timeout = %d; alter table {task} drop constraint if exists %s;", wait.Milliseconds(), constraint)
