@@ -159,7 +159,7 @@ func TestOverlapsAreTreatedAsThePolicySays(t *testing.T) {
 	l.wants(l.at("2026-05-01 11:30:03"), "11:30", "11:45:00")
 }
 
-// The defaults of overlap do not undo what catch_up says.
+// The defaults of overlap do not undo catch_up.
 func TestAllMissedTimesAreCaughtUpWithWhereNoTaskOverlaps(t *testing.T) {
 	l := begin(t, "2026-05-01 10:50:00", Definition{Cron: "0 * * * *", CatchUp: CatchUp{Policy: All, Max: 3}})
 	l.wants(l.at("2026-05-02 10:30:00"), "08:00 09:00 10:00", "11:00:00")
@@ -184,9 +184,9 @@ func TestAFullQueueLeavesTheNewestOut(t *testing.T) {
 func TestPeopleGiveOrders(t *testing.T) {
 	l := begin(t, "2026-05-01 10:50:00", Definition{Cron: "0 * * * *", Overlap: Allow})
 	l.wants(l.at("2026-05-01 10:50:00"), "", "11:00:00")
-	l.wants(l.at("2026-05-01 11:00:00", Order{Pause: &Pause{Reason: "repair"}}), "11:00", "never") // what is due comes first
+	l.wants(l.at("2026-05-01 11:00:00", Order{Pause: &Pause{Reason: "repair"}}), "11:00", "never") // due fires come first
 	l.wants(l.at("2026-05-01 11:20:00", Order{Trigger: true}), "11:20", "never")
-	l.wants(l.at("2026-05-01 14:30:00", Order{Resume: true}), "", "15:00:00") // what came in the pause is left out
+	l.wants(l.at("2026-05-01 14:30:00", Order{Resume: true}), "", "15:00:00") // fires within the pause are left out
 	l.wants(l.at("2026-05-01 14:40:00", Order{Backfill: &Backfill{at(t, "2026-05-01 12:00:00"), at(t, "2026-05-01 14:00:00")}}), "12:00 13:00 14:00", "15:00:00")
 	other := l.of.Definition
 	other.Cron = "*/30 * * * *"

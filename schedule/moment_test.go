@@ -8,7 +8,7 @@ import (
 	"github.com/taskengine/taskengine/schedule/calendar"
 )
 
-// preview returns the times of a day as text, with what a clock change has done.
+// preview returns the times of a day as text, with the effect of a clock change.
 func preview(t *testing.T, d Definition, from string, n int) string {
 	t.Helper()
 	d.Task.Type = "report"

@@ -10,7 +10,7 @@ import (
 )
 
 // TestEachTimeIsDecidedAboutOnce runs schedules through random lives: runs that are late, lost and repeated, a clock that goes
-// back, tasks that take long, and orders of people. Each time of the calendar must be fired, missed, left out because of an
+// back, tasks that take long, and orders of operators. Each time of the calendar must be fired, missed, left out because of an
 // overlap, or waiting, exactly once, unless the schedule was paused or deleted.
 func TestEachTimeIsDecidedAboutOnce(t *testing.T) {
 	for seed := range uint64(3000) {
@@ -118,7 +118,7 @@ func accounts(at Named, before State, r *Run, created, now time.Time) error {
 		}
 	}
 	total, fired := len(due), 0
-	asked := map[task.ID]bool{} // by people
+	asked := map[task.ID]bool{} // by operators
 	for _, o := range before.Orders {
 		if o.Trigger {
 			asked[TriggeredID(r.id, o.At)] = true
@@ -139,7 +139,7 @@ func accounts(at Named, before State, r *Run, created, now time.Time) error {
 	if r.State.Deleted || before.Paused != nil {
 		waiting, left = 0, left+0
 		if before.Paused == nil && !before.Deleted {
-			return nil // what waited has gone with the schedule
+			return nil // waiting fires have gone with the schedule
 		}
 	}
 	if fired+left+waiting != total {

@@ -25,7 +25,7 @@ func shared(t *testing.T) (*Shared, State, *Peer) {
 	return now, now.Stored(s.Copy, nil, begin), p
 }
 
-// claim has the node decide about what is due an hour later.
+// claim lets the node decide about the fires that are due an hour later.
 func claim(t *testing.T, now *Shared, p *Peer) (*Shared, *Claim) {
 	t.Helper()
 	p.Now = p.Now.Add(time.Hour)

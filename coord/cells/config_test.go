@@ -9,7 +9,7 @@ import (
 	"github.com/taskengine/taskengine/coord"
 )
 
-// All of them together are much larger than what the coordinator takes as one value.
+// All of them together are much larger than a value that the coordinator takes.
 func TestThereIsRoomForTenThousandSettings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()

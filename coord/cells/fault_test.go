@@ -151,7 +151,7 @@ func TestANodeAtRestOnlyRenewsItsLease(t *testing.T) {
 	})
 }
 
-// lateReader is a client whose next answer to a request for cells is late.
+// lateReader is a client. The next answer to a request for cells is late.
 type lateReader struct {
 	*client
 	asked, answer chan struct{} // the first is closed when there is an answer, and the second by the test to let it arrive

@@ -23,8 +23,8 @@ type memory struct {
 	watchers map[*watcher]bool       // guarded by mu
 	sessions map[*memorySession]bool // guarded by mu
 	most     int                     // guarded by mu: bytes that a value may have; a larger one ends the session
-	told     int                     // guarded by mu: what MaxValue returns; 0: most
-	reverts  *past                   // guarded by mu: what it goes back to after the next change by a session; nil: it does not
+	told     int                     // guarded by mu: the result of MaxValue; 0: most
+	reverts  *past                   // guarded by mu: the state to which it goes back after the next change by a session; nil: it does not
 	written  int                     // guarded by mu: bytes of all values that were stored
 	writes   int                     // guarded by mu: requests that change cells if these are as expected
 }
@@ -116,7 +116,7 @@ func (m *memory) keep() *past {
 	return p
 }
 
-// goBack replaces all that the coordinator has by a copy, in which the leases of sessions begin anew. Then it makes a number
+// goBack replaces the state of the coordinator by a copy, in which the leases of sessions begin again. Then it makes a number
 // of changes that concern no node.
 func (m *memory) goBack(p *past, changes uint64) {
 	m.mu.Lock()
@@ -280,7 +280,7 @@ func (c *client) Read(ctx context.Context, keys ...string) ([]cells.Cell, error)
 		}
 	})
 	if err != nil {
-		return nil, err // what is late may still add to them
+		return nil, err // a late request may still add to them
 	}
 	return all, nil
 }
@@ -446,7 +446,7 @@ func (s *memorySession) Renew(ctx context.Context) (cells.Renewal, error) {
 		}
 	})
 	if err != nil {
-		return cells.Renewal{}, err // what is late may still add to it
+		return cells.Renewal{}, err // a late request may still add to it
 	}
 	if over {
 		return cells.Renewal{}, cells.ErrOver

@@ -13,8 +13,8 @@ import (
 	"github.com/taskengine/taskengine/coord/cells"
 )
 
-// The clocks of two nodes differ, and one of them is set back and forth. Together they get what the rate allows, and
-// once what it allows in the time by which a clock is ahead.
+// The clocks of two nodes differ, and one of them is set back and forth. Together they get the tokens of the rate, and
+// once the tokens of the time by which a clock is ahead.
 func TestRatesOfNodesWhoseClocksDiffer(t *testing.T) {
 	for name, apart := range map[string]func(elapsed time.Duration) time.Duration{
 		"not":              func(time.Duration) time.Duration { return 0 },
@@ -60,7 +60,7 @@ func TestRatesOfNodesWhoseClocksDiffer(t *testing.T) {
 	}
 }
 
-// Eight nodes wait for one rate. Requests take a while, and the nodes draw again when they are told to.
+// Eight nodes wait for one rate. Requests take a while, and the nodes draw again when the answers ask for it.
 func TestNodesThatWaitForARateTakeTurnsAndWriteLittle(t *testing.T) {
 	for _, c := range []struct {
 		interval time.Duration
@@ -110,7 +110,7 @@ func TestNodesThatWaitForARateTakeTurnsAndWriteLittle(t *testing.T) {
 	}
 }
 
-// slowClient is a client whose requests for rates take a while.
+// slowClient is a client with slow requests for rates.
 type slowClient struct{ *client }
 
 func (c *slowClient) Read(ctx context.Context, keys ...string) ([]cells.Cell, error) {

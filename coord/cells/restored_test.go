@@ -29,7 +29,7 @@ type lasting struct {
 	holder  task.ID  // guarded by mu: the present one
 	held    int      // guarded by mu: of the limit "limit"
 	tries   int      // guarded by mu: how often it has joined
-	members []string // guarded by mu: the names of the members, as it was told last
+	members []string // guarded by mu: the names of the members, of the last call
 	setting string   // guarded by mu
 	want    int      // guarded by mu
 	leads   int      // guarded by mu: how often it leads now
@@ -139,7 +139,7 @@ func (l *lasting) uses() int {
 	return l.held
 }
 
-// state returns what the node knows.
+// state returns the knowledge of the node.
 func (l *lasting) state() string {
 	uses := l.uses()
 	l.mu.Lock()
@@ -164,7 +164,7 @@ func set(t *testing.T, n *cells.Node, value string) coord.Setting {
 	return now
 }
 
-// The store is restored from a copy, or begins anew, and other nodes may have changed it before a node sees that.
+// The store is restored from a copy, or begins empty, and other nodes may have changed it before a node sees that.
 func TestNodesBeginAnewWhenTheStoreHasGoneBack(t *testing.T) {
 	for _, how := range []string{"restored", "emptied"} {
 		for _, changes := range []uint64{0, 1, 5, 1000} {
@@ -245,7 +245,7 @@ func TestPermitsThatTheStoreHasForgottenAreNotGrantedWhileTheyAreUsed(t *testing
 						copied = m.keep()
 					case 1:
 						m.goBack(copied, uint64(random.IntN(8)))
-					case 2: // a node that was cut off may not know what another had
+					case 2: // a node that was cut off may not know the permits of another
 						if cut, _ := n.client.state(); severs && !isClosed(cut) {
 							n.client.sever(time.Duration(random.Int64N(int64(2 * lease))))
 						}
@@ -294,7 +294,7 @@ func isClosed(ch <-chan struct{}) bool {
 	}
 }
 
-// Another node has changed the permits after the store went back, so nothing shows that it did but what is missing.
+// Another node has changed the permits after the store went back, so only the missing changes show that.
 func TestAHolderWhosePermitsTheStoreHasForgottenIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
@@ -319,7 +319,7 @@ func TestAHolderWhosePermitsTheStoreHasForgottenIsLost(t *testing.T) {
 	})
 }
 
-// tardy is a client whose sessions get the answer to a change late, once, when a test wants that.
+// tardy is a client. Its sessions get the answer to a change late, once, when a test wants that.
 type tardy struct {
 	*client
 	asked  chan struct{} // closed when there is an answer
@@ -369,8 +369,8 @@ func TestAnAnswerOfBeforeTheStoreWentBackIsNotBelieved(t *testing.T) {
 	})
 }
 
-// stale is a client whose sessions answer a change of a cell that is there with an older state than what is known, again
-// and again, from the time on when a test wants that.
+// stale is a client. Its sessions answer a change of an existing cell with an older state than the known one, again
+// and again, once a test wants that.
 type stale struct {
 	*client
 	armed atomic.Bool
@@ -399,7 +399,7 @@ func (s staleSession) Swap(ctx context.Context, changes ...cells.Change) ([]cell
 	return outcomes, nil
 }
 
-// A request whose outcome tells nothing is not repeated without a pause, and the log says why.
+// A request without a clear outcome is not repeated without a pause, and the log says why.
 func TestAnOutcomeThatTellsNothingIsNotAskedForAgainAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out logtest.Buffer

@@ -14,7 +14,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// mute is a store whose sessions get no answer while it is silent. Its watch goes on, as over a network that has
+// mute is a store. While it is silent, its sessions get no answer, and its watch goes on, as over a network that has
 // stopped.
 type mute struct {
 	cells.Store

@@ -55,8 +55,8 @@ func orders(count int) (all []coord.Order) {
 	return all
 }
 
-// The coordinator takes values of 1 kB, and 30,000 limits would need 2 kB in each of the 1024 cells. told is what it says
-// beforehand.
+// The coordinator takes values of 1 kB, and 30,000 limits would need 2 kB in each of the 1024 cells. told is the limit that it
+// announces.
 func TestLimitsForWhichACellHasNoRoomDisturbNothingElse(t *testing.T) {
 	for name, told := range map[string]int{"that is known": 0, "that is not known": 1 << 20} {
 		t.Run(name, func(t *testing.T) {

@@ -11,11 +11,11 @@ import (
 	"github.com/taskengine/taskengine/coord/local"
 )
 
-// lapsing is a node whose lease ends once in each test, as on a slow machine.
+// lapsing is a node. Its lease ends once in each test, as on a slow machine.
 type lapsing struct {
 	*local.Node
 	atBegin, atEnd *sync.Once // of a leadership: when the lease ends; nil: not then
-	isLate         bool       // a leader whose lease ends at the begin does not run before others have led
+	isLate         bool       // a leader that loses its lease at the begin does not run before others have led
 }
 
 func (n lapsing) Lead(ctx context.Context, role string, fn func(context.Context) error) error {

@@ -23,7 +23,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// busy is what a node does while etcd runs out of space: it leads a role and holds permits of a limit.
+// busy is a node that leads a role and holds permits of a limit while etcd runs out of space.
 type busy struct {
 	*etcd.Coord
 	leads atomic.Bool
@@ -135,7 +135,7 @@ func fill(t *testing.T, c *clientv3.Client) {
 	t.Fatal("etcd has no quota")
 }
 
-// empty does what a person does for an etcd without space.
+// empty makes space in an etcd without space, as an operator does.
 func empty(t *testing.T, c *clientv3.Client, endpoint string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

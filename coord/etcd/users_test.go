@@ -23,7 +23,7 @@ import (
 	"github.com/taskengine/taskengine/internal/logtest"
 )
 
-// patience is how long these tests wait for what must happen.
+// patience is how long these tests wait for an event that must happen.
 const patience = time.Minute
 
 // client returns a client of the library.
@@ -38,7 +38,7 @@ func client(t *testing.T, c clientv3.Config) *clientv3.Client {
 	return n
 }
 
-// withUsers starts a server whose tokens expire after a second. It has the users root, app, who may use the prefix "app",
+// withUsers starts a server with tokens that expire after a second. It has the users root, app, who may use the prefix "app",
 // and guest, who may only read it. Their passwords are their names.
 func withUsers(t *testing.T, config *tls.Config, options ...etcdtest.Option) *etcdtest.Cluster {
 	t.Helper()
@@ -148,7 +148,7 @@ func expire(t *testing.T, c *etcdtest.Cluster) {
 	}
 }
 
-// passwordChanges has a node run while its user gets another password, and then the old one.
+// passwordChanges runs a node while its user gets another password, and then the old one.
 func passwordChanges(t *testing.T, c *etcdtest.Cluster) {
 	var log logtest.Buffer
 	o := etcd.Options{

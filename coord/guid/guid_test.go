@@ -41,7 +41,7 @@ func connect(t *testing.T, to *local.Node, o guid.Options) *node {
 	return &node{e, w}
 }
 
-// backend makes nodes whose messages are those of a process, in simulated time. A node that is severed hears nothing for
+// backend makes nodes that send messages within a process, in simulated time. A severed node hears nothing for
 // longer than its lease.
 func backend(o guid.Options) coordtest.Backend[coord.Elector] {
 	return coordtest.Backend[coord.Elector]{

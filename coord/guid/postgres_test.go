@@ -59,11 +59,11 @@ const testLease = 2 * time.Second
 
 const patience = time.Minute
 
-// remote is the elector of a node whose messages go by a server. Its network can be cut.
+// remote is the elector of a node that sends messages by a server. Its network can be cut.
 type remote struct {
 	*guid.Elector
 	wire    *wiretest.Wire
-	heals   sync.WaitGroup // what sever began
+	heals   sync.WaitGroup // the work of sever
 	isCut   atomic.Bool
 	severed int // how often; of the goroutine that severs it
 }
@@ -108,8 +108,8 @@ func remotes(t *testing.T, url, schema string, o guid.Options) func() *remote {
 	}
 }
 
-// sever takes the network of a node away for two leases, and does not wait for that. Every other time what the node has
-// sent, and was sent, arrives late; otherwise its connections end.
+// sever takes the network of a node away for two leases, and does not wait for that. Every other time the messages from and
+// to the node arrive late; otherwise its connections end.
 func (n *remote) sever() {
 	if !n.isCut.CompareAndSwap(false, true) {
 		return

@@ -38,7 +38,7 @@ func TestTwoLeadersMakeEveryTaskReadyOnce(t *testing.T) {
 			go func() {
 				_ = n.Lead(ctx, "timers", func(ctx context.Context) error {
 					begun <- struct{}{}
-					<-both // both have read what is due
+					<-both // both have read the due messages
 					for i, ref := range due {
 						now, err := store.Swap(ctx, task.Change{Ref: ref, To: task.Submitted, At: time.Now()})
 						if err != nil {

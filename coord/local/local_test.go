@@ -13,8 +13,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// backend gives a port's suite nodes of one cluster. In a bubble what must not happen
-// is known exactly; outside of it goroutines truly run side by side.
+// backend gives a port's suite nodes of one cluster. In a bubble an event that must not happen
+// can be excluded exactly; outside of it goroutines truly run side by side.
 func backend[P any](bubble bool) coordtest.Backend[P] {
 	return coordtest.Backend[P]{
 		New: func(t *testing.T) func() P {

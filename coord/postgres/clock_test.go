@@ -13,7 +13,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// agrees reports whether a node knows what the clock of the database says, as well as it claims.
+// agrees reports whether a node knows the clock of the database as well as it claims.
 func agrees(t *testing.T, n *node, url string) bool {
 	t.Helper()
 	before := ask[time.Time](t, url, "SELECT clock_timestamp()")

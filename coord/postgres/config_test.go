@@ -22,7 +22,7 @@ func settings(n *node) error {
 	return err
 }
 
-// told is what a watch was told.
+// told has the settings that a watch got.
 type told struct {
 	mu  sync.Mutex
 	all [][]coord.Setting // guarded by mu

@@ -49,7 +49,7 @@ type rejoining struct {
 
 	mu    sync.Mutex
 	tries int      // guarded by mu
-	names []string // guarded by mu: of the members, as the node was told last
+	names []string // guarded by mu: of the members, of the last call
 }
 
 func rejoin(t *testing.T, n *node, name string) *rejoining {

@@ -114,7 +114,7 @@ func lead(t *testing.T, n *node, role string) <-chan reign {
 	return reigns
 }
 
-// join joins until the test ends. list returns the newest list of members, and result gets what Join returns.
+// join joins until the test ends. list returns the newest list of members, and result gets the result of Join.
 func join(t *testing.T, n *node, id task.ID) (list func() []coord.Member, result <-chan error) {
 	var mu sync.Mutex
 	var newest []coord.Member
@@ -388,7 +388,7 @@ func TestACrashOfTheServerEndsLeasesAndEverythingBeginsAnewAfterIt(t *testing.T)
 	}
 }
 
-// statements records what a node sends.
+// statements records the statements of a node.
 type statements struct {
 	mu  sync.Mutex
 	all []statement // guarded by mu
@@ -444,7 +444,7 @@ func TestAnIdleNodeSendsHeartbeatsAlone(t *testing.T) {
 		receive(t, "the first value", watched)
 		eventually(t, "the list of members", func() bool { return len(list()) == i+1 && n.Listening() })
 	}
-	for i := range sent { // what all of this made them do is done after two heartbeats
+	for i := range sent { // all effects of this are over after two heartbeats
 		start := len(sent[i].with("coord_renew"))
 		eventually(t, "heartbeats", func() bool { return len(sent[i].with("coord_renew")) > start+2 })
 	}

@@ -51,7 +51,7 @@ func lock(t *testing.T, url, table, mode string) (named string, release func()) 
 	return fmt.Sprintf("session %d (shop", conn.PgConn().PID()), release
 }
 
-// A lock of a table of the coordination, such as that of a migration of somebody else, costs a node its lease only if the
+// A lock of a table of the coordination, such as of a migration of another program, costs a node its lease only if the
 // table is needed to renew it, and not before the lease is over. The node says which session has the lock.
 func TestWhatALockOfATableCostsANode(t *testing.T) {
 	t.Parallel()
@@ -87,7 +87,7 @@ func holdLock(t *testing.T, table, mode string, isLost bool) {
 	var busy sync.WaitGroup
 	defer func() { stop(); busy.Wait() }()
 	said := make(chan string, 100)
-	for i := range 2 { // what else uses the connections
+	for i := range 2 { // other users of the connections
 		busy.Go(func() {
 			for ctx.Err() == nil {
 				for _, err := range []error{draw(ctx, n, i), swap(n, fmt.Sprint("value ", i)), settings(n)} {
@@ -138,8 +138,8 @@ func draw(ctx context.Context, n *node, i int) error {
 	return err
 }
 
-// A node that is gone is not reaped while somebody keeps what it has locked. The others keep their leases meanwhile, and
-// take over what it had afterwards.
+// A node that is gone is not reaped while another session keeps its rows locked. In that time the others keep their leases,
+// and afterwards they take over its roles and permits.
 func TestALockDoesNotMakeTheDeathOfANodeThatOfAll(t *testing.T) {
 	t.Parallel()
 	for _, table := range []string{"permit", "semaphore", "leader", "member", "pulse"} {

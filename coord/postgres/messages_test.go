@@ -13,7 +13,7 @@ import (
 	"github.com/taskengine/taskengine/coord/postgres"
 )
 
-// inbox has what one call of Receive was told of.
+// inbox has the messages of one call of Receive.
 type inbox struct {
 	mu     sync.Mutex
 	begins int      // guarded by mu

@@ -51,7 +51,7 @@ type node struct {
 	pool *pgxpool.Pool
 	wire *wiretest.Wire
 
-	thaws   sync.WaitGroup // what sever began
+	thaws   sync.WaitGroup // the work of sever
 	stalled atomic.Bool    // sever has stalled the network
 	severed int            // how often; of the goroutine that severs it
 }
@@ -147,8 +147,8 @@ func connect(t *testing.T, url string, s setup) *node {
 }
 
 // sever stalls the network of the node until the node has given up all leases, and does not wait for
-// that. Every other call leaves it stalled until the other nodes have noticed, too. What the node has
-// sent arrives late. The node must have used a port: others may know of what it does before it has
+// that. Every other call leaves it stalled until the other nodes have noticed, too. The statements of the node
+// arrive late. The node must have used a port: others may know of its roles before it has
 // learned that it has a lease.
 func (n *node) sever(t *testing.T) {
 	before := n.lease(t)

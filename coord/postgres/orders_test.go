@@ -33,7 +33,7 @@ func send(t *testing.T, c *Coord) ordersRequest {
 	return q
 }
 
-// answer applies the answer to q that h has a number of permits, and returns what h is told.
+// answer applies the answer to q that h has a number of permits, and returns the holdings that h gets.
 func answer(t *testing.T, c *Coord, h *holder, q ordersRequest, held int) coord.Holding {
 	t.Helper()
 	c.applyOrders(q, ordersAnswer{Alive: true, Holdings: []holdingEntry{{Holder: h.id, Name: "limit", Held: held, Fence: 7}}})

@@ -25,7 +25,7 @@ type permits struct {
 	node   *node
 	id     task.ID
 	lives  <-chan struct{} // closed by the first call of fn
-	result <-chan error    // what Hold returned
+	result <-chan error    // the result of Hold
 	end    context.CancelFunc
 
 	mu      sync.Mutex

@@ -30,7 +30,7 @@ func orderMany(t *testing.T, session task.ID, number, from, to int) string {
 }
 
 // A connection plans its statements while there are few permits, and uses the plans when there are many:
-// then an order must not read the permits of all limits, nor each of many orders those of all others.
+// then an order must not read the permits of all limits, nor each of many orders the permits of all others.
 func TestAnOrderReadsThePermitsOfItsLimitAlone(t *testing.T) {
 	url, me := database(t), task.ID{1}
 	open(t, url, me)

@@ -18,7 +18,7 @@ func TestALeaseIsOverAfterTheMachineHasSlept(t *testing.T) {
 		{3 * time.Second, 0, true},
 		{4 * time.Second, 0, false},
 		{time.Second, 2 * time.Second, true},
-		{time.Second, 3 * time.Second, false}, // the monotonic clock stood still meanwhile
+		{time.Second, 3 * time.Second, false}, // the monotonic clock stood still in that time
 	} {
 		if got := s.holds(now.Add(c.after), time.Hour+c.slept); got != c.holds {
 			t.Errorf("after %v, and %v of sleep, it holds: %t", c.after, c.slept, got)

@@ -18,7 +18,7 @@ func (c *clocks) pass(d time.Duration, drift float64) {
 	c.shared = c.shared.Add(d + time.Duration(drift*float64(d)/driftOne))
 }
 
-// beat is a heartbeat whose request and answer take some time, and during which work takes some.
+// beat is a heartbeat. Its request and its answer take some time, and so does the work in between.
 func (c *clocks) beat(prev *clockReading, request, work, answer time.Duration, drift float64) *clockReading {
 	begin := c.local
 	c.pass(request, drift)

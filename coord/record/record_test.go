@@ -125,7 +125,7 @@ func (n turns) await() {
 	<-n.next
 }
 
-// inTurns is a database whose operations by one node wait for its turns.
+// inTurns is a database. Operations of a node wait for its turns.
 type inTurns struct {
 	*memory.Store
 	turns
@@ -197,7 +197,7 @@ func TestADatabaseThatIsAddedGetsTheRecord(t *testing.T) {
 	}
 }
 
-// A node whose configuration is outdated must not overrule those that use one of the databases.
+// A node with an outdated configuration must not overrule the nodes that use one of the databases.
 func TestARecordInAnyOfSeveralDatabasesCounts(t *testing.T) {
 	a, b := memory.New(), memory.New()
 	for s, id := range map[*memory.Store]string{a: "1", b: "2"} {

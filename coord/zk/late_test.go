@@ -14,7 +14,7 @@ import (
 	"github.com/taskengine/taskengine/internal/zktest"
 )
 
-// gate is a network to a server whose answers can be held back.
+// gate is a network to a server that can hold back its answers.
 type gate struct {
 	address string
 	closed  chan struct{} // holds one while answers are held back
@@ -87,7 +87,7 @@ func startServer(t *testing.T) (address string) {
 	return servers.Endpoints()[0]
 }
 
-// gated returns a store whose connection has a gate, and another connection.
+// gated returns a store with a gate in its connection, and another connection.
 func gated(t *testing.T, server, prefix string) (*store, *gate, *conn) {
 	t.Helper()
 	g := newGate(t, server)
@@ -116,7 +116,7 @@ func create(t *testing.T, s *store, by *conn) cells.Cell {
 	return outcomes[0].Now
 }
 
-// A late answer must not seem to be newer than what another connection has learned meanwhile: a cell would be hidden
+// A late answer must not seem to be newer than the state that another connection has learned: a cell would be hidden
 // until it changes again.
 func TestALateAnswerHidesNoNewerNode(t *testing.T) {
 	t.Parallel()

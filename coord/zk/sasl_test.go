@@ -17,7 +17,7 @@ import (
 	"github.com/taskengine/taskengine/internal/zktest"
 )
 
-// passwords are those of the users of SASL.
+// passwords are the passwords of the users of SASL.
 var passwords = map[string]string{"app": "secret", "guest": "guest", "latin": "Zürich", "other": "東京"}
 
 // withSASL returns a node of a user of SASL.

@@ -62,7 +62,7 @@ func bare(t *testing.T, user, password string) *library.Conn {
 	return c
 }
 
-// belongsTo checks that an ACL is the only one of a node and of those below it.
+// belongsTo checks that an ACL is the only one of a node and of the nodes below it.
 func belongsTo(t *testing.T, path string, want library.ACL) {
 	c := bare(t, "app", "secret")
 	all := []string{path}
@@ -87,7 +87,7 @@ func belongsTo(t *testing.T, path string, want library.ACL) {
 	}
 }
 
-// The user is told to the server before the first request of each connection, also if there was no server at first.
+// The server gets the user before the first request of each connection, also if there was no server at first.
 func TestAUserWhoseServerIsAwayAtFirst(t *testing.T) {
 	wire, address := coordtest.Wire(t, cluster.Endpoints()[0])
 	wire.Cut()

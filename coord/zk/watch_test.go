@@ -15,7 +15,7 @@ import (
 	"github.com/taskengine/taskengine/coord/zk"
 )
 
-// The library sets watches anew when it has connected again, beside requests whose answers change what it has seen.
+// The library sets watches again when it has connected again, beside requests with answers that change its last seen state.
 func TestNoChangeIsMissedWhenConnectionsBreak(t *testing.T) {
 	o := zk.Options{Endpoints: cluster.Endpoints(), Prefix: coordtest.Prefix(), Lease: 2 * time.Second}
 	b := connect(t, o)
@@ -50,7 +50,7 @@ func TestNoChangeIsMissedWhenConnectionsBreak(t *testing.T) {
 	}
 	var version uint64
 	for range 10 {
-		wire.Heal() // what was connected before is lost
+		wire.Heal() // earlier connections are lost
 		s, ok, err := b.Swap(ctx, "name", "scope", version, []byte("value"))
 		if err != nil || !ok {
 			t.Fatalf("the setting is not changed: %v, %v", s, err)

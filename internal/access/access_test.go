@@ -103,7 +103,7 @@ func TestATokenIsFoundByItsTextAndTheFileDoesNotHaveTheText(t *testing.T) {
 	}
 }
 
-// Each change reads what the changes before it have written, and readers read whole files.
+// Each change reads the results of the changes before it, and readers read whole files.
 func TestChangesAtTheSameTimeLoseNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens.json")
 	add(t, path, "first")

@@ -1,7 +1,7 @@
 //go:build !race
 
-// Package arch_test has the architecture of the module as tests: which package may import which
-// (rules_test.go), and what no package may do (source_test.go).
+// Package arch_test has the architecture of the module as tests: the allowed imports
+// (rules_test.go), and the forbidden code (source_test.go).
 package arch_test
 
 import (
@@ -24,7 +24,7 @@ type pkg struct {
 	GoFiles  []string
 	CgoFiles []string
 	Tests    []string // names of test files
-	Inside   []string // imports of this module, without those of tests
+	Inside   []string // imports of this module, without imports of tests
 	Standard []string // imports of the standard library, likewise
 	Outside  []string // all other imports, likewise
 }

@@ -4,7 +4,7 @@ package arch_test
 
 import "slices"
 
-// rule says what the packages at or below Of may import besides the standard library.
+// rule has the imports that the packages at or below Of may have besides the standard library.
 // The rule with the longest Of decides for a package; one without a rule is free.
 type rule struct {
 	Of  string
@@ -558,7 +558,7 @@ var rules = slices.Concat(internalRules, []rule{
 	},
 })
 
-// onlyBy has for a package, and those below it, the only packages that may import them.
+// onlyBy has for a package, and the packages below it, the only packages that may import them.
 var onlyBy = map[string][]string{
 	"server":   {"client", "server/...", "cmd/..."},
 	"bench":    {"bench/...", "cmd/..."},

@@ -88,7 +88,7 @@ func TestAnyFolderWillDo(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(root) })
-	if err := os.Chmod(root, 0o755); err != nil { // so that the server's user gets to what is in it
+	if err := os.Chmod(root, 0o755); err != nil { // so that the server's user reaches its files
 		t.Fatal(err)
 	}
 	for what, name := range map[string]string{

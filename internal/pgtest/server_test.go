@@ -106,7 +106,7 @@ func TestOnlyARunningServerCrashesAndOnlyACrashedOneRestarts(t *testing.T) {
 	if err := s.Restart(); err == nil {
 		t.Error("a running server was started again")
 	}
-	s.Database(t) // whose cleanup must bear that the server is down
+	s.Database(t) // its cleanup must bear that the server is down
 	if err := s.Crash(); err != nil {
 		t.Fatal(err)
 	}

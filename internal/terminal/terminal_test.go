@@ -91,7 +91,7 @@ func TestNoRecordMakesATerminalDoAnything(t *testing.T) {
 			t.Fatalf("the line is %q", out.String())
 		}
 	})
-	// Sequences in colours are those of the handler alone.
+	// All sequences in colours are from the handler.
 	out.Reset()
 	slog.New(terminal.NewHandler(&out, terminal.Options{Colour: true})).Info("m", "k", `\x1b[2J`, "l", "\x1b[2J", "n", `a \x1b[2J`)
 	if got := strings.Count(out.String(), "\x1b"); got != 10 { // two each for the time, the level and three keys

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// sends starts a process that sends what it reads to an address, and returns where to write.
+// sends starts a process that sends its input to an address, and returns the writer of the input.
 func sends(t *testing.T, to string) (pid int, in io.Writer) {
 	t.Helper()
 	host, port, err := net.SplitHostPort(to)

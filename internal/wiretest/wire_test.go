@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// echo starts a server that sends back what it gets, and returns its URL.
+// echo starts a server that sends requests back, and returns its URL.
 func echo(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -54,7 +54,7 @@ func send(t *testing.T, c net.Conn, text string) {
 	}
 }
 
-// answers checks what comes back.
+// answers checks the answer.
 func answers(t *testing.T, c net.Conn, want string) {
 	t.Helper()
 	_ = c.SetReadDeadline(time.Now().Add(time.Minute))

@@ -47,7 +47,7 @@ func TestEveryJobIsBegunWhileOthersBlock(t *testing.T) {
 	})
 }
 
-// However many jobs wait, few goroutines are started or woken at a time: those that work already may take
+// However many jobs wait, few goroutines are started or woken at a time: goroutines that work already may take
 // all of them. Jobs begin in the order in which they were added.
 func TestFewGoroutinesAreCalledAtATimeAndJobsKeepTheirOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -104,7 +104,7 @@ func TestAGoroutineThatReturnsAfterCloseEnds(t *testing.T) {
 		c.Add(jobs(10)...)
 		synctest.Wait()
 		c.Close()
-		c.Add(7) // a drain that ran out of time still begins what was taken on
+		c.Add(7) // a drain that ran out of time still begins accepted jobs
 		close(release)
 		synctest.Wait()
 		if c.idle != 0 || done.Load() != 11 {

@@ -10,7 +10,7 @@ import (
 	"github.com/taskengine/taskengine/schedule/calendar"
 )
 
-// expression is a cron expression with a definition of what it means that does not use the parser.
+// expression is a cron expression with a definition of its meaning that does not use the parser.
 type expression struct {
 	text      string
 	matches   func(wall time.Time) bool // wall has the time of the clock as UTC
@@ -19,7 +19,7 @@ type expression struct {
 
 func (e expression) String() string { return e.text }
 
-// domain is what may be in a field.
+// domain has the allowed values of a field.
 type domain struct {
 	lo, hi int
 	of     func(time.Time) int
@@ -213,7 +213,7 @@ func dayItem(kind string, a, n int) matcher {
 
 // modelFires walks from one instant to another and applies the rules at each step, which are as
 // long as the times of the expression are apart at least. It begins earlier than from, to know
-// what the clock has shown.
+// the earlier times of the clock.
 func modelFires(e expression, o calendar.Options, earlier, from, to, step int64) []int64 {
 	wallAt := func(at int64) int64 {
 		_, offset := time.Unix(at, 0).In(o.Location).Zone()

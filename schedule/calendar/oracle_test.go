@@ -182,7 +182,7 @@ func (o *oracle) near(file string, at int64) request {
 	return r
 }
 
-// ask passes requests to the program, and what it answers on.
+// ask passes requests to the program, and its answers on.
 func ask(t *testing.T, requests []request, then func(request, [][]int64)) {
 	t.Helper()
 	python := cmp.Or(os.Getenv("PYTHON"), "/usr/bin/python3")

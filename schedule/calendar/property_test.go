@@ -87,7 +87,7 @@ func TestFiresAreThoseOfAWalkInAnyZone(tb *testing.T) {
 	})
 }
 
-// randomZone draws a zone whose offsets are multiples of 15 minutes, and one of its changes.
+// randomZone draws a zone with offsets that are multiples of 15 minutes, and one of its changes.
 func randomZone(t *rapid.T) (*time.Location, int64) {
 	const quarter = 15 * 60
 	var ats, offsets []int64

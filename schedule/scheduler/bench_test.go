@@ -122,7 +122,7 @@ func BenchmarkFires(b *testing.B) {
 	}
 }
 
-// BenchmarkIdleSchedules measures what 100,000 schedules need that do not fire: memory of the process in addition to an
+// BenchmarkIdleSchedules measures the cost of 100,000 schedules that do not fire: memory of the process in addition to an
 // engine without schedules, and CPU time for each second. Use -benchtime 1x.
 func BenchmarkIdleSchedules(b *testing.B) {
 	for b.Loop() {

@@ -15,7 +15,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// A schedule whose task was ended by hand is silent, and must not stay so when somebody applies it.
+// A schedule is silent after its task was ended by hand, and fires again when a user applies it.
 func TestApplyRevivesAScheduleThatWasEndedByHand(t *testing.T) {
 	for name, end := range map[string]func(*engine.Engine, context.Context, task.Ref, string) (*task.Task, error){
 		"cancelled": (*engine.Engine).Cancel, "failed": (*engine.Engine).Fail,

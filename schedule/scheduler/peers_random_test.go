@@ -19,7 +19,8 @@ import (
 	"github.com/taskengine/taskengine/storage/memory"
 )
 
-// settings are those of a coordinator that loses requests and answers, is away, and goes back in time. It is safe for concurrent use.
+// settings are the settings of a coordinator that loses requests and answers, is away, and goes back in time. They are safe for
+// concurrent use.
 type settings struct {
 	mu       sync.Mutex
 	rng      *rand.Rand
@@ -105,7 +106,7 @@ func (s *settings) keep() map[string]coord.Setting {
 	return maps.Clone(s.values)
 }
 
-// goBack replaces what is kept. Changes that follow have other versions than those that are lost.
+// goBack replaces the settings. Later changes have other versions than the lost ones.
 func (s *settings) goBack(to map[string]coord.Setting) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -30,7 +30,7 @@ type peer struct {
 	end    func()
 }
 
-// openPeer starts a node with a store of its own, whose tasks of type report are noted with its name.
+// openPeer starts a node with a store of its own. Its tasks of type report are noted with its name.
 func openPeer(t testing.TB, name string, link *local.Node, store storage.Store, noted *book) *peer {
 	t.Helper()
 	return openPeerAt(t, name, link, link, store, noted)

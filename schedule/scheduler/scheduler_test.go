@@ -87,7 +87,7 @@ func nightly() schedule.Definition {
 	return schedule.Definition{Cron: "30 2 * * *", TimeZone: "Europe/Berlin", Gap: calendar.RunAfter, Task: schedule.Template{Type: "report"}}
 }
 
-// A schedule goes on when the engine is opened again, and catches up with what it has missed.
+// A schedule goes on when the engine is opened again, and catches up with missed fires.
 func TestAScheduleOutlivesItsEngine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		noted, store := new(book), memory.New()
@@ -243,7 +243,7 @@ func TestWhatCannotBeIsRefused(t *testing.T) {
 	}
 }
 
-// A schedule is late while its type pauses its sources, though many callers wait for room. It can be deleted meanwhile.
+// A schedule is late while its type pauses its sources, though many callers wait for room. It can be deleted at that time.
 func TestAFireIsLateWhileItsTypePausesSources(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		noted, ctx := new(book), t.Context()
@@ -290,7 +290,7 @@ func TestAFireIsLateWhileItsTypePausesSources(t *testing.T) {
 	})
 }
 
-// A schedule whose task is refused is late until there is room for it, and its fire is not lost.
+// A schedule with a refused task is late until there is room for it, and its fire is not lost.
 func TestAScheduleThatCannotAddItsTaskIsLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		noted, ctx := new(book), t.Context()

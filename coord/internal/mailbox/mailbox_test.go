@@ -11,7 +11,7 @@ import (
 	"github.com/taskengine/taskengine/coord/internal/mailbox"
 )
 
-// read returns what is in a mailbox, up to the message "last".
+// read returns the messages in a mailbox, up to the message "last".
 func read(t *testing.T, box *mailbox.Box) (got []string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -45,7 +45,7 @@ func TestARefusalIsReadThoughAWriteFailsFirst(t *testing.T) {
 		_, err = c.Write([]byte("request"))
 	}
 	if err := c.Close(); err != nil {
-		t.Log(err) // it cannot tell the server that it closes the connection
+		t.Log(err) // it cannot send the server the end of the connection
 	}
 	if err := s.Err(); !errors.Is(err, coord.ErrRefused) {
 		t.Errorf("the error is %v, want a refusal", err)

@@ -12,7 +12,7 @@ import (
 	"github.com/taskengine/taskengine/internal/wakeup"
 )
 
-// Peers is where nodes with stores of their own coordinate.
+// Peers are the ports by which nodes with stores of their own coordinate.
 type Peers struct {
 	Elector  coord.Elector
 	Settings coord.Config

@@ -79,7 +79,7 @@ it was missed at each of them.
 	return cmd
 }
 
-// defaultPythonSDK is where the package is within this repository.
+// defaultPythonSDK is the folder of the package within this repository.
 const defaultPythonSDK = "plugins/sdk/python"
 
 // scenarios reads all scenarios before any of them runs.

@@ -15,7 +15,7 @@ import (
 	"github.com/taskengine/taskengine/internal/terminal"
 )
 
-// jsonObject is a JSON object whose fields have an order.
+// jsonObject is a JSON object with fields in an order.
 type jsonObject []jsonField
 
 type jsonField struct {
@@ -27,7 +27,7 @@ type jsonField struct {
 // the proto file, so that a new field needs no code here. Numbers, booleans, lists and maps are always there; text, bytes,
 // messages and optional values are left out when they are empty or absent.
 //
-// It is not protojson because scripts would have to convert what that writes: 64-bit numbers are text there, and payloads and
+// It is not protojson because scripts would have to convert its output: 64-bit numbers are text there, and payloads and
 // results are base64 though they are JSON nearly always. Here they are what they are, bytes of other kinds are base64 in a
 // field with _base64 after its name, with text beside it in one with _text, and durations are text as flags take it, such as
 // 1h30m. Numbers and fields that are empty are left out there, or text is written though it is empty. And its space between

@@ -27,7 +27,7 @@ type Connection interface {
 	Close() error
 }
 
-// Use says what a connection is used for.
+// Use is the purpose of a connection.
 type Use struct {
 	Store string           // id of the store of tasks that the node shares with others; "": it shares none
 	Now   func() time.Time // the clock of rates; nil for that of the machine
@@ -73,7 +73,7 @@ func Probe(ctx context.Context, c config.Coordination) error {
 	return err
 }
 
-// EtcdHistory returns what the etcd of a configuration keeps of earlier states. It waits a few seconds for an answer.
+// EtcdHistory describes the earlier states that the etcd of a configuration keeps. It waits a few seconds for an answer.
 func EtcdHistory(ctx context.Context, c config.Coordination) (etcd.History, error) {
 	opened, err := connect(c, Use{Log: slog.New(slog.DiscardHandler)})
 	if err != nil {

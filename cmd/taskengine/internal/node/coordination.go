@@ -35,7 +35,7 @@ type coordination struct {
 	messages *guid.Elector          // elects by messages; nil: the others elect
 }
 
-// openCoordination opens what a configuration names. The caller closes the result after an error,
+// openCoordination opens the coordination of a configuration. The caller closes the result after an error,
 // too.
 func openCoordination(ctx context.Context, c *config.Config, log *slog.Logger) (*coordination, error) {
 	t := &coordination{}
@@ -68,7 +68,7 @@ func openCoordination(ctx context.Context, c *config.Config, log *slog.Logger) (
 	return t, err
 }
 
-// carrier returns what carries messages between the nodes of the database.
+// carrier returns the carrier of messages between the nodes of the database.
 func (t *coordination) carrier() (coord.Messages, error) {
 	if t.topic != nil {
 		return t.topic, nil
@@ -129,8 +129,8 @@ func (t *coordination) openDatabase(ctx context.Context, c *config.Config, log *
 	return nil
 }
 
-// openExternal connects to etcd or ZooKeeper. The nodes of a database are told from those of others by the identity
-// that is in the database.
+// openExternal connects to etcd or ZooKeeper. The identity in a database distinguishes its nodes from the nodes of
+// others.
 func (t *coordination) openExternal(ctx context.Context, c *config.Config, log *slog.Logger) error {
 	use := coordinator.Use{Log: log}
 	if t.database != nil {

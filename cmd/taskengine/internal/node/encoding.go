@@ -8,7 +8,7 @@ import (
 	"github.com/taskengine/taskengine/config"
 )
 
-// codecOf returns what encodes the tasks of a configuration for the store.
+// codecOf returns the codec of tasks in the store of a configuration.
 func codecOf(e config.Encoding) (codec.Codec, error) {
 	c := codec.Config{CompressAbove: e.Compress, Key: e.Key, Keys: make(map[string][]byte, len(e.Keys))}
 	for name, text := range e.Keys {

@@ -148,7 +148,7 @@ func (s *handlerSet) openTopics(c *config.Config, node string) error {
 	return nil
 }
 
-// Close ends the processes of the plugins and the connections of workers, and waits for what was sent to Kafka. When ctx
+// Close ends the processes of the plugins and the connections of workers, and waits for records under way to Kafka. When ctx
 // ends, it kills the processes and waits for nothing.
 func (s *handlerSet) Close(ctx context.Context) error {
 	return errors.Join(closeAll(ctx, s.hosts), closeAll(ctx, s.pools), closeAll(ctx, s.topics))
@@ -216,7 +216,7 @@ func pluginConfig(c *config.Config, name string, log *slog.Logger) plugins.Confi
 }
 
 // largest returns the largest of a limit that the types of a handler have, 0 for the default. The
-// engine refuses what is too large for the type of its task.
+// engine refuses values that are too large for the type of their task.
 func largest(c *config.Config, handler string, limit func(config.Type) int) int {
 	most := 0
 	for _, typ := range typesOf(c, handler) {

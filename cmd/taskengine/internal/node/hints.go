@@ -9,14 +9,14 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// topicBus is a bus that may fail, and that can choose what it receives.
+// topicBus is a bus that may fail, and that can select its hints.
 type topicBus interface {
 	coord.Bus
 	coord.Selective
 	coord.Reporter
 }
 
-// hints is a bus whose hints go by a topic, and by the database as well while the topic cannot be used. The database also
+// hints is a bus. Its hints go by a topic, and by the database as well while the topic cannot be used. The database also
 // brings hints of tasks that SQL adds.
 type hints struct {
 	topicBus

@@ -23,7 +23,7 @@ type Node struct {
 	Config  *config.Config
 	Log     *slog.Logger
 	Build   server.Build
-	Name    string                         // for people and logs; see [NameOf]
+	Name    string                         // for operators and logs; see [NameOf]
 	Extra   map[string]task.Handler        // handlers of types beside those of Config; may be nil
 	Manager *systemd.Manager               // is notified of the state of the node; may be nil
 	Again   func() (*config.Config, error) // reads the configuration again; nil if Reloads is nil
@@ -37,7 +37,7 @@ type Node struct {
 	backups server.Backups
 }
 
-// Running is what a node offers that serves its API.
+// Running has the parts of a node that serves its API.
 type Running struct {
 	Engine *engine.Engine
 	API    string                   // the address

@@ -59,7 +59,7 @@ type part struct {
 	close func(context.Context) error
 }
 
-// open opens the parts, each after those that it uses. The caller closes the parts after an error,
+// open opens the parts, each after the parts that it uses. The caller closes the parts after an error,
 // too.
 func (p *parts) open(ctx context.Context) error {
 	n := p.node
@@ -111,7 +111,7 @@ func (p *parts) close() {
 	}
 }
 
-// openAccess opens what both listeners need to know who may do what, and to say who did.
+// openAccess opens the tokens and the audit log of both listeners.
 func (p *parts) openAccess() (err error) {
 	if p.tokens, err = p.openTokens(); err != nil {
 		return err
@@ -120,8 +120,8 @@ func (p *parts) openAccess() (err error) {
 	return err
 }
 
-// openAdmin opens the admin listener first, so that it tells while the node opens that it is not
-// ready.
+// openAdmin opens the admin listener first, so that it can say that the node is not ready while that
+// opens.
 func (p *parts) openAdmin(ctx context.Context, connections int) (err error) {
 	n := p.node
 	encryption, err := n.encryption("admin", n.Config.Admin)
@@ -312,7 +312,8 @@ func (p *parts) openAPI(ctx context.Context, connections int) (err error) {
 	return err
 }
 
-// openTokens reads the tokens of clients, now and after each change, and returns a function for those that are valid; nil if clients need none.
+// openTokens reads the tokens of clients, now and after each change, and returns a function for the valid ones; nil if clients
+// need none.
 func (p *parts) openTokens() (func() *access.Tokens, error) {
 	file := p.node.Config.API.Tokens
 	if file == "" {

@@ -8,7 +8,7 @@ import (
 	"github.com/taskengine/taskengine/config"
 )
 
-// placed returns the configuration without the handlers all of whose types this node may not run, so
+// placed returns the configuration without the handlers that have only types that this node may not run, so
 // that their processes are not started. A handler without types stays. c is not changed.
 func placed(c *config.Config, name string, log *slog.Logger) *config.Config {
 	here := *c

@@ -20,7 +20,7 @@ const (
 	firstStarts   = 30 * time.Second // the time that a node waits for the first start of all plugins
 )
 
-// errSlowStart is the error of a plugin whose first start takes longer than the node waits.
+// errSlowStart is the error of a plugin if its first start takes longer than the node waits.
 var errSlowStart = fmt.Errorf("it has not started within %v", firstStarts)
 
 // startPlugins starts the plugins, a few at a time, and waits for the first start of each.
@@ -89,7 +89,7 @@ func (s *handlerSet) pluginConfig(c *config.Config, name string, log *slog.Logge
 	return out
 }
 
-// typesOf returns the types whose tasks a handler runs, sorted.
+// typesOf returns the types of the tasks that a handler runs, sorted.
 func typesOf(c *config.Config, handler string) []string {
 	var types []string
 	for _, typ := range slices.Sorted(maps.Keys(c.Types)) {

@@ -12,7 +12,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// openSources makes the sources of the configuration, which read when the engine is open and has them applied.
+// openSources makes the sources of the configuration, which read after the engine has opened and applied them.
 func (p *parts) openSources() (err error) {
 	c := consume.Config{Store: p.store, Log: p.node.Log}
 	for _, one := range brokers.Sources(p.node.Config) {
@@ -25,7 +25,7 @@ func (p *parts) openSources() (err error) {
 	return nil
 }
 
-// addSources gives an engine what the sources need of it.
+// addSources adds the policies and the handlers of the sources to the ones of an engine.
 func (p *parts) addSources(types map[string]policy.Type, handlers map[string]task.Handler) {
 	maps.Copy(types, p.sources.Policies())
 	maps.Copy(handlers, p.sources.Handlers())

@@ -16,7 +16,7 @@ import (
 	"github.com/taskengine/taskengine/server"
 )
 
-// openPools opens the pools of the handlers whose tasks run in workers. Workers reach them when the API is open.
+// openPools opens the pools of the handlers with tasks that run in workers. Workers reach them when the API is open.
 func (s *handlerSet) openPools(c *config.Config, log *slog.Logger) error {
 	for name, h := range c.Handlers {
 		r := h.Remote

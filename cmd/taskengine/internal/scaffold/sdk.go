@@ -10,7 +10,7 @@ import (
 	"github.com/taskengine/taskengine"
 )
 
-// sdkFolder is where a new project has the package that it is written with, which is in no
+// sdkFolder is the folder of the SDK in a new project: the SDK is in no
 // registry yet.
 const sdkFolder = "sdk"
 

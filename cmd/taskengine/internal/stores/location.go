@@ -20,7 +20,7 @@ import (
 	"github.com/taskengine/taskengine/storage/transfer"
 )
 
-// Location is where a store is that a command works on without a node.
+// Location is the location of a store that a command uses without a node.
 type Location struct {
 	Driver config.Driver
 	Path   string // the folder, absolute; "" for PostgreSQL

@@ -8,7 +8,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// alone is a candidate whose messages the test passes on, or not.
+// alone is a candidate. The test passes its messages on, or not.
 type alone struct {
 	*testing.T
 	*Machine
@@ -87,7 +87,7 @@ func TestTheLeaseOfALeaderCountsFromWhenItSentWhatItHears(t *testing.T) {
 	a.is(Leading)
 	newest := a.last()
 	sent := a.lastSent
-	a.receive(sent+8*second, newest) // it was under way for long; those after it are lost
+	a.receive(sent+8*second, newest) // it was under way for long; the later ones are lost
 	a.tick(sent + usual.Lease - 1)
 	a.is(Leading)
 	a.tick(sent + usual.Lease)

@@ -40,7 +40,7 @@ func (s *seeded) Fatalf(format string, args ...any) {
 	s.TB.Fatalf("-seed %d: %s", s.seed, fmt.Sprintf(format, args...))
 }
 
-// E15, G1, G5: whatever has happened, when it ends, the candidate with the lowest id of those that reach each other
+// E15, G1, G5: whatever has happened, when it ends, of the candidates that reach each other the one with the lowest id
 // leads, and it alone, and stays.
 func TestOneLeadsOnEachIslandWhenAllIsQuiet(t *testing.T) {
 	everySchedule(t, func(t testing.TB, seed uint64) {
@@ -85,7 +85,7 @@ func (w *world) disturb(length time.Duration) time.Duration {
 		case 5, 6:
 			n.cut(!n.isCut)
 		case 7:
-			n.isCut = false // and it is not told
+			n.isCut = false // and it does not learn that
 		case 8:
 			n.isMuted = !n.isMuted
 		case 9:
@@ -168,9 +168,9 @@ func TestNoTwoLeadAtOnceIfNothingIsLost(t *testing.T) {
 	})
 }
 
-// On a bus that passes a message on to all that are connected or to none, as a database does, candidates that must hear
-// themselves give up before those that heard them lead: no two lead at any time, if less than a lease after one was cut
-// off none joins that has never heard of it.
+// On a bus that passes a message on to all connected candidates or to none, as a database does, candidates that must hear
+// themselves give up before candidates that heard them lead: no two lead at any time, if within a lease after a cut
+// no candidate joins that has never heard of the one that is cut off.
 func TestNoTwoLeadAtOnceWhoMustHearThemselves(t *testing.T) {
 	everySchedule(t, func(t testing.TB, seed uint64) {
 		w := newWorld(t, seed, 2+int(seed%4), Rules{Lease: 12 * time.Second, MustHear: true})

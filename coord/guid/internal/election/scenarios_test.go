@@ -97,7 +97,7 @@ func TestTheNextOneLeadsSoonWhenALeaderResigns(t *testing.T) {
 		seq := w.nodes[leader].m.seq
 		w.nodes[leader].stop()
 		w.run(w.maxDelay)
-		for _, n := range w.nodes { // what it had announced comes after what it said last
+		for _, n := range w.nodes { // its announcement comes after its last message
 			n.receive(Message{Kind: Here, From: id, Seq: seq, Lease: w.rules.Lease})
 		}
 		w.run(w.rules.settle())

@@ -24,7 +24,7 @@ type world struct {
 	events int
 	nodes  []*node
 	rules  Rules
-	story  []string // what happened, for people
+	story  []string // the events, as text
 
 	minDelay, maxDelay time.Duration
 	loss, doubled      float64 // probabilities, for each receiver
@@ -50,7 +50,7 @@ type node struct {
 	isCut   bool
 	isMuted bool // nothing that it sends arrives
 	paused  bool
-	later   []func() // what happens when it is resumed
+	later   []func() // the calls to make when it is resumed
 	ticks   time.Duration
 	why     []error // of its candidacies that are over
 }
@@ -135,7 +135,7 @@ func (n *node) stand() {
 	n.schedule()
 }
 
-// connect tells a candidate that messages arrive, if they do.
+// connect lets a candidate know that messages arrive, if they do.
 func (n *node) connect(m *Machine) {
 	if !n.isCut {
 		n.on(m, func() []Message { return m.Connected(n.w.now) })
@@ -236,7 +236,7 @@ func (n *node) receive(msg Message) {
 	}
 }
 
-// stop ends the candidacy of a process as its end does. It has sent what it has to say.
+// stop ends the candidacy of a process as its end does. Its last messages are sent.
 func (n *node) stop() {
 	if n.m != nil && !n.paused {
 		n.handle(func() []Message { return n.m.Stop(n.w.now) })
@@ -253,7 +253,7 @@ func (n *node) kill() {
 	n.ids++
 }
 
-// cut cuts the process off the bus. While it is connected again, it is told so.
+// cut cuts the process off the bus. It learns when it is connected again.
 func (n *node) cut(yes bool) {
 	n.w.tell("node %d is cut off: %v", n.name, yes)
 	n.isCut = yes
