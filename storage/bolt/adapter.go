@@ -76,7 +76,7 @@ type cursor struct {
 	lower, upper []byte // a nil upper is no bound
 	key, stored  []byte
 	edges        byte  // the first and last byte of the key combined: reading them faults if the key cannot be read
-	err          error // what ended the iteration early; nil is nothing
+	err          error // the cause of an early end of the iteration, or nil
 }
 
 // stand sets the key and value, at which the cursor of bbolt is, if they are within the bounds.

@@ -172,7 +172,7 @@ func (s *Store) look(string, bool) (err error) {
 	return s.share(b, true)
 }
 
-// prepare reads what all transactions share. It makes the bucket in a new file.
+// prepare reads the state that all transactions share. It makes the bucket in a new file.
 func (s *Store) prepare(path string, fresh bool) (err error) {
 	btx, err := s.beginIn(true)
 	if err != nil {
@@ -195,7 +195,7 @@ func (s *Store) prepare(path string, fresh bool) (err error) {
 	return syncFolder(filepath.Dir(path))
 }
 
-// share reads what all transactions share.
+// share reads the state that all transactions share.
 func (s *Store) share(b *bbolt.Bucket, readOnly bool) (err error) {
 	if err := checkFormat(b); err != nil {
 		return err

@@ -53,7 +53,7 @@ func (s *Store) begin(writable bool) (btx *bbolt.Tx, b *bbolt.Bucket, err error)
 	return btx, b, nil
 }
 
-// beginIn begins a transaction of bbolt, which keeps its locks forever if it panics meanwhile.
+// beginIn begins a transaction of bbolt, which keeps its locks forever if that panics.
 func (s *Store) beginIn(writable bool) (btx *bbolt.Tx, err error) {
 	known := s.newest.Load()
 	if btx, err = s.beginAny(writable); err != nil {
@@ -133,7 +133,7 @@ func (s *Store) fail(err error) error {
 	return cause
 }
 
-// Offsets in a meta page, which tells the length of the file. There are two such pages, and each
+// Offsets in a meta page, which has the length of the file. There are two such pages, and each
 // begins with a header.
 const (
 	metaHeader   = 16

@@ -12,7 +12,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// A balance and the task that tells the customer about it change together or not at all.
+// A balance and the task that informs the customer change together or not at all.
 func ExampleTx_Bolt() {
 	if err := withdraw(context.Background()); err != nil {
 		fmt.Println(err)

@@ -13,8 +13,8 @@ import (
 // errDone is returned by a transaction that is used after its function has returned.
 var errDone = errors.New("the transaction is over")
 
-// tx is a transaction. It changes the store in place, with the store's mu held, and keeps what it
-// needs to undo the changes.
+// tx is a transaction. It changes the store in place, with the store's mu held, and keeps the former
+// state to undo the changes.
 type tx struct {
 	s      *Store
 	before map[task.ID]*task.Task // the rows before the transaction changed them; nil for a row that did not exist

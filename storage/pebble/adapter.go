@@ -94,7 +94,7 @@ func (c *cursor) Close() error {
 type writer struct {
 	db      *pebble.DB
 	batch   *pebble.Batch
-	indexes []index // those that are collected apart
+	indexes []index // the indexes that are collected apart
 	indexed bool
 	held    reader
 }
@@ -165,7 +165,7 @@ func (w *writer) join() error {
 	return nil
 }
 
-// close releases what the writer holds, and the batch unless keepBatch.
+// close releases the resources of the writer, and the batch unless keepBatch.
 func (w *writer) close(keepBatch bool) {
 	_ = w.held.release()
 	for _, x := range w.indexes {

@@ -15,7 +15,7 @@ import (
 var _ storage.Backuper = (*Store)(nil)
 
 // backupFolder is the folder, within that of the store, in which the files of a backup are
-// gathered. Open removes what a killed process has left there.
+// gathered. Open removes the files of a killed process there.
 const backupFolder = "taskengine-backup-partial"
 
 // Backup implements [storage.Backuper]. It first gathers links to the tables, which do not change,
@@ -24,7 +24,7 @@ func (s *Store) Backup(ctx context.Context, file func(string, int64, io.Reader) 
 	s.backup.Lock()
 	defer s.backup.Unlock()
 	fs, dir := s.fs.FS, s.fs.aside
-	defer func() { _ = fs.RemoveAll(dir) }() // the next backup removes what remains
+	defer func() { _ = fs.RemoveAll(dir) }() // the next backup removes the rest
 	if err := s.gather(ctx, dir); err != nil {
 		return fmt.Errorf("pebble: backup: %w", err)
 	}

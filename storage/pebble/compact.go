@@ -98,7 +98,7 @@ func (c *compactions) grant() {
 }
 
 // offer lets the library start a compaction that waits, and reports whether there was one. The
-// caller holds mu, which is released meanwhile: the library's locks come first.
+// caller holds mu, which is released in between: the library's locks come first.
 func (c *compactions) offer() bool {
 	c.running++
 	c.mu.Unlock()

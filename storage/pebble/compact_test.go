@@ -17,7 +17,7 @@ import (
 )
 
 // library asks for compactions as the real library does: once, and then it waits to be called. It
-// holds a lock of its own meanwhile.
+// holds a lock of its own in that time.
 type library struct {
 	c *compactions
 

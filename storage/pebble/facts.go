@@ -29,7 +29,7 @@ const (
 )
 
 // The categories that the library gives to the files that it writes, for a file system in
-// [Options] that tells them from each other.
+// [Options] that distinguishes them.
 const (
 	LogCategory        vfs.DiskWriteCategory = "pebble-wal"            // the write-ahead log
 	FlushCategory      vfs.DiskWriteCategory = "pebble-memtable-flush" // sorted files of new data

@@ -83,7 +83,7 @@ func (f *failstop) write(op func() error) error {
 func (f *failstop) isAside(name string) bool { return name == f.aside || f.PathDir(name) == f.aside }
 
 // create runs an operation that opens a file for writing. After a failure it returns a file
-// that discards what is written.
+// that discards all writes.
 func (f *failstop) create(op func() (vfs.File, error)) (vfs.File, error) {
 	file := vfs.File(discard{})
 	err := f.write(func() error {
@@ -132,7 +132,7 @@ func (f *failstop) forget(name string) {
 }
 
 // Open opens a file for reading. A log that is being written, as a backup reads it, ends for the
-// reader where the writer is now: beyond that the reader would find data that is written meanwhile,
+// reader where the writer is now: beyond that the reader would find data that is written later,
 // after data that was not there yet when the reader passed.
 func (f *failstop) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	f.mu.Lock()
@@ -255,7 +255,7 @@ func (l *locked) Close() (err error) {
 	return err
 }
 
-// failstopFile is a file whose writes, syncs and closing never fail; see [failstop].
+// failstopFile is a file with writes, syncs and a Close that never fail; see [failstop].
 type failstopFile struct {
 	vfs.File
 	fs *failstop
@@ -310,7 +310,7 @@ func (f *failstopFile) Close() error {
 	return f.fs.write(func() error { return err })
 }
 
-// discard is a file that was created after a failure. It discards what is written.
+// discard is a file that was created after a failure. It discards all writes.
 type discard struct{}
 
 func (discard) Close() error                            { return nil }

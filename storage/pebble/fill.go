@@ -7,9 +7,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// fillPiece is the number of bytes that are filled in one write. Newer kernels keep what was
-// written together in one folio, and count all of it as written when one byte of it is: with
-// larger pieces the process would seem to write fifty times what it does.
+// fillPiece is the number of bytes that are filled in one write. Newer kernels keep the bytes of one
+// write in one folio, and count all of it as written when one byte of it is: with
+// larger pieces the process would seem to write fifty times as much as it does.
 const fillPiece = 4 << 10
 
 // filledLog is a log that is filled with zeros ahead of the data. Nearly all syncs then find

@@ -13,8 +13,8 @@ import (
 	"github.com/taskengine/taskengine/storage/pebble"
 )
 
-// TestAChangedBitOfALogIsNoticed changes single bits of the log of a store that was closed, and of one
-// whose process was killed: Open fails, or the store has all tasks. The last few inserts before a kill
+// TestAChangedBitOfALogIsNoticed changes single bits of the log of a store that was closed, and of a store
+// after a kill of its process: Open fails, or the store has all tasks. The last few inserts before a kill
 // are excepted, because nothing after them records that they were durable.
 func TestAChangedBitOfALogIsNoticed(t *testing.T) {
 	for _, closed := range []bool{true, false} {

@@ -27,7 +27,7 @@ func manyRows(ids *task.IDs, n int) []*task.Task {
 }
 
 // written returns a disk with a store in "db" that has all tasks in its log, the number of tasks, and
-// the number without those of the last few inserts.
+// the number without the last few inserts.
 func written(t *testing.T, closed bool) (fs *vfs.MemFS, all, before int) {
 	t.Helper()
 	mem := vfs.NewCrashableMem()

@@ -21,7 +21,7 @@ import (
 // says that a batch that cannot be read was durable.
 
 // The library writes logs in chunks, none of which crosses the end of a block. The header
-// of a chunk is a checksum (4 bytes) of what follows the length, the length of the payload (2),
+// of a chunk is a checksum (4 bytes) of everything after the length, the length of the payload (2),
 // the kind (1), the number of the log (4), and for the newer kinds an offset (8).
 const (
 	logBlock      = 32 << 10
@@ -124,7 +124,7 @@ func (s *logScan) readBlock(block []byte, start int64) {
 	}
 }
 
-// isEnd reports whether b begins with what the library writes at the end of a log: a header
+// isEnd reports whether b begins with the end of a log, as the library writes it: a header
 // without a checksum and with the number of the next log.
 func isEnd(b []byte, log uint32) bool {
 	end := binary.LittleEndian.AppendUint32([]byte{6: firstShort}, log+1)
@@ -183,7 +183,7 @@ func (s *logScan) damaged() bool {
 	if s.after.number == 0 {
 		return false
 	}
-	lost := s.after.number // its beginning may be what cannot be read
+	lost := s.after.number // its beginning may be the unreadable part
 	if s.before.number > 0 {
 		lost = s.before.number + 1
 	}

@@ -46,11 +46,11 @@ type Options struct {
 	// ReadOnly opens a store that must exist, and changes nothing in its folder: every change
 	// fails. The folder is locked nevertheless.
 	ReadOnly bool
-	// Salvage opens a store whose logs are damaged, and reads them up to the damage. The store
+	// Salvage opens a store with damaged logs, and reads them up to the damage. The store
 	// then lacks changes that were acknowledged, which is logged. Salvage has no effect without
 	// ReadOnly.
 	Salvage bool
-	// Log receives what the store reports besides errors; nil discards it.
+	// Log receives the reports of the store besides errors; nil discards them.
 	Log *slog.Logger
 }
 
@@ -81,7 +81,7 @@ type Store struct {
 	readOnly bool
 	backup   sync.Mutex // held while a backup is made
 
-	// life is held shared by every call under way, and exclusively by what ends the store.
+	// life is held shared by every call under way, and exclusively by the end of the store.
 	life    sync.RWMutex
 	closed  bool // guarded by life: Close was called
 	stopped bool // guarded by life: db is closed
@@ -135,7 +135,7 @@ func Open(dir string, opts Options) (*Store, error) {
 	err := s.open(opts)
 	s.life.Unlock()
 	if cause := s.fs.failure(); cause != nil {
-		err = cause // says more than what the library returns
+		err = cause // says more than the error of the library
 	}
 	if err != nil {
 		_ = s.Close() // err is the cause
@@ -168,7 +168,7 @@ func (s *Store) open(opts Options) (err error) {
 	return s.prepare()
 }
 
-// openLogs opens the library, and examines the logs that the library reads meanwhile.
+// openLogs opens the library, and examines the logs that the library reads at that time.
 func (s *Store) openLogs(opts Options) (err error) {
 	logs := &replay{salvage: opts.Salvage && s.readOnly}
 	s.fs.replay.Store(logs)
@@ -196,7 +196,7 @@ func openLibrary(dir string, opts *pebble.Options) (db *pebble.DB, err error) {
 	return pebble.Open(dir, opts)
 }
 
-// prepare reads what all transactions share. It writes the format into an empty store.
+// prepare reads the state that all transactions share. It writes the format into an empty store.
 func (s *Store) prepare() error {
 	w := &writer{db: s.db, batch: s.db.NewBatch()}
 	defer w.close(false)
@@ -292,7 +292,7 @@ func (s *Store) options(opts Options) *pebble.Options {
 	return o
 }
 
-// logger forwards what the library logs. Fatalf, which the library calls to end the process,
+// logger forwards the log of the library. Fatalf, which the library calls to end the process,
 // stops the store instead: all writing ends before Fatalf returns, so nothing that the library
 // does after it reaches the disk.
 type logger struct{ s *Store }
@@ -309,8 +309,8 @@ func (l logger) Fatalf(format string, args ...any) {
 	l.s.fs.stop(fmt.Errorf(format, args...))
 }
 
-// say logs a message of the library. After a failure the library finds files that are not what it
-// wrote, which says nothing about the disk; such messages are logged for debugging only.
+// say logs a message of the library. After a failure the library finds files that differ from its
+// writes, which says nothing about the disk; such messages are logged for debugging only.
 func (s *Store) say(level slog.Level, text string, args ...any) {
 	if s.fs.failure() != nil {
 		level = slog.LevelDebug

@@ -46,14 +46,14 @@ func open(t testing.TB, dir string, o pebble.Options) *pebble.Store {
 	return s
 }
 
-// inMemory is a store whose machine can lose power.
+// inMemory is a store on a machine that can lose power.
 type inMemory struct {
 	*pebble.Store
 	fs *vfs.MemFS
 }
 
 func (s inMemory) Crash(t testing.TB) storage.Store {
-	// Some of what was not synced survives, as on a real machine.
+	// Some unsynced writes survive, as on a real machine.
 	left := s.fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 30, RNG: rand.New(rand.NewPCG(1, 1))})
 	o := small
 	o.FS = left

@@ -208,8 +208,8 @@ func idsOf(ts []*task.Task) (out []string) {
 	return out
 }
 
-// TestAReadThatFailsIsNeverAnAbsence fails the first read of each verb, the second, and so on, and one in a few of
-// those after the first 64: the verb returns the error, or the result that it returns without the failure.
+// TestAReadThatFailsIsNeverAnAbsence fails the first read of each verb, the second, and so on, and after the first 64 one
+// in a few: the verb returns the error, or the result that it returns without the failure.
 func TestAReadThatFailsIsNeverAnAbsence(t *testing.T) {
 	o, disk, refs := onBadDisk(t)
 	for name, verb := range verbs(refs) {

@@ -40,7 +40,7 @@ type tail struct {
 	end   int64
 }
 
-// write adds what is written at the end.
+// write adds the bytes at the end.
 func (t *tail) write(p []byte) {
 	t.end += int64(len(p))
 	if len(p) < tailLength {
@@ -87,7 +87,7 @@ func (t *tails) remove(name string) {
 	delete(t.files, name)
 }
 
-// gone returns an error if one of the files is not at its name any more, or lacks what was written last. A file that
+// gone returns an error if one of the files is not at its name any more, or lacks the last writes. A file that
 // cannot be examined is not gone.
 func (t *tails) gone() error {
 	t.mu.Lock()
@@ -97,7 +97,7 @@ func (t *tails) gone() error {
 	}
 	t.mu.Unlock()
 	for _, f := range some {
-		if err := f.gone(); err != nil && t.has(f) { // otherwise the library has removed it meanwhile
+		if err := f.gone(); err != nil && t.has(f) { // otherwise the library has removed it
 			return err
 		}
 	}

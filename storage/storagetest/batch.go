@@ -117,7 +117,7 @@ func (f *fixture) do(b *storage.Batch) storage.Outcome {
 	return out
 }
 
-// batch applies a random batch to both stores. Most of its changes are those that every task goes
+// batch applies a random batch to both stores. Most of its changes are of the kinds that every task goes
 // through.
 func (m *model) batch() {
 	var b storage.Batch

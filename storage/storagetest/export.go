@@ -48,7 +48,7 @@ var exportCases = []testCase{
 					t.Key += s.String()
 				}
 				if !s.Live() && s != task.Error {
-					t.Turn = task.Unordered // what has ended has no turn
+					t.Turn = task.Unordered // an ended row has no turn
 				}
 				if len(t.Payload) < 1<<20 || s == task.Submitted || s == task.Done {
 					want = append(want, t)

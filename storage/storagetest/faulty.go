@@ -10,7 +10,7 @@ import (
 // Call names a call of a store that [Faulty] can make fail.
 type Call string
 
-// The calls. Those on a Tx have the same name as those on the Store.
+// The calls. A call on a Tx has the same name as on the Store.
 const (
 	Get      Call = "get"
 	Existing Call = "existing"

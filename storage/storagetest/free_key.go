@@ -71,7 +71,7 @@ var freeKeyCases = []testCase{
 			f.put(t)
 			for _, to := range task.States() {
 				c := task.Change{To: to, At: at(9), FreesKey: true}
-				if to == s && s != task.Error { // what has ended gives it up to a change that does only that
+				if to == s && s != task.Error { // an ended row gives it up to a change that does only that
 					c.Payload = new([]byte("new"))
 				}
 				f.step(t, c)

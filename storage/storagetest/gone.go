@@ -61,7 +61,7 @@ func RunGone(t *testing.T, open func(path string) (storage.Store, error)) {
 	}
 }
 
-// asideOf is where moveAway moves a file or folder to.
+// asideOf is the destination of moveAway.
 func asideOf(path string) string { return path + "-old" }
 
 func moveAway(path string) error { return os.Rename(path, asideOf(path)) }
@@ -81,7 +81,7 @@ func makeLike(path string) error {
 // copyBack copies the folder or file that was moved away.
 func copyBack(path string) error { return copyTo(path, asideOf(path)) }
 
-// olderOf is where a file or folder was copied to before it was changed further.
+// olderOf is the path of a copy of a file or folder from before its last changes.
 func olderOf(path string) string { return path + "-older" }
 
 // copyTo copies a file or folder.

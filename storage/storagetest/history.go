@@ -12,7 +12,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// historyCases check that the answers to concurrent callers are linearizable: they are those of
+// historyCases check that the answers to concurrent callers are linearizable: they are the answers to
 // calls one after the other, in an order that agrees with time. A change that was answered is
 // visible to every later call, and no version is grabbed or ended twice.
 var historyCases = []testCase{

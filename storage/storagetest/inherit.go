@@ -177,7 +177,7 @@ var inheritCases = []testCase{
 	}},
 }
 
-// heir returns a row of the key whose type inherits.
+// heir returns a row of the key and of a type that inherits.
 func (q *orderQueue) heir(s task.State, second int, priority uint8) *task.Task {
 	t := q.row(s, second)
 	t.Inherits, t.Priority = true, priority

@@ -315,7 +315,7 @@ func pattern(n int) []byte {
 	return b
 }
 
-// signals returns what a task has of signals with data of a size.
+// signals returns the signals of a task, with data of a size.
 func signals(size int) *task.Signals {
 	size = max(size, 2)
 	return &task.Signals{

@@ -441,8 +441,8 @@ func (m *model) compareReady(reference *fixture, l task.Queue) {
 	}
 }
 
-// compareReadyByRank is compareReady for stores whose Seq is not in the order of insertion: rows
-// whose ranks differ only in Seq are in another order than in the reference.
+// compareReadyByRank is compareReady for stores with a Seq that is not in the order of insertion: rows
+// with ranks that differ only in Seq are in another order than in the reference.
 func (m *model) compareReadyByRank(reference *fixture, l task.Queue) {
 	want := reference.ready(storage.ReadyQuery{Queue: l, Limit: 1000})
 	for i := range want {

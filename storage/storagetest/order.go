@@ -72,7 +72,7 @@ var orderCases = []testCase{
 		for name, c := range map[string]struct {
 			change func(*task.Task) // of the next row
 			grab   func(*storage.HeadGrab)
-			first  task.State // what becomes of the first row
+			first  task.State // the next state of the first row
 			takes  bool
 		}{
 			"like it":              {takes: true},
@@ -344,7 +344,7 @@ func (f *fixture) queue() *orderQueue {
 	}
 }
 
-// row returns a row of the key whose seat is at a time, and that is behind others.
+// row returns a row of the key with the seat of a time, behind others.
 func (q *orderQueue) row(s task.State, second int) *task.Task {
 	t := q.fixture.row(s, func(t *task.Task) { t.OrderingKey, t.ReadyAt, t.Turn = q.key, at(second), task.Behind })
 	q.mu.Lock()
@@ -416,7 +416,7 @@ func (f *fixture) addAndEnd(rows [][]*task.Task) {
 	}
 }
 
-// endHeads grabs the rows that are ready and ends those that it got. It returns the number of rows that were
+// endHeads grabs the ready rows and ends the grabbed ones. It returns the number of rows that were
 // ready.
 func (f *fixture) endHeads() int {
 	ready, err := f.Store.Ready(f.ctx(), storage.ReadyQuery{Queue: task.Queue{Type: "mail"}, Limit: 100})
@@ -476,7 +476,7 @@ func (f *fixture) headlessPage(after string, limit int) []string {
 	return page.Keys
 }
 
-// readyIDs returns the rows of type mail that are ready, those with the first seat first.
+// readyIDs returns the rows of type mail that are ready, in the order of their seats.
 func (f *fixture) readyIDs() (ids []task.ID) {
 	for _, tr := range f.ready(storage.ReadyQuery{Queue: task.Queue{Type: "mail"}, Limit: 2000}) {
 		ids = append(ids, tr.ID)

@@ -64,7 +64,7 @@ var reopenCases = []testCase{
 		}
 	}},
 	{"many rows are changed in one call after reopening, in any order", func(f *fixture) {
-		for n := 1; n <= 300; n += 37 { // among the ids that end a call are those that end with 0xff
+		for n := 1; n <= 300; n += 37 { // some of the ids that end a call end with 0xff
 			ts := f.rows(n, task.Submitted, func(i int, t *task.Task) { t.ID[15] = 0xff - byte(i%2) })
 			f.put(ts...)
 			f.reopen()
@@ -219,7 +219,7 @@ var crashCases = []testCase{
 	}},
 }
 
-// crash replaces the store by what a power failure leaves of it.
+// crash replaces the store by its state after a power failure.
 func (f *fixture) crash() {
 	f.Helper()
 	f.Store = f.Store.(Crasher).Crash(f.T)

@@ -10,7 +10,7 @@ import (
 // The sizes of payloads and checkpoints that a store keeps in different ways.
 var partSizes = []int{0, 7, 512, 513, 3000}
 
-// again returns the change of an attempt whose task runs again after n seconds.
+// again returns the change of an attempt after which its task runs again in n seconds.
 func again(n int) task.Change {
 	return task.Change{To: task.Waiting, Outcome: task.Completed, Count: task.Reset, At: at(n), NextEventAt: at(n + 1), ReadyAt: at(n + 1), Result: []byte("r")}
 }

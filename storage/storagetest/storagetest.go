@@ -19,7 +19,7 @@ type Reopener interface {
 	Reopen(t testing.TB) storage.Store
 }
 
-// Crasher is implemented by a durable store under test whose machine can lose power.
+// Crasher is implemented by a durable store under test on a machine that can lose power.
 // Crash opens a store with everything that is durable now and nothing else. The store itself
 // is not changed.
 type Crasher interface {
@@ -131,7 +131,7 @@ type testCase struct {
 	run  func(f *fixture)
 }
 
-// fixture is a new store under test, with what cases need.
+// fixture is a new store under test, with helpers of the cases.
 type fixture struct {
 	*testing.T
 	storage.Store

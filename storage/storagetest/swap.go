@@ -325,8 +325,8 @@ var swapCases = []testCase{
 	}},
 }
 
-// replace makes a change that replaces a row, and compares the row and what is found by queues and times with what
-// Apply makes of it.
+// replace makes a change that replaces a row, and compares the row and its entries by queues and times with the result of
+// Apply.
 func (f *fixture) replace(size int, from, to task.State, begun bool) {
 	t := f.row(from, func(t *task.Task) {
 		t.Type, t.Group, t.NextEventAt, t.Headers = "replace", "old", at(9), map[string]string{"old": "1"}
@@ -352,7 +352,7 @@ func (f *fixture) replace(size int, from, to task.State, begun bool) {
 	f.remove(t.Ref())
 }
 
-// longWay is a life with most of what can happen to a task; a Ref is that of the row.
+// longWay is a life with most kinds of changes of a task; a Ref is the Ref of the row.
 func longWay() []task.Change {
 	long := strings.Repeat("x", task.MaxErrorText+10)
 	return []task.Change{
@@ -376,8 +376,8 @@ func longWay() []task.Change {
 	}
 }
 
-// step makes one change of the row and of t, and compares what the store returns and keeps with
-// what Apply makes of t.
+// step makes one change of the row and of t, and compares the answer and the row of the store with
+// the result of Apply on t.
 func (f *fixture) step(t *task.Task, c task.Change) {
 	f.Helper()
 	c.Ref = t.Ref()

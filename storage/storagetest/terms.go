@@ -307,7 +307,7 @@ func (f *fixture) requestsAtOnce(key string, mode task.OnConflict) {
 	equal(f, "version", f.get(found[0]).Version, uint64(1+want))
 }
 
-// resolveModel does requests one after the other by [task.Resolve] alone, and compares the rows with those of a store.
+// resolveModel does requests one after the other by [task.Resolve] alone, and compares the rows with the rows of a store.
 type resolveModel struct {
 	f    *fixture
 	rand *rand.Rand

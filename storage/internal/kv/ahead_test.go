@@ -84,7 +84,7 @@ func TestWhatIsReadAheadIsWhatTheTransactionSees(t *testing.T) {
 		}
 	}
 	tx.Committed()
-	tx = db.Begin(s) // the next one sees what this one wrote
+	tx = db.Begin(s) // the next one sees the writes of this one
 	again, err := tx.Swap(ctx, grabs(refs)...)
 	if err != nil {
 		t.Fatal(err)

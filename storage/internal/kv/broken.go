@@ -7,7 +7,7 @@ import (
 	"github.com/taskengine/taskengine/storage"
 )
 
-// errDiskFull says what to do about the most frequent cause.
+// errDiskFull has a remedy for the most frequent cause.
 var errDiskFull = errors.New("the disk is full, make room and start again")
 
 // Broken returns the error of a store that accepts nothing more, and why.

@@ -107,7 +107,7 @@ func (c *Calls) Setting(ctx context.Context, name string) ([]byte, error) {
 	return query(ctx, c, "setting", func(v *View) ([]byte, error) { return v.Setting(ctx, name) })
 }
 
-// Check reads the whole store and returns what is wrong with it, if anything.
+// Check reads the whole store and returns its damages as an error, or nil.
 func (c *Calls) Check(ctx context.Context) error {
 	return c.view(ctx, "check", func(v *View) error { return v.Check() })
 }

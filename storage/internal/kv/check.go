@@ -13,7 +13,7 @@ import (
 // maxDamages is how many damaged places the error of Check names.
 const maxDamages = 20
 
-// damages are what a check has found so far.
+// damages are the findings of a check so far.
 type damages struct {
 	kept []error
 	more int
@@ -57,7 +57,7 @@ func (v *View) Check() error {
 // expectation is the keys that must exist because of the rows.
 type expectation struct {
 	keys  map[string][]byte // with their values; a nil value may be anything
-	lent  map[string]*lent  // what the rows of ordering keys lend
+	lent  map[string]*lent  // the priorities that the rows of ordering keys lend
 	whole bool              // every row could be read
 }
 
@@ -129,7 +129,7 @@ func (v *View) expect(c Cursor, e *entries, to expectation) error {
 }
 
 // ask looks up an existing key, as verbs do: a lookup uses other parts of the store than a scan,
-// and may miss what that finds. Unless value is nil, the value must be equal to it.
+// and may miss a key that a scan finds. Unless value is nil, the value must be equal to it.
 func (v *View) ask(key, value []byte) error {
 	got, found, err := v.r.Get(key)
 	switch {

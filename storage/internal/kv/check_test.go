@@ -19,7 +19,7 @@ type sorted struct {
 	keys map[string][]byte
 	gets int
 	seen int             // keys that cursors stood on
-	bad  map[string]bool // keys whose values cannot be read
+	bad  map[string]bool // keys with values that cannot be read
 }
 
 func (s *sorted) Get(key []byte) ([]byte, bool, error) {

@@ -164,7 +164,7 @@ func (d *decoder) history(base int64) []task.Attempt {
 	return h
 }
 
-// notes reads the notes whose fields are in f.
+// notes reads the notes with the fields in f.
 func (d *decoder) notes(f fields, base int64) *task.Notes {
 	var p task.Progress
 	if f&hasProgress != 0 {

@@ -29,7 +29,7 @@ func indexed(f storage.Filter) bool {
 	return len(f.States) > 0
 }
 
-// untimedOf returns the states of f whose rows are not found in the ready index.
+// untimedOf returns the states of f with rows that the ready index does not have.
 func untimedOf(f storage.Filter) []task.State {
 	var out []task.State
 	for _, s := range task.States() {
@@ -210,7 +210,7 @@ func (v *View) listIndexed(ctx context.Context, f storage.Filter, before task.ID
 	}
 }
 
-// idsBelow returns what collect does, as it was for the page before if that is remembered.
+// idsBelow returns the result of collect, or the remembered one of the page before.
 func (v *View) idsBelow(ctx context.Context, f storage.Filter, before task.ID, limit int) (ids []task.ID, remembered bool, err error) {
 	if v.rows == nil && !before.IsZero() {
 		switch known, ok := v.db.pages.take(f, before, time.Now()); {
@@ -333,7 +333,7 @@ func idOfReady(c Cursor) (task.ID, error) {
 // remembered and the row has got another entry since.
 type newest struct {
 	ids        []task.ID
-	remembered bool     // the ids are those of an earlier moment
+	remembered bool     // the ids are of an earlier moment
 	cursors    []Cursor // over rows without a time, each on the id under the same index of heads
 	heads      []task.ID
 }

@@ -158,7 +158,7 @@ func has(at bool, c Cursor, prefix []byte) bool {
 	return at && len(c.Key()) >= len(prefix) && string(c.Key()[:len(prefix)]) == string(prefix)
 }
 
-// seatOf returns the seat in a key of the index of seats, given the length of what names the ordering key.
+// seatOf returns the seat in a key of the index of seats, given the length of the part for the ordering key.
 func seatOf(key []byte, prefix int) (s task.Seat, err error) {
 	if len(key) != prefix+seatSize {
 		return s, fmt.Errorf("key %x: %w", key, ErrDamaged)

@@ -77,7 +77,7 @@ const settingPrefix = string(rune(prefixMeta)) + "setting/"
 
 func settingKey(name string) []byte { return []byte(settingPrefix + name) }
 
-// NameOf returns what a key is, for messages: of a key that belongs to a task, also the task.
+// NameOf describes a key, for messages: of a key that belongs to a task, also the task.
 func NameOf(key []byte) string {
 	if name, ok := bytes.CutPrefix(key, []byte(settingPrefix)); ok {
 		return fmt.Sprintf("setting %q", name)
@@ -125,7 +125,7 @@ func appendText(b []byte, s string) []byte {
 	return append(b, textEnd...)
 }
 
-// cutText reads the text at the start of b and returns what follows it.
+// cutText reads the text at the start of b and returns the rest.
 func cutText(b []byte) (s string, rest []byte, err error) {
 	end := bytes.IndexByte(b, 0)
 	if end >= 0 && end+1 < len(b) && b[end+1] == 0 {
@@ -172,7 +172,7 @@ func appendUniqueKey(b []byte, t *task.Task) []byte {
 	return append(appendText(b, t.OrderingKey), t.Key...)
 }
 
-// appendKeyOfSeats returns what the keys of all seats of an ordering key begin with.
+// appendKeyOfSeats appends the prefix of the keys of all seats of an ordering key.
 func appendKeyOfSeats(b []byte, key string) []byte { return appendText(append(b, prefixSeat), key) }
 
 func appendSeat(b []byte, s task.Seat) []byte {
@@ -297,8 +297,8 @@ func dueRange(q storage.DueQuery) (lower, upper []byte) {
 	return lower, upper
 }
 
-// successor returns the first key after all those that begin with prefix, whose last
-// byte is not 0xff.
+// successor returns the first key after all keys that begin with prefix. The last
+// byte of prefix is not 0xff.
 func successor(prefix []byte) []byte {
 	next := bytes.Clone(prefix)
 	next[len(next)-1]++
@@ -319,7 +319,7 @@ func getNumber(r Reader, key []byte) (n uint64, found bool, err error) {
 	return n, true, nil
 }
 
-// IsEntry reports whether key is an entry of an index. The first byte of key tells the index.
+// IsEntry reports whether key is an entry of an index. The first byte of key says of which.
 func IsEntry(key []byte) bool {
 	return key[0] == prefixDue || key[0] == prefixNever || key[0] == prefixReady || key[0] == prefixSeat
 }

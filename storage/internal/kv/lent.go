@@ -11,7 +11,7 @@ import (
 // the highest priority is found without reading the rows, of which there may be many.
 type lent [task.LowestPriority + 1]uint64
 
-// loans is what the rows of an ordering key lend, as a transaction sees it.
+// loans has the priorities that the rows of an ordering key lend, as a transaction sees them.
 type loans struct {
 	lent
 	changed bool
@@ -39,7 +39,7 @@ func appendLent(b []byte, l *lent) []byte {
 	return b
 }
 
-// readLent returns what the rows of an ordering key lend.
+// readLent reads the loans of an ordering key.
 func (v *View) readLent(key string) (l lent, err error) {
 	name := appendLentKey(nil, key)
 	value, found, err := v.r.Get(name)
@@ -56,7 +56,7 @@ func (v *View) readLent(key string) (l lent, err error) {
 	return l, nil
 }
 
-// lentOf returns what the rows of an ordering key lend. What the caller changes is written by putLent.
+// lentOf returns the loans of an ordering key. putLent writes the changes of the caller.
 func (s *state) lentOf(key string) (*loans, error) {
 	if l := s.lent[key]; l != nil {
 		return l, nil
@@ -70,7 +70,7 @@ func (s *state) lentOf(key string) (*loans, error) {
 	return l, nil
 }
 
-// moveLoan updates what the rows of an ordering key lend after a change of one of them.
+// moveLoan updates the loans of an ordering key after a change of one of its rows.
 func (s *state) moveLoan(old, now *task.Task) error {
 	for _, c := range [...]struct {
 		t *task.Task
@@ -101,7 +101,7 @@ func (s *state) inherited(t *task.Task) (uint8, error) {
 	return t.Inherit(l.highest()), nil
 }
 
-// putLent writes what the rows of ordering keys lend, if a verb has changed that.
+// putLent writes the loans of ordering keys that a verb has changed.
 func (s *state) putLent() error {
 	for key, l := range s.lent {
 		if !l.changed {
@@ -115,7 +115,7 @@ func (s *state) putLent() error {
 	return nil
 }
 
-// writeLent writes what the rows of an ordering key lend.
+// writeLent writes the loans of an ordering key.
 func (s *state) writeLent(key string, l *lent) error {
 	s.key = appendLentKey(s.key[:0], key)
 	if *l == (lent{}) {

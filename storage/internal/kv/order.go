@@ -146,7 +146,7 @@ func (s *state) rewrite(old, now *row) error {
 	return nil
 }
 
-// moveTurn updates the table of heads after a change of a row, and what is known of the rows that are Behind.
+// moveTurn updates the table of heads after a change of a row, and the memory of the rows that are Behind.
 func (s *state) moveTurn(old, now *task.Task) error {
 	if err := s.moveLoan(old, now); err != nil {
 		return err

@@ -15,7 +15,7 @@ const (
 	maxPages = 4
 
 	// pageAge is how long the ids of a list are remembered for its next page: rows that come into a state of the list
-	// meanwhile may be missing in it.
+	// in that time may be missing in it.
 	pageAge = 10 * time.Second
 )
 
@@ -26,7 +26,7 @@ type pages struct {
 	all []nextPage // guarded by mu: the oldest first
 }
 
-// nextPage is what is known of the next page of a list.
+// nextPage has the remembered ids for the next page of a list.
 type nextPage struct {
 	filter storage.Filter
 	before task.ID
@@ -35,7 +35,7 @@ type nextPage struct {
 	many   bool      // there are too many to collect
 }
 
-// take returns what is known of a page, and forgets it.
+// take returns the remembered ids of a page, and forgets them.
 func (p *pages) take(f storage.Filter, before task.ID, now time.Time) (known nextPage, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

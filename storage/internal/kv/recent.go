@@ -45,7 +45,7 @@ func newRecent(limit int) recent {
 	return c
 }
 
-// isNew reports whether id is greater than that of every row, as those of new tasks are.
+// isNew reports whether id is greater than the ID of every row, as IDs of new tasks are.
 func (c *recent) isNew(id task.ID) bool {
 	return id.Compare(c.newest) > 0 && id.Compare(c.floor) > 0
 }

@@ -63,7 +63,7 @@ func TestTheCacheNeverDeniesARowThatExists(t *testing.T) {
 	}
 }
 
-// The memory of rows is used again. That changes neither what was handed out nor other rows.
+// The memory of rows is used again. That changes neither rows that were handed out nor other rows.
 func TestRowsInMemoryThatIsUsedAgainChangeNothingElse(t *testing.T) {
 	s, db := filled(t, 0)
 	db.recent = newRecent(64)

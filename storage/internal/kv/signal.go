@@ -9,12 +9,12 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// hasData reports whether s has more than what lists have of it.
+// hasData reports whether s has more than the part that lists show.
 func hasData(s *task.Signals) bool {
 	return s != nil && (s.Wake.By == task.BySignal || len(s.Kept) > 0 || len(s.Seen) > 0)
 }
 
-// appendSignals encodes what a list needs of s, and its patience.
+// appendSignals encodes the part of s that a list shows, and its patience.
 func appendSignals(b []byte, s *task.Signals) []byte {
 	b = append(b, byte(s.Wake.By))
 	b = binary.AppendUvarint(b, uint64(len(s.Awaits)))
@@ -59,7 +59,7 @@ func (d *decoder) signals() *task.Signals {
 	return s
 }
 
-// signalData adds to the signals of r what follows for them.
+// signalData adds the data that follows to the signals of r.
 func (d *decoder) signalData(r *row, base int64) {
 	if r.Signals == nil {
 		d.fail()
@@ -91,7 +91,7 @@ func (d *decoder) signal(base int64) task.Signal {
 	return s
 }
 
-// allSignals returns the signals of r, in memory that nobody changes.
+// allSignals returns the signals of r, in memory that does not change.
 func (v *View) allSignals(r *row) (*task.Signals, error) {
 	if r.far&farSignalData == 0 {
 		return r.Signals, nil

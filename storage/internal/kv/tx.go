@@ -66,15 +66,15 @@ type state struct {
 	keys    map[string]task.ID   // unique keys it wrote; zero for one it deleted
 	ordered map[string][]task.ID // rows it wrote, by their ordering keys; a row may be there more than once
 	heads   map[string]task.ID   // ordering keys whose heads it wrote; zero for none
-	placed  map[string]task.ID   // those of heads that place has made, until Promote
-	lent    map[string]*loans    // what the rows of ordering keys lend; it is written at the end of each verb
+	placed  map[string]task.ID   // the entries of heads that place has made, until Promote
+	lent    map[string]*loans    // of ordering keys; they are written at the end of each verb
 	parts   map[string][]byte    // parts with a key of their own that it wrote; nil for one it deleted
 	old     map[task.ID]*row     // read ahead; nil for one that does not exist
 	ahead   []task.ID            // buffer of readAhead
 	hooks   []func()
 	err     error // the first error of a verb: the transaction cannot be committed
 
-	seq, ceiling uint64 // those of the DB before it began
+	seq, ceiling uint64 // of the DB before it began
 	wrote        bool
 
 	key, value []byte // scratch
@@ -100,7 +100,7 @@ func (tx *Tx) Err() error { return tx.err }
 // Wrote reports whether there is anything to commit.
 func (tx *Tx) Wrote() bool { return tx.wrote }
 
-// Committed ends the transaction when the next one can read what it wrote. It returns the hooks
+// Committed ends the transaction when the next one can read its writes. It returns the hooks
 // to be called when the transaction is durable.
 func (tx *Tx) Committed() []func() {
 	s := tx.state
@@ -168,7 +168,7 @@ func (db *DB) newRow(t *task.Task, far fields) *row {
 // reuse has newRow use the memory of r again, which may be nil. Nothing refers to r any more.
 func (db *DB) reuse(r *row) {
 	if r != nil && len(db.spare) < maxSpare {
-		*r = row{} // what it refers to is freed
+		*r = row{} // frees its references
 		db.spare = append(db.spare, r)
 	}
 }

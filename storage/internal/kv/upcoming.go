@@ -10,15 +10,15 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// Bounds of what a DB knows of the rows that are Behind.
+// Bounds of the memory of a DB of the rows that are Behind.
 const (
 	maxUpcoming   = 16             // rows of an ordering key
 	upcomingKeys  = 10_000         // ordering keys
 	upcomingReads = recentRows / 2 // rows of all keys that are read before they are needed
 )
 
-// upcoming is what a DB knows of the rows of an ordering key that are Behind: the first of them, so that most
-// promotions neither scan the index of seats nor read a row alone. It says what the transaction in progress sees, so a
+// upcoming is the memory of a DB of the rows of an ordering key that are Behind: the first of them, so that most
+// promotions neither scan the index of seats nor read a row alone. It has the view of the transaction in progress, so a
 // transaction that is rolled back leaves nothing of it.
 type upcoming struct {
 	low  task.Seat // no row that is Behind has a seat before
@@ -73,7 +73,7 @@ func (db *DB) unseated(t *task.Task) {
 	}
 }
 
-// upcomingOf returns what is known of a key.
+// upcomingOf returns the memory of a key.
 func (db *DB) upcomingOf(key string) *upcoming {
 	u := db.upcoming[key]
 	if u == nil {
@@ -86,7 +86,7 @@ func (db *DB) upcomingOf(key string) *upcoming {
 	return u
 }
 
-// firstBehind returns the row with the first seat of those of a key that are Behind, or nil.
+// firstBehind returns the row with the first seat among the rows of a key that are Behind, or nil.
 func (s *state) firstBehind(key string) (*row, error) {
 	u := s.db.upcomingOf(key)
 	first, err := s.firstKnown(u)

@@ -50,7 +50,7 @@ func (s *state) dropEntries() error {
 	return nil
 }
 
-// moveEntries replaces the entries that a row had by those that it has. It does not write an
+// moveEntries replaces the former entries of a row by its present ones. It does not write an
 // unchanged entry again: DeleteOnce depends on that. A ready entry always changes, since no change
 // of a Submitted row that is not Behind leaves it so.
 func (s *state) moveEntries() error {
