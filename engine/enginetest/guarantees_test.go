@@ -63,6 +63,24 @@ func TestEveryGuaranteeNamesTestsThatExist(t *testing.T) {
 	checkNames(t, guarantees(t))
 }
 
+// Two lines with the same tests, or the same beginning, are two versions of one guarantee, of which a merge kept both.
+func TestNoGuaranteeStandsTwice(t *testing.T) {
+	seen := make(map[string]string)
+	for _, g := range guarantees(t) {
+		is := []string{g.text[:min(len(g.text), 50)]}
+		if len(g.tests) > 1 {
+			slices.SortFunc(g.tests, func(a, b [2]string) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+			is = append(is, fmt.Sprint(g.tests))
+		}
+		for _, is := range is {
+			if other, ok := seen[is]; ok {
+				t.Errorf("the same guarantee:\n%s\n%s", other, g.text)
+			}
+			seen[is] = g.text
+		}
+	}
+}
+
 func TestTheTestsBesideThoseOfPagerDutyExist(t *testing.T) {
 	all := rows(t, "from-pagerduty.md", "subject of the tests of the scheduler")
 	if len(all) < 20 {
