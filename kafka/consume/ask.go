@@ -2,12 +2,16 @@ package consume
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/taskengine/taskengine/kafka"
 )
 
 const (
@@ -54,16 +58,16 @@ func (s *localSource) admin(of purpose) (a adminClient, err error) {
 	return newAdmin(s.clients[of]), nil
 }
 
-// replace has later questions about offsets use other connections than those of admin, on which one hangs. Those that use
-// them now end before they are closed.
-func (s *localSource) replace(admin adminClient) {
+// replace has later questions of a kind use other connections than those of admin, on which one hangs. Those that use them
+// now end before they are closed.
+func (s *localSource) replace(of purpose, admin adminClient) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	old := s.clients[forOffsets]
+	old := s.clients[of]
 	if old == nil || old != admin.conn {
 		return
 	}
-	s.clients[forOffsets] = nil
+	s.clients[of] = nil
 	s.aside.Go(func() {
 		select {
 		case <-time.After(answerTime):
@@ -73,9 +77,15 @@ func (s *localSource) replace(admin adminClient) {
 	})
 }
 
-// ask asks about the offsets of a topic. A question without a quick answer is asked again on connections of its own, and if
-// that has none, so are all later ones about the topic until there is an answer.
-func (s *localSource) ask(ctx context.Context, topic string, question func(context.Context, *kadm.Client) error) error {
+// ask asks about the offsets of a partition of a topic, of all of its partitions if partition is below 0. A question without
+// a quick answer is asked again on connections of its own, and if that has none, so are all later ones about the topic until
+// there is an answer. While a leader answers nothing at all, it is not asked about its topics: the error is at once the same
+// for all of them.
+func (s *localSource) ask(ctx context.Context, topic string, partition int32, question func(context.Context, *kadm.Client) error) error {
+	leaders, silent := s.leadersOf(topic, partition)
+	if err := s.answer(ctx, silent); err != nil {
+		return err
+	}
 	if !s.hangs(topic) {
 		admin, err := s.admin(forOffsets)
 		if err != nil {
@@ -88,9 +98,79 @@ func (s *localSource) ask(ctx context.Context, topic string, question func(conte
 		if err == nil || !isOver || ctx.Err() != nil {
 			return err
 		}
-		s.replace(admin)
+		s.replace(forOffsets, admin)
+	}
+	if err := s.answer(ctx, leaders); err != nil {
+		return err
 	}
 	return s.askApart(ctx, topic, answerTime-quickTime, question)
+}
+
+// metadata asks which topics of the source there are, and which brokers lead them. Any broker knows that, and the first that is
+// asked may hang: without a quick answer others are asked as well, on further connections.
+func (s *localSource) metadata(ctx context.Context) (kadm.Metadata, error) {
+	type result struct {
+		all kadm.Metadata
+		err error
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	results := make(chan result, answerTime/quickTime)
+	first, err := s.admin(forTopics)
+	if err != nil {
+		return kadm.Metadata{}, err
+	}
+	ask := func(admin adminClient) {
+		all, err := topicsOf(ctx, admin, s.definition.Topics)
+		results <- result{all, err}
+	}
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	defer cancel()
+	asking.Go(func() { ask(first) })
+	later := time.NewTicker(quickTime)
+	defer later.Stop()
+	for asked, pending := 1, 1; ; {
+		select {
+		case got := <-results:
+			if pending--; got.err == nil || kafka.IsAnswer(got.err) || pending == 0 {
+				return got.all, got.err
+			}
+		case <-later.C:
+			if asked == 1 {
+				s.replace(forTopics, first)
+			}
+			if client, err := s.connection.Client(); err == nil && asked < cap(results) {
+				asked, pending = asked+1, pending+1
+				asking.Go(func() {
+					defer client.Close()
+					ask(newAdmin(client))
+				})
+			}
+		}
+	}
+}
+
+// topicsOf returns topics, all if there are no names. A list of several is refused if the user may not see one of them: they
+// are asked for one by one then.
+func topicsOf(ctx context.Context, admin adminClient, names []string) (all kadm.Metadata, err error) {
+	all, err = admin.Metadata(ctx, names...)
+	if !errors.Is(err, kerr.TopicAuthorizationFailed) {
+		return all, err
+	}
+	all.Topics = make(kadm.TopicDetails)
+	for _, name := range names {
+		one, err := admin.Metadata(ctx, name)
+		switch {
+		case errors.Is(err, kerr.TopicAuthorizationFailed):
+			all.Topics[name] = kadm.TopicDetail{Topic: name, Err: err}
+		case err != nil:
+			return all, err
+		default:
+			all.Brokers, all.Topics[name] = one.Brokers, one.Topics[name]
+		}
+	}
+	return all, nil
 }
 
 // askApart asks about a topic on connections of its own, and notes whether it hangs.
@@ -130,12 +210,14 @@ type ends struct {
 
 // ask adds the ends of topics. It returns an error if some are missing.
 func (e *ends) ask(ctx context.Context, admin *kadm.Client, topics ...string) error {
-	quick, cancel := context.WithTimeout(ctx, quickTime)
-	all, err := admin.ListEndOffsets(quick, topics...)
-	cancel()
-	quick, cancel = context.WithTimeout(ctx, quickTime) // a broker that hangs leaves no time of the first one
+	ctx, cancel := context.WithTimeout(ctx, quickTime)
 	defer cancel()
-	stable, errStable := admin.ListCommittedOffsets(quick, topics...)
+	var stable kadm.ListedOffsets
+	var errStable error
+	var asking sync.WaitGroup
+	asking.Go(func() { stable, errStable = admin.ListCommittedOffsets(ctx, topics...) })
+	all, err := admin.ListEndOffsets(ctx, topics...)
+	asking.Wait()
 	if err == nil {
 		err = errStable
 	}
@@ -151,14 +233,23 @@ func (e *ends) ask(ctx context.Context, admin *kadm.Client, topics ...string) er
 }
 
 // ends returns the ends of the partitions of topics. With probe it looks which topics without an answer hang, so that they
-// hold back no others from then on.
+// hold back no others from then on. Brokers that are known to be silent are not waited for, but those of them that lead other
+// partitions of a topic which has partitions elsewhere: these are asked about together, on connections of their own.
 func (s *localSource) ends(ctx context.Context, topics []string, probe bool) *ends {
 	e := &ends{all: make(kadm.ListedOffsets), stable: make(kadm.ListedOffsets)}
-	var together, apart []string
+	var together, apart, parts []string
 	for _, topic := range topics {
-		if s.hangs(topic) {
+		leaders, silent := s.leadersOf(topic, -1)
+		for _, id := range silent {
+			s.askOf(id) // for the next time
+		}
+		switch {
+		case len(silent) > 0 && len(silent) == len(leaders):
+		case len(silent) > 0:
+			parts = append(parts, topic)
+		case s.hangs(topic):
 			apart = append(apart, topic)
-		} else {
+		default:
 			together = append(together, topic)
 		}
 	}
@@ -171,24 +262,55 @@ func (s *localSource) ends(ctx context.Context, topics []string, probe bool) *en
 		}
 	}
 	askAll(apart[:min(len(apart), manyLooks)])
+	if len(parts) > 0 {
+		asking.Go(func() {
+			if client, err := s.connection.Client(); err == nil {
+				defer client.Close()
+				_ = e.ask(ctx, newAdmin(client).Client, parts...) // it has answers also with an error
+			}
+		})
+	}
 	if admin, err := s.admin(forOffsets); err == nil && len(together) > 0 {
-		err = e.ask(ctx, admin.Client, together...)
-		if err != nil && probe && ctx.Err() == nil {
-			s.replace(admin)
-			rand.Shuffle(len(together), func(i, j int) { together[i], together[j] = together[j], together[i] })
-			askAll(e.missing(together, manyProbes))
+		if err = e.ask(ctx, admin.Client, together...); err != nil && ctx.Err() == nil {
+			s.replace(forOffsets, admin)
+			askAll(s.whatHangs(ctx, s.missing(e, together), probe))
 		}
 	}
 	asking.Wait()
 	return e
 }
 
-// missing returns up to most of topics that have no ends.
-func (e *ends) missing(topics []string, most int) (all []string) {
+// whatHangs finds out why topics have no ends: it has their brokers asked whether they answer anything. With probe it waits
+// for that, and returns some of the topics whose brokers do.
+func (s *localSource) whatHangs(ctx context.Context, topics []string, probe bool) (hanging []string) {
+	for _, topic := range topics {
+		leaders, _ := s.leadersOf(topic, -1)
+		for _, id := range leaders {
+			s.askOf(id)
+		}
+	}
+	if !probe {
+		return nil
+	}
+	quick, cancel := context.WithTimeout(ctx, quickTime)
+	defer cancel()
+	rand.Shuffle(len(topics), func(i, j int) { topics[i], topics[j] = topics[j], topics[i] })
+	for _, topic := range topics {
+		if leaders, _ := s.leadersOf(topic, -1); len(hanging) < manyProbes && s.answer(quick, leaders) == nil {
+			hanging = append(hanging, topic)
+		}
+	}
+	return hanging
+}
+
+// missing returns those of topics that have no end of a partition.
+func (s *localSource) missing(e *ends, topics []string) (all []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, topic := range topics {
-		if _, ok := e.all[topic]; !ok && len(all) < most {
+		if len(e.all[topic]) < max(1, len(s.leaders[topic])) {
 			all = append(all, topic)
 		}
 	}

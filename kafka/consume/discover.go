@@ -164,7 +164,7 @@ func partitionError(partition int32, err error) error {
 // start begins with its first record: it did not exist at the start.
 func (s *localSource) firstOffsets(ctx context.Context, topic string, isStart bool) (map[int32]kadm.ListedOffset, error) {
 	var listed kadm.ListedOffsets
-	err := s.ask(ctx, topic, func(ctx context.Context, admin *kadm.Client) (err error) {
+	err := s.ask(ctx, topic, -1, func(ctx context.Context, admin *kadm.Client) (err error) {
 		switch at := s.definition.Start.Time(); {
 		case !at.IsZero():
 			listed, err = admin.ListOffsetsAfterMilli(ctx, at.UnixMilli(), topic)

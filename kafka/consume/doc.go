@@ -10,7 +10,7 @@
 //	sources.go                       the sources of a node, their handlers and policies
 //	id.go, state.go, position.go     what the rows of sources and partitions have
 //	discover.go, orders.go           the run of a source
-//	ask.go                           questions to brokers, some of which may hang
+//	ask.go, silent.go                questions to brokers, some of which may hang
 //	read.go, reset.go                the run of a partition
 //	prepare.go, commit.go            how records become rows, and rows are committed
 //	relay.go                         tasks that belong to another database than their partition

@@ -67,7 +67,7 @@ func (s *localSource) carryOutOne(ctx context.Context, e *engine.Engine, st *sta
 // offsetsOf returns where a seek goes in each partition of a topic.
 func (s *localSource) offsetsOf(ctx context.Context, topic string, to *Seek) (map[int32]kadm.ListedOffset, error) {
 	var listed kadm.ListedOffsets
-	err := s.ask(ctx, topic, func(ctx context.Context, admin *kadm.Client) (err error) {
+	err := s.ask(ctx, topic, -1, func(ctx context.Context, admin *kadm.Client) (err error) {
 		switch {
 		case to.Begin:
 			listed, err = admin.ListStartOffsets(ctx, topic)

@@ -67,14 +67,17 @@ func TestAStoreThatFailsNowAndThenLosesAndDoublesNothing(t *testing.T) {
 }
 
 // quickRetries returns the policy of a source that tries again at once.
-func quickRetries(t *testing.T) policy.Type {
+func quickRetries(t *testing.T) policy.Type { return retryingAfter(t, time.Millisecond) }
+
+// retryingAfter returns the policy of a source that always tries again after that pause.
+func retryingAfter(t *testing.T, pause time.Duration) policy.Type {
 	t.Helper()
 	sources, err := consume.New(consume.Config{Sources: []consume.Source{{Definition: definition("orders", "any")}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := sources.Policies()[consume.TypeOf("orders")]
-	p.Retry.Backoff = policy.Backoff{Kind: policy.Exponential, Initial: time.Millisecond, Factor: 1, Max: 2 * time.Millisecond}
+	p.Retry.Backoff = policy.Backoff{Kind: policy.Exponential, Initial: pause, Factor: 1, Max: 2 * pause}
 	return p
 }
 

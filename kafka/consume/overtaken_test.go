@@ -24,13 +24,19 @@ type lateListing struct {
 	isHeld bool   // guarded by mu: the client waits for the answer about first
 }
 
+// patience is how long brokers wait for a client to do what a test is about.
+const patience = time.Minute
+
 // control has list answer the questions of the client for the first offset of a topic, -2, and for the end, -1. The fake
 // brokers answer them if that returns nil. added returns how many partitions the client has.
-func (l *lateListing) control(c *kfake.Cluster, added func() int, list func(r *kmsg.ListOffsetsRequest, topic string, which int64) kmsg.Response) {
-	until := func(is func() bool) {
+func (l *lateListing) control(t *testing.T, c *kfake.Cluster, added func() int, list func(r *kmsg.ListOffsetsRequest, topic string, which int64) kmsg.Response) {
+	until := func(what string, is func() bool) {
 		c.SleepControl(func() {
-			for !is() {
-				time.Sleep(time.Millisecond)
+			for end := time.Now().Add(patience); !is() && t.Context().Err() == nil; time.Sleep(time.Millisecond) {
+				if time.Now().After(end) {
+					t.Errorf("%s: not within %v", what, patience)
+					return
+				}
 			}
 		})
 	}
@@ -47,11 +53,11 @@ func (l *lateListing) control(c *kfake.Cluster, added func() int, list func(r *k
 				return answer, nil, answer != nil
 			}
 			if r.IsolationLevel == 0 && which == -1 && !l.isFirst(topic) { // the last question of a reader before it opens its stream
-				until(l.holds)
+				until("a client that asks for the other topic", l.holds)
 			}
 		case *kmsg.MetadataRequest:
 			if len(r.Topics) == 1 && l.hold(*r.Topics[0].Topic) {
-				until(func() bool { return added() == 2 })
+				until("a client with both topics", func() bool { return added() == 2 })
 			}
 		}
 		return nil, nil, false
@@ -91,7 +97,7 @@ func TestRecordsThatAreDeletedWhileAReaderBeginsAreReported(t *testing.T) {
 	n := &node{t: t, cluster: c, store: newStore()}
 	at := admin(t, c)
 	var once sync.Once
-	new(lateListing).control(fake, func() int { return n.sources.Streams("orders") }, func(_ *kmsg.ListOffsetsRequest, topic string, _ int64) kmsg.Response {
+	new(lateListing).control(t, fake, func() int { return n.sources.Streams("orders") }, func(_ *kmsg.ListOffsetsRequest, topic string, _ int64) kmsg.Response {
 		once.Do(func() {
 			fake.SleepControl(func() {
 				var gone kadm.Offsets
@@ -147,7 +153,7 @@ func TestABrokerThatIsNotCurrentWhenAReaderBeginsDoublesNothing(t *testing.T) {
 		}
 		return nil, nil, false
 	})
-	new(lateListing).control(fake, func() int { return n.sources.Streams("orders") }, func(r *kmsg.ListOffsetsRequest, topic string, which int64) kmsg.Response {
+	new(lateListing).control(t, fake, func() int { return n.sources.Streams("orders") }, func(r *kmsg.ListOffsetsRequest, topic string, which int64) kmsg.Response {
 		if which != -1 || began.Load() {
 			return nil
 		}

@@ -144,7 +144,7 @@ func (r *reader) run(ctx context.Context) ([]byte, error) {
 // partitions at once, and waits for the slowest: one that hangs is kept from it.
 func (r *reader) probe(ctx context.Context) error {
 	if r.at.Epoch >= 0 {
-		err := r.source.ask(ctx, r.of.Topic, func(ctx context.Context, admin *kadm.Client) error {
+		err := r.source.ask(ctx, r.of.Topic, r.of.Partition, func(ctx context.Context, admin *kadm.Client) error {
 			var of kadm.OffsetForLeaderEpochRequest
 			of.Add(r.of.Topic, r.of.Partition, r.at.Epoch)
 			_, err := admin.OffsetForLeaderEpoch(ctx, of)

@@ -89,19 +89,32 @@ func (s *localSource) trust(at place) {
 	delete(s.suspected, at)
 }
 
-// bounds returns the first offset of a partition and that behind its last record.
+// bounds returns the first offset of a partition and that behind its last record. Brokers that lead other partitions of the
+// topic need not answer.
 func (s *localSource) bounds(ctx context.Context, topic string, partition int32) (begin, end kadm.ListedOffset, err error) {
-	err = s.ask(ctx, topic, func(ctx context.Context, admin *kadm.Client) error {
-		begins, err := admin.ListStartOffsets(ctx, topic)
-		if err != nil {
-			return err
+	err = s.ask(ctx, topic, partition, func(ctx context.Context, admin *kadm.Client) error {
+		first, cancel := s.shareOf(ctx, topic)
+		begins, err := admin.ListStartOffsets(first, topic)
+		cancel()
+		var ok bool
+		if begin, ok = begins.Lookup(topic, partition); !ok {
+			return cmp.Or(err, partitionError(partition, nil))
 		}
 		ends, err := admin.ListEndOffsets(ctx, topic)
-		if err != nil {
-			return err
+		if end, ok = ends.Lookup(topic, partition); !ok {
+			return cmp.Or(err, partitionError(partition, nil))
 		}
-		begin, end = begins[topic][partition], ends[topic][partition]
 		return cmp.Or(begin.Err, end.Err)
 	})
 	return begin, end, err
+}
+
+// shareOf returns the context of the first of two questions about a topic. If a silent broker leads some of the partitions, the
+// first question waits for it in vain, and leaves half of the time to the second one.
+func (s *localSource) shareOf(ctx context.Context, topic string) (context.Context, context.CancelFunc) {
+	until, ok := ctx.Deadline()
+	if _, silent := s.leadersOf(topic, -1); len(silent) == 0 || !ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, time.Until(until)/2)
 }

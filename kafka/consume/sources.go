@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"sync"
 	"time"
 
@@ -58,10 +59,15 @@ func New(c Config) (*Sources, error) {
 		if err != nil {
 			return nil, fmt.Errorf("source %s: %w", one.Name, err)
 		}
-		s.all[one.Name] = &localSource{
-			config: c, definition: one.Definition, connection: one.Connection, selects: selects, stopped: s.stopped,
-			suspected: make(map[place]time.Time), hanging: make(map[string]bool), group: newGroup(), stats: newStats(), pace: defaultPace(),
+		of := &localSource{
+			config: c, definition: one.Definition, connection: one.Connection, selects: selects, stopped: s.stopped, dialAny: one.Connection.Dial,
+			suspected: make(map[place]time.Time), hanging: make(map[string]bool), conns: make(map[*brokerConn]bool), group: newGroup(), stats: newStats(), pace: defaultPace(),
 		}
+		if of.dialAny == nil {
+			of.dialAny = (&net.Dialer{KeepAlive: answerTime / 2}).DialContext
+		}
+		of.connection.Dial = of.dial
+		s.all[one.Name] = of
 	}
 	return s, nil
 }
@@ -101,8 +107,9 @@ func (s *Sources) Close(context.Context) error {
 type localSource struct {
 	config     Config
 	definition source.Definition
-	connection kafka.Connection
+	connection kafka.Connection // whose Dial is dial
 	selects    func(topic string) bool
+	dialAny    func(ctx context.Context, network, address string) (net.Conn, error) // also to brokers that are known to be silent
 	stopped    chan struct{}
 	stats      *stats
 	pace       pace
@@ -110,6 +117,9 @@ type localSource struct {
 	mu        sync.Mutex
 	clients   [purposes]*kgo.Client // guarded by mu: for questions; nil before the first
 	hanging   map[string]bool       // guarded by mu: topics whose last question about offsets had no answer
+	brokers   map[int32]*broker     // guarded by mu: those of the cluster, by id
+	conns     map[*brokerConn]bool  // guarded by mu: those of all clients
+	leaders   map[string][]int32    // guarded by mu: of topics, by name and partition; -1 if none is known
 	fetcher   *feed                 // guarded by mu: nil before the first partition
 	listed    map[string]string     // guarded by mu: the ids of topics, by name, at listedAt
 	listedAt  time.Time             // guarded by mu
@@ -189,19 +199,16 @@ func (l *listing) isGone(name string) bool {
 func (s *localSource) list(ctx context.Context) (*listing, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	admin, err := s.admin(forTopics)
-	if err != nil {
+	all, err := s.metadata(ctx)
+	if errors.Is(err, errStopped) {
 		return nil, err
-	}
-	all, err := admin.ListTopicsWithInternal(ctx, s.definition.Topics...) // all topics if there is a pattern
-	if errors.Is(err, kerr.TopicAuthorizationFailed) {
-		all, err = listEach(ctx, admin.Client, s.definition.Topics)
 	}
 	if err != nil {
 		return nil, s.failed("", err)
 	}
+	s.noteLeaders(all.Brokers, all.Topics)
 	l := &listing{found: make(kadm.TopicDetails), refused: make(map[string]bool)}
-	for name, one := range all {
+	for name, one := range all.Topics {
 		switch {
 		case !s.selects(name):
 		case s.definition.Pattern != "" && errors.Is(one.Err, kerr.UnknownTopicOrPartition): // it has just been deleted
@@ -219,23 +226,6 @@ func (s *localSource) list(ctx context.Context) (*listing, error) {
 		s.listed[name] = textOf(one.ID)
 	}
 	return l, nil
-}
-
-// listEach lists topics one by one: a list of several is refused if the user may not see one of them.
-func listEach(ctx context.Context, admin *kadm.Client, names []string) (kadm.TopicDetails, error) {
-	all := make(kadm.TopicDetails)
-	for _, name := range names {
-		one, err := admin.ListTopicsWithInternal(ctx, name)
-		switch {
-		case errors.Is(err, kerr.TopicAuthorizationFailed):
-			all[name] = kadm.TopicDetail{Topic: name, Err: err}
-		case err != nil:
-			return nil, err
-		default:
-			all[name] = one[name]
-		}
-	}
-	return all, nil
 }
 
 // topicID returns the id of a topic, "" if the brokers have none. It is an error if the topic is missing.
@@ -267,7 +257,11 @@ func textOf(id kadm.TopicID) string {
 
 // failed returns the error of an attempt that err of a broker ends. topic may be "".
 func (s *localSource) failed(topic string, err error) error {
+	silent, isSilent := errors.AsType[*silentError](err)
 	switch r, ok := kafka.ReadRefusalOf(topic, err); {
+	case isSilent && topic != "":
+		return task.WithClass("kafka_failed", fmt.Errorf("kafka.%s: topic %s: broker %d, which leads one of its partitions, gives no answer; look at %s, and whether it can be reached from here: %w",
+			s.connection.Name, topic, silent.id, silent.address, silent.err))
 	case ok:
 		return task.WithClass(r.Class, fmt.Errorf("kafka.%s: %s: %w", s.connection.Name, r.Advice, err))
 	case errors.Is(err, errStopped):
