@@ -32,10 +32,11 @@ const (
 // A feed fetches the records of partitions with one client. Its goroutine owns the client's set of partitions: it adds
 // and removes them between two polls, so that a partition which is added again gets no records that were fetched before.
 type feed struct {
-	client *kgo.Client
-	stop   context.CancelFunc
-	done   chan struct{}
-	look   chan struct{} // has an element if there are orders, or a partition is not full any more
+	client   *kgo.Client
+	stop     context.CancelFunc
+	done     chan struct{}
+	look     chan struct{} // has an element if there are orders, or a partition is not full any more
+	patience time.Duration // see pauseAfter
 
 	mu      sync.Mutex
 	orders  []feedOrder        // guarded by mu: to be carried out between two polls
@@ -83,8 +84,8 @@ type stream struct {
 	gone    chan struct{} // closed when the client has the partition no more
 }
 
-// openFeed returns a feed without partitions. The caller closes it.
-func openFeed(c kafka.Connection) (*feed, error) {
+// openFeed returns a feed without partitions, which pauses those that are full for as long as patience. The caller closes it.
+func openFeed(c kafka.Connection, patience time.Duration) (*feed, error) {
 	client, err := c.Client(
 		c.Patient(), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(), kgo.ConsumeResetOffset(kgo.NoResetOffset()),
 		kgo.FetchMaxWait(fetchWait), kgo.FetchMaxPartitionBytes(mostShare), kgo.FetchMaxBytes(fetchBytes),
@@ -93,7 +94,7 @@ func openFeed(c kafka.Connection) (*feed, error) {
 		return nil, err
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	f := &feed{client: client, stop: stop, done: make(chan struct{}), look: make(chan struct{}, 1), streams: make(map[place]*stream), ids: make(map[string]string), wake: func() {}}
+	f := &feed{client: client, patience: patience, stop: stop, done: make(chan struct{}), look: make(chan struct{}, 1), streams: make(map[place]*stream), ids: make(map[string]string), wake: func() {}}
 	go f.run(ctx)
 	return f, nil
 }
@@ -184,7 +185,7 @@ func (f *feed) awaitRoom(ctx context.Context) {
 	if !f.isFull() {
 		return
 	}
-	late := time.NewTimer(pauseAfter)
+	late := time.NewTimer(f.patience)
 	defer late.Stop()
 	for f.isFull() {
 		select {

@@ -173,7 +173,7 @@ func (s *localSource) feed() (*feed, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.fetcher == nil {
-		f, err := openFeed(s.connection)
+		f, err := openFeed(s.connection, pauseAfter)
 		if err != nil {
 			return nil, err
 		}
