@@ -90,6 +90,8 @@ export interface AgainOptions {
 export class Again {
   /** Unix time in milliseconds. */
   readonly at: number;
+  /** Milliseconds, in place of `at`; undefined if there are none. */
+  readonly delay: number | undefined;
   readonly result: unknown;
   readonly payload: unknown;
   readonly checkpoint: unknown;
@@ -103,6 +105,83 @@ export class Again {
     this.result = result;
     this.payload = payload;
     this.checkpoint = checkpoint;
+  }
+
+  /** Due again after so many milliseconds, whatever the clock of this machine says. */
+  static after(delay: number, options: AgainOptions = {}): Again {
+    return Object.assign(new Again(0, undefined, options), { delay: finite(delay, "a delay") });
+  }
+
+  /** @internal */
+  with(checkpoint: Uint8Array): Again {
+    const { at, delay, result, payload } = this;
+    return Object.assign(new Again(at, result, { payload, checkpoint }), { delay });
+  }
+}
+
+/** How a task waits. */
+export interface WaitOptions extends AgainOptions {
+  /** How many milliseconds to wait at most. */
+  timeout?: number | undefined;
+  /** When the wait ends at last: an instant, or Unix time in milliseconds. */
+  until?: Date | number | undefined;
+  /** Whatever a handler may return as its result. */
+  result?: unknown;
+}
+
+/**
+ * Done for now, and the task goes on when it gets a signal of one of these names, or at the end of the wait. Without
+ * `timeout` and `until` it waits for ever. A task that waits takes no slot. `task.woken` tells the attempt that follows
+ * which it was. Return it. With a host that does not support waits, the answer becomes a permanent error of class
+ * "unsupported".
+ */
+export class WaitFor {
+  readonly names: readonly string[];
+  readonly timeout: number | undefined;
+  /** Unix time in milliseconds. */
+  readonly until: number | undefined;
+  readonly result: unknown;
+  readonly payload: unknown;
+  readonly checkpoint: unknown;
+
+  constructor(names: string | readonly string[], options: WaitOptions = {}) {
+    const { timeout, until, result, payload, checkpoint } = options;
+    this.names = typeof names === "string" ? [names] : [...names];
+    if (this.names.length === 0 || !this.names.every((name) => typeof name === "string")) {
+      throw new TypeError('name the signals: new WaitFor("paid")');
+    }
+    if (timeout !== undefined && until !== undefined) throw new RangeError("give either a timeout or until");
+    this.timeout = timeout === undefined ? undefined : finite(timeout, "a timeout");
+    this.until = until === undefined ? undefined : finite(Number(until), "a time");
+    this.result = result;
+    this.payload = payload;
+    this.checkpoint = checkpoint;
+  }
+
+  /** @internal */
+  with(checkpoint: Uint8Array): WaitFor {
+    return new WaitFor(this.names, { ...this, checkpoint });
+  }
+}
+
+/** A checkpoint is not stored, or whether it is is unknown. */
+export class NotStored extends Error {
+  override readonly name: string = "NotStored";
+}
+
+/**
+ * The error of a step that has failed in an earlier attempt, in which the handler went on to another step. The node treats
+ * it as the error of the step.
+ */
+export class StepError extends Error {
+  override readonly name: string = "StepError";
+  readonly class: string;
+  readonly permanent: boolean;
+
+  constructor(message: string, errorClass = "", permanent = false) {
+    super(message);
+    this.class = errorClass;
+    this.permanent = permanent;
   }
 }
 
@@ -129,6 +208,20 @@ export class Cancelled extends Error {
     super(message);
     this.reason = reason;
   }
+}
+
+/** Whether a value is an answer of its own, and no result. A thrown value may be anything, even an object whose properties throw. */
+export function isAnswer(value: unknown): value is Snooze | Again | WaitFor | Ended {
+  try {
+    return value instanceof Again || value instanceof WaitFor || isEnd(value);
+  } catch {
+    return false;
+  }
+}
+
+/** Whether a value is an answer after which the task has done nothing more. */
+export function isEnd(value: unknown): value is Snooze | Ended {
+  return value instanceof Snooze || value instanceof Ended;
 }
 
 function finite(n: number, what: string): number {

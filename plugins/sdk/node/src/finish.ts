@@ -1,8 +1,15 @@
 // The answer to a run, made from the outcome of its handler.
 
 import { create } from "@bufbuild/protobuf";
-import { Again, Ended, InDoubt, Permanent, Retry, RetryIn, Snooze } from "./answers.js";
-import { AgainSchema, type Error as ErrorMessage, ErrorSchema, type Finish, FinishSchema } from "./gen/handler_pb.js";
+import { Again, Ended, InDoubt, isAnswer, Permanent, Retry, RetryIn, Snooze, StepError, WaitFor } from "./answers.js";
+import {
+  AgainSchema,
+  type Error as ErrorMessage,
+  ErrorSchema,
+  type Finish,
+  FinishSchema,
+  WaitSchema,
+} from "./gen/handler_pb.js";
 import { MAX_CHECKPOINT, type Run } from "./run.js";
 import { classOf, clip, describe, encodeOrFail, headline, isError } from "./text.js";
 import { micros } from "./time.js";
@@ -20,11 +27,12 @@ export function succeed(run: Run, value: unknown): Answer {
   try {
     if (value instanceof Snooze) return answer(run, snooze(value));
     if (value instanceof Ended) return answer(run, ended(run));
-    const result = encodeOrFail(value instanceof Again ? value.result : value, "the result");
+    const isAgain = value instanceof Again || value instanceof WaitFor;
+    const result = encodeOrFail(isAgain ? value.result : value, "the result");
     const bytes = result.length + sizeOfChildren(run);
     refuseUnsupported(run);
     if (bytes > run.link.maxBytes) throw tooLarge(run, result, run.link.maxBytes);
-    if (value instanceof Again) {
+    if (isAgain) {
       const { outcome, more } = again(run, value, result);
       return answer(run, outcome, bytes + more, true);
     }
@@ -61,8 +69,14 @@ function answer(run: Run, outcome: Outcome, bytes = 0, withChildren = false): An
 }
 
 /** What a task that runs again answers, and how many bytes its payload and its checkpoint have. */
-function again({ link }: Run, value: Again, result: Uint8Array): { outcome: Outcome; more: number } {
-  const message = create(AgainSchema, { at: micros(value.at), result });
+function again({ link }: Run, value: Again | WaitFor, result: Uint8Array): { outcome: Outcome; more: number } {
+  const message = create(AgainSchema, { ...dueOf(value, link.features.has("wait")), result });
+  if (value instanceof WaitFor) {
+    if (!link.features.has("wait")) {
+      throw new Permanent("the host takes no task that waits for a signal", { class: "unsupported" });
+    }
+    message.wait = create(WaitSchema, { names: [...value.names] });
+  }
   if (value.payload !== undefined) message.payload = encodeOrFail(value.payload, "the payload to run again with");
   if (value.checkpoint !== undefined)
     message.checkpoint = encodeOrFail(value.checkpoint, "the checkpoint to run again with");
@@ -88,6 +102,20 @@ function again({ link }: Run, value: Again, result: Uint8Array): { outcome: Outc
   return { outcome: { case: "again", value: message }, more };
 }
 
+/** When a task is due again: after a delay, if the host takes that. */
+function dueOf(value: Again | WaitFor, delays: boolean): { at?: bigint; delay?: bigint } {
+  if (value instanceof WaitFor) {
+    if (value.timeout !== undefined) return { delay: most(1n, delay(value.timeout)) };
+    return value.until === undefined ? {} : { at: micros(value.until) || -1n }; // 0 is never
+  }
+  if (value.delay === undefined) return { at: micros(value.at) };
+  return delays ? { delay: most(1n, delay(value.delay)) } : { at: micros(Date.now() + value.delay) };
+}
+
+function most(a: bigint, b: bigint): bigint {
+  return a > b ? a : b;
+}
+
 function ended({ link: { features } }: Run): Outcome {
   if (features.has("ended")) return { case: "ended", value: { $typeName: "taskengine.handler.v1.Ended" } };
   const message =
@@ -102,15 +130,6 @@ function snooze(value: Snooze): Outcome {
 
 function delay(milliseconds: number): bigint {
   return micros(Math.max(0, milliseconds));
-}
-
-/** A thrown value may be anything, even an object whose properties throw. */
-function isAnswer(thrown: unknown): boolean {
-  try {
-    return thrown instanceof Snooze || thrown instanceof Again || thrown instanceof Ended;
-  } catch {
-    return false;
-  }
 }
 
 /**
@@ -145,11 +164,12 @@ function tellError(run: Run, thrown: unknown): ErrorMessage {
   if (thrown instanceof RetryIn) error.retryDelay = delay(thrown.delay);
   else if (thrown instanceof InDoubt) error.inDoubt = true;
   else if (thrown instanceof Permanent) error.permanent = true;
+  else if (thrown instanceof StepError) error.permanent = thrown.permanent;
   return error;
 }
 
-function isOfPackage(thrown: unknown): thrown is Permanent | Retry | RetryIn | InDoubt {
-  return [Permanent, Retry, RetryIn, InDoubt].some((kind) => thrown instanceof kind);
+function isOfPackage(thrown: unknown): thrown is Permanent | Retry | RetryIn | InDoubt | StepError {
+  return [Permanent, Retry, RetryIn, InDoubt, StepError].some((kind) => thrown instanceof kind);
 }
 
 /** Reports whether an error is what a task's signal makes of its reason. */

@@ -19,14 +19,20 @@ export {
   Ended,
   type FailureOptions,
   InDoubt,
+  NotStored,
   Permanent,
   Retry,
   RetryIn,
   Snooze,
+  StepError,
+  WaitFor,
+  type WaitOptions,
 } from "./answers.js";
 export type { Around } from "./around.js";
 export { type BatchFunction, type BatchHandler, type BatchOptions, batch } from "./batch.js";
 export type { ServeOptions } from "./program.js";
 export { serve } from "./serve.js";
-export type { Child, Handler, Handlers, Task, TaskLog } from "./task.js";
+export { type StepOptions, steps } from "./steps.js";
+export type { Child, Handler, Handlers, StepTask, Task, TaskLog } from "./task.js";
+export type { Woken } from "./woken.js";
 export { type Pem, type WorkOptions, type WorkTls, work } from "./work.js";

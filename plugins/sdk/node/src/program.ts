@@ -27,7 +27,7 @@ export interface Program {
 }
 
 export const PROTOCOL = 1;
-const FEATURES = ["checkpoint", "children", "ended", "progress", "rerun"];
+const FEATURES = ["checkpoint", "children", "ended", "progress", "rerun", "wait"];
 const DEFAULT_SLOTS = 64;
 const MAX_SLOTS = 1 << 16;
 

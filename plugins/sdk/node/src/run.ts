@@ -3,7 +3,7 @@
 import { performance } from "node:perf_hooks";
 import { inspect } from "node:util";
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
-import { type Cancelled, Permanent } from "./answers.js";
+import { type Cancelled, NotStored, Permanent } from "./answers.js";
 import {
   type Attempt,
   AttemptSchema,
@@ -12,13 +12,16 @@ import {
   ChildSchema,
   LogLineSchema,
   ProgressSchema,
+  type Stored,
   type Run as WireRun,
 } from "./gen/handler_pb.js";
 import type { Entry, Outbox } from "./outbox.js";
 import { type Pace, Paced } from "./pace.js";
-import type { Child, Task, TaskLog } from "./task.js";
+import type { Flow } from "./steps.js";
+import type { Child, StepTask, TaskLog } from "./task.js";
 import { clip, decode, describe, encodeOrFail, isError } from "./text.js";
 import { micros } from "./time.js";
+import { uuid, type Wake, type Woken, wokenOf } from "./woken.js";
 
 /** What runs know of their stream. A worker that connects again changes the terms of the host. */
 export interface Link {
@@ -32,12 +35,19 @@ export interface Link {
   maxPayload: number;
 }
 
+/** A checkpoint that the host has not answered. */
+interface Saving {
+  number: bigint;
+  resolve: () => void;
+  reject: (error: NotStored) => void;
+}
+
 const LEVELS = { debug: -4, info: 0, warn: 4, error: 8 };
 export const MAX_CHECKPOINT = 1 << 20; // bytes
 const FIELDS_BYTES = 64 << 10; // of the fields of one line; more are left out
 
 /** One run: the task for its handler, and what the stream needs to know of it. */
-export class Run implements Task {
+export class Run implements StepTask {
   /** Why it was cancelled, if it was. */
   cancelled: Cancelled | undefined;
   /** Its handler was called. */
@@ -46,6 +56,8 @@ export class Run implements Task {
   over = false;
   /** The worker was cut off, and the task runs elsewhere: nothing that it says counts. */
   stray = false;
+  /** Of a handler in steps, once it was called. */
+  flow: Flow | undefined;
   readonly link: Link;
   readonly children: ChildMessage[] = [];
   readonly paced = new Paced();
@@ -57,7 +69,11 @@ export class Run implements Task {
   #log: TaskLog | undefined;
   #payload: Uint8Array | undefined;
   #checkpoint: Uint8Array | undefined;
-  #kept: Entry | undefined; // the last checkpoint
+  #kept: Entry | undefined; // the last checkpoint, unless the host has stored it
+  #checkpoints = 0n; // the number of the last
+  readonly #saving: Saving[] = []; // those without an answer, oldest first
+  #gone = false; // no answers come
+  #woken: Wake | undefined;
 
   constructor(wire: WireRun, link: Link) {
     this.#wire = wire;
@@ -74,8 +90,7 @@ export class Run implements Task {
   }
 
   get id(): string {
-    const hex = Buffer.from(this.#wire.taskId).toString("hex");
-    return [hex.slice(0, 8), hex.slice(8, 12), hex.slice(12, 16), hex.slice(16, 20), hex.slice(20)].join("-");
+    return uuid(this.#wire.taskId);
   }
 
   get version(): bigint {
@@ -207,15 +222,77 @@ export class Run implements Task {
     this.link.pace.report(this.paced, create(ProgressSchema, progress));
   }
 
-  saveCheckpoint(data: unknown): void {
+  saveCheckpoint(data: unknown): Promise<void> {
     const bytes = copy(encodeOrFail(data, "the checkpoint"));
     if (bytes.length > MAX_CHECKPOINT) {
       throw new RangeError(`the checkpoint has ${bytes.length} bytes, of ${MAX_CHECKPOINT} allowed`);
     }
-    if (this.#isMute("checkpoint")) return;
+    const stored = this.link.features.has("checkpoint") ? this.save(bytes) : Promise.resolve();
+    stored.catch(() => {}); // no one has to await it
+    return stored;
+  }
+
+  /** Sends a checkpoint, and returns when the host has stored it. */
+  save(data: Uint8Array): Promise<void> {
+    if (this.over || this.stray || this.#gone) {
+      return Promise.reject(new NotStored("the checkpoint comes too late: the attempt is over"));
+    }
     this.link.outbox.remove(this.#kept);
-    const checkpoint = create(CheckpointSchema, { runId: this.runId, data: bytes });
-    this.#kept = this.link.outbox.add("checkpoints", checkpoint, bytes.length);
+    const number = ++this.#checkpoints;
+    const checkpoint = create(CheckpointSchema, { runId: this.runId, data, number });
+    this.#kept = this.link.outbox.add("checkpoints", checkpoint, data.length);
+    return new Promise((resolve, reject) => {
+      this.#saving.push({ number, resolve, reject });
+    });
+  }
+
+  /** Takes the answer of the host to a checkpoint, and to those before it. */
+  stored({ number, error }: Stored): void {
+    if (number === this.#checkpoints) this.#kept = undefined; // it need not be sent again
+    const told = this.#saving.filter((saving) => saving.number <= number);
+    this.#saving.splice(0, told.length);
+    for (const { resolve, reject } of told) {
+      if (error) reject(new NotStored(`the host has not stored the checkpoint: ${error}`));
+      else resolve();
+    }
+  }
+
+  /** Ends the wait for answers to checkpoints, and takes no more of them. */
+  giveUp(why: string): void {
+    this.#gone = true;
+    for (const { reject } of this.#saving.splice(0)) {
+      reject(new NotStored(`whether the checkpoint is stored is unknown: ${why}`));
+    }
+  }
+
+  get woken(): Wake | undefined {
+    this.#woken ??= wokenOf(this.#wire.woken);
+    return this.#woken;
+  }
+
+  step<T>(name: string, work: () => T | PromiseLike<T>): Promise<T> {
+    return this.#inSteps.step(name, work);
+  }
+
+  waitFor(names: string | readonly string[], { timeout }: { timeout?: number } = {}): Promise<Woken> {
+    return this.#inSteps.waitFor(typeof names === "string" ? [names] : names, timeout);
+  }
+
+  sleep(delay: number): Promise<void> {
+    return this.#inSteps.sleep(delay);
+  }
+
+  get stepKey(): string {
+    return this.#inSteps.key;
+  }
+
+  get stepVersion(): number {
+    return this.#inSteps.version;
+  }
+
+  get #inSteps(): Flow {
+    if (!this.flow) throw new Error(`the handler of ${JSON.stringify(this.type)} has no steps: make it with steps()`);
+    return this.flow;
   }
 
   spawn(child: Child): void {

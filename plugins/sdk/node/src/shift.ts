@@ -150,6 +150,7 @@ export class Shift {
     this.#lease.hear(frame);
     for (const run of frame.runs) this.#admit(run);
     for (const cancel of frame.cancels) this.#cancel(cancel);
+    for (const stored of frame.stored) this.#running.get(stored.runId)?.stored(stored);
     // No more runs arrive if no slot is free or the host drains: then no batch waits for others.
     const last = frame.drain || this.#occupied >= this.#slots;
     if (last) for (const gathering of this.#gatherings) gathering.flush();
@@ -204,6 +205,7 @@ export class Shift {
   /** Asks a run to stop. A run that has not begun never begins. */
   #stop(run: Run, why: Cancelled): void {
     run.cancel(why);
+    if (why.reason === "host gone") run.giveUp(why.message);
     if (run.begun) return;
     for (const gathering of this.#gatherings) gathering.remove(run);
     this.#answer(run, fail(run, why));
@@ -278,6 +280,7 @@ export class Shift {
   #answer(run: Run, { finish, bytes }: Answer): void {
     if (run.over) return;
     run.over = true;
+    run.giveUp("the handler has returned");
     if (run.stray) {
       this.#strays--;
       // An error is that of a task that was cancelled.

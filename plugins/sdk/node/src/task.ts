@@ -1,7 +1,9 @@
 // The task of a handler.
 
-import type { Again, Cancelled, Ended, Permanent, RetryIn, Snooze } from "./answers.js";
+import type { Again, Cancelled, Ended, NotStored, Permanent, RetryIn, Snooze, StepError, WaitFor } from "./answers.js";
 import type { BatchHandler } from "./batch.js";
+import type { steps } from "./steps.js";
+import type { Woken } from "./woken.js";
 
 /** One attempt of one task. It belongs to the handler that gets it. */
 export interface Task {
@@ -61,12 +63,18 @@ export interface Task {
    */
   progress(done: number, total?: number, message?: string): void;
   /**
-   * Keeps data for the next attempt of the task, if this one fails. The newest data counts. It
-   * does nothing if the host keeps no checkpoints.
+   * Keeps data for the next attempt of the task, if this one fails. The newest data counts. The promise
+   * resolves when the node has stored it, and is rejected with a {@link NotStored} if it has not; it need
+   * not be awaited. Nothing happens if the host keeps no checkpoints.
    *
    * @param data bytes, text or a JSON value, at most 1 MiB of it
    */
-  saveCheckpoint(data: unknown): void;
+  saveCheckpoint(data: unknown): Promise<void>;
+  /**
+   * What ended the newest wait of the task, until an attempt has done its work; undefined if nothing
+   * did. See {@link WaitFor}.
+   */
+  readonly woken: Woken | undefined;
 
   /**
    * Adds a task that exists if and only if this one succeeds. It is sent with the result, also
@@ -74,6 +82,32 @@ export interface Task {
    * permanently, with class "unsupported".
    */
   spawn(child: Child): void;
+}
+
+/** The task of a handler in {@link steps}. */
+export interface StepTask extends Task {
+  /**
+   * Runs a step, unless an attempt has done so before. Resolves to what JSON makes of what `work` returns.
+   *
+   * What `work` throws is thrown and not kept: the next attempt runs the step again. It is kept if the handler goes on
+   * to another step: later attempts throw a {@link StepError} here then. If the task was cancelled, no step begins.
+   */
+  step<T>(name: string, work: () => T | PromiseLike<T>): Promise<T>;
+  /**
+   * Ends the attempt. The task waits, and takes no slot. The handler is called again when a signal of one of these names
+   * has come, at the end of `timeout` (milliseconds), or when a user resumes the task, and the promise then resolves to
+   * which it was.
+   */
+  waitFor(names: string | readonly string[], options?: { timeout?: number }): Promise<Woken>;
+  /** Ends the attempt. The handler is called again after so many milliseconds. */
+  sleep(delay: number): Promise<void>;
+  /**
+   * The key of the step that runs, or that is next: the same in all attempts, and another one for each step of each
+   * task. A receiver that remembers it does the work of the step once.
+   */
+  readonly stepKey: string;
+  /** The version of the code with which the task began. */
+  readonly stepVersion: number;
 }
 
 /** A task to add with {@link Task.spawn}. */
@@ -103,7 +137,7 @@ export interface TaskLog {
 /**
  * Does the work of a task. What it returns, or its promise resolves to, is the result:
  * bytes, text, nothing, or else a JSON value; or it is a {@link Snooze}, an
- * {@link Again} or an {@link Ended}. What it throws is an error that is tried again as the type's policy
+ * {@link Again}, a {@link WaitFor} or an {@link Ended}. What it throws is an error that is tried again as the type's policy
  * says, with the error's name as its class, unless it is a {@link Permanent} or a
  * {@link RetryIn}.
  */

@@ -36,9 +36,14 @@ export function encode(value: unknown): Uint8Array {
   if (value instanceof Uint8Array) return value;
   if (ArrayBuffer.isView(value)) return new Uint8Array(value.buffer, value.byteOffset, value.byteLength);
   if (value instanceof ArrayBuffer) return new Uint8Array(value);
+  return Buffer.from(toJSON(value, "neither bytes nor text nor JSON"));
+}
+
+/** The JSON of a value. Throws for what is no JSON, and for what JSON.stringify would replace without a word. */
+export function toJSON(value: unknown, lacks = "no JSON"): string {
   const json: string | undefined = JSON.stringify(value, refuseWhatJSONLoses);
-  if (json === undefined) throw new TypeError(`a ${typeof value} is neither bytes nor text nor JSON`);
-  return Buffer.from(json);
+  if (json === undefined) throw new TypeError(`a ${typeof value} is ${lacks}`);
+  return json;
 }
 
 /** JSON.stringify makes null of NaN and of infinite numbers, and an empty object of maps and sets. */

@@ -13,7 +13,11 @@ import {
   RetryIn,
   Snooze,
   serve,
+  steps,
   type Task,
+  WaitFor,
+  type WaitOptions,
+  type Woken,
 } from "taskengine-handler";
 
 const DAY = 24 * 60 * 60 * 1000;
@@ -50,6 +54,10 @@ function describe(task: Task): string {
     checkpoint: base64(task.checkpoint),
   };
   return `{"version":${task.version},${JSON.stringify(seen).slice(1)}`; // JSON.stringify takes no bigint
+}
+
+function told({ by, id, name, data }: Woken): object {
+  return by === "signal" ? { by, id, name, data: base64(data) } : { by };
 }
 
 function failAsAsked(task: Task): never {
@@ -104,6 +112,24 @@ await serve(
       task.saveCheckpoint(task.payload);
       throw new Error("kept");
     },
+    keep: async (task) => {
+      await task.saveCheckpoint(task.payload);
+      return "stored";
+    },
+    await: (task) => {
+      if (task.woken) return told(task.woken);
+      const {
+        names,
+        timeout_ms: timeout,
+        ...options
+      } = task.json<{ names: string[]; timeout_ms?: number } & WaitOptions>();
+      return new WaitFor(names, { ...options, timeout });
+    },
+    flow: steps({ version: 1 }, async (task) => {
+      const began = await task.step("begin", () => String(process.pid));
+      const woken = await task.waitFor("packed", { timeout: DAY / 24 });
+      return { ...told(woken), began, ended: await task.step("end", () => String(process.pid)) };
+    }),
     children: (task) => {
       task.spawn(task.json<{ type: string; key: string; payload: string }>());
       return "spawned";

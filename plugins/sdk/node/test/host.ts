@@ -70,6 +70,7 @@ export class Program {
 /** The other end of the stream. */
 export class Host {
   readonly frames: FromHandler[] = []; // all that came
+  stores = true; // it answers checkpoints
   readonly #client: Client;
   readonly #stream: ClientDuplexStream<Frame, FromHandler>;
   readonly #ended: Promise<number>; // with the status of the stream
@@ -90,6 +91,10 @@ export class Host {
     );
     this.#stream.on("data", (frame: FromHandler) => {
       this.frames.push(frame);
+      if (this.stores) {
+        const stored = frame.checkpoints.filter(({ number }) => number !== 0n);
+        if (stored.length > 0) this.send({ stored: stored.map(({ runId, number }) => ({ runId, number })) });
+      }
       for (const finish of frame.finishes) this.#finishes.set(finish.runId, finish);
       this.#came();
     });

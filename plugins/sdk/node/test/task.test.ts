@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { suite, test } from "node:test";
 import { inspect } from "node:util";
-import { Again, Cancelled, Permanent, RetryIn, Snooze } from "../dist/answers.js";
+import { Again, Cancelled, NotStored, Permanent, RetryIn, Snooze } from "../dist/answers.js";
 import { newRun, turn } from "./fakes.js";
 
 const ID = "00010203-0405-0607-0809-0a0b0c0d0e0f";
@@ -90,7 +90,7 @@ suite("what a task says while it runs", () => {
     const { run, frames } = newRun({}, ["progress", "checkpoint"]);
     run.over = true;
     run.progress(1, 2);
-    run.saveCheckpoint("so far");
+    await assert.rejects(run.saveCheckpoint("so far"), NotStored);
     await turn();
     assert.deepEqual(frames, []);
   });

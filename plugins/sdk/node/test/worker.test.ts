@@ -218,7 +218,7 @@ suite("a worker", () => {
 
   test("sends the checkpoint of an answer before it, if neither has arrived", async (t) => {
     const node = await FakeNode.start(t);
-    start(node, { x: (task) => task.saveCheckpoint("done") });
+    start(node, { x: (task) => void task.saveCheckpoint("done") });
     const first = await node.line(0);
     first.welcome({ features: ["checkpoint"] });
     first.run(1);
@@ -246,7 +246,7 @@ suite("a worker", () => {
       const stray = gate.tasks[0] as Task;
       await until(() => stray.signal.aborted);
       assert.match(String(stray.signal.reason), /runs elsewhere/);
-      stray.saveCheckpoint("x");
+      await assert.rejects(stray.saveCheckpoint("x"), /too late/);
       stray.progress(1);
       assert.equal(second.credits, 0); // its handler has not returned
       gate.open(0);
