@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// Costs are what things take, as measured on a machine. CPU is time of one core.
+// Costs are the times of operations, as measured on a machine. CPU is time of one core.
 type Costs struct {
 	Submit     time.Duration `json:"submit_ns"`      // CPU of a caller of Submit until its task is in the inbox
-	Ack        time.Duration `json:"ack_ns"`         // and from when it is told that the task is durable
+	Ack        time.Duration `json:"ack_ns"`         // and from the answer on that the task is durable
 	AckByte    float64       `json:"ack_byte_ns"`    // and for each byte of its payload, in nanoseconds
-	Gather     time.Duration `json:"gather_ns"`      // how long a writer takes from when it is woken until it looks what has come together
+	Gather     time.Duration `json:"gather_ns"`      // the time from the wake-up of a writer until it collects its batch
 	Commit     time.Duration `json:"commit_ns"`      // CPU of a transaction besides its rows, while it has the store to itself
 	Insert     time.Duration `json:"insert_ns"`      // CPU of each row that is inserted, likewise
 	InsertByte float64       `json:"insert_byte_ns"` // and of each byte of its payload, in nanoseconds
@@ -21,7 +21,7 @@ type Costs struct {
 	Tell       time.Duration `json:"tell_ns"`        // CPU after a commit, before anything comes of it
 	TellRow    time.Duration `json:"tell_row_ns"`    // and for each of its rows
 	Start      time.Duration `json:"start_ns"`       // CPU of calling a handler
-	End        time.Duration `json:"end_ns"`         // CPU of leaving word of what came of it
+	End        time.Duration `json:"end_ns"`         // CPU of passing on the outcome of a handler
 
 	// Background is CPU for each row that is written, and BackgroundByte nanoseconds of it
 	// for each byte of payload in the log: it is sorted into files. It is spent in one piece
@@ -49,9 +49,9 @@ type Costs struct {
 	SyncKiB time.Duration `json:"sync_kib_ns"`
 	Log     Log           `json:"log"`
 	Told    ByIdleness    `json:"told"`        // how long after a sync who waits for it hears of it, by the disk's Idleness
-	SyncCPU time.Duration `json:"sync_cpu_ns"` // CPU that one sync needs meanwhile
+	SyncCPU time.Duration `json:"sync_cpu_ns"` // CPU that one sync needs
 	// Serial says that a transaction keeps the store to itself until it is durable, as
-	// bolt does. Else others go on meanwhile, and share the next sync.
+	// bolt does. Else others go on in that time, and share the next sync.
 	Serial bool `json:"serial"`
 
 	CommitBytes float64 `json:"commit_bytes"` // written to the disk for each commit
@@ -80,8 +80,8 @@ func (c *Costs) check() error {
 	)
 }
 
-// Log is how the log of a store gets longer. The zero value is one of which nothing is
-// known but what Costs.Sync says.
+// Log is how the log of a store gets longer. The zero value is a log of which only
+// Costs.Sync is known.
 type Log struct {
 	Row float64 `json:"row_bytes"` // in it for each row, besides the payload
 	// Step is by how many bytes it is made longer at a time, ahead of what is written to it,
@@ -90,9 +90,9 @@ type Log struct {
 	Step  float64   `json:"step_bytes"`
 	Below float64   `json:"below_bytes"`
 	Grown Quantiles `json:"grown_ns"`
-	// Sync is what Costs.Sync is, of a log that is not made longer ahead.
+	// Sync is Costs.Sync for a log that is not made longer ahead.
 	Sync ByIdleness `json:"sync"`
-	// Sorting is what Costs.Sorting is, of such a log.
+	// Sorting is Costs.Sorting for such a log.
 	Sorting Quantiles `json:"sorting_ns"`
 }
 
@@ -119,7 +119,7 @@ func (i *Idleness) Note(idle time.Duration) time.Duration {
 	return time.Duration(*i)
 }
 
-// ByIdleness is what something takes that begins after more and more idleness.
+// ByIdleness is the time of an operation after more and more idleness.
 type ByIdleness []Idle
 
 func (b ByIdleness) check(name string) error {
@@ -136,8 +136,8 @@ func (b ByIdleness) check(name string) error {
 	return nil
 }
 
-// After returns what it takes after so much idleness: what the last one says that does not
-// begin later, or else the first.
+// After returns the time after so much idleness: of the last element that does not
+// begin later, or else of the first.
 func (b ByIdleness) After(idle time.Duration) Quantiles {
 	if len(b) == 0 {
 		return nil
@@ -168,12 +168,12 @@ func (b ByIdleness) ranks(idle time.Duration) []uint16 {
 	return nil
 }
 
-// Idle is what something takes that begins After so much idleness, or more.
+// Idle is the time of an operation that begins After so much idleness, or more.
 type Idle struct {
 	After time.Duration `json:"after_ns"`
 	Takes Quantiles     `json:"takes_ns"`
 	// Ranks are places in Takes, from 0 to MaxRank, of many that followed each other while
-	// it mostly was about so idle: slow ones come together. If there are none, those of the
+	// it mostly was about so idle: slow ones come together. If there are none, the ranks of the
 	// next range do, and if there are none at all, chance decides for each.
 	Ranks []uint16 `json:"ranks,omitempty"`
 }

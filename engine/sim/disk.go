@@ -13,7 +13,7 @@ type disk struct {
 	rng     *rand.Rand
 	costs   *Costs
 	pending []waiting
-	bytes   float64 // of the log, in what is pending
+	bytes   float64 // of the log, in the pending changes
 	syncing bool
 	ended   int64 // when the last sync did
 	idle    Idleness
@@ -22,7 +22,7 @@ type disk struct {
 	ready   float64 // how far it is made longer ahead
 	ahead   ranks   // of syncs of a log that is made longer ahead
 	other   ranks   // and of others
-	sorting int     // how many times files are sorted meanwhile
+	sorting int     // how many sorts of files are under way
 	cores   *cores
 	syncs   int64
 	busy    time.Duration
@@ -33,7 +33,7 @@ type disk struct {
 // of that.
 type waiting func(told time.Duration)
 
-// sync has done called when a commit is durable: written bytes in all, and so many of them
+// sync calls done when a commit is durable: written bytes in all, and so many of them
 // to the log.
 func (d *disk) sync(written, logged float64, done waiting) {
 	d.pending = append(d.pending, done)
@@ -84,7 +84,7 @@ func (d *disk) take(idle time.Duration) time.Duration {
 	return by.After(idle).At(ranks.draw(d.rng, by, idle)) + more
 }
 
-// grow makes the log as long as it has to be for what is pending, and tells whether that is
+// grow makes the log long enough for the pending changes, and returns whether that is
 // done ahead, and whether it is done now.
 func (d *disk) grow() (ahead, now bool) {
 	log := &d.costs.Log
@@ -103,7 +103,7 @@ func (d *disk) grow() (ahead, now bool) {
 	return ahead, now
 }
 
-// ranks are drawn from what was measured, in blocks of what followed each other.
+// ranks are drawn from the measured ones, in blocks of successive ranks.
 type ranks struct {
 	from       []uint16
 	next, left int

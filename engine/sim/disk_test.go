@@ -19,7 +19,7 @@ func apart(n, size int) func(yield func(sim.Arrival) bool) {
 	})
 }
 
-// logged are the costs of a disk whose syncs take a millisecond, ten after the log was made
+// logged are the costs of a disk. A sync takes a millisecond, ten after the log was made
 // longer ahead, and a hundred of a log that is not.
 func logged() sim.Costs {
 	one := func(ms time.Duration) sim.Quantiles { return sim.Quantiles{ms * time.Millisecond} }

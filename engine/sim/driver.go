@@ -10,7 +10,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// writers and maxGather are those of the engine.
+// writers and maxGather are as in the engine.
 const (
 	writers   = 2
 	maxGather = 16
@@ -28,7 +28,7 @@ type driver struct {
 	queue   []func()
 }
 
-// written is a batch and what is known of its commit.
+// written is a batch and the outcome of its commit.
 type written struct {
 	*shell.Batch
 	out   storage.Outcome
@@ -131,7 +131,7 @@ func (s *simulation) commit() {
 	})
 }
 
-// price returns what a transaction computes, what it writes, and how much of that to the log.
+// price returns the CPU time of a transaction, the bytes that it writes, and how many of them to the log.
 func (s *simulation) price(b *storage.Batch) (cpu time.Duration, bytes, logged float64) {
 	c := &s.config.Costs
 	size, again := 0, 0
@@ -157,7 +157,7 @@ func (s *simulation) again(id task.ID) int {
 	return 0
 }
 
-// background has work done that nobody waits for.
+// background starts work without a caller that waits for it.
 func (s *simulation) background(cpu time.Duration, bytes float64) {
 	s.use.debt += cpu
 	s.use.unsorted += bytes
@@ -215,7 +215,7 @@ func (s *simulation) ended(t *task.Task) {
 	}
 }
 
-// drain passes what is in the inbox to the shell.
+// drain passes the inbox to the shell.
 func (s *simulation) drain() {
 	for _, e := range s.inbox.Endings {
 		s.use.release(s.now, s.lives[e.Ref.ID])
@@ -237,7 +237,7 @@ func (s *simulation) book(l *life) {
 	s.use.book(s.now, l)
 }
 
-// tell has the effects performed of what the core was told.
+// tell passes an event to the core and performs its effects.
 func (s *simulation) tell() {
 	s.perform()
 	s.wakeWriter()
@@ -278,7 +278,7 @@ func (s *simulation) perform() {
 	s.arm()
 }
 
-// readPage and readRow are what it takes to read from the store, roughly: it happens once
+// readPage and readRow are the rough times of reads from the store: a read happens once
 // for hundreds of tasks, and only when many wait.
 const (
 	readPage = 20 * time.Microsecond
@@ -303,7 +303,7 @@ func (s *simulation) load(q table.Load) {
 	s.tell()
 }
 
-// arm has the core told the time when it wants to know.
+// arm schedules the next Tick of the core.
 func (s *simulation) arm() {
 	wake := s.shell.Wake()
 	if wake.IsZero() {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// clock is virtual time: what is to happen, and when. Things of the same time happen in
-// the order in which they were asked for.
+// clock is virtual time: the events to come, by their times. Events of the same time happen in
+// the order in which they were scheduled.
 type clock struct {
 	now    int64 // Unix nanoseconds
 	count  uint64
@@ -87,7 +87,7 @@ func (c *clock) step() bool {
 // scheduler.
 const quantum = 10 * time.Millisecond
 
-// cores compute what is asked for, first come, first served, and in turns if it takes
+// cores compute jobs, first come, first served, and in turns if they take
 // long.
 type cores struct {
 	*clock
@@ -103,11 +103,11 @@ type cores struct {
 	head  int
 
 	// Of the idle threads one polls for timers and messages. When it gets work of its own
-	// nobody does, until another runs out of work or a watchdog polls, as in Go's scheduler
+	// no thread does, until another runs out of work or a watchdog polls, as in Go's scheduler
 	// (findRunnable and sysmon in runtime/proc.go).
 	unpolled bool
 	polledAt int64 // last, while unpolled
-	missed   []job // that timers and messages have asked for meanwhile
+	missed   []job // of timers and messages in that time
 }
 
 type job struct {
@@ -116,7 +116,7 @@ type job struct {
 	done  func()
 }
 
-// do has d computed and then calls done. Work of no length takes its turn, too.
+// do computes for d and then calls done. Work of no length takes its turn, too.
 func (c *cores) do(d time.Duration, done func()) {
 	c.add(job{left: d, done: done})
 }
@@ -126,14 +126,14 @@ func (c *cores) doStalled(d time.Duration, done func()) {
 	c.add(job{stall: c.costs.Stall.At(c.rng.Float64()), left: d, done: done})
 }
 
-// watchdog is how long nobody polls for timers and messages at most.
+// watchdog is how long at most no thread polls for timers and messages.
 const watchdog = 10 * time.Millisecond
 
 // doOnEvent is do for work that a timer or a message asks for.
 func (c *cores) doOnEvent(d time.Duration, done func()) {
 	j := job{left: d, done: done}
 	switch {
-	case c.free == 0: // whoever is free first looks for it
+	case c.free == 0: // the first free core looks for it
 	case !c.unpolled:
 		c.unpolled, c.polledAt = true, c.now
 	default:
@@ -165,7 +165,7 @@ func (c *cores) catchUp() {
 	c.missed = c.missed[:0]
 }
 
-// coldAfter is how long cores are idle before they have forgotten what they did.
+// coldAfter is how long cores are idle before their caches are cold.
 const coldAfter = time.Millisecond
 
 func (c *cores) add(j job) {

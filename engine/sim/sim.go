@@ -13,13 +13,13 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// Config is what is simulated. The zero values of Cores and LookAhead are refused.
+// Config is the subject of a simulation. The zero values of Cores and LookAhead are refused.
 type Config struct {
 	Policies   policy.Set // as the engine has them; every type in it has a handler
 	Cores      int        // of the machine, 1 or more
 	LookAhead  int        // as engine.Config: triggers in memory at most
 	QueueAhead int        // as engine.Config.QueueLookAhead
-	Costs      Costs      // what things take
+	Costs      Costs      // the times of operations
 	Seed       uint64     // of the chance in the costs and in the core
 	Until      time.Duration
 	// Until is when the simulation stops, counted from its start. Zero goes on until
@@ -34,7 +34,7 @@ type Config struct {
 	SampleEvery time.Duration
 }
 
-// Arrival is one task: when it is submitted and what its handler does.
+// Arrival is one task: the time of its submit and the work of its handler.
 type Arrival struct {
 	At    time.Duration // since the start; must not decrease
 	Type  string        // one of the policies
@@ -45,7 +45,7 @@ type Arrival struct {
 	Fails int           // how many attempts fail before one succeeds
 }
 
-// Start tells of the first call of a task's handler. Insert, Queue and Grab are the parts
+// Start is the first call of a task's handler. Insert, Queue and Grab are the parts
 // of the time since its arrival: Insert until its row was durable, Queue until it got its
 // slot, Grab until that was durable and the handler called. Of a task that got its slot
 // with its insert, only Insert is not zero.
@@ -56,7 +56,7 @@ type Start struct {
 	Disk                time.Duration // how much of Insert and Grab its own commits waited for the disk
 }
 
-// End tells of the end of a task.
+// End is the end of a task.
 type End struct {
 	Arrival
 	At   time.Duration
@@ -134,7 +134,7 @@ type simulation struct {
 type life struct {
 	Arrival
 	row                    *task.Task
-	limits                 []*meter // what it counts for while it has a slot
+	limits                 []*meter // the limits of the task, while it has a slot
 	taken, durable, booked int64
 	diskInsert, diskGrab   time.Duration
 	started                bool

@@ -14,7 +14,7 @@ import (
 	"github.com/taskengine/taskengine/policy"
 )
 
-// arrivals yields n tasks of one type: what changes from one to the next is drawn.
+// arrivals yields n tasks of one type: the differences between them are drawn.
 func arrivals(n int, seed uint64, draw func(rng *rand.Rand, a *sim.Arrival)) iter.Seq[sim.Arrival] {
 	return func(yield func(sim.Arrival) bool) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -162,7 +162,7 @@ func TestTheSameSeedGivesTheSameResult(t *testing.T) {
 }
 
 // TestATimerIsLateWhileTheOnlyThreadThatPollsComputes: two tasks wait and one of them then
-// computes for long. The second core is idle, and nobody there waits for the other's
+// computes for long. The second core is idle, and no thread there waits for the other's
 // timer, as in Go's scheduler.
 func TestATimerIsLateWhileTheOnlyThreadThatPollsComputes(t *testing.T) {
 	late := func(cpu time.Duration) time.Duration {

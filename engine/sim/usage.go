@@ -9,7 +9,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// Result is what was used of what there was.
+// Result has the used part of the resources.
 type Result struct {
 	Elapsed   time.Duration
 	Submitted int64
@@ -29,10 +29,10 @@ type Result struct {
 	Limits []Use // the slots of the node first, then by name and value
 }
 
-// Use is what was used of one limit.
+// Use is the used part of one limit.
 type Use struct {
-	Name  string        // "" for the slots of the node, policy.ConcurrencyName for those of a type
-	Value string        // of what the limit is per
+	Name  string        // "" for the slots of the node, policy.ConcurrencyName for the slots of a type
+	Value string        // of Per of the limit
 	Max   int           // 0 is without limit
 	Rate  float64       // starts per second that it allows; 0 is without limit
 	Most  int           // used at once at most
@@ -41,14 +41,14 @@ type Use struct {
 	Taken int64         // starts
 }
 
-// meter counts what is used of a limit, or of one value of a limit per value.
+// meter counts the used slots of a limit, or of one value of a limit per value.
 type meter struct {
 	Use
 	used int
 	last int64 // when used changed
 }
 
-// account adds what was used since the last change.
+// account adds the use since the last change.
 func (m *meter) account(now int64) {
 	d := time.Duration(now - m.last)
 	m.last = now
@@ -60,7 +60,7 @@ func (m *meter) account(now int64) {
 
 type meterName struct{ name, value string }
 
-// usage counts what happens.
+// usage counts the events.
 type usage struct {
 	set    policy.Set
 	meters map[meterName]*meter
@@ -95,8 +95,8 @@ func (u *usage) meter(name, value string, most int, r policy.Rate) *meter {
 	return m
 }
 
-// metersOf returns what a task counts for. A limit per value under others that are per
-// value, too, is told apart by its own value alone.
+// metersOf returns the meters of a task. A limit per value under others that are per
+// value, too, is identified by its own value alone.
 func (u *usage) metersOf(typ, group string) []*meter {
 	queue := task.Queue{Type: typ, Group: group}
 	if ms, ok := u.chains[queue]; ok {

@@ -154,7 +154,7 @@ func TestWhenANodeLeavesOnlyItsShardsMove(t *testing.T) {
 	})
 }
 
-// What was gained of a type is what is owned now and was not before; more may be read.
+// The gained shards of a type are owned now and were not before; more may be read.
 func TestAGainIsWhatWasNotOwnedBefore(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		members := drawMembers(t, 1)

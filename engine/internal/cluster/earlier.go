@@ -12,7 +12,7 @@ import (
 )
 
 // awaited are tasks that an earlier process ran, and about which Heal has not decided: the ends of their attempts may still
-// arrive. They are grouped by how long they are awaited.
+// arrive. They are grouped by the time for which they are awaited.
 type awaited map[time.Duration][]task.Ref
 
 // HealAwaited decides about the tasks that Heal has left out, each when the time of its type since the call is over. It

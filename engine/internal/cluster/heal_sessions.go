@@ -33,7 +33,7 @@ func (h *healer) endSessions(ctx context.Context) {
 	}
 }
 
-// gone returns those nodes that are gone for good, and remembers when the others will be.
+// gone returns the nodes that are gone for good, and remembers when the others will be.
 func (h *healer) gone(nodes, alive []task.ID, now time.Time) (gone []task.ID) {
 	v := h.k.view.Load()
 	silent := make(map[task.ID]time.Time)

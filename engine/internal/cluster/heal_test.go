@@ -136,7 +136,7 @@ func TestANodeThatCannotProveThatItIsAliveHealsNothing(t *testing.T) {
 	})
 }
 
-// informed is a prover that is told of one more member while it proves that it is alive.
+// informed is a prover that learns of one more member while it proves that it is alive.
 type informed struct {
 	*local.Node
 	see   func()

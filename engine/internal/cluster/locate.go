@@ -5,7 +5,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// Place is where a task is.
+// Place is the location of a task.
 type Place uint8
 
 // The places of a task.

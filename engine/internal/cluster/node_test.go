@@ -20,8 +20,8 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// node is a Cluster under test, with a real core and the least of an engine around it: what the
-// core asks the store for is read at once, and what it wants to grab is only written down.
+// node is a Cluster under test, with a real core and the least of an engine around it: it reads rows for the
+// core at once, and only notes the grabs of the core.
 type node struct {
 	*Cluster
 	t     *testing.T
@@ -35,10 +35,10 @@ type node struct {
 	effects  core.Ready
 	grabs    map[task.ID]task.ID // guarded by mu: the tasks that the core wanted to grab, and as which incarnation
 	running  map[task.Ref]bool   // guarded by mu: the attempts under way
-	finished []task.ID           // guarded by mu: of which Ended was told
+	finished []task.ID           // guarded by mu: the tasks of calls of Ended
 	stops    int                 // guarded by mu: how often everything was stopped
 	draining bool                // guarded by mu
-	ticker   *time.Timer         // guarded by mu: tells the core the time
+	ticker   *time.Timer         // guarded by mu: passes the time to the core
 	closed   bool                // guarded by mu: nothing ticks any more
 }
 
@@ -156,7 +156,7 @@ func (n *node) close() {
 	}
 }
 
-// decide is that of an engine whose reader takes no time.
+// decide is that of an engine with a reader that takes no time.
 func (n *node) decide(fn func(c *core.Core, now time.Time)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -186,7 +186,7 @@ func (n *node) decide(fn func(c *core.Core, now time.Time)) {
 	}
 }
 
-// read answers what the core asks the store for. It is called with mu held.
+// read answers the reads of the core. It is called with mu held.
 func (n *node) read(r *core.Ready) {
 	ctx, owned := context.Background(), n.Owned()
 	for _, s := range r.Scans {
@@ -264,7 +264,7 @@ func ready(shard uint16) *task.Task {
 	return &task.Task{ID: ids.NextIn(now, shard), Type: "work", Shard: shard, State: task.Submitted, Version: 1, CreatedAt: now, ReadyAt: now, UpdatedAt: now}
 }
 
-// insert adds a row to the store, of which no node is told.
+// insert adds a row to the store without a hint to a node.
 func insert(t *testing.T, store storage.Store, row *task.Task) *task.Task {
 	t.Helper()
 	if _, err := store.Insert(t.Context(), row); err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/taskengine/taskengine/engine/internal/core"
 )
 
-// isPaused reports whether a node has a type paused.
+// isPaused reports whether a type is paused on a node.
 func (n *node) isPaused(typ string) (is bool) {
 	n.decide(func(c *core.Core, _ time.Time) {
 		for _, s := range c.Types() {

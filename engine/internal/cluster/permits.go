@@ -114,7 +114,7 @@ func (k *Cluster) hold(holder task.ID, all []coord.Holding) {
 	k.engine.Decide(func(c *core.Core, now time.Time) { c.Permits(now, holdings) })
 }
 
-// losePermits tells the core that the permits are lost. The resulting orders are for the next holder,
+// losePermits passes the loss of the permits to the core. The resulting orders are for the next holder,
 // and replace all unsent orders.
 func (k *Cluster) losePermits() {
 	p := &k.permits

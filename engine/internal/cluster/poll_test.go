@@ -83,7 +83,7 @@ func TestAPollFindsTasksWithoutAHint(t *testing.T) {
 	})
 }
 
-// hanging is a store that answers late what a poll asks, while it hangs.
+// hanging is a store that answers polls late while it hangs.
 type hanging struct {
 	*memory.Store
 	takes atomic.Int64 // how long an answer takes

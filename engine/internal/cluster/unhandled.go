@@ -67,7 +67,7 @@ func findUnhandled(ctx context.Context, store storage.Tasks, isRun func(typ stri
 // maxValues is how many queues of a type the monitor looks at that has values with nodes of their own.
 const maxValues = 10_000
 
-// findUnplaced adds to found the types that nodes run, with the tasks of those values that none does: of
+// findUnplaced adds to found the types that nodes run, with the tasks of values that no node runs: of
 // each type and each store at most maxCounted tasks, in the first maxValues queues.
 func (k *Cluster) findUnplaced(ctx context.Context, v *view, found []Unhandled) ([]Unhandled, error) {
 	for _, typ := range slices.Sorted(maps.Keys(k.config.Places)) {

@@ -8,7 +8,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// want tells a selective bus which shards this node needs hints of: the shards that it owns or has owned until now, and the
+// want names the shards of the hints that this node needs to a selective bus: the shards that it owns or has owned until now, and the
 // shards of its attempts, which a hint may cancel. The next poll leaves out shards of before without attempts.
 func (k *Cluster) want(before core.Ownership) {
 	selective, ok := k.bus.(coord.Selective)

@@ -13,7 +13,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// ageing returns policies of a type whose levels of priority are worth 100 microseconds.
+// ageing returns policies of a type in which a level of priority is worth 100 microseconds.
 func ageing(names ...string) policy.Set {
 	set := policy.Set{Slots: 1, Types: map[string]policy.Type{}}
 	for _, name := range names {
@@ -68,7 +68,7 @@ func TestNoTaskWaitsForThoseThatBecomeReadyAfterItsBound(t *testing.T) {
 	}
 }
 
-// A stream of urgent tasks takes all slots, and each of those is ready before the last has started.
+// A stream of urgent tasks takes all slots, and each of them is ready before the last has started.
 func TestATaskOfALowPriorityStartsThoughUrgentTasksNeverEnd(t *testing.T) {
 	for _, c := range []struct {
 		ageing time.Duration

@@ -44,7 +44,7 @@ func (t *Table) bookAll(now, until int64) (slots []Slot) {
 
 const ms = int64(time.Millisecond)
 
-// While the store does not answer, a node books the burst of a rate and what begins within lookAhead.
+// While the store does not answer, a node books the burst of a rate and the tasks that begin within lookAhead.
 func TestFewTasksAreBookedUnderARateBeforeTheyBegin(t *testing.T) {
 	for _, c := range []struct {
 		rate policy.Rate
@@ -145,7 +145,7 @@ func TestATaskThatHasNotBegunObeysWhatWasChangedMeanwhile(t *testing.T) {
 	for name, c := range map[string]struct {
 		limit policy.Limit
 		set   policy.Override
-		want  [2]string // for each of two booked tasks: what the reason contains
+		want  [2]string // for each of two booked tasks: a part of the reason
 	}{
 		"paused":                     {policy.Limit{Max: 2}, policy.Override{Paused: true}, [2]string{"paused", "paused"}},
 		"lowered":                    {policy.Limit{Max: 2}, policy.Override{Max: &one}, [2]string{"", "lowered"}},

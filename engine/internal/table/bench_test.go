@@ -11,7 +11,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// BenchmarkAddBookFree measures what the table does for one task. The time must not grow with the
+// BenchmarkAddBookFree measures the work of the table for one task. The time must not grow with the
 // number of triggers in the table, or with the number of full queues beside the open one.
 func BenchmarkAddBookFree(b *testing.B) {
 	for _, pending := range []int{1_000, 100_000, 1_000_000} {
@@ -102,7 +102,7 @@ func BenchmarkClaim(b *testing.B) {
 	}
 }
 
-// BenchmarkLevels measures what the table does for one task under three limits, those of a node and those
+// BenchmarkLevels measures the work of the table for one task under three limits, of a node or
 // of the cluster. The cycle includes the orders of permits.
 func BenchmarkLevels(b *testing.B) {
 	for _, of := range []string{"node", "cluster", "cluster, scarce"} {
@@ -173,7 +173,7 @@ func BenchmarkLevels(b *testing.B) {
 	}
 }
 
-// BenchmarkValues measures what the table does for one task of a keyed limit, of which many values wait for
+// BenchmarkValues measures the work of the table for one task of a keyed limit, with many values that wait for
 // a slot: in the order of their tasks, and in turns.
 func BenchmarkValues(b *testing.B) {
 	for _, waitFor := range []string{"limit", "handler"} {

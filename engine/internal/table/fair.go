@@ -171,7 +171,7 @@ func (f *fair) find(on *node) (int, bool) {
 	return slices.BinarySearchFunc(f.stands, on.serial, func(s stand, serial uint64) int { return cmp.Compare(s.on.serial, serial) })
 }
 
-// standOf returns the stand of n, which is a value or a group, on a limit. It makes the stand, and those
+// standOf returns the stand of n, which is a value or a group, on a limit. It makes the stand, and the stands
 // above it, if they do not exist.
 func (t *Table) standOf(on, n *node) *node {
 	i, ok := n.fair.find(on)

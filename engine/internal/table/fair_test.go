@@ -165,7 +165,7 @@ func TestABacklogOfOneValueDelaysOthersByItsTurns(t *testing.T) {
 }
 
 // TestValuesThatWaitAreServedAlike checks the bound that fair.go proves: over any time in which two
-// values wait, what they have started, divided by their shares, differs by one turn and one task of each.
+// values wait, the numbers of started tasks, divided by the shares, differ by one turn and one task of each.
 func TestValuesThatWaitAreServedAlike(t *testing.T) {
 	for _, n := range narrows() {
 		for seed := range uint64(5) {
@@ -198,7 +198,7 @@ func serveAlike(t *testing.T, n narrow, seed uint64) {
 		waiting[v]++
 	}
 	served := make(map[string]int)
-	lead, least, most := 0, 0, 0 // of a: its tasks divided by its share, less those of b by theirs, times both shares
+	lead, least, most := 0, 0, 0 // of a: its tasks divided by its share, less the tasks of b by its share, times both shares
 	for range 600 {
 		for _, v := range []string{"a", "b"} { // these always wait
 			for waiting[v] < 6 {

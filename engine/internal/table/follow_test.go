@@ -28,10 +28,10 @@ func TestBooksLikeTheNaiveModelWhileLimitsAreChanged(t *testing.T) {
 	}
 }
 
-// plan is what a test does that compares a table with the model.
+// plan has the steps of a test that compares a table with the model.
 type plan struct {
 	policies func(*rand.Rand) policy.Set
-	override bool // people change limits
+	override bool // operators change limits
 	anyOrder bool // the table may book any task that could run
 	noPools  bool // no handler has slots
 	edits    bool // tasks are tried again and get other times, and all priorities occur

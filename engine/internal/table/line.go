@@ -7,12 +7,12 @@ import (
 )
 
 // A type may have tasks of very many values, and each value has a limit of the cluster. Only few of them can start soon.
-// So a limit of one value orders its first permit only if its task is among the first of its type, by rank: those limits
+// So a limit of one value orders its first permit only if its task is among the first of its type, by rank: such limits
 // are ahead. The others stand in line. There are always enough ahead for the answers of the coordinator to be there when
 // a slot becomes free.
 //
 // A limit is ahead until its task has a slot, other nodes have all its permits, or aheadTime has passed: then it keeps
-// what it has, and the next one in line takes its place. If the tasks of limits ahead count for another limit
+// its permits, and the next one in line takes its place. If the tasks of limits ahead count for another limit
 // together, only some more of them may be ahead than it has room for: the next ones stand aside. So limits hold up no
 // others if their tasks cannot start for other reasons.
 type lines struct {

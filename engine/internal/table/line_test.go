@@ -39,7 +39,7 @@ func (t *Table) grantAll(now int64) (count int) {
 	}
 }
 
-// Of many values that wait, a node orders permits of those that can start soon, and keeps them until they are used.
+// Of many values that wait, a node orders permits for the values that can start soon, and keeps them until they are used.
 func TestAFewOrdersAreMadeForATaskHoweverManyValuesWait(t *testing.T) {
 	const values, slots, each = 3000, 10, int64(1e9)
 	tab := valued(slots)
@@ -79,7 +79,7 @@ func TestAFewOrdersAreMadeForATaskHoweverManyValuesWait(t *testing.T) {
 	t.Logf("%d orders for %d tasks", orders, values)
 }
 
-// A task of a better rank than those that are ahead gets its permit at once.
+// A task of a better rank than the tasks ahead gets its permit at once.
 func TestAnUrgentTaskDoesNotStandInLineForItsPermit(t *testing.T) {
 	tab := valued(1)
 	add := func(value string, priority uint8, seq uint64) {
@@ -99,8 +99,8 @@ func TestAnUrgentTaskDoesNotStandInLineForItsPermit(t *testing.T) {
 	}
 }
 
-// Values whose tasks cannot start for another reason do not keep others from ordering their permits: not a limit that
-// is full or paused, and not those of another type.
+// Values with tasks that cannot start for another reason do not keep others from ordering their permits: not a limit that
+// is full or paused, and not values of another type.
 func TestValuesThatCannotStartHoldUpNoOthersInLine(t *testing.T) {
 	zero := policy.Override{Paused: true}
 	for name, c := range map[string]struct {

@@ -68,7 +68,7 @@ const (
 	// table could run, see couldRun, and the quick one if not.
 	slowPause, quickPause = int64(1e9), int64(1e8)
 	// maxTried is the maximum number of queues among which the worst is chosen, and maxVisited
-	// the maximum number that are looked at to find those.
+	// the maximum number that are examined to find them.
 	maxTried, maxVisited = 16, 64
 )
 
@@ -149,7 +149,7 @@ func (t *Table) TakeScan() (Scan, bool) {
 		return Scan{}, false
 	}
 	r.scanAt = 0
-	var first, next *kind // by name: of all types that may be scanned, and of those after lastScanned
+	var first, next *kind // by name: of all types that may be scanned, and of the types after lastScanned
 	for _, one := range r.incomplete {
 		if !one.unlisted || !t.mayList(one) {
 			continue

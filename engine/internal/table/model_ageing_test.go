@@ -38,7 +38,7 @@ func (m *model) add(tab *Table, tr task.Trigger) {
 	tab.Add(0, tr)
 }
 
-// edit changes a task that waits: it was tried again meanwhile, or has another time.
+// edit changes a task that waits: it was tried again, or has another time.
 func (m *model) edit(rng *rand.Rand, tab *Table) {
 	var all []task.Trigger
 	for _, queue := range slices.SortedFunc(maps.Keys(m.waiting), compareQueues) {

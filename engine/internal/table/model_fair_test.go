@@ -37,7 +37,7 @@ func (m *turnsOfModel) goesFirst(a, b claim, depth int) bool {
 	return at(a) < at(b)
 }
 
-// wait gives the values that begin to wait their turns, and drops those of values that do not wait any
+// wait gives the values that begin to wait their turns, and drops the turns of values that do not wait any
 // more. If several begin at once, they do so in the order of the table, which read them.
 func (m *model) wait(tab *Table) {
 	waiting := make(map[string]counter)

@@ -23,7 +23,7 @@ type model struct {
 	waiting  map[task.Queue][]task.Trigger
 	running  map[task.Queue]int
 	turns    turnsOfModel
-	counted  map[task.Queue]counted // what counters has returned since live and slots were changed
+	counted  map[task.Queue]counted // the results of counters since live and slots were changed
 }
 
 // counted has the limits that count for a queue.
@@ -34,7 +34,7 @@ func (m *model) counters(l task.Queue) (tree, across []counter) {
 	c, ok := m.counted[l]
 	if !ok {
 		tree, across = m.count(l)
-		c = counted{slices.Clip(tree), slices.Clip(across)} // what is appended to them does not stay
+		c = counted{slices.Clip(tree), slices.Clip(across)} // later appends do not change them
 		if m.counted == nil {
 			m.counted = make(map[task.Queue]counted)
 		}
@@ -221,7 +221,7 @@ func randomQueue(rng *rand.Rand, set policy.Set) task.Queue {
 	return task.Queue{Type: name, Group: task.GroupOf(values...)}
 }
 
-// changes returns what people may have changed of the limits. No rate is among it.
+// changes returns random changes of limits by operators, without rates.
 func changes(rng *rand.Rand, set policy.Set) policy.Overrides {
 	all := make(policy.Overrides)
 	for _, name := range slices.Sorted(maps.Keys(set.Limits)) {
@@ -275,13 +275,13 @@ func (m *model) len() int {
 	return n
 }
 
-// finishScan tells a new table that the store is empty.
+// finishScan passes to a new table that the store is empty.
 func finishScan(tab *Table) {
 	tab.TakeScan()
 	tab.Scanned(nil, true)
 }
 
-// tally has what check counts of a limit.
+// tally has the counts of check for a limit.
 type tally struct{ used, children int }
 
 // tallies is a tally of each limit of a table.

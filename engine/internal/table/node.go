@@ -9,7 +9,7 @@ import (
 
 // node is a limit in use, or the part of a queue that makes the queue a node of the tree.
 //
-//  1. children has exactly those children that could run if this node and those above it had
+//  1. children has exactly the children that could run if this node and the nodes above it had
 //     room.
 //  2. A node is in the children of its parent exactly if offered is set, and then as shown.
 //  3. used is the weight of all booked tasks that the node counts.
@@ -88,7 +88,7 @@ func (t *Table) room(now int64, n *node, need int) bool {
 	return ok
 }
 
-// best returns the best child of n, or the queue itself, whether or not n and those above it have
+// best returns the best child of n, or the queue itself, whether or not n and the nodes above it have
 // room. It returns false if there is none.
 func (n *node) best() (child, bool) {
 	switch {
@@ -150,7 +150,7 @@ func (t *Table) show(n *node, in *offers, offer child, ok bool) {
 }
 
 // limitNode returns the node of the first limit of chain for the values of a group. It makes the node,
-// and those above it, if they do not exist.
+// and the nodes above it, if they do not exist.
 func (t *Table) limitNode(chain []policy.Limit, values []string) *node {
 	if len(chain) == 0 {
 		return t.root

@@ -7,7 +7,7 @@ import (
 	"github.com/taskengine/taskengine/policy"
 )
 
-// Override replaces the overrides of all limits by those in live. version is the version of these
+// Override replaces the overrides of all limits by the ones in live. version is the version of these
 // settings: the coordinator of a limit of the cluster gets it with the limit's maximum. Booked tasks
 // stay booked: a limit below its use has no room until enough tasks have ended. Tasks that have not
 // begun must obey the change when they begin, see [Table.Begin].

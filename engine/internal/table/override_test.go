@@ -10,7 +10,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// rated returns a table whose only limit starts one task an hour for each value.
+// rated returns a table with a single limit that starts one task an hour for each value.
 func rated() *Table {
 	typ := policy.DefaultType()
 	typ.Limits = []string{"api"}

@@ -67,7 +67,7 @@ const (
 	maxDrawWait = int64(60e9)  // after this time a Draw without a token is repeated: the rate may have been changed
 )
 
-// addPermits makes n a limit of the cluster. values are its own value and those above it.
+// addPermits makes n a limit of the cluster. values are its own value and the values above it.
 func (t *Table) addPermits(n *node, values []string) {
 	n.permits = &permits{name: policy.ClusterName(n.name, values...), lowered: t.ordered + 1}
 	h := fnv.New32a()
@@ -96,7 +96,7 @@ func (n *node) capacity() int {
 	return n.max
 }
 
-// lack records that a task waits, the best of those that wait for n, and that n has no room for it. A limit that has
+// lack records that a task waits, the best of the tasks that wait for n, and that n has no room for it. A limit that has
 // ordered permits, or that has one count for all, orders the permits that it lacks. A limit of one of several values
 // has to stand in line.
 func (t *Table) lack(now int64, n *node, offer child) {
@@ -274,7 +274,7 @@ func (t *Table) excess(n *node, idle int) int {
 // So the time differs from limit to limit, and it is longer each time.
 func (p *permits) grace() int64 { return grace << p.unused * p.spread / 4 }
 
-// reviewAt has n looked at again at the given time, or earlier if that was set before.
+// reviewAt schedules a review of n for the given time, unless an earlier one is scheduled.
 func (t *Table) reviewAt(n *node, at int64) {
 	p := n.permits
 	if p.reviewAt != 0 {

@@ -73,7 +73,7 @@ func (l *coordinated) used() (n int) {
 	return n
 }
 
-// grant serves those that wait, and returns whom it gave something.
+// grant serves the waiting nodes, and returns the ones that got permits.
 func (l *coordinated) grant() (served []*party) {
 	waiting := slices.SortedFunc(maps.Keys(l.parts), func(a, b *party) int { return l.parts[a].place - l.parts[b].place })
 	for _, p := range waiting {
@@ -115,7 +115,7 @@ func randomOverrides(rng *rand.Rand) policy.Overrides {
 	}
 }
 
-// tell sends their holdings to the nodes that have permits or wait for some, except one.
+// tell sends the nodes that have permits or wait for some their holdings, except one node.
 func (l *coordinated) tell(name string, except *party) {
 	for _, p := range slices.SortedFunc(maps.Keys(l.parts), func(a, b *party) int { return a.number - b.number }) {
 		if p != except {

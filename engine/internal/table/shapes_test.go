@@ -19,7 +19,7 @@ type shape struct {
 	bulk policy.Type
 	rate policy.Rate // of each value
 	rows func(n int) task.Queue
-	with func(tab *Table) // what else there is to it
+	with func(tab *Table) // adds the rest of the shape
 }
 
 const shapeCapacity = 64
@@ -83,7 +83,7 @@ func (d *desk) put(l task.Queue) task.Trigger {
 }
 
 // round answers the reads of the table, books all tasks that may run, and checks the bounds. It
-// returns what it booked.
+// returns the booked tasks.
 func (d *desk) round() (booked []task.Trigger) {
 	d.Helper()
 	for _, a := range d.store.answers(d.tab) {
@@ -118,7 +118,7 @@ func (d *desk) free(typ string) {
 	d.held[typ] = nil
 }
 
-// rounds is the maximum number of rounds that a task may wait for those of another type.
+// rounds is the maximum number of rounds that a task may wait for tasks of another type.
 const rounds = 4
 
 // expect fails if the given tasks are not booked within rounds.

@@ -252,7 +252,7 @@ func (t *Table) Loaded(now int64, name task.Queue, page []task.Trigger, end bool
 	q.window.Answer(end)
 	for _, tr := range page {
 		if place := q.kind.place(tr.Rank); !q.window.Extend(place) || !t.insert(now, q, itemAt(place, tr)) {
-			break // this row and those behind it stay in the store
+			break // this row and the rows behind it stay in the store
 		}
 	}
 	t.headChanged(now, q)

@@ -12,7 +12,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// shelf is a store with what a table reads from it: the ready rows of each queue.
+// shelf is a store as a table reads it: the ready rows of each queue.
 type shelf map[task.Queue][]task.Trigger
 
 func (s shelf) put(tr task.Trigger) {
