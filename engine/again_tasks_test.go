@@ -14,7 +14,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// ticks returns handlers of the type tick, whose tasks run again every minute and add what fn returns,
+// ticks returns handlers of the type tick, with tasks that run again every minute and add the requests of fn,
 // and of the type fire.
 func ticks(fn func(*task.Task) []engine.Request) map[string]task.Handler {
 	return map[string]task.Handler{

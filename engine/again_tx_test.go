@@ -15,7 +15,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// payAgain makes a payment and has the task run again, in one transaction of store.
+// payAgain makes a payment and lets the task run again, in one transaction of store.
 func payAgain(ctx context.Context, e *engine.Engine, store storage.Store, at time.Time, options ...task.AgainOption) error {
 	return store.Update(ctx, func(tx storage.Tx) error {
 		if _, err := e.SubmitTx(ctx, tx, engine.Request{Type: books}); err != nil {
@@ -130,7 +130,7 @@ func TestAnAttemptThatIsOverHasNothingRunAgain(t *testing.T) {
 	})
 }
 
-// The handler goes on after the commit, with and without being told to stop, and beyond the next time
+// The handler goes on after the commit, with and without a cancelled context, and beyond the next time
 // of its task.
 func TestATaskDoesNotRunAgainBeforeItsHandlerHasReturned(t *testing.T) {
 	for name, silent := range map[string]bool{"told": false, "not told": true} {

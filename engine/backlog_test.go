@@ -15,7 +15,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// capped returns a set with the type mail, whose backlog has a maximum. One task runs at a time.
+// capped returns a set with the type mail and a maximum of its backlog. One task runs at a time.
 func capped(b policy.Backlog) policy.Set {
 	return one("mail", func(p *policy.Type) { p.MaxBacklog, p.Concurrency = b, 1 })
 }

@@ -113,7 +113,7 @@ func TestAPoolDoesNotBeginWhileItsNodeCannotProveThatItIsAlive(t *testing.T) {
 	})
 }
 
-// stalling is a store whose writes can be made slow.
+// stalling is a store that can slow down its writes.
 type stalling struct {
 	storage.Store
 	notes, updates atomic.Int64 // how long each takes, in nanoseconds

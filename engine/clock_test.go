@@ -59,7 +59,7 @@ func TestAClockThatIsSetIsFollowedAtOnceAndTold(t *testing.T) {
 	})
 }
 
-// stepped opens an engine whose wall clock can be set, with tasks of type x.
+// stepped opens an engine with a wall clock that can be set, and tasks of type x.
 func stepped(t *testing.T, p policy.Type, h task.HandlerFunc) (e *Engine, set func(time.Duration)) {
 	t.Helper()
 	e, err := Open(t.Context(), Config{

@@ -109,7 +109,7 @@ func (g *group) ran(id task.ID) []string {
 	return slices.Clone(g.runs[id])
 }
 
-// because checks that code is what keeps a task from running.
+// because checks that code is the reason why a task does not run.
 func (m *member) because(id task.ID, code string) {
 	m.t.Helper()
 	synctest.Wait() // nodes that have just joined know each other
@@ -130,7 +130,7 @@ func takes(d time.Duration) func(context.Context, *task.Task) ([]byte, error) {
 	}
 }
 
-// elsewhere returns an ordering key whose tasks another node than m starts.
+// elsewhere returns an ordering key with tasks that another node than m starts.
 func (g *group) elsewhere(m *member, typ string, others ...*member) string {
 	g.t.Helper()
 	for i := range 1000 {

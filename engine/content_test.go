@@ -30,7 +30,7 @@ func encrypting(t *testing.T, names string) codec.Codec {
 	return c
 }
 
-// secrets returns a node that encrypts what the tasks of type mail carry.
+// secrets returns a node that encrypts the content of the tasks of type mail.
 func secrets(t *testing.T, change func(*policy.Type), h func(context.Context, *task.Task) ([]byte, error)) *node {
 	t.Helper()
 	return startWith(t, one("mail", change), handle("mail", h), func(c *engine.Config) { c.Codec = encrypting(t, "k") })

@@ -17,7 +17,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// watched starts a node with the types mail, whose tasks are for customers, and bad, whose tasks fail.
+// watched starts a node with the types mail, with tasks for customers, and bad, with tasks that fail.
 // No task of mail is started.
 func watched(t *testing.T, s storage.Store) *node {
 	t.Helper()
@@ -32,7 +32,7 @@ func watched(t *testing.T, s storage.Store) *node {
 	return n
 }
 
-// depths returns what the node sees a minute later, by type, with the age of the oldest task.
+// depths returns the counts of the node a minute later, by type, with the age of the oldest task.
 func (n *node) depths() map[string]string {
 	n.t.Helper()
 	time.Sleep(time.Minute)

@@ -28,7 +28,7 @@ type picky struct {
 	swaps    func(task.Change) bool // guarded by mu: likewise
 	away     bool                   // guarded by mu: everything is refused
 	updates  int                    // guarded by mu: transactions so far
-	refusals int                    // guarded by mu: those that failed
+	refusals int                    // guarded by mu: failed ones
 	grabs    int                    // guarded by mu: requested grabs
 	largest  int                    // guarded by mu: the bytes of results in one transaction
 }
@@ -156,7 +156,7 @@ func TestAResultThatCannotBeWrittenHoldsUpNothingElse(t *testing.T) {
 		}
 		var before int
 		s.set(func(s *picky) { before = s.refusals })
-		for range 60 { // other things are written meanwhile
+		for range 60 { // with other writes in between
 			time.Sleep(time.Minute)
 			n.end(n.submit(engine.Request{Type: "x"}))
 		}

@@ -51,13 +51,13 @@ func againAt(at time.Time) task.Change {
 	return task.Change{To: task.Waiting, NextEventAt: at, ReadyAt: at, Count: task.Reset, Payload: &payload, Checkpoint: &checkpoint, Result: []byte("so far")}
 }
 
-// The node has nothing to save, and learns of what the task is now, whatever reads fail.
+// The node has nothing to save, and learns the present state of the task, whatever reads fail.
 func TestAnAttemptThatTheDatabaseEndedIsLeftAsItIs(t *testing.T) {
 	for name, c := range map[string]struct {
 		again bool
 		kept  time.Duration
 		fails int32 // reads of the row
-		err   error // what the handler returns
+		err   error // the result of the handler
 		stale uint64
 	}{
 		"done":                           {kept: time.Hour, err: task.Ended()},

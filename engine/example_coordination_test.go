@@ -14,7 +14,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// Nodes keep tasks in PostgreSQL and coordinate by etcd. Hints between them, and the clock by which tasks go, are those
+// Nodes keep tasks in PostgreSQL and coordinate by etcd. Hints between them, and the clock of tasks, are
 // of the database. Package coord/zk takes the place of coord/etcd in the same way. The tables are made by
 // "taskengine migrate apply", or by the package storage/postgres/schema.
 func ExampleConfig_clock() {

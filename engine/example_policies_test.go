@@ -51,7 +51,7 @@ func handlersOf(fn func(*task.Task) error) map[string]task.Handler {
 	return map[string]task.Handler{"job": task.HandlerFunc(func(_ context.Context, t *task.Task) ([]byte, error) { return nil, fn(t) })}
 }
 
-// The program decides what follows a failed attempt: it knows what an error means.
+// The program decides about failed attempts: it knows the meaning of an error.
 func ExampleConfig_retry() {
 	tasks := run(engine.Config{
 		Handlers: handlersOf(func(t *task.Task) error {

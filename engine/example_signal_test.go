@@ -12,7 +12,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// An order waits for its payment, and takes no slot meanwhile. The signal may come before the order waits for it.
+// An order waits for its payment without a slot. The signal may come before the order waits for it.
 func ExampleEngine_Signal() {
 	ctx := context.Background()
 	store := memory.New()

@@ -49,7 +49,7 @@ func Example() {
 	// Output: done: HELLO
 }
 
-// The error that a handler returns decides what happens next.
+// The error that a handler returns decides about the next step.
 func Example_verdicts() {
 	charge := func(ctx context.Context, t *task.Task) ([]byte, error) {
 		switch err := ctx.Err(); {

@@ -116,7 +116,7 @@ func TestATaskFinishedInATransactionIsDoneWhateverItsHandlerReturns(t *testing.T
 	}
 }
 
-// The transaction is rolled back: what the handler returns counts.
+// The transaction is rolled back: the result of the handler counts.
 func TestATaskWhoseTransactionWasRolledBackIsNotFinished(t *testing.T) {
 	for name, c := range map[string]struct {
 		err   error

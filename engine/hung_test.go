@@ -16,11 +16,11 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// hung is a store in two databases, the second of which may hang: what needs it waits.
+// hung is a store in two databases, the second of which may hang: calls that need it wait.
 type hung struct {
 	inParts
 	gate  atomic.Pointer[chan struct{}] // closed when it answers again; nil while it answers
-	fails atomic.Bool                   // instead of hanging, what needs the second database fails
+	fails atomic.Bool                   // instead of hanging, calls that need the second database fail
 }
 
 // hang has the second database hang until the function that it returns is called.
@@ -168,7 +168,7 @@ func (s *firstHalf) Orphans(ctx context.Context, alive []task.ID, after task.ID,
 	return slices.DeleteFunc(page, func(t *task.Task) bool { return t.ID.Shard() >= task.ShardCount/2 }), next, err
 }
 
-// No hint tells of the tasks: a node finds them by polling, and those of a dead node by healing.
+// There are no hints of the tasks: a node finds them by polling, and tasks of a dead node by healing.
 func TestTasksOfWhichNoHintToldAreFoundWhileAnotherDatabaseIsAway(t *testing.T) {
 	for _, hangs := range []bool{true, false} { // or its calls fail
 		inBubble(t, func(t *testing.T) {
@@ -294,7 +294,7 @@ func TestUncertainTasksAreResolvedWhileAnotherDatabaseHangs(t *testing.T) {
 		})}}
 		n.open()
 		t.Cleanup(n.close)
-		s.set(task.AllShards(), true) // what is written is done, and not answered
+		s.set(task.AllShards(), true) // writes are done, and not answered
 		for range 100 {
 			if _, err := n.Submit(t.Context(), engine.Request{Type: "pay"}); err == nil {
 				t.Fatal("a submit is answered")

@@ -20,7 +20,7 @@ func punctual(mode policy.OnConflict) policy.Set {
 	return set
 }
 
-// The times are those of a test of PagerDuty's scheduler.
+// The times are from a test of PagerDuty's scheduler.
 func TestATimeThatLiesTooFarInThePastIsRefusedAndTheOtherRequestsAreDone(t *testing.T) {
 	for name := range submits(nil) {
 		t.Run(name, func(t *testing.T) {
@@ -142,7 +142,7 @@ func TestALateRequestNeedsNoRoom(t *testing.T) {
 	}
 }
 
-// A handler whose attempt was late would otherwise never run again.
+// A handler with a late attempt would otherwise never run again.
 func TestATaskThatFollowsAnAttemptIsNeverLate(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var j journal

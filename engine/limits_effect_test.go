@@ -15,7 +15,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// partners is a set whose tasks count for a limit of their partner, below one of all.
+// partners is a set with tasks that count for a limit of their partner, below a limit of all.
 func partners() policy.Set {
 	set := one("work", func(p *policy.Type) { p.Limits = []string{"partner"} })
 	set.Limits = map[string]policy.Limit{
@@ -79,7 +79,7 @@ func TestALimitThatIsChangedHoldsAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		set("", 1)
-		uses(9, 20, 8, 5) // what runs goes on
+		uses(9, 20, 8, 5) // running tasks go on
 		for value, want := range map[string]int{"acme": 6, "beta-1": 0, "beta-2": 8, "beta-*": 0, "gamma": 1, "": 1} {
 			if l, err := n.Limit(t.Context(), "partner", value); err != nil || l.Max != want {
 				t.Errorf("the limit for %q is %d, %v, want %d", value, l.Max, err, want)

@@ -15,7 +15,7 @@ import (
 	"github.com/taskengine/taskengine/policy"
 )
 
-// holders returns what a node says of who holds a limit.
+// holders returns the holders of a limit, as a node reports them.
 func (m *member) holders(name, value string) engine.LimitWhy {
 	m.t.Helper()
 	why, err := m.WhyLimit(m.t.Context(), name, value)

@@ -14,7 +14,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// verbs are the methods by which people change a task.
+// verbs are the methods by which operators change a task.
 var verbs = map[string]func(*node, task.Ref) (*task.Task, error){
 	"cancel": func(n *node, r task.Ref) (*task.Task, error) { return n.Cancel(context.Background(), r, "unwanted") },
 	"fail":   func(n *node, r task.Ref) (*task.Task, error) { return n.Fail(context.Background(), r, "known") },

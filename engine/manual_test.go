@@ -19,7 +19,7 @@ import (
 
 var newYear = time.Date(2030, time.January, 1, 0, 0, 0, 0, time.UTC)
 
-// manual opens an engine whose time stands still, with real goroutines.
+// manual opens an engine with a clock that stands still, and real goroutines.
 func manual(t *testing.T, set policy.Set, h func(context.Context, *task.Task) ([]byte, error)) *engine.Engine {
 	t.Helper()
 	e, err := engine.Open(t.Context(), engine.Config{Store: memory.New(), Policies: set, Handlers: handle("work", h), Manual: newYear})

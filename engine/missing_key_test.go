@@ -45,7 +45,7 @@ func (n *node) keysIn() map[string]int {
 
 func TestWhatIsWrittenIsUnderTheKeyOfToday(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		what := make(map[string]error) // what the handler of a payload returns; nil: it runs again in a minute
+		what := make(map[string]error) // the result of the handler of a payload; nil: it runs again in a minute
 		n := secrets(t, func(p *policy.Type) { p.Retry.Max = policy.Forever }, func(ctx context.Context, r *task.Task) ([]byte, error) {
 			if r.Attempt <= 1 && r.Checkpoint() == nil {
 				if err := task.SaveCheckpoint(ctx, []byte("page 7")); err != nil {

@@ -191,7 +191,7 @@ func TestOneNodeTellsThatTasksHaveBecomeErrors(t *testing.T) {
 	})
 }
 
-// Of a store that does not count its tasks, the monitor reads those in error.
+// Of a store that does not count its tasks, the monitor reads the tasks in error.
 func TestErrorsAreToldOfAStoreThatDoesNotCount(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var l logs
@@ -221,7 +221,7 @@ func TestANodeThatIsAloneTellsWhatIsNotHandled(t *testing.T) {
 	const none = `msg="tasks wait that no node handles; start one that does, or cancel them" type=mail tasks=`
 	for name, c := range map[string]struct {
 		store storage.Store
-		many  string // how it tells of 150 tasks
+		many  string // its text for 150 tasks
 	}{"by its counts": {&tallied{Store: memory.New()}, "150"}, "by reading": {memory.New(), `"100 or more"`}} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {

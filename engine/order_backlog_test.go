@@ -14,8 +14,8 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// A node that comes back after three days finds thousands of tasks of many keys whose times came while it was away. All
-// of them run, those of a key in the order of their times.
+// A node that comes back after three days finds thousands of tasks of many keys that became due while it was away. All
+// of them run, the tasks of a key in the order of their times.
 func TestThreeDaysOfBacklogAreWorkedOffInTheOrderOfEachKey(t *testing.T) {
 	const keys, each = 50, 60
 	const days = 3 * 24 * time.Hour

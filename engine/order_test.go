@@ -15,11 +15,11 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// act is what a handler does with a task after the second that each attempt takes. number is that of its call for the
+// act is the work of a handler with a task after the second that each attempt takes. number is the number of its call for the
 // payload, from 1 on.
 type act func(ctx context.Context, number int) ([]byte, error)
 
-// ordered is a node with the types x and y, whose tasks do what their payload is mapped to.
+// ordered is a node with the types x and y. Their tasks do the act of their payload.
 type ordered struct {
 	*node
 	j    journal

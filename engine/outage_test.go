@@ -18,7 +18,7 @@ import (
 type unreachable struct {
 	*memory.Store
 	out           atomic.Bool
-	counts, scans atomic.Int64 // that succeeded: of backlogs, and of what is processing
+	counts, scans atomic.Int64 // that succeeded: of backlogs, and of processing tasks
 }
 
 func (s *unreachable) reach(done *atomic.Int64) error {

@@ -115,7 +115,7 @@ func TestUncertainTasksAreResolvedThoughAPartOfTheStoreStaysAway(t *testing.T) {
 		}
 		away := half(t)
 		s.set(away, false)
-		time.Sleep(5 * time.Minute) // each check asks for ten of those that are away
+		time.Sleep(5 * time.Minute) // each check asks for ten of the tasks that are away
 		ended := make(map[bool]int) // number of ended tasks, by whether their shards are away
 		for _, row := range s.all(t) {
 			if row.State == task.Done {

@@ -23,7 +23,7 @@ func exports() policy.Set {
 	return one("export", func(p *policy.Type) { p.Nodes = policy.Nodes{"zone": {"eu"}} })
 }
 
-// reason checks what is said to keep a task from running.
+// reason checks the reason why a task does not run.
 func (m *member) reason(id task.ID, code, text string) {
 	m.t.Helper()
 	synctest.Wait() // nodes that have just joined know each other
@@ -114,7 +114,7 @@ func TestNothingIsLostWhenLabelsChangeAtARestart(t *testing.T) {
 		}
 		add()
 		time.Sleep(10 * time.Second)
-		restart(b, "us") // waits for those that run
+		restart(b, "us") // waits for running tasks
 		add()
 		a.reason(ids[len(ids)-1], engine.CodeNoNode, "no live node matches nodes: zone=eu; nodes that are alive: a (zone=us), b (zone=us)")
 		restart(a, "eu")

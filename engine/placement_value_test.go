@@ -13,7 +13,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// exporters has a type whose tasks of some partners are for nodes of some zones.
+// exporters has a type with tasks of some partners for nodes of some zones.
 func exporters(change func(*policy.Type)) policy.Set {
 	set := one("export", func(p *policy.Type) {
 		p.Limits = []string{"partner"}

@@ -16,7 +16,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// decides starts a node whose tasks of type t fail, and whose failures retry decides about. The policy
+// decides starts a node with tasks of type t that fail. retry decides about the failures. The policy
 // of the type is two attempts, a minute apart.
 func decides(t *testing.T, retry func(engine.Failure) engine.Decision, change func(*engine.Config)) *node {
 	t.Helper()
@@ -121,7 +121,7 @@ func TestNoFunctionRunsATaskOfAtMostOnceTwice(t *testing.T) {
 	})
 }
 
-// perLength is a set whose limit allows one task at a time for each length of a payload.
+// perLength is a set with a limit that allows one task at a time for each length of a payload.
 func perLength() policy.Set {
 	set := one("t", func(p *policy.Type) { p.Limits = []string{"length"} })
 	set.Limits = map[string]policy.Limit{"length": {Name: "length", Max: 1, Per: "func.length"}}

@@ -15,7 +15,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// testPool is a pool whose handler is fn. Each task waits for a while in the pool before it
+// testPool is a pool with the handler fn. Each task waits for a while in the pool before it
 // begins.
 type testPool struct {
 	name string

@@ -13,7 +13,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// remembering returns a set with the type x, whose tasks are kept for this long, and their keys for three hours.
+// remembering returns a set with the type x. Its tasks are kept for this long, and their keys for three hours.
 func remembering(keep time.Duration, mode policy.OnConflict) policy.Set {
 	return unique(mode, func(p *policy.Type) {
 		p.Unique.Remember, p.Retention = 3*time.Hour, policy.Retention{Done: keep, Failed: keep, Cancelled: keep}
@@ -120,7 +120,7 @@ func TestATaskThatATransactionFinishesIsRemembered(t *testing.T) {
 	}
 }
 
-// What a type remembers holds for what is removed from then on.
+// A change of remember holds for rows that are removed from then on.
 func TestHowLongKeysAreRememberedMayBeChangedAtARestart(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		do := handle("x", func(context.Context, *task.Task) ([]byte, error) { return nil, nil })

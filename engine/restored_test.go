@@ -50,7 +50,7 @@ func (g *group) rows() []*task.Task {
 	return all
 }
 
-// goBack replaces all rows by those of an earlier time, as a restored backup does.
+// goBack replaces all rows by the rows of an earlier time, as a restored backup does.
 func (g *group) goBack(to []*task.Task) {
 	g.t.Helper()
 	ctx := context.Background()
@@ -73,7 +73,7 @@ func (g *group) goBack(to []*task.Task) {
 	}
 }
 
-// restored is a life of a cluster whose store goes back in time.
+// restored is a life of a cluster with a store that goes back in time.
 type restored struct {
 	g      *group
 	random *rand.Rand // guarded by mu
@@ -144,7 +144,7 @@ func (r *restored) below(d time.Duration) time.Duration {
 	return time.Duration(r.random.Int64N(int64(d)))
 }
 
-// pass has people and clients add and change tasks for some time.
+// pass lets operators and clients add and change tasks for some time.
 func (r *restored) pass(d time.Duration, nodes ...*member) {
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(time.Second) {
 		r.mu.Lock()
@@ -174,7 +174,7 @@ func (r *restored) pass(d time.Duration, nodes ...*member) {
 		for _, req := range reqs {
 			n.submit(req)
 		}
-		for _, t := range some { // a task that has ended meanwhile cannot be changed
+		for _, t := range some { // a task that has ended cannot be changed
 			if cancels {
 				_, _ = n.Cancel(context.Background(), t.Ref(), "by chance")
 			} else {
@@ -261,8 +261,8 @@ func restoredLife(t *testing.T, seed uint64) {
 	}
 }
 
-// restore has the store go back to some rows. It returns them, the results of the attempts that the store has lost, and
-// the versions of those that go on.
+// restore sets the store back to some rows. It returns them, the results of the attempts that the store has lost, and
+// the versions of the attempts that go on.
 func (r *restored) restore(kept []*task.Task, owners ...task.ID) (was map[task.ID]*task.Task, lost map[string]bool, running map[task.Ref]bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -317,7 +317,7 @@ func TestATimeThatTheStoreHasLostDoesNotResumeATaskInDoubt(t *testing.T) {
 		if now := a.expect(id, task.Error); now.Version != known.Version {
 			t.Fatalf("the test is void: the task has another version than the node knows, %d and %d", now.Version, known.Version)
 		}
-		a.submit(engine.Request{Type: "hold"}) // a task whose time comes is submitted if no slot is free
+		a.submit(engine.Request{Type: "hold"}) // a due task is submitted if no slot is free
 		time.Sleep(time.Minute)
 		if a.expect(id, task.Error); calls.Load() != 1 {
 			t.Errorf("it ran %d times", calls.Load())

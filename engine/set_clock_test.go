@@ -10,7 +10,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// steppedClock is a clock whose reading takes until it is released, once it is armed.
+// steppedClock is a clock. Once it is armed, a reading waits until it is released.
 type steppedClock struct {
 	ahead   atomic.Int64
 	armed   atomic.Bool

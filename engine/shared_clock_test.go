@@ -27,7 +27,7 @@ type common struct {
 	more  time.Duration // how much further that of the machine is
 }
 
-// clocked is a membership whose members share a clock.
+// clocked is a membership with a clock that its members share.
 type clocked struct {
 	*local.Node
 	common
@@ -41,15 +41,15 @@ type wallKey struct{}
 
 func wallOf(ctx context.Context) time.Duration { return ctx.Value(wallKey{}).(time.Duration) }
 
-// within is what a common clock says of how wrong it may be.
+// within is the bound of the error of a common clock.
 const within = time.Millisecond
 
 func (c common) ClockAt(t time.Time) (time.Time, time.Duration, bool) {
 	return t.Add(-time.Duration(c.ahead.Load()) - c.more), within, true
 }
 
-// off runs a test with nodes whose wall clock is ten minutes ahead, with such that are behind, and with
-// nodes of which one is ahead and the next is behind. The test gets what the clock that they share says,
+// off runs a test with nodes with wall clocks ten minutes ahead, with nodes behind, and with
+// nodes of which one is ahead and the next is behind. The test gets the time of the clock that they share,
 // and sets how far the wall clock is ahead of it.
 func off(t *testing.T, test func(g *group, now func() time.Time, set func(time.Duration))) {
 	t.Helper()
@@ -74,7 +74,7 @@ func off(t *testing.T, test func(g *group, now func() time.Time, set func(time.D
 	}
 }
 
-// late is how long a node may take to do what is due: another may have to tell it.
+// late is how long a node may take to start a due task: it may need a hint of another.
 const late = 1100 * time.Millisecond
 
 func TestNodesWhoseClockIsOffStartTasksNeitherEarlyNorLate(t *testing.T) {

@@ -52,7 +52,7 @@ func TestASignalToAKeyIsTakenByOneTaskThoughTheAnswerOfItsDeliveryIsLost(t *test
 			time.Sleep(time.Millisecond)
 			left.Store(1)
 			n.submit(engine.Request{Type: "payment"})
-			for tries := 0; ; tries++ { // the engine reads what a commit has changed whose answer it has not got
+			for tries := 0; ; tries++ { // after a commit without an answer the engine reads the rows
 				if _, err := n.Get(t.Context(), first); errors.Is(err, task.ErrNotFound) {
 					break
 				}

@@ -215,7 +215,7 @@ func TestThrottledRequestsAreAnsweredAsAModelSays(t *testing.T) {
 	}
 }
 
-// fullBehind returns a node with a task of the key k that is done and whose window is over, and whose backlog of two is full.
+// fullBehind returns a node with a full backlog of two, and with a done task of the key k after the end of its window.
 func fullBehind(t *testing.T, when policy.WhenFull) (n *node, first task.ID, waiting []task.ID) {
 	n = start(t, throttled(func(p *policy.Type) {
 		p.Concurrency, p.MaxBacklog = 1, policy.Backlog{Max: 2, WhenFull: when}

@@ -14,7 +14,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// unsynced is a store whose batches become durable when the test says so.
+// unsynced is a store with batches that become durable when the test says so.
 type unsynced struct {
 	storage.Store
 	begun  atomic.Int64  // batches that were given to Commit

@@ -16,7 +16,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// lossy is a store whose answers can be lost or late. It commits the transaction all the same.
+// lossy is a store that can lose or delay its answers. It commits the transaction all the same.
 type lossy struct {
 	storage.Store
 
@@ -83,7 +83,7 @@ func (x *countingTx) Swap(ctx context.Context, cs ...task.Change) ([]*task.Task,
 	return out, err
 }
 
-// startLossy opens an engine on a store whose answers can be lost.
+// startLossy opens an engine on a store that can lose its answers.
 func startLossy(t *testing.T, set policy.Set, handlers map[string]task.Handler) (*node, *lossy) {
 	t.Helper()
 	s := &lossy{Store: memory.New()}
@@ -114,7 +114,7 @@ func TestATaskWhoseAnswerWasLostRunsThoughItIsAskedForAgain(t *testing.T) {
 	})
 }
 
-// rowless is a store whose rows cannot be read one by one during an outage.
+// rowless is a store that cannot read rows one by one during an outage.
 type rowless struct {
 	storage.Store
 	out atomic.Bool

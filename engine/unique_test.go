@@ -15,7 +15,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// unique returns a set with the type x, whose requests do this if their key is taken.
+// unique returns a set with the type x, with this effect of requests with a taken key.
 func unique(mode policy.OnConflict, edit func(*policy.Type)) policy.Set {
 	return one("x", func(p *policy.Type) {
 		p.Unique.OnConflict = mode
@@ -105,7 +105,7 @@ func requestOfATakenKey(t *testing.T, name string, mode policy.OnConflict, want 
 	}
 }
 
-// checkReplaced compares a row with what it was before another request of its key.
+// checkReplaced compares a row with its state before another request of its key.
 func checkReplaced(t *testing.T, mode policy.OnConflict, r engine.Request, was, is *task.Task) {
 	t.Helper()
 	want := was.Clone()
@@ -306,7 +306,7 @@ func TestADebouncedHeadWaitsForAnErrorBeforeItsNewSeat(t *testing.T) {
 	})
 }
 
-// submitsAgain submits a request whose key is taken.
+// submitsAgain submits a request with a taken key.
 func (n *node) submitsAgain(r engine.Request, want engine.SubmitOutcome) {
 	n.t.Helper()
 	receipts, err := n.Submit(n.t.Context(), r)
@@ -377,7 +377,7 @@ func TestATaskThatWasReplacedRunsAtItsNewTimeThoughTheAnswerWasLost(t *testing.T
 	})
 }
 
-// A full backlog keeps no request from replacing a task, and one whose task gives up its key needs a place first.
+// A full backlog keeps no request from replacing a task, and a request that frees a key needs a place first.
 func TestAFullBacklogRefusesRequestsOfTakenKeysWithoutEffectsUnlessTheyAddNothing(t *testing.T) {
 	for name := range submits(nil) {
 		inBubble(t, func(t *testing.T) {

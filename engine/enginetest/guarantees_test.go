@@ -28,7 +28,7 @@ func guarantees(t *testing.T) []guarantee {
 	return all
 }
 
-// rows returns the rows of the tables of a page whose first column has this head, and whose second one names tests.
+// rows returns the rows of the tables of a page that have this head of their first column, and tests in the second.
 func rows(t *testing.T, page, head string) (all []guarantee) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, "docs", page))

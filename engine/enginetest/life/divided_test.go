@@ -17,7 +17,7 @@ const databases = 2
 // errMoving is the error of calls that need tasks of a shard that is being moved.
 var errMoving = fmt.Errorf("storm: the shard is being moved: %w", storage.ErrUnavailable)
 
-// doIn applies in a database what it holds of a batch, in a transaction, and records the outcomes.
+// doIn applies the rows of a batch that a database holds, in a transaction there, and records the outcomes.
 // isSure says that a change that did nothing has come too late if the database holds its shard.
 func (w *world) doIn(n *node, database int, b *storage.Batch, isSure func() bool) (storage.Outcome, error) {
 	out := storage.Outcome{Inserted: make([]storage.Inserted, len(b.Insert)), Swapped: make([]*task.Task, len(b.Swap))}
@@ -86,13 +86,13 @@ func (parts) Databases() int { return databases }
 // Without implements [storage.Divided].
 func (l parts) Without(some ...int) storage.Tasks { return parts{l.remote, slices.Clone(some)} }
 
-// known is where a node believes the shards to be.
+// known has the places of shards, as a node believes.
 type known struct {
 	of       [task.ShardCount]int
 	revision [databases]int
 }
 
-// look asks the databases what they hold.
+// look asks the databases for their shards.
 func (l *link) look() {
 	h := l.w.homes
 	h.mu.Lock()

@@ -23,7 +23,7 @@ func (n *node) handle(ctx context.Context, t *task.Task) ([]byte, error) {
 	}
 	result, err := n.behave(ctx, s, t, r)
 	if n.isDead() {
-		<-n.gone // it does not return: what was on its way to the store cannot have heard of that
+		<-n.gone // it does not return: requests on their way to the store do not depend on that
 		return nil, errKilled
 	}
 	n.returns(s, t, r, result, err)
@@ -67,8 +67,8 @@ func (n *node) begin(ctx context.Context, t *task.Task) (*run, *story) {
 	return r, s
 }
 
-// usedOfCluster returns how many slots of a limit the tasks on all nodes use. Those of a node that has lost
-// its permits since they began do not count: they were told to stop. It is called with mu held.
+// usedOfCluster returns how many slots of a limit the tasks on all nodes use. Tasks of a node that has lost
+// its permits since they began do not count: they were cancelled. It is called with mu held.
 func (w *world) usedOfCluster(limit counted) (used int) {
 	for _, n := range w.nodes {
 		if n.isDead() || n.closing.Load() {

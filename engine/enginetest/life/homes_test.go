@@ -41,7 +41,7 @@ func (h *homes) get(shard uint16) int {
 	return h.of[shard]
 }
 
-// held returns those of some shards that databases hold, without those that are left out; nil is all.
+// held returns the shards among some that databases hold, without the ones that are left out; nil is all.
 func (h *homes) held(of *task.Shards, left ...int) *task.Shards {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -73,7 +73,7 @@ func (h *homes) set(shards task.Shards, to int) {
 	}
 }
 
-// remarks returns what has happened to a shard.
+// remarks returns the history of a shard.
 func (h *homes) remarks(shard uint16) (out []remark) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -36,13 +36,13 @@ type story struct {
 	row      task.Task // the newest
 	steps    []step
 	runs     []*run
-	accepted bool // a caller was told that it is kept
-	created  int  // how many callers were told that they have added it
+	accepted bool // a caller got a receipt for it
+	created  int  // how many callers got a receipt that they have added it
 	removed  bool
-	moved    bool // it was given another time, or has begun anew
-	cancels  int  // how often people have wanted it cancelled, or failed
+	moved    bool // it has got another time, or has begun again
+	cancels  int  // how often operators have asked to cancel or fail it
 	resumes  int  // how often they have wanted it to run again
-	crashes  int  // since when it last began anew
+	crashes  int  // since it last began again
 	notes    []remark
 }
 
@@ -91,7 +91,7 @@ func (s *story) revived(after uint64) bool {
 	return false
 }
 
-// journal records what a transaction commits, and checks each change. It is called at the end of
+// journal records the changes of a transaction, and checks each of them. It is called at the end of
 // the transaction.
 func (w *world) journal(n *node, steps []step) {
 	w.mu.Lock()

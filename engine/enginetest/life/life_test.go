@@ -86,7 +86,7 @@ func lead(t *testing.T, seed uint64) (isGood bool, children int) {
 	}()
 	var report string
 	synctest.Test(t, func(t *testing.T) {
-		cryptotest.SetGlobalRandom(t, seed) // what the engine draws its ids from
+		cryptotest.SetGlobalRandom(t, seed) // the source of the engine's ids
 		w := newWorld(seed)
 		w.storm()
 		w.settle()
@@ -126,20 +126,20 @@ type world struct {
 
 	mu           sync.Mutex
 	rng          *rand.Rand            // guarded by mu
-	nodes        []*node               // guarded by mu: those that are open, or will be
+	nodes        []*node               // guarded by mu: nodes that are open, or will be
 	stories      map[task.ID]*story    // guarded by mu
 	order        []task.ID             // guarded by mu: of the stories
 	owners       map[string]*story     // guarded by mu: by ordering key, the task that has begun and holds up the others
 	live         int                   // guarded by mu: how many tasks have not ended
 	incarnations map[task.ID]*node     // guarded by mu
 	ended        map[task.ID]time.Time // guarded by mu: since when incarnations are not alive any more
-	victims      map[task.ID]verbs     // guarded by mu: what cannot be written of which tasks
+	victims      map[task.ID]verbs     // guarded by mu: the writes that fail, by task
 	cured        bool                  // guarded by mu: everything can be written
 	awaited      map[task.ID]int       // guarded by mu: how many callers wait for a task
 	unpaused     map[string]int        // guarded by mu
 	failures     []failure             // guarded by saidMu
 	saidMu       sync.Mutex
-	said         []remark // guarded by saidMu: what nodes said
+	said         []remark // guarded by saidMu: remarks of nodes
 }
 
 type failure struct {

@@ -28,8 +28,8 @@ const (
 
 // weather has the probabilities of faults of the store. The zero weather has none.
 type weather struct {
-	on       verbs         // what fails
-	slowOn   verbs         // what takes its time
+	on       verbs         // the verbs that fail
+	slowOn   verbs         // the verbs that are slow
 	errors   int           // of a hundred calls, how many fail and do nothing
 	lost     int           // how many are done and said to have failed
 	overtake int           // how many are said to have failed and are done later
@@ -37,15 +37,15 @@ type weather struct {
 	slow     int           // how many take their time
 	most     time.Duration // that they take
 	away     int           // which of several databases is away, from 1; 0 is none
-	fate     fate          // of what is committed there
+	fate     fate          // of commits there
 }
 
-// fate is what becomes of a commit in a database that is away.
+// fate is the outcome of a commit in a database that is away.
 type fate int
 
 const (
 	fails fate = iota // nothing is done
-	blind             // it is done, and the caller is not told
+	blind             // it is done, and the caller gets no answer
 	hangs             // it takes long, and the answer may be lost
 	fates
 )
@@ -60,7 +60,7 @@ var (
 
 // fault is the fate of one call.
 type fault struct {
-	on                     verbs // what the weather concerns
+	on                     verbs // the verbs that the weather concerns
 	fails, lost, overtaken bool
 	down                   bool
 	out, back              time.Duration // how long it takes there and back
@@ -82,7 +82,7 @@ type link struct {
 	mu    sync.Mutex
 	now   weather // guarded by mu
 	known known   // guarded by mu
-	calls int     // guarded by mu: those under way that change something
+	calls int     // guarded by mu: calls under way that change something
 }
 
 // enter begins a call that writes, unless the node is dead.

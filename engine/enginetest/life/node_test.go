@@ -25,7 +25,7 @@ type node struct {
 	pool  *pool                         // handles some; nil if there is none
 	e     atomic.Pointer[engine.Engine] // nil until it is open
 
-	closing atomic.Bool   // it was told to end
+	closing atomic.Bool   // it is closing
 	dead    chan struct{} // closed when it is killed, or its process has ended
 	gone    chan struct{} // closed when nothing of it is on its way to the store any more
 	once    sync.Once     // closes dead
@@ -37,7 +37,7 @@ type node struct {
 	paused  map[string]pauses // guarded by world.mu
 }
 
-// pauses is what a node knows about the pause of a type.
+// pauses is the knowledge of a node of the pause of a type.
 type pauses struct {
 	since time.Time // when the type was paused
 	still bool      // it was not resumed
@@ -235,7 +235,7 @@ func (n *node) end() {
 	n.last.Do(func() { close(n.gone) })
 }
 
-// leave removes a node from those that callers use.
+// leave removes a node from the nodes that callers use.
 func (w *world) leave(n *node) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 // plan is drawn before a life begins.
 type plan struct {
 	set        policy.Set
-	types      []string      // those that nodes handle
+	types      []string      // the types that nodes handle
 	strangers  int           // how many types there are that no node handles
 	tenants    int           // how many values there are that a limit is per
 	crowd      bool          // more queues than fit into memory cannot run
@@ -24,15 +24,15 @@ type plan struct {
 	batcher    bool          // the store takes a whole batch at once
 	divided    bool          // several databases keep the tasks
 	proves     bool          // nodes know at every moment whether they are alive
-	noBus      bool          // nodes are not told of the tasks of others
+	noBus      bool          // nodes get no hints of the tasks of others
 	shared     bool          // limits are of the cluster
-	poison     verbs         // what cannot be written of some task until the end; 0 is nothing
+	poison     verbs         // the verbs that fail for some task until the end; 0 is none
 	pool       int           // slots of a handler that types share; 0 is none
 	pooled     []string      // these types
 	lookAhead  int           // triggers in memory
 	queueAhead int           // triggers of one queue in memory
 	lease      time.Duration // how long a member is believed to be alive
-	stalls     bool          // writing what handlers say may take long
+	stalls     bool          // writes of the results of handlers may take long
 	slack      time.Duration // by how much a queue timeout may be missed
 	rebirth    bool          // handlers may be called under an incarnation that has ended
 	steps      int           // how much happens before the faults stop
@@ -87,7 +87,7 @@ func drawPlan(rng *rand.Rand) plan {
 // open names known mistakes that are not corrected yet: see spare.
 const open = ""
 
-// spare removes from a plan what must not happen.
+// spare removes forbidden events from a plan.
 func (p *plan) spare(what string) {
 	for name := range strings.SplitSeq(what, ",") {
 		switch name {

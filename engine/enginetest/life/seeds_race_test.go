@@ -2,5 +2,5 @@
 
 package life
 
-// seeds is the number of lives: a few of those without the race detector.
+// seeds is the number of lives: a few of the lives without the race detector.
 const seeds = 100

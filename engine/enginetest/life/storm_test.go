@@ -238,7 +238,7 @@ func (w *world) isBlocked(s *story) bool {
 // growing pauses of up to two minutes.
 const patience = 5 * time.Minute
 
-// wait waits until all tasks have ended but those that may be left.
+// wait waits until all tasks have ended but the ones that may be left.
 func (w *world) wait(though string, left func(*story) bool) {
 	for begin := time.Now(); ; time.Sleep(250 * time.Millisecond) {
 		w.mu.Lock()
@@ -269,7 +269,7 @@ func (w *world) wait(though string, left func(*story) bool) {
 	}
 }
 
-// why records what the nodes report about a task.
+// why records the reports of the nodes about a task.
 func (w *world) why(s *story) {
 	for _, n := range w.nodes {
 		e := n.e.Load()

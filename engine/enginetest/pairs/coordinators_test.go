@@ -40,8 +40,8 @@ type remote interface {
 // clusters is how many clusters share the coordinators so far.
 var clusters atomic.Int64
 
-// besidePostgres returns what nodes are tested on that keep their tasks in PostgreSQL and coordinate by another server.
-// The bus and the clock are those of PostgreSQL. A cut of the network to the store is one of both, too.
+// besidePostgres returns the pairs of nodes that keep their tasks in PostgreSQL and coordinate by another server.
+// The bus and the clock are of PostgreSQL. A cut of the network to the store cuts both, too.
 func besidePostgres(endpoint string, connect func(endpoint, prefix string, lease time.Duration, now func() time.Time) (remote, error)) enginetest.Cluster {
 	return enginetest.Cluster{New: func(t *testing.T, s enginetest.Setup) func() *enginetest.Member {
 		database := server.Database(t)

@@ -65,7 +65,7 @@ func (d *delays) report(b *testing.B, name string) (p50, p99 float64) {
 	return p50, p99
 }
 
-// started is what times in records and tasks count from.
+// started is the origin of times in records and tasks.
 var started = time.Now()
 
 func stamp() []byte { return binary.BigEndian.AppendUint64(nil, uint64(time.Since(started))) }

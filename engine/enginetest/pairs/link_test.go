@@ -11,7 +11,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// errCut is the answer of what cannot be reached.
+// errCut is the answer of a part that cannot be reached.
 var errCut = fmt.Errorf("the network is cut: %w", storage.ErrUnavailable)
 
 // link is a network to something in this process.

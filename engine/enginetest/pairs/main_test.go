@@ -68,7 +68,7 @@ func start() (err error) {
 	return err
 }
 
-// stop ends those of the servers that were started.
+// stop ends the servers that were started.
 func stop() (failed error) {
 	if brokers != nil {
 		failed = errors.Join(failed, brokers.Close())

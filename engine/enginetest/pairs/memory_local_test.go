@@ -57,8 +57,8 @@ func (c clock) ClockAt(t time.Time) (time.Time, time.Duration, bool) {
 	return t.Add(c.ahead), time.Millisecond, true
 }
 
-// coordinator is a node of a cluster in memory, with links that can be cut. What is cut off loses at once
-// what it holds; others get its permits after lapse.
+// coordinator is a node of a cluster in memory, with links that can be cut. A node that is cut off loses at once
+// all that it holds; others get its permits after lapse.
 type coordinator struct {
 	*local.Node
 	members, bus, limits *link
@@ -127,7 +127,7 @@ func (c coordinator) Subscribe(ctx context.Context, fn func([]task.Hint)) error 
 }
 
 // lapse is how long the coordinator takes to give the permits of a node that is cut off to others. Within it the node
-// stops what runs under them, as nodes do with the coordinators of real clusters, whose leases lapse.
+// stops its tasks under them, as nodes do with the coordinators of real clusters when leases lapse.
 const lapse = time.Second
 
 // Hold implements [coord.Semaphore].

@@ -58,7 +58,7 @@ func TestLimitsAndLeadersHoldWhileServersOfZooKeeperAreCutOffFromEachOther(t *te
 	}), meshed{mesh, servers.PIDs()})
 }
 
-// besideMemory returns what nodes are tested on that keep their tasks in the memory of this process, and coordinate by
+// besideMemory returns the pairs of nodes that keep their tasks in the memory of this process, and coordinate by
 // servers, each by another one. Hints stay in this process.
 func besideMemory(endpoints []string, connect func(endpoint string, lease time.Duration) (remote, error)) enginetest.Cluster {
 	return enginetest.Cluster{New: func(t *testing.T, s enginetest.Setup) func() *enginetest.Member {

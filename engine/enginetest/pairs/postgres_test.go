@@ -70,7 +70,7 @@ func onPostgres(elector func(*testing.T, *postgres.Coord) coord.Elector) enginet
 	}}
 }
 
-// silent is a network by whose cut neither side gets an error.
+// silent is a network. By its cut neither side gets an error.
 type silent struct{ wire *wiretest.Wire }
 
 // Cut implements [enginetest.Link].
