@@ -133,7 +133,7 @@ func (l *life) calmDown() {
 			}
 		}
 		if !maps.Equal(told, fires) {
-			l.t.Fatalf("target %s was told that %v fires, and %v does", target, told, fires)
+			l.t.Fatalf("target %s got that %v fires, and %v does", target, told, fires)
 		}
 	}
 }

@@ -39,6 +39,6 @@ func TestWhatAChildWroteCountsAfterItWasKilled(t *testing.T) {
 	}
 	_ = child.Wait() // it was killed
 	if wrote := used(nil).written - before; told != (wrote >= size) {
-		t.Errorf("%d bytes were written, want %d or more if the system tells: %v", wrote, size, told)
+		t.Errorf("%d bytes were written, want %d or more if the system counts them: %v", wrote, size, told)
 	}
 }

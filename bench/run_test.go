@@ -103,7 +103,7 @@ func TestALoadIsMeasuredOnEveryStore(t *testing.T) {
 				}
 			}
 			if r.Subject.Store != store || r.Machine.Cores == 0 || len(r.Limits) != 1 || !json.Valid(r.Config) {
-				t.Errorf("the result does not say what was measured: %+v", r)
+				t.Errorf("the result does not name its subject: %+v", r)
 			}
 		})
 	}
@@ -230,7 +230,7 @@ func TestNothingIsLostWhenTheNodeIsKilled(t *testing.T) {
 			o := on(t, s.name)
 			run := ran(t, sc, o)[0].Runs[0]
 			if told := tellsWrites(t, o.Dir); told != (run.Cost.Written > 0) {
-				t.Errorf("%d bytes were written, and the system tells such: %v", run.Cost.Written, told)
+				t.Errorf("%d bytes were written, and the system counts them: %v", run.Cost.Written, told)
 			}
 			if run.Finished+run.Failed != run.Submitted || run.Restart <= 0 || !slices.Contains(run.Notes, "the node was killed 3 times") {
 				t.Errorf("of %d tasks %d finished and %d failed; %v %v", run.Submitted, run.Finished, run.Failed, run.Restart, run.Notes)
@@ -283,7 +283,7 @@ func TestProgressIsReported(t *testing.T) {
 	ran(t, parsed(t, small, "runs=1"), o)
 	for _, want := range []Phase{Loading, Verifying} {
 		if !slices.Contains(seen, want) {
-			t.Errorf("the phase %q was not told, only %q", want, seen)
+			t.Errorf("the phase %q was not reported, only %q", want, seen)
 		}
 	}
 }

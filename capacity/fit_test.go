@@ -28,7 +28,7 @@ func TestCostsAreFoundInWhatTheyAddUpTo(t *testing.T) {
 	}
 	for _, x := range solve([][]float64{{1, 0}}, []float64{-1}, 2) {
 		if x != 0 {
-			t.Errorf("a cost is %v: they must not be negative, and what nothing tells of is nothing", x)
+			t.Errorf("a cost is %v: costs must not be negative, and are zero without data", x)
 		}
 	}
 }

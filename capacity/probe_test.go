@@ -71,7 +71,7 @@ func TestTheJournalTellsWhenFilesAreSorted(t *testing.T) {
 		}
 	}
 	if times, took := o.sorting(); times == 0 || took == 0 || during == 0 || during == len(o.syncs) {
-		t.Errorf("%d times what had been written was sorted, for %v, and %d of %d syncs were made meanwhile", times, took, during, len(o.syncs))
+		t.Errorf("%d sorts were made, for %v, and %d of %d syncs in that time", times, took, during, len(o.syncs))
 	}
 }
 

@@ -23,7 +23,7 @@ func TestAPredictionBetweenTheRunsIsNotOutsideOfThem(t *testing.T) {
 		}
 	}
 	if _, known := c.Errors["bytes/s"]; known {
-		t.Error("what was never measured has an error")
+		t.Error("a curve that was never measured has an error")
 	}
 	if med, worst := Error([]Checked{c}); math.Abs(med-0.15) > 1e-9 || worst != c.Errors["start p99"] {
 		t.Errorf("errors: median %.3f, worst %.3f", med, worst)

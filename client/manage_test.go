@@ -73,7 +73,7 @@ func TestLimitsAreReadAndChanged(t *testing.T) {
 	}
 	one, err := c.Limit(t.Context(), "partner", "acme-1")
 	if err != nil || one.Setting != nil || len(one.Inherited) != 1 || one.Inherited[0].Version != set.Setting.Version || one.Inherited[0].Value != "acme-*" {
-		t.Errorf("what matches the pattern is %+v, %v", one, err)
+		t.Errorf("the matches of the pattern are %+v, %v", one, err)
 	}
 	if _, err := c.UnsetLimit(t.Context(), "partner", client.LimitUnset{Value: "acme-*", IfVersion: new(set.Setting.Version + 1)}); !errors.Is(err, client.ErrConflict) {
 		t.Errorf("unset at another version: %v", err)

@@ -89,7 +89,7 @@ func TestTasksAreCountedAndListedByTheirKey(t *testing.T) {
 		t.Errorf("the counts are %v, %v", counts, err)
 	}
 	if counts, err := c.Count(t.Context(), client.TaskFilter{States: []client.State{client.StateDone}}); err != nil || len(counts) != 0 {
-		t.Errorf("the counts of those that are done: %v, %v", counts, err)
+		t.Errorf("the counts of done tasks: %v, %v", counts, err)
 	}
 	if _, err := c.Count(t.Context(), client.TaskFilter{Key: "k"}); !errors.Is(err, client.ErrInvalid) {
 		t.Errorf("counted by key: %v", err)

@@ -84,7 +84,7 @@ func TestWhatIsEncodedIsDecodedByEveryCodecThatHasTheKey(t *testing.T) {
 		t.Errorf("%d bytes are compressed to %d", len(long), len(small))
 	}
 	if short := encode(t, codecs["compress"], []byte("short")); string(short) != "short" {
-		t.Errorf("what is short is stored as %q", short)
+		t.Errorf("a short payload is stored as %q", short)
 	}
 	secret := encode(t, codecs["both, a new key"], long)
 	if bytes.Contains(secret, []byte("words")) || bytes.Equal(secret, encode(t, codecs["both, a new key"], long)) {

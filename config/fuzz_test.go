@@ -128,7 +128,7 @@ func TestFilesThatAreMadeToHurtAreDealtWithQuickly(t *testing.T) {
 				t.Errorf("got %v", err)
 			}
 			if n := len(problems.Detail()); n > 100_000 {
-				t.Errorf("it takes %d bytes to say what is wrong", n)
+				t.Errorf("the problem is described in %d bytes", n)
 			}
 		})
 	}

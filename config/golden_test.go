@@ -65,7 +65,7 @@ func TestWrongFilesAreRefusedWithAllTheirProblems(t *testing.T) {
 			}
 			detail := problems.Detail()
 			if strings.Contains(detail, "hunter2") {
-				t.Error("a secret is told")
+				t.Error("a secret is shown")
 			}
 			golden(t, strings.TrimSuffix(path, ".yaml")+".errors", []byte(detail))
 		})

@@ -85,12 +85,12 @@ func TestNamesOfSecretsAreKnown(t *testing.T) {
 		"GITHUB_PAT", "SENTRY_DSN", "sig", "access_token", "PRIVATE_KEY", "X-Hub-Signature", "OAUTH_CLIENT",
 	} {
 		if masked(name, "x") != mask {
-			t.Errorf("what %s holds is shown", name)
+			t.Errorf("the value of %s is shown", name)
 		}
 	}
 	for _, name := range []string{"Content-Type", "X-Author", "MONKEY", "KEYBOARD", "PATH", "LANG", "X-Request-Id", "sigma", "COMPASS"} {
 		if masked(name, "x") != "x" {
-			t.Errorf("what %s holds is masked", name)
+			t.Errorf("the value of %s is masked", name)
 		}
 	}
 	if got := masked("DB_PASSWORD", ""); got != "" {

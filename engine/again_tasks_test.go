@@ -64,7 +64,7 @@ func TestTasksAreAddedEachTimeThatATaskRunsAgain(t *testing.T) {
 		id := n.submit(engine.Request{Type: "tick"})
 		time.Sleep(9*time.Minute + time.Second)
 		if got := n.fired(); got != 30 || told.Load() != 30 {
-			t.Errorf("%d tasks were added and %d told in ten runs, want 30", got, told.Load())
+			t.Errorf("%d tasks were added and %d reported in ten runs, want 30", got, told.Load())
 		}
 		if _, err := n.Cancel(t.Context(), task.Ref{ID: id}, ""); err != nil {
 			t.Error(err)

@@ -42,7 +42,7 @@ func TestCallersWaitForRoomInTheOrderInWhichTheyCame(t *testing.T) {
 		defer cancel()
 		_, err := n.Submit(ctx, engine.Request{Type: "mail"})
 		if !errors.Is(err, engine.ErrBacklog) || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "has 1 tasks and 4 that wait for room") {
-			t.Errorf("a call whose context ended: %v", err)
+			t.Errorf("a call after the end of its context: %v", err)
 		}
 		for i := range 3 {
 			next <- struct{}{}

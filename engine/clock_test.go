@@ -54,7 +54,7 @@ func TestAClockThatIsSetIsFollowedAtOnceAndTold(t *testing.T) {
 			}
 		}
 		if want := []time.Duration{time.Hour, -time.Hour - time.Minute, time.Minute}; !slices.Equal(told, want) {
-			t.Errorf("it told of %v, want %v", told, want)
+			t.Errorf("it reported %v, want %v", told, want)
 		}
 	})
 }

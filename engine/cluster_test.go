@@ -330,7 +330,7 @@ func TestATaskIsCancelledWhereverItRuns(t *testing.T) {
 			<-cancelled
 			<-cancelled
 			if late := time.Since(begin); late > c.most {
-				t.Errorf("its handlers were told after %v", late)
+				t.Errorf("its handlers were cancelled after %v", late)
 			}
 			time.Sleep(5 * time.Second)
 			a.expect(kept, task.Cancelled)

@@ -200,7 +200,7 @@ func TestTheTasksThatAnEarlierEndAddsExistIfItCounts(t *testing.T) {
 			t.Errorf("ran %q, want %q", got, want)
 		}
 		if slices.Sort(inserted); !slices.Equal(inserted, got) {
-			t.Errorf("the observer was told of %q, and %q ran", inserted, got)
+			t.Errorf("the observer got %q, and %q ran", inserted, got)
 		}
 	})
 }

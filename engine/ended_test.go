@@ -107,7 +107,7 @@ func TestAnAttemptThatTheDatabaseEndedIsLeftAsItIs(t *testing.T) {
 					want = 2
 				}
 				if s := n.Stats(); calls != want || s.Stale != c.stale || s.Running != 0 || len(saved) != want {
-					t.Errorf("the handler ran %d times, %d ends were told; %+v", calls, len(saved), s)
+					t.Errorf("the handler ran %d times, %d ends were reported; %+v", calls, len(saved), s)
 				}
 				for i, row := range saved {
 					state := task.Done
@@ -115,7 +115,7 @@ func TestAnAttemptThatTheDatabaseEndedIsLeftAsItIs(t *testing.T) {
 						state = task.Waiting
 					}
 					if (row == nil) != (c.stale > 0) || row != nil && row.State != state {
-						t.Errorf("end %d is told as %+v", i, row)
+						t.Errorf("end %d is reported as %+v", i, row)
 					}
 				}
 				got, err := n.Get(t.Context(), id)

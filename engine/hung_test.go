@@ -202,7 +202,7 @@ func TestTasksOfWhichNoHintToldAreFoundWhileAnotherDatabaseIsAway(t *testing.T) 
 			time.Sleep(30 * time.Second)
 			for _, row := range s.all(t) {
 				if isThere := slices.Contains(ids[false], row.ID); isThere != (row.State == task.Done) {
-					t.Fatalf("hangs: %t; a task whose database is there: %t, is %s", hangs, isThere, row.State)
+					t.Fatalf("hangs: %t; a task with a database that is there: %t, is %s", hangs, isThere, row.State)
 				}
 			}
 			answer()

@@ -113,15 +113,15 @@ func TestAStoreIsToldToFoldWhileThereAreNotesAndSeldomElse(t *testing.T) {
 		joinTallied(t, s, &l, first.Peer())
 		time.Sleep(5 * time.Minute)
 		if n := s.foldedIn(time.Hour); n < 115 || n > 120 {
-			t.Errorf("with nothing to fold, it was told to %d times in an hour", n)
+			t.Errorf("with nothing to fold, Fold was called %d times in an hour", n)
 		}
 		s.set(1000, nil)
 		if n := s.foldedIn(time.Hour); n < 710 || n > 720 {
-			t.Errorf("with notes to fold, it was told to %d times in an hour", n)
+			t.Errorf("with notes to fold, Fold was called %d times in an hour", n)
 		}
 		s.set(0, errNo)
 		if n := s.foldedIn(time.Hour); n < 115 || n > 130 {
-			t.Errorf("after a fold failed, it was told to %d times in an hour", n)
+			t.Errorf("after a fold failed, Fold was called %d times in an hour", n)
 		}
 	})
 }

@@ -96,7 +96,7 @@ func TestANodeWithAStoreOfItsOwnLosesItsPermitsAndNothingElse(t *testing.T) {
 		coords[0].Sever()
 		synctest.Wait()
 		if got := n.get(limited); got.State == task.Processing {
-			t.Errorf("the task whose permit is lost is in the state %v", got.State)
+			t.Errorf("the task with a lost permit is in the state %v", got.State)
 		}
 		_, reasons, err := n.Why(t.Context(), limited)
 		if err != nil || len(reasons) == 0 || !strings.Contains(reasons[0].Text, "cannot prove to the coordinator") {

@@ -254,7 +254,7 @@ func TestAFunctionDecidesWhichNodesRunAType(t *testing.T) {
 			Store: memory.New(), Name: "c", Handlers: handle("t", takes(0)), MayRun: b.config.MayRun,
 		}
 		if _, err := engine.Open(t.Context(), c); err == nil || !strings.Contains(err.Error(), "Config.MayRun, asked about type t: panic: oh") {
-			t.Errorf("a node whose function panics opens with %v", err)
+			t.Errorf("a node with a function that panics opens with %v", err)
 		}
 	})
 }

@@ -138,7 +138,7 @@ func TestAPoolIsToldHowManyTasksWaitForIt(t *testing.T) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			if got := p.wanted[len(p.wanted)-1]; got != want {
-				t.Fatalf("the pool was told of %v tasks, want %d in the end", p.wanted, want)
+				t.Fatalf("the pool learned of %v tasks, want %d in the end", p.wanted, want)
 			}
 		}
 		told(3)

@@ -43,7 +43,7 @@ func TestWhatIsWrongForLongIsToldOnceInAMinute(t *testing.T) {
 		a.end(a.submit(engine.Request{Type: "work"}))
 		a.close()
 		if n := bytes.Count(said.Bytes(), []byte("no answer")); n < 9 || n > 11 {
-			t.Errorf("it was told %d times in ten minutes:\n%s", n, &said)
+			t.Errorf("it was logged %d times in ten minutes:\n%s", n, &said)
 		}
 	})
 }

@@ -245,7 +245,7 @@ func TestWhatIsProcessingHereAndHeldByNothingIsFoundAndDecidedAbout(t *testing.T
 			t.Errorf("%v at attempt %d after %d crashes", got.State, got.Attempt, got.Crashes)
 		}
 		if got := n.end(held); got.Attempt != 1 || len(j.payloads()) != 2 {
-			t.Errorf("what ran was taken away: attempt %d, %d runs in all", got.Attempt, len(j.payloads()))
+			t.Errorf("a running task was taken away: attempt %d, %d runs in all", got.Attempt, len(j.payloads()))
 		}
 		if s := n.Stats(); s.Reclaimed != 2 {
 			t.Errorf("%d were counted", s.Reclaimed)

@@ -52,14 +52,14 @@ func TestAClaimIsCommittedOnceByTheStoreOfItsNode(t *testing.T) {
 	}
 	committed := claimed.Stored(&after, c, p.Now)
 	if owed := claimed.Owed(committed.Copy); owed != nil {
-		t.Errorf("what is committed is owed: %v", owed)
+		t.Errorf("committed fires are owed: %v", owed)
 	}
 	settled, isChanged := claimed.Settle(committed.Copy, Owner{task.ID{2}, "a"}, nil)
 	if !isChanged || len(settled.Claims) != 0 || settled.Holder.ID != (task.ID{2}) {
 		t.Errorf("after the commit the schedule is %+v", settled)
 	}
 	if owed := settled.Owed(&after); owed != nil { // an older state of the disk
-		t.Errorf("an older disk owes what was committed: %v", owed)
+		t.Errorf("an older disk owes committed fires: %v", owed)
 	}
 }
 
@@ -74,7 +74,7 @@ func TestACoordinatorThatGoesBackDoesNotMakeATimeFireAgain(t *testing.T) {
 		}
 	}
 	if joined, isNew := Join(now.Named, known, claimed, p.Now, p.Now); isNew || joined != claimed {
-		t.Errorf("what has not changed is joined to %+v, %v", joined, isNew)
+		t.Errorf("an unchanged state is joined to %+v, %v", joined, isNew)
 	}
 }
 

@@ -191,7 +191,7 @@ func TestChangesAnswerWithTheTaskOrACode(t *testing.T) {
 	}
 	_, err = c.Resume(t.Context(), &taskenginev1.ResumeRequest{Id: "0190a6f0-7c3e-7cc0-8b5e-3f1d2c4b5a69"})
 	if connect.CodeOf(err) != connect.CodeNotFound {
-		t.Errorf("resuming what is not there gives %v", err)
+		t.Errorf("resuming a missing task gives %v", err)
 	}
 }
 

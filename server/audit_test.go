@@ -109,7 +109,7 @@ func TestEachManagementVerbHasAnAuditLine(t *testing.T) {
 		}
 	}
 	if text := log.String(); strings.Contains(text, "secret") {
-		t.Errorf("the log has what a task is about: %s", text)
+		t.Errorf("the log has the content of a task: %s", text)
 	}
 }
 

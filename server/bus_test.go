@@ -44,6 +44,6 @@ func TestANodeWhoseBusIsDownIsReadyAndSaysWhy(t *testing.T) {
 		}
 	}
 	if text, _ := scrape(t, newNode(t)); strings.Contains(text, "taskengine_bus") {
-		t.Error("a node without a bus tells how it is")
+		t.Error("a node without a bus reports a state of it")
 	}
 }

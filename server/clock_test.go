@@ -45,7 +45,7 @@ func TestANodeTellsHowFarItsClockIsOff(t *testing.T) {
 		}
 	}
 	if text, _ := scrape(t, newNode(t)); strings.Contains(text, "clock_offset") {
-		t.Error("a node alone tells how far its clock is off")
+		t.Error("a node alone reports an offset of its clock")
 	}
 }
 

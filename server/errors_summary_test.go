@@ -94,7 +94,7 @@ func TestFailuresAreLoggedOneByOneUpToABound(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if !strings.Contains(out.String(), `"left_out":150`) {
-			t.Errorf("the log does not say what it left out: %s", out.String())
+			t.Errorf("the log does not name the omitted lines: %s", out.String())
 		}
 		burst()
 		f.Close()

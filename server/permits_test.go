@@ -47,6 +47,6 @@ func TestANodeTellsWhetherItHoldsItsPermits(t *testing.T) {
 	}
 	says("[-] permits: the node cannot prove to the coordinator that it is alive", 0)
 	if code, body := get(t, l, "/readyz", ""); code != 200 || body != "ok\n" {
-		t.Errorf("a node whose permits alone are lost answers %d: %s", code, body)
+		t.Errorf("a node that lost its permits alone answers %d: %s", code, body)
 	}
 }

@@ -158,7 +158,7 @@ func TestOnlyTheRequestOfAStreamIsRejectedWhoseKeyIsTaken(t *testing.T) {
 		}
 	}
 	if e := got[2].GetError(); e.GetCode() != connect.CodeAlreadyExists.String() || !strings.Contains(e.GetMessage(), taken.GetReceipts()[0].GetId()) {
-		t.Errorf("the request whose key is taken: %v", got[2])
+		t.Errorf("the request with a taken key: %v", got[2])
 	}
 	list, err := n.client(t).List(t.Context(), &taskenginev1.ListRequest{Types: []string{"idle"}})
 	if err != nil || len(list.GetTasks()) != 1 {
@@ -218,7 +218,7 @@ func TestAMalformedMessageEndsItsStreamAfterWhatCameBeforeIsAnswered(t *testing.
 		send(t, s, streamed(1, &taskenginev1.NewTask{Type: "idle"}))
 		send(t, s, make([]*taskenginev1.StreamedTask, 1001)...)
 		if got := outcomes(t, s, 1); !got[1].GetReceipt().GetCreated() {
-			t.Errorf("%s: what came before gets %v", name, got)
+			t.Errorf("%s: the requests before get %v", name, got)
 		}
 		if _, err := s.Receive(); !strings.Contains(fmt.Sprint(err), "1001 tasks, of 1000") {
 			t.Errorf("%s: too large a message gets %v", name, err)

@@ -255,7 +255,7 @@ func TestNoSpanIsRecordedOfATraceThatIsNotSampled(t *testing.T) {
 			t.Errorf("recorded: %v", s.spans.GetSpans())
 		}
 		if len(parent) != len(child) || len(parent) != 55 || parent[:35] != child[:35] || parent[53:] != "00" || child[53:] != "00" {
-			t.Errorf("the task has %q, and what it adds has %q", parent, child)
+			t.Errorf("the task has %q, and the task that it adds has %q", parent, child)
 		}
 	})
 }

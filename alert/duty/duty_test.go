@@ -127,7 +127,7 @@ func (w *world) expect(t *testing.T, want ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !slices.Equal(w.told, want) {
-		t.Fatalf("the target was told %q, want %q", w.told, want)
+		t.Fatalf("the target got %q, want %q", w.told, want)
 	}
 }
 
@@ -174,7 +174,7 @@ func TestAStoreThatFailsDoesNotKeepNotificationsBack(t *testing.T) {
 		w.node(10*time.Minute + time.Second/2) // it does not end while it looks
 		w.expect(t, fires)
 		if !errors.Is(w.errs[10], broken) || w.errs[len(w.errs)-1] != nil {
-			t.Errorf("the looks were told %v", w.errs)
+			t.Errorf("the looks got %v", w.errs)
 		}
 		// What was sent meanwhile is stored, so the end is told by the next node.
 		w.set(func() { w.facts = nil })

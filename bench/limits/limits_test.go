@@ -73,7 +73,7 @@ func TestEveryLimitIsMeasured(t *testing.T) {
 		}
 	}
 	if len(steps) == 0 {
-		t.Error("nothing tells how far it is")
+		t.Error("there is no progress")
 	}
 }
 
@@ -89,7 +89,7 @@ func TestNamesAreUniqueAndInTheManual(t *testing.T) {
 		}
 		seen[l.Name] = true
 		if l.What == "" {
-			t.Errorf("nothing says what %s is", l.Name)
+			t.Errorf("%s has no description", l.Name)
 		}
 		if l.Unit != limits.Nanoseconds && l.Unit != limits.PerSecond {
 			t.Errorf("%s is in %q", l.Name, l.Unit)

@@ -20,7 +20,7 @@ func TestTheFirstErrorOfWorkersIsKept(t *testing.T) {
 	f.close()
 	f.note(errors.New("after the end"))
 	if err := f.err(); err != first {
-		t.Errorf("when the peer is closed it is %v, want what it was", err)
+		t.Errorf("when the peer is closed it is %v, want the former value", err)
 	}
 }
 

@@ -254,7 +254,7 @@ func TestNamesOfSubjectsAreUnique(t *testing.T) {
 		}
 		seen[s.short] = true
 		if s.Durability == "" || s.Settings == "" || s.Store == "" {
-			t.Errorf("%s does not say what it is: %+v", s.short, s.Subject)
+			t.Errorf("%s has no description: %+v", s.short, s.Subject)
 		}
 		said := make(map[string]bool)
 		for _, v := range s.variants {
@@ -279,6 +279,6 @@ func TestEachCallsForAll(t *testing.T) {
 		}
 	}
 	if err := each(2, payloads, func([]byte) error { return fmt.Errorf("put: %w", errFake) }); err == nil {
-		t.Error("an error is not told")
+		t.Error("an error is not reported")
 	}
 }

@@ -55,7 +55,7 @@ func TestASubjectIsMeasuredInItsBestVariant(t *testing.T) {
 	}
 	for _, r := range results {
 		if c := string(r.Config); !strings.Contains(c, `"drains":"good","starts":"good"`) || !strings.Contains(c, `"says":"loses","drain_per_s":0,"start_p90_ns":0,"failed":"drain: `) {
-			t.Errorf("%s does not say what was tried and chosen: %s", r.Scenario, c)
+			t.Errorf("%s does not name the tried and the chosen settings: %s", r.Scenario, c)
 		}
 	}
 }

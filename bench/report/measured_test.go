@@ -79,7 +79,7 @@ func checkKnees(t *testing.T, sweep *html.Node) {
 		t.Errorf("%d points did not keep up, want the last ones of both, p50 and p99", n)
 	}
 	if !strings.Contains(text(sweep), "the method Kneedle") {
-		t.Error("it is not said what the knee is")
+		t.Error("the knee is not explained")
 	}
 }
 

@@ -138,7 +138,7 @@ func TestObjectivesAreDrawnAndJudged(t *testing.T) {
 		sweep = append(sweep, res)
 	}
 	if !sweep[0].Objective.Met || sweep[2].Objective.Met {
-		t.Fatal("the results are not those that are wanted")
+		t.Fatal("the results are not the wanted ones")
 	}
 	d := write(t, sweep)
 	d.mustBeSound(t)

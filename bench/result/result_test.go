@@ -40,7 +40,7 @@ func TestAHistogramIsTheSameAfterItsDocument(t *testing.T) {
 		t.Errorf("the median is %v", p)
 	}
 	if h.Max() < time.Hour*999/1000 {
-		t.Errorf("what lies outside counts as %v", h.Max())
+		t.Errorf("a value outside counts as %v", h.Max())
 	}
 }
 

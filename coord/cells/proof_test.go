@@ -74,7 +74,7 @@ func TestANodeThatWasNotToldOfAMemberStopsProvingThatItLives(t *testing.T) {
 		close(goOn)
 		synctest.Wait()
 		if !a.Proves(task.ID{1}) {
-			t.Error("it does not prove that it lives though it was told of all members")
+			t.Error("it does not prove that it lives though it has all members")
 		}
 	})
 }
@@ -142,7 +142,7 @@ func TestARenewalCountsWhenItHasReachedTheServerThatEndsSessions(t *testing.T) {
 				begin := time.Now()
 				for ; time.Since(begin) < cutAt; time.Sleep(lease / 60) {
 					if synctest.Wait(); held.Load() != 2 || !a.Holds(task.ID{1}) || !a.Proves(task.ID{1}) {
-						t.Fatalf("after %v it does not prove what it has, %d permits", time.Since(begin), held.Load())
+						t.Fatalf("after %v it does not prove that it holds its %d permits", time.Since(begin), held.Load())
 					}
 				}
 				f.cutOff.Store(true)

@@ -152,7 +152,7 @@ func TestPermitsOfLongNamesAreToldApart(t *testing.T) {
 		synctest.Wait()
 		for i := range 3 {
 			if got := h.held[fmt.Sprint(long, i)]; got.Held != i || got.Number != uint64(i+1) {
-				t.Errorf("of limit %d it is told %+v", i, got)
+				t.Errorf("of limit %d it gets %+v", i, got)
 			}
 			list, err := n.Holders(t.Context(), fmt.Sprint(long, i))
 			if held := len(list) == 1 && list[0].Held == i; held != (i > 0) || err != nil {

@@ -96,7 +96,7 @@ func TestEtcdRunsOutOfSpace(t *testing.T) {
 		t.Error(err)
 	}
 	if b.ended.Load() || !b.Holds(b.id) {
-		t.Errorf("what the node had was lost: %v, %v", b.ended.Load(), b.Holds(b.id))
+		t.Errorf("the node lost its role or permits: %v, %v", b.ended.Load(), b.Holds(b.id))
 	}
 }
 

@@ -94,7 +94,7 @@ func TestWhatIsNotUnderstoodIsIgnored(t *testing.T) {
 	execute(t, url, "NOTIFY taskengine, 'w:2'")
 	eventually(t, "a wake after the garbage", func() bool { return s.count(coord.Wake(2)) == 1 })
 	if now := s.distinct(); now != known+1 {
-		t.Errorf("told of %d things by garbage", now-known-1)
+		t.Errorf("garbage gives %d hints", now-known-1)
 	}
 	if !n.Listening() {
 		t.Error("it no longer listens")

@@ -194,7 +194,7 @@ func TestHeartbeatsTellTheClockOfTheProcess(t *testing.T) {
 		t.Errorf("the clock of this machine is ahead of itself by %v (%v)", ahead, ok)
 	}
 	if _, ok := postgres.Ahead(1000, expires); ok {
-		t.Error("an older program, which counts its heartbeats, tells its clock")
+		t.Error("an older program, which counts its heartbeats, sends its clock")
 	}
 }
 
@@ -380,7 +380,7 @@ func TestACrashOfTheServerEndsLeasesAndEverythingBeginsAnewAfterIt(t *testing.T)
 		t.Errorf("Swap returned %v", err)
 	}
 	if all := receive(t, "the new value", values); len(all) != 1 || string(all[0].Value) != "new" {
-		t.Errorf("the watch was told %v", all)
+		t.Errorf("the watch got %v", all)
 	}
 	eventually(t, "the news that the server is back", func() bool { return records.of(slog.LevelInfo) > 0 })
 	if warned, back := records.of(slog.LevelWarn), records.of(slog.LevelInfo); warned > back+1 || warned > 3 {

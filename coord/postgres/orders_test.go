@@ -39,7 +39,7 @@ func answer(t *testing.T, c *Coord, h *holder, q ordersRequest, held int) coord.
 	c.applyOrders(q, ordersAnswer{Alive: true, Holdings: []holdingEntry{{Holder: h.id, Name: "limit", Held: held, Fence: 7}}})
 	told, _ := c.takeNews(h)
 	if len(told) != 1 {
-		t.Fatalf("the holder is told %+v", told)
+		t.Fatalf("the holder gets %+v", told)
 	}
 	return told[0]
 }
@@ -51,14 +51,14 @@ func TestAnAnswerFromBeforeAnOrderTellsOfNoMoreThanTheHolderKeeps(t *testing.T) 
 	h.want(c, 2, 3)
 	h.want(c, 3, 8)
 	if got := answer(t, c, h, q, 5); got.Held != 3 || got.Number != 1 {
-		t.Errorf("the holder keeps 3, and is told %+v", got)
+		t.Errorf("the holder keeps 3, and gets %+v", got)
 	}
 	q = send(t, c)
 	if e := q.Orders[0]; e.Keep != 3 || e.Wanted != 8 {
-		t.Errorf("the holder keeps 3 and wants 8, and the database is told %+v", e)
+		t.Errorf("the holder keeps 3 and wants 8, and the database gets %+v", e)
 	}
 	if got := answer(t, c, h, q, 8); got.Held != 8 || got.Number != 3 || got.Fence != 7 {
-		t.Errorf("the holder got 8, and is told %+v", got)
+		t.Errorf("the holder has 8, and gets %+v", got)
 	}
 }
 
@@ -70,7 +70,7 @@ func TestNewsThatWaitsToBeToldTellsOfNoMoreThanTheHolderKeeps(t *testing.T) {
 	h.want(c, 2, 0)
 	told, _ := c.takeNews(h)
 	if len(told) != 1 || told[0].Held != 0 || told[0].Fence != 0 || told[0].Number != 1 {
-		t.Errorf("the holder gives all back, and is told %+v", told)
+		t.Errorf("the holder gives all back, and gets %+v", told)
 	}
 }
 
@@ -95,7 +95,7 @@ func TestNothingIsKeptOfALimitThatTheHolderDoesNotUse(t *testing.T) {
 	h.want(c, 2, 0)
 	c.applyOrders(send(t, c), ordersAnswer{Alive: true})
 	if told, _ := c.takeNews(h); len(told) != 1 || told[0] != (coord.Holding{Name: "limit", Number: 2}) {
-		t.Errorf("the holder is told %+v", told)
+		t.Errorf("the holder gets %+v", told)
 	}
 	if len(h.orders)+len(c.orders)+len(h.news) > 0 {
 		t.Errorf("kept %v, %v, %v", h.orders, c.orders, h.news)

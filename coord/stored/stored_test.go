@@ -80,7 +80,7 @@ func TestErrorsOfTheStoreAreReturned(t *testing.T) {
 	if _, swapped, err := c.Swap(ctx, "name", "scope", 0, []byte("v")); !errors.Is(err, broken) || swapped {
 		t.Errorf("Swap returned %t, %v", swapped, err)
 	}
-	if err := c.Watch(ctx, "name", func([]coord.Setting) { t.Error("the watch was told something") }); !errors.Is(err, broken) {
+	if err := c.Watch(ctx, "name", func([]coord.Setting) { t.Error("the watch got something") }); !errors.Is(err, broken) {
 		t.Errorf("Watch returned %v", err)
 	}
 }
@@ -93,13 +93,13 @@ func TestAWatchLearnsOfAChangeThatWasNotConfirmed(t *testing.T) {
 	ended := make(chan error)
 	go func() { ended <- c.Watch(ctx, "name", func(all []coord.Setting) { told <- all }) }()
 	if all := <-told; len(all) != 0 {
-		t.Errorf("it was told %v first", all)
+		t.Errorf("it got %v first", all)
 	}
 	if _, swapped, err := c.Swap(ctx, "name", "scope", 0, []byte("v")); err == nil || swapped {
 		t.Errorf("Swap returned %t, %v", swapped, err)
 	}
 	if all := <-told; len(all) != 1 || string(all[0].Value) != "v" {
-		t.Errorf("it was told %v", all)
+		t.Errorf("it got %v", all)
 	}
 	cancel()
 	if err := <-ended; err != nil {

@@ -52,7 +52,7 @@ func TestAFewNodesThatHaveChangedDoNotCostATransactionForEachOther(t *testing.T)
 		t.Fatal(err)
 	}
 	if made := transactions(t, s) - before - 1; made != 2 {
-		t.Errorf("%d transactions were made, want one that is refused, and one without what has changed", made)
+		t.Errorf("%d transactions were made, want one that is refused, and one without the changed nodes", made)
 	}
 	for at, o := range outcomes {
 		i := (at + count - 2) % count

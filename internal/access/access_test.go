@@ -24,12 +24,12 @@ func TestARoleIncludesOthers(t *testing.T) {
 				want = want || r == needs
 			}
 			if got := (&Token{Roles: []Role{has}}).May(needs); got != want {
-				t.Errorf("%s may do what %s may: %t, want %t", has, needs, got, want)
+				t.Errorf("%s has the rights of %s: %t, want %t", has, needs, got, want)
 			}
 		}
 	}
 	if both := (&Token{Roles: []Role{Submit, Work}}); !both.May(Work) || !both.May(Submit) || both.May(Operate) {
-		t.Error("two roles are not what each of them allows")
+		t.Error("two roles do not have the rights of each")
 	}
 }
 

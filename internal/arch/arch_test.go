@@ -100,7 +100,7 @@ func TestPackagesImportOnlyWhatTheirLayerMay(t *testing.T) {
 		}
 		for _, i := range p.Inside {
 			if !matches(i, r.May) {
-				t.Errorf("%s imports %s; %s, so it may import only %q of this module.\n\tMove the code, or pass in what it needs; the layers are in internal/arch/rules_test.go.", p.Path, i, r.Why, r.May)
+				t.Errorf("%s imports %s; %s, so it may import only %q of this module.\n\tMove the code, or pass in its dependencies; the layers are in internal/arch/rules_test.go.", p.Path, i, r.Why, r.May)
 			}
 		}
 		for _, i := range p.Outside {
@@ -147,7 +147,7 @@ func TestWhatDecidesImportsNothingThatWaits(t *testing.T) {
 		}
 		for _, i := range p.Standard {
 			if slices.Contains(forbiddenImports, i) || strings.HasPrefix(i, "net/") && i != "net/url" || strings.HasPrefix(i, "os/") {
-				t.Errorf("%s imports %s, but what decides must neither wait nor look around.\n\tHave the caller do it and pass in what came of it.", p.Path, i)
+				t.Errorf("%s imports %s, but code that decides must neither wait nor look around.\n\tLet the caller do it and pass in the result.", p.Path, i)
 			}
 		}
 	}

@@ -45,7 +45,7 @@ func TestNoPackageDoesWorkWhenItIsImported(t *testing.T) {
 		for _, f := range s.files {
 			for _, d := range f.Decls {
 				if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && fn.Name.Name == "init" {
-					t.Errorf("%s: func init.\n\tWire by hand: have the caller call a function that says what it does.", s.set.Position(fn.Pos()))
+					t.Errorf("%s: func init.\n\tWire by hand: let the caller call a function with a telling name.", s.set.Position(fn.Pos()))
 				}
 			}
 		}
@@ -136,7 +136,7 @@ func TestWhatDecidesReadsNoClockAndNoGlobalChance(t *testing.T) {
 				switch names[x.Name] {
 				case "time":
 					if slices.Contains(forbiddenOfTime, sel.Sel.Name) {
-						t.Errorf("%s: time.%s.\n\tWhat decides is told the time: take it as an argument.", s.set.Position(sel.Pos()), sel.Sel.Name)
+						t.Errorf("%s: time.%s.\n\tCode that decides takes the time as an argument.", s.set.Position(sel.Pos()), sel.Sel.Name)
 					}
 				case "math/rand", "math/rand/v2":
 					if !slices.Contains(allowedOfRand, sel.Sel.Name) {

@@ -33,7 +33,7 @@ func TestAMachineIsDescribed(t *testing.T) {
 		t.Errorf("it is %+v", m)
 	}
 	if runtime.GOOS == "linux" && (m.Kernel == "" || m.Memory == 0 || m.Disk == "" || machine.Busy() == 0) {
-		t.Errorf("Linux tells more than %+v", m)
+		t.Errorf("Linux reports more than %+v", m)
 	}
 }
 

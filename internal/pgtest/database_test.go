@@ -15,7 +15,7 @@ func TestDatabasesAreSeparate(t *testing.T) {
 	}
 	execute(t, connect(t, a), "CREATE TABLE things (n int)")
 	if n := ask[int](t, connect(t, b), "SELECT count(*) FROM pg_tables WHERE tablename = 'things'"); n != 0 {
-		t.Error("what was made in one database is in another")
+		t.Error("a table of one database is in another")
 	}
 }
 
@@ -32,7 +32,7 @@ func TestACopyHasWhatTheDatabaseHasAndIsApart(t *testing.T) {
 	second := server.Copy(t, first)
 	execute(t, connect(t, second), "INSERT INTO things VALUES (1)")
 	if n := ask[int](t, connect(t, first), "SELECT count(*) FROM things"); n != 0 {
-		t.Error("what was inserted into the copy is in the database that it was made of")
+		t.Error("a row of the copy is in the original database")
 	}
 }
 

@@ -50,7 +50,7 @@ func TestTheSummaryTellsWhatMatters(t *testing.T) {
 		}
 	}
 	if strings.Contains(out.String(), "noise") {
-		t.Error("the output has what a test said that passed")
+		t.Error("the output has the lines of a test that passed")
 	}
 	if t.Failed() {
 		t.Log(out.String())

@@ -69,7 +69,7 @@ func TestAReplacedCertificateIsUsedByTheNextConnection(t *testing.T) {
 		t.Errorf("after the replacement: %q, %v", name, err)
 	}
 	if n := strings.Count(log.String(), "valid_until"); n != 2 {
-		t.Errorf("%d lines tell a certificate, want 2: %s", n, log)
+		t.Errorf("%d lines are about a certificate, want 2: %s", n, log)
 	}
 }
 

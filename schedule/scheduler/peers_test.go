@@ -258,7 +258,7 @@ func TestOverlapsOfTasksOnDifferentNodes(t *testing.T) {
 				time.Sleep(4 * time.Hour)
 				text := noted.take()
 				if got := fmt.Sprint(hours(text)); got != want {
-					t.Errorf("what has begun is %v, not %v:\n%s", got, want, text)
+					t.Errorf("%v have begun, not %v:\n%s", got, want, text)
 				}
 				if j := holder(t, peers); j == i {
 					t.Errorf("node %d fires, which runs no schedules", i)

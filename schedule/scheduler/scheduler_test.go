@@ -144,7 +144,7 @@ func TestOverlapsOfTasksThatTakeLong(t *testing.T) {
 				}
 				got := strings.NewReplacer("2000-01-01T", "", ":00:00Z", "").Replace(strings.Join(notes, ", "))
 				if got != want {
-					t.Errorf("what has begun is %q, not %q", got, want)
+					t.Errorf("%q have begun, not %q", got, want)
 				}
 				if err := s.Delete(t.Context(), "long"); err != nil {
 					t.Error(err)

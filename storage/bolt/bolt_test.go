@@ -170,6 +170,6 @@ func TestWhatIsLeftOfABackupGoesWhenTheFileIsOpened(t *testing.T) {
 	}
 	open(t, path)
 	if _, err := os.Stat(left); err == nil {
-		t.Error("what was left is still there")
+		t.Error("old files are still there")
 	}
 }

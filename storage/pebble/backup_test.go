@@ -71,7 +71,7 @@ func TestWhatIsLeftOfABackupGoesWhenTheStoreIsOpened(t *testing.T) {
 	}
 	open(t, dir, small)
 	if _, err := os.Stat(aside); err == nil {
-		t.Error("what was left is still there")
+		t.Error("old files are still there")
 	}
 }
 

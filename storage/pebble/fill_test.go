@@ -78,11 +78,11 @@ func TestLogIsFilledAheadOfSmallWrites(t *testing.T) {
 				t.Errorf("the log has %d bytes, want %d", len(got), test.wantSize)
 			}
 			if !bytes.HasPrefix(got, want) {
-				t.Error("the log has not what was written to it")
+				t.Error("the log lacks writes")
 			}
 			rest := got[min(len(got), max(len(want), test.old)):]
 			if len(bytes.Trim(rest, "\x00")) != 0 {
-				t.Error("behind what was written are not only zeros")
+				t.Error("the bytes after the writes are not all zero")
 			}
 		})
 	}

@@ -75,7 +75,7 @@ func taken(t *testing.T, s *Store, id task.ID) {
 		t.Errorf("task %v was added again by SQL: %v", id, err)
 	}
 	if in, err := s.Insert(t.Context(), &task.Task{ID: idAt(time.Now(), 1), Version: 1, State: task.Submitted, Type: "mail", Key: id.String()}); err != nil || in[0].Existing != id {
-		t.Errorf("whose key it is: %+v, %v", in, err)
+		t.Errorf("the holder of the key: %+v, %v", in, err)
 	}
 	if got, err := s.Get(t.Context(), id); err != nil || got.State != task.Done {
 		t.Errorf("got %+v, %v", got, err)

@@ -60,7 +60,7 @@ func TestWhatHasEndedIsKeptAsLongAsItShouldBeAndALittleLonger(t *testing.T) {
 		}
 		expire(t, s, moment.Add(keep))
 		if _, err := s.Get(t.Context(), row.ID); err != nil {
-			t.Errorf("what is kept for %v: %v", keep, err)
+			t.Errorf("a row that is kept for %v: %v", keep, err)
 		}
 	}
 	for keep, row := range kept {
@@ -71,20 +71,20 @@ func TestWhatHasEndedIsKeptAsLongAsItShouldBeAndALittleLonger(t *testing.T) {
 		longest = max(longest, keep)
 		expire(t, s, moment.Add(longest+longest/4))
 		if _, err := s.Get(t.Context(), row.ID); !errors.Is(err, task.ErrNotFound) {
-			t.Errorf("what is kept for %v is there after %v: %v", keep, longest+longest/4, err)
+			t.Errorf("a row that is kept for %v is there after %v: %v", keep, longest+longest/4, err)
 		}
 	}
 	if next := expire(t, s, moment.Add(1e5*time.Hour)); !next.IsZero() {
 		t.Errorf("there is more to expire at %v", next)
 	}
 	if _, err := s.Get(t.Context(), kept[0].ID); err != nil {
-		t.Errorf("what is kept for ever: %v", err)
+		t.Errorf("a row that is kept for ever: %v", err)
 	}
 	// Their ids and keys are free, except the kept ones.
 	for keep := range kept {
 		in, err := s.Insert(t.Context(), &task.Task{ID: ids.Next(moment), Version: 1, State: task.Submitted, Type: "mail", Key: fmt.Sprint("key ", keep)})
 		if err != nil || in[0].Created() != (keep > 0) {
-			t.Errorf("the key of what was kept for %v: %+v, %v", keep, in, err)
+			t.Errorf("the key of a row that was kept for %v: %+v, %v", keep, in, err)
 		}
 	}
 }

@@ -53,12 +53,12 @@ func TestAChangeOfALimitIsToldToAllNodes(t *testing.T) {
 		case all := <-told:
 			return all
 		case <-ctx.Done():
-			t.Fatal("a node is not told of a change")
+			t.Fatal("a node does not learn of a change")
 			panic("unreachable")
 		}
 	}
 	if all := next(); len(all) != 0 {
-		t.Fatalf("it was told %+v first", all)
+		t.Fatalf("it got %+v first", all)
 	}
 	var last uint64
 	for most := range 5 {
@@ -69,19 +69,19 @@ func TestAChangeOfALimitIsToldToAllNodes(t *testing.T) {
 		}
 		all := next()
 		if len(all) != 1 || *all[0].Max != most || all[0].Version != s.Version || all[0].Node != "a" {
-			t.Errorf("it was told %+v, want %+v", all, s)
+			t.Errorf("it got %+v, want %+v", all, s)
 		}
 		if l, err := b.Limit(ctx, "all", ""); err != nil || l.Max != most {
 			t.Errorf("there it is %+v, %v", l, err)
 		}
-		t.Logf("told after %v", time.Since(begin))
+		t.Logf("learned after %v", time.Since(begin))
 		last = s.Version
 	}
 	if err := b.UnsetLimit(ctx, "all", "", &last); err != nil {
 		t.Fatal(err)
 	}
 	if all := next(); len(all) != 0 {
-		t.Errorf("it was told %+v", all)
+		t.Errorf("it got %+v", all)
 	}
 	if l, err := a.Limit(ctx, "all", ""); err != nil || l.Max != 50 && l.Setting() == nil {
 		t.Errorf("there it is %+v, %v", l, err)

@@ -82,22 +82,22 @@ func TestALockedRowFailsItsBatchAndIsReported(t *testing.T) {
 	}
 	rest := &storage.Batch{Insert: []*task.Task{other}, Swap: []task.Change{grab(free)}}
 	if out, err := s.Commit(t.Context(), rest).Wait(); err != nil || !out.Inserted[0].Created() || out.Swapped[0] == nil {
-		t.Errorf("what is not locked: %+v, %v", out, err)
+		t.Errorf("rows that are not locked: %+v, %v", out, err)
 	}
 	pgtest.Exec(t, c, "rollback")
 	for _, b := range []*storage.Batch{{Insert: []*task.Task{row(4)}}, {Swap: []task.Change{grab(locked)}}} {
 		var blocked *storage.Blocked
 		if _, err := s.Commit(t.Context(), b).Wait(); err != nil && !errors.As(err, &blocked) {
-			t.Errorf("what was locked a moment ago: %v", err)
+			t.Errorf("a row that was locked a moment ago: %v", err)
 		}
 		b.Wait = storage.WaitLong
 		if _, err := s.Commit(t.Context(), b).Wait(); blocked != nil && err != nil {
-			t.Errorf("what is not locked any more: %v", err)
+			t.Errorf("a row that is not locked any more: %v", err)
 		}
 	}
 	out, err := s.Commit(t.Context(), &storage.Batch{Insert: []*task.Task{row(4)}, Swap: []task.Change{grab(locked)}}).Wait()
 	if err != nil || out.Inserted[0].Created() || out.Swapped[0] != nil {
-		t.Errorf("what has been done: %+v, %v", out, err)
+		t.Errorf("the same again: %+v, %v", out, err)
 	}
 }
 
@@ -147,7 +147,7 @@ func TestSlowQueriesOfOthersTakeNoConnectionFromWrites(t *testing.T) {
 					break
 				}
 				if time.Since(begin) > time.Minute {
-					t.Errorf("%d connections, and at most %d were asked for, and seven more for what may wait", n, conns)
+					t.Errorf("%d connections, of at most %d, and seven more for statements that may wait", n, conns)
 					break
 				}
 			}

@@ -240,20 +240,20 @@ func TestABatchWithTermsIsOneRoundTripUnlessKeysWereTakenAMomentAgo(t *testing.T
 	n := 0
 	free := func() { n++; add(fmt.Sprint("key ", n)) }
 	if got := s.of(free); got != 1 {
-		t.Errorf("a batch whose key is free takes %d round trips", got)
+		t.Errorf("a batch with a free key takes %d round trips", got)
 	}
 	taken := s.of(func() { add("key 1") })
 	if taken <= 1 {
-		t.Errorf("a batch whose key is taken takes %d round trips", taken)
+		t.Errorf("a batch with a taken key takes %d round trips", taken)
 	}
 	before := s.n.Load()
 	if free(); s.n.Load()-before <= 1 {
-		t.Error("a batch after one whose key was taken is tried in one round trip")
+		t.Error("a batch after one with a taken key is tried in one round trip")
 	}
 	for range 100 {
 		free()
 	}
 	if got := s.of(free); got != 1 {
-		t.Errorf("a batch whose key is free takes %d round trips, a hundred batches after one whose key was taken", got)
+		t.Errorf("a batch with a free key takes %d round trips, a hundred batches after one with a taken key", got)
 	}
 }

@@ -107,7 +107,7 @@ func TestABackendWithSomethingElseIsRefusedAndClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, found, err := v.Get([]byte("somebody's")); string(got) != "data" || !found || err != nil {
-		t.Errorf("it has changed what was there: %q, %t, %v", got, found, err)
+		t.Errorf("it has changed the former value: %q, %t, %v", got, found, err)
 	}
 }
 

@@ -171,7 +171,7 @@ func TestACommitInADatabaseIsOneCallOfIt(t *testing.T) {
 			t.Errorf("%s was called %d times, want %d", ps[i].name, got, want)
 		}
 		if n := ps[i].homes.Load(); n != 0 {
-			t.Errorf("%s was asked %d times what it holds", ps[i].name, n)
+			t.Errorf("%s was asked for its shards %d times", ps[i].name, n)
 		}
 	}
 	if got, err := s.Get(t.Context(), b.Insert[0].ID); err != nil || got.Seq != b.Insert[0].Seq || got.Seq == 0 {
@@ -365,6 +365,6 @@ func TestAStaleChangeIsNotLeftOutOfACommit(t *testing.T) {
 	out, err = s.CommitIn(t.Context(), 0, mixture(rows)).Wait()
 	expect(t, out, err, nil, false, true)
 	if a, b, c := ps[0].homes.Load(), ps[1].homes.Load(), ps[2].homes.Load(); a != 1 || b != 0 || c != 0 {
-		t.Errorf("the places were asked %d, %d and %d times what they hold", a, b, c)
+		t.Errorf("the places were asked for their shards %d, %d and %d times", a, b, c)
 	}
 }

@@ -86,7 +86,7 @@ func TestABatchOfOnePlaceIsOneCallOfThatPlace(t *testing.T) {
 			t.Errorf("%s was called %d times, want %d", ps[i].name, got, want)
 		}
 		if n := ps[i].homes.Load(); n != 0 {
-			t.Errorf("%s was asked %d times what it holds", ps[i].name, n)
+			t.Errorf("%s was asked for its shards %d times", ps[i].name, n)
 		}
 	}
 }
@@ -104,7 +104,7 @@ func TestAStaleChangeHasOnlyItsPlaceAskedWhatItHolds(t *testing.T) {
 		}
 	}
 	if a, b, c := ps[0].homes.Load(), ps[1].homes.Load(), ps[2].homes.Load(); a != 1 || b != 0 || c != 0 {
-		t.Errorf("the places were asked %d, %d and %d times what they hold", a, b, c)
+		t.Errorf("the places were asked for their shards %d, %d and %d times", a, b, c)
 	}
 }
 

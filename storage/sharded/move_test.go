@@ -56,7 +56,7 @@ func TestWhoeverLooksForATaskFindsWhereItWasMoved(t *testing.T) {
 			ps[1].homes.Store(0)
 			put(t, s, 7) // the store remembers the answer
 			if n := ps[1].homes.Load(); n != 0 {
-				t.Errorf("the place was asked %d times more what it holds", n)
+				t.Errorf("the place was asked for its shards %d more times", n)
 			}
 		})
 	}
@@ -162,7 +162,7 @@ func TestAPlaceThatDoesNotAnswerDoesNotHoldWhatAnotherSaysThatItHas(t *testing.T
 	move(t, ps[0], ps[1], shards(8, 8), nil)
 	ps[1].failHome(errors.New("down"))
 	if _, err := s.Get(t.Context(), unknown); err == nil || errors.Is(err, task.ErrNotFound) {
-		t.Errorf("what the other has is not known: %v", err)
+		t.Errorf("the shards of the other are not known: %v", err)
 	}
 	if _, err := s.Get(t.Context(), of.ID); err != nil {
 		t.Error(err)
@@ -238,7 +238,7 @@ func TestOneAnswerOfThePlacesIsForAllWhoWait(t *testing.T) {
 		wg.Wait()
 		// One asks, and one more for the callers that came when it had begun.
 		if n := b.homes.Load(); n > 2 {
-			t.Errorf("the place was asked %d times what it holds", n)
+			t.Errorf("the place was asked for its shards %d times", n)
 		}
 	})
 }

@@ -405,6 +405,6 @@ func TestThousandsOfDifferencesAreCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	if told := int64(len(report.Differences)); told == 0 || told+report.More != 2000 {
-		t.Errorf("%d are told and %d more", told, report.More)
+		t.Errorf("%d are reported and %d more", told, report.More)
 	}
 }

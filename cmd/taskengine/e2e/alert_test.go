@@ -240,7 +240,7 @@ func (r *receiver) awaitNodes(t *testing.T, want string) {
 	t.Helper()
 	for begin := time.Now(); !slices.Contains(r.nodes(), want); time.Sleep(50 * time.Millisecond) {
 		if time.Since(begin) > limit {
-			t.Fatalf("what was told of nodes is %q, want %q", r.nodes(), want)
+			t.Fatalf("the notifications about nodes are %q, want %q", r.nodes(), want)
 		}
 	}
 }
@@ -285,7 +285,7 @@ alerts:
 	c.exit(t)
 	hook.awaitNodes(t, "firing c")
 	if got := hook.nodes(); !slices.Equal(got, []string{"firing b", "resolved b", "firing c"}) {
-		t.Errorf("what was told of nodes is %q", got)
+		t.Errorf("the notifications about nodes are %q", got)
 	}
 }
 
@@ -317,6 +317,6 @@ alerts:
 	}
 	hook.awaitNodes(t, "resolved a")
 	if got := hook.nodes(); !slices.Equal(got, []string{"firing a", "resolved a"}) {
-		t.Errorf("what was told is %q", got)
+		t.Errorf("the notifications are %q", got)
 	}
 }

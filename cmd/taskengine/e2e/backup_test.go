@@ -99,13 +99,13 @@ func TestANodeIsBackedUpWhileItWorksAndRestored(t *testing.T) {
 			}
 			n = start(t, nil, "run", "-c", config(back))
 			if got := n.objects(t, "task", "get", done)[0]; got["state"] != "done" || got["result"] != 1.0 {
-				t.Errorf("what was done is %v", got)
+				t.Errorf("a done task is %v", got)
 			}
 			if got := n.objects(t, "task", "get", waits)[0]; got["state"] != "waiting" {
-				t.Errorf("what waited is %v", got)
+				t.Errorf("a task that waited is %v", got)
 			}
 			if r := n.cli(t, "task", "get", late); r.code != exitNotFound {
-				t.Errorf("what came after the backup is there: %+v", r)
+				t.Errorf("a task from after the backup is there: %+v", r)
 			}
 		})
 	}

@@ -196,7 +196,7 @@ func TestADatabaseThatIsAwayForAWhileLosesNothing(t *testing.T) {
 	for _, one := range n {
 		one.says(t, "the node cannot prove that it is alive")
 		if code, body := one.readiness(t); code != http.StatusServiceUnavailable || !strings.Contains(body, "[-] member: ") {
-			t.Errorf("a node whose database is away is ready: %d, %s", code, body)
+			t.Errorf("a node without its database is ready: %d, %s", code, body)
 		}
 	}
 	if r := n[0].cli(t, "task", "add", "copy"); r.code != exitUnavailable {
@@ -208,7 +208,7 @@ func TestADatabaseThatIsAwayForAWhileLosesNothing(t *testing.T) {
 	n[1].ok(t, "task", "wait", id, queued, "--timeout", "1m")
 	got := n[1].objects(t, "task", "get", id)[0]
 	if got["state"] != "done" || fmt.Sprint(got["attempt"]) != "1" {
-		t.Errorf("what its handler returned was not kept: %v", got)
+		t.Errorf("the result of its handler was not kept: %v", got)
 	}
 	n[0].ok(t, "task", "add", "copy", "--wait", "--timeout", "1m")
 }

@@ -107,7 +107,7 @@ func TestSeveralDatabasesAreOneStore(t *testing.T) {
 		t.Errorf("the doctor says of one that is away: %s%s", r.stdout, r.stderr)
 	}
 	if r := runUntilEnd(t, away); r.code == 0 || !strings.Contains(r.stderr, "correct storage.databases.other") {
-		t.Errorf("a node whose other database is away ended with %d: %s", r.code, r.stderr)
+		t.Errorf("a node without its other database ended with %d: %s", r.code, r.stderr)
 	}
 	folder := t.TempDir()
 	succeeds(t, "copy", "--from", file, "--to", "pebble:"+folder)

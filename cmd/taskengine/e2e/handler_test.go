@@ -208,7 +208,7 @@ func notWithout(t testing.TB, file string) {
 func TestTheFirstCommandOfEachScaffoldWorks(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("SCAFFOLDS") == "" {
-		t.Skip("what the projects require is fetched only by make test and make test-scaffolds")
+		t.Skip("only make test and make test-scaffolds fetch the dependencies of the projects")
 	}
 	for _, lang := range []string{"go", "python", "node", "java"} {
 		t.Run(lang, func(t *testing.T) {
@@ -218,7 +218,7 @@ func TestTheFirstCommandOfEachScaffoldWorks(t *testing.T) {
 			_, after, _ := strings.Cut(p.read(t, filepath.Join(folder, "README.md")), "```sh\n")
 			before, _, found := strings.Cut(after, "taskengine dev")
 			if !found {
-				t.Fatal("its README does not tell how to run it")
+				t.Fatal("its README does not say how to run it")
 			}
 			p.run(t, "/bin/sh", "-e", "-c", before)
 		})

@@ -133,11 +133,11 @@ func TestADatabaseIsRestoredWhileNodesRun(t *testing.T) {
 		t.Errorf("a task that may run at most once was begun %d times, and says %q", begun(doubtful), text)
 	}
 	if got := n[3].objects(t, "task", "get", ended)[0]; got["state"] != "done" {
-		t.Errorf("what had ended is %v", got)
+		t.Errorf("a task that had ended is %v", got)
 	}
 	for _, id := range lost {
 		if r := n[3].cli(t, "task", "get", id); r.code != exitNotFound || begun(id) != 1 {
-			t.Errorf("what was added since the copy was made was begun %d times, and is there: %+v", begun(id), r)
+			t.Errorf("a task from after the copy was begun %d times, and is there: %+v", begun(id), r)
 		}
 	}
 	gate(filepath.Join(folder, "open")).open(t)

@@ -53,7 +53,7 @@ func TestSchedulesAreManagedWhileANodeRuns(t *testing.T) {
 	file := write(t, "taskengine.yaml", base)
 	n := start(t, nil, "run", "-c", file)
 	if got := outcomes(n.objects(t, "schedule", "apply", "-c", file)); got != "nightly unchanged" {
-		t.Errorf("what the node has applied is %s", got)
+		t.Errorf("the applied schedules are %s", got)
 	}
 	more := write(t, "taskengine.yaml", strings.Replace(base, "30 2 1 1 *", "30 3 1 1 *", 1)+moreSchedules)
 	for _, step := range []struct{ flags, want string }{

@@ -19,7 +19,7 @@ func TestAProofCountsWhenTheMemberWasToldOfAllChangesBeforeIt(t *testing.T) {
 	l.Change()
 	l.Renew(proof(1))
 	if l.By() != (Proof{}) {
-		t.Errorf("before it was told of anybody the proof is %v", l.By())
+		t.Errorf("before it has a list the proof is %v", l.By())
 	}
 	l.Tell(proof(1))
 	by("while it is told for the first time", 1)

@@ -147,12 +147,12 @@ func TestANodeThatLosesItsLeaseStopsEverythingAndJoinsAsAnother(t *testing.T) {
 			t.Errorf("it was %v and is %v", before, now)
 		}
 		if !n.wants(row.ID) {
-			t.Error("what was added meanwhile is not started")
+			t.Error("a task that was added in that time is not started")
 		}
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		if owner := n.grabs[row.ID]; owner != n.Incarnation() {
-			t.Errorf("it is started by %v, which is not what the node is now", owner)
+			t.Errorf("it is started by %v, which is not the present incarnation", owner)
 		}
 	})
 }

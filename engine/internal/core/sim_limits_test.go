@@ -52,7 +52,7 @@ func (s *sim) fewRun() (n int) {
 // checkBegin fails if an attempt of a type begins that the limits do not allow to begin now.
 func (s *sim) checkBegin(typ string) {
 	if typ == "plain" && s.limits.isClosed {
-		s.t.Fatal("a task begins whose type is paused")
+		s.t.Fatal("a task of a paused type begins")
 	}
 	if s.countsFor(typ, "few") && (s.limits.isPaused || s.fewRun() > s.limits.few) {
 		s.t.Fatalf("%d run under a limit of %d, paused %v, when another begins", s.fewRun(), s.limits.few, s.limits.isPaused)

@@ -225,16 +225,16 @@ func TestHealthTellsCountsThatAreWrong(t *testing.T) {
 	s, c := postgrestest.Open(t, url), pgtest.Connect(t, url)
 	pgtest.Exec(t, c, "select taskengine.add('ship') from generate_series(1, 3)")
 	if h := examine(t, s); len(h.Counts) > 0 {
-		t.Errorf("right counts are told as wrong: %+v", h.Counts)
+		t.Errorf("right counts are reported as wrong: %+v", h.Counts)
 	}
 	pgtest.Exec(t, c, "update taskengine.tally set n = n + 7", "insert into taskengine.tally (type, state, n, folded) values ('unheard of', 2, -3, true)")
 	want := []health.Count{{State: task.Submitted, Type: "ship", Counted: 24, There: 3}, {State: task.Submitted, Type: "unheard of", Counted: -3}}
 	if h := examine(t, s); !slices.Equal(h.Counts, want) {
-		t.Errorf("it tells the wrong counts %+v", h.Counts)
+		t.Errorf("it reports the wrong counts %+v", h.Counts)
 	}
 	pgtest.Exec(t, c, "select taskengine.recount()")
 	if h := examine(t, s); len(h.Counts) > 0 {
-		t.Errorf("after a recount it tells the wrong counts %+v", h.Counts)
+		t.Errorf("after a recount it reports the wrong counts %+v", h.Counts)
 	}
 }
 

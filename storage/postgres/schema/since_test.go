@@ -48,7 +48,7 @@ func TestSQLNamesTheTablesOfEndedTasksAsGoDoes(t *testing.T) {
 	}
 	for i := range want {
 		if got[i] != want[i] {
-			t.Errorf("what is kept for %d s and ended at %d µs is in the table since %d, and SQL says %d", keep[i], at[i], want[i], got[i])
+			t.Errorf("a row that is kept for %d s and ended at %d µs is in the table since %d, and SQL says %d", keep[i], at[i], want[i], got[i])
 		}
 	}
 }
@@ -67,13 +67,13 @@ func TestSQLKeepsEndedTasksAndLocksTheirTablesAsGoDoes(t *testing.T) {
 				}
 				var got int32
 				if err := c.QueryRow(t.Context(), fill("select {schema}.class_of($1)"), d.Microseconds()).Scan(&got); err != nil || got != ended.Keep(d) {
-					t.Fatalf("what is to be kept for %v is kept for %d s, want %d: %v", d, got, ended.Keep(d), err)
+					t.Fatalf("a row to keep for %v is kept for %d s, want %d: %v", d, got, ended.Keep(d), err)
 				}
 			}
 		}
 		var got int32
 		if err := c.QueryRow(t.Context(), fill("select {schema}.class_of($1)"), int64(math.MaxInt64)).Scan(&got); err != nil || got != math.MaxInt32 {
-			t.Errorf("what is to be kept for ever, nearly, is kept for %d s: %v", got, err)
+			t.Errorf("a row to keep for ever, nearly, is kept for %d s: %v", got, err)
 		}
 		// The names of tables are made of it.
 		for _, class := range []ended.Class{{Keep: 3600, Early: true}, {}, {Early: true}, {Keep: 86400}} {

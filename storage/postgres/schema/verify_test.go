@@ -31,7 +31,7 @@ func TestAppliedTellsWhatMigrateDidAndWhen(t *testing.T) {
 	}
 	for i := range want {
 		if !got[i].At.Equal(want[i].At) || time.Since(got[i].At) > time.Hour {
-			t.Errorf("version %d was applied at %v, and %v is told", i+1, want[i].At, got[i].At)
+			t.Errorf("version %d was applied at %v, and %v is reported", i+1, want[i].At, got[i].At)
 		}
 		if got[i].At = want[i].At; got[i] != want[i] {
 			t.Errorf("got %+v, want %+v", got[i], want[i])

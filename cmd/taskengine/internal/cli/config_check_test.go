@@ -12,6 +12,6 @@ func TestLittleRoomForPebbleIsWarnedOf(t *testing.T) {
 		t.Errorf("with little room it says %q", s)
 	}
 	if s := littleRoom(config.Pebble, "data", 256<<20, 200<<20, 100<<20); s != "" {
-		t.Errorf("with what it has taken already it says %q", s)
+		t.Errorf("with the room that it has already it says %q", s)
 	}
 }

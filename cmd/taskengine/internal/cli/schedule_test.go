@@ -270,7 +270,7 @@ func TestAConfigurationIsApplied(t *testing.T) {
 			t.Errorf("apply %s ends with %d %s, asks for %s and writes\n%s", c.args, r.code, r.stderr, n.asks(), r.stdout)
 		}
 		if c.args == "--prune" && !strings.Contains(r.stderr, "deleted: hourly\n") {
-			t.Errorf("it does not say what it deletes: %s", r.stderr)
+			t.Errorf("it does not name the deleted schedule: %s", r.stderr)
 		}
 	}
 	n := new(scheduleNode)

@@ -189,7 +189,7 @@ func TestATerminalShowsWhatACommandWaitsFor(t *testing.T) {
 	var errs bytes.Buffer
 	a := &app{stderr: &errs}
 	if a.patient() != nil {
-		t.Error("a script is told what it waits for")
+		t.Error("a script gets a line about the wait")
 	}
 	a.errTTY = true
 	w := waiter{req: &taskenginev1.WaitRequest{Ids: []string{anID}}, say: a.patient()}
@@ -244,7 +244,7 @@ func TestJSONOnATerminalHasTheSameValueAndIsNotObeyed(t *testing.T) {
 			t.Errorf("it is read back as %q, %v", got["text"], err)
 		}
 		if tty && strings.ContainsAny(out.String(), "\u009b\u202e\x7f\x1b") {
-			t.Errorf("a terminal is told %q", out)
+			t.Errorf("a terminal gets %q", out)
 		}
 	}
 }
