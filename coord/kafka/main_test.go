@@ -183,7 +183,7 @@ func hint(number int, shard uint16) task.Hint {
 // admin returns a client that is none of a node.
 func admin(t *testing.T, c *kafkatest.Cluster) (*kgo.Client, *kadm.Client) {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(c.Brokers()...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.MetadataMinAge(50*time.Millisecond))
+	client, err := kafkatest.Client(c.Brokers(), kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	if err != nil {
 		t.Fatal(err)
 	}

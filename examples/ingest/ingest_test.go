@@ -56,7 +56,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	w.env = []string{"BROKER=" + w.broker.Brokers()[0], "LEDGER=readings.txt", "PATH=" + os.Getenv("PATH")}
-	client, err := kgo.NewClient(kgo.SeedBrokers(w.broker.Brokers()...))
+	client, err := kafkatest.Client(w.broker.Brokers())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func (w *world) node(t *testing.T) *exec.Cmd {
 // send writes n readings, the first of which has a number, and returns when the broker has confirmed them.
 func (w *world) send(t *testing.T, first, n int) {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(w.broker.Brokers()...), kgo.DefaultProduceTopic("readings"))
+	client, err := kafkatest.Client(w.broker.Brokers(), kgo.DefaultProduceTopic("readings"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func TestEachReadingIsWrittenOnceThoughNodeAndBrokerAreKilled(t *testing.T) {
 	if err := w.broker.Restart(0); err != nil {
 		t.Fatal(err)
 	}
-	client, err := kgo.NewClient(kgo.SeedBrokers(w.broker.Brokers()...))
+	client, err := kafkatest.Client(w.broker.Brokers())
 	if err != nil {
 		t.Fatal(err)
 	}

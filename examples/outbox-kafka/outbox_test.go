@@ -72,7 +72,7 @@ func (w *world) command(t *testing.T, path string, args ...string) *exec.Cmd {
 
 func (w *world) client(t *testing.T, options ...kgo.Opt) *kgo.Client {
 	t.Helper()
-	c, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(w.broker.Brokers()...)}, options...)...)
+	c, err := kafkatest.Client(w.broker.Brokers(), options...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -85,7 +85,7 @@ func (c *Cluster) exercise() error {
 	ctx, cancel := context.WithTimeout(context.Background(), servertest.Patience)
 	defer cancel()
 	const name = "exercise"
-	client, err := kgo.NewClient(kgo.SeedBrokers(c.Brokers()...), kgo.TransactionalID(name), kgo.DefaultProduceTopic(name))
+	client, err := Client(c.Brokers(), kgo.TransactionalID(name), kgo.DefaultProduceTopic(name))
 	if err != nil {
 		return err
 	}

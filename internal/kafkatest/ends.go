@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // patience is how long a topic may have no leader after its broker has started.
@@ -20,7 +19,7 @@ const patience = 2 * time.Minute
 // listens before its partitions have a leader, so Ends asks again until all have one.
 func (c *Cluster) Ends(tb testing.TB, topic string, committed bool) (n int64) {
 	tb.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(c.Brokers()...))
+	client, err := Client(c.Brokers())
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -22,7 +22,6 @@ import (
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/taskengine/taskengine/internal/freeze"
 	"github.com/taskengine/taskengine/internal/servertest"
@@ -313,7 +312,7 @@ func (c *Cluster) isMember(ctx context.Context, i int) error {
 
 // inside returns a client of the port for other brokers, which needs no user.
 func (c *Cluster) inside(i int) (*kadm.Client, error) {
-	client, err := kgo.NewClient(kgo.SeedBrokers(net.JoinHostPort("127.0.0.1", strconv.Itoa(c.brokers[i].broker))))
+	client, err := Client([]string{net.JoinHostPort("127.0.0.1", strconv.Itoa(c.brokers[i].broker))})
 	if err != nil {
 		return nil, err
 	}

@@ -57,7 +57,7 @@ func (s *localSource) run(ctx context.Context, e *engine.Engine, t *task.Task) e
 		st.Problem = problem.Error()
 	}
 	if problem != nil || st.collects() {
-		next = retryLook
+		next = s.pace.retryLook
 	}
 	if isEarly || isOrdered && failed == nil {
 		next = 0

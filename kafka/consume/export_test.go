@@ -22,11 +22,13 @@ func (s *Sources) Waiting(name string) (bytes int) {
 	return bytes
 }
 
-// SetPace sets how often the sources save, renew the positions of the group, and how long they suspect that records are
-// lost, 0 for the defaults. It is called before they run.
-func (s *Sources) SetPace(save, renewal, suspicion time.Duration) {
+// SetPace sets how often the sources save, renew the positions of the group, and look for topics after an error, and how long
+// they suspect that records are lost, 0 for the defaults. It is called before they run.
+func (s *Sources) SetPace(save, renewal, retryLook, suspicion time.Duration) {
 	for _, one := range s.all {
-		one.pace = pace{cmp.Or(save, one.pace.save), cmp.Or(renewal, one.pace.renewal), cmp.Or(suspicion, one.pace.suspicion)}
+		p := &one.pace
+		p.save, p.renewal = cmp.Or(save, p.save), cmp.Or(renewal, p.renewal)
+		p.retryLook, p.suspicion = cmp.Or(retryLook, p.retryLook), cmp.Or(suspicion, p.suspicion)
 	}
 }
 

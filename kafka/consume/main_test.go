@@ -1,6 +1,7 @@
 package consume_test
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -107,7 +108,7 @@ func create(t *testing.T, c cluster, name string, partitions int32, settings map
 
 func admin(t *testing.T, c cluster) *kadm.Client {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(c.Brokers()...))
+	client, err := kafkatest.Client(c.Brokers())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +119,7 @@ func admin(t *testing.T, c cluster) *kadm.Client {
 // produce writes records in their order. The caller names topic and, with [kgo.ManualPartitioner], partition.
 func produce(t *testing.T, c cluster, records ...*kgo.Record) {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(c.Brokers()...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	client, err := kafkatest.Client(c.Brokers(), kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,6 +173,15 @@ func newNode(t *testing.T, c cluster, all ...source.Definition) *node {
 	return n
 }
 
+// soon is when sources do again what they do after some seconds elsewhere.
+const soon = 300 * time.Millisecond
+
+// retryingAfter returns the policy of a source with another pause after each error.
+func retryingAfter(of policy.Type, pause time.Duration) policy.Type {
+	of.Retry.Backoff = policy.Backoff{Kind: policy.Exponential, Initial: pause, Factor: 1, Max: 2 * pause}
+	return of
+}
+
 func (n *node) open(all ...source.Definition) {
 	n.t.Helper()
 	config := consume.Config{Store: n.store, Log: slog.New(slog.DiscardHandler)}
@@ -191,7 +201,7 @@ func (n *node) open(all ...source.Definition) {
 	if n.sources, err = consume.New(config); err != nil {
 		n.t.Fatal(err)
 	}
-	n.sources.SetPace(n.save, n.renewal, n.suspicion)
+	n.sources.SetPace(cmp.Or(n.save, soon), n.renewal, soon, n.suspicion)
 	if n.runs == nil {
 		n.runs, n.last, n.ids = make(map[string]int), make(map[string]*task.Task), make(map[task.ID]bool)
 	}
@@ -199,6 +209,9 @@ func (n *node) open(all ...source.Definition) {
 		n.types = map[string]policy.Type{"order": policy.DefaultType()}
 	}
 	handlers, types := n.sources.Handlers(), n.sources.Policies()
+	for _, d := range all {
+		types[consume.TypeOf(d.Name)] = retryingAfter(types[consume.TypeOf(d.Name)], soon)
+	}
 	maps.Copy(types, n.types)
 	for name := range n.types {
 		if handlers[name] == nil {

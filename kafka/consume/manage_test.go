@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/taskengine/taskengine/internal/kafkatest"
 	"github.com/taskengine/taskengine/kafka/consume"
 	"github.com/taskengine/taskengine/policy"
 	"github.com/taskengine/taskengine/storage"
@@ -296,7 +297,7 @@ func TestOnlyCommittedRecordsBecomeTasks(t *testing.T) {
 func testOnlyCommittedRecordsBecomeTasks(t *testing.T, brokers cluster) {
 	topic := newTopic(t, brokers, 1, nil)
 	n := newNode(t, brokers, definition("orders", topic))
-	client, err := kgo.NewClient(kgo.SeedBrokers(brokers.Brokers()...), kgo.TransactionalID("test-"+topic))
+	client, err := kafkatest.Client(brokers.Brokers(), kgo.TransactionalID("test-"+topic))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/taskengine/taskengine/internal/kafkatest"
 	"github.com/taskengine/taskengine/kafka/consume"
 	"github.com/taskengine/taskengine/kafka/source"
 	"github.com/taskengine/taskengine/policy"
@@ -40,7 +41,7 @@ func TestRecordsOfAnyFormBecomeTasks(t *testing.T) {
 			{Key: key, Value: large, Timestamp: at},
 			{Key: key, Value: []byte("last"), Timestamp: at},
 		}
-		client, err := kgo.NewClient(kgo.SeedBrokers(brokers.Brokers()...), kgo.ProducerBatchMaxBytes(4_000_000))
+		client, err := kafkatest.Client(brokers.Brokers(), kgo.ProducerBatchMaxBytes(4_000_000))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -98,7 +99,7 @@ func TestATransactionThatDoesNotEndIsNamed(t *testing.T) {
 		topic := newTopic(t, brokers, 1, nil)
 		n := newNode(t, brokers, definition("orders", topic))
 		produce(t, brokers, numbered(topic, 1, 0, 5)...)
-		client, err := kgo.NewClient(kgo.SeedBrokers(brokers.Brokers()...), kgo.TransactionalID("open-"+topic))
+		client, err := kafkatest.Client(brokers.Brokers(), kgo.TransactionalID("open-"+topic))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -145,7 +146,7 @@ func TestGapsOfACompactedTopicAreNoLoss(t *testing.T) {
 	for i := range 30 { // each in a segment of its own
 		produce(t, brokers, &kgo.Record{Topic: topic, Key: fmt.Append(nil, i%3), Value: fmt.Append(nil, i)})
 	}
-	client, err := kgo.NewClient(kgo.SeedBrokers(brokers.Brokers()...), kgo.ConsumeTopics(topic))
+	client, err := kafkatest.Client(brokers.Brokers(), kgo.ConsumeTopics(topic))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -67,18 +67,13 @@ func TestAStoreThatFailsNowAndThenLosesAndDoublesNothing(t *testing.T) {
 }
 
 // quickRetries returns the policy of a source that tries again at once.
-func quickRetries(t *testing.T) policy.Type { return retryingAfter(t, time.Millisecond) }
-
-// retryingAfter returns the policy of a source that always tries again after that pause.
-func retryingAfter(t *testing.T, pause time.Duration) policy.Type {
+func quickRetries(t *testing.T) policy.Type {
 	t.Helper()
 	sources, err := consume.New(consume.Config{Sources: []consume.Source{{Definition: definition("orders", "any")}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := sources.Policies()[consume.TypeOf("orders")]
-	p.Retry.Backoff = policy.Backoff{Kind: policy.Exponential, Initial: pause, Factor: 1, Max: 2 * pause}
-	return p
+	return retryingAfter(sources.Policies()[consume.TypeOf("orders")], time.Millisecond)
 }
 
 // The broker dies again and again, and hangs. Each record becomes one task.
@@ -87,7 +82,7 @@ func TestABrokerThatIsKilledAndHangsLosesAndDoublesNothing(t *testing.T) {
 	c := kafkatest.New(t, 1)
 	topic := newTopic(t, c, 3, nil)
 	n := newNode(t, c, definition("orders", topic))
-	client, err := kgo.NewClient(kgo.SeedBrokers(c.Brokers()...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.RequestTimeoutOverhead(2*time.Second))
+	client, err := kafkatest.Client(c.Brokers(), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.RequestTimeoutOverhead(2*time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +144,7 @@ func TestPartitionsThatMoveBetweenBrokersLoseAndDoubleNothing(t *testing.T) {
 		t.Fatal(err, made.Err)
 	}
 	n := newNode(t, c, definition("orders", topic))
-	client, err := kgo.NewClient(kgo.SeedBrokers(c.Brokers()...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	client, err := kafkatest.Client(c.Brokers(), kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	if err != nil {
 		t.Fatal(err)
 	}

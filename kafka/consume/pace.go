@@ -7,6 +7,9 @@ type pace struct {
 	save      time.Duration // commits a position that has changed without a task
 	renewal   time.Duration // see groupRenewal
 	suspicion time.Duration // see suspects
+	retryLook time.Duration // looks for topics after an error
 }
 
-func defaultPace() pace { return pace{save: idleSave, renewal: groupRenewal, suspicion: suspicion} }
+func defaultPace() pace {
+	return pace{save: idleSave, renewal: groupRenewal, suspicion: suspicion, retryLook: retryLook}
+}

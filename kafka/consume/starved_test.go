@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/internal/kafkatest"
 	"github.com/taskengine/taskengine/kafka"
 	"github.com/taskengine/taskengine/kafka/consume"
 	"github.com/taskengine/taskengine/policy"
@@ -32,14 +33,15 @@ type overtaken struct {
 	finished atomic.Int64 // tasks of high priority
 	client   *kgo.Client
 	started  atomic.Bool // the starved task has
+	over     chan struct{}
 }
 
 // newOvertaken has the task of low priority in the store when it returns.
 func newOvertaken(tb testing.TB) *overtaken {
 	tb.Helper()
-	o := &overtaken{topic: fmt.Sprint("overtaken-", topics.Add(1))}
+	o := &overtaken{topic: fmt.Sprint("overtaken-", topics.Add(1)), over: make(chan struct{})}
 	var err error
-	if o.client, err = kgo.NewClient(kgo.SeedBrokers(brokers.Brokers()...), kgo.DefaultProduceTopic(o.topic), kgo.MaxBufferedRecords(100_000)); err != nil {
+	if o.client, err = kafkatest.Client(brokers.Brokers(), kgo.DefaultProduceTopic(o.topic), kgo.MaxBufferedRecords(100_000)); err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(o.client.Close)
@@ -65,7 +67,10 @@ func newOvertaken(tb testing.TB) *overtaken {
 		if string(t.Payload) == "starved" {
 			o.started.Store(true)
 		}
-		<-ctx.Done() // the first one keeps the only place of the type
+		select { // the first one keeps the only place of the type
+		case <-o.over:
+		case <-ctx.Done():
+		}
 		return nil, context.Cause(ctx)
 	})
 	handlers["high"] = task.HandlerFunc(func(context.Context, *task.Task) ([]byte, error) { o.finished.Add(1); return nil, nil })
@@ -79,7 +84,8 @@ func newOvertaken(tb testing.TB) *overtaken {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		defer cancel()
 		o.sources.Stop()
-		_ = o.engine.Close(ctx) // the task that holds the place is handed back
+		close(o.over)
+		_ = o.engine.Close(ctx)
 		_ = o.sources.Close(ctx)
 	})
 	if _, err := o.engine.Submit(tb.Context(), task.Request{Type: "low", Payload: []byte("holds the place")}); err != nil {

@@ -14,9 +14,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/taskengine/taskengine/engine"
-	"github.com/taskengine/taskengine/kafka/consume"
+	"github.com/taskengine/taskengine/internal/kafkatest"
 	"github.com/taskengine/taskengine/kafka/source"
-	"github.com/taskengine/taskengine/policy"
 )
 
 // hang has the broker give no answer to some requests until the result is called, and answer the others.
@@ -115,7 +114,7 @@ func TestAListOfTopicsThatHangsDelaysNoReader(t *testing.T) {
 	n := newNode(t, c, definition("orders", "a"))
 	produce(t, c, numbered("a", 1, 0, 10)...)
 	n.await("the first records", func() bool { tasks, _ := n.ran(); return tasks == 10 })
-	client, err := kgo.NewClient(kgo.SeedBrokers(c.Brokers()...))
+	client, err := kafkatest.Client(c.Brokers())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,17 +206,14 @@ func TestABrokerThatHangsDelaysNoTopicOfTheOthers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := kgo.NewClient(kgo.SeedBrokers(fake.ListenAddrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.RequestTimeoutOverhead(time.Second))
+	client, err := kafkatest.Client(fake.ListenAddrs(), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.RequestTimeoutOverhead(time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.Close()
 	d := definition("orders")
 	d.Topics, d.Pattern = nil, "[a-z][0-9]?"
-	n := &node{t: t, cluster: fakeBrokers{fake}, store: newStore()}
-	n.types = map[string]policy.Type{"order": policy.DefaultType(), consume.TypeOf("orders"): retryingAfter(t, 200*time.Millisecond)}
-	n.open(d)
-	t.Cleanup(n.close)
+	n := newNode(t, fakeBrokers{fake}, d)
 	total := 0
 	more := func(what string, topics ...string) {
 		t.Helper()

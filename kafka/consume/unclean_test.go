@@ -1,5 +1,3 @@
-//go:build !race
-
 package consume_test
 
 import (
@@ -19,7 +17,7 @@ func TestRecordsThatAreLostByAnUncleanElectionAreReportedAndThoseInTheirPlaceAre
 	t.Parallel()
 	c := kafkatest.New(t, 3, kafkatest.WithLines("unclean.leader.election.interval.ms=500"))
 	const topic = "unclean"
-	client, err := kgo.NewClient(kgo.SeedBrokers(c.Brokers()...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.RequestTimeoutOverhead(2*time.Second)) // of a broker that hangs
+	client, err := kafkatest.Client(c.Brokers(), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.RequestTimeoutOverhead(2*time.Second)) // of a broker that hangs
 	if err != nil {
 		t.Fatal(err)
 	}

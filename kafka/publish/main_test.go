@@ -43,7 +43,7 @@ func newTopic(t *testing.T, c *kafkatest.Cluster, partitions int32, settings map
 
 func client(t *testing.T, c *kafkatest.Cluster, options ...kgo.Opt) *kgo.Client {
 	t.Helper()
-	client, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(c.Brokers()...)}, options...)...)
+	client, err := kafkatest.Client(c.Brokers(), options...)
 	if err != nil {
 		t.Fatal(err)
 	}

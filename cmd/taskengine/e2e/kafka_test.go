@@ -35,7 +35,7 @@ types:
 func startKafka(t *testing.T) *kafkatest.Cluster {
 	t.Helper()
 	c := kafkatest.New(t, 1)
-	client, err := kgo.NewClient(kgo.SeedBrokers(c.Brokers()...))
+	client, err := kafkatest.Client(c.Brokers())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func startKafka(t *testing.T) *kafkatest.Cluster {
 // records, and returns the path of the file.
 func journalOf(t *testing.T, c *kafkatest.Cluster) string {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(c.Brokers()...), kgo.ConsumeTopics("tasks"), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+	client, err := kafkatest.Client(c.Brokers(), kgo.ConsumeTopics("tasks"), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.KeepControlRecords())
 	if err != nil {
 		t.Fatal(err)

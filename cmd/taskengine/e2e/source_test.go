@@ -36,7 +36,7 @@ const sourcePartitions = 4
 func startSource(t *testing.T) *kafkatest.Cluster {
 	t.Helper()
 	c := startKafka(t)
-	client, err := kgo.NewClient(kgo.SeedBrokers(c.Brokers()...))
+	client, err := kafkatest.Client(c.Brokers())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func startSource(t *testing.T) *kafkatest.Cluster {
 
 // fill writes records to the topic in until ctx ends, and then waits until the brokers have confirmed them.
 func fill(ctx context.Context, c *kafkatest.Cluster) error {
-	client, err := kgo.NewClient(kgo.SeedBrokers(c.Brokers()...), kgo.DefaultProduceTopic("in"))
+	client, err := kafkatest.Client(c.Brokers(), kgo.DefaultProduceTopic("in"))
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ type copied struct {
 // read reads the topic tasks until each record of the topic in has a task, and checks the order of the keys.
 func (c *copied) read(t *testing.T, brokers *kafkatest.Cluster) {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(brokers.Brokers()...), kgo.ConsumeTopics("tasks"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	client, err := kafkatest.Client(brokers.Brokers(), kgo.ConsumeTopics("tasks"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	if err != nil {
 		t.Fatal(err)
 	}

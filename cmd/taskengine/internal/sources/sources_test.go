@@ -54,7 +54,7 @@ type node struct {
 // newNode returns a node that reads a new topic with two partitions.
 func newNode(t *testing.T, topic string) *node {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(brokers.Brokers()...))
+	client, err := kafkatest.Client(brokers.Brokers())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func open(t *testing.T, topic string, at []string) *node {
 // produce writes n records to each of the two partitions of a topic.
 func (n *node) produce(topic string, records int) {
 	n.t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(brokers.Brokers()...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	client, err := kafkatest.Client(brokers.Brokers(), kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	if err != nil {
 		n.t.Fatal(err)
 	}
