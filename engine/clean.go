@@ -47,7 +47,7 @@ const (
 	maxExpireRest = 10 * time.Minute
 )
 
-// expire has the store remove the ended tasks whose retention is over.
+// expire lets the store remove the ended tasks after their retention.
 func (e *Engine) expire(ctx context.Context, s storage.Expirer) error {
 	for {
 		n, next, err := s.Expire(ctx, e.Now())
@@ -68,7 +68,7 @@ func (e *Engine) expire(ctx context.Context, s storage.Expirer) error {
 }
 
 // cleanEvery returns how long the cleaner sleeps at most. It is not longer than the shortest
-// retention: so a task that ends meanwhile is kept for at most twice its retention, and so is its key.
+// retention: so a task that ends in that time is kept for at most twice its retention, and so is its key.
 func (e *Engine) cleanEvery() time.Duration {
 	every := cleanEvery
 	for _, t := range e.config.Policies.Types {
@@ -81,7 +81,7 @@ func (e *Engine) cleanEvery() time.Duration {
 	return max(every, time.Second)
 }
 
-// cleanState removes the rows of one state whose retention is over. It returns when the next
+// cleanState removes the rows of one state after their retention. It returns when the next
 // row is due, zero if there is none.
 func (e *Engine) cleanState(ctx context.Context, s task.State) (time.Time, error) {
 	var after storage.Due
@@ -117,7 +117,7 @@ func (e *Engine) cleanState(ctx context.Context, s task.State) (time.Time, error
 	}
 }
 
-// remembered makes tombstones of rows whose retention is over and whose keys are to be remembered for longer. It returns
+// remembered makes tombstones of rows after their retention if their keys are remembered for longer. It returns
 // the other rows.
 func (e *Engine) remembered(ctx context.Context, s task.State, page []storage.Due) (others []task.Ref, err error) {
 	var changes []task.Change

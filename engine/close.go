@@ -18,7 +18,7 @@ func (e *Engine) fail(err error) {
 	e.mu.Lock()
 	hasFailed := e.state.failure != nil
 	e.mu.Unlock()
-	if hasFailed { // tell would have the failure delivered again
+	if hasFailed { // tell would deliver the failure again
 		return
 	}
 	isFirst := false
@@ -58,7 +58,7 @@ func (e *Engine) shutdown(ctx context.Context) {
 		s.isClosing = true
 		s.Close(now)
 	})
-	e.cluster.Drain() // other nodes start the tasks of this node; it ends those that run
+	e.cluster.Drain() // other nodes start the tasks of this node; it ends its running ones
 	select {
 	case <-e.drained:
 	case <-e.failed:
@@ -73,7 +73,7 @@ func (e *Engine) shutdown(ctx context.Context) {
 	}
 	e.progress.close()
 	e.tell(func(s *state, now time.Time) { s.Retry(now) })
-	e.stop() // the writers finish what is pending
+	e.stop() // the writers finish pending commits
 	e.duties.Wait()
 	if n := e.state.Stuck(); n > 0 {
 		e.log.Error("the ends of some attempts could not be written before the node stopped; the next start decides about these tasks as after a crash", "tasks", n)
@@ -83,7 +83,7 @@ func (e *Engine) shutdown(ctx context.Context) {
 	close(e.gone)
 }
 
-// stopAll ends the contexts of all handlers, and of those that begin later. It is called with
+// stopAll ends the contexts of all handlers, and of handlers that begin later. It is called with
 // mu held.
 func (s *state) stopAll(cause error) {
 	s.stopCause = cause

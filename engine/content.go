@@ -11,7 +11,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// contents encodes what tasks carry, and decodes it. Handlers, callers and the checks of sizes see it decoded, and the core,
+// contents encodes and decodes the contents of tasks. Handlers, callers and the checks of sizes see them decoded, and the core,
 // the shell and the store do not.
 type contents struct {
 	codec codec.Codec
@@ -32,10 +32,10 @@ func contentsOf(c *Config) (contents, error) {
 	return out, nil
 }
 
-// maxUnknown limits what compressed data of a type becomes that is not configured here, in bytes.
+// maxUnknown limits the decompressed data of a type that is not configured here, in bytes.
 const maxUnknown = policy.LargestResult
 
-// open returns what is stored as a kind of data of a type.
+// open decodes the stored form of a kind of data of a type.
 func (c contents) open(typ string, kind codec.Kind, stored []byte) ([]byte, error) {
 	most := maxUnknown
 	switch p, isKnown := c.types[typ]; {
@@ -58,7 +58,7 @@ func (c contents) encode(typ string, kind codec.Kind, data []byte) ([]byte, erro
 	return stored, nil
 }
 
-// encodeRerun encodes what a task has when it runs again.
+// encodeRerun encodes the contents of a task that runs again.
 func (c contents) encodeRerun(typ string, r *task.Rerun) error {
 	if r.Payload != nil {
 		stored, err := c.encode(typ, codec.Payload, *r.Payload)
@@ -90,7 +90,7 @@ func (c contents) encodeResult(typ string, v task.Verdict) task.Verdict {
 	return v
 }
 
-// decode replaces what t carries, as it is stored, by the data. If a part cannot be decoded, t lacks that part and the
+// decode replaces the stored contents of t by the data. If a part cannot be decoded, t lacks that part and the
 // error says why.
 func (c contents) decode(t *task.Task) error {
 	payload, failed := c.open(t.Type, codec.Payload, t.Payload)
@@ -120,8 +120,8 @@ func (c contents) decode(t *task.Task) error {
 	return failed
 }
 
-// begin decodes what t carries for its handler. again is what of it is to be stored anew, because another key encrypts now;
-// nil if nothing is.
+// begin decodes the contents of t for its handler. again has the parts to store again, because another key encrypts now;
+// nil if there are none.
 func (c contents) begin(t *task.Task) (again *task.Reencoded, err error) {
 	stored := *t
 	if err := c.decode(t); err != nil {

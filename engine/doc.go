@@ -10,9 +10,9 @@
 //	             rows are read from the store as memory has room for them
 //	handle*.go   the handler of a grabbed task is called, and reports
 //	recover*.go  tasks are found whose rows differ from what the engine knows
-//	manage*.go   people cancel, resume, fail and reschedule tasks, pause types and change limits
+//	manage*.go   operators cancel, resume, fail and reschedule tasks, pause types and change limits
 //	relay*.go    rows leave for another database
-//	inspect*.go  people read tasks, wait for them, and ask why they do not run
+//	inspect*.go  users read tasks, wait for them, and ask why they do not run
 //	drop*.go     the oldest tasks of a full backlog are canceled
 //	clean.go     ended tasks are removed when their retention is over
 //	close.go     running handlers may end, and no task begins
@@ -20,8 +20,8 @@
 //	manual.go    a test advances the clock
 //
 // Decisions are made by two deterministic state machines. internal/core decides which tasks run,
-// over internal/table, the trigger table. internal/shell decides what is committed together, and
-// what follows from the outcome of a commit. What concerns other nodes is in internal/cluster. This
+// over internal/table, the trigger table. internal/shell decides about the content of each commit, and
+// about the effects of its outcome. internal/cluster deals with other nodes. This
 // package waits, reads clocks and does I/O around them, and decides nothing.
 //
 // Concurrency: one mutex guards the shell and the core. No call of a store or of a handler is made

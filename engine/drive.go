@@ -12,12 +12,12 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// state is what the mutex of the engine guards: the shell with its core, and what belongs to the
-// tasks that the core knows.
+// state is the state that the mutex of the engine guards: the shell with its core, and the
+// attempts of the tasks that the core knows.
 type state struct {
 	*shell.Shell
 	clock    clock
-	attempts map[task.ID]*attempt // whose handlers run
+	attempts map[task.ID]*attempt // with a running handler
 	begun    []*attempt           // buffer of perform
 	waiters  waiters
 	effects  shell.Effects // buffer of tell
@@ -32,7 +32,7 @@ type state struct {
 	isDrained  bool  // Engine.drained is closed
 }
 
-// news is what callers and the log are told once the mutex is unlocked.
+// news has the answers to callers and the lines of the log, for the time when the mutex is unlocked.
 type news struct {
 	replies []shell.Reply
 	logs    []shell.Log
@@ -56,7 +56,7 @@ func (e *Engine) decide(fn func(c *core.Core, now time.Time)) {
 	e.tell(func(s *state, now time.Time) { fn(s.Core(), now) })
 }
 
-// drain passes what is in the inbox to the shell, and returns the time. It is called with mu held,
+// drain passes the inbox to the shell, and returns the time. It is called with mu held,
 // before any other event is passed to the shell.
 func (e *Engine) drain() (now time.Time) {
 	s := &e.state
@@ -147,7 +147,7 @@ var levels = [...]slog.Level{shell.Debug: slog.LevelDebug, shell.Info: slog.Leve
 // sleeps, and do not follow a wall clock that is set.
 const maxTick = time.Minute
 
-// tickLoop tells the shell the time when it has something to do then. It also watches the offset of
+// tickLoop passes the time to the shell when that has something to do. It also watches the offset of
 // the wall clock.
 func (e *Engine) tickLoop(ctx context.Context) {
 	timer := time.NewTimer(maxTick)
@@ -177,13 +177,13 @@ func (e *Engine) tickLoop(ctx context.Context) {
 	}
 }
 
-// stepped tells the shell, and the ticker, of a step of the clock. It is called with mu held.
+// stepped passes a step of the clock to the shell and the ticker. It is called with mu held.
 func (e *Engine) stepped(by time.Duration) {
 	e.state.Step(by)
-	e.wakes.tick.Set() // what the ticker waits for may be due now
+	e.wakes.tick.Set() // the next tick may be due now
 }
 
-// drainLoop has the shell told what is in the inbox, where several databases keep the tasks: the
+// drainLoop drains the inbox of an engine on several databases: the
 // writers of one of them may wait for it.
 func (e *Engine) drainLoop(ctx context.Context) {
 	for {

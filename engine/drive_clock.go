@@ -39,7 +39,7 @@ func (b timebase) check() error {
 	return nil
 }
 
-// moment returns what the wall clock of the machine says.
+// moment returns the time of the wall clock of the machine.
 func (b timebase) moment() time.Time {
 	if b.wall != nil {
 		return b.wall()
@@ -47,7 +47,7 @@ func (b timebase) moment() time.Time {
 	return time.Now()
 }
 
-// at returns what the clock says at a moment t.
+// at returns the time of the clock at a moment t.
 func (b timebase) at(t time.Time) time.Time {
 	if b.manual != nil {
 		return b.manual.at(t)

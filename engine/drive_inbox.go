@@ -100,7 +100,7 @@ func (in *inbox) count() int {
 	return in.events.Len()
 }
 
-// take moves what is in the inbox to e, which is empty.
+// take moves the content of the inbox to e, which is empty.
 func (in *inbox) take(e *shell.Events) {
 	in.mu.Lock()
 	defer in.mu.Unlock()

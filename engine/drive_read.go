@@ -13,8 +13,8 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// reader reads from the store what the core asks for: pages of the windows in memory. It leaves out
-// databases that do not answer. When they answer again, all that they keep is read.
+// reader reads pages of the windows in memory from the store, on demand of the core. It leaves out
+// databases that do not answer. When they answer again, all their tasks are read.
 type reader struct {
 	wake     wakeup.Signal
 	released wakeup.Signal   // wakes releaseLoop
@@ -24,17 +24,17 @@ type reader struct {
 	loads    []table.Load   // guarded by mu
 	scans    []table.Scan   // guarded by mu
 	dueLoads []core.DueLoad // guarded by mu
-	from     storage.Tasks  // guarded by mu: what is read
+	from     storage.Tasks  // guarded by mu: the source of reads
 	isPart   bool           // guarded by mu: from lacks databases that do not answer
 	lacks    bool           // guarded by mu: rows were left out of reads since the last release
-	reads    map[*read]bool // guarded by mu: those under way
-	isBusy   bool           // guarded by mu: readLoop reads, or tells what it has read
+	reads    map[*read]bool // guarded by mu: reads under way
+	isBusy   bool           // guarded by mu: readLoop reads, or passes on a read
 }
 
 // read is a read that is under way.
 type read struct{ interrupt context.CancelFunc }
 
-// use sets what is read from now on. Reads that are under way end, and their callers ask for them again.
+// use sets the source of reads from now on. Reads that are under way end, and their callers ask for them again.
 func (r *reader) use(from storage.Tasks, isPart bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -44,7 +44,7 @@ func (r *reader) use(from storage.Tasks, isPart bool) {
 	}
 }
 
-// release has all tasks read if some were left out of reads: a database answers again.
+// release reads all tasks again if reads left out some: a database answers again.
 func (r *reader) release() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -54,7 +54,7 @@ func (r *reader) release() {
 	}
 }
 
-// begin returns what is to be read, and a context for one read. The caller calls end after it.
+// begin returns the source of a read, and its context. The caller calls end after it.
 func (r *reader) begin(ctx context.Context) (reading context.Context, from storage.Tasks, end func()) {
 	reading, cancel := context.WithCancel(ctx)
 	this := &read{cancel}
@@ -80,7 +80,7 @@ func (r *reader) add(wants *core.Ready) {
 	r.wake.Set()
 }
 
-// take returns what was asked for since the last call.
+// take returns the reads that were asked for since the last call.
 func (r *reader) take() (scans []table.Scan, dueLoads []core.DueLoad, loads []table.Load) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -89,7 +89,7 @@ func (r *reader) take() (scans []table.Scan, dueLoads []core.DueLoad, loads []ta
 	return scans, dueLoads, loads
 }
 
-// rest notes that what was taken was read and told.
+// rest notes that the taken reads were done and passed on.
 func (r *reader) rest() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -143,7 +143,7 @@ func (e *Engine) releaseLoop(ctx context.Context) {
 	}
 }
 
-// readLoop reads what the core asks for.
+// readLoop does the reads of the core.
 func (e *Engine) readLoop(ctx context.Context) {
 	for {
 		select {

@@ -21,7 +21,7 @@ type attempt struct {
 	number   uint32      // of the attempt, as the row counts them
 	reported atomic.Bool // the handler has reported progress
 
-	anew atomic.Pointer[task.Reencoded] // what of the row is to be stored anew with the end of the attempt
+	anew atomic.Pointer[task.Reencoded] // the parts of the row to store again with the end of the attempt
 
 	made     time.Time   // when the attempt was given to its pool; zero without a pool
 	hasBegun atomic.Bool // the pool has called Begin

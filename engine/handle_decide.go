@@ -8,18 +8,18 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// Failure is an attempt that failed, of which [Config.Retry] decides what follows.
+// Failure is a failed attempt. [Config.Retry] decides about the next step.
 type Failure struct {
 	Task    *task.Task   // as it was when the attempt began, with its payload; Attempt is the number of this attempt, from 1 on
-	Verdict task.Verdict // Outcome is Errored, Crashed or TimedOut; GiveUp, Delay and Class are what the handler asked for
+	Verdict task.Verdict // Outcome is Errored, Crashed or TimedOut; the handler asked for GiveUp, Delay and Class
 	At      time.Time    // when the attempt ended, by the clock of [Engine.Now]
 }
 
-// Decision says what follows a failed attempt. The zero Decision leaves it to the policy of the type.
+// Decision is the next step after a failed attempt. The zero Decision leaves it to the policy of the type.
 type Decision struct {
 	To     task.State // Waiting: another attempt follows; Error: none does, and the task waits for a person; Failed or Cancelled: it has ended; no other
 	At     time.Time  // with Waiting: when it follows, by the clock of [Engine.Now]; a time that has passed is now; at most the end of the year 9999
-	Reason string     // why, for people; added to the error of the attempt
+	Reason string     // why, as text; added to the error of the attempt
 }
 
 // decided returns the verdict on the attempt of t as Config.Retry changes it.

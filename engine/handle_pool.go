@@ -12,13 +12,13 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// handlers has what the engine calls handlers with.
+// handlers has the handlers of the engine and the state of their calls.
 type handlers struct {
-	calls      map[string]task.Handler // what is called, by type; read only
+	calls      map[string]task.Handler // handlers by type; read only
 	pools      pools
 	workers    *workpool.Pool[*attempt] // their goroutines call the handlers
 	badRetries ratelog.Limiter          // Config.Retry panics, or its decision is impossible
-	undecoded  ratelog.Limiter          // what a task carries cannot be decoded
+	undecoded  ratelog.Limiter          // the contents of a task cannot be decoded
 }
 
 // pools holds the handlers that run a limited number of tasks at a time. The core counts

@@ -20,7 +20,7 @@ var ErrAttemptOver = errors.New("the attempt is over")
 // progressEvery is how often the progress of attempts is written.
 const progressEvery = time.Second
 
-// TaskLog stores what handlers log about their tasks. Log is called from any goroutine. It
+// TaskLog stores the log of handlers about their tasks. Log is called from any goroutine. It
 // must be quick, and may retain the record.
 type TaskLog interface {
 	Log(id task.ID, attempt uint32, r slog.Record)
@@ -99,7 +99,7 @@ func (a *attempt) Log(r slog.Record) {
 const progressTimeout = 10 * time.Second
 
 // progressBuffer collects the progress of attempts. It writes it once in progressEvery, for
-// all attempts together and without a sync: only people read it.
+// all attempts together and without a sync: it is only for display.
 type progressBuffer struct {
 	store storage.Store
 	log   *slog.Logger
@@ -132,7 +132,7 @@ func (b *progressBuffer) arm() {
 	}
 }
 
-// flush writes the pending progress. Progress that is put meanwhile is written by the next flush.
+// flush writes the pending progress. Progress that is put in that time is written by the next flush.
 func (b *progressBuffer) flush() {
 	b.mu.Lock()
 	b.due = nil
@@ -193,7 +193,7 @@ func (b *progressBuffer) write(all map[*attempt]task.Progress) {
 	}
 }
 
-// writeEach writes notes one by one. It returns those that are not written, and the error of one of them.
+// writeEach writes notes one by one. It returns the ones that are not written, and the error of one of them.
 func (b *progressBuffer) writeEach(ctx context.Context, notes []task.Note) (left []task.Note, err error) {
 	for _, n := range notes {
 		if _, failed := b.store.Note(ctx, n); failed != nil {

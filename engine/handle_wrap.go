@@ -6,7 +6,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// wrapped returns what is called for each type: its handler, or what Config.Wrap makes of it.
+// wrapped returns the handlers by type, each wrapped by Config.Wrap if that is set.
 func wrapped(c *Config) (map[string]task.Handler, error) {
 	if c.Wrap == nil {
 		return c.Handlers, nil

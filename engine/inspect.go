@@ -11,14 +11,14 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// ErrUnsupported says that the store cannot do what was asked for.
+// ErrUnsupported says that the store cannot do the operation.
 var ErrUnsupported = errors.New("the store does not support that")
 
 // ErrUnreadable is wrapped by the errors of tasks that [Config.Codec] cannot decode. They also wrap its error.
 var ErrUnreadable = errors.New("the content of the task cannot be decoded")
 
-// Get returns a task, with payload and result, or [task.ErrNotFound]. If [Config.Codec] cannot decode what the task carries,
-// Get returns the task without that, and an error that wraps [ErrUnreadable].
+// Get returns a task, with payload and result, or [task.ErrNotFound]. If [Config.Codec] cannot decode the contents of the task,
+// Get returns the task without them, and an error that wraps [ErrUnreadable].
 func (e *Engine) Get(ctx context.Context, id task.ID) (*task.Task, error) {
 	t, err := e.store.Get(ctx, id)
 	if err != nil {
@@ -27,7 +27,7 @@ func (e *Engine) Get(ctx context.Context, id task.ID) (*task.Task, error) {
 	return e.decoded(t)
 }
 
-// decoded returns t with what it carries. If that cannot be decoded, t lacks it, and the error says why.
+// decoded returns t with its contents decoded. If they cannot be decoded, t lacks them, and the error says why.
 func (e *Engine) decoded(t *task.Task) (*task.Task, error) {
 	if err := e.contents.decode(t); err != nil {
 		return t, fmt.Errorf("engine: task %v: %w: %w", t.ID, ErrUnreadable, err)
@@ -35,7 +35,7 @@ func (e *Engine) decoded(t *task.Task) (*task.Task, error) {
 	return t, nil
 }
 
-// Find returns the task of a type that has a key, among those with an ordering key ("": among those without), with
+// Find returns the task of a type that has a key, among the tasks with an ordering key ("": among tasks without one), with
 // payload and result, or [task.ErrNotFound]. A task that cannot be decoded is returned as by [Engine.Get].
 func (e *Engine) Find(ctx context.Context, typ, orderingKey, key string) (*task.Task, error) {
 	if typ == "" || key == "" {
@@ -68,7 +68,7 @@ func (e *Engine) List(ctx context.Context, f storage.Filter, before task.ID, lim
 }
 
 // Count returns the number of tasks per state and type. It costs little on a store that is
-// a [storage.LiveCounter]. Other stores read all rows that they count: there, people may count
+// a [storage.LiveCounter]. Other stores read all rows that they count: there, a user may count
 // ended tasks, and monitors should not. f has no Key: tasks are not counted by keys.
 func (e *Engine) Count(ctx context.Context, f storage.Filter) (map[storage.StateType]int64, error) {
 	if f.Key != "" {
@@ -89,7 +89,7 @@ type Stats struct {
 	Timers    int    // tasks in memory that have a time: delayed tasks, retries, queue timeouts
 	Stuck     int    // changes that the store refuses even alone, and that are tried again: verdicts of attempts, usually
 	Refused   uint64 // writes that the store refused even alone
-	LockWaits int    // changes and submits that are tried apart because another transaction may keep locked what they need
+	LockWaits int    // changes and submits that are tried apart because another transaction may have locked their rows
 }
 
 // Stats returns the counters and the current state.
@@ -109,8 +109,8 @@ type RanElsewhere struct {
 	IsHere  bool   // this node has it as well, so that the attempt may have run here
 }
 
-// Elsewhere returns which attempts of a task ran on other nodes that share the store, the oldest first: of those in its
-// history, of the one that runs, and of the one that has finished the task. It returns nil if no others share the store. The
+// Elsewhere returns the attempts of a task that ran on other nodes that share the store, the oldest first: attempts in its
+// history, the running one, and the one that has finished the task. It returns nil if no others share the store. The
 // task is not read again.
 func (e *Engine) Elsewhere(t *task.Task) (all []RanElsewhere) {
 	if !e.cluster.IsShared() {

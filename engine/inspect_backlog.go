@@ -76,7 +76,7 @@ func (e *Engine) countBacklogs(ctx context.Context) error {
 }
 
 // recountLoop counts the backlogs again and again if others may change the rows, or once the outcome
-// of a commit was unknown. Otherwise what the shell has counted is exact.
+// of a commit was unknown. Otherwise the counts of the shell are exact.
 func (e *Engine) recountLoop(ctx context.Context) {
 	if len(e.backlogs.capped) == 0 {
 		return

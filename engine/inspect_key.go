@@ -15,8 +15,8 @@ const (
 	keyCount = 1_000  // tasks behind the head of each
 )
 
-// Keys returns ordering keys of which a task takes part in the order, in the order of the keys: those
-// that q selects, at most q.Limit. Of each it counts at most 1000 tasks behind the head, and tells
+// Keys returns the ordering keys that q selects and that have a task in their order, in the order of the keys,
+// at most q.Limit. Of each it counts at most 1000 tasks behind the head, and says
 // whether there are more. q.Scan and q.Count are ignored. A page may be short, or empty, before the
 // end.
 func (e *Engine) Keys(ctx context.Context, q storage.KeyQuery) (storage.KeyPage, error) {
@@ -30,7 +30,7 @@ func (e *Engine) Keys(ctx context.Context, q storage.KeyQuery) (storage.KeyPage,
 }
 
 // Key returns the head of an ordering key, and the tasks behind it in the order in which they run, without payload
-// and result: those behind a seat (nil: from the first), at most limit. It returns [task.ErrNotFound]
+// and result: the tasks behind a seat (nil: from the first), at most limit. It returns [task.ErrNotFound]
 // if no task of the key takes part in the order.
 func (e *Engine) Key(ctx context.Context, key string, after *task.Seat, limit int) (storage.KeyRows, error) {
 	if key == "" || len(key) > MaxKey {

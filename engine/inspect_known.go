@@ -19,7 +19,7 @@ const (
 	begunScan     = 2000                   // rows that are read to find them
 )
 
-// begun is what the store has said of types that are neither configured here nor announced by a live node.
+// begun has the answers of the store about types that are neither configured here nor announced by a live node.
 type begun struct {
 	mu    sync.Mutex
 	types map[string]begunType // guarded by mu; at most begunTypes
@@ -31,7 +31,7 @@ type begunType struct {
 	has bool
 }
 
-// KnowsType reports whether somebody can be expected to run tasks of a type: it is configured on this node, a live
+// KnowsType reports whether a node can be expected to run tasks of a type: it is configured on this node, a live
 // node announces it, or a task of the type, among the newest of the store, has begun an attempt. It returns true if that
 // cannot be found out: while the live nodes are not known, and if the store cannot say it within half a second. An answer
 // of the store is used for ten seconds.
@@ -42,7 +42,7 @@ func (e *Engine) KnowsType(ctx context.Context, typ string) bool {
 	return e.begun.has(typ, e.Now(), func() bool { return e.hasBegun(ctx, typ) })
 }
 
-// has returns what is known of a type, and calls find if that is too old.
+// has returns the known answer about a type, and calls find if that is too old.
 func (b *begun) has(typ string, now time.Time, find func() bool) bool {
 	b.mu.Lock()
 	known, ok := b.types[typ]
@@ -95,7 +95,7 @@ func (e *Engine) hasBegun(ctx context.Context, typ string) bool {
 	return false
 }
 
-// KnownTypes returns the types that are configured on this node and those that live nodes announce, sorted.
+// KnownTypes returns the types that are configured on this node and the types that live nodes announce, sorted.
 func (e *Engine) KnownTypes() []string {
 	names := e.cluster.AnnouncedTypes()
 	for name := range e.catalog.types {

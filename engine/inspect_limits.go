@@ -23,11 +23,11 @@ type LimitStatus struct {
 	Configured bool         // it is configured on this node; if not, something is set for it that has no effect here
 	Base       policy.Limit // as it is configured, with the Max for Value
 
-	// Settings are those that change it, the most particular first: a setting of its own, if there is
-	// one, then those of patterns that match it, then that of the limit as a whole.
+	// Settings are the settings that change it, the most particular first: a setting of its own, if there is
+	// one, then settings of patterns that match it, then the setting of the limit as a whole.
 	Settings []LimitSetting
 
-	// Max, Rate and Paused are those that hold: those of Base, changed by Settings. A pause of the
+	// Max, Rate and Paused are in force: the values of Base, changed by Settings. A pause of the
 	// limit as a whole, or of a pattern, pauses all values that it is for.
 	Max    int         // number of slots; 0 is no limit
 	Rate   policy.Rate // the zero Rate is no limit
@@ -83,7 +83,7 @@ func (e *Engine) LimitTotals() []LimitTotal {
 	all := []LimitTotal{{Max: e.catalog.policies.Slots}}
 	for _, name := range slices.Sorted(maps.Keys(e.catalog.policies.Limits)) {
 		l := e.catalog.policies.Limits[name]
-		l.Per = "" // settings of single values are not those of the limit as a whole
+		l.Per = "" // settings of single values do not hold for the limit as a whole
 		now := l.For("", view.live)
 		all = append(all, LimitTotal{Name: name, Max: now.Max, Paused: now.Paused, Cluster: l.Cluster})
 	}
@@ -99,7 +99,7 @@ func (e *Engine) LimitTotals() []LimitTotal {
 // FullLimit is a limit, or one of its values, that has no slot left for tasks of this node.
 type FullLimit = table.Full
 
-// FullLimits returns the limits that are full on this node, and each full value of those with values, sorted by name and value. A limit
+// FullLimits returns the limits that are full on this node, and each full value of limits with values, sorted by name and value. A limit
 // below one with values has its own slots for each of them. A limit of the cluster is full if this node has all
 // of its permits in use, or has ordered one that it was not granted yet, which may be so for a moment, and as long as the
 // coordinator does not answer. The cost grows with the number of values in use.
@@ -214,15 +214,15 @@ func (s *LimitStatus) count(used, held int) {
 	s.Held += held
 }
 
-// LimitWhy says what a limit, or one of its values, counts at this moment, and what waits for it.
+// LimitWhy has the tasks that count for a limit, or one of its values, at this moment, and the tasks that wait for it.
 type LimitWhy struct {
 	LimitStatus
 
 	Tasks     []LimitTask  // tasks of this node that have slots of it, at most 100, in the order of their deadlines
-	Queued    []LimitQueue // what counts for it and waits in the memory of this node, sorted by type
+	Queued    []LimitQueue // tasks that count for it and wait in the memory of this node, sorted by type
 	NextStart time.Time    // when its rate allows the next start; zero if it allows one now. Of several values the latest
 
-	// Nodes have permits of a limit of the cluster, or wait for some: first those that have permits, in
+	// Nodes have permits of a limit of the cluster, or wait for some: first the nodes that have permits, in
 	// the order in which they last got some, then the others in the order in which they wait. Of several
 	// values it has the sums, sorted by node.
 	Nodes []LimitNode
@@ -246,7 +246,7 @@ type LimitTask struct {
 	StartedAt time.Time // of its attempt; zero if that has not begun
 }
 
-// LimitQueue is what waits of one type.
+// LimitQueue has the waiting tasks of one type.
 type LimitQueue struct {
 	Type  string
 	Tasks int // that are ready and in memory; the store may have more
@@ -257,8 +257,8 @@ const (
 	maxLimitNames = 100 // values of a limit of which WhyLimit asks the coordinator
 )
 
-// WhyLimit returns what a limit, or one of its values, counts at this moment, and what waits. Errors
-// are those of [Engine.Limit].
+// WhyLimit returns the tasks that count for a limit, or one of its values, at this moment, and the tasks that wait. Its errors
+// are the errors of [Engine.Limit].
 func (e *Engine) WhyLimit(ctx context.Context, name, value string) (LimitWhy, error) {
 	status, err := e.Limit(ctx, name, value)
 	if err != nil {
@@ -282,7 +282,7 @@ func (e *Engine) WhyLimit(ctx context.Context, name, value string) (LimitWhy, er
 	return w, nil
 }
 
-// clusterNames returns the names by which the coordinator knows a limit. inUse are those of its values
+// clusterNames returns the names by which the coordinator knows a limit. inUse are the names of its values
 // that are in the memory of this node: other nodes may use the limit while this one does not.
 func (e *Engine) clusterNames(s *LimitStatus, inUse []string) []string {
 	if len(inUse) > 0 || !s.Configured || !s.Base.Cluster || s.Value == "" && s.Base.Per != "" || strings.HasSuffix(s.Value, "*") {
@@ -343,7 +343,7 @@ func queued(use core.LimitUse) (all []LimitQueue) {
 	return all
 }
 
-// matchLimit returns what says which limits in use are meant by a name and a value.
+// matchLimit returns the filter of limits in use for a name and a value.
 func matchLimit(name, value string) func(name, value string) bool {
 	prefix, isPattern := strings.CutSuffix(value, "*")
 	return func(n, v string) bool {

@@ -62,7 +62,7 @@ type clockWatch struct {
 	isOff bool // that was logged
 }
 
-// look logs what has changed with the offset o.
+// look logs the changes of the offset o.
 func (w *clockWatch) look(o ClockOffset) {
 	switch agrees := o.Ahead.Abs()+o.Within < maxOffset; {
 	case o.IsOff() && !w.isOff:
@@ -79,7 +79,7 @@ func (w *clockWatch) look(o ClockOffset) {
 const shortLock = 2 * time.Second
 
 // Blockers returns the sessions of the store's databases that have been in a transaction for two seconds or more in which
-// they have locked rows or tables of tasks: what needs these waits. The oldest is the first. The error wraps
+// they have locked rows or tables of tasks: others wait for these locks. The oldest is the first. The error wraps
 // [ErrUnsupported] if transactions of the store do not wait for others.
 func (e *Engine) Blockers(ctx context.Context) ([]storage.Blocker, error) {
 	in, ok := e.store.(storage.Locker)

@@ -14,14 +14,14 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// TypeStatus is the state of one type. Nodes is what is wanted, and RunBy what is so.
+// TypeStatus is the state of one type. Nodes is the configured selector, and RunBy the actual nodes.
 type TypeStatus struct {
 	core.TypeStatus
 	Nodes policy.Nodes // which nodes may run it, by the configuration of this node; none is all
 	RunBy []string     // names of the live nodes that start its tasks, sorted; a node without a name is called by its incarnation
 
-	// Values says for people which nodes may run the tasks of single values, and which live nodes do, such as
-	// "partner acme: zone=eu (b, c)". At most ten keys of policy.Limit.Nodes are told. It is empty if no limit
+	// Values describes the nodes that may run the tasks of single values, and the live nodes that do, such as
+	// "partner acme: zone=eu (b, c)". It has at most ten keys of policy.Limit.Nodes. It is empty if no limit
 	// of the type has any.
 	Values []string
 }
@@ -69,7 +69,7 @@ type Depths = cluster.Depths
 // cannot be read, Depths reports false. A task that is tried again has been ready since its first attempt
 // was due.
 //
-// On a store that is a [storage.LiveCounter] the numbers are those of the store. Of another store at most
+// On a store that is a [storage.LiveCounter] the numbers are the counts of the store. Of another store at most
 // 10 000 submitted tasks of a type are counted, 10 000 waiting tasks and 1000 tasks in error of all types,
 // and besides the types that are configured or handled at most 100 others. The oldest task is looked for in
 // some of the groups of a type if it has very many.
@@ -79,15 +79,15 @@ func (e *Engine) Depths() (Depths, bool) { return e.cluster.Depths() }
 // and "healer" if nodes share the store. After a node was cut off, two may take themselves for the holder.
 func (e *Engine) Roles() map[string]bool { return e.cluster.Roles() }
 
-// Bounds of what AllTypes reads from a store that is not a [storage.LiveCounter].
+// Bounds of the reads of AllTypes from a store that is not a [storage.LiveCounter].
 const (
 	typesOfNewest = 1000   // tasks among which it looks for types
 	typesScan     = 20_000 // rows it reads to find them
 )
 
-// AllTypes returns what Types does, and the types of tasks that are in the store, in the order
+// AllTypes returns the types of Types, and the types of tasks that are in the store, in the order
 // of their names. A task may be submitted with any type, so AllTypes adds at most limit types to
-// those of Types; more reports whether there may be others. A store that is a
+// the ones of Types; more reports whether there may be others. A store that is a
 // [storage.LiveCounter] knows the types of all tasks. For another store AllTypes finds the types
 // of the tasks that are ready, and of the newest thousand that wait, run or are in error.
 func (e *Engine) AllTypes(ctx context.Context, limit int) (types []TypeStatus, more bool, err error) {

@@ -51,7 +51,7 @@ func (e *Engine) waitTask(ctx context.Context, id task.ID) error {
 const countRest = 100 * time.Millisecond
 
 // readAgain rests, and returns nil if a read that failed with err is to be repeated, or the error that
-// the caller gets: err, that of ctx, or that of an engine that fails or is closed meanwhile.
+// the caller gets: err, the error of ctx, or the error of an engine that fails or is closed.
 func (e *Engine) readAgain(ctx context.Context, err error) error {
 	if errors.Is(err, storage.ErrBroken) || errors.Is(err, storage.ErrClosed) || errors.Is(err, ErrUnsupported) || ctx.Err() != nil {
 		return err
@@ -103,8 +103,8 @@ func (e *Engine) await(ctx context.Context, ended wakeup.Signal) error {
 	return e.rest(ctx, ended.C(), elsewhere)
 }
 
-// rest returns nil when one of the channels delivers, or the error of ctx, or that of an engine that
-// fails or is closed meanwhile.
+// rest returns nil when one of the channels delivers, or the error of ctx, or the error of an engine that
+// fails or is closed.
 func (e *Engine) rest(ctx context.Context, ended <-chan struct{}, over <-chan time.Time) error {
 	select {
 	case <-ended:
@@ -165,7 +165,7 @@ func (w *waiters) ended(t *task.Task) {
 	}
 }
 
-// look wakes the calls that may wait for a task whose row differs from what the core knew. The
+// look wakes the calls that may wait for a task with a row that the core did not know. The
 // type of the task is not known, so it wakes the calls that wait for any type.
 func (w *waiters) look(id task.ID) {
 	for c := range w.tasks[id] {

@@ -20,7 +20,7 @@ import (
 // Reason is one thing that keeps a task from running, or the state of the task.
 type Reason struct {
 	Code    string    // stable, such as "limit"; see the constants
-	Text    string    // for people
+	Text    string    // for display
 	Limit   string    // for CodeLimit, CodeRate and CodePaused: the name of the limit; "" is the node's slots, or the type that is paused
 	Value   string    // the value that the limit is per
 	Used    int       // of the limit
@@ -28,9 +28,9 @@ type Reason struct {
 	Until   time.Time // when the reason ends, if that is known
 	Holders []task.ID // some of the tasks of this node that hold the limit
 
-	// Cluster says that the limit counts the tasks of all nodes. Used is what those of this node take
-	// then, Max what all nodes have together, Held how many permits this node has, and Waiting how many
-	// permits other nodes wait for.
+	// Cluster says that the limit counts the tasks of all nodes. Used is then the number of slots that the tasks of this node
+	// take, Max the number of all nodes together, Held the number of permits of this node, and Waiting the
+	// number of permits for which other nodes wait.
 	Cluster       bool
 	Held, Waiting int
 
@@ -62,7 +62,7 @@ const (
 	CodeNoProof   = "no_proof"   // the node cannot prove that it is alive, so it starts nothing
 	CodeHandler   = "handler"    // its handler is down
 	CodeDatabase  = "database"   // its database, one of several, does not answer
-	CodeKey       = "key"        // this node cannot decode what it carries, because it lacks the key
+	CodeKey       = "key"        // this node cannot decode its contents, because it lacks the key
 	CodeBus       = "bus"        // hints do not reach the node that is to start it: that node finds it in the store, within about a second
 	CodeUnwritten = "unwritten"  // a change of it is not in the store yet: it is being written, was not answered, or is refused
 )
@@ -70,7 +70,7 @@ const (
 // heldPatience is how long Why waits for a database that does not answer.
 const heldPatience = time.Second
 
-// Why returns a task and what keeps it from running: the exact blockers, the nearest first,
+// Why returns a task and the reasons why it does not run: the exact blockers, the nearest first,
 // from the same data that the engine decides by.
 func (e *Engine) Why(ctx context.Context, id task.ID) (*task.Task, []Reason, error) {
 	t, reasons, err := e.why(ctx, id)
@@ -204,7 +204,7 @@ func reasons(now time.Time, t *task.Task, w core.Why, attempts string) []Reason 
 	return rs
 }
 
-// waits returns what keeps a task from running on any node. attempts is that of attemptsOf.
+// waits returns the reasons why a task does not run on any node. attempts is the result of attemptsOf.
 func waits(now time.Time, t *task.Task, w core.Why, attempts string) (rs []Reason) {
 	if names := t.Awaits(); t.State == task.Waiting && names != nil {
 		r := Reason{Code: CodeSignal, Until: t.NextEventAt, Text: "it waits for the signal " + strings.Join(names, " or ")}
@@ -262,7 +262,7 @@ func queueText(x table.Explanation) string {
 	return fmt.Sprintf("%d others of its type and group are before it", x.Ahead) + ageingText(x.Ageing)
 }
 
-// ageingText says what the order of a type with ageing is; it returns "" for a type without.
+// ageingText describes the order of a type with ageing; it returns "" for a type without.
 func ageingText(ageing time.Duration) string {
 	if ageing == 0 {
 		return ""
@@ -270,7 +270,7 @@ func ageingText(ageing time.Duration) string {
 	return fmt.Sprintf("; with ageing, a level of priority counts like %v of waiting", ageing)
 }
 
-// limitName returns the name of a limit in texts for people.
+// limitName returns the name of a limit for display.
 func limitName(u table.Usage) string {
 	name := "limit " + u.Name
 	if u.Name == "" {
@@ -333,7 +333,7 @@ func beforeReason(u table.Usage, holders []task.ID) Reason {
 	return r
 }
 
-// turnReason describes a fair limit whose values take turns, when it is the turn of another value.
+// turnReason describes a fair limit when it is the turn of another value.
 func turnReason(u table.Usage, holders []task.ID) Reason {
 	r := reasonOf(CodeQueue, u, holders)
 	turn := cmp.Or(u.Turn, "the tasks without a value")

@@ -42,7 +42,7 @@ func (e *Engine) behind(ctx context.Context, t *task.Task) Reason {
 	return Reason{Code: CodeBehind, Text: "its ordering key has no head at present, and gets one in a moment"}
 }
 
-// behindHead says what the head of an ordering key does.
+// behindHead describes the state of the head of an ordering key.
 func behindHead(h *task.Task) Reason {
 	r := Reason{Code: CodeBehind, Head: h.ID, HeadState: h.State}
 	r.Text = fmt.Sprintf("task %v of type %s has the same ordering key and is before it: ", h.ID, h.Type)
@@ -76,7 +76,7 @@ func behindWaiting(first *task.Task) Reason {
 	}
 }
 
-// attemptText says what a task waits for that is Waiting.
+// attemptText says why a task is Waiting.
 func attemptText(t *task.Task) string {
 	switch {
 	case t.NextEventAt.IsZero():
@@ -87,7 +87,7 @@ func attemptText(t *task.Task) string {
 	return "its time, " + t.NextEventAt.Format(time.RFC3339)
 }
 
-// withProof adds to the reasons of a task what the node cannot prove at present: it starts nothing without that.
+// withProof adds missing proofs of the node to the reasons of a task: it starts nothing without them.
 func (e *Engine) withProof(ctx context.Context, t *task.Task, rs []Reason) []Reason {
 	holds, ok := e.HoldsPermits()
 	for i, r := range rs {
