@@ -41,7 +41,17 @@ func WaitFor(names []string, until time.Time, options ...AgainOption) error {
 	return v
 }
 
-// AgainOption is an option of [Again] and [WaitFor].
+// WaitForChildren says that the work is done for now, and that the task goes on when one of these waits for its children is
+// over, or at the given time. The zero time is never. [Task.Children] tells the attempt that follows which of them have ended,
+// and how. A child in [Error] has not ended: the wait goes on until a person has decided about it. A wait for children that
+// have all ended is over at once, and so is one for no children. In everything else it is [WaitFor].
+func WaitForChildren(waits []ChildrenWait, until time.Time, options ...AgainOption) error {
+	v := WaitFor([]string{AwaitsChildren}, until, options...).(*verdict)
+	v.error, v.waits = errors.New("waits for children"), append([]ChildrenWait{}, waits...)
+	return v
+}
+
+// AgainOption is an option of [Again], [WaitFor] and [WaitForChildren].
 type AgainOption func(*Rerun)
 
 // WithPayload gives the task a new payload. The limit is max_payload of its type: a longer payload is
@@ -74,6 +84,23 @@ func WithTasks(requests ...Request) AgainOption {
 	return func(r *Rerun) { r.Tasks = append(r.Tasks, requests...) }
 }
 
+// WithChildren adds tasks as [WithTasks] does, which are children of this one: it learns of the end of each, see
+// [WaitForChildren]. The children of one name are numbered, across all attempts of the task. The id of a child is made of its
+// parent, the name and its number, see [Parent.Child], so a request has no ID, and it has no Key. Either all children of one
+// name have an ordering key, or none has. There may be up to MaxChildSets names, with MaxChildren children each.
+//
+// A child that is done, has failed or was cancelled is reported soon after that, if its parent is not done. It is not reported
+// again if a person has it run once more.
+func WithChildren(name string, requests ...Request) AgainOption {
+	return func(r *Rerun) { r.Children = append(r.Children, ChildRequests{name, requests}) }
+}
+
+// ChildRequests are children of one name that a task adds.
+type ChildRequests struct {
+	Name     string
+	Requests []Request
+}
+
 // WithSignals sends signals to other tasks, if and only if the task runs again or, if at is the zero time, is done. Each is
 // taken at most once, and is delivered soon after that, also if the node dies meanwhile. Those of one task to another arrive in
 // their order. It is no failure of the sender if a task does not exist, has ended or, unless Keep is set, does not wait for
@@ -91,13 +118,15 @@ type Rerun struct {
 	Payload    *[]byte // the new payload; nil keeps the old one
 	Checkpoint *[]byte // the checkpoint; nil is none
 
-	Tasks   []Request       // to be added
-	Signals []SignalRequest // to be sent
+	Tasks    []Request       // to be added
+	Children []ChildRequests // likewise
+	Signals  []SignalRequest // to be sent
 
-	// Group is the Group of the new payload, nil for the old one, and Rows are the rows of Tasks, and of tasks that carry
-	// Signals. The engine makes them; handlers and plugins do not set them.
+	// Group is the Group of the new payload, nil for the old one. Rows are the rows of Tasks and Children, and of tasks that
+	// carry Signals. Adds are the Children. The engine makes them; handlers and plugins do not set them.
 	Group *string
 	Rows  []*Task
+	Adds  []AddedChildren
 }
 
 // TooLarge returns the error of an attempt that did the work of a task of type typ, and asks to run

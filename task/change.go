@@ -67,6 +67,12 @@ type Change struct {
 	Replace     *Replace  // the row takes the place of another request; nil for any other change
 	Await       *Await    // an attempt ends, and the task is Waiting for a signal, or Submitted if it has kept one; nil for any other change
 
+	Adds []AddedChildren // children that are added with the end of an attempt that has done its work
+
+	// Ends reports ends of children to their parent at any version, as a Signal is delivered. If a wait of the task is over
+	// by that, it becomes Submitted, with another version. Otherwise the row keeps its version. Nil is any other change.
+	Ends *ChildEnds
+
 	// Signal delivers a signal to a task at any version: the Version is not used, nor is another field but ID, At and
 	// OrderingKey. If the task waits for a signal of that name, it becomes Submitted, with another version. Otherwise the row
 	// keeps its version, because the end of a running attempt names that. Nil is any other change.
@@ -123,18 +129,23 @@ func (t *Task) Create(to State, at, nextEventAt time.Time) {
 	}
 	t.Inherits, t.Boost = t.Inherits && t.Turn == Behind, 0
 	t.StartedAt, t.Owner, t.Node = time.Time{}, ID{}, ""
-	t.Result, t.LastError, t.History, t.Notes, t.Tombstone, t.Signals = nil, "", nil, nil, false, nil
+	t.Result, t.LastError, t.History, t.Notes, t.Tombstone, t.Signals, t.Children = nil, "", nil, nil, false, nil, nil
 }
 
 // Apply applies c to t and reports whether it did. It does nothing and returns false if t is at
 // another version, if the state of t cannot become c.To, if t is not as By or Due say, if c grabs t and t is overdue at
-// c.At, see [Task.IsOverdue], or Behind, or if c replaces, remembers or frees what it may not, see [Replace], Remember
-// and FreesKey. A change with a Signal applies unless t has ended, has got that signal, or does not wait for it and cannot
-// keep it. Times are stamped, and an error that is too long is cut. t keeps no reference to c except to its Result,
+// c.At, see [Task.IsOverdue], or Behind, if c replaces, remembers or frees what it may not, see [Replace], Remember
+// and FreesKey, or if it Adds children at other places than the next. A change with a Signal applies unless t has ended, has
+// got that signal, or does not wait for it and cannot keep it. One with Ends applies if one of them is new, unless t is Done. Times are stamped, and an error that is too long is cut. t keeps no reference to c except to its Result,
 // its Payload and its Checkpoint.
 func (c Change) Apply(t *Task) bool {
-	if c.Signal != nil && t.ID == c.ID {
+	switch {
+	case t.ID != c.ID:
+		return false
+	case c.Signal != nil:
 		return c.deliver(t)
+	case c.Ends != nil:
+		return c.report(t)
 	}
 	if t.Ref() != c.Ref || !c.permitted(t) {
 		return false
@@ -148,11 +159,15 @@ func (c Change) Apply(t *Task) bool {
 	if c.To == Processing && (t.Turn == Behind || t.IsOverdue(at)) {
 		return false
 	}
-	completes, kept := c.Completes(t.State), -1
+	completes, kept, children := c.Completes(t.State), notKept, c.family(t)
 	if c.Await != nil {
-		kept = c.begin(t)
+		children = c.awaiting(children)
+		kept = c.begin(t, children)
 	}
 	signals := c.signals(t, kept, completes)
+	if kept != notKept {
+		children = children.Resting()
+	}
 	turn := c.turn(t)
 	reason := cut(c.Error, MaxErrorText)
 	if t.State == Processing {
@@ -202,7 +217,7 @@ func (c Change) Apply(t *Task) bool {
 	if turn != Head || c.Replace != nil {
 		t.Boost = 0
 	}
-	t.State, t.UpdatedAt, t.Turn, t.Signals = c.To, at, turn, signals
+	t.State, t.UpdatedAt, t.Turn, t.Signals, t.Children = c.To, at, turn, signals, children
 	if c.Remember > 0 {
 		t.Payload, t.Result, t.Headers, t.LastError, t.History, t.Notes, t.Inherits = nil, nil, nil, "", nil, nil, false
 		t.Tombstone = true
@@ -239,6 +254,8 @@ func (c *Change) permitted(t *Task) bool {
 		isOpen := t.State == Processing || t.State == Done && Stamp(c.At).Before(t.UpdatedAt.Add(c.Remember))
 		return t.Key != "" && c.To == Done && isOpen && c.Replace == nil
 	case c.Await != nil && (t.State != Processing || c.To != Waiting):
+		return false
+	case len(c.Adds) > 0 && (!c.Completes(t.State) || !c.addable(t)):
 		return false
 	case c.Replace != nil:
 		return t.CanBeReplaced() && (c.To == Waiting || c.To == Submitted)

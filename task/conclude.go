@@ -17,6 +17,7 @@ type Running struct {
 	Attempt   uint32
 	Crashes   uint32 // before this attempt
 	ExpiresAt time.Time
+	Parent    *Parent // the task that learns of its end; nil if none does
 
 	lag    time.Duration // how late its time was when it last asked to run again; 0 if it did not
 	rearms int           // see rearmsOf
@@ -26,7 +27,7 @@ type Running struct {
 func RunningOf(t *Task) Running {
 	return Running{
 		Ref: t.Ref(), Owner: t.Owner, Order: t.Order(), HasKey: t.Key != "", Attempt: t.Attempt, Crashes: t.Crashes,
-		ExpiresAt: t.ExpiresAt, lag: lagOf(t), rearms: rearmsOf(t),
+		ExpiresAt: t.ExpiresAt, Parent: t.Parent, lag: lagOf(t), rearms: rearmsOf(t),
 	}
 }
 
@@ -76,11 +77,14 @@ func (r *Rules) decide(now time.Time, a *Running, v Verdict, chance func() float
 		if v.RunsAgain() {
 			c.To, c.NextEventAt, c.ReadyAt, c.Count = Waiting, v.Again, v.Again, Reset
 			if v.Await != nil {
-				c.Await = &Await{Names: v.Await, Patience: r.QueueTimeout}
+				c.Await = &Await{Names: v.Await, Patience: r.QueueTimeout, Children: v.Children}
 			}
 			if again := v.Rerun; again != nil {
 				c.Payload, c.Checkpoint, c.Group = again.Payload, again.Checkpoint, again.Group
 			}
+		}
+		if v.Rerun != nil {
+			c.Adds = v.Rerun.Adds
 		}
 		return c
 	case Snoozed:

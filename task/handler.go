@@ -62,8 +62,9 @@ type verdict struct {
 	class string
 	least bool // delay is a minimum, not an exact delay
 	doubt bool
-	rerun *Rerun   // with wishAgain
-	await []string // with wishAgain: the names of WaitFor
+	rerun *Rerun         // with wishAgain
+	await []string       // with wishAgain: the names of WaitFor
+	waits []ChildrenWait // with wishAgain: those of WaitForChildren
 }
 
 type wish uint8
@@ -134,7 +135,7 @@ func mark(err error, set func(*verdict)) error {
 	var inner *verdict
 	if errors.As(err, &inner) {
 		v.wish, v.delay, v.at, v.class = inner.wish, inner.delay, inner.at, inner.class
-		v.least, v.doubt, v.rerun, v.await = inner.least, inner.doubt, inner.rerun, inner.await
+		v.least, v.doubt, v.rerun, v.await, v.waits = inner.least, inner.doubt, inner.rerun, inner.await, inner.waits
 	}
 	set(v)
 	return v
@@ -155,6 +156,9 @@ type Verdict struct {
 	Again   time.Time     // if Completed: when to run again; zero if not, or if the wait for a signal has no end
 	Await   []string      // if Completed: the names of the signals that the task waits for until Again; nil if it does not
 	Rerun   *Rerun        // if Completed: what the task has when it runs again, and what is added; nil if nothing
+
+	// Children are, with an Await that has [AwaitsChildren], the children that the task waits for.
+	Children []ChildrenWait
 
 	// Pause is for how long a task that was HandedBack is left alone, if that is longer than usual, but not
 	// after it expires. Reencoded is what the task carries, as it is stored from now on if it has not ended; nil
@@ -210,7 +214,7 @@ func VerdictOf(result []byte, err error) Verdict {
 		case wishEnded:
 			out.Ended, out.InDoubt = true, true
 		case wishAgain:
-			return Verdict{Outcome: Completed, Result: result, Again: v.at, Rerun: v.rerun, Await: v.await}
+			return Verdict{Outcome: Completed, Result: result, Again: v.at, Rerun: v.rerun, Await: v.await, Children: v.waits}
 		}
 	}
 	switch {

@@ -32,18 +32,19 @@ type Signals struct {
 	Seen     []ID          // of the signals that ended earlier waits, oldest first; some of the newest
 }
 
-// WakeBy says what ended a wait for a signal. The numbers are stored and must not change.
+// WakeBy says what ended a wait for a signal or for children. The numbers are stored and must not change.
 type WakeBy uint8
 
 // The values of WakeBy.
 const (
-	NotWoken  WakeBy = iota
-	BySignal         // a signal came
-	ByTimeout        // the time came until which the task waited
-	ByUser           // a user has resumed the task
+	NotWoken   WakeBy = iota
+	BySignal          // a signal came
+	ByTimeout         // the time came until which the task waited
+	ByUser            // a user has resumed the task
+	ByChildren        // its children have ended
 )
 
-var wakeNames = [...]string{NotWoken: "", BySignal: "signal", ByTimeout: "timeout", ByUser: "user"}
+var wakeNames = [...]string{NotWoken: "", BySignal: "signal", ByTimeout: "timeout", ByUser: "user", ByChildren: "children"}
 
 // String returns the name of the value, "" for NotWoken.
 func (w WakeBy) String() string { return wakeNames[min(int(w), len(wakeNames)-1)] }
@@ -54,10 +55,11 @@ type Wake struct {
 	Signal Signal // if By is BySignal
 }
 
-// Await is a wait for a signal that begins with the end of an attempt, see [Change].
+// Await is a wait for a signal or for children that begins with the end of an attempt, see [Change].
 type Await struct {
-	Names    []string
-	Patience time.Duration // as of [Signals]
+	Names    []string       // [AwaitsChildren] is among them if the task waits for children
+	Patience time.Duration  // as of [Signals]
+	Children []ChildrenWait // the wait ends when one of these is over
 }
 
 // Delivery is a signal on its way to a task, see [Change].
@@ -182,20 +184,29 @@ func (c *Change) deliver(t *Task) bool {
 	return true
 }
 
-// begin makes c begin its wait for a signal with the first one that t has kept, if it has one, and returns the place of
-// that in Kept; -1 if it has none. The task is ready again then.
-func (c *Change) begin(t *Task) int {
-	if t.Signals == nil {
-		return -1
+// notKept is what begin returns if no signal ends the wait, and byChildren if children that have ended do.
+const (
+	notKept    = -1
+	byChildren = -2
+)
+
+// begin makes c begin its wait with the first signal that t has kept for it, and returns the place of that in Kept. If it has
+// none, the children that t has then may have ended already. In both cases the task is ready again.
+func (c *Change) begin(t *Task, children *Children) int {
+	ended := notKept
+	if t.Signals != nil {
+		ended = slices.IndexFunc(t.Signals.Kept, func(k Signal) bool { return slices.Contains(c.Await.Names, k.Name) })
 	}
-	i := slices.IndexFunc(t.Signals.Kept, func(k Signal) bool { return slices.Contains(c.Await.Names, k.Name) })
-	if i >= 0 {
+	if ended == notKept && children.areMet(c.Await.Children) {
+		ended = byChildren
+	}
+	if ended != notKept {
 		c.To, c.ReadyAt, c.NextEventAt = Submitted, c.At, overdueAt(c.At, c.Await.Patience)
 	}
-	return i
+	return ended
 }
 
-// signals returns the Signals of t after c. kept is the place of the signal with which its wait begins and ends, see begin.
+// signals returns the Signals of t after c. kept is what begin returned.
 func (c *Change) signals(t *Task, kept int, completes bool) *Signals {
 	switch {
 	case c.To == Done || c.To == Failed || c.To == Cancelled:
@@ -211,6 +222,8 @@ func (c *Change) signals(t *Task, kept int, completes bool) *Signals {
 	case kept >= 0:
 		now.Wake = Wake{By: BySignal, Signal: now.Kept[kept]}
 		now.Kept = slices.Delete(slices.Clone(now.Kept), kept, kept+1)
+	case kept == byChildren:
+		now.Wake = Wake{By: ByChildren}
 	case c.Await != nil:
 		now.Awaits, now.Patience = slices.Clone(c.Await.Names), c.Await.Patience
 	case t.State == Waiting && now.Awaits != nil && c.To != Waiting:

@@ -69,6 +69,8 @@ type Task struct {
 	History   []Attempt         // attempts that began and did not finish the task, oldest first
 	Notes     *Notes            // what attempts reported before they ended; nil if nothing
 	Signals   *Signals          // what it has of signals; nil if nothing. Only Change.Apply writes it
+	Parent    *Parent           // the task that learns of its end; nil if none does. It does not change
+	Children  *Children         // what it has of children; nil if nothing. Only Change.Apply writes it
 }
 
 // Attempt is one past run of a task that did not finish it. An attempt that was handed back has not begun, and
@@ -146,6 +148,10 @@ func (t *Task) Clone() *Task {
 	c.Notes = NewNotes(t.Progress(), slices.Clone(t.Checkpoint()))
 	c.History = slices.Clone(t.History)
 	c.Signals = t.Signals.Clone()
+	if t.Parent != nil {
+		c.Parent = new(*t.Parent)
+	}
+	c.Children = t.Children.Clone()
 	return &c
 }
 

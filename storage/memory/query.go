@@ -158,7 +158,7 @@ func (s *Store) Orphans(ctx context.Context, alive []task.ID, after task.ID, sca
 func listed(t *task.Task) *task.Task {
 	c := t.Clone()
 	c.Payload, c.Result, c.Notes = nil, nil, task.NewNotes(c.Progress(), nil)
-	c.Signals = c.Signals.Listed()
+	c.Signals, c.Children = c.Signals.Listed(), nil
 	return c
 }
 

@@ -241,7 +241,7 @@ type insertKind struct {
 // allFresh reports whether rows are as a submit makes them.
 func allFresh(ts []*task.Task) bool {
 	return !slices.ContainsFunc(ts, func(t *task.Task) bool {
-		return t.Version != 1 || t.Crashes != 0 || t.LastError != "" || t.Notes != nil || t.Signals != nil || len(t.Result) > 0 || len(t.History) > 0 || t.Tombstone ||
+		return t.Version != 1 || t.Crashes != 0 || t.LastError != "" || t.Notes != nil || t.Signals != nil || t.Children != nil || len(t.Result) > 0 || len(t.History) > 0 || t.Tombstone ||
 			!t.CreatedAt.Equal(t.UpdatedAt)
 	})
 }
@@ -276,7 +276,7 @@ func freshColumns(ts []*task.Task, turn func(*task.Task) int16) []any {
 		trueOrNull(ts, func(t *task.Task) bool { return t.Inherits }), dueStates, texts(ts, typeOf), texts(ts, func(t *task.Task) string { return t.Group }), textsOrNull(ts, keyOf),
 		textsOrNull(ts, func(t *task.Task) string { return t.OrderingKey }), textsOrNull(ts, func(t *task.Task) string { return t.Node }),
 		bytesOrNull(ts, func(t *task.Task) []byte { return encodeHeaders(t) }),
-		bytesOrNull(ts, func(t *task.Task) []byte { return t.Payload }),
+		bytesOrNull(ts, func(t *task.Task) []byte { return t.Payload }), bytesOrNull(ts, func(t *task.Task) []byte { return encodeParent(t.Parent) }),
 	}
 }
 
@@ -295,6 +295,7 @@ func otherColumns(ts []*task.Task) []any {
 		bytesOrNull(ts, func(t *task.Task) []byte { return encodeNames(t.Awaits()) }),
 		smallintsOrNull(ts, func(t *task.Task) int16 { return int16(t.Woken().By) }),
 		bytesOrNull(ts, func(t *task.Task) []byte { return encodeSignals(t.Signals) }),
+		bytesOrNull(ts, func(t *task.Task) []byte { return encodeChildren(t.Children) }),
 	}
 }
 

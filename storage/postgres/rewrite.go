@@ -20,6 +20,7 @@ type rewritten struct {
 	heads   bool // it has new headers
 	frees   bool // it gives up its key
 	signals bool // it has other signals
+	family  bool // it has other children
 }
 
 // rewrite makes the changes that have no statement of their own, in a transaction.
@@ -37,7 +38,7 @@ func (v *verbs) rewrite(ctx context.Context, w *swaps) error {
 		if !ok {
 			continue
 		}
-		completes, signals := c.Completes(r.row.State), r.row.Signals
+		completes, signals, children := c.Completes(r.row.State), r.row.Signals, r.row.Children
 		if !c.Apply(r.row) {
 			continue
 		}
@@ -45,7 +46,7 @@ func (v *verbs) rewrite(ctx context.Context, w *swaps) error {
 		r.changed, r.results = true, r.results || forgets || completes
 		r.loads, r.marks = r.loads || forgets || c.Payload != nil, r.marks || forgets || completes || c.Checkpoint != nil
 		r.heads, r.frees = r.heads || forgets || c.Replace != nil, r.frees || c.FreesKey
-		r.signals = r.signals || r.row.Signals != signals
+		r.signals, r.family = r.signals || r.row.Signals != signals, r.family || r.row.Children != children
 		answer := r.row.Clone()
 		if answer.State != task.Processing {
 			answer.Payload, answer.Notes = nil, task.NewNotes(answer.Progress(), nil)
@@ -57,7 +58,7 @@ func (v *verbs) rewrite(ctx context.Context, w *swaps) error {
 }
 
 // lock reads the rows that are to be changed and locks them until the transaction ends. It reads the
-// table ended only for a change that can bring a row back, makes it a tombstone, or frees its key.
+// table ended only for a change that can bring a row back, makes it a tombstone, frees its key, or reports ends of children.
 func (v *verbs) lock(ctx context.Context, w *swaps) (map[task.ID]*rewritten, error) {
 	rows := make(map[task.ID]*rewritten, len(w.others))
 	note := func(r pgx.Rows) error {
@@ -70,7 +71,7 @@ func (v *verbs) lock(ctx context.Context, w *swaps) (map[task.ID]*rewritten, err
 	ids, again := make([]task.ID, len(w.others)), false
 	for j, i := range w.others {
 		ids[j] = w.changes[i].ID
-		again = again || w.changes[i].To == task.Submitted && w.changes[i].Replace == nil || w.changes[i].Remember > 0 || w.changes[i].FreesKey
+		again = again || w.changes[i].To == task.Submitted && w.changes[i].Replace == nil || w.changes[i].Remember > 0 || w.changes[i].FreesKey || w.changes[i].Ends != nil
 	}
 	var p pipe
 	p.add(note, v.store.sql.lockTask, uuids(ids, itself))
@@ -164,6 +165,13 @@ func (v *verbs) update(p *pipe, changed []*rewritten) {
 				return nil
 			}
 			return encodeSignals(r.row.Signals)
+		}),
+		booleans(changed, func(r *rewritten) bool { return r.family }),
+		bytesOrNull(changed, func(r *rewritten) []byte {
+			if !r.family {
+				return nil
+			}
+			return encodeChildren(r.row.Children)
 		}))
 }
 

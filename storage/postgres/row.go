@@ -49,9 +49,13 @@ func scanTask(v *reader) (*task.Task, error) {
 	t.History = decodeHistory(v)
 	awaits, by := decodeNames(v), task.WakeBy(v.int16OrNull())
 	t.Signals = task.NewSignals(task.Signals{Awaits: awaits, Wake: task.Wake{By: by}})
+	t.Parent = decodeParent(v)
 	var checkpoint []byte
 	if v.more() {
-		t.Signals = decodeSignals(v, awaits, by)
+		t.Signals, t.Children = decodeSignals(v, awaits, by), decodeChildren(v)
+		if !slices.Contains(awaits, task.AwaitsChildren) {
+			t.Children = t.Children.Resting()
+		}
 	}
 	if v.more() {
 		checkpoint, t.Payload = v.bytes(), v.bytes()

@@ -90,11 +90,11 @@ returning id, seq`
 const (
 	fresh = `id uuid, owner uuid, created_at bigint, ready_at bigint, next_event_at bigint, expires_at bigint, started_at bigint, due_at bigint,
 	attempt integer, shard smallint, turn smallint, state smallint, priority smallint, inherits boolean, due_state smallint,
-	type bytea, grp bytea, key bytea, ordering_key bytea, node bytea, headers bytea, payload bytea`
+	type bytea, grp bytea, key bytea, ordering_key bytea, node bytea, headers bytea, payload bytea, parent bytea`
 	others = `version bigint, updated_at bigint, crashes integer, progress bytea, error bytea, history bytea, checkpoint bytea, result bytea, tombstone boolean,
-	awaits bytea, woken_by smallint, signals bytea`
+	awaits bytea, woken_by smallint, signals bytea, children bytea`
 	// noOthers is their values in a task that was just submitted.
-	noOthers = `1, created_at, 0, null, null, null, null, null, null, null, null, null`
+	noOthers = `1, created_at, 0, null, null, null, null, null, null, null, null, null, null`
 )
 
 // The rows to insert, and the same if some are the heads of their keys, unless others have the key or an earlier seat.
@@ -172,7 +172,7 @@ set version = t.version + 1, state = 3, attempt = least(t.attempt, 2147483646) +
 from unnest($1::uuid[], $2::bigint[], $3::uuid[], $4::bigint[], $5::bigint[], $6::boolean[], $7::bytea[]) as c (id, version, owner, at, next, due, node)
 where t.id = c.id and t.version = c.version
 	and (t.state = 1 and (not c.due or t.next_event_at <> {none} and t.next_event_at <= c.at) or t.state = 2 and (t.next_event_at = {none} or t.next_event_at > c.at)) and not ({behind:t})
-returning {narrow:t}, t.signals, t.checkpoint, t.payload`
+returning {narrow:t}, t.signals, t.children, t.checkpoint, t.payload`
 
 const moveDone = `
 with gone as (
@@ -198,7 +198,7 @@ from gone`
 // done is the columns {narrow} of a row of gone that is done.
 const done = `id, null::uuid, version + 1, seq, created_at, ready_at, next, expires_at, started_at, at,
 	attempt, 0::integer, shard, 0::smallint, 4::smallint, {own:gone}, null::smallint, inherits, null::boolean,
-	type, grp, key, ordering_key, node, headers, progress, null::bytea, history, null::bytea, null::smallint`
+	type, grp, key, ordering_key, node, headers, progress, null::bytea, history, null::bytea, null::smallint, parent`
 
 // The task runs again: see isAgain.
 const updateRerun = `
@@ -211,7 +211,7 @@ from unnest($1::uuid[], $2::bigint[], $3::uuid[], $4::bigint[], $5::bigint[], $6
 	$11::boolean[], $12::bytea[])
 	as c (id, version, by, at, ready_at, next, result, checkpoint, loads, payload, groups, grp)
 where t.id = c.id and t.version = c.version and t.state = 3 and t.owner = c.by
-returning {narrow:t}, t.signals`
+returning {narrow:t}, t.signals, t.children`
 
 const updateRows = `
 update {task} t
@@ -223,15 +223,16 @@ set version = c.version, owner = c.owner, ready_at = c.ready_at, next_event_at =
 	payload = case when c.loads then c.payload else t.payload end,
 	result = case when c.gains then c.result else t.result end, grp = c.grp, shard = c.shard, turn = c.turn,
 	priority = c.priority, boost = nullif(c.boost, 0), inherits = c.inherits, headers = case when c.heads then c.headers else t.headers end, tombstone = c.tombstone, node = c.node,
-	awaits = c.awaits, woken_by = nullif(c.woken_by, 0), signals = case when c.signaled then c.signals else t.signals end
+	awaits = c.awaits, woken_by = nullif(c.woken_by, 0), signals = case when c.signaled then c.signals else t.signals end,
+	children = case when c.family then c.children else t.children end
 from unnest($1::uuid[], $2::bigint[], $3::uuid[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::smallint[],
 	$10::integer[], $11::integer[], $12::smallint[], $13::bytea[], $14::bytea[], $15::bytea[], $16::boolean[], $17::boolean[], $18::bytea[], $19::bytea[],
 	$20::bytea[], $21::boolean[], $22::bytea[], $23::smallint[], $24::smallint[], $25::smallint[], $26::smallint[], $27::boolean[],
 	$28::boolean[], $29::bytea[], $30::boolean[], $31::bytea[],
-	$32::bytea[], $33::smallint[], $34::boolean[], $35::bytea[])
+	$32::bytea[], $33::smallint[], $34::boolean[], $35::bytea[], $36::boolean[], $37::bytea[])
 	as c (id, version, owner, ready_at, next_event_at, expires_at, started_at, updated_at, due_state,
 	attempt, crashes, state, progress, error, history, marks, gains, result, grp, checkpoint, loads, payload,
-	shard, turn, priority, boost, inherits, heads, headers, tombstone, node, awaits, woken_by, signaled, signals)
+	shard, turn, priority, boost, inherits, heads, headers, tombstone, node, awaits, woken_by, signaled, signals, family, children)
 where t.id = c.id`
 
 // freeKeys takes the keys of rows that are on their way through the table task.

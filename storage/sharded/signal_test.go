@@ -47,7 +47,7 @@ func startLetters(t *testing.T) *letters {
 	l.store = &faults{Store: s}
 	typ := policy.DefaultType()
 	typ.Retry = policy.Retry{Max: policy.Forever, Backoff: policy.Backoff{Kind: policy.Exponential, Initial: time.Millisecond, Factor: 1, Max: time.Millisecond}}
-	l.set = policy.Set{Slots: 32, Types: map[string]policy.Type{"reader": typ, "writer": typ}}
+	l.set = policy.Set{Slots: 32, Types: map[string]policy.Type{"reader": typ, "writer": typ, "tree": typ}}
 	t.Cleanup(func() {
 		l.kill(time.Minute)
 		if err := s.Close(); err != nil {
@@ -68,7 +68,7 @@ func (l *letters) start() {
 	}
 	e, err := engine.Open(l.Context(), engine.Config{
 		Store: l.store, Log: slog.New(slog.DiscardHandler), Policies: l.set,
-		Handlers: map[string]task.Handler{"reader": task.HandlerFunc(l.read), "writer": task.HandlerFunc(write)},
+		Handlers: map[string]task.Handler{"reader": task.HandlerFunc(l.read), "writer": task.HandlerFunc(write), "tree": task.HandlerFunc(l.grow)},
 	})
 	if err != nil {
 		l.Fatal(err)

@@ -281,6 +281,10 @@ func remarkable() map[string]func(*task.Task) {
 		"a wait": func(t *task.Task) {
 			t.State, t.Signals = task.Waiting, &task.Signals{Awaits: []string{"paid", "näme"}, Patience: time.Minute, Seen: []task.ID{{1}}}
 		},
+		"a parent":            func(t *task.Task) { t.Parent = &task.Parent{ID: task.ID{7, 15: 8}, Name: odd, Index: 1<<32 - 1} },
+		"children":            func(t *task.Task) { t.Children = children(10) },
+		"children of 3 kB":    func(t *task.Task) { t.Children = children(24_000) },
+		"a wait for children": func(t *task.Task) { waitingForChildren(t) },
 		"a timeout":           func(t *task.Task) { t.Signals = &task.Signals{Wake: task.Wake{By: task.ByTimeout}} },
 		"progress untold":     func(t *task.Task) { t.Notes = task.NewNotes(task.Progress{Done: 1}, nil) },
 		"checkpoint":          func(t *task.Task) { t.Notes = task.NewNotes(t.Progress(), []byte("page 7")) },
@@ -296,7 +300,7 @@ func everything(t *task.Task) {
 	edits := maps.Clone(remarkable())
 	for _, name := range []string{
 		"payload of 3 kB", "result of 1 MB", "odd type", "odd group", "odd key", "ordering key", "headers",
-		"last shard", "all times", "owner", "error", "long history", "progress", "checkpoint of 3 kB", "signals of 3 kB",
+		"last shard", "all times", "owner", "error", "long history", "progress", "checkpoint of 3 kB", "signals of 3 kB", "a parent", "children of 3 kB",
 	} {
 		edits[name](t)
 	}
@@ -323,6 +327,23 @@ func signals(size int) *task.Signals {
 		Wake: task.Wake{By: task.BySignal, Signal: task.Signal{ID: task.ID{3}, Name: "w", At: at(7), Data: pattern(size)}},
 		Kept: []task.Signal{{ID: task.ID{4}, Name: "k", At: at(8), Data: pattern(size / 2)}, {ID: task.ID{5}, At: at(9)}},
 	}
+}
+
+// children returns children of which every third has ended.
+func children(n uint32) *task.Children {
+	s := task.ChildSet{Name: "page", Added: n, Reported: make([]byte, (n+7)/8)}
+	for i := uint32(0); i < n; i += 3 {
+		s.Reported[i/8] |= 1 << (i % 8)
+		s.Done++
+	}
+	return &task.Children{Sets: []task.ChildSet{s, {Name: "näme", Added: 2, Failed: 1, Cancelled: 1, Reported: []byte{3}, Shards: []byte{7, 200}}}}
+}
+
+// waitingForChildren makes t wait for one.
+func waitingForChildren(t *task.Task) {
+	t.State, t.Signals = task.Waiting, &task.Signals{Awaits: []string{"paid", task.AwaitsChildren}}
+	t.Children = children(10)
+	t.Children.Sets[0].Await, t.Children.Sets[0].OrFailed = 5, true
 }
 
 // history returns n attempts that failed with errors of this size.

@@ -17,7 +17,7 @@ var inspectCases = []testCase{
 				if filter.Match(ts[i].State, ts[i].Type) {
 					c := ts[i].Clone()
 					c.Payload, c.Result, c.Notes = nil, nil, task.NewNotes(c.Progress(), nil)
-					c.Signals = c.Signals.Listed()
+					c.Signals, c.Children = c.Signals.Listed(), nil
 					want = append(want, c)
 				}
 			}

@@ -110,6 +110,8 @@ func (m *model) verb() func(got, want storage.Tasks) {
 		for i := range cs {
 			if cs[i] = m.randomChange(); m.rand.IntN(3) == 0 {
 				cs[i] = m.randomSignal()
+			} else if m.rand.IntN(4) == 0 {
+				cs[i] = m.randomChildren()
 			}
 		}
 		return func(got, want storage.Tasks) { m.swap(got, want, cs) }
@@ -156,6 +158,15 @@ func (m *model) randomTask() *task.Task {
 		if t.Signals = signals(pick(m, modelSizes)); t.State == task.Waiting && m.rand.IntN(2) == 0 {
 			t.Signals.Wake = task.Wake{}
 			t.Signals.Awaits, t.Signals.Patience = []string{"paid", "näme"}, time.Duration(m.rand.IntN(2))*time.Minute
+		}
+	}
+	if m.rand.IntN(4) == 0 {
+		t.Parent = &task.Parent{ID: pick(m, m.ids), Name: pick(m, modelTypes), Index: uint32(m.rand.IntN(9))}
+	}
+	if m.rand.IntN(4) == 0 {
+		t.Children = children(uint32(8*pick(m, modelSizes)) + 1)
+		if t.State == task.Waiting && m.rand.IntN(2) == 0 {
+			waitingForChildren(t)
 		}
 	}
 	if m.rand.IntN(2) == 0 {
@@ -264,6 +275,25 @@ func (m *model) randomSignal() task.Change {
 	return task.Change{Ref: task.Ref{ID: pick(m, m.ids)}, At: m.randomTime(), Signal: &task.Delivery{Signal: s, Keep: m.rand.IntN(2) == 0}}
 }
 
+// randomChildren returns a change that reports the end of a child, or one that adds children and begins a wait for some.
+func (m *model) randomChildren() task.Change {
+	c := task.Change{Ref: task.Ref{ID: pick(m, m.ids)}, At: m.randomTime()}
+	if m.rand.IntN(2) == 0 {
+		end := task.ChildEnd{Index: uint32(m.rand.IntN(12)), State: pick(m, task.States())}
+		c.Ends = &task.ChildEnds{Name: pick(m, []string{"page", "page", "new"}), Ends: []task.ChildEnd{end, {Index: 1, State: task.Done}}}
+		return c
+	}
+	c.To, c.NextEventAt, c.Outcome, c.Count = task.Waiting, m.randomTime(), task.Completed, task.Count(m.rand.IntN(3))
+	if m.rand.IntN(2) == 0 {
+		c.Adds = []task.AddedChildren{{Name: "new", Count: uint32(m.rand.IntN(4))}}
+	}
+	if m.rand.IntN(2) == 0 {
+		wait := task.ChildrenWait{Name: pick(m, []string{"page", "new"}), Count: uint32(m.rand.IntN(9)), OrFailed: m.rand.IntN(2) == 0}
+		c.Await = &task.Await{Names: []string{task.AwaitsChildren}, Children: []task.ChildrenWait{wait}, Patience: time.Duration(m.rand.IntN(3)) * time.Second}
+	}
+	return c
+}
+
 func (m *model) randomNote() task.Note {
 	n := task.Note{Ref: task.Ref{ID: pick(m, m.ids)}}
 	if m.rand.IntN(4) == 0 {
@@ -304,7 +334,7 @@ func (m *model) insert(got, want storage.Tasks, ts []*task.Task) {
 func (m *model) swap(got, want storage.Tasks, cs []task.Change) {
 	for i := range cs {
 		if t, err := want.Get(m.f.ctx(), cs[i].ID); err == nil {
-			if cs[i].Version = t.Version; cs[i].Signal != nil {
+			if cs[i].Version = t.Version; cs[i].Signal != nil || cs[i].Ends != nil {
 				cs[i].Version, cs[i].OrderingKey = 0, t.OrderingKey
 			}
 		}

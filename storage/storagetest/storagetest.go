@@ -77,6 +77,7 @@ func run(t *testing.T, open func(t testing.TB) storage.Store, parallel bool) {
 		{"free_key", true, freeKeyCases},
 		{"note", true, noteCases},
 		{"signal", true, signalCases},
+		{"children", true, childrenCases},
 		{"state", true, stateCases},
 		{"query", true, queryCases},
 		{"delete", true, deleteCases},

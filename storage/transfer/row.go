@@ -56,9 +56,28 @@ func appendRow(b []byte, t *task.Task) []byte {
 	b = appendTimes(b, p.At)
 	b = appendTexts(b, p.Message)
 	b = appendBytes(b, t.Checkpoint())
-	b = appendBools(b, t.Inherits, t.Tombstone, t.Signals != nil)
+	b = appendBools(b, t.Inherits, t.Tombstone, t.Signals != nil, t.Parent != nil, t.Children != nil)
 	if t.Signals != nil {
 		b = appendSignals(b, t.Signals)
+	}
+	if t.Parent != nil {
+		b = append(b, t.Parent.ID[:]...)
+		b = appendNumbers(appendTexts(b, t.Parent.Name), uint64(t.Parent.Index))
+	}
+	if t.Children != nil {
+		b = appendChildren(b, t.Children)
+	}
+	return b
+}
+
+func appendChildren(b []byte, c *task.Children) []byte {
+	b = appendNumbers(b, uint64(len(c.Sets)))
+	for i := range c.Sets {
+		s := &c.Sets[i]
+		b = appendTexts(b, s.Name)
+		b = appendNumbers(b, uint64(s.Added), uint64(s.Done), uint64(s.Failed), uint64(s.Cancelled), uint64(s.Await))
+		b = appendBools(b, s.OrFailed)
+		b = appendBytes(appendBytes(b, s.Reported), s.Shards)
 	}
 	return b
 }

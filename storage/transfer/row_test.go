@@ -42,6 +42,14 @@ func TestEveryFieldCounts(t *testing.T) {
 			t := &task.Task{Signals: &task.Signals{Kept: make([]task.Signal, 1)}}
 			return t, reflect.ValueOf(&t.Signals.Kept[0]).Elem()
 		}},
+		{"Parent", func() (*task.Task, reflect.Value) {
+			t := &task.Task{Parent: new(task.Parent)}
+			return t, reflect.ValueOf(t.Parent).Elem()
+		}},
+		{"ChildSet", func() (*task.Task, reflect.Value) {
+			t := &task.Task{Children: &task.Children{Sets: make([]task.ChildSet, 1)}}
+			return t, reflect.ValueOf(&t.Children.Sets[0]).Elem()
+		}},
 	} {
 		plain, value := of.row()
 		for i := range value.NumField() {
@@ -71,6 +79,12 @@ func change(t *testing.T, v reflect.Value) {
 		return
 	case **task.Signals:
 		*at = task.NewSignals(task.Signals{Awaits: []string{"paid"}})
+		return
+	case **task.Parent:
+		*at = new(task.Parent)
+		return
+	case **task.Children:
+		*at = new(task.Children)
 		return
 	}
 	switch v.Kind() {

@@ -120,7 +120,7 @@ func (v *View) expect(c Cursor, e *entries, to expectation) error {
 	if r.Key != "" {
 		want[string(appendUniqueKey(nil, &r.Task))] = bytes.Clone(id[:])
 	}
-	for _, bit := range [...]fields{farHistory, farPayload, farResult, farCheckpoint, farSignalData} {
+	for _, bit := range [...]fields{farHistory, farPayload, farResult, farCheckpoint, farSignalData, farChildren} {
 		if r.far&bit != 0 {
 			want[string(appendIDKey(nil, partPrefix(bit), id))] = nil
 		}

@@ -94,7 +94,7 @@ func (v *View) listed(f storage.Filter, id task.ID, record []byte) (*task.Task, 
 		}
 	}
 	r.Payload, r.Result, r.Notes = nil, nil, task.NewNotes(r.Progress(), nil)
-	r.Signals = r.Signals.Listed()
+	r.Signals, r.Children = r.Signals.Listed(), nil
 	return &r.Task, nil
 }
 

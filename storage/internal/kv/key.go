@@ -16,6 +16,7 @@ import (
 //
 //	c id                                           -> checkpoint too large for the record
 //	d state time id                                -> nothing
+//	f id                                           -> children too large for the record
 //	g id                                           -> signals too large for the record
 //	h id                                           -> history too large for the record
 //	l ordering key                                 -> how many rows lend each priority
@@ -32,6 +33,7 @@ import (
 const (
 	prefixCheckpoint = 'c'
 	prefixDue        = 'd'
+	prefixChildren   = 'f'
 	prefixSignals    = 'g'
 	prefixHistory    = 'h'
 	prefixLent       = 'l'
@@ -56,7 +58,7 @@ func TableEnd(key []byte) []byte {
 		if len(key) > 1 {
 			return []byte{key[0], key[1] + 1} // there are few states
 		}
-	case prefixRecord, prefixCheckpoint, prefixSignals, prefixHistory, prefixResult, prefixPayload:
+	case prefixRecord, prefixCheckpoint, prefixChildren, prefixSignals, prefixHistory, prefixResult, prefixPayload:
 		if end := []byte{key[0], 0, 0, 0, 0, 0, 1}; bytes.Compare(key, end) < 0 {
 			return end
 		}
@@ -85,7 +87,7 @@ func NameOf(key []byte) string {
 	what := "" // of a task
 	if len(key) > 0 {
 		what = map[byte]string{
-			prefixCheckpoint: "checkpoint", prefixDue: "due entry", prefixSignals: "signals", prefixHistory: "history", prefixNever: "entry",
+			prefixCheckpoint: "checkpoint", prefixDue: "due entry", prefixChildren: "children", prefixSignals: "signals", prefixHistory: "history", prefixNever: "entry",
 			prefixResult: "result", prefixPayload: "payload", prefixRecord: "record",
 		}[key[0]]
 	}

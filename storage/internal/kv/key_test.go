@@ -87,7 +87,7 @@ func FuzzKeys(f *testing.F) {
 
 func TestRowsOfReservedIDsArePartsOfTheirTables(t *testing.T) {
 	reserved, first := task.ReservedID("a", "b"), task.ID{5: 1}
-	for _, prefix := range []byte{prefixRecord, prefixCheckpoint, prefixSignals, prefixHistory, prefixResult, prefixPayload} {
+	for _, prefix := range []byte{prefixRecord, prefixCheckpoint, prefixChildren, prefixSignals, prefixHistory, prefixResult, prefixPayload} {
 		key := func(id task.ID) []byte { return append([]byte{prefix}, id[:]...) }
 		next := []byte{prefix + 1}
 		if end := TableEnd([]byte{prefix}); bytes.Compare(key(reserved), end) >= 0 || bytes.Compare(end, key(first)) > 0 {

@@ -17,7 +17,7 @@ import (
 // program refuses a record with a bit it does not know.
 const formatRecord = 1
 
-// InlineSize is how many bytes of payload, result, checkpoint, history or signals ride in the record; a
+// InlineSize is how many bytes of payload, result, checkpoint, history, signals or children ride in the record; a
 // larger part has a key of its own, which changes of the row do not rewrite.
 const InlineSize = 512
 
@@ -55,18 +55,21 @@ const (
 	hasSignals // what a list needs of them
 	hasSignalData
 	farSignalData
+	hasParent
+	hasChildren
+	farChildren
 	firstUnknownField
 )
 
-const far = farHistory | farPayload | farResult | farCheckpoint | farSignalData
+const far = farHistory | farPayload | farResult | farCheckpoint | farSignalData | farChildren
 
 // inline are some of the parts of far, when they are in the record. Each bit is at the same distance from its bit in far.
 const inline = hasHistory | hasPayload | hasResult | hasCheckpoint
 
 // contradict reports whether f has a part both in the record and under a key of its own.
 func (f fields) contradict() bool {
-	const signals = hasSignalData | farSignalData
-	return f&inline&(f/(farHistory/hasHistory)) != 0 || f&signals == signals
+	const signals, children = hasSignalData | farSignalData, hasChildren | farChildren
+	return f&inline&(f/(farHistory/hasHistory)) != 0 || f&signals == signals || f&children == children
 }
 
 // row is a task as in its record: parts with a key of their own are missing in Task and listed in
@@ -101,6 +104,8 @@ func (r *row) fields() fields {
 	set(hasNode, r.Node != "")
 	set(hasSignals, r.Signals != nil)
 	set(hasSignalData, r.far&farSignalData == 0 && hasData(r.Signals))
+	set(hasParent, r.Parent != nil)
+	set(hasChildren, r.far&farChildren == 0 && r.Children != nil)
 	set(hasHeaders, len(r.Headers) > 0)
 	set(hasLastError, r.LastError != "")
 	set(hasHistory, len(r.History) > 0 && r.far&farHistory == 0)
@@ -185,6 +190,14 @@ func appendRecord(b []byte, r *row) []byte {
 	}
 	if f&hasSignalData != 0 {
 		b = appendSignalData(b, base, r.Signals)
+	}
+	if f&hasParent != 0 {
+		b = append(b, r.Parent.ID[:]...)
+		b = appendString(b, r.Parent.Name)
+		b = binary.AppendUvarint(b, uint64(r.Parent.Index))
+	}
+	if f&hasChildren != 0 {
+		b = appendChildren(b, r.Children)
 	}
 	return b
 }
@@ -354,6 +367,12 @@ func decodeRecord(id task.ID, b []byte, in *interner) (*row, error) {
 	}
 	if f&hasSignalData != 0 {
 		d.signalData(r, base)
+	}
+	if f&hasParent != 0 {
+		r.Parent = &task.Parent{ID: task.ID(d.fixed(16)), Name: in.string(d.bytes()), Index: uint32(d.number(math.MaxUint32))}
+	}
+	if f&hasChildren != 0 {
+		r.Children = d.children()
 	}
 	return r, d.end("record", id)
 }

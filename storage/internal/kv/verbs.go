@@ -86,6 +86,14 @@ func (s *state) insert(t *task.Task, placed bool) (existing task.ID, err error) 
 			return task.ID{}, err
 		}
 	}
+	if r.Parent != nil {
+		r.Parent = new(*t.Parent)
+	}
+	if r.Children != nil {
+		if err := s.putChildren(r, t.Children); err != nil {
+			return task.ID{}, err
+		}
+	}
 	if err := s.putRecord(r); err != nil {
 		return task.ID{}, err
 	}
@@ -151,7 +159,7 @@ func (tx *Tx) Swap(ctx context.Context, cs ...task.Change) (out []*task.Task, er
 // swap makes one change and returns the caller's copy of the row.
 func (s *state) swap(c *task.Change) (*task.Task, error) {
 	old, err := s.row(c.ID)
-	if err != nil || old == nil || old.Version != c.Version && c.Signal == nil {
+	if err != nil || old == nil || old.Version != c.Version && c.Signal == nil && c.Ends == nil {
 		return nil, err
 	}
 	out := new(task.Task)
@@ -164,7 +172,10 @@ func (s *state) swap(c *task.Change) (*task.Task, error) {
 	if out.Signals, err = s.allSignals(old); err != nil {
 		return nil, err
 	}
-	before, signals := out.History, out.Signals
+	if out.Children, err = s.allChildren(old); err != nil {
+		return nil, err
+	}
+	before, signals, children := out.History, out.Signals, out.Children
 	if !c.Apply(out) {
 		return nil, nil
 	}
@@ -174,7 +185,7 @@ func (s *state) swap(c *task.Change) (*task.Task, error) {
 		}
 	}
 	now := s.db.newRow(out, old.far)
-	now.History, now.Signals = old.History, old.Signals
+	now.History, now.Signals, now.Children = old.History, old.Signals, old.Children
 	if !slices.Equal(before, out.History) {
 		if err := s.putHistory(now, out.History); err != nil {
 			return nil, err
@@ -204,11 +215,16 @@ func (s *state) swap(c *task.Change) (*task.Task, error) {
 			return nil, err
 		}
 	}
+	if out.Children != children {
+		if err := s.putChildren(now, out.Children); err != nil {
+			return nil, err
+		}
+	}
 	if err := s.putRecord(now); err != nil {
 		return nil, err
 	}
 	s.note(now.ID, now)
-	if now.Version == old.Version { // it has kept a signal
+	if now.Version == old.Version { // it has kept a signal, or the end of a child
 		return out, s.handOut(out, now)
 	}
 	s.was.of(&old.Task)
@@ -236,7 +252,10 @@ func (s *state) handOut(t *task.Task, r *row) (err error) {
 	}
 	t.Headers = cloneHeaders(t.Headers)
 	t.History = slices.Clone(t.History)
-	t.Signals = t.Signals.Clone()
+	t.Signals, t.Children = t.Signals.Clone(), t.Children.Clone()
+	if t.Parent != nil {
+		t.Parent = new(*t.Parent)
+	}
 	return nil
 }
 
@@ -303,7 +322,7 @@ func (s *state) remove(ref task.Ref) (bool, error) {
 	if err := s.dropEntries(); err != nil {
 		return false, err
 	}
-	for _, bit := range [...]fields{farHistory, farPayload, farResult, farCheckpoint, farSignalData} {
+	for _, bit := range [...]fields{farHistory, farPayload, farResult, farCheckpoint, farSignalData, farChildren} {
 		if old.far&bit != 0 {
 			if err := s.dropPart(old, bit); err != nil {
 				return false, err

@@ -114,6 +114,11 @@ func (v *View) whole(r *row) (t *task.Task, err error) {
 			return nil, err
 		}
 	}
+	if r.far&farChildren != 0 {
+		if t.Children, err = v.allChildren(r); err != nil {
+			return nil, err
+		}
+	}
 	return t, nil
 }
 

@@ -77,6 +77,8 @@ func partPrefix(bit fields) byte {
 		return prefixCheckpoint
 	case farSignalData:
 		return prefixSignals
+	case farChildren:
+		return prefixChildren
 	default:
 		return prefixResult
 	}

@@ -625,6 +625,7 @@ begin
 	problem := case
 		when coalesce(octet_length(convert_to(name, 'UTF8')), 0) not between 1 and 100 or name ~ e'[\\x01-\\x1f\\x7f]' then
 			format('%s is not the name of a signal, which is 1 to 100 bytes of printable UTF-8', coalesce(to_json(left(name, 40))::text, 'null'))
+		when starts_with(name, 'taskengine.') then format('%s is not the name of a signal: names that begin with taskengine. belong to the engine', name)
 		when id = zero or signal_id = zero then 'an id is zero: leave it out if there is none'
 		when (id is null) = (type is null) or (type is null) <> (key is null) or key is null and ordering_key is not null then
 			'a signal is sent to the id of a task, or to its type and its key'
@@ -659,6 +660,26 @@ create or replace function {schema}.signal(name text, data jsonb default null, i
 	set search_path = pg_catalog, pg_temp as $$
 begin
 	return {schema}.signal_bytes(name, convert_to(data::text, 'UTF8'), id, type, key, ordering_key, keep, signal_id, wake);
+end $$;
+
+-- report_end inserts a task of the engine that reports to its parent that the task of a row is done. A parent is the id of it,
+-- the number of the child in four bytes, and the name of the children.
+create or replace function {schema}.report_end(r {schema}.task, wake boolean) returns void language plpgsql volatile as $$
+declare
+	relay   constant text := 'taskengine.relay';
+	parent  constant uuid := encode(substring(r.parent from 1 for 16), 'hex')::uuid;
+	payload text;
+	ordered text;
+	t       {schema}.task;
+begin
+	payload := '[' || json_build_object('number', 2, 'follows', false, 'end', json_build_object('to', parent, 'name', {schema}.readable(substring(r.parent from 21)),
+		'index', ('x' || encode(substring(r.parent from 17 for 4), 'hex'))::bit(32)::bigint, 'state', 'done'))::text || ']';
+	ordered := {schema}.carrier_key(convert_to('child', 'UTF8') || '\x00'::bytea || convert_to(parent::text, 'UTF8'));
+	t := {schema}.row_of({schema}.carrier_id({schema}.shard_of(convert_to(ordered, 'UTF8'))), relay, convert_to(payload, 'UTF8'), null, ordered,
+		null, null, null, null, {schema}.rules_of(convert_to(relay, 'UTF8')));
+	t.grp := convert_to('child', 'UTF8');
+	perform {schema}.put(t, true);
+	perform {schema}.wake(t) where wake;
 end $$;
 
 -- Ending attempts. A handler ends its attempt from SQL by the functions finish and again, and their forms for bytes, in
@@ -789,7 +810,7 @@ declare
 	forgets  constant boolean     := p.keep_done = 0 and p.remember > 0 and r.key is not null;
 	until    constant bigint      := case when forgets then now_us + p.remember when p.keep_done < 0 then {none} else now_us + p.keep_done end;
 	made     constant bigint      := {schema}.made_at(id);
-	early    constant boolean     := made - 3600000000 > now_us;
+	early    constant boolean     := made > now_us + 3600000000;
 	ended_at bigint               := case when early then now_us else greatest(now_us, made) end;
 	class    integer              := case when p.keep_done < 0 then 0 else {schema}.class_of(until - ended_at) end;
 begin
@@ -815,10 +836,13 @@ begin
 		delete from {schema}.task t where t.id = id;
 		insert into {schema}.ended (id, owner, version, seq, created_at, ready_at, next_event_at, expires_at, started_at, updated_at, due_at,
 			attempt, crashes, shard, turn, state, priority, boost, due_state, queued, inherits, tombstone,
-			type, grp, key, ordering_key, node, headers, progress, error, history, checkpoint, payload, result, ended_at, keep)
+			type, grp, key, ordering_key, node, headers, progress, error, history, parent, checkpoint, payload, result, ended_at, keep)
 		values (id, null, version + 1, r.seq, r.created_at, r.ready_at, until, r.expires_at, r.started_at, now_us, null,
 			r.attempt, 0, r.shard, 0, 4, r.priority + coalesce(r.boost, 0), null, null, false, r.inherits, nullif(forgets, false),
-			r.type, r.grp, r.key, r.ordering_key, r.node, r.headers, r.progress, null, r.history, null, r.payload, {schema}.stored(result), ended_at, class);
+			r.type, r.grp, r.key, r.ordering_key, r.node, r.headers, r.progress, null, r.history, r.parent, null, r.payload, {schema}.stored(result), ended_at, class);
+	end if;
+	if r.parent is not null then
+		perform {schema}.report_end(r, wake);
 	end if;
 	if wake then
 		perform {schema}.tell_key(r);

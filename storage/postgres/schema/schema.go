@@ -49,8 +49,8 @@ func Name(name string) (string, error) {
 // heavy. The others serve to find tasks.
 const (
 	narrow = `id, owner, version, seq, created_at, ready_at, next_event_at, expires_at, started_at, updated_at, ` +
-		`attempt, crashes, shard, turn, state, priority, boost, inherits, tombstone, type, grp, key, ordering_key, node, headers, progress, error, history, awaits, woken_by`
-	heavy   = `signals, checkpoint, payload, result`
+		`attempt, crashes, shard, turn, state, priority, boost, inherits, tombstone, type, grp, key, ordering_key, node, headers, progress, error, history, awaits, woken_by, parent`
+	heavy   = `signals, children, checkpoint, payload, result`
 	columns = narrow + ", " + heavy + ", due_at, due_state, queued"
 )
 
@@ -68,7 +68,7 @@ func holds(name string) string {
 // their names in a schema, {schema} by its name and {schema_literal} by its name as a string,
 // {none} by the zero time as a column has it, {shards} by the number of shards, {channel} by the
 // channel of notifications, and {slot_pattern} by a pattern of the names of partitions of ended.
-// {narrow} is the columns of a task but {heavy}: its signals, checkpoint, payload and result. {columns} is all columns of its row.
+// {narrow} is the columns of a task but {heavy}: its signals, children, checkpoint, payload and result. {columns} is all columns of its row.
 // {narrow:t}, {heavy:t} and {columns:t} are the same of what is called t in the statement: gone, h, page, r, t or was. {holds:t}
 // is true for the row k of the table key if it is that of t.
 func Fill(name string) func(sql string) string {

@@ -38,7 +38,9 @@ create table {schema}.task (
 	history       bytea,
 	awaits        bytea,    -- the names of the signals that it waits for; null if it waits for none
 	woken_by      smallint, -- what ended its newest wait for a signal: 1 a signal, 2 the time, 3 a user; null if nothing, or if an attempt has done its work since
+	parent        bytea,    -- the task that learns of its end: the id of that, the number of this child, and the name of the children that it is one of
 	signals       bytea,    -- how long it may be ready after a wait, the signal that ended the newest wait, those that it keeps, and the ids of earlier ones
+	children      bytea,    -- how many children it has by their names, how many of them have ended and how, and which; null if it has none
 	checkpoint    bytea,
 	payload       bytea,
 	result        bytea
@@ -46,7 +48,7 @@ create table {schema}.task (
 	autovacuum_analyze_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0);
 
 -- Payloads are seldom worth the time to compress them.
-alter table {schema}.task alter payload set storage external, alter checkpoint set storage external, alter signals set storage external, alter result set storage external;
+alter table {schema}.task alter payload set storage external, alter checkpoint set storage external, alter signals set storage external, alter children set storage external, alter result set storage external;
 
 create unique index task_pkey on {schema}.task (id);
 alter table {schema}.task add primary key using index task_pkey;

@@ -1,0 +1,110 @@
+package sharded_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/storage/postgres/placement"
+	"github.com/taskengine/taskengine/task"
+)
+
+// grow adds children in both databases, each of which adds others, and waits for all of them. Its payload is how deep the tree is below.
+func (l *letters) grow(_ context.Context, t *task.Task) ([]byte, error) {
+	if l.failsNow() {
+		return nil, errFault
+	}
+	level, _ := strconv.Atoi(string(t.Payload))
+	switch near, far := t.Children.Set("near"), t.Children.Set("far"); {
+	case level == 0:
+		return []byte("leaf"), nil
+	case near == nil:
+		var nears, fars []engine.Request
+		for i := range 3 {
+			r := engine.Request{Type: "tree", Payload: strconv.AppendInt(nil, int64(level-1), 10)}
+			nears = append(nears, r)
+			r.OrderingKey = fmt.Sprint("key ", t.ID, i)
+			fars = append(fars, r)
+		}
+		wait := []task.ChildrenWait{{Name: "near"}}
+		return nil, task.WaitForChildren(wait, time.Time{}, task.WithChildren("near", nears...), task.WithChildren("far", fars...))
+	case far.Ended() < far.Added:
+		return nil, task.WaitForChildren([]task.ChildrenWait{{Name: "far"}}, time.Time{})
+	case near.Done != near.Added || far.Done != far.Added:
+		return nil, task.Permanent(fmt.Errorf("woken by %v, with %+v", t.Woken().By, t.Children.Sets))
+	}
+	return []byte("tree"), nil
+}
+
+func TestTreesInTwoDatabasesAreJoinedWhateverFails(t *testing.T) { treesGrow(t, false) }
+
+func TestTreesInTwoDatabasesAreJoinedThoughShardsAreMoved(t *testing.T) { treesGrow(t, true) }
+
+func treesGrow(t *testing.T, moves bool) {
+	const roots, depth = 3, 2
+	l := startLetters(t)
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	var mu sync.Mutex
+	rng, left := rand.New(rand.NewPCG(seed, 2)), 200
+	fails := func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		if left == 0 || rng.IntN(5) > 0 {
+			return false
+		}
+		left--
+		return true
+	}
+	roll := func(int) error {
+		if !fails() {
+			return nil
+		}
+		if rand.IntN(2) == 0 {
+			return storage.ErrUnavailable
+		}
+		return errFault
+	}
+	l.mu.Lock()
+	l.fails = fails
+	l.mu.Unlock()
+	var ids []task.ID
+	for range roots {
+		got, err := l.Submit(t.Context(), engine.Request{Type: "tree", Payload: []byte(strconv.Itoa(depth))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, got[0].ID)
+	}
+	l.store.set(roll, roll)
+	from, to := l.a, l.b
+	for n := 0; moves && n < 4; n++ {
+		if err := placement.Move(t.Context(), from, to, shards(0, 60), nil); err != nil {
+			t.Error(err)
+		}
+		from, to = to, from
+	}
+	for range 2 {
+		l.kill(10 * time.Millisecond)
+		l.start() // of another incarnation
+	}
+	l.await("all trees are joined", func() bool { return l.live("tree") == 0 && l.live("taskengine.relay") == 0 })
+	for _, id := range ids {
+		if got, err := l.Get(t.Context(), id); err != nil || got.State != task.Done || string(got.Result) != "tree" {
+			t.Errorf("a tree is %v, %v", got, err)
+		}
+	}
+	all, err := l.store.Count(t.Context(), storage.Filter{Types: []string{"tree"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := int64(roots * (1 + 6 + 36)); all[storage.StateType{State: task.Done, Type: "tree"}] != want {
+		t.Errorf("there are %v, want %d that are done", all, want)
+	}
+}

@@ -1,0 +1,122 @@
+package storagetest
+
+import (
+	"sync"
+
+	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
+)
+
+var childrenCases = []testCase{
+	{"children are added, reported and waited for as Apply says, whatever the version is", func(f *fixture) {
+		for _, n := range []uint32{3, 20_000} {
+			t := f.row(task.Processing)
+			f.put(t)
+			adds := []task.AddedChildren{{Name: "a", Count: n}, {Name: "b", Count: 1, Shards: []byte{9}}}
+			wait := &task.Await{Names: []string{task.AwaitsChildren}, Children: []task.ChildrenWait{{Name: "a", Count: 2}}}
+			f.step(t, task.Change{To: task.Waiting, At: at(2), Outcome: task.Completed, Adds: adds, Await: wait})
+			f.report(t, "a", 3, task.ChildEnd{Index: n - 1, State: task.Done})
+			f.report(t, "a", 4, task.ChildEnd{Index: n - 1, State: task.Failed})
+			f.report(t, "b", 5, task.ChildEnd{State: task.Failed})
+			f.report(t, "c", 5, task.ChildEnd{State: task.Failed})
+			equal(f, "state", t.State, task.Waiting)
+			f.report(t, "a", 6, task.ChildEnd{State: task.Cancelled})
+			equal(f, "state", t.State, task.Submitted)
+			f.step(t, task.Change{To: task.Processing, At: at(7), Owner: task.ID{1}})
+			f.report(t, "a", 8, task.ChildEnd{Index: 1, State: task.Done})
+			f.step(t, task.Change{To: task.Waiting, At: at(9), NextEventAt: at(10), Outcome: task.Completed, Await: &task.Await{
+				Names: []string{"s", task.AwaitsChildren}, Children: []task.ChildrenWait{{Name: "a", OrFailed: false, Count: n}},
+			}})
+			if n == 3 {
+				equal(f, "state", t.State, task.Submitted)
+			} else {
+				equal(f, "state", t.State, task.Waiting)
+			}
+			f.step(t, task.Change{To: task.Processing, At: at(10), Owner: task.ID{1}})
+			f.step(t, task.Change{To: task.Done, At: at(11), Outcome: task.Completed, Result: []byte("r")})
+			f.report(t, "a", 12, task.ChildEnd{Index: 2, State: task.Done})
+			f.check()
+		}
+	}},
+	{"a wait for children ends when its time has come, by a grab and by another change", func(f *fixture) {
+		for _, to := range []task.State{task.Submitted, task.Processing, task.Cancelled, task.Error} {
+			t := f.row(task.Processing)
+			f.put(t)
+			f.step(t, task.Change{
+				To: task.Waiting, At: at(2), Outcome: task.Completed, NextEventAt: at(10), Adds: []task.AddedChildren{{Name: "a", Count: 3}},
+				Await: &task.Await{Names: []string{task.AwaitsChildren}, Children: []task.ChildrenWait{{Name: "a", OrFailed: true}}},
+			})
+			f.step(t, task.Change{To: to, At: at(11), Owner: task.ID{1}})
+			f.report(t, "a", 12, task.ChildEnd{State: task.Failed})
+		}
+	}},
+	{"a task that has failed or was cancelled learns of its children", func(f *fixture) {
+		for _, to := range []task.State{task.Failed, task.Cancelled} {
+			t := f.row(task.Processing, func(t *task.Task) { t.Children, t.Parent = children(10), &task.Parent{ID: task.ID{8}, Name: "p"} })
+			f.put(t)
+			f.step(t, task.Change{To: to, At: at(2), Outcome: task.Errored, NextEventAt: at(1000)})
+			f.report(t, "page", 3, task.ChildEnd{Index: 1, State: task.Done}, task.ChildEnd{Index: 0, State: task.Done})
+			f.step(t, task.Change{To: task.Submitted, At: at(4), Count: task.Reset})
+			f.report(t, "page", 5, task.ChildEnd{Index: 2, State: task.Done})
+		}
+	}},
+	{"children that end at the same time are all counted, while the attempt ends", func(f *fixture) {
+		const n = 50
+		t := f.row(task.Processing, func(t *task.Task) {
+			t.Children = &task.Children{Sets: []task.ChildSet{{Name: "a", Added: n}}}
+		})
+		f.put(t)
+		var wg sync.WaitGroup
+		for i := range uint32(n) {
+			wg.Go(func() {
+				ends := &task.ChildEnds{Name: "a", Ends: []task.ChildEnd{{Index: i, State: task.Done}}}
+				rows, err := f.Swap(f.ctx(), task.Change{Ref: task.Ref{ID: t.ID}, At: at(4), Ends: ends})
+				if err != nil || rows[0] == nil {
+					f.Errorf("child %d: %v, %v", i, rows, err)
+				}
+			})
+		}
+		wg.Go(func() {
+			wait := &task.Await{Names: []string{task.AwaitsChildren}, Children: []task.ChildrenWait{{Name: "a"}}}
+			rows, err := f.Swap(f.ctx(), task.Change{Ref: t.Ref(), To: task.Waiting, At: at(4), Outcome: task.Completed, Await: wait})
+			if err != nil || rows[0] == nil {
+				f.Errorf("the end of the attempt: %v, %v", rows, err)
+			}
+		})
+		wg.Wait()
+		now := f.get(t.ID)
+		if now.State != task.Submitted || now.Children.Set("a").Done != n || now.Woken().By != task.ByChildren {
+			f.Errorf("it is %v and has %+v", now.State, now.Children)
+		}
+	}},
+	{"the end of a child in a batch makes the parent the head of its ordering key", func(f *fixture) {
+		key := f.queue().key
+		t := f.row(task.Waiting, func(t *task.Task) {
+			t.OrderingKey, t.Turn, t.ReadyAt = key, task.Behind, task.LastTime
+			t.Signals = &task.Signals{Awaits: []string{task.AwaitsChildren}}
+			t.Children = &task.Children{Sets: []task.ChildSet{{Name: "a", Added: 1, Await: 1}}}
+		})
+		f.put(t)
+		c := task.Change{Ref: task.Ref{ID: t.ID}, At: at(4), OrderingKey: key, Ends: &task.ChildEnds{Name: "a", Ends: []task.ChildEnd{{State: task.Done}}}}
+		out, err := f.Commit(f.ctx(), &storage.Batch{Swap: []task.Change{c}}).Wait()
+		if err != nil || out.Swapped[0] == nil {
+			f.Fatalf("%+v, %v", out, err)
+		}
+		if now := f.get(t.ID); now.State != task.Submitted || now.Turn != task.Head {
+			f.Errorf("it is %v and %v", now.State, now.Turn)
+		}
+	}},
+}
+
+// report reports ends of children to t, in the store and in t, and compares.
+func (f *fixture) report(t *task.Task, name string, now int, ends ...task.ChildEnd) {
+	f.Helper()
+	c := task.Change{Ref: task.Ref{ID: t.ID}, At: at(now), OrderingKey: t.OrderingKey, Ends: &task.ChildEnds{Name: name, Ends: ends}}
+	got := f.swap(c)
+	if applied := c.Apply(t); (got != nil) != applied {
+		f.Fatalf("the end of a child of %s: got %v, applies: %t", name, got, applied)
+	} else if applied {
+		f.same(got, handedOut(t))
+	}
+	f.same(f.get(t.ID), t)
+}
