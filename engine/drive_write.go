@@ -218,7 +218,7 @@ func (e *Engine) observe(now time.Time, b *shell.Batch, out *storage.Outcome) {
 		if o.Inserted != nil {
 			for j, in := range out.FollowedBy(i) {
 				if in.Created() {
-					o.Inserted(now, saves[i].Follow[j])
+					o.Inserted(now, b.Do.Follows(i)[j])
 				}
 			}
 		}

@@ -179,7 +179,7 @@ func (d *dropper) cancel(ctx context.Context, e *Engine, some []oldTask) (droppe
 		case !t.StartedAt.IsZero() || t.State != task.Waiting && t.State != task.Submitted:
 			continue
 		}
-		edits = append(edits, &shell.Edit{From: t.State, Done: make(chan error, 1), Change: task.Change{
+		edits = append(edits, &shell.Edit{From: t.State, Parent: t.Parent, Done: make(chan error, 1), Change: task.Change{
 			Ref: t.Ref(), To: task.Cancelled, At: e.Now(), Outcome: task.Overruled,
 			Error: fmt.Sprintf("dropped: newer tasks of type %s were added when its backlog had reached max_backlog of %d", d.typ, d.max),
 		}})

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/taskengine/taskengine/engine/internal/shell"
@@ -17,10 +18,10 @@ func (a *attempt) checkRerun(v *task.Verdict) error { return a.engine.checkRerun
 // checkRerun is that of an attempt of t. If keeps is set, and the sources of a type pause that has no room for the tasks that
 // are to be added, a place among those that wait for room is kept for t.
 func (e *Engine) checkRerun(ctx context.Context, t *task.Task, v *task.Verdict, keeps bool) error {
-	if err := e.checkAgain(t, v); err != nil || v.Rerun == nil || len(v.Rerun.Tasks)+len(v.Rerun.Signals) == 0 {
+	if err := e.checkAgain(t, v); err != nil || v.Rerun == nil || len(v.Rerun.Tasks)+len(v.Rerun.Signals)+len(v.Rerun.Children) == 0 {
 		return err
 	}
-	rows, err := e.allFollowing(ctx, t.ID, v.Rerun, keeps)
+	rows, err := e.allFollowing(ctx, t, v.Rerun, keeps)
 	if err != nil {
 		err = fmt.Errorf("the handler asked to add tasks or to send signals with the end of this attempt, which has failed therefore: %w", err)
 		if e.catalog.policyOf(t.Type).Delivery == policy.AtMostOnce { // the work was done
@@ -32,10 +33,19 @@ func (e *Engine) checkRerun(ctx context.Context, t *task.Task, v *task.Verdict, 
 	return nil
 }
 
-// allFollowing returns the rows that are added with the end of an attempt of the task id, as r asks for.
-func (e *Engine) allFollowing(ctx context.Context, id task.ID, r *task.Rerun, keeps bool) (rows []*task.Task, err error) {
-	if len(r.Tasks) > 0 {
-		if rows, err = e.following(ctx, id, r.Tasks, keeps); err != nil {
+// allFollowing returns the rows that are added with the end of an attempt of t, as r asks for, and completes r.
+func (e *Engine) allFollowing(ctx context.Context, t *task.Task, r *task.Rerun, keeps bool) (rows []*task.Task, err error) {
+	id, reqs := t.ID, r.Tasks
+	var parents []*task.Parent
+	if len(r.Children) > 0 {
+		var children []Request
+		if children, parents, r.Adds, err = e.childrenOf(t, r.Children); err != nil {
+			return nil, task.Permanent(err)
+		}
+		reqs, parents = slices.Concat(reqs, children), slices.Concat(make([]*task.Parent, len(reqs)), parents)
+	}
+	if len(reqs) > 0 {
+		if rows, err = e.following(ctx, id, reqs, parents, keeps); err != nil {
 			return nil, err
 		}
 	}
@@ -62,8 +72,8 @@ func (e *Engine) checkAgain(t *task.Task, v *task.Verdict) error {
 	if outOfRange(v.Again) { // a store could not find the task again
 		return task.Permanent(fmt.Errorf("the handler asked to run again at %v: times must lie between the years 1970 and 9999", v.Again))
 	}
-	if err := checkNames(v.Await); err != nil {
-		return task.Permanent(fmt.Errorf("the handler asked to wait for a signal, which cannot be: %w; the task does not go on", err))
+	if err := checkWaits(v.Await, v.Children); err != nil {
+		return task.Permanent(fmt.Errorf("the handler asked to wait for a signal or for children, which cannot be: %w; the task does not go on", err))
 	}
 	if v.Rerun == nil {
 		return nil
@@ -80,8 +90,9 @@ func (e *Engine) checkAgain(t *task.Task, v *task.Verdict) error {
 	return e.contents.encodeRerun(t.Type, &r)
 }
 
-// following returns the rows of tasks that are added with the end of an attempt of the task id. keeps is as for checkRerun.
-func (e *Engine) following(ctx context.Context, id task.ID, reqs []Request, keeps bool) ([]*task.Task, error) {
+// following returns the rows of tasks that are added with the end of an attempt of the task id. parents has for each the parent
+// that it is a child of, or nil; nil is that none is a child. keeps is as for checkRerun.
+func (e *Engine) following(ctx context.Context, id task.ID, reqs []Request, parents []*task.Parent, keeps bool) ([]*task.Task, error) {
 	shards := e.shardsAround(id)
 	reqs, err := e.decorated(ctx, reqs)
 	if err != nil {
@@ -90,6 +101,12 @@ func (e *Engine) following(ctx context.Context, id task.ID, reqs []Request, keep
 	rows, err := e.catalog.rows(reqs, shards)
 	if err != nil {
 		return nil, err
+	}
+	for i, p := range parents {
+		if p != nil && rows[i].Key != "" {
+			return nil, task.Permanent(fmt.Errorf("child %d of %q: %w", p.Index, p.Name, errKeyOfChild))
+		}
+		rows[i].Parent = p
 	}
 	full := e.roomFor(id, rows, false)
 	leaving, err := e.leave(id, reqs, rows, shards, true)

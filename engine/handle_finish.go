@@ -52,7 +52,7 @@ func FinishTx(ctx context.Context, tx storage.Tx, result []byte) error {
 //
 // The error of a payload or a checkpoint that is too large is one that makes the attempt fail for good
 // if the handler returns it. The options [task.WithTasks] and [task.WithSignals] are errors: call [Engine.SubmitTx] and
-// [Engine.SignalTx] with the same transaction. The task does not run again on this node before the handler has returned.
+// [Engine.SignalTx] with the same transaction; [task.WithChildren] is allowed. The task does not run again on this node before the handler has returned.
 func AgainTx(ctx context.Context, tx storage.Tx, result []byte, at time.Time, options ...task.AgainOption) error {
 	a, ok := ctx.Value(attemptKey{}).(*attempt)
 	if !ok {
@@ -73,6 +73,19 @@ func WaitTx(ctx context.Context, tx storage.Tx, result []byte, names []string, u
 	}
 	if err := a.again(ctx, tx, task.VerdictOf(result, task.WaitFor(names, until, options...))); err != nil {
 		return fmt.Errorf("engine: have %v wait for a signal: %w", a.ref.ID, err)
+	}
+	return nil
+}
+
+// WaitForChildrenTx ends an attempt within a transaction of the engine's store, as [AgainTx] does, and has the task wait for its
+// children as [task.WaitForChildren] says. The option [task.WithChildren] adds some in the transaction.
+func WaitForChildrenTx(ctx context.Context, tx storage.Tx, result []byte, waits []task.ChildrenWait, until time.Time, options ...task.AgainOption) error {
+	a, ok := ctx.Value(attemptKey{}).(*attempt)
+	if !ok {
+		return fmt.Errorf("engine: have a task wait for its children: %w", errNoAttempt)
+	}
+	if err := a.again(ctx, tx, task.VerdictOf(result, task.WaitForChildren(waits, until, options...))); err != nil {
+		return fmt.Errorf("engine: have %v wait for its children: %w", a.ref.ID, err)
 	}
 	return nil
 }
@@ -127,7 +140,13 @@ func (a *attempt) again(ctx context.Context, tx storage.Tx, v task.Verdict) erro
 	if !counts {
 		return ErrAttemptOver
 	}
-	return a.endIn(ctx, tx, change, false)
+	if err := a.endIn(ctx, tx, change, false); err != nil {
+		return err
+	}
+	if v.Rerun != nil {
+		return e.followTx(ctx, tx, v.Rerun.Rows)
+	}
+	return nil
 }
 
 func (a *attempt) checkResult(result []byte) error {
@@ -159,8 +178,37 @@ func (a *attempt) endIn(ctx context.Context, tx storage.Tx, change task.Change, 
 			return err
 		}
 	}
+	if p := a.Task.Parent; p != nil && change.To == task.Done {
+		if err := e.followTx(ctx, tx, []*task.Task{e.reportOf(e.Now(), p, a.ref.ID, change.To)}); err != nil {
+			return err
+		}
+	}
 	a.finishing.Store(f)
 	tx.OnCommit(func() { e.finished(a, f) })
+	return nil
+}
+
+// followTx inserts rows that follow the end of an attempt in a transaction of its handler.
+func (e *Engine) followTx(ctx context.Context, tx storage.Tx, rows []*task.Task) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	inserted, err := e.insertIn(ctx, tx, rows, nil)
+	if err != nil {
+		return err
+	}
+	tx.OnCommit(func() {
+		e.tell(func(s *state, now time.Time) {
+			for i, t := range rows {
+				if inserted[i].Created() && e.config.Observer.Inserted != nil {
+					e.config.Observer.Inserted(now, t)
+				}
+				if s.Inserted(now, t, inserted[i]); t.OrderingKey != "" {
+					s.Core().LookForHead(t.OrderingKey)
+				}
+			}
+		})
+	})
 	return nil
 }
 

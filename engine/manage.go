@@ -115,7 +115,7 @@ func (e *Engine) shown(t *task.Task) *task.Task {
 // swap makes a change of a row through a writer, so that the core learns of it. It returns nil if the
 // change came too late.
 func (e *Engine) swap(ctx context.Context, t *task.Task, c task.Change) (*task.Task, error) {
-	ed := &shell.Edit{Change: c, Read: t.Version, From: t.State, Done: make(chan error, 1)}
+	ed := &shell.Edit{Change: c, Read: t.Version, From: t.State, Parent: t.Parent, Done: make(chan error, 1)}
 	err := ErrClosed
 	e.tell(func(s *state, _ time.Time) {
 		if err = e.inbox.accepting(); err == nil {

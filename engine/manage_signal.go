@@ -175,6 +175,9 @@ func checkNames(names []string) error {
 		if name == "" || len(name) > task.MaxSignalName || !printable(name) {
 			return fmt.Errorf("%.40q is not the name of a signal, which is 1 to %d bytes of printable UTF-8", name, task.MaxSignalName)
 		}
+		if task.IsReservedType(name) {
+			return fmt.Errorf("%q is not the name of a signal: names that begin with %s belong to the engine", name, task.ReservedTypes)
+		}
 	}
 	return nil
 }

@@ -362,7 +362,7 @@ func newEngine(ctx context.Context, c Config) (*Engine, error) {
 	e.progress.store, e.progress.log = c.Store, c.Log
 	shellConfig.Core = core.New(core.Config{
 		Owner: e.cluster.Incarnation(), Node: task.NodeName(c.Name), Policies: c.Policies, Handled: handled, Pools: e.handlers.pools.of,
-		Capacity: c.LookAhead, QueueCapacity: c.QueueLookAhead, Chance: chance.Float64,
+		Capacity: c.LookAhead, QueueCapacity: c.QueueLookAhead, Chance: chance.Float64, Report: e.reportOf,
 		Layouts: e.catalog.layouts, Regroup: e.catalog.regroup, Place: e.catalog.placeOf, Permits: c.Coordinator.Semaphore != nil,
 		Shared: e.cluster.IsShared(), GrabsHeads: !isElsewhere,
 	})

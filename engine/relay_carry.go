@@ -50,6 +50,9 @@ func carry(ctx context.Context, t *task.Task) ([]byte, error) {
 		return nil, fmt.Errorf("read the tasks for another database: %w", err) // a newer program may have written it
 	}
 	first := &c.relay.row.requests[0]
+	if first.End != nil {
+		return nil, c.insist(ctx, c.report)
+	}
 	if c.relay.termsOf = a.engine.catalog.timelessTerms; first.Follows {
 		c.relay.termsOf = noTerms
 	}
@@ -65,20 +68,25 @@ func carry(ctx context.Context, t *task.Task) ([]byte, error) {
 			c.address(is.To)
 		}
 	}
+	return nil, c.insist(ctx, c.run)
+}
+
+// insist calls run until it succeeds, or fails with an error that does not pass.
+func (c *carrier) insist(ctx context.Context, run func(context.Context) error) error {
 	for wait := carryFirst; ; wait = min(2*wait, carryLongest) {
-		err := c.run(ctx)
+		err := run(ctx)
 		switch {
 		case errors.Is(err, ErrInvalid):
-			return nil, task.Permanent(err)
+			return task.Permanent(err)
 		case err == nil || !mayPass(err):
-			return nil, err
-		case a.engine.inbox.accepting() != nil: // the node drains
-			return nil, task.Snooze(carryFirst)
+			return err
+		case c.relay.engine.inbox.accepting() != nil: // the node drains
+			return task.Snooze(carryFirst)
 		}
 		task.ReportProgress(ctx, 0, uint64(len(c.relay.row.requests)), err.Error())
 		select {
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			return context.Cause(ctx)
 		case <-time.After(wait):
 		}
 	}

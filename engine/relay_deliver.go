@@ -89,14 +89,18 @@ func (d *delivery) run(ctx context.Context, left []*farRequest) error {
 func (d *delivery) add(ctx context.Context, some []*farRequest) error {
 	e, to := d.relay.engine, make(map[uint16]uint64)
 	var reqs []task.Request
+	var parents []*task.Parent
 	for _, one := range some {
 		if to[one.shard()] = one.Number; one.Signal == nil {
-			reqs = append(reqs, one.Request)
+			reqs, parents = append(reqs, one.Request), append(parents, one.Parent)
 		}
 	}
 	rows, err := e.catalog.ownRows(reqs, nil) // checked when they left
 	if err != nil {
 		return err
+	}
+	for i, t := range rows {
+		t.Parent = parents[i]
 	}
 	var was []task.Ref
 	var cursors []*task.Task

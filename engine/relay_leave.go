@@ -125,7 +125,7 @@ func (l *leaving) carry(e *Engine, name string, group []int, reqs []Request, row
 			}
 			t := rows[group[to]]
 			one.ID, one.Key = t.ID, t.Key
-			some = append(some, farRequest{Request: one, Number: firstNumber + uint64(len(some)), Follows: l.follows})
+			some = append(some, farRequest{Request: one, Number: firstNumber + uint64(len(some)), Follows: l.follows, Parent: t.Parent})
 			l.far, l.farAt, l.by = append(l.far, t), append(l.farAt, group[to]), append(l.by, len(l.reqs))
 		}
 		req, row, err := e.relayTask(home, name, some)

@@ -70,6 +70,7 @@ func Run(t *testing.T, c Config) {
 		{"again", againScenarios},
 		{"signals", signalScenarios},
 		{"signals that are sent", signalSendScenarios},
+		{"children", childrenScenarios},
 		{"unique", uniqueScenarios},
 	} {
 		t.Run(section.name, func(t *testing.T) {

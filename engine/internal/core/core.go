@@ -47,6 +47,10 @@ type Config struct {
 	Place func(q task.Queue) Place
 
 	Chance func() float64 // returns a random number in [0,1), for jitter
+
+	// Report returns the row of a task that reports to its parent how a task has ended. It is inserted with the change that
+	// ends the task. Nil if no task has a parent.
+	Report func(now time.Time, p *task.Parent, id task.ID, to task.State) *task.Task
 }
 
 // Core is the state machine. Only one goroutine may use it at a time.

@@ -68,7 +68,18 @@ func (c *Core) Concluded(now time.Time, ref task.Ref, v task.Verdict) (change ta
 func (c *Core) conclude(now time.Time, r *run, v task.Verdict) {
 	end := c.concluded(now, r, v)
 	c.save(r.kind.name, end.Change, end.Remove)
-	c.ready.Saves[len(c.ready.Saves)-1].Follow = c.following(now, v)
+	c.ready.Saves[len(c.ready.Saves)-1].Follow = append(c.following(now, v), c.Reports(now, r.is.Parent, &end.Change)...)
+}
+
+// Reports returns the rows to insert with a change of a task, which has a parent if that is not nil: a task that reports
+// the end of the child, if the change ends it.
+func (c *Core) Reports(now time.Time, parent *task.Parent, change *task.Change) []*task.Task {
+	if parent == nil || c.config.Report == nil || change.To != task.Done && change.To != task.Failed && change.To != task.Cancelled {
+		return nil // a task in error may go on
+	}
+	row := c.config.Report(now, parent, change.ID, change.To)
+	c.Rules(row.Type).Create(now, row)
+	return []*task.Task{row}
 }
 
 // following returns the rows to insert with the end of an attempt with the verdict v.
@@ -97,7 +108,8 @@ func (c *Core) concluded(now time.Time, r *run, v task.Verdict) task.Conclusion 
 // to the cleaner.
 func (c *Core) Earlier(now time.Time, t *task.Task, v task.Verdict) (change task.Change, follow []*task.Task) {
 	is := task.RunningOf(t)
-	return task.Conclude(now, &is, v, c.Rules(t.Type), c.config.Chance).Change, c.following(now, v)
+	change = task.Conclude(now, &is, v, c.Rules(t.Type), c.config.Chance).Change
+	return change, append(c.following(now, v), c.Reports(now, t.Parent, &change)...)
 }
 
 // save asks to make a change of a task of a type, and to delete the row with it if remove is set.

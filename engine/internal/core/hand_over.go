@@ -12,7 +12,7 @@ import (
 // the store grabs it with the save of that: one commit hands the key over. The slot goes from one to the other. The core
 // does not know which task is next, so the run keeps the id of the one that has ended until the store has answered.
 
-// handOver lets the save of r, which the core has just asked for, grab the next head of its key, if a task of the same
+// handOver has the save of r, which the core has just asked for, grab the next head of its key, if a task of the same
 // queue and priority that became ready now could start at once. It reports whether it did: then r has its slot again, and
 // is answered by GrabbedHead.
 func (c *Core) handOver(now time.Time, r *run) bool {

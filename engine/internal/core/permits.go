@@ -38,7 +38,7 @@ func (c *Core) Drawn(now time.Time, drawn []Drawn) {
 	c.book(now)
 }
 
-// LosePermits passes the loss of all permits of this node to the core. Tasks that need some are stopped, and
+// LosePermits tells the core that this node has lost all permits. Tasks that need some are stopped, and
 // keep their slots until their handlers return. Tasks that are being grabbed are handed back. The
 // resulting Orders are for a new holder.
 func (c *Core) LosePermits(now time.Time) {

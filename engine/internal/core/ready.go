@@ -77,7 +77,7 @@ type Stop struct {
 	Cause error
 }
 
-// DueLoad asks for the rows of a state that have a time, in the order of it: the rows after
+// DueLoad asks for the rows of a state that have a time, in the order of it: those after
 // the row at (AfterAt, AfterID) and not after Before, at most Limit.
 type DueLoad struct {
 	State   task.State

@@ -9,7 +9,7 @@ import (
 	"github.com/taskengine/taskengine/policy"
 )
 
-// limitsOfSim has the changes of limits in a sim, and the beginnings that its rates have seen.
+// limitsOfSim is what the people of a sim have changed, and the beginnings that its rates have seen.
 type limitsOfSim struct {
 	few      int  // the maximum of the limit few
 	isPaused bool // few is paused

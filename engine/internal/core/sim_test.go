@@ -36,7 +36,7 @@ type sim struct {
 	stopped map[task.ID]bool
 	done    map[task.ID]int
 	grabs   map[task.ID]bool // under way, those with an insert included
-	held    task.Shards      // of the database that does not answer
+	held    task.Shards      // whose database does not answer
 	limits  limitsOfSim
 }
 
@@ -123,11 +123,11 @@ func (s *sim) start() {
 	s.core.moves = s.rng.IntN(4) // with few, others that are due wait for their move
 	s.running, s.stopped, s.todo, s.grabs = map[task.ID]*task.Task{}, map[task.ID]bool{}, nil, map[task.ID]bool{}
 	s.held = task.Shards{}
-	s.limits.begins = nil // a rate of a node begins again with its node
+	s.limits.begins = nil // a rate of a node begins anew with its node
 	s.changeTo(limitsOfSim{few: s.set.Limits["few"].Max})
 }
 
-// hold holds half of the tasks, or none, or yields the slots of tasks that are being grabbed.
+// hold has half of the tasks held, or none, or yields the slots of those that are being grabbed.
 func (s *sim) hold() {
 	switch s.rng.IntN(3) {
 	case 0:
@@ -313,7 +313,7 @@ func (s *sim) run(r Run) {
 	})
 }
 
-// finishTx lets a handler finish its task in a transaction, or lets it run again. The core may not learn
+// finishTx has a handler finish its task in a transaction, or has it run again. The core may not learn
 // that it is done. The handler may have returned before.
 func (s *sim) finishTx(ref task.Ref) {
 	if s.rng.IntN(2) == 0 {

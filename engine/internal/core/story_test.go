@@ -25,7 +25,7 @@ type story struct {
 	now      time.Time
 	rows     map[task.ID]*task.Task
 	seq      uint64
-	changes  uint64    // of limits by operators
+	changes  uint64    // of limits by people
 	woke     time.Time // the time of Core.Wake that was printed last
 	out      strings.Builder
 	inserts  []*task.Task              // rows to be inserted, in order
@@ -50,14 +50,14 @@ type story struct {
 //	                             the store has the row of the first such submit, or not; again: it had
 //	                             deleted a row of this number before
 //	grabbed NUM [failed|lost]    the store has swapped it, or could not, or was too late
-//	swapped NUM                  the same, but only grabbed answers the core
+//	swapped NUM                  the same, but only grabbed tells the core
 //	handled NUM ok|error|permanent|doubt|crash|timeout|busy|interrupted|snooze=D|again=D|in=D
-//	finish NUM [again=D]         its handler has finished it itself, in a transaction, or lets it run again
+//	finish NUM [again=D]         its handler has finished it itself, in a transaction, or has it run again
 //	saved NUM [stale] [alone]    the store has made the first save, or was too late; alone: it has not
 //	                             grabbed the head that follows
 //	loaded TYPE [group=a] [failed], scanned, looked STATE
 //	                             the store has answered, as its rows are now
-//	cancel NUM, resume NUM       a user changed the task, and the core learns of it
+//	cancel NUM, resume NUM       a user changed the task, and the core is told
 //	trigger NUM                  a hint that the task is ready, as its row is now
 //	advance D                    time passes, with a Tick at each time of Core.Wake
 //	sleep D                      the same, but the machine sleeps: one Tick when it wakes
@@ -403,7 +403,7 @@ func (s *story) headOf(key string) *task.Task {
 
 func (s *story) promote(key string) { s.promoted(s.headOf(key)) }
 
-// promoted passes a head to the core.
+// promoted tells the core of a head.
 func (s *story) promoted(head *task.Task) {
 	if head != nil && head.State == task.Submitted {
 		s.core.Promoted(s.now, head.Hint())

@@ -70,11 +70,13 @@ func (p *part) terms(some []storage.Terms, n int) []storage.Terms {
 // Edit is a change by a person, or a signal, that waits for its answer.
 type Edit struct {
 	Change task.Change
-	Read   uint64     // the version of the row that the change was made for
-	From   task.State // the state of the row at that version
-	Remove bool       // delete the row with the change
-	After  *task.Task // the row after the change, when the answer is nil; nil if the change came too late
-	Done   chan error // of capacity 1; gets the answer
+	Read   uint64       // the version of the row that the change was made for
+	From   task.State   // the state of the row at that version
+	Remove bool         // delete the row with the change
+	Parent *task.Parent // of the row, which learns of it if the change ends the task; nil if it has none
+	Follow []*task.Task // the rows to insert with the change; Shell.Edit sets it
+	After  *task.Task   // the row after the change, when the answer is nil; nil if the change came too late
+	Done   chan error   // of capacity 1; gets the answer
 
 	failed error // the error of an earlier commit that may have made the change; nil if there was none
 }
@@ -133,6 +135,9 @@ func (b *Batch) Fill() {
 		d.Swap, d.Remove = append(d.Swap, g), append(d.Remove, false)
 	}
 	for _, ed := range b.edits {
+		if len(ed.Follow) > 0 {
+			d.Follow = append(append(d.Follow, make([][]*task.Task, len(d.Swap)-len(d.Follow))...), ed.Follow)
+		}
 		d.Swap, d.Remove = append(d.Swap, ed.Change), append(d.Remove, ed.Remove)
 	}
 }
@@ -180,7 +185,7 @@ func (b *Batch) fits() (parts, saves, grabs, edits int, all bool) {
 	one := func(*task.Change) (int, int) { return 1, 0 }
 	changes, rows := room{maxBatchRows, maxBatchBytes}, room{maxBatchRows, maxBatchBytes}
 	saves = fitting(&changes, b.saves, (*core.Save).Size)
-	edits = fitting(&changes, b.edits, func(ed **Edit) (int, int) { return 1, (*ed).Change.Bytes() })
+	edits = fitting(&changes, b.edits, func(ed **Edit) (int, int) { return 1 + len((*ed).Follow), (*ed).Change.Bytes() })
 	grabs = fitting(&changes, b.grabs, one)
 	parts = fitting(&rows, b.parts, (*part).size)
 	all = saves == len(b.saves) && edits == len(b.edits) && grabs == len(b.grabs) && parts == len(b.parts)
@@ -248,6 +253,7 @@ func (s *Shell) Edit(typ string, ed *Edit) {
 	case c.Signal != nil:
 	case !c.To.Live():
 		ed.Remove = rules.Keep(false, c)
+		ed.Follow = s.core.Reports(c.At, ed.Parent, c)
 	case c.To == task.Submitted:
 		c.NextEventAt = rules.OverdueAt(c.At)
 	}

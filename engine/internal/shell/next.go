@@ -128,7 +128,7 @@ func (s *Shell) separate(l *lane, b *Batch) {
 	})
 }
 
-// answered removes a batch from the ones under way.
+// answered removes a batch from those under way.
 func (l *lane) answered(b *Batch) {
 	at := slices.Index(l.underWay, b)
 	if at < 0 {

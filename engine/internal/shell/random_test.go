@@ -29,7 +29,7 @@ type model struct {
 	keyed   int           // the number of ordering keys of the tasks; 0 if they have none
 }
 
-// lateWork is work that a database does though it has not answered.
+// lateWork is what a database does though it has not answered.
 type lateWork struct {
 	at time.Time
 	do func()
@@ -221,7 +221,7 @@ func (m *model) giveOut(lane int) {
 	}
 }
 
-// answerSomehow lets a batch succeed, or fail in some way.
+// answerSomehow has a batch succeed, or fail in some way.
 func (m *model) answerSomehow(c *commit) {
 	if err := m.mustFail(c); err != nil {
 		m.answer(c, err)
@@ -265,7 +265,7 @@ func (m *model) mustFail(c *commit) error {
 	return nil
 }
 
-// lateDo schedules a function within the next minute.
+// lateDo has something done within the next minute.
 func (m *model) lateDo(do func()) {
 	m.late = append(m.late, &lateWork{m.now.Add(time.Duration(m.draw("late", 60)) * time.Second), do})
 }
@@ -338,7 +338,7 @@ func (m *model) advance(d time.Duration) {
 	m.Fatalf("the shell wants to be woken again and again at %v", m.now)
 }
 
-// check checks the invariants.
+// check checks what is always so.
 func (m *model) check() {
 	if n := len(m.running); n > m.set.Slots {
 		m.Fatalf("%d handlers run on %d slots", n, m.set.Slots)
@@ -444,7 +444,7 @@ func (m *model) calm() {
 	}
 }
 
-// reconcile finds by the store, as the engine does: keys without a head, and tasks that the node owns
+// reconcile finds what the engine finds by reading the store: keys without a head, and tasks that the node owns
 // although nothing of them is under way.
 func (m *model) reconcile() {
 	for _, key := range m.keys() {
@@ -490,7 +490,7 @@ func (m *model) isEnded() bool {
 	return all == 0 && len(m.late) == 0 && m.shell.Core().Saving() == 0 && len(m.open) == 0
 }
 
-// settled checks the final state.
+// settled checks what is so when all has ended.
 func (m *model) settled() {
 	c := m.shell.Core()
 	if c.Busy() != 0 || c.Saving() != 0 {
@@ -501,7 +501,7 @@ func (m *model) settled() {
 	}
 	for end := m.now.Add(placeKept); !m.now.After(end); { // the places of tasks are given up
 		m.advance(time.Second)
-		for m.workOff() { // changes that the core took for overdue
+		for m.workOff() { // what the core took for overdue
 		}
 	}
 	for _, b := range m.shell.pausing {
@@ -515,7 +515,7 @@ func (m *model) settled() {
 	}
 }
 
-// left describes the tasks that have not ended.
+// left says what has not ended.
 func (m *model) left() (text string) {
 	for _, row := range m.sortedRows() {
 		if row.State.Live() {

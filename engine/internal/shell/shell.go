@@ -204,7 +204,7 @@ func (s *Shell) Close(now time.Time) {
 }
 
 // IsDrained reports whether, after Close, no task has a slot and all results of the tasks are written,
-// except results that the store refused.
+// except those refused by the store.
 func (s *Shell) IsDrained() bool {
 	if !s.closing || s.core.Busy() > 0 || s.core.Saving() != len(s.stuck) {
 		return false

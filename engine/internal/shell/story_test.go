@@ -20,8 +20,8 @@ func TestScripts(t *testing.T) {
 	scripttest.PlayAll(t, func() scripttest.Machine { return new(story).do })
 }
 
-// story is the state of one script: a world with the events of the script. Tasks are named
-// by numbers, and batches by their numbers among the unanswered ones. The task n is of the
+// story is the state of one script: a world in which the script says what happens. Tasks are named
+// by numbers, and batches by their numbers among those that are not answered. The task n is of the
 // database n modulo the number of databases.
 type story struct {
 	*world
@@ -46,15 +46,15 @@ type story struct {
 //	                             lost, or it does not commit
 //	ended NUM ok|error [note] [finish|rollback]
 //	                             the handler returns; it has reported a progress; or it has finished
-//	                             the task in a transaction with a lost answer
-//	cancel NUM, resume NUM       an operator changes the task
+//	                             the task in a transaction whose answer was lost
+//	cancel NUM, resume NUM       a person changes the task
 //	next [LANE]                  a writer takes the next batch
 //	written N                    the database has made it, and said so
 //	done N                       the database has made it
 //	failed N away|lost|refused|broken [undone|late]
 //	                             the database did not make it, or did not say so, or will make it
 //	late                         it makes such a batch now
-//	observe NUM                  another reader passes the time of the row to the core
+//	observe NUM                  another reader tells the core when the time of the row comes
 //	move NUM LANE                another database keeps the task from now on
 //	advance D                    time passes, with a Tick at each time of Wake
 //	step D                       the clock is set

@@ -197,7 +197,7 @@ func bytesOf(save *core.Save) int {
 	return bytes
 }
 
-// Retry tries everything now that rests, stuck saves included.
+// Retry has everything tried now that rests, stuck saves included.
 func (s *Shell) Retry(now time.Time) {
 	for i := range s.lanes {
 		s.lanes[i].restsUntil = time.Time{}
@@ -250,7 +250,7 @@ func (s *Shell) retry(l *lane, b *Batch) {
 	}
 }
 
-// withoutStuck returns the saves that are not stuck: stuck saves have tries of their own.
+// withoutStuck returns the saves that are not stuck: those have tries of their own.
 func (s *Shell) withoutStuck(saves []core.Save) []core.Save {
 	return slices.DeleteFunc(saves, func(save core.Save) bool { return s.stuck[save.Ref] != nil })
 }

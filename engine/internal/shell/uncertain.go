@@ -120,6 +120,9 @@ func (s *Shell) markUncertain(b *Batch, now time.Time) {
 	}
 	for _, ed := range b.edits {
 		s.uncertain.add(ed.Change.ID, at, ed.Read+1, false)
+		for _, t := range ed.Follow {
+			s.uncertain.add(t.ID, at, t.Version, false)
+		}
 	}
 	for _, g := range b.grabs {
 		s.uncertain.add(g.ID, at, g.Version+1, true)

@@ -23,7 +23,7 @@ var (
 var beginning = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // world is a shell, and the databases, callers and handlers around it. It has no goroutine and no
-// clock: a test makes the events. It fails if the shell breaks a promise.
+// clock: a test says what happens next. It fails if the shell breaks a promise.
 type world struct {
 	fail  func(format string, args ...any)
 	shell *Shell
@@ -32,7 +32,7 @@ type world struct {
 
 	lanes   int
 	keeps   [task.ShardCount]int // the database that keeps a shard
-	believe [task.ShardCount]int // the answers of LaneOf
+	believe [task.ShardCount]int // what LaneOf answers
 	rows    map[task.ID]*task.Task
 	seq     uint64
 	made    map[task.ID]bool  // rows that were inserted, also if they were deleted since
@@ -236,7 +236,7 @@ func (w *world) edit(row *task.Task, to task.State) {
 }
 
 // end ends the attempt of a task. how has "note" if the handler has reported a progress, and "finish"
-// or "rollback" if it has finished the task in a transaction with an unanswered commit.
+// or "rollback" if it has finished the task in a transaction whose commit was not answered.
 func (w *world) end(id task.ID, v task.Verdict, how ...string) {
 	run := w.running[id]
 	delete(w.running, id)
@@ -459,7 +459,7 @@ func (w *world) later(c *commit) func() {
 	}
 }
 
-// loseHeads notes that the shell does not learn which heads a batch has grabbed.
+// loseHeads notes that the shell is not told which heads a batch has grabbed.
 func (w *world) loseHeads(out *storage.Outcome) {
 	for _, h := range out.Grabbed {
 		if h != nil {
@@ -506,7 +506,7 @@ func (w *world) resolve(inVain, canRead bool) bool {
 	return true
 }
 
-// tick passes the time to the shell.
+// tick tells the shell the time.
 func (w *world) tick() {
 	w.shell.Tick(w.now)
 	w.collect()

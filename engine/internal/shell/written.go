@@ -41,6 +41,9 @@ func (s *Shell) written(now time.Time, b *Batch, out storage.Outcome) {
 	swapped = swapped[len(b.grabs):]
 	for i, ed := range b.edits {
 		s.edited(now, ed, swapped[i])
+		for j, in := range out.FollowedBy(len(b.saves) + len(b.grabs) + i) {
+			s.Inserted(now, ed.Follow[j], in)
+		}
 	}
 	if b.Do.Terms != nil { // after the grabs: those of the rows before have come too late
 		for _, in := range out.Inserted {

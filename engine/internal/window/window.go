@@ -18,16 +18,16 @@
 // The owner has four duties:
 //
 //   - It keeps, of two versions of the row at one position, the newer. A notice may be older than
-//     the row in memory.
+//     what is in memory.
 //   - When it removes a row from memory without using it, the row is the last one, and it calls
 //     [Window.Shrink]. It may also remove all rows and call [Window.Reset].
 //   - It reads at most one page at a time. The page is read after [Window.Ask] and before
 //     [Window.Answer]. It holds the rows that follow the position that Ask returned, in order and
 //     without holes, as the store had them at one moment. It may be merged from several reads, if
-//     each row has one of them that would see it: the moment T below is then the moment of the read of r.
+//     each row has one of them that would see it: the moment T below is then that of the read of r.
 //   - When it could not use a row that it has taken, it gives a notice of the row again.
 //
-// A row in memory that the store has changed or removed does no harm: the owner uses a
+// A row in memory that the store has changed or removed meanwhile does no harm: the owner uses a
 // row by a compare-and-swap on its version.
 //
 // # Invariants
@@ -52,7 +52,7 @@
 // says nothing about positions that are not covered. The gap moves to the position if that is
 // before it, so 3 holds.
 //
-// Shrink and Reset: fewer positions are covered, so 1 holds for the rest. The owner has
+// Shrink and Reset: fewer positions are covered, so 1 holds for those that remain. The owner has
 // removed the rows behind the new bound, so 2 holds. Shrink removes the last row, which was
 // covered, so the bound moves strictly down. A page that is on its way starts at the old bound: it
 // lacks the rows between the two. Therefore follows becomes false, and the page is discarded. A
@@ -71,7 +71,7 @@
 // before the gap, so p is before r: a contradiction. So 1 holds.
 //
 // If end is set and no notice was refused, the window becomes complete. The argument is the same
-// with every position instead of the positions up to p: the page had all rows at T, and every notice since
+// with every position instead of those up to p: the page had all rows at T, and every notice since
 // then was admitted or has not arrived.
 //
 // When Extend refuses a position, or the owner has to shrink the window, the rest of the page is
@@ -159,7 +159,7 @@ func (w *Window[P]) Answer(end bool) {
 }
 
 // Extend moves the bound to p, the position of the next row of the page. If it returns true, the
-// owner puts the row into memory. If it returns false, this row and the rows behind it are left to the
+// owner puts the row into memory. If it returns false, this row and those behind it are left to the
 // store.
 func (w *Window[P]) Extend(p P) bool {
 	if !w.follows || w.missed && p.Compare(w.gap) >= 0 {
