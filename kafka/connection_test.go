@@ -36,6 +36,7 @@ func probe(t *testing.T, c kafka.Connection) string {
 }
 
 func TestConnectionsWithTLSAndUsers(t *testing.T) {
+	t.Parallel()
 	authority, foreign := certtest.New(t), certtest.New(t)
 	own := authority.Issue(t, "client")
 	cluster := kafkatest.New(t, 1, kafkatest.WithTLS(authority.Issue(t, "server", "127.0.0.1").Both, authority.File),
@@ -176,7 +177,30 @@ func TestConnectionsWithTLSAndUsers(t *testing.T) {
 	})
 }
 
+// A token is read again for each connection, and one that is over is refused.
+func TestAConnectionWithATokenUsesItAsItIsNow(t *testing.T) {
+	t.Parallel()
+	cluster := kafkatest.New(t, 1, kafkatest.WithTokens())
+	var token atomic.Pointer[string]
+	c := kafka.Connection{Name: "main", Brokers: cluster.Brokers(), SASL: &kafka.SASL{
+		Mechanism: kafka.OAuthBearer, Secret: func() (string, error) { return *token.Load(), nil },
+	}}
+	use := func(new string) string {
+		t.Helper()
+		token.Store(&new)
+		return probe(t, c)
+	}
+	over := kafkatest.Token("te", time.Now().Add(-time.Hour))
+	if got := use(over); !strings.Contains(got, "kafka.main: the brokers refuse the user; correct kafka.main.sasl") || strings.Contains(got, over) {
+		t.Errorf("with a token that is over: %q", got)
+	}
+	if got := use(kafkatest.Token("te", time.Now().Add(time.Hour))); got != "" {
+		t.Errorf("with another one: %q", got)
+	}
+}
+
 func TestABrokerThatIsAwayIsNamed(t *testing.T) {
+	t.Parallel()
 	got := probe(t, kafka.Connection{Name: "main", Brokers: []string{"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3", "127.0.0.1:4"}})
 	if !strings.Contains(got, "kafka.main: no broker of it answers; look whether 127.0.0.1:1, 127.0.0.1:2, 127.0.0.1:3 and the others can be reached from here") {
 		t.Errorf("it says %q", got)

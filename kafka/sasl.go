@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/sasl"
 	"github.com/twmb/franz-go/pkg/sasl/oauth"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
@@ -38,12 +39,29 @@ func (s *SASL) mechanism() (sasl.Mechanism, error) {
 	case SCRAM512:
 		return scram.Sha512(s.scram), nil
 	case OAuthBearer:
-		return oauth.Oauth(func(context.Context) (oauth.Auth, error) {
+		return bearer{oauth.Oauth(func(context.Context) (oauth.Auth, error) {
 			secret, err := s.Secret()
 			return oauth.Auth{Token: secret}, err
-		}), nil
+		})}, nil
 	}
 	return nil, fmt.Errorf("%q is not a mechanism", s.Mechanism)
+}
+
+// bearer is OAuthBearer whose refusals are those of a user. A broker answers a token that it refuses with the reason.
+type bearer struct{ sasl.Mechanism }
+
+func (m bearer) Authenticate(ctx context.Context, host string) (sasl.Session, []byte, error) {
+	session, first, err := m.Mechanism.Authenticate(ctx, host)
+	return bearerSession{session}, first, err
+}
+
+type bearerSession struct{ sasl.Session }
+
+func (s bearerSession) Challenge(answer []byte) (done bool, next []byte, err error) {
+	if len(answer) > 0 {
+		return false, nil, fmt.Errorf("%w: the broker says %q", kerr.SaslAuthenticationFailed, answer)
+	}
+	return s.Session.Challenge(answer)
 }
 
 func (s *SASL) scram(context.Context) (scram.Auth, error) {

@@ -26,6 +26,7 @@ func (c slowConn) Read(b []byte) (int, error) {
 
 // A large answer arrives over a slow network, though it takes longer than a broker may take to begin with it.
 func TestALargeAnswerArrivesOverASlowNetwork(t *testing.T) {
+	t.Parallel()
 	fake, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "large"))
 	if err != nil {
 		t.Fatal(err)

@@ -20,6 +20,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 
@@ -42,6 +43,7 @@ type Cluster struct {
 	flags   []string // of Java
 	lines   []string // of the configuration of all brokers
 	tls     bool
+	sasl    bool
 	users   map[string]string // of SASL, with their passwords
 	group   *servertest.Group
 	brokers []*broker
@@ -71,7 +73,7 @@ func WithTLS(certAndKey, authority string) Option {
 // passwords have no quotes and backslashes. Brokers with an authorizer need the super user ANONYMOUS: each other.
 func WithUsers(passwords map[string]string) Option {
 	return func(c *Cluster) {
-		c.users = passwords
+		c.sasl, c.users = true, passwords
 		plain := "listener.name.clients.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required"
 		for user, password := range passwords {
 			plain += fmt.Sprintf(" user_%s=%q", user, password)
@@ -80,6 +82,21 @@ func WithUsers(passwords map[string]string) Option {
 		c.lines = append(c.lines, "sasl.enabled.mechanisms=SCRAM-SHA-256,SCRAM-SHA-512,PLAIN", plain+";",
 			"listener.name.clients.scram-sha-256."+scram, "listener.name.clients.scram-sha-512."+scram)
 	}
+}
+
+// WithTokens has clients prove who they are by a [Token] of OAUTHBEARER.
+func WithTokens() Option {
+	return func(c *Cluster) {
+		c.sasl = true
+		c.lines = append(c.lines, "sasl.enabled.mechanisms=OAUTHBEARER", "listener.name.clients.oauthbearer.sasl.jaas.config="+
+			`org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";`)
+	}
+}
+
+// Token returns a token of a user, which brokers of WithTokens accept until a time. It is not signed.
+func Token(user string, until time.Time) string {
+	part := func(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
+	return part(`{"alg":"none"}`) + "." + part(fmt.Sprintf(`{"sub":%q,"iat":%d,"exp":%d}`, user, until.Add(-time.Hour).Unix(), until.Unix())) + "."
 }
 
 // WithLines adds lines to the configuration of each broker.
@@ -220,11 +237,11 @@ func (c *Cluster) configuration(i int) []string {
 	b := c.brokers[i]
 	protocol := "PLAINTEXT"
 	switch {
-	case c.tls && c.users != nil:
+	case c.tls && c.sasl:
 		protocol = "SASL_SSL"
 	case c.tls:
 		protocol = "SSL"
-	case c.users != nil:
+	case c.sasl:
 		protocol = "SASL_PLAINTEXT"
 	}
 	var voters []string
