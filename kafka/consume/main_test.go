@@ -160,6 +160,8 @@ type node struct {
 	last map[string]*task.Task
 	ids  map[task.ID]bool // guarded by mu
 	hold chan struct{}    // tasks wait for it, unless it is nil
+
+	holds string // the type whose tasks wait for hold; "" for all
 }
 
 func newStore() storage.Store { return memory.New() }
@@ -238,7 +240,7 @@ func (n *node) close() {
 }
 
 func (n *node) handle(ctx context.Context, t *task.Task) ([]byte, error) {
-	if n.hold != nil {
+	if n.hold != nil && (n.holds == "" || n.holds == t.Type) {
 		select {
 		case <-n.hold:
 		case <-ctx.Done():

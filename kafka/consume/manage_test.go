@@ -60,7 +60,7 @@ func TestASourceGoesWhereASeekSays(t *testing.T) {
 }
 
 func testASourceGoesWhereASeekSays(t *testing.T, brokers cluster) {
-	topic := newTopic(t, brokers, 2, nil)
+	topic := newTopic(t, brokers, 3, nil) // the last one stays empty
 	middle := time.Now().Truncate(time.Millisecond)
 	for i, r := range numbered(topic, 2, 0, 100) {
 		r.Timestamp = middle.Add(time.Duration(i-50) * time.Second)
@@ -79,6 +79,8 @@ func testASourceGoesWhereASeekSays(t *testing.T, brokers cluster) {
 	}{
 		{consume.Seek{Begin: true}, func(int) bool { return true }},
 		{consume.Seek{Time: middle}, func(i int) bool { return i >= 50 }},
+		{consume.Seek{Time: middle.Add(-time.Hour)}, func(int) bool { return true }},      // before the first record
+		{consume.Seek{Time: middle.Add(24 * time.Hour)}, func(int) bool { return false }}, // behind the last one
 		{consume.Seek{Topic: topic, Partition: &one, Offset: &offset}, func(i int) bool { return i%2 == 1 && i/2 >= 45 }},
 		{consume.Seek{End: true}, func(int) bool { return false }},
 		{consume.Seek{Topic: topic, Begin: true}, func(int) bool { return true }},
@@ -110,7 +112,7 @@ func testASourceGoesWhereASeekSays(t *testing.T, brokers cluster) {
 		"no topic":    {Topic: "other", Begin: true},
 		"years 1970":  {Time: time.Unix(-1, 0)},
 		"negative":    {Topic: topic, Partition: &one, Offset: new(int64(-1))},
-		"2 partition": {Topic: topic, Partition: new(int32(2)), End: true},
+		"3 partition": {Topic: topic, Partition: new(int32(3)), End: true},
 	} {
 		if err := n.sources.Seek(t.Context(), n.Engine, "orders", bad); !errors.Is(err, consume.ErrInvalid) || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
@@ -202,6 +204,37 @@ func TestASourceWaitsForRoomInABacklog(t *testing.T) {
 			n.await("all records", func() bool { tasks, most := n.ran(); return tasks == 5000 && most == 1 })
 		})
 	}
+}
+
+// Records whose type has a full backlog delay no partition but their own, and the node stops without waiting for room.
+func TestAPartitionThatWaitsForABacklogDelaysNoOther(t *testing.T) {
+	t.Parallel()
+	full, other := newTopic(t, brokers, 1, nil), newTopic(t, brokers, 1, nil)
+	n := &node{t: t, cluster: brokers, store: newStore(), hold: make(chan struct{})}
+	slow := policy.DefaultType()
+	slow.MaxBacklog, slow.Concurrency = policy.Backlog{Max: 1, WhenFull: policy.PauseSource}, 1
+	n.types = map[string]policy.Type{"slow": slow, "order": policy.DefaultType()}
+	n.holds = "slow"
+	d := definition("orders", full, other)
+	d.Type, d.TypeFrom, d.OrderingKey = "", "key", ""
+	n.open(d)
+	t.Cleanup(n.close)
+	t.Cleanup(func() { close(n.hold) })
+	records := func(topic, key string, first, n int) (all []*kgo.Record) {
+		for i := first; i < first+n; i++ {
+			all = append(all, &kgo.Record{Topic: topic, Key: []byte(key), Value: fmt.Append(nil, i)})
+		}
+		return all
+	}
+	produce(t, brokers, records(full, "slow", 0, 10_000)...) // more than fit into the feed
+	n.await("a full backlog", func() bool { return strings.Contains(n.status("orders").Here.Waiting, "backlog") })
+	produce(t, brokers, records(other, "order", 10_000, 1000)...)
+	n.await("the records of the other partition", func() bool { tasks, most := n.ran(); return tasks == 1000 && most == 1 })
+	if s := n.status("orders"); !strings.Contains(s.Here.Waiting, "backlog") || s.Here.Reading != 2 {
+		t.Errorf("%+v", s.Here)
+	}
+	n.sources.Stop()
+	n.await("the end of the readers", func() bool { return n.status("orders").Here.Reading == 0 })
 }
 
 // Partitions and topics that appear later are read from their first record on, those of a topic that is created again as well.
