@@ -20,7 +20,7 @@ import (
 var (
 	// ErrNoLimit says that no limit of this name is configured on this node.
 	ErrNoLimit = errors.New("there is no such limit")
-	// ErrNotSet says that people have not changed the limit.
+	// ErrNotSet says that no operator has changed the limit.
 	ErrNotSet = errors.New("the limit is as it is configured")
 )
 
@@ -36,11 +36,11 @@ type LimitSetting struct {
 	Limit string // its name
 	// Value is the value for which the setting is, of a limit with [policy.Limit].Per. One that ends in
 	// an asterisk, such as acme-*, is for all values that begin with the rest. It is "" for the limit as
-	// a whole: that is what holds for values of which nothing more particular is said.
+	// a whole: such a setting holds for values without a more particular one.
 	Value string
 
-	Max    *int         // replaces the number of slots; 0 is no limit; nil keeps what is configured
-	Rate   *policy.Rate // replaces the rate; the zero Rate is no limit; nil keeps what is configured
+	Max    *int         // replaces the number of slots; 0 is no limit; nil keeps the configured one
+	Rate   *policy.Rate // replaces the rate; the zero Rate is no limit; nil keeps the configured one
 	Paused bool         // no task that counts for the limit is started
 
 	Version uint64    // grows with every change of any limit; 0: the limit, or the value, is not changed
@@ -48,9 +48,9 @@ type LimitSetting struct {
 	Node    string    // the name of the node that made the change
 	At      time.Time // when, see Engine.Now
 
-	// Problem says what is wrong with the setting on this node, for people: the limit is not
-	// configured, a task would never fit, or a newer program wrote what this one cannot read. It is ""
-	// if nothing is.
+	// Problem describes a problem of the setting on this node: the limit is not
+	// configured, a task would never fit, or a newer program wrote a setting that this one cannot read. It is ""
+	// if there is none.
 	Problem string
 }
 
@@ -83,7 +83,7 @@ func (e *Engine) SetLimit(ctx context.Context, s LimitSetting, onlyIf *uint64) (
 }
 
 // UnsetLimit removes the setting of a limit, or of one of its values, so that the limit is again as it
-// is configured. If nothing is set, it returns [ErrNotSet]. onlyIf and errors are those of
+// is configured. If nothing is set, it returns [ErrNotSet]. onlyIf and errors are as of
 // [Engine.SetLimit]. The limit need not be configured.
 func (e *Engine) UnsetLimit(ctx context.Context, limit, value string, onlyIf *uint64) error {
 	_, err := e.changeLimit(ctx, LimitSetting{Limit: limit, Value: value}, onlyIf)
@@ -129,8 +129,8 @@ func (e *Engine) changeLimit(ctx context.Context, s LimitSetting, onlyIf *uint64
 	return LimitSetting{}, fmt.Errorf("engine: change the limit %s: %w, %d times in a row", s.Limit, errStaleLimit("its setting has changed"), editTries)
 }
 
-// limitChanged returns the setting that was stored with a version, when this node applies it. view is what was
-// stored before.
+// limitChanged returns the setting that was stored with a version, when this node applies it. view has the
+// settings before.
 func (e *Engine) limitChanged(ctx context.Context, s LimitSetting, version uint64, view *limitsView) (LimitSetting, error) {
 	// Of what was unset only the newest is needed: see limitRecord.
 	for _, old := range view.unset {
@@ -163,7 +163,7 @@ func mayChange(was coord.Setting, isSet bool, s *LimitSetting, onlyIf *uint64) e
 	return nil
 }
 
-// limitText names a limit and its value for people.
+// limitText names a limit and its value for display.
 func limitText(s *LimitSetting) string {
 	if s.Value == "" {
 		return "limit " + s.Limit
@@ -197,7 +197,7 @@ func (e *Engine) WatchLimits(ctx context.Context, fn func([]LimitSetting)) error
 	return nil
 }
 
-// checkLimit returns what is wrong with a setting.
+// checkLimit returns an error if a setting is invalid.
 func (c *catalog) checkLimit(s *LimitSetting) error {
 	l, err := c.limit(s.Limit, s.Value)
 	if err != nil {
@@ -247,7 +247,7 @@ func (c *catalog) otherLimits(name string) string {
 	return suggest.Advice(name, slices.Sorted(maps.Keys(c.policies.Limits)))
 }
 
-// heaviest is a type with the heaviest tasks of those that count for a limit.
+// heaviest is a type with the heaviest tasks that count for a limit.
 type heaviest struct {
 	typ    string
 	weight int
@@ -269,7 +269,7 @@ func heaviestOf(set policy.Set) map[string]heaviest {
 	return of
 }
 
-// checkNumbers returns what is wrong with a setting, whatever its limit is.
+// checkNumbers returns an error if a setting is invalid for every limit.
 func checkNumbers(s *LimitSetting) error {
 	if s.Max != nil && (*s.Max < 0 || *s.Max > math.MaxInt32) {
 		return fmt.Errorf("max is %d; want 0 (no limit) to %d", *s.Max, math.MaxInt32)

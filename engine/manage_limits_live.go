@@ -16,12 +16,12 @@ import (
 	"github.com/taskengine/taskengine/policy"
 )
 
-// liveLimits is what this node knows of how people have changed limits.
+// liveLimits has the changes of limits by operators that this node knows.
 type liveLimits struct {
 	logged map[string]uint64 // by scope, the version of a setting that was logged because of its problem; owned by the caller of applyLimits
 
 	mu      sync.Mutex
-	view    *limitsView   // guarded by mu; replaced by applyLimits, after the core was told
+	view    *limitsView   // guarded by mu; replaced by applyLimits, after the core has the settings
 	changed chan struct{} // guarded by mu; closed when view is replaced
 }
 
@@ -33,9 +33,9 @@ func newLiveLimits() liveLimits {
 type limitsView struct {
 	settings []LimitSetting  // sorted by limit and value
 	scopes   []coord.Setting // of settings, in the same order, without their values
-	unset    []coord.Setting // what was unset, without values
+	unset    []coord.Setting // removed settings, without values
 	version  uint64          // of the newest change
-	live     policy.Live     // what settings says
+	live     policy.Live     // the meaning of settings
 }
 
 // find returns where the setting of a limit and value is kept, or would be, and whether there is one.
@@ -57,7 +57,7 @@ func compareLimits(a, b LimitSetting) int {
 	return cmp.Or(cmp.Compare(a.Limit, b.Limit), cmp.Compare(a.Value, b.Value))
 }
 
-// get returns the settings that hold on this node, and what is closed when others do.
+// get returns the settings that hold on this node, and a channel that is closed when others do.
 func (l *liveLimits) get() (*limitsView, <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -90,8 +90,8 @@ func (l *liveLimits) reaches(ctx context.Context, version uint64, gone <-chan st
 	}
 }
 
-// applyLimits tells the core of the settings of limits. One goroutine at a time calls it: that of
-// Open, and then that which watches the settings.
+// applyLimits passes the settings of limits to the core. One goroutine at a time calls it: the one of
+// Open, and then the one that watches the settings.
 func (e *Engine) applyLimits(all []coord.Setting) {
 	view := e.readLimits(all)
 	for i := range view.settings {
@@ -146,8 +146,8 @@ func (e *Engine) readLimits(all []coord.Setting) *limitsView {
 // know.
 //
 // A setting that is unset stays as a record until something else changes. So the version of the newest
-// change never decreases. The coordinator of a limit of the cluster needs that, to tell its configured
-// maximum from that which was set before.
+// change never decreases. The coordinator of a limit of the cluster needs that, to distinguish its configured
+// maximum from a maximum that was set before.
 type limitRecord struct {
 	Max    *int        `json:"max,omitempty"`
 	Rate   *rateRecord `json:"rate,omitempty"`
@@ -172,7 +172,7 @@ func encodeLimit(s *LimitSetting) ([]byte, error) {
 	return json.Marshal(r)
 }
 
-// decodeLimit returns what is set, and whether it is set: not if it was unset. After an error it
+// decodeLimit returns a setting, and whether it is set: not if it was unset. After an error it
 // returns the limit and value.
 func decodeLimit(at coord.Setting) (s LimitSetting, isSet bool, err error) {
 	s.Limit, s.Value = limitOf(at.Scope)

@@ -39,10 +39,10 @@ const settlePoll = time.Millisecond
 
 // Advance lets time pass on an engine with [Config.Manual]: the clock jumps from one moment at which something is due to the
 // next, and stands still while something is done. Advance returns when nothing is left to be done at the end of d, which
-// may be 0. So tasks that are due meanwhile are run at their times, one after the other.
+// may be 0. So tasks that are due in that time are run at their times, one after the other.
 //
-// Handlers take no time: Advance waits until they have returned, and returns an error that wraps that of ctx if one does not. If
-// whileRunning is set, it does not wait for handlers, for tests of what happens while one runs, such as its timeout.
+// Handlers take no time: Advance waits until they have returned, and returns an error that wraps the error of ctx if one does
+// not. If whileRunning is set, it does not wait for handlers, for tests of events during an attempt, such as its timeout.
 func (e *Engine) Advance(ctx context.Context, d time.Duration, whileRunning bool) error {
 	clock := e.base.manual
 	switch {
@@ -77,7 +77,7 @@ func (e *Engine) Advance(ctx context.Context, d time.Duration, whileRunning bool
 
 // awaitRest returns when nothing is left to be done before time goes on.
 func (e *Engine) awaitRest(ctx context.Context, whileRunning bool) error {
-	for settled := 0; settled < 2; { // twice, because what the first look has found due is only begun after it
+	for settled := 0; settled < 2; { // twice, because tasks that the first look has found due are only begun after it
 		var running []task.ID
 		isSettled := false
 		e.tell(func(s *state, now time.Time) {

@@ -16,11 +16,11 @@ import (
 )
 
 const (
-	// keyPauseLeast and keyPauseMost bound the pause of a task whose key is missing. Between them it is as long as the
+	// keyPauseLeast and keyPauseMost bound the pause of a task with a missing key. Between them it is as long as the
 	// key has been missing.
 	keyPauseLeast = time.Second
 	keyPauseMost  = 5 * time.Minute
-	// keyPauseStep is the least time between two of these tasks: each costs a grab and a save, and takes a slot meanwhile.
+	// keyPauseStep is the least time between two of these tasks: each costs a grab and a save, and takes a slot in between.
 	keyPauseStep = 20 * time.Millisecond
 	// maxMissingKeys bounds the names that are kept: anything that can write to the store can choose them.
 	maxMissingKeys = 100
@@ -49,7 +49,7 @@ func (e *Engine) KeysUsed() map[string]uint64 {
 }
 
 // missingKeys spaces the tries of tasks that cannot be decoded, so that they neither delay other tasks nor keep the store
-// writing. Such a task can be told from others only by its row, so each is grabbed now and then.
+// writing. Only the row of such a task shows that it is one, so each is grabbed now and then.
 type missingKeys struct {
 	found wakeup.Signal // set when a key was missed
 
@@ -58,7 +58,7 @@ type missingKeys struct {
 	last time.Time              // guarded by mu: the latest time at which a task is tried again
 }
 
-// missingKey is what is known of a key, guarded by the mutex of its missingKeys.
+// missingKey is the state of a missing key, guarded by the mutex of its missingKeys.
 type missingKey struct {
 	MissingKey
 	tries map[int64]int // how many tasks are tried again, by the minute
@@ -132,7 +132,7 @@ func (m *missingKeys) names() []string {
 // waitsForKey begins the error of a task that waits for a key, so that such tasks are found again.
 const waitsForKey = "it waits until its content can be decoded: "
 
-// undecoded returns the verdict on an attempt that cannot begin, because what its task carries cannot be decoded.
+// undecoded returns the verdict on an attempt that cannot begin, because the contents of its task cannot be decoded.
 func (e *Engine) undecoded(t *task.Task, err error) task.Verdict {
 	if errors.Is(err, codec.ErrDamaged) || errors.Is(err, codec.ErrTooLarge) {
 		return task.VerdictOf(nil, task.Permanent(task.WithClass("damaged", fmt.Errorf("the content of the task cannot be decoded, now or later: %w", err))))

@@ -27,7 +27,7 @@ const DefaultLease = 4 * time.Second
 // newCluster returns the part of e that deals with other nodes. It is not running yet.
 func (e *Engine) newCluster() (*cluster.Cluster, error) {
 	c := &e.config
-	ids := task.NewIDs(seed()) // not those of tasks: incarnations go by the wall clock, and ids never go back
+	ids := task.NewIDs(seed()) // other than for tasks: incarnations go by the wall clock, and ids never go back
 	places, matched := placesOf(c)
 	return cluster.New(cluster.Config{
 		Places: places, Matched: matched,
@@ -117,7 +117,7 @@ func (e *Engine) HoldsPermits() (holds, ok bool) {
 }
 
 // Lease returns for how long the other nodes believe that this one is alive after it has proved it. That is
-// what the Membership says, and [Config].Lease while it knows none. It reports false if the
+// the lease of the Membership, and [Config].Lease while that knows none. It reports false if the
 // engine was opened without a Membership.
 func (e *Engine) Lease() (lease time.Duration, ok bool) {
 	return e.cluster.Lease(), e.cluster.IsShared()
@@ -139,7 +139,7 @@ func (e *Engine) stopRunning() {
 	}
 }
 
-// running returns the rows whose handlers run. It is called with mu held.
+// running returns the rows with running handlers. It is called with mu held.
 func (e *Engine) running() (refs []task.Ref) {
 	for _, a := range e.state.attempts {
 		refs = append(refs, a.ref)
@@ -147,7 +147,7 @@ func (e *Engine) running() (refs []task.Ref) {
 	return refs
 }
 
-// runningIn returns the shards of the rows whose handlers run. It is called with mu held.
+// runningIn returns the shards of the rows with running handlers. It is called with mu held.
 func (e *Engine) runningIn() (shards task.Shards) {
 	for _, a := range e.state.attempts {
 		shards.Add(a.Task.Shard)
@@ -162,8 +162,8 @@ func (e *Engine) goesOn(ref task.Ref) bool {
 	return ok && a.ref == ref && a.why() == nil && a.finishing.Load() == nil
 }
 
-// checkCoordination refuses a store whose nodes are members of another cluster than this node. It
-// is called before anything else is written: a node alone changes what nodes of a cluster rely on.
+// checkCoordination refuses a store if its nodes are members of another cluster than this node. It
+// is called before anything else is written: a node alone changes rows that nodes of a cluster rely on.
 func checkCoordination(ctx context.Context, c *Config) error {
 	shared, ok := c.Store.(storage.Shared)
 	if !ok {
@@ -187,14 +187,14 @@ func identity(ctx context.Context, m coord.Membership) (coord.Identity, error) {
 	return m.Identity(ctx)
 }
 
-// Peers is what an engine shares with nodes that have stores of their own, see [coord.Coordinator].
+// Peers has the ports that an engine shares with nodes that have stores of their own, see [coord.Coordinator].
 type Peers struct {
 	Settings coord.Config
 	Lease    time.Duration  // for which they believe that this node is alive
 	Members  []coord.Member // that are alive, this node included; nil if they are not known
 }
 
-// Peers returns what the engine shares with nodes that have stores of their own; false if there are none.
+// Peers returns the ports that the engine shares with nodes that have stores of their own; false if there are none.
 func (e *Engine) Peers() (p Peers, ok bool) {
 	by := &e.config.Coordinator
 	if by.Peers == nil || by.Settings == nil {
@@ -213,7 +213,7 @@ func (e *Engine) Handles(typ string) bool { return e.config.Handlers[typ] != nil
 // Name returns the name of this node.
 func (e *Engine) Name() string { return e.config.Name }
 
-// Seal returns what Config.Codec makes of data of a type that is kept outside the store.
+// Seal encodes data of a type that is kept outside the store by Config.Codec.
 func (e *Engine) Seal(typ string, data []byte) ([]byte, error) {
 	return e.contents.encode(typ, codec.Checkpoint, data)
 }

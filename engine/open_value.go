@@ -57,7 +57,7 @@ func (c *catalog) placeOf(q task.Queue) core.Place {
 	return core.Place{}
 }
 
-// placesOf returns, by type, the keys of the selectors of single values, and those that this node matches.
+// placesOf returns, by type, the keys of the selectors of single values, and the keys that this node matches.
 func placesOf(c *Config) (places map[string][]string, matched []string) {
 	places = make(map[string][]string)
 	for name, p := range c.Policies.Types {
@@ -89,7 +89,7 @@ func (c *catalog) nodesOfValue(q task.Queue) (nodes policy.Nodes, limit, value s
 	return p.limit.Nodes[key], p.limit.Name, value
 }
 
-// wantedFor describes for people which nodes may run the tasks of a queue, if that depends on a value: "zone=eu
+// wantedFor describes the nodes that may run the tasks of a queue, if that depends on a value: "zone=eu
 // (limit partner, value acme)". It returns "" if it does not.
 func (c *catalog) wantedFor(q task.Queue) string {
 	nodes, limit, value := c.nodesOfValue(q)
@@ -99,7 +99,7 @@ func (c *catalog) wantedFor(q task.Queue) string {
 	return fmt.Sprintf("%s (limit %s, value %.80q)", nodes, limit, value)
 }
 
-// maxValuesTold is how many values TypeStatus.Values tells of.
+// maxValuesTold is the largest number of values in TypeStatus.Values.
 const maxValuesTold = 10
 
 // valuesOf returns TypeStatus.Values of a type.
@@ -159,7 +159,7 @@ func (c *Config) asksMayRun(typ, name string, labels map[string]string) (may boo
 	return c.MayRun(typ, name, labels), nil
 }
 
-// nodesOf describes for people which nodes may run a type; "" is all.
+// nodesOf describes the nodes that may run a type; "" is all.
 func (c *Config) nodesOf(typ string) string {
 	text := c.Policies.Types[typ].Nodes.String()
 	switch {

@@ -31,7 +31,7 @@ const (
 	freedAtOnce = 32
 )
 
-// keyLoop records the keys that this node misses, and has tasks run that waited for a key that it has: those of a node that
+// keyLoop records the keys that this node misses, and starts tasks that waited for a key that it has: tasks of a node that
 // was started without, which is this one before its restart, or has left its tasks to this one.
 func (e *Engine) keyLoop(ctx context.Context) {
 	store, ok := e.store.(storage.Settings)
@@ -140,7 +140,7 @@ func (e *Engine) freeKeyed(ctx context.Context, store storage.Settings) error {
 	return nil
 }
 
-// freePage has those of some rows run that are this node's and that it can decode. It returns how many.
+// freePage lets the rows of this node among some run that it can decode. It returns how many.
 func (e *Engine) freePage(ctx context.Context, page []*task.Task) (freed int) {
 	var ours []*task.Task
 	e.decide(func(c *core.Core, _ time.Time) {
@@ -168,7 +168,7 @@ func (e *Engine) freePage(ctx context.Context, page []*task.Task) (freed int) {
 	return freed
 }
 
-// freeRow has a task run if this node can decode it, and reports whether it does not wait for a key any more.
+// freeRow lets a task run if this node can decode it, and reports whether it does not wait for a key any more.
 func (e *Engine) freeRow(ctx context.Context, t *task.Task) bool {
 	ctx, cancel := context.WithTimeout(ctx, keysPatience)
 	defer cancel()

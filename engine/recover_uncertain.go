@@ -13,7 +13,7 @@ import (
 
 const (
 	// firstCheck is the first pause before uncertain tasks are read. Each pause is twice as long as
-	// the one before, up to longestCheck: what they wait for may be an outage that lasts for hours.
+	// the one before, up to longestCheck: an outage may last for hours.
 	firstCheck   = time.Second
 	longestCheck = 15 * time.Second
 	// checkShare limits the time spent reading them to one part in checkShare.
@@ -50,8 +50,8 @@ func (e *Engine) uncertainLoop(ctx context.Context) {
 const maxInVain = 10
 
 // checkUncertain reads the rows of uncertain tasks, passes them to the shell, and returns how
-// many tasks remain uncertain, and how many reads have failed. It reads those last whose last read
-// failed: they may be in a database that does not answer.
+// many tasks remain uncertain, and how many reads have failed. It reads tasks with a failed last read
+// at the end: they may be in a database that does not answer.
 func (e *Engine) checkUncertain(ctx context.Context) (remain, inVain int) {
 	if e.findHolders(ctx) != nil {
 		inVain++
@@ -85,7 +85,7 @@ func (e *Engine) findHolders(ctx context.Context) error {
 	}
 }
 
-// checkSome reads the rows of the next n uncertain tasks, of those whose last read failed or of the
+// checkSome reads the rows of the next n uncertain tasks, of the ones with a failed last read or of the
 // others, until most of these reads have failed. It returns how many have.
 func (e *Engine) checkSome(ctx context.Context, areLate bool, n, most int) (inVain int) {
 	for ; n > 0 && inVain < most; n-- {
@@ -127,7 +127,7 @@ func (e *Engine) checkSome(ctx context.Context, areLate bool, n, most int) (inVa
 type EarlierEnd struct {
 	Ref    task.Ref // the id of the task, and its version while the attempt ran
 	Type   string
-	Result []byte // what the handler has returned
+	Result []byte // of the handler
 	Err    error  // likewise; see [task.Handler]
 }
 

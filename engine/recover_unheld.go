@@ -21,7 +21,7 @@ const (
 	// reconcilePage is how many processing rows are read at a time.
 	reconcilePage = 1000
 	// reconcileScan is how many rows of all states are read at a time where several nodes
-	// share the store: it has no index of what is processing.
+	// share the store: it has no index of processing rows.
 	reconcileScan = 10_000
 	// maxUnheld is how many rows are remembered from one pass to the next.
 	maxUnheld = 10_000
@@ -52,7 +52,7 @@ func (e *Engine) reconcileLoop(ctx context.Context) {
 
 // findUnlisted reads the tasks that rest in the store if a task was uncertain and found no place
 // among the uncertain tasks. It does so until uncertainFor has passed since, because the store
-// may write late what it was sent.
+// may apply a request late.
 func (e *Engine) findUnlisted(ctx context.Context) {
 	var unlisted shell.Unlisted
 	are := false
@@ -70,7 +70,7 @@ func (e *Engine) findUnlisted(ctx context.Context) {
 type reconciler struct {
 	e      *Engine
 	before map[task.ID]uint64 // versions of the rows that the last pass found unheld
-	found  map[task.ID]uint64 // those of this pass
+	found  map[task.ID]uint64 // of this pass
 }
 
 // pass reads the rows of this node that are processing, and reclaims those that it finds unheld
@@ -82,7 +82,7 @@ func (r *reconciler) pass(ctx context.Context) error {
 		read = func(ctx context.Context) error { return r.readShared(ctx, store) }
 	}
 	if err := read(ctx); err != nil {
-		return err // the next pass compares with what was found before
+		return err // the next pass compares with the earlier findings
 	}
 	var lost []task.ID
 	for id, version := range r.found {

@@ -16,7 +16,7 @@ import (
 // shards. A cursor is a row beside the tasks of a shard. Its version is the number of the last request of the relay that
 // was delivered there, so that a request is delivered once, and in order.
 //
-// There is one row at a time, with a fixed id, so that what waits for a database is bounded: the parent waits as well.
+// There is one row at a time, with a fixed id, so that the tasks that wait for a database are bounded: the parent waits as well.
 //
 // A Relay belongs to one goroutine, which runs an attempt of the parent.
 type Relay struct {
@@ -35,7 +35,7 @@ var (
 	errCursor     = errors.New("a cursor of a relay is not where it was expected")
 )
 
-// OpenRelay returns the relay of the task whose handler was given ctx. The store is that of the engine.
+// OpenRelay returns the relay of the task of the handler that has ctx. The store is that of the engine.
 func (e *Engine) OpenRelay(ctx context.Context, _ reserved.Owner, store storage.Store) (*Relay, error) {
 	a, ok := ctx.Value(attemptKey{}).(*attempt)
 	if !ok {
@@ -57,8 +57,8 @@ func (r *Relay) IsEmpty() bool { return r.row == nil }
 
 // Relayed are requests of which it is known where their tasks belong, and which are to be added in one transaction.
 type Relayed struct {
-	near []task.Request // whose tasks the parent's database keeps
-	rows []*task.Task   // of near, which have no generated ids yet
+	near []task.Request // for tasks in the parent's database
+	rows []*task.Task   // of near, without generated ids yet
 	home task.Shards    // for these
 	far  []farRequest
 	at   []int // of near and then far, in the requests
@@ -99,7 +99,7 @@ func (r *Relay) Place(ctx context.Context, of *Prepared) (*Relayed, error) {
 		}
 		numbers[shard]++
 		one := reqs[i]
-		one.ID, one.Key = rows[i].ID, rows[i].Key // whatever the engine is told of its type meanwhile
+		one.ID, one.Key = rows[i].ID, rows[i].Key // whatever changes of its type
 		p.far, p.at = append(p.far, farRequest{Request: one, Number: numbers[shard]}), append(p.at, i)
 	}
 	return p, nil
@@ -136,7 +136,7 @@ func (r *Relay) numberOf(ctx context.Context, shard uint16) (uint64, error) {
 	return cursor.Version, nil
 }
 
-// Update runs fn in a transaction of the parent's database, after it has delivered what is not delivered yet. fn calls
+// Update runs fn in a transaction of the parent's database, after it has delivered the undelivered requests. fn calls
 // SubmitTx at most once, and [CheckpointTx], so that nothing is done if the attempt does not count any more. If Update
 // returns an error that is not one of fn, the transaction may have been committed, and the relay is of no use any more.
 func (r *Relay) Update(ctx context.Context, fn func(storage.Tx) error) error {

@@ -27,8 +27,8 @@ type Receipt struct {
 // that exist need no room. After any other error, including the error of ctx, the tasks
 // may have been added: a caller that sets ids or keys can repeat the call.
 //
-// A request whose key is taken changes the task that has the key, or is rejected, if its type says so
-// ([policy.Unique]). A request whose time lies too far in the past adds no task, if its type says so
+// A request with a taken key changes the task that has the key, or is rejected, if its type says so
+// ([policy.Unique]). A request with a time too far in the past adds no task, if its type says so
 // ([policy.Type.MaxLateness]). If requests are refused for one of these reasons, Submit returns all receipts,
 // and an error that wraps [ErrExists] or [ErrLate], or both; the other requests are done.
 //
@@ -36,7 +36,7 @@ type Receipt struct {
 // ends, and returns [ErrBacklog] then. Calls get room in the order in which they came. A call with the
 // context of a handler does not wait, because the handler has a slot that the tasks of the backlog may
 // need: it returns [ErrBacklog], and a handler that returns this error is called again some seconds
-// later, without a further attempt. Its task has a place among the calls that wait meanwhile.
+// later, without a further attempt. Until then its task has a place among the calls that wait.
 func (e *Engine) Submit(ctx context.Context, reqs ...Request) ([]Receipt, error) {
 	if len(reqs) == 0 {
 		return nil, nil
@@ -70,7 +70,7 @@ func (e *Engine) SubmitReserved(ctx context.Context, _ reserved.Owner, req Reque
 	return receipts[0], nil
 }
 
-// submit adds the rows of requests, or does what their types say of requests that are late or whose keys are taken.
+// submit adds the rows of requests, or applies the rules of their types to late requests and taken keys.
 func (e *Engine) submit(ctx context.Context, reqs []Request, rows []*task.Task) ([]Receipt, error) {
 	receipts, terms := receiptsOf(rows), e.catalog.terms(rows) // now: a handler may change its row
 	inserted, err := e.insert(ctx, rows, terms, !mayExist(reqs, rows))
@@ -83,7 +83,7 @@ func (e *Engine) submit(ctx context.Context, reqs []Request, rows []*task.Task) 
 	return nil, err
 }
 
-// insert has rows inserted on terms, and returns when they are durable. If waits is set, it waits for room in
+// insert inserts rows on terms, and returns when they are durable. If waits is set, it waits for room in
 // backlogs whose sources pause. If its error is a [shell.Full], the rows are unchanged and belong to
 // the caller again.
 func (e *Engine) insert(ctx context.Context, rows []*task.Task, terms []storage.Terms, waits bool) ([]storage.Inserted, error) {
@@ -255,7 +255,7 @@ func (e *Engine) markUncommitted(rows []*task.Task) {
 	}
 }
 
-// isUnwatched reports whether others may write to the store, and no poll of a cluster finds what they have written.
+// isUnwatched reports whether others may write to the store, and no poll of a cluster finds their writes.
 func (e *Engine) isUnwatched() bool {
 	_, isWritten := e.store.(storage.Shared)
 	return isWritten && !e.cluster.IsShared()

@@ -17,10 +17,10 @@ import (
 // [policy.Backlog]. Nothing was added, and the call can be repeated later.
 var ErrBacklog = errors.New("the backlog is full")
 
-// errSourcePaused is wrapped by the errors of handlers for whose tasks a place is kept.
+// errSourcePaused is wrapped by the errors of handlers if a place is kept for their tasks.
 var errSourcePaused = fmt.Errorf("%w", ErrBacklog)
 
-// pausedRetry is when a task runs again whose handler found no room for the tasks that it adds.
+// pausedRetry is when a task runs again after its handler found no room for the tasks that it adds.
 const pausedRetry = 5 * time.Second
 
 // refuse counts a request that finds no place, and returns its error.
@@ -61,7 +61,7 @@ func (e *Engine) withdraw(ctx context.Context, sub *shell.Submission) error {
 	return fmt.Errorf("%w: %s, and the call waited for room until its context ended: %w", ErrBacklog, lack(full), context.Cause(ctx))
 }
 
-// taskOf returns the task whose handler of this engine has ctx; zero if there is none.
+// taskOf returns the task of the handler of this engine that has ctx; zero if there is none.
 func (e *Engine) taskOf(ctx context.Context) task.ID {
 	if a, ok := ctx.Value(attemptKey{}).(*attempt); ok && a.engine == e {
 		return a.ID
@@ -82,7 +82,7 @@ func paused(v task.Verdict, err error) task.Verdict {
 	return task.Verdict{Outcome: task.Snoozed, Delay: delay, Error: v.Error}
 }
 
-// submitFull submits rows that found no place in a backlog: without places for those that are not added as far as it is
+// submitFull submits rows that found no place in a backlog: without places for rows that are not added as far as it is
 // known, and after dropping others if the type is configured so.
 func (e *Engine) submitFull(ctx context.Context, reqs []Request, rows []*task.Task, terms []storage.Terms, full *shell.Full) ([]Receipt, error) {
 	if err := e.inbox.accepting(); err != nil { // it waited for room, and the engine stops
@@ -116,8 +116,8 @@ func (e *Engine) submitFull(ctx context.Context, reqs []Request, rows []*task.Ta
 	}
 }
 
-// addLeft answers requests, after it has submitted those once more that got no place and would have added their rows: the
-// keys have become free meanwhile. Each of them is admitted to its backlog by itself.
+// addLeft answers requests, after it has submitted requests once more that got no place and would have added their rows: the
+// keys have become free. Each of them is admitted to its backlog by itself.
 func (e *Engine) addLeft(ctx context.Context, reqs []Request, rows []*task.Task, receipts []Receipt, inserted []storage.Inserted) ([]Receipt, error) {
 	for i := range inserted {
 		if !inserted[i].NoPlace {
@@ -137,7 +137,7 @@ func (e *Engine) addLeft(ctx context.Context, reqs []Request, rows []*task.Task,
 	return receipts, e.catalog.refused(receipts)
 }
 
-// withoutPlaces returns the terms of requests, of which those have no place that are not added as far as it is known,
+// withoutPlaces returns the terms of requests, without places for requests that are not added as far as it is known,
 // because their tasks exist; and whether there are any.
 func (e *Engine) withoutPlaces(ctx context.Context, in storage.Tasks, reqs []Request, rows []*task.Task, terms []storage.Terms) (_ []storage.Terms, some bool, err error) {
 	if !mayExist(reqs, rows) {

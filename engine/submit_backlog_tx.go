@@ -88,7 +88,7 @@ func (e *Engine) roomInTx(tx storage.Tx, rows []*task.Task) (full *shell.Full) {
 	return full
 }
 
-// addedInTx counts those rows of a transaction that it has added.
+// addedInTx counts the added rows of a transaction.
 func (e *Engine) addedInTx(tx storage.Tx, rows []*task.Task, inserted []storage.Inserted) {
 	if len(e.backlogs.capped) == 0 {
 		return

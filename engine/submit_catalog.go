@@ -14,19 +14,19 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// catalog is what the engine knows of types before a task of them exists: it makes the rows of
+// catalog has the configuration of types: it makes the rows of
 // requests. It is read only, except for ids, which is safe for concurrent use.
 type catalog struct {
 	policies   policy.Set
 	contents   contents
-	types      map[string]*typeInfo  // those that are configured
+	types      map[string]*typeInfo  // configured types
 	unknown    *typeInfo             // for the others
 	layouts    map[string][]string   // by type, the sources of the values of groups
 	placements map[string]*placement // of the types that have values with nodes of their own
 	heaviest   map[string]heaviest   // by limit
 	isDivided  bool                  // several databases hold the tasks
 	leaves     bool                  // likewise, and requests of a transaction of one may leave for another
-	isUnique   bool                  // a type says what requests do whose keys are taken
+	isUnique   bool                  // a type has rules for taken keys
 	mayBeLate  bool                  // a type says how late a request may be
 	ids        *task.IDs
 	isStale    atomic.Bool      // the store may have lost the rules of types
@@ -61,11 +61,11 @@ type typeInfo struct {
 	rules      *task.Rules
 	timeless   *task.Rules // likewise, by which no request is late
 	inherits   bool
-	isUnique   bool       // it says what requests do whose keys are taken
+	isUnique   bool       // it has rules for taken keys
 	by         [][]string // the places that make the key of a request that has none
 	keys       []keyed    // sources of the values of a group
 	values     int        // number of values that a group must have for the limits of the type
-	shardedBy  string     // the limit whose value determines the shard, unless an ordering key does; "" if there is none
+	shardedBy  string     // the limit with the value that determines the shard, unless an ordering key does; "" if there is none
 	shardKey   int        // the index of that value in keys
 }
 
@@ -89,7 +89,7 @@ func newTypeInfo(set policy.Set, p policy.Type, layout []string, values map[stri
 	return info
 }
 
-// infoOf returns what Submit uses of a type.
+// infoOf returns the configuration of a type for Submit.
 func (c *catalog) infoOf(typ string) *typeInfo {
 	if info, ok := c.types[typ]; ok {
 		return info
@@ -122,7 +122,7 @@ func (c *catalog) storeAgain(ctx context.Context, in storage.Store) error {
 }
 
 // store stores the rules of this node's types in a store to which other programs may add
-// tasks. If the rules of nodes differ, those of the node that was opened last hold.
+// tasks. If the rules of nodes differ, the rules of the node that was opened last hold.
 func (c *catalog) store(ctx context.Context, in storage.Store) error {
 	store, ok := in.(storage.Ruled)
 	if !ok {

@@ -20,7 +20,7 @@ import (
 const layoutsSetting = "limit-values"
 
 // noValue stands in a layout for a value that is always empty. It is the first value of a type
-// that had no values, so that the length of a group tells older groups apart, and it replaces a
+// that had no values, so that the length of a group distinguishes older groups, and it replaces a
 // value that no limit uses any more.
 const noValue = "headers."
 
@@ -128,8 +128,8 @@ func keyedBy(layout []string, limits []policy.Limit) []keyed {
 }
 
 // regroup reports whether the group of t was packed when its type had fewer values, and returns
-// the group that t has with the values of today. missing says which value t lacks, if it lacks one:
-// it counts as empty. A task whose payload cannot be decoded keeps its group.
+// the group that t has with the values of today. missing names the value that t lacks, if it lacks one:
+// it counts as empty. A task keeps its group if its payload cannot be decoded.
 func (c *catalog) regroup(t *task.Task) (group string, missing error, isOld bool) {
 	info, ok := c.types[t.Type]
 	if !ok || task.GroupLen(t.Group) >= info.values {
@@ -137,7 +137,7 @@ func (c *catalog) regroup(t *task.Task) (group string, missing error, isOld bool
 	}
 	payload, err := c.contents.open(t.Type, codec.Payload, t.Payload)
 	if err != nil {
-		return "", nil, false // its handler does not get it either: what comes of it is decided there
+		return "", nil, false // its handler does not get it either: the outcome is decided there
 	}
 	if group, missing = groupOf(info.keys, &Request{Payload: payload, Key: t.Key, OrderingKey: t.OrderingKey, Headers: t.Headers}); missing != nil {
 		group = task.GroupOf(make([]string, len(info.keys))...)

@@ -18,7 +18,7 @@ type Prepared struct {
 }
 
 // Prepare does the part of [Relay.SubmitTx] that needs no transaction: it checks the requests and makes their rows. So
-// the transaction is shorter, and may run meanwhile for other requests. Nothing is added, and Prepared may be thrown away.
+// the transaction is shorter, and may run for other requests in that time. Nothing is added, and Prepared may be thrown away.
 // The caller changes no request until they are submitted.
 func (e *Engine) Prepare(ctx context.Context, reqs ...Request) (*Prepared, error) {
 	reqs, err := e.decorated(ctx, reqs)

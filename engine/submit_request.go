@@ -93,7 +93,7 @@ func checkReserved(r *Request) error {
 	return nil
 }
 
-// ownRows is rows for parts of the engine, which may use what is reserved.
+// ownRows is rows for parts of the engine, which may use reserved types and ids.
 func (c *catalog) ownRows(reqs []Request, shards *task.Shards) ([]*task.Task, error) {
 	if len(reqs) == 1 { // the usual case, in one allocation
 		only := new(struct {
@@ -241,7 +241,7 @@ func groupOf(keys []keyed, r *Request) (string, error) {
 	return group, nil
 }
 
-// ErrLate is wrapped by the errors of requests whose time lies further in the past than [policy.Type.MaxLateness].
+// ErrLate is wrapped by the errors of requests with a time further in the past than [policy.Type.MaxLateness].
 var ErrLate = errors.New("the request is too late")
 
 // refuseLate sets the receipt of a late request.
@@ -250,7 +250,7 @@ func (c *catalog) refuseLate(t *task.Task, r *Receipt) {
 		ErrLate, t.ReadyAt.UTC().Format(time.RFC3339Nano), c.infoOf(t.Type).rules.MaxLateness, t.Type)}
 }
 
-// decorated returns what Config.Decorate makes of requests.
+// decorated returns requests as decorated by Config.Decorate.
 func (e *Engine) decorated(ctx context.Context, reqs []Request) ([]Request, error) {
 	if e.config.Decorate == nil {
 		return reqs, nil

@@ -16,11 +16,11 @@ import (
 // [policy.RejectNew].
 var ErrExists = errors.New("the task exists")
 
-// SubmitOutcome says what a request has done.
+// SubmitOutcome is the effect of a request.
 type SubmitOutcome uint8
 
-// The values of SubmitOutcome. OutcomeReplaced, OutcomeAlreadyDone and OutcomeRejected are of types whose [policy.Unique]
-// is not the default.
+// The values of SubmitOutcome. OutcomeReplaced, OutcomeAlreadyDone and OutcomeRejected are of types with a [policy.Unique]
+// that is not the default.
 const (
 	OutcomeExisting    SubmitOutcome = iota // nothing: there is a task with its id or key
 	OutcomeCreated                          // it has added the task
@@ -110,7 +110,7 @@ func (c *catalog) termsOf(rows []*task.Task, mayBeLate bool) (all []storage.Term
 	return all
 }
 
-// answer returns the receipts of requests, whose IDs are set, and the error of those that were refused.
+// answer returns the receipts of requests, with their IDs, and the error of refused ones.
 func (c *catalog) answer(rows []*task.Task, receipts []Receipt, inserted []storage.Inserted) ([]Receipt, error) {
 	for i := range inserted {
 		c.complete(rows[i], &receipts[i], &inserted[i])

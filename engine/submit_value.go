@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// computed begins the Per of a limit whose values a function of the program computes.
+// computed begins the Per of a limit with values that a function of the program computes.
 const computed = "func"
 
 // valueFunc is one of [Config.Values].

@@ -1,5 +1,5 @@
-// Package task defines the vocabulary of the engine: what a task is, which states it can be in,
-// what a change does to it, and what a handler may answer. All other packages use these types; this
+// Package task defines the vocabulary of the engine: tasks, their states,
+// the effects of changes, and the answers of handlers. All other packages use these types; this
 // package imports the standard library only.
 //
 // Four rules hold everywhere:

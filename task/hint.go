@@ -2,7 +2,7 @@ package task
 
 import "time"
 
-// Subject says what a [Hint] is about.
+// Subject is the subject of a [Hint].
 type Subject uint8
 
 // The subjects of hints, with the fields of the hint that they use.

@@ -13,11 +13,11 @@ const MaxProgressText = 256
 type Progress struct {
 	Done    uint64    // in a unit that the handler chooses
 	Total   uint64    // zero if unknown
-	Message string    // for people; at most MaxProgressText bytes
+	Message string    // for display; at most MaxProgressText bytes
 	At      time.Time // when it was reported
 }
 
-// Notes is what attempts of a task reported before they ended. Most tasks have none, therefore a row
+// Notes has the reports of attempts of a task before their ends. Most tasks have none, therefore a row
 // has a pointer to them. The Notes of a row are never changed, but replaced.
 type Notes struct {
 	Progress   Progress // of the newest attempt
@@ -53,11 +53,11 @@ func (t *Task) Checkpoint() []byte {
 	return t.Notes.Checkpoint
 }
 
-// Note is what a running attempt reports before it ends. The engine decides nothing by it, so it does
+// Note is a report of a running attempt before it ends. The engine decides nothing by it, so it does
 // not change the version: the Ref of the attempt stays valid.
 type Note struct {
 	Ref
-	By         ID        // the node whose attempt reports: the Owner that the row must have; zero is any
+	By         ID        // the node of the attempt: the Owner that the row must have; zero is any
 	Progress   *Progress // nil keeps the old one
 	Checkpoint []byte    // nil keeps the old one, empty removes it
 }

@@ -20,7 +20,7 @@ type Pool interface {
 
 // PoolUse is how the engine informs a [Pool] that it uses. Its methods do not wait.
 type PoolUse interface {
-	// Want tells the pool how many tasks wait only for a slot of it, at most Capacity.More.
+	// Want passes the number of tasks that wait only for a slot of the pool, at most Capacity.More.
 	// The pool may add slots for them. The engine calls Want again after each change of the
 	// capacity, unless no task waits.
 	Want(tasks int)
@@ -30,7 +30,7 @@ type PoolUse interface {
 
 // Capacity says how many tasks a [Pool] can run.
 type Capacity struct {
-	Slots int    // tasks that it can run now, including those that it runs
+	Slots int    // tasks that it can run now, including running ones
 	More  int    // how many more it could run if it added slots
 	Down  string // why the pool is down; "" if it is not
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Reporter receives what a handler reports before its attempt ends. The context of
+// Reporter receives the reports of a handler before its attempt ends. The context of
 // [Handler.Handle] carries one. Its methods may be called from any goroutine until Handle returns.
 // Handlers use [ReportProgress], [SaveCheckpoint] and [Logger].
 type Reporter interface {

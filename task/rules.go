@@ -2,8 +2,8 @@ package task
 
 import "time"
 
-// Rules say how a type decides about its tasks: what a request adds or changes ([Rules.Create], [Resolve]), and what
-// follows the end of an attempt ([Conclude], [Rules.Orphaned], [Rules.Reclaimed]). [Change.Apply], [NextHead] and
+// Rules say how a type decides about its tasks: about the effect of a request ([Rules.Create], [Resolve]), and about the
+// step after the end of an attempt ([Conclude], [Rules.Orphaned], [Rules.Reclaimed]). [Change.Apply], [NextHead] and
 // [Task.Inherit] need no rules of a type. All of them are pure: times and random numbers are passed in.
 //
 // Rules belong to the policy of their type, which does not change while an engine runs. Nobody changes them.
@@ -40,7 +40,7 @@ type Retries interface {
 	Attempts() string
 }
 
-// OnConflict says what a request does whose key is taken.
+// OnConflict is the effect of a request with a taken key.
 type OnConflict uint8
 
 // The values of OnConflict. A task has begun when it was grabbed once.
@@ -60,7 +60,7 @@ func (o OnConflict) String() string { return onConflictNames[min(int(o), len(onC
 // Replaces reports whether requests change the task that has their key.
 func (o OnConflict) Replaces() bool { return o == ReplaceExisting || o == DebounceExisting }
 
-// Create makes t the row that is to be inserted. t has what its submitter decides. The row is Waiting if its time is in
+// Create makes t the row to insert. t has the fields that its submitter decides. The row is Waiting if its time is in
 // the future, and Submitted otherwise.
 func (r *Rules) Create(now time.Time, t *Task) {
 	if r.TotalTimeout > 0 {
@@ -88,7 +88,7 @@ func (r *Rules) IsLate(now, at time.Time) bool {
 	return r.MaxLateness > 0 && !at.IsZero() && now.Sub(at) > r.MaxLateness
 }
 
-// Resolution says what becomes of a request, see [Resolve].
+// Resolution is the effect of a request, see [Resolve].
 type Resolution uint8
 
 // The values of Resolution. A request that FreesKey, or that Replaces a task, makes a change.

@@ -10,8 +10,8 @@ import (
 // must not change.
 //
 // Tasks that share an ordering key run one at a time, in the order of their [Seat]. At most one task of a
-// key is its head. [Change.Apply] decides what a change does to the turn of its own row; a store that
-// is asked to makes another row the head, as [NextHead] says.
+// key is its head. [Change.Apply] decides about the effect of a change on the turn of its own row; on request, a store
+// makes another row the head, as [NextHead] says.
 type Turn uint8
 
 // The values of Turn.
@@ -21,7 +21,7 @@ const (
 	Head                  // it is the head of its key, from before it runs until it has ended or gives its seat up
 )
 
-// Seat is the place of a task among those that share its ordering key.
+// Seat is the place of a task among the tasks with its ordering key.
 type Seat struct {
 	ReadyAt int64 // Unix microseconds
 	Seq     uint64
@@ -49,8 +49,8 @@ func (t *Task) Order() string {
 // HasBegun reports whether the task was ever grabbed.
 func (t *Task) HasBegun() bool { return !t.StartedAt.IsZero() }
 
-// Candidates returns what [NextHead] is asked about: of these rows, the head of an ordering key, and the one with the first
-// seat among those that are Behind; nil if there is none.
+// Candidates returns the arguments of [NextHead]: of these rows, the head of an ordering key, and the one with the first
+// seat among the rows that are Behind; nil if there is none.
 func Candidates(rows iter.Seq[*Task], key string) (head, first *Task) {
 	for t := range rows {
 		switch {
@@ -64,13 +64,13 @@ func Candidates(rows iter.Seq[*Task], key string) (head, first *Task) {
 	return head, first
 }
 
-// NextHead says what happens to the head of an ordering key. head is the row of the key that is the
-// head, and first is the one with the first seat among those that are Behind; nil if there is none. It
+// NextHead decides about the head of an ordering key. head is the row of the key that is the
+// head, and first is the one with the first seat among the rows that are Behind; nil if there is none. It
 // reports whether head becomes Behind, and whether first becomes the head. No version changes with that.
 //
 // A head that has begun stays, whatever comes. One that has not is overtaken by a task with an earlier
-// seat, also by one in [Error]. A first task that waits for its time holds back those behind it, because it is due when they
-// are. One in [Error] becomes the head, and its key stops until a person has decided about it.
+// seat, also by one in [Error]. A first task that waits for its time holds back the tasks behind it, because it is due when
+// they are. One in [Error] becomes the head, and its key stops until an operator has decided about it.
 func NextHead(head, first *Task) (demote, promote bool) {
 	switch {
 	case first == nil || first.State == Waiting:
