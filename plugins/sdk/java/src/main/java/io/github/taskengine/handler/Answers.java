@@ -6,6 +6,8 @@ import java.io.InterruptedIOException;
 import java.io.PrintWriter;
 import java.io.StringWriter;
 import java.nio.channels.ClosedByInterruptException;
+import java.time.Duration;
+import java.time.Instant;
 import java.util.concurrent.CancellationException;
 import org.jspecify.annotations.Nullable;
 
@@ -38,8 +40,18 @@ final class Answers {
         finish.clearChildren(); // they would go with a finish that is stored
         return ended(finish);
       }
+      Wire.Again.Builder message = null;
       if (outcome instanceof Again again) {
-        Wire.Again.Builder message = rerun(again);
+        message = Wire.Again.newBuilder().setAt(Codec.micros(again.at()));
+        rerun(message, again.result(), again.payload(), again.checkpoint());
+      } else if (outcome instanceof WaitFor wait) {
+        message = waiting(wait);
+        rerun(message, wait.result(), wait.payload(), wait.checkpoint());
+      } else if (outcome instanceof Sleep sleep) {
+        message = sleeping(sleep.delay());
+        rerun(message, null, null, sleep.checkpoint());
+      }
+      if (message != null) {
         return success(run, finish.setAgain(message), message.getResult().size());
       }
       ByteString result = codec.bytes(outcome, "the result");
@@ -68,16 +80,41 @@ final class Answers {
         .build();
   }
 
-  private Wire.Again.Builder rerun(Again again) {
-    Wire.Again.Builder message =
-        Wire.Again.newBuilder()
-            .setAt(Codec.micros(again.at()))
-            .setResult(codec.bytes(again.result(), "the result"));
-    if (again.payload() != null) {
-      message.setPayload(codec.bytes(again.payload(), "the payload to run again with"));
+  private Wire.Again.Builder waiting(WaitFor wait) {
+    if (!host.serves(Host.WAIT)) {
+      throw unsupported("has its task wait for a signal");
     }
-    if (again.checkpoint() != null) {
-      message.setCheckpoint(codec.bytes(again.checkpoint(), "the checkpoint to run again with"));
+    Wire.Wait.Builder names = Wire.Wait.newBuilder();
+    wait.names().forEach(name -> names.addNames(Codec.valid("name of a signal", name)));
+    Wire.Again.Builder message = Wire.Again.newBuilder().setWait(names);
+    if (wait.timeout() != null) {
+      message.setDelay(Math.max(1, Codec.micros(wait.timeout())));
+    } else if (wait.until() != null) {
+      long at = Codec.micros(wait.until());
+      message.setAt(at == 0 ? -1 : at); // 0 is never
+    }
+    return message;
+  }
+
+  private Wire.Again.Builder sleeping(Duration delay) {
+    Wire.Again.Builder message = Wire.Again.newBuilder();
+    return host.serves(Host.WAIT)
+        ? message.setDelay(Math.max(1, Codec.micros(delay)))
+        : message.setAt(Codec.micros(Instant.now().plus(delay)));
+  }
+
+  /** Adds what a task has when it runs again. */
+  private void rerun(
+      Wire.Again.Builder message,
+      @Nullable Object result,
+      @Nullable Object nextPayload,
+      @Nullable Object nextCheckpoint) {
+    message.setResult(codec.bytes(result, "the result"));
+    if (nextPayload != null) {
+      message.setPayload(codec.bytes(nextPayload, "the payload to run again with"));
+    }
+    if (nextCheckpoint != null) {
+      message.setCheckpoint(codec.bytes(nextCheckpoint, "the checkpoint to run again with"));
     }
     if ((message.hasPayload() || message.hasCheckpoint()) && !host.serves(Host.RERUN)) {
       throw unsupported("gave a task that runs again a payload or a checkpoint");
@@ -96,7 +133,6 @@ final class Answers {
               .formatted(checkpoint, Run.MAX_CHECKPOINT_BYTES);
       throw new PermanentException(text, "checkpoint_too_large");
     }
-    return message;
   }
 
   private Wire.Finish success(Run run, Wire.Finish.Builder finish, long size) {
@@ -143,7 +179,8 @@ final class Answers {
       error.setMessage(text(why.describe())).setClass_("cancelled").setInDoubt(true);
     } else if (thrown instanceof HandlerException e) {
       error.setMessage(text(describe(e))).setClass_(text(e.errorClass()));
-      error.setPermanent(e instanceof PermanentException);
+      error.setPermanent(
+          e instanceof PermanentException || e instanceof StepException s && s.isPermanent());
       error.setInDoubt(e instanceof InDoubtException);
       if (e instanceof RetryInException later) {
         error.setRetryDelay(Codec.micros(later.delay()));
@@ -186,7 +223,7 @@ final class Answers {
     }
   }
 
-  private static String className(Class<?> type) {
+  static String className(Class<?> type) {
     String name = type.getSimpleName();
     return name.isEmpty() ? className(type.getSuperclass()) : name; // of an anonymous one
   }

@@ -22,6 +22,10 @@ final class Codec {
     this.json = json;
   }
 
+  Json json() {
+    return json;
+  }
+
   /**
    * The bytes of what a handler returns. What cannot be encoded is a permanent error of class
    * {@code bad_result}: another attempt would do the work once more, and end in the same way.

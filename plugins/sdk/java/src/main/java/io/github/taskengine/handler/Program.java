@@ -100,7 +100,8 @@ final class Program implements ServerCallHandler<Wire.ToHandler, Wire.FromHandle
         .addAllTypes(routes.keySet())
         .setSlots(slots)
         .addAllFeatures(
-            List.of(Host.PROGRESS, Host.CHECKPOINT, Host.CHILDREN, Host.RERUN, Host.ENDED))
+            List.of(
+                Host.PROGRESS, Host.CHECKPOINT, Host.CHILDREN, Host.RERUN, Host.ENDED, Host.WAIT))
         .build();
   }
 

@@ -2,6 +2,7 @@ package io.github.taskengine.handler;
 
 import com.google.protobuf.ByteString;
 import io.github.taskengine.handler.internal.Wire;
+import io.github.taskengine.json.Json;
 import java.nio.ByteBuffer;
 import java.time.Duration;
 import java.time.Instant;
@@ -12,6 +13,7 @@ import java.util.Map;
 import java.util.Optional;
 import java.util.UUID;
 import java.util.concurrent.CancellationException;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
 import org.jspecify.annotations.Nullable;
@@ -40,11 +42,14 @@ final class Run implements Task {
 
   // Guarded by this.
   private final List<Wire.Child> children = new ArrayList<>(0);
+  private final List<Saving> saving = new ArrayList<>(0); // oldest first
+  private long checkpoints; // the number of the newest
+  private boolean gone; // no answers to checkpoints come
 
   // Owned by the event loop.
   private @Nullable Call call; // null while the run waits for others of its batch
   private boolean answered;
-  private Wire.@Nullable Checkpoint kept; // the newest that was sent
+  private Wire.@Nullable Checkpoint kept; // the newest that was sent, unless the host has stored it
   private boolean reported; // a progress was sent
   private long reportedAt; // in System.nanoTime
 
@@ -75,8 +80,7 @@ final class Run implements Task {
 
   @Override
   public UUID id() {
-    ByteBuffer bytes = ByteBuffer.wrap(run.getTaskId().toByteArray());
-    return new UUID(bytes.getLong(), bytes.getLong());
+    return uuid(run.getTaskId());
   }
 
   @Override
@@ -172,18 +176,113 @@ final class Run implements Task {
       throw new IllegalArgumentException(
           "the checkpoint has " + data.length + " bytes, of " + MAX_CHECKPOINT_BYTES + " allowed");
     }
-    if (isMute(Host.CHECKPOINT)) {
-      return;
+    if (keepsCheckpoints()) {
+      outcome(save(data));
     }
-    Wire.Checkpoint newest =
-        Wire.Checkpoint.newBuilder().setRunId(runId()).setData(ByteString.copyFrom(data)).build();
-    if (checkpoint.getAndSet(newest) == null) {
-      postUnlessAnswered(
-          frame -> {
-            kept = checkpoint.getAndSet(null);
-            frame.checkpoint(kept);
-          });
+  }
+
+  /** Whether the host keeps checkpoints. */
+  boolean keepsCheckpoints() {
+    return host.serves(Host.CHECKPOINT);
+  }
+
+  /** Waits for what became of a checkpoint, also if the thread is interrupted. */
+  private static void outcome(CompletableFuture<String> answer) {
+    String why = answer.join();
+    if (!why.isEmpty()) {
+      throw new NotStoredException(why);
     }
+  }
+
+  /** Sends a checkpoint. The outcome is why it is not stored, or empty. */
+  CompletableFuture<String> save(byte[] data) {
+    CompletableFuture<String> answer = new CompletableFuture<>();
+    synchronized (this) {
+      if (over || stray || gone) {
+        answer.complete("the checkpoint comes too late: the attempt is over");
+        return answer;
+      }
+      checkpoints++;
+      saving.add(new Saving(checkpoints, answer));
+      Wire.Checkpoint newest =
+          Wire.Checkpoint.newBuilder()
+              .setRunId(runId())
+              .setData(ByteString.copyFrom(data))
+              .setNumber(checkpoints)
+              .build();
+      if (checkpoint.getAndSet(newest) == null) {
+        postUnlessAnswered(
+            frame -> {
+              kept = checkpoint.getAndSet(null);
+              frame.checkpoint(kept);
+            });
+      }
+    }
+    return answer;
+  }
+
+  /** A checkpoint that the host has not answered. */
+  private record Saving(long number, CompletableFuture<String> answer) {}
+
+  /**
+   * Takes the answer of the host to a checkpoint, and to those before it. It is called on the event
+   * loop.
+   */
+  void stored(Wire.Stored stored) {
+    if (kept != null && kept.getNumber() == stored.getNumber()) {
+      kept = null; // it need not be sent again
+    }
+    String why = stored.getError();
+    tell(stored.getNumber(), why.isEmpty() ? "" : "the host has not stored the checkpoint: " + why);
+  }
+
+  /** Ends the waits for answers to checkpoints, and takes no more of them. */
+  void giveUp(String why) {
+    synchronized (this) {
+      gone = true;
+    }
+    tell(Long.MAX_VALUE, "whether the checkpoint is stored is unknown: " + why);
+  }
+
+  private void tell(long upTo, String why) {
+    List<Saving> told = new ArrayList<>(0);
+    synchronized (this) {
+      while (!saving.isEmpty() && saving.get(0).number() <= upTo) {
+        told.add(saving.remove(0));
+      }
+    }
+    told.forEach(saved -> saved.answer().complete(why));
+  }
+
+  @Override
+  public Optional<Woken> woken() {
+    if (!run.hasWoken()) {
+      return Optional.empty();
+    }
+    Wire.Woken woken = run.getWoken();
+    return switch (woken.getBy()) {
+      case BY_SIGNAL ->
+          Optional.of(
+              new Woken(
+                  Woken.By.SIGNAL,
+                  uuid(woken.getId()),
+                  woken.getName(),
+                  Instant.EPOCH.plus(woken.getAt(), ChronoUnit.MICROS),
+                  woken.getData().toByteArray()));
+      case BY_TIMEOUT -> Optional.of(Woken.of(Woken.By.TIMEOUT));
+      case BY_USER -> Optional.of(Woken.of(Woken.By.USER));
+      default -> Optional.empty();
+    };
+  }
+
+  private static UUID uuid(ByteString id) {
+    ByteBuffer bytes = ByteBuffer.wrap(id.toByteArray());
+    return new UUID(bytes.getLong(), bytes.getLong());
+  }
+
+  /** What makes JSON of values. */
+  Json json() {
+    return codec.json();
   }
 
   @Override
@@ -338,15 +437,23 @@ final class Run implements Task {
     return stray;
   }
 
-  /** The newest checkpoint that was sent; null if none was. It is called on the event loop. */
+  /**
+   * The newest checkpoint that was sent and that the host has not answered; null if there is none.
+   * It is called on the event loop.
+   */
   Wire.@Nullable Checkpoint checkpointSent() {
     return kept;
   }
 
   /** Takes no more children, and returns the finish that has them. */
-  synchronized Wire.Finish.Builder end() {
-    over = true;
-    return Wire.Finish.newBuilder().setRunId(runId()).addAllChildren(children);
+  Wire.Finish.Builder end() {
+    Wire.Finish.Builder finish = Wire.Finish.newBuilder().setRunId(runId());
+    synchronized (this) {
+      over = true;
+      finish.addAllChildren(children);
+    }
+    tell(Long.MAX_VALUE, "whether the checkpoint is stored is unknown: the handler has returned");
+    return finish;
   }
 
   /** Adds the answer, after all other parts. It is called on the event loop. */

@@ -67,6 +67,12 @@ final class Runs {
     for (Wire.Cancel cancel : frame.getCancelsList()) {
       cancel(cancel);
     }
+    for (Wire.Stored stored : frame.getStoredList()) {
+      Run run = running.get(stored.getRunId());
+      if (run != null) {
+        run.stored(stored);
+      }
+    }
     if (frame.hasDrain() || occupied() >= slots) { // no further task can join a batch
       releaseBatches();
     }
@@ -159,9 +165,10 @@ final class Runs {
     }
   }
 
-  /** Cancels all runs. */
+  /** Cancels all runs, because the host is gone. */
   void cancelAll(Cancellation why) {
     for (Run run : new ArrayList<>(running.values())) {
+      run.giveUp(why.message());
       cancel(run, why);
     }
   }
@@ -171,6 +178,7 @@ final class Runs {
     for (Run run : List.copyOf(some)) {
       running.remove(run.runId());
       run.goAstray();
+      run.giveUp(why.message());
       kept.strayed();
       cancel(run, why);
     }

@@ -134,11 +134,23 @@ public interface Task {
   byte[] checkpoint();
 
   /**
-   * Keeps data for the next attempt, should this one fail. Nothing happens with a host that does
-   * not keep checkpoints.
+   * What ended the newest wait of the task, see {@link WaitFor}. Attempts have it until one has
+   * done its work.
+   *
+   * @return the end of the wait, if there is one
+   */
+  default Optional<Woken> woken() {
+    return Optional.empty();
+  }
+
+  /**
+   * Keeps data for the next attempt, should this one fail. It returns when the node has stored the
+   * data, also if the thread is interrupted meanwhile. Nothing happens with a host that does not
+   * keep checkpoints.
    *
    * @param data instead of what was kept before
    * @throws IllegalArgumentException if it is larger than 1 MiB
+   * @throws NotStoredException if it is not stored, or if that cannot be known any more
    */
   void saveCheckpoint(byte[] data);
 

@@ -40,6 +40,9 @@ final class Conformance {
         .on("print", Conformance::print)
         .on("progress", Conformance::progress)
         .on("checkpoint", Conformance::checkpoint)
+        .on("keep", Conformance::keep)
+        .on("await", Conformance::awaitSignal)
+        .on("flow", Steps.of(1, Conformance::flow))
         .on("children", Conformance::spawn)
         .onBatch("batch", 10, Duration.ofMillis(100), Conformance::batch)
         .on("big", task -> "x".repeat(Integer.parseInt(task.text())))
@@ -167,6 +170,50 @@ final class Conformance {
   private static Object checkpoint(Task task) {
     task.saveCheckpoint(task.payload());
     throw new IllegalStateException("kept");
+  }
+
+  private static String keep(Task task) {
+    task.saveCheckpoint(task.payload());
+    return "stored";
+  }
+
+  record Awaits(
+      List<String> names,
+      @JsonProperty("timeout_ms") @Nullable Long timeoutMs,
+      @Nullable String result,
+      @Nullable String checkpoint) {}
+
+  private static Object awaitSignal(Task task) {
+    if (task.woken().isPresent()) {
+      return told(task.woken().get());
+    }
+    Awaits asked = task.json(Awaits.class);
+    Duration timeout = asked.timeoutMs() == null ? null : Duration.ofMillis(asked.timeoutMs());
+    return new WaitFor(asked.names(), timeout, null, asked.result(), null, asked.checkpoint());
+  }
+
+  private static Map<String, Object> told(Woken woken) {
+    Map<String, Object> told = new LinkedHashMap<>();
+    told.put("by", woken.by().name().toLowerCase(Locale.ROOT));
+    if (woken.by() == Woken.By.SIGNAL) {
+      told.put("id", String.valueOf(woken.id()));
+      told.put("name", woken.name());
+      told.put("data", woken.data()); // Jackson writes base64
+    }
+    return told;
+  }
+
+  private static Object flow(StepTask task) throws Exception {
+    String began = task.step("begin", String.class, Conformance::process);
+    Woken woken = task.waitFor(Duration.ofHours(1), "packed");
+    Map<String, Object> told = told(woken);
+    told.put("began", began);
+    told.put("ended", task.step("end", String.class, Conformance::process));
+    return told;
+  }
+
+  private static String process() {
+    return String.valueOf(ProcessHandle.current().pid());
   }
 
   record Spawned(String type, @Nullable String key, String payload) {}

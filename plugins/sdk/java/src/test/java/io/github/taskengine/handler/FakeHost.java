@@ -31,6 +31,7 @@ final class FakeHost extends ServerCall<Wire.ToHandler, Wire.FromHandler> implem
   private int credits;
   private Status status;
   private boolean ready = true;
+  private String fault = ""; // why checkpoints are not stored; null if they are not answered
 
   static {
     Program.quietLogging();
@@ -82,6 +83,15 @@ final class FakeHost extends ServerCall<Wire.ToHandler, Wire.FromHandler> implem
     Wire.Cancel.Builder cancel =
         Wire.Cancel.newBuilder().setRunId(runId).setReason(reason).setMessage(message);
     say(frame -> frame.addCancels(cancel));
+  }
+
+  private static Wire.Stored.Builder answer(Wire.Checkpoint to, String why) {
+    return Wire.Stored.newBuilder().setRunId(to.getRunId()).setNumber(to.getNumber()).setError(why);
+  }
+
+  /** Has checkpoints not be stored; null has them not be answered. */
+  synchronized void fault(String why) {
+    fault = why;
   }
 
   void endStream() {
@@ -142,6 +152,10 @@ final class FakeHost extends ServerCall<Wire.ToHandler, Wire.FromHandler> implem
     credits += frame.getCredits();
     seen.mergeFrom(frame);
     notifyAll();
+    String why = fault;
+    if (why != null && frame.getCheckpointsCount() > 0) {
+      say(to -> frame.getCheckpointsList().forEach(k -> to.addStored(answer(k, why))));
+    }
   }
 
   @Override

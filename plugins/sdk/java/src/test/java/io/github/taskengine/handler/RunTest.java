@@ -138,7 +138,7 @@ class RunTest {
     Handler handler =
         task -> {
           for (int n = 1; n <= 1000; n++) {
-            task.saveCheckpoint(String.valueOf(n).getBytes(StandardCharsets.UTF_8));
+            ((Run) task).save(String.valueOf(n).getBytes(StandardCharsets.UTF_8));
           }
           said.countDown();
           return null;
@@ -202,7 +202,7 @@ class RunTest {
       host.run("a", "");
       host.finish();
       kept.get().progress(1, 1, "");
-      kept.get().saveCheckpoint(new byte[1]);
+      assertThrows(NotStoredException.class, () -> kept.get().saveCheckpoint(new byte[1]));
       assertThrows(IllegalStateException.class, () -> kept.get().spawn(Child.of("t")));
       host.say(frame -> frame.setPing(1));
       Wire.FromHandler seen = host.until(frame -> frame.getPong() == 1);

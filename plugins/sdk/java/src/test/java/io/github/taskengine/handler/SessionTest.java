@@ -42,7 +42,8 @@ class SessionTest {
               .setVersion("v7")
               .addAllTypes(List.of("a", "b"))
               .setSlots(3)
-              .addAllFeatures(List.of("progress", "checkpoint", "children", "rerun", "ended"))
+              .addAllFeatures(
+                  List.of("progress", "checkpoint", "children", "rerun", "ended", "wait"))
               .build(),
           frame.getHello());
     }

@@ -116,7 +116,7 @@ class WorkerTest {
     first.welcome(welcome -> {});
     first.run(1, 2);
     FakeNode.until(() -> gate.tasks.size() == 2);
-    gate.of(2).saveCheckpoint("page 7".getBytes());
+    ((Run) gate.of(2)).save("page 7".getBytes());
     gate.open(1);
     FakeNode.until(() -> first.finishes().size() == 1 && first.all().getCheckpointsCount() == 1);
     first.run(3);
@@ -194,7 +194,7 @@ class WorkerTest {
     FakeNode.Line first =
         connect(
             task -> {
-              task.saveCheckpoint("done".getBytes());
+              ((Run) task).save("done".getBytes());
               return null;
             });
     first.welcome(welcome -> {});
@@ -225,7 +225,7 @@ class WorkerTest {
     Task stray = gate.of(1);
     FakeNode.until(stray::isCancelled);
     assertTrue(stray.cancellation().orElseThrow().message().contains("runs elsewhere"));
-    stray.saveCheckpoint("x".getBytes());
+    assertThrows(NotStoredException.class, () -> stray.saveCheckpoint("x".getBytes()));
     stray.progress(1, 2, "");
     assertEquals(0, second.credits()); // its handler has not returned
     gate.open(1);

@@ -1,0 +1,6 @@
+package io.github.taskengine.handler;
+
+import java.time.Duration;
+
+/** The answer of a handler in steps that is to be called again after a while. */
+record Sleep(Duration delay, byte[] checkpoint) {}
