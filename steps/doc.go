@@ -14,8 +14,8 @@
 //		…
 //	}
 //
-// The function must reach the same steps in the same order whenever it has the same results: what differs from attempt to
-// attempt, such as the time, a random number or an answer from elsewhere, belongs into a step. The task ends with a
+// The function must reach the same steps in the same order whenever it has the same results: a value that differs from attempt
+// to attempt, such as the time, a random number or an answer from elsewhere, belongs into a step. The task ends with a
 // permanent error of class "steps_changed" if the order differs.
 //
 // A step runs at least once: an attempt that dies between the work of a step and the commit of its result runs it again. It

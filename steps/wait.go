@@ -69,7 +69,7 @@ func (f *Flow) add(s step) *step {
 	return &f.log.Steps[len(f.log.Steps)-1]
 }
 
-// leave has the attempt end with what end returns, with the log as the checkpoint of the task.
+// leave ends the attempt with the result of end, and the log as the checkpoint of the task.
 func (f *Flow) leave(end func(task.AgainOption) error) error {
 	data, err := f.log.bytes()
 	if err != nil {

@@ -50,7 +50,7 @@ var againScenarios = []scenario{
 	{"an attempt that was cancelled adds no tasks", cancelledFires},
 }
 
-// addThrough has tasks run again and add others in a storm, and checks what was added.
+// addThrough lets tasks run again and add others in a storm, and checks the added tasks.
 func addThrough(n *node, w *weather) {
 	f := newFires(n)
 	ids := stormy(n, w, f.handle)
@@ -123,7 +123,7 @@ func (f *fires) expect(ids []task.ID) {
 	}
 }
 
-// cancelledFires cancels a task whose handler then asks to run again and to add others.
+// cancelledFires cancels a task. Its handler then asks to run again and to add others.
 func cancelledFires(n *node) {
 	began, gate := make(chan struct{}), make(chan struct{})
 	n.start(types(10, nil, "tick", "fire"), map[string]handle{"fire": done, "tick": func(context.Context, *task.Task) ([]byte, error) {

@@ -114,7 +114,7 @@ func backlog(n *node, fills ...func(*node)) {
 	others(0)
 	waiting := append(n.submitPaused("mail", 20), n.submitPaused("pay", 20)...)
 	gone, cancel := context.WithCancel(n.ctx)
-	cancel() // what runs is put back
+	cancel() // running tasks are put back
 	_ = n.Close(gone)
 	n.Engine = nil
 	n.reopenStore()

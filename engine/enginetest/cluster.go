@@ -16,18 +16,18 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// Cluster has what the nodes of a cluster are to be tested on: a kind of store, and a kind of
+// Cluster has the subjects of tests with several nodes: a kind of store, and a kind of
 // coordination.
 type Cluster struct {
 	// New makes a new empty store and a new cluster, and returns a function that connects one more
 	// node to both. They end with the test.
 	New func(t *testing.T, s Setup) (connect func() *Member)
 
-	// Patience is how long a scenario waits for what must happen; 0 is three minutes.
+	// Patience is how long a scenario waits for an event that must happen; 0 is three minutes.
 	Patience time.Duration
 }
 
-// Setup is what a scenario needs of a cluster.
+// Setup has the needs of a scenario.
 type Setup struct {
 	Lease time.Duration // of its members
 	Ahead time.Duration // how far the clock that they share is ahead of that of this process
@@ -39,8 +39,8 @@ type Member struct {
 	coord.Coordinator
 
 	ToStore       Link // the store
-	ToCoordinator Link // Membership and Elector, and those that have no link of their own
-	ToBus         Link // what the Bus receives
+	ToCoordinator Link // Membership and Elector, and ports without a link of their own
+	ToBus         Link // of hints to the Bus
 	ToLimits      Link // Semaphore and Rates
 
 	// Disconnect closes the connections. The engine that used them is closed.
@@ -94,7 +94,7 @@ func RunCluster(t *testing.T, c Cluster) {
 	}
 }
 
-// cluster is what a scenario of several nodes needs.
+// cluster is the state of a scenario of several nodes.
 type cluster struct {
 	*testing.T
 	ctx     context.Context // ends after Cluster.Patience
@@ -106,7 +106,7 @@ type cluster struct {
 	watching sync.WaitGroup
 	mu       sync.Mutex
 	stall    time.Duration // guarded by mu: the longest for which a goroutine did not run that was ready
-	faults   []string      // guarded by mu: what must not happen while no lease lapses
+	faults   []string      // guarded by mu: events that must not happen while no lease lapses
 }
 
 // peer is a node of a cluster.
@@ -172,14 +172,14 @@ func (p *peer) kill() {
 
 func (m *Member) links() []Link { return []Link{m.ToStore, m.ToCoordinator, m.ToBus, m.ToLimits} }
 
-// leave closes a node when what it runs has ended.
+// leave closes a node when its tasks have ended.
 func (p *peer) leave() {
 	p.Helper()
 	p.isDead = true
 	p.close()
 }
 
-// finish checks what must hold at the end of every scenario, and closes the nodes that live.
+// finish checks the promises at the end of every scenario, and closes the nodes that live.
 func (c *cluster) finish() {
 	c.Helper()
 	for _, p := range c.living() {
@@ -202,7 +202,7 @@ func (c *cluster) finish() {
 	}
 }
 
-// end closes what is left: nodes that were killed, and all nodes of a scenario that failed.
+// end closes the rest: nodes that were killed, and all nodes of a scenario that failed.
 func (c *cluster) end() {
 	c.watching.Wait()
 	over, cancel := context.WithCancel(context.Background())
@@ -249,7 +249,7 @@ func (c *cluster) haveAllRun(ids []task.ID, nodes ...*peer) {
 	}
 }
 
-// report reports what must not happen. Where leases are short it may, if a lease lapses because the machine
+// report reports an event that must not happen. Where leases are short it may, if a lease lapses because the machine
 // is slow: then finish decides.
 func (c *cluster) report(format string, args ...any) {
 	if c.setup.Lease != shortLease.Lease {

@@ -166,8 +166,8 @@ var sharedLimitScenarios = []clusterScenario{
 	}},
 }
 
-// fairOverNodes has a value begin to wait behind a large backlog of another. Each node takes turns among the tasks that
-// it starts: before its task number k of the late value begin at most k of the backlog, and those that it was starting.
+// fairOverNodes adds a value that waits behind a large backlog of another. Each node takes turns among the tasks that
+// it starts: before its task number k of the late value begin at most k of the backlog, and the tasks that it was starting.
 func fairOverNodes(c *cluster) {
 	const backlog, late, most = 2400, 45, 6
 	gate, set := make(chan struct{}), shared(

@@ -118,7 +118,7 @@ var memberScenarios = []clusterScenario{
 	}},
 }
 
-// cutScenarios are about nodes whose network is cut.
+// cutScenarios are about nodes with a network that is cut.
 var cutScenarios = []clusterScenario{
 	{"a node that is cut off from the coordinator stops its tasks, which run elsewhere, and comes back as another incarnation", shortLease, func(c *cluster) {
 		stopped := make(chan struct{}, 10)
@@ -192,7 +192,7 @@ var cutScenarios = []clusterScenario{
 	}},
 }
 
-// listening is a bus that tells when its subscriber is told that hints may have been lost.
+// listening is a bus that reports when its subscriber learns that hints may have been lost.
 type listening struct {
 	coord.Bus
 	woken chan struct{}

@@ -18,7 +18,7 @@ var (
 	sharedBehind = Setup{Lease: longLease.Lease, Ahead: -10 * time.Minute}
 )
 
-// togetherScenarios are about what people do at one node, and what holds at all of them.
+// togetherScenarios are about changes by operators at one node that hold at all of them.
 var togetherScenarios = []clusterScenario{
 	{"a type that is paused on one node is paused on all, until another resumes it", longLease, func(c *cluster) {
 		nodes := c.joinAll(3, types(20, nil, "mail", "pdf"), map[string]handle{"mail": done, "pdf": done})

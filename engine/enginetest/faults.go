@@ -21,7 +21,7 @@ var faultScenarios = []scenario{
 	{"a store that fails now and then loses and doubles nothing that was accepted", func(n *node) {
 		w := newWeather(8, func(call storagetest.Call, fault error) storagetest.Fault {
 			if call == storagetest.Get {
-				return storagetest.Fault{} // what the test itself looks with
+				return storagetest.Fault{} // the reads of the test itself
 			}
 			return storagetest.Fault{Before: fault}
 		})
@@ -83,7 +83,7 @@ var faultScenarios = []scenario{
 		for _, id := range ids {
 			n.expect(id, task.Done)
 		}
-		if err := n.WaitType(n.ctx, "mail"); err != nil { // those that were added without a receipt
+		if err := n.WaitType(n.ctx, "mail"); err != nil { // tasks that were added without a receipt
 			n.Error(err)
 		}
 	}},
@@ -142,7 +142,7 @@ func (w *weather) faults() int {
 	return w.fell
 }
 
-// stormy is storm for tasks of which some are delayed. It returns those of all submitters.
+// stormy is storm with some delayed tasks. It returns the tasks of all submitters.
 func stormy(n *node, w *weather, h handle) []task.ID {
 	n.Helper()
 	return slices.Concat(storm(n, w, h, func(g, i int) engine.Request {
@@ -158,8 +158,8 @@ func stormy(n *node, w *weather, h handle) []task.ID {
 const stormSubmitters = 6
 
 // storm opens the engine on a store that fails, and submits tasks until each is accepted or the
-// engine has failed: each submitter one after the other, as request says. It returns those that were
-// accepted of each.
+// engine has failed: each submitter one after the other, as request says. It returns the accepted tasks
+// of each.
 func storm(n *node, w *weather, h handle, request func(submitter, i int) engine.Request) [][]task.ID {
 	n.Helper()
 	n.config.Store = storagetest.Faulty(n.store, w.decide)

@@ -97,7 +97,7 @@ var keyScenarios = []scenario{
 	{"a store that fails now and then loses, doubles and reorders nothing of an ordering key", func(n *node) {
 		w := newWeather(8, func(call storagetest.Call, fault error) storagetest.Fault {
 			if call == storagetest.Get {
-				return storagetest.Fault{} // what the test itself looks with
+				return storagetest.Fault{} // the reads of the test itself
 			}
 			return storagetest.Fault{Before: fault}
 		})
@@ -159,7 +159,7 @@ func sameIDs(a, b []task.ID) bool {
 	return slices.Equal(slices.SortedFunc(slices.Values(a), task.ID.Compare), slices.SortedFunc(slices.Values(b), task.ID.Compare))
 }
 
-// stormyKeys is stormy for tasks of which each submitter has an ordering key. It returns those of each submitter in the
+// stormyKeys is stormy with an ordering key for each submitter. It returns the tasks of each submitter in the
 // order of their submits.
 func stormyKeys(n *node, w *weather) [][]task.ID {
 	n.Helper()

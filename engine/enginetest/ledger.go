@@ -112,7 +112,7 @@ func (l *ledger) sequence() []task.ID {
 // gauge measures how many tasks run at once under each name, by weight.
 type gauge struct {
 	report func(format string, args ...any)
-	max    map[string]int // what must not be exceeded, by name
+	max    map[string]int // the allowed maxima, by name
 
 	mu   sync.Mutex
 	now  map[string]int // guarded by mu

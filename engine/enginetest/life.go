@@ -84,7 +84,7 @@ var lifeScenarios = []scenario{
 		n.reopenStore()
 		n.open()
 		n.ranOnce(ids...)
-		if err := n.WaitType(n.ctx, "mail"); err != nil { // what the probe has added
+		if err := n.WaitType(n.ctx, "mail"); err != nil { // the tasks of the probe
 			n.Error(err)
 		}
 	}},
@@ -185,7 +185,7 @@ func revolve(n *node, door *revolvingDoor, rounds, all int) {
 }
 
 // checkRuns waits for a task and checks that every run of it is recorded: one run has finished it,
-// the others are in its history. It returns how many of those were interrupted.
+// the others are in its history. It returns how many of the latter were interrupted.
 func checkRuns(n *node, id task.ID) (interrupted int) {
 	n.Helper()
 	n.wait(id)

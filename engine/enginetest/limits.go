@@ -147,7 +147,7 @@ func blockedValue(n *node) {
 		n.Errorf("%d triggers were in memory, of %d allowed", most, lookAhead)
 	}
 	close(gate)
-	n.close() // what has a slot ends, the others stay where they are
+	n.close() // tasks with a slot end, the others stay where they are
 
 	n.start(perPartner(500), map[string]handle{"pay": pay})
 	n.eventually("all have begun", func() bool {
@@ -201,7 +201,7 @@ func fairValues(n *node) {
 	mu.Lock()
 	defer mu.Unlock()
 	// Each of the others has its turn after one of the backlog, once the first rows of both are read: tasks that are known run
-	// meanwhile, more of them on a busy machine. Without turns all of the backlog begins before. Package table tests the turns.
+	// before that, more of them on a busy machine. Without turns all of the backlog begins before. Package table tests the turns.
 	if most := backlog / 2; small != others || ahead > most {
 		n.Errorf("%d tasks of the backlog began before the last of the %d others, of which %d began; at most %d are fair", ahead, others, small, most)
 	}

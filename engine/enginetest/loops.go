@@ -17,7 +17,7 @@ import (
 )
 
 // loops do requests as engines did before stores resolved them: they add the task, and if its key is taken they read the
-// task that has it, decide, write, and begin again if that task has changed meanwhile. They are the oracle for requests of
+// task that has it, decide, write, and begin again if that task has changed since. They are the oracle for requests of
 // one caller. Their engine, on a store in memory, knows nothing of taken keys and late requests.
 type loops struct {
 	*engine.Engine
@@ -25,7 +25,7 @@ type loops struct {
 	policies map[string]policy.Type
 }
 
-// openLoops opens the engine of loops for types whose requests do what their policies say.
+// openLoops opens the engine of loops for types with rules for taken keys.
 func openLoops(n *node, set policy.Set) *loops {
 	n.Helper()
 	l := &loops{store: memory.New(), policies: set.Types}
@@ -123,8 +123,8 @@ func (l *loops) submit(ctx context.Context, reqs []engine.Request) ([]engine.Rec
 	return receipts, nil
 }
 
-// round settles the requests of each task together if the last one replaces it, and else one of them. It returns those that
-// are left.
+// round settles the requests of each task together if the last one replaces it, and else one of them. It returns the
+// rest.
 func (l *loops) round(ctx context.Context, reqs []engine.Request, rows []*task.Task, receipts []engine.Receipt, open []int) (left []int, err error) {
 	groups := make(map[task.ID][]int)
 	for _, i := range open {
@@ -278,7 +278,7 @@ func sameReceipt(a, b *engine.Receipt) bool {
 		errors.Is(a.Err, engine.ErrExists) == errors.Is(b.Err, engine.ErrExists) && errors.Is(a.Err, engine.ErrLate) == errors.Is(b.Err, engine.ErrLate)
 }
 
-// described returns what two rows of the same requests have in common, as text.
+// described returns the common part of two rows of the same requests, as text.
 func described(n *node, e *engine.Engine, id task.ID) string {
 	n.Helper()
 	t, err := e.Get(n.ctx, id)

@@ -13,7 +13,7 @@ import (
 )
 
 // maxBacklogScenarios are about policy.Backlog. On a store that other programs may write to, the
-// engine counts about once a second; these scenarios have one node, which knows what it has added,
+// engine counts about once a second; these scenarios have one node, which knows its own tasks,
 // except while a count and its own calls overlap.
 var maxBacklogScenarios = []scenario{
 	{"many submitters do not exceed the maximum of a backlog", func(n *node) { crowd(n, policy.Backlog{Max: 50}) }},

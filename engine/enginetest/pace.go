@@ -12,7 +12,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// stalling is a store whose commits can be held up.
+// stalling is a store that can hold up commits.
 type stalling struct {
 	storage.Store
 	gate sync.RWMutex // held for reading by a commit that is under way, and for writing while the store stalls
@@ -26,7 +26,7 @@ func (s *stalling) Commit(ctx context.Context, b *storage.Batch) storage.Commit 
 	})
 }
 
-// stallingShared is a store of several nodes whose commits can be held up.
+// stallingShared is a store of several nodes that can hold up commits.
 type stallingShared struct {
 	*stalling
 	storage.Settings
@@ -69,8 +69,8 @@ func (p *pace) check(t *testing.T, from time.Time, atOnce int, every time.Durati
 	}
 }
 
-// stalledRate has the store stall while tasks wait for a rate: plain ones, which are grabbed with their submit, and
-// those of ordering keys, which are grabbed with the end of the task before.
+// stalledRate stalls the store while tasks wait for a rate: plain tasks, which are grabbed with their submit, and
+// tasks of ordering keys, which are grabbed with the end of the task before.
 func stalledRate(n *node) {
 	const burst, every, stall = 2, 10 * time.Millisecond, 400 * time.Millisecond
 	set := types(50, func(p *policy.Type) { p.Limits = []string{"own", "calls"} }, "call")

@@ -35,11 +35,11 @@ func RunPartition(t *testing.T, c Cluster, net Network) {
 
 // The times of a round, in which one server is isolated.
 const (
-	isolated = 8 * time.Second // more than two leases, so that what is free is granted to others
+	isolated = 8 * time.Second // more than two leases, so that free permits and roles are granted to others
 	healed   = 3 * time.Second
 )
 
-// partition checks that limits hold, that one node leads, that tasks run once at a time, those of at_most_once at most
+// partition checks that limits hold, that one node leads, that tasks run once at a time, tasks of at_most_once at most
 // once, and that none is lost.
 func (c *cluster) partition(net Network) {
 	const most = 3

@@ -26,7 +26,7 @@ var raceScenarios = []scenario{
 		}
 	}},
 	{"of a verb and the grab exactly one gets the task", func(n *node) {
-		gate := make(chan chan struct{}, 1) // what the next task at the gate waits for
+		gate := make(chan chan struct{}, 1) // the gate of the next task
 		n.start(types(2, nil, "mail", "gate"), map[string]handle{"mail": done, "gate": func(ctx context.Context, t *task.Task) ([]byte, error) {
 			return until(<-gate)(ctx, t)
 		}})

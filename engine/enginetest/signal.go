@@ -122,7 +122,7 @@ var signalScenarios = []scenario{
 	{"signals are seen once each, though the store does not say whether it failed", func(n *node) { gathers(n, newWeather(4, unsaid)) }},
 }
 
-// untilPaid waits for a signal, and returns what ended the wait.
+// untilPaid waits for a signal, and returns the cause of the end of the wait.
 func untilPaid(d time.Duration) handle {
 	return func(_ context.Context, t *task.Task) ([]byte, error) {
 		if w := t.Woken(); w.By != task.NotWoken {
@@ -148,7 +148,7 @@ func (n *node) signaled(s engine.Signal, want engine.SignalOutcome) {
 	}
 }
 
-// endsOnce has waits ended by signals, their time and users at about the same time.
+// endsOnce ends waits by signals, their time and users at about the same time.
 func endsOnce(n *node) {
 	const tasks = 60
 	n.start(types(10, nil, "order"), map[string]handle{"order": untilPaid(30 * time.Millisecond)})

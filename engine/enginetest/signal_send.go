@@ -219,15 +219,15 @@ func sendsInOrder(n *node) {
 	}
 }
 
-// chats has tasks send signals to each other, some of them by transactions, and wait for those of the others. Each is to get each
-// once.
+// chats lets tasks send signals to each other, some of them by transactions, and wait for the signals of the others. Each task
+// must get each signal once.
 func chats(n *node, w *weather) {
 	const tasks, rounds = 6, 8
 	if w != nil {
 		n.config.Store = storagetest.Faulty(n.store, w.decide)
 	}
 	key := func(i int) string { return fmt.Sprint("member ", i) }
-	var ids []task.ID // of the first half, by whose ids signals are sent
+	var ids []task.ID // of the first half, which gets its signals by ids
 	ready := make(chan struct{})
 	set := types(10, untilDone, "chat")
 	n.start(set, map[string]handle{"chat": func(ctx context.Context, t *task.Task) ([]byte, error) {
@@ -310,7 +310,7 @@ func chats(n *node, w *weather) {
 	}
 }
 
-// sendsOrTimes has waits ended by signals of tasks, their time and users at about the same time.
+// sendsOrTimes ends waits by signals of tasks, their time and users at about the same time.
 func sendsOrTimes(n *node) {
 	const tasks = 40
 	n.start(types(10, nil, "order", "payment"), map[string]handle{"order": untilPaid(30 * time.Millisecond), "payment": func(_ context.Context, t *task.Task) ([]byte, error) {
