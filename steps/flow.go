@@ -72,13 +72,19 @@ func (f *Flow) again(result []byte, err error) error {
 			options = append(options, task.WithPayload(*r.Payload))
 		}
 		options = append(options, task.WithTasks(r.Tasks...), task.WithSignals(r.Signals...))
+		for _, c := range r.Children {
+			options = append(options, task.WithChildren(c.Name, c.Requests...))
+		}
 	}
 	data, failed := (&record{Format: format, Occurrence: f.log.Occurrence + 1, Steps: []step{}}).bytes()
 	if failed != nil {
 		return failed
 	}
 	options = append(options, task.WithCheckpoint(data))
-	if v.Await != nil {
+	switch {
+	case v.Children != nil:
+		return task.WaitForChildren(v.Children, v.Again, options...)
+	case v.Await != nil:
 		return task.WaitFor(v.Await, v.Again, options...)
 	}
 	return task.Again(v.Again, options...)

@@ -328,4 +328,12 @@ func TestAnOccurrenceSendsSignalsAndAddsTasks(t *testing.T) {
 	if r := v.Rerun; r == nil || len(r.Signals) != 1 || r.Signals[0].Name != "paid" || len(r.Tasks) != 1 {
 		t.Errorf("the verdict is %+v with %+v", v, r)
 	}
+	waits := []task.ChildrenWait{{Name: "mails"}}
+	h = steps.Handler(steps.Options{Version: 1}, func(context.Context, *steps.Flow) ([]byte, error) {
+		return nil, task.WaitForChildren(waits, time.Time{}, task.WithChildren("mails", task.Request{Type: "mail"}))
+	})
+	v = task.VerdictOf(h.Handle(t.Context(), &task.Task{}))
+	if r := v.Rerun; r == nil || !slices.Equal(v.Children, waits) || len(r.Children) != 1 || r.Children[0].Name != "mails" || len(r.Children[0].Requests) != 1 {
+		t.Errorf("the verdict is %+v with %+v", v, r)
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -91,6 +92,8 @@ const endedUnheard = "the handler says that it has ended its attempt in a transa
 func (m *terms) checkRerun(typ string, v *task.Verdict) error {
 	r := v.Rerun
 	switch {
+	case len(v.Children) > 0 || slices.Contains(v.Await, task.AwaitsChildren) || r != nil && len(r.Children) > 0:
+		return unsupported("the handler asked to add children that it learns of, or to wait for them, which the protocol between handler programs and nodes does not carry: use Spawn, and signals")
 	case v.Await != nil && !m.features["wait"]:
 		return unsupported("the handler asked to wait for a signal, which the host does not support")
 	case !utf8.ValidString(strings.Join(v.Await, "")):

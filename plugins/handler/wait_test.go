@@ -72,6 +72,9 @@ func TestAWaitThatAHostDoesNotSupportFailsForGood(t *testing.T) {
 		"a host without waits":          {task.WaitFor([]string{"paid"}, time.Time{}), []string{"rerun"}, "unsupported"},
 		"a host without a checkpoint":   {task.WaitFor([]string{"paid"}, time.Time{}, task.WithCheckpoint(nil)), []string{"wait"}, "unsupported"},
 		"a name that cannot be sent":    {task.WaitFor([]string{"paid\xff"}, time.Time{}), []string{"wait"}, ""},
+		"children":                      {task.WaitForChildren([]task.ChildrenWait{{Name: "a"}}, time.Time{}), []string{"rerun", "wait"}, "unsupported"},
+		"no children":                   {task.WaitForChildren(nil, time.Time{}), []string{"rerun", "wait"}, "unsupported"},
+		"children that it adds":         {task.WaitFor([]string{"paid"}, time.Time{}, task.WithChildren("a", task.Request{Type: "mail"})), []string{"rerun", "wait"}, "unsupported"},
 		"tasks, as with any other end":  {task.WaitFor([]string{"paid"}, time.Time{}, task.WithTasks(task.Request{Type: "mail"})), []string{"rerun", "wait"}, "unsupported"},
 		"a checkpoint that is too long": {task.WaitFor([]string{"paid"}, time.Time{}, task.WithCheckpoint(make([]byte, task.MaxCheckpoint+1))), []string{"rerun", "wait"}, "checkpoint_too_large"},
 	} {

@@ -60,14 +60,14 @@ func New[S any](ctx context.Context, t *task.Task) (*Call[S], error) {
 // wokenOf returns the end of a wait as it is sent to handlers, nil if there is none.
 func wokenOf(w task.Wake) *wire.Woken {
 	switch w.By {
-	case task.NotWoken:
-		return nil
 	case task.BySignal:
 		return &wire.Woken{By: wire.Woken_BY_SIGNAL, Id: w.Signal.ID[:], Name: w.Signal.Name, At: w.Signal.At.UnixMicro(), Data: w.Signal.Data}
 	case task.ByTimeout:
 		return &wire.Woken{By: wire.Woken_BY_TIMEOUT}
+	case task.ByUser:
+		return &wire.Woken{By: wire.Woken_BY_USER}
 	}
-	return &wire.Woken{By: wire.Woken_BY_USER}
+	return nil // handler programs do not wait for children
 }
 
 // ID returns the id of the task.
