@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -52,4 +53,44 @@ func testEachRecordBecomesATask(t *testing.T, brokers cluster) {
 	if !slices.Equal(n.sources.Names(), []string{"orders"}) {
 		t.Errorf("the sources are %q", n.sources.Names())
 	}
+}
+
+// A source begins at the first record, behind the last one, or at the first record of a time, which may be later than all.
+func TestASourceBeginsWhereItsStartSays(t *testing.T) {
+	onEach(t, func(t *testing.T, brokers cluster) {
+		middle := time.Now().Truncate(time.Millisecond)
+		topic := newTopic(t, brokers, 3, nil) // the last one stays empty
+		records := numbered(topic, 2, 0, 100)
+		for i, r := range records {
+			r.Timestamp = middle.Add(time.Duration(i-50) * time.Second)
+		}
+		produce(t, brokers, records...)
+		want := map[string]int{"earliest": 110, "latest": 10, "time": 60, "future": 10}
+		nodes := make(map[string]*node)
+		for name, start := range map[string]source.Start{
+			"earliest": {}, "latest": source.Latest(), "time": source.StartAt(middle), "future": source.StartAt(middle.Add(24 * time.Hour)),
+		} {
+			d := definition(name, topic)
+			d.Start = start
+			nodes[name] = newNode(t, brokers, d)
+		}
+		for name, n := range nodes {
+			n.await("the start of "+name, func() bool { s := n.status(name); return len(s.Partitions) == 3 && s.Lag == 0 })
+		}
+		produce(t, brokers, numbered(topic, 2, 100, 10)...)
+		for name, n := range nodes {
+			n.await("the records of "+name, func() bool { tasks, _ := n.ran(); return tasks == want[name] && n.status(name).Lag == 0 })
+			n.mu.Lock()
+			for i := range 110 {
+				times := 0
+				if i >= 110-want[name] {
+					times = 1
+				}
+				if got := n.runs[fmt.Sprint(i)]; got != times {
+					t.Errorf("%s: record %d has become %d tasks, want %d", name, i, got, times)
+				}
+			}
+			n.mu.Unlock()
+		}
+	})
 }

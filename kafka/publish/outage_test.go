@@ -71,62 +71,48 @@ func TestARecordInDoubtIsNotSentAgain(t *testing.T) {
 	}
 }
 
-// While a broker is killed and started again and again, each task is written once, in the order of its key.
+// While the broker is killed and started again and again, or one of three is lost at a time, each task is written once, in
+// the order of its key.
 func TestNothingIsLostOrDoubledWhileTheBrokerIsKilled(t *testing.T) {
 	t.Parallel()
-	for _, id := range []string{"", "killed"} {
-		t.Run("transactional id "+id, func(t *testing.T) {
+	for _, of := range []struct {
+		id             string
+		brokers, kills int
+	}{{"", 1, 3}, {"killed", 1, 3}, {"", 3, 2}} {
+		t.Run(fmt.Sprintf("transactional id %s, %d brokers", of.id, of.brokers), func(t *testing.T) {
 			t.Parallel()
-			c := kafkatest.New(t, 1)
-			topic := newTopic(t, c, 3, nil)
+			c := kafkatest.New(t, of.brokers)
+			const topic = "written"
+			made, err := kadm.NewClient(client(t, c)).CreateTopic(t.Context(), 3, int16(of.brokers), map[string]*string{"min.insync.replicas": ptr(fmt.Sprint(min(2, of.brokers)))}, topic)
+			if err != nil || made.Err != nil {
+				t.Fatal(err, made.Err)
+			}
 			timeout := 2 * time.Second // attempts run out of time while the broker starts
-			if id != "" {
+			if of.id != "" {
 				timeout = 20 * time.Second // the outcome of a transaction is looked for as long
 			}
 			h := open(t, publish.Config{
-				Connection: connection(c), Mapping: publish.Mapping{Topic: topic, Key: "ordering_key"}, Timeout: timeout, TransactionalID: id,
+				Connection: connection(c), Mapping: publish.Mapping{Topic: topic, Key: "ordering_key"}, Timeout: timeout, TransactionalID: of.id,
 			})
-			ctx, stop := context.WithCancel(t.Context())
-			defer stop()
-			var wg sync.WaitGroup
-			const keys = 20
-			sent := make([]int, keys) // confirmed tasks
-			for k := range keys {
-				wg.Go(func() {
-					for i := 0; ctx.Err() == nil; i++ {
-						given := newTask(fmt.Sprint(i))
-						given.OrderingKey = fmt.Sprint(k)
-						for { // as the engine does
-							_, err := h.Handle(context.Background(), given)
-							if err == nil {
-								sent[k]++
-								break
-							}
-							if task.VerdictOf(nil, err).GiveUp {
-								t.Errorf("%v", err)
-								return
-							}
-							time.Sleep(time.Millisecond)
-						}
-					}
-				})
+			sent, stop := writeOrdered(t, h)
+			more := func() {
+				before := sent.Load()
+				await(t, "records", func() bool { return sent.Load() > before+100 })
 			}
-			for range 3 {
-				before := ends(t, c, topic)
-				await(t, "records", func() bool { return ends(t, c, topic) > before+100 })
-				if err := c.Kill(0); err != nil {
+			for broker := range of.kills {
+				more()
+				if err := c.Kill(broker % of.brokers); err != nil {
 					t.Fatal(err)
 				}
-				if err := c.Restart(0); err != nil {
+				if of.brokers > 1 {
+					more() // without it
+				}
+				if err := c.Restart(broker % of.brokers); err != nil {
 					t.Fatal(err)
 				}
 			}
 			stop()
-			wg.Wait()
-			total := 0
-			for _, n := range sent {
-				total += n
-			}
+			total := int(sent.Load())
 			next := make(map[string]int)
 			for _, r := range read(t, c, topic, total) {
 				if n := next[string(r.Key)]; string(r.Value) != fmt.Sprint(n) {
@@ -134,10 +120,43 @@ func TestNothingIsLostOrDoubledWhileTheBrokerIsKilled(t *testing.T) {
 				}
 				next[string(r.Key)]++
 			}
-			if n := ends(t, c, topic); id == "" && n != int64(total) {
+			if n := ends(t, c, topic); of.id == "" && n != int64(total) {
 				t.Errorf("the topic has %d records of %d tasks", n, total)
 			}
 		})
+	}
+}
+
+// writeOrdered writes tasks of several keys, one after the other of each key, until stop is called. It counts those that are
+// confirmed.
+func writeOrdered(t *testing.T, h *publish.Handler) (sent *atomic.Int64, stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	sent = new(atomic.Int64)
+	var wg sync.WaitGroup
+	for k := range 20 {
+		wg.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				given := newTask(fmt.Sprint(i))
+				given.OrderingKey = fmt.Sprint(k)
+				for { // as the engine does
+					_, err := h.Handle(context.Background(), given)
+					if err == nil {
+						sent.Add(1)
+						break
+					}
+					if task.VerdictOf(nil, err).GiveUp {
+						t.Errorf("%v", err)
+						return
+					}
+					time.Sleep(time.Millisecond)
+				}
+			}
+		})
+	}
+	return sent, func() {
+		cancel()
+		wg.Wait()
 	}
 }
 
