@@ -26,13 +26,13 @@ type Options struct {
 	// Version is the version of the code, 1 or more. Raise it with a change of the steps, and let the code
 	// look at [Flow.Version] to do the steps of before for tasks that began with them.
 	Version int
-	// Oldest is the oldest version with steps that the code still knows; 0 is Version. A task that began with
+	// Oldest is the oldest version whose steps the code still knows; 0 is Version. A task that began with
 	// an older one ends with a permanent error of class "steps_changed".
 	Oldest int
 }
 
-// Handler returns a handler that calls run with the flow of each task. The result and the error of run are the result and the
-// error of the attempt, see [task.Handler]. An error of a method of the flow, or of [Do], has to be returned, unless the function
+// Handler returns a handler that calls run with the flow of each task. The result and the error of run are those of the
+// attempt, see [task.Handler]. An error of a method of the flow, or of [Do], has to be returned, unless the function
 // treats a failed step in another way. It panics if a version of o is not possible.
 func Handler(o Options, run func(ctx context.Context, f *Flow) (result []byte, err error)) task.Handler {
 	if o.Oldest == 0 {
@@ -57,37 +57,20 @@ func Handler(o Options, run func(ctx context.Context, f *Flow) (result []byte, e
 	})
 }
 
-// again returns the error of a function that has ended, with the state for the next occurrence of a recurring task.
+// again returns the error of a function that has ended, with what the next occurrence of a recurring task has to know.
 func (f *Flow) again(result []byte, err error) error {
 	v := task.VerdictOf(result, err)
 	if err == nil || v.Outcome != task.Completed || !v.RunsAgain() {
 		return err
 	}
-	var options []task.AgainOption
-	if r := v.Rerun; r != nil {
-		if r.Checkpoint != nil {
-			return task.Permanent(errors.New("steps: the function asks for a checkpoint, which is where the results of steps are: use the payload"))
-		}
-		if r.Payload != nil {
-			options = append(options, task.WithPayload(*r.Payload))
-		}
-		options = append(options, task.WithTasks(r.Tasks...), task.WithSignals(r.Signals...))
-		for _, c := range r.Children {
-			options = append(options, task.WithChildren(c.Name, c.Requests...))
-		}
+	if v.Rerun != nil && v.Rerun.Checkpoint != nil {
+		return task.Permanent(errors.New("steps: the function asks for a checkpoint, which is where the results of steps are: use the payload"))
 	}
 	data, failed := (&record{Format: format, Occurrence: f.log.Occurrence + 1, Steps: []step{}}).bytes()
 	if failed != nil {
 		return failed
 	}
-	options = append(options, task.WithCheckpoint(data))
-	switch {
-	case v.Children != nil:
-		return task.WaitForChildren(v.Children, v.Again, options...)
-	case v.Await != nil:
-		return task.WaitFor(v.Await, v.Again, options...)
-	}
-	return task.Again(v.Again, options...)
+	return task.AgainAs(v, append(v.Rerun.Options(), task.WithCheckpoint(data))...)
 }
 
 func open(o Options, t *task.Task) (*Flow, error) {
@@ -107,7 +90,7 @@ func open(o Options, t *task.Task) (*Flow, error) {
 	return &Flow{Task: t, log: log, version: o.Version}, nil
 }
 
-// changed returns the permanent error of a task with other steps than the code.
+// changed returns the permanent error of a task whose steps are not those of the code.
 func changed(format string, args ...any) error {
 	return task.Permanent(task.WithClass("steps_changed", fmt.Errorf("steps: "+format, args...)))
 }
@@ -157,7 +140,7 @@ func Do[T any](ctx context.Context, f *Flow, name string, work func(context.Cont
 	return result, nil
 }
 
-// begin returns the kept record of the next step, nil if it is not done.
+// begin returns what was kept of the next step, nil if it is not done.
 func (f *Flow) begin(ctx context.Context, k kind, name string) (*step, error) {
 	if f.stopped != nil {
 		return nil, f.stopped
@@ -191,7 +174,7 @@ func (f *Flow) keep(ctx context.Context, s step) (*step, error) {
 	return kept, nil
 }
 
-// keepFailures stores the step that has failed, if the function goes on from it: the next step, such as giving money back,
+// keepFailures stores the step that has failed, if the function goes on from it: what follows, such as giving money back,
 // is right only as long as it has failed.
 func (f *Flow) keepFailures(ctx context.Context) error {
 	if f.failed == nil {
@@ -229,7 +212,7 @@ type Error struct {
 // Error returns the message of the error of the step.
 func (e *Error) Error() string { return e.Message }
 
-// Unwrap returns the error by which the engine treats e as it treats the error of the step.
+// Unwrap returns what has the engine treat e as it treats the error of the step.
 func (e *Error) Unwrap() error {
 	err := errors.New(e.Message)
 	if e.Class != "" {

@@ -322,10 +322,11 @@ func TestEachOccurrenceOfARecurringTaskHasItsOwnSteps(t *testing.T) {
 
 func TestAnOccurrenceSendsSignalsAndAddsTasks(t *testing.T) {
 	h := steps.Handler(steps.Options{Version: 1}, func(context.Context, *steps.Flow) ([]byte, error) {
-		return nil, task.Again(time.Now().Add(time.Hour), task.WithSignals(task.SignalRequest{Name: "paid"}), task.WithTasks(task.Request{Type: "mail"}))
+		return nil, task.Again(time.Now().Add(time.Hour), task.WithSignals(task.SignalRequest{Name: "paid"}), task.WithTasks(task.Request{Type: "mail"}),
+			task.WithChildren("page", task.Request{Type: "page"}))
 	})
 	v := task.VerdictOf(h.Handle(t.Context(), &task.Task{}))
-	if r := v.Rerun; r == nil || len(r.Signals) != 1 || r.Signals[0].Name != "paid" || len(r.Tasks) != 1 {
+	if r := v.Rerun; r == nil || len(r.Signals) != 1 || r.Signals[0].Name != "paid" || len(r.Tasks) != 1 || len(r.Children) != 1 || r.Checkpoint == nil {
 		t.Errorf("the verdict is %+v with %+v", v, r)
 	}
 	waits := []task.ChildrenWait{{Name: "mails"}}

@@ -81,6 +81,16 @@ func (p *plan) step(ctx context.Context, f *steps.Flow, i int, kind string) (str
 		return fmt.Sprintf("%v %s %v", w.By, w.Signal.Data, w.Signal.At.UnixMicro()), err
 	case "sleep":
 		return "slept", f.Sleep(ctx, time.Minute)
+	case "children": // of one name, so that a later step finds those of an earlier one
+		reqs := make([]task.Request, i%4)
+		for n := range reqs {
+			reqs[n] = task.Request{Type: "child", At: time.Now().Add(time.Duration(n) * time.Minute)}
+		}
+		c, err := f.RunChildren(ctx, "child", reqs...)
+		if err == nil && (c.Count != uint32(len(reqs)) || c.Done != c.Count || c.Failed+c.Cancelled > 0) {
+			p.t.Errorf("step %d has the children %+v, of %d", i, c, len(reqs))
+		}
+		return fmt.Sprintf("%+v", c), err
 	case "fail":
 		_, err := steps.Do(ctx, f, name, work)
 		if v := task.VerdictOf(nil, err); err == nil || !v.GiveUp {
@@ -100,15 +110,18 @@ func TestRandomFlows(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 1))
 			p := &plan{r: rand.New(rand.NewPCG(seed, 2))}
 			for range 1 + r.IntN(12) {
-				p.kinds = append(p.kinds, []string{"do", "do", "do", "fail", "wait", "sleep"}[r.IntN(6)])
+				p.kinds = append(p.kinds, []string{"do", "do", "do", "fail", "wait", "sleep", "children"}[r.IntN(7)])
 			}
 			p.kinds = append(p.kinds, "do") // a failure is kept when a step follows
 			p.seen = make([]string, len(p.kinds))
 			typ := policy.DefaultType()
 			typ.Retry.Max = policy.Forever
 			c := engine.Config{
-				Policies: policy.Set{Slots: 10, Types: map[string]policy.Type{"order": typ}},
-				Handlers: map[string]task.Handler{"order": steps.Handler(steps.Options{Version: 1}, p.run)},
+				Policies: policy.Set{Slots: 10, Types: map[string]policy.Type{"order": typ, "child": typ}},
+				Handlers: map[string]task.Handler{
+					"order": steps.Handler(steps.Options{Version: 1}, p.run),
+					"child": task.HandlerFunc(func(context.Context, *task.Task) ([]byte, error) { return nil, nil }),
+				},
 			}
 			taskenginetest.Run(t, c, func(t *testing.T, e *taskenginetest.Engine) {
 				p.t = t

@@ -30,6 +30,8 @@ type step struct {
 	Until  *time.Time      `json:"until,omitempty"`  // of waits for signals; nil is for ever
 	Over   bool            `json:"over,omitempty"`   // of waits
 	Woken  *woken          `json:"woken,omitempty"`  // of kindWait, when it is over
+
+	Children *Children `json:"children,omitempty"` // of kindChildren: how they have ended, when that is over; before, those of the name that ended earlier
 }
 
 // woken is the end of a wait for a signal.
@@ -45,9 +47,10 @@ type woken struct {
 type kind string
 
 const (
-	kindDo    kind = "do"
-	kindWait  kind = "wait"
-	kindSleep kind = "sleep"
+	kindDo       kind = "do"
+	kindWait     kind = "wait"
+	kindSleep    kind = "sleep"
+	kindChildren kind = "children"
 )
 
 // readRecord returns the record in a checkpoint, an empty one if there is no checkpoint.

@@ -51,6 +51,35 @@ func WaitForChildren(waits []ChildrenWait, until time.Time, options ...AgainOpti
 	return v
 }
 
+// AgainAs returns the error of a handler that asks for what v asks for, which runs again or adds tasks, with these options in place of
+// those of v. It is for handlers that wrap others.
+func AgainAs(v Verdict, options ...AgainOption) error {
+	switch {
+	case v.Children != nil:
+		return WaitForChildren(v.Children, v.Again, options...)
+	case v.Await != nil:
+		return WaitFor(v.Await, v.Again, options...)
+	}
+	return Again(v.Again, options...)
+}
+
+// Options returns options for the payload, the checkpoint, the tasks, the children and the signals of r, which may be nil.
+func (r *Rerun) Options() (options []AgainOption) {
+	if r == nil {
+		return nil
+	}
+	if r.Payload != nil {
+		options = append(options, WithPayload(*r.Payload))
+	}
+	if r.Checkpoint != nil {
+		options = append(options, WithCheckpoint(*r.Checkpoint))
+	}
+	for _, c := range r.Children {
+		options = append(options, WithChildren(c.Name, c.Requests...))
+	}
+	return append(options, WithTasks(r.Tasks...), WithSignals(r.Signals...))
+}
+
 // AgainOption is an option of [Again], [WaitFor] and [WaitForChildren].
 type AgainOption func(*Rerun)
 

@@ -132,24 +132,23 @@ func note(span trace.Span, v task.Verdict) {
 
 // following returns the error of a handler that adds tasks, which have the trace context of ctx.
 func (t *Tracer) following(ctx context.Context, v task.Verdict) error {
-	var options []task.AgainOption
-	if v.Rerun.Payload != nil {
-		options = append(options, task.WithPayload(*v.Rerun.Payload))
+	r := *v.Rerun // the handler may return its error again
+	r.Tasks, r.Children = t.inTrace(ctx, r.Tasks), slices.Clone(r.Children)
+	for i := range r.Children {
+		r.Children[i].Requests = t.inTrace(ctx, r.Children[i].Requests)
 	}
-	if v.Rerun.Checkpoint != nil {
-		options = append(options, task.WithCheckpoint(*v.Rerun.Checkpoint))
-	}
-	reqs := slices.Clone(v.Rerun.Tasks) // the handler may return its error again
+	return task.AgainAs(v, r.Options()...)
+}
+
+// inTrace returns requests that have the trace context of ctx, unless they have another.
+func (t *Tracer) inTrace(ctx context.Context, reqs []task.Request) []task.Request {
+	reqs = slices.Clone(reqs)
 	for i := range reqs {
 		if !t.of(reqs[i].Headers).IsValid() {
 			reqs[i].Headers = t.with(ctx, reqs[i].Headers)
 		}
 	}
-	options = append(options, task.WithTasks(reqs...), task.WithSignals(v.Rerun.Signals...))
-	if v.Await != nil {
-		return task.WaitFor(v.Await, v.Again, options...)
-	}
-	return task.Again(v.Again, options...)
+	return reqs
 }
 
 // of returns the trace context of headers, which is not valid if they have none.

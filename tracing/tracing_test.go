@@ -310,13 +310,17 @@ func TestTheTraceOfARequestToAServerIsThatOfItsTasks(t *testing.T) {
 	}
 }
 
-func TestAnAttemptInATraceSendsItsSignals(t *testing.T) {
+func TestAnAttemptInATraceSendsItsSignalsAndAddsItsChildren(t *testing.T) {
 	tracer := tracing.New(sdktrace.NewTracerProvider())
 	h := tracer.Wrap("mail", task.HandlerFunc(func(context.Context, *task.Task) ([]byte, error) {
-		return nil, task.Again(time.Time{}, task.WithTasks(task.Request{Type: "child"}), task.WithSignals(task.SignalRequest{Name: "paid"}))
+		waits := []task.ChildrenWait{{Name: "page"}}
+		return nil, task.WaitForChildren(waits, time.Time{}, task.WithTasks(task.Request{Type: "other"}), task.WithSignals(task.SignalRequest{Name: "paid"}),
+			task.WithChildren("page", task.Request{Type: "child"}))
 	}))
 	v := task.VerdictOf(h.Handle(t.Context(), &task.Task{}))
-	if r := v.Rerun; r == nil || len(r.Signals) != 1 || r.Signals[0].Name != "paid" || len(r.Tasks) != 1 {
+	if r := v.Rerun; r == nil || len(r.Signals) != 1 || r.Signals[0].Name != "paid" || len(r.Tasks) != 1 || len(v.Children) != 1 || len(r.Children) != 1 {
 		t.Errorf("the verdict is %+v with %+v", v, r)
+	} else if got := r.Children[0].Requests[0].Headers["traceparent"]; len(got) != 55 {
+		t.Errorf("the child has the trace context %q", got)
 	}
 }

@@ -68,6 +68,7 @@ func TestATaskThatCannotRunAgainAsAskedFailsForGood(t *testing.T) {
 		"a large payload":                       {[]string{"rerun"}, time.UnixMicro(1), task.WithPayload(make([]byte, maxPayload+1)), "payload_too_large"},
 		"a large checkpoint":                    {[]string{"rerun"}, time.UnixMicro(1), task.WithCheckpoint(make([]byte, task.MaxCheckpoint+1)), "checkpoint_too_large"},
 		"tasks":                                 {[]string{"rerun"}, time.UnixMicro(1), task.WithTasks(task.Request{Type: "mail"}), "unsupported"},
+		"children":                              {[]string{"rerun"}, time.Time{}, task.WithChildren("page", task.Request{Type: "mail"}), "unsupported"},
 		"tasks, and done":                       {[]string{"rerun"}, time.Time{}, task.WithTasks(task.Request{Type: "mail"}), "unsupported"},
 	} {
 		t.Run(name, func(t *testing.T) {
