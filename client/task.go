@@ -65,10 +65,13 @@ type Task struct {
 	Progress   *Progress // the newest that its newest attempt has reported; nil if there is none
 	Checkpoint []byte    // data that an attempt has stored for the next one; not in lists
 
-	Awaits      []string         // the names of the signals that it waits for, until NextEventAt; nil if it waits for none
-	WokenBy     WokenBy          // what ended its newest wait for a signal
+	Awaits      []string         // the names of the signals that it waits for, until NextEventAt; [task.AwaitsChildren] if for children; nil if for nothing
+	WokenBy     WokenBy          // what ended its newest wait
 	WokenSignal *ReceivedSignal  // the signal that ended it; nil if none did; not in lists
 	KeptSignals []ReceivedSignal // that came before it waited for them, the oldest first; not in lists
+
+	Parent   *task.Parent // the task that learns of its end; nil if none does
+	Children []ChildSet   // those that it has added; a task that is done has forgotten them; not in lists
 
 	Turn              Turn   // its place among the tasks with its ordering key
 	InheritedPriority *uint8 // the priority it runs with, of a task behind it; nil if it runs with its own
@@ -79,15 +82,28 @@ type Task struct {
 	Tombstone bool
 }
 
-// WokenBy is what ended a wait of a task for a signal.
+// ChildSet are the children of a task that have one name.
+type ChildSet struct {
+	Name  string
+	Added uint32 // they have the indexes from 0 on; [task.Parent.Child] makes the id
+
+	// How many of them have ended so. One in [StateError] has not ended.
+	Done, Failed, Cancelled uint32
+
+	Awaits   uint32 // the task waits until so many have ended; 0 if it does not wait for them
+	OrFailed bool   // likewise, or until one has failed or was cancelled
+}
+
+// WokenBy is what ended a wait of a task for a signal, or for children. A node of a newer version may have others.
 type WokenBy string
 
 // The values of WokenBy.
 const (
-	NotWoken       WokenBy = ""        // it has not waited, or has done its work since
-	WokenBySignal  WokenBy = "signal"  // a signal has come
-	WokenByTimeout WokenBy = "timeout" // the time has come until which it waited
-	WokenByUser    WokenBy = "user"    // a user has resumed it
+	NotWoken        WokenBy = ""         // it has not waited, or has done its work since
+	WokenBySignal   WokenBy = "signal"   // a signal has come
+	WokenByTimeout  WokenBy = "timeout"  // the time has come until which it waited
+	WokenByUser     WokenBy = "user"     // a user has resumed it
+	WokenByChildren WokenBy = "children" // the children have ended that it waited for
 )
 
 // ReceivedSignal is a signal that a task has got.
@@ -234,6 +250,10 @@ func (d *decoder) task(m *taskenginev1.Task) *Task {
 		Payload: m.GetPayload(), Result: m.GetResult(), Error: m.GetError(), History: all(m.GetHistory(), attemptOf),
 		Checkpoint: m.GetCheckpoint(), Turn: Turn(m.GetTurn()), Tombstone: m.GetTombstone(), Node: m.GetNode(),
 		Awaits: m.GetAwaits(), WokenBy: WokenBy(m.GetWokenBy()), KeptSignals: all(m.GetKeptSignals(), receivedOf),
+		Children: all(m.GetChildren(), childSetOf),
+	}
+	if p := m.GetParent(); p != nil {
+		t.Parent = &task.Parent{ID: d.id(p.GetId()), Name: p.GetName(), Index: p.GetIndex()}
 	}
 	if s := m.GetWokenSignal(); s != nil {
 		t.WokenSignal = new(receivedOf(s))
@@ -249,6 +269,13 @@ func (d *decoder) task(m *taskenginev1.Task) *Task {
 
 func receivedOf(m *taskenginev1.ReceivedSignal) ReceivedSignal {
 	return ReceivedSignal{Name: m.GetName(), At: timeOf(m.GetAt()), Data: m.GetData()}
+}
+
+func childSetOf(m *taskenginev1.ChildSet) ChildSet {
+	return ChildSet{
+		Name: m.GetName(), Added: m.GetAdded(), Done: m.GetDone(), Failed: m.GetFailed(), Cancelled: m.GetCancelled(),
+		Awaits: m.GetAwaits(), OrFailed: m.GetOrFailed(),
+	}
 }
 
 func attemptOf(m *taskenginev1.Attempt) Attempt {

@@ -29,6 +29,7 @@ func TestEveryWordOfANodeHasAConstant(t *testing.T) {
 		{"State", "task", "State", func(i uint8) string { return task.State(i).String() }},
 		{"AttemptOutcome", "task", "Outcome", func(i uint8) string { return task.Outcome(i).String() }},
 		{"ReceiptOutcome", "engine", "SubmitOutcome", func(i uint8) string { return engine.SubmitOutcome(i).String() }},
+		{"WokenBy", "task", "WakeBy", func(i uint8) string { return task.WakeBy(i).String() }},
 		{"ReasonCode", "engine", "Code", nil},
 		{"ScheduleOutcome", "schedule/scheduler", "Outcome", func(i uint8) string { return scheduler.Outcome(i).String() }},
 		{"ScheduleGap", "schedule/calendar", "Gap", func(i uint8) string { return calendar.Gap(i).String() }},

@@ -79,7 +79,8 @@ type node struct {
 }
 
 // newNode starts a node with the types echo, fail (for good), retry (waits an hour for
-// its second attempt), hold (waits to be released, one at a time, and logs that), and idle,
+// its second attempt), hold (waits to be released, one at a time, and logs that), wait (for the signal paid), tree (waits for two
+// of three children "page": an echo, a fail and an idle), and idle,
 // full, calm, strict, latest and prompt, which have no handler. full has a backlog of two tasks at most, and calm of one: its
 // sources pause. strict rejects requests with a taken key, and in latest they replace the task. prompt accepts times up to 20
 // seconds in the past. An attempt may log
@@ -106,7 +107,7 @@ func newMember(t testing.TB, cluster coord.Membership) *node {
 	retry.Retry.Backoff = policy.Backoff{Kind: policy.Fixed, Delays: []time.Duration{time.Hour}}
 	types := map[string]policy.Type{
 		"echo": echo, "fail": policy.DefaultType(), "retry": retry, "hold": hold, "idle": idle,
-		"wait": policy.DefaultType(), "full": full, "calm": calm, "strict": strict, "latest": latest, "prompt": prompt,
+		"wait": policy.DefaultType(), "tree": policy.DefaultType(), "full": full, "calm": calm, "strict": strict, "latest": latest, "prompt": prompt,
 	}
 	n.log = tasklog.Open(tasklog.Options{AttemptLines: 3})
 	t.Cleanup(func() {
@@ -128,6 +129,13 @@ func newMember(t testing.TB, cluster coord.Membership) *node {
 					return w.Signal.Data, nil
 				}
 				return nil, task.WaitFor([]string{"paid"}, time.Time{})
+			}),
+			"tree": task.HandlerFunc(func(_ context.Context, t *task.Task) ([]byte, error) {
+				if w := t.Woken(); w.By != task.NotWoken {
+					return []byte(w.By.String()), nil
+				}
+				return nil, task.WaitForChildren([]task.ChildrenWait{{Name: "page", Count: 2}}, time.Time{},
+					task.WithChildren("page", task.Request{Type: "echo"}, task.Request{Type: "fail"}, task.Request{Type: "idle"}))
 			}),
 			"fail":  task.HandlerFunc(func(context.Context, *task.Task) ([]byte, error) { return nil, task.Permanent(io.ErrUnexpectedEOF) }),
 			"retry": task.HandlerFunc(func(context.Context, *task.Task) ([]byte, error) { return nil, io.ErrUnexpectedEOF }),

@@ -43,6 +43,11 @@ func messageOf(t *task.Task) *taskenginev1.Task {
 			m.KeptSignals = append(m.KeptSignals, signalMessage(&t.Signals.Kept[i]))
 		}
 	}
+	if t.Children != nil {
+		for i := range t.Children.Sets {
+			m.Children = append(m.Children, childrenMessage(&t.Children.Sets[i]))
+		}
+	}
 	return m
 }
 
@@ -50,7 +55,13 @@ func signalMessage(s *task.Signal) *taskenginev1.ReceivedSignal {
 	return &taskenginev1.ReceivedSignal{Name: text(s.Name), At: stamp(s.At), Data: s.Data}
 }
 
-// summaryOf returns the message of a task without payload, result and checkpoint.
+func childrenMessage(s *task.ChildSet) *taskenginev1.ChildSet {
+	return &taskenginev1.ChildSet{
+		Name: text(s.Name), Added: s.Added, Done: s.Done, Failed: s.Failed, Cancelled: s.Cancelled, Awaits: s.Await, OrFailed: s.OrFailed,
+	}
+}
+
+// summaryOf returns the message of a task without payload, result, checkpoint, signals and children.
 func summaryOf(t *task.Task) *taskenginev1.Task {
 	m := &taskenginev1.Task{
 		Id: t.ID.String(), Type: text(t.Type), State: t.State.String(), Version: t.Version,
@@ -63,6 +74,9 @@ func summaryOf(t *task.Task) *taskenginev1.Task {
 	}
 	for _, name := range t.Awaits() {
 		m.Awaits = append(m.Awaits, text(name))
+	}
+	if p := t.Parent; p != nil {
+		m.Parent = &taskenginev1.Parent{Id: p.ID.String(), Name: text(p.Name), Index: p.Index}
 	}
 	if t.Boost > 0 {
 		m.InheritedPriority = proto.Uint32(uint32(t.Rank().Priority))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/taskengine/taskengine/internal/units"
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
+	"github.com/taskengine/taskengine/task"
 )
 
 // The subcommands of task share this output.
@@ -77,6 +78,9 @@ func (a *app) showTask(t *taskenginev1.Task) error {
 	field("key", t.GetKey())
 	field("ordering key", t.GetOrderingKey())
 	field("turn", t.GetTurn())
+	if p := t.GetParent(); p != nil {
+		field("parent", fmt.Sprintf("%s, whose child %d %q it is", p.GetId(), p.GetIndex(), p.GetName()))
+	}
 	field("created", when(t.GetCreatedAt()))
 	field("ready", when(t.GetReadyAt()))
 	field("started", when(t.GetStartedAt()))
@@ -85,7 +89,7 @@ func (a *app) showTask(t *taskenginev1.Task) error {
 	switch t.GetState() {
 	case "waiting":
 		if names := t.GetAwaits(); len(names) > 0 {
-			field("waits for", "the signal "+strings.Join(names, " or "))
+			field("waits for", awaited(t))
 			field("waits until", when(t.GetNextEventAt()))
 			break
 		}
@@ -100,6 +104,9 @@ func (a *app) showTask(t *taskenginev1.Task) error {
 	}
 	for _, s := range t.GetKeptSignals() {
 		field("kept signal", fmt.Sprintf("%s at %s: %s", s.GetName(), when(s.GetAt()), showBytes(s.GetData())))
+	}
+	for _, s := range t.GetChildren() {
+		field("children", childrenText(s))
 	}
 	field("expires", when(t.GetExpiresAt()))
 	for _, k := range slices.Sorted(maps.Keys(t.GetHeaders())) {
@@ -123,6 +130,35 @@ func (a *app) showTask(t *taskenginev1.Task) error {
 	}
 	_, err := fmt.Fprint(a.stdout, b.String())
 	return err
+}
+
+// awaited words what a task waits for.
+func awaited(t *taskenginev1.Task) string {
+	if !slices.Contains(t.GetAwaits(), task.AwaitsChildren) {
+		return "the signal " + strings.Join(t.GetAwaits(), " or ")
+	}
+	var waits []string
+	for _, s := range t.GetChildren() {
+		if s.GetAwaits() == 0 {
+			continue
+		}
+		ended := s.GetDone() + s.GetFailed() + s.GetCancelled()
+		wait := fmt.Sprintf("%d more of %d children %q", s.GetAwaits()-min(ended, s.GetAwaits()), s.GetAdded(), s.GetName())
+		if s.GetOrFailed() {
+			wait += ", or one that fails or is cancelled"
+		}
+		waits = append(waits, wait)
+	}
+	if waits == nil {
+		return "children"
+	}
+	return strings.Join(waits, ", or ")
+}
+
+// childrenText words how many children of one name have ended, and how.
+func childrenText(s *taskenginev1.ChildSet) string {
+	return fmt.Sprintf("%d %q: %d done, %d failed, %d cancelled, %d have not ended", s.GetAdded(), s.GetName(), s.GetDone(), s.GetFailed(), s.GetCancelled(),
+		int64(s.GetAdded())-int64(s.GetDone())-int64(s.GetFailed())-int64(s.GetCancelled()))
 }
 
 // showResult shows the result of a task, or why it is not there.

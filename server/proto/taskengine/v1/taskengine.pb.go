@@ -728,15 +728,21 @@ type Task struct {
 	// The name of the node that runs it, or that ran its newest attempt. Empty before the first.
 	Node string `protobuf:"bytes,28,opt,name=node,proto3" json:"node,omitempty"`
 	// The names of the signals that it waits for. It is waiting, and next_event_at is when that
-	// ends without a signal. Empty if it waits for none.
+	// ends without a signal. Empty if it waits for none. If it waits for children, the only name is
+	// taskengine.children, which no signal has.
 	Awaits []string `protobuf:"bytes,29,rep,name=awaits,proto3" json:"awaits,omitempty"`
-	// What ended its newest wait for a signal: signal, timeout or user, which is a person who has
+	// What ended its newest wait: signal, children, timeout or user, which is a person who has
 	// resumed it. Empty if it has not waited, or has done its work since.
 	WokenBy string `protobuf:"bytes,30,opt,name=woken_by,json=wokenBy,proto3" json:"woken_by,omitempty"`
 	// The signal that ended the wait. Not in lists.
 	WokenSignal *ReceivedSignal `protobuf:"bytes,31,opt,name=woken_signal,json=wokenSignal,proto3" json:"woken_signal,omitempty"`
 	// Signals that came before the task waited for them, the oldest first. Not in lists.
-	KeptSignals   []*ReceivedSignal `protobuf:"bytes,32,rep,name=kept_signals,json=keptSignals,proto3" json:"kept_signals,omitempty"`
+	KeptSignals []*ReceivedSignal `protobuf:"bytes,32,rep,name=kept_signals,json=keptSignals,proto3" json:"kept_signals,omitempty"`
+	// The task that learns of its end. Absent if none does.
+	Parent *Parent `protobuf:"bytes,33,opt,name=parent,proto3" json:"parent,omitempty"`
+	// The children that it has added, by their names. A task that is done has forgotten them. Not
+	// in lists.
+	Children      []*ChildSet `protobuf:"bytes,34,rep,name=children,proto3" json:"children,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -995,6 +1001,177 @@ func (x *Task) GetKeptSignals() []*ReceivedSignal {
 	return nil
 }
 
+func (x *Task) GetParent() *Parent {
+	if x != nil {
+		return x.Parent
+	}
+	return nil
+}
+
+func (x *Task) GetChildren() []*ChildSet {
+	if x != nil {
+		return x.Children
+	}
+	return nil
+}
+
+// Parent is the place of a task among the children of another.
+type Parent struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`        // of the other
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`    // of the set of children
+	Index         uint32                 `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"` // in the set, from 0 on
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Parent) Reset() {
+	*x = Parent{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Parent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Parent) ProtoMessage() {}
+
+func (x *Parent) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Parent.ProtoReflect.Descriptor instead.
+func (*Parent) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Parent) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Parent) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Parent) GetIndex() uint32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+// ChildSet are the children of a task that have one name.
+type ChildSet struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Added uint32                 `protobuf:"varint,2,opt,name=added,proto3" json:"added,omitempty"`
+	// How many have ended so. One in the state error has not ended.
+	Done      uint32 `protobuf:"varint,3,opt,name=done,proto3" json:"done,omitempty"`
+	Failed    uint32 `protobuf:"varint,4,opt,name=failed,proto3" json:"failed,omitempty"`
+	Cancelled uint32 `protobuf:"varint,5,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
+	// The task waits until so many have ended. 0 if it does not wait for them.
+	Awaits uint32 `protobuf:"varint,6,opt,name=awaits,proto3" json:"awaits,omitempty"`
+	// The task waits for that, or until one has failed or was cancelled.
+	OrFailed      bool `protobuf:"varint,7,opt,name=or_failed,json=orFailed,proto3" json:"or_failed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChildSet) Reset() {
+	*x = ChildSet{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChildSet) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChildSet) ProtoMessage() {}
+
+func (x *ChildSet) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChildSet.ProtoReflect.Descriptor instead.
+func (*ChildSet) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ChildSet) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ChildSet) GetAdded() uint32 {
+	if x != nil {
+		return x.Added
+	}
+	return 0
+}
+
+func (x *ChildSet) GetDone() uint32 {
+	if x != nil {
+		return x.Done
+	}
+	return 0
+}
+
+func (x *ChildSet) GetFailed() uint32 {
+	if x != nil {
+		return x.Failed
+	}
+	return 0
+}
+
+func (x *ChildSet) GetCancelled() uint32 {
+	if x != nil {
+		return x.Cancelled
+	}
+	return 0
+}
+
+func (x *ChildSet) GetAwaits() uint32 {
+	if x != nil {
+		return x.Awaits
+	}
+	return 0
+}
+
+func (x *ChildSet) GetOrFailed() bool {
+	if x != nil {
+		return x.OrFailed
+	}
+	return false
+}
+
 // ReceivedSignal is a signal that a task has got.
 type ReceivedSignal struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1008,7 +1185,7 @@ type ReceivedSignal struct {
 
 func (x *ReceivedSignal) Reset() {
 	*x = ReceivedSignal{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[10]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1020,7 +1197,7 @@ func (x *ReceivedSignal) String() string {
 func (*ReceivedSignal) ProtoMessage() {}
 
 func (x *ReceivedSignal) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[10]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1033,7 +1210,7 @@ func (x *ReceivedSignal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReceivedSignal.ProtoReflect.Descriptor instead.
 func (*ReceivedSignal) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{10}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ReceivedSignal) GetName() string {
@@ -1078,7 +1255,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[11]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1090,7 +1267,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[11]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1103,7 +1280,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{11}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Progress) GetDone() uint64 {
@@ -1149,7 +1326,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[12]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1161,7 +1338,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[12]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1174,7 +1351,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{12}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Attempt) GetNumber() uint32 {
@@ -1233,7 +1410,7 @@ type GetRequest struct {
 
 func (x *GetRequest) Reset() {
 	*x = GetRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[13]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1245,7 +1422,7 @@ func (x *GetRequest) String() string {
 func (*GetRequest) ProtoMessage() {}
 
 func (x *GetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[13]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1258,7 +1435,7 @@ func (x *GetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRequest.ProtoReflect.Descriptor instead.
 func (*GetRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{13}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GetRequest) GetId() string {
@@ -1298,7 +1475,7 @@ type GetResponse struct {
 
 func (x *GetResponse) Reset() {
 	*x = GetResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[14]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1310,7 +1487,7 @@ func (x *GetResponse) String() string {
 func (*GetResponse) ProtoMessage() {}
 
 func (x *GetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[14]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1323,7 +1500,7 @@ func (x *GetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetResponse.ProtoReflect.Descriptor instead.
 func (*GetResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{14}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetResponse) GetTask() *Task {
@@ -1346,7 +1523,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[15]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1358,7 +1535,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[15]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1371,7 +1548,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{15}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListRequest) GetStates() []string {
@@ -1419,7 +1596,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[16]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1431,7 +1608,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[16]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1444,7 +1621,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{16}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListResponse) GetTasks() []*Task {
@@ -1471,7 +1648,7 @@ type CountRequest struct {
 
 func (x *CountRequest) Reset() {
 	*x = CountRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[17]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1483,7 +1660,7 @@ func (x *CountRequest) String() string {
 func (*CountRequest) ProtoMessage() {}
 
 func (x *CountRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[17]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1496,7 +1673,7 @@ func (x *CountRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountRequest.ProtoReflect.Descriptor instead.
 func (*CountRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{17}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CountRequest) GetStates() []string {
@@ -1522,7 +1699,7 @@ type CountResponse struct {
 
 func (x *CountResponse) Reset() {
 	*x = CountResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[18]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1534,7 +1711,7 @@ func (x *CountResponse) String() string {
 func (*CountResponse) ProtoMessage() {}
 
 func (x *CountResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[18]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1547,7 +1724,7 @@ func (x *CountResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountResponse.ProtoReflect.Descriptor instead.
 func (*CountResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{18}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CountResponse) GetCounts() []*StateCount {
@@ -1568,7 +1745,7 @@ type StateCount struct {
 
 func (x *StateCount) Reset() {
 	*x = StateCount{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[19]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1580,7 +1757,7 @@ func (x *StateCount) String() string {
 func (*StateCount) ProtoMessage() {}
 
 func (x *StateCount) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[19]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1593,7 +1770,7 @@ func (x *StateCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateCount.ProtoReflect.Descriptor instead.
 func (*StateCount) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{19}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *StateCount) GetState() string {
@@ -1630,7 +1807,7 @@ type WaitRequest struct {
 
 func (x *WaitRequest) Reset() {
 	*x = WaitRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[20]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1642,7 +1819,7 @@ func (x *WaitRequest) String() string {
 func (*WaitRequest) ProtoMessage() {}
 
 func (x *WaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[20]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1655,7 +1832,7 @@ func (x *WaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitRequest.ProtoReflect.Descriptor instead.
 func (*WaitRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{20}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *WaitRequest) GetIds() []string {
@@ -1693,7 +1870,7 @@ type WaitResponse struct {
 
 func (x *WaitResponse) Reset() {
 	*x = WaitResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[21]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1705,7 +1882,7 @@ func (x *WaitResponse) String() string {
 func (*WaitResponse) ProtoMessage() {}
 
 func (x *WaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[21]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1718,7 +1895,7 @@ func (x *WaitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitResponse.ProtoReflect.Descriptor instead.
 func (*WaitResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{21}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *WaitResponse) GetSettled() bool {
@@ -1751,7 +1928,7 @@ type WhyRequest struct {
 
 func (x *WhyRequest) Reset() {
 	*x = WhyRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[22]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1763,7 +1940,7 @@ func (x *WhyRequest) String() string {
 func (*WhyRequest) ProtoMessage() {}
 
 func (x *WhyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[22]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1776,7 +1953,7 @@ func (x *WhyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyRequest.ProtoReflect.Descriptor instead.
 func (*WhyRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{22}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *WhyRequest) GetId() string {
@@ -1796,7 +1973,7 @@ type WhyResponse struct {
 
 func (x *WhyResponse) Reset() {
 	*x = WhyResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[23]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1808,7 +1985,7 @@ func (x *WhyResponse) String() string {
 func (*WhyResponse) ProtoMessage() {}
 
 func (x *WhyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[23]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1821,7 +1998,7 @@ func (x *WhyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyResponse.ProtoReflect.Descriptor instead.
 func (*WhyResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{23}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *WhyResponse) GetTask() *Task {
@@ -1868,7 +2045,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[24]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1880,7 +2057,7 @@ func (x *Reason) String() string {
 func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[24]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1893,7 +2070,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{24}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Reason) GetCode() string {
@@ -2006,7 +2183,7 @@ type TaskLogsRequest struct {
 
 func (x *TaskLogsRequest) Reset() {
 	*x = TaskLogsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[25]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2018,7 +2195,7 @@ func (x *TaskLogsRequest) String() string {
 func (*TaskLogsRequest) ProtoMessage() {}
 
 func (x *TaskLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[25]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2031,7 +2208,7 @@ func (x *TaskLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskLogsRequest.ProtoReflect.Descriptor instead.
 func (*TaskLogsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{25}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *TaskLogsRequest) GetId() string {
@@ -2084,7 +2261,7 @@ type TaskLogsResponse struct {
 
 func (x *TaskLogsResponse) Reset() {
 	*x = TaskLogsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[26]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2096,7 +2273,7 @@ func (x *TaskLogsResponse) String() string {
 func (*TaskLogsResponse) ProtoMessage() {}
 
 func (x *TaskLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[26]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2109,7 +2286,7 @@ func (x *TaskLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskLogsResponse.ProtoReflect.Descriptor instead.
 func (*TaskLogsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{26}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *TaskLogsResponse) GetLines() []*LogLine {
@@ -2153,7 +2330,7 @@ type RanElsewhere struct {
 
 func (x *RanElsewhere) Reset() {
 	*x = RanElsewhere{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[27]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2165,7 +2342,7 @@ func (x *RanElsewhere) String() string {
 func (*RanElsewhere) ProtoMessage() {}
 
 func (x *RanElsewhere) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[27]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2178,7 +2355,7 @@ func (x *RanElsewhere) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RanElsewhere.ProtoReflect.Descriptor instead.
 func (*RanElsewhere) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{27}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RanElsewhere) GetAttempt() uint32 {
@@ -2230,7 +2407,7 @@ type LogLine struct {
 
 func (x *LogLine) Reset() {
 	*x = LogLine{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[28]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2242,7 +2419,7 @@ func (x *LogLine) String() string {
 func (*LogLine) ProtoMessage() {}
 
 func (x *LogLine) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[28]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2255,7 +2432,7 @@ func (x *LogLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
 func (*LogLine) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{28}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *LogLine) GetAttempt() uint32 {
@@ -2318,7 +2495,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[29]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2330,7 +2507,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[29]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2343,7 +2520,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{29}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *CancelRequest) GetId() string {
@@ -2376,7 +2553,7 @@ type CancelResponse struct {
 
 func (x *CancelResponse) Reset() {
 	*x = CancelResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[30]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2388,7 +2565,7 @@ func (x *CancelResponse) String() string {
 func (*CancelResponse) ProtoMessage() {}
 
 func (x *CancelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[30]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2401,7 +2578,7 @@ func (x *CancelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResponse.ProtoReflect.Descriptor instead.
 func (*CancelResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{30}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *CancelResponse) GetTask() *Task {
@@ -2421,7 +2598,7 @@ type ResumeRequest struct {
 
 func (x *ResumeRequest) Reset() {
 	*x = ResumeRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[31]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2433,7 +2610,7 @@ func (x *ResumeRequest) String() string {
 func (*ResumeRequest) ProtoMessage() {}
 
 func (x *ResumeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[31]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2446,7 +2623,7 @@ func (x *ResumeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeRequest.ProtoReflect.Descriptor instead.
 func (*ResumeRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{31}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ResumeRequest) GetId() string {
@@ -2472,7 +2649,7 @@ type ResumeResponse struct {
 
 func (x *ResumeResponse) Reset() {
 	*x = ResumeResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[32]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2484,7 +2661,7 @@ func (x *ResumeResponse) String() string {
 func (*ResumeResponse) ProtoMessage() {}
 
 func (x *ResumeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[32]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2497,7 +2674,7 @@ func (x *ResumeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeResponse.ProtoReflect.Descriptor instead.
 func (*ResumeResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{32}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ResumeResponse) GetTask() *Task {
@@ -2518,7 +2695,7 @@ type FailRequest struct {
 
 func (x *FailRequest) Reset() {
 	*x = FailRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[33]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2530,7 +2707,7 @@ func (x *FailRequest) String() string {
 func (*FailRequest) ProtoMessage() {}
 
 func (x *FailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[33]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2543,7 +2720,7 @@ func (x *FailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailRequest.ProtoReflect.Descriptor instead.
 func (*FailRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{33}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *FailRequest) GetId() string {
@@ -2576,7 +2753,7 @@ type FailResponse struct {
 
 func (x *FailResponse) Reset() {
 	*x = FailResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[34]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2588,7 +2765,7 @@ func (x *FailResponse) String() string {
 func (*FailResponse) ProtoMessage() {}
 
 func (x *FailResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[34]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2601,7 +2778,7 @@ func (x *FailResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailResponse.ProtoReflect.Descriptor instead.
 func (*FailResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{34}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *FailResponse) GetTask() *Task {
@@ -2628,7 +2805,7 @@ type RescheduleRequest struct {
 
 func (x *RescheduleRequest) Reset() {
 	*x = RescheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[35]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2640,7 +2817,7 @@ func (x *RescheduleRequest) String() string {
 func (*RescheduleRequest) ProtoMessage() {}
 
 func (x *RescheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[35]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2653,7 +2830,7 @@ func (x *RescheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RescheduleRequest.ProtoReflect.Descriptor instead.
 func (*RescheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{35}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *RescheduleRequest) GetId() string {
@@ -2720,7 +2897,7 @@ type RescheduleResponse struct {
 
 func (x *RescheduleResponse) Reset() {
 	*x = RescheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[36]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2732,7 +2909,7 @@ func (x *RescheduleResponse) String() string {
 func (*RescheduleResponse) ProtoMessage() {}
 
 func (x *RescheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[36]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2745,7 +2922,7 @@ func (x *RescheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RescheduleResponse.ProtoReflect.Descriptor instead.
 func (*RescheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{36}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *RescheduleResponse) GetTask() *Task {
@@ -2775,7 +2952,7 @@ type SignalRequest struct {
 
 func (x *SignalRequest) Reset() {
 	*x = SignalRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[37]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2787,7 +2964,7 @@ func (x *SignalRequest) String() string {
 func (*SignalRequest) ProtoMessage() {}
 
 func (x *SignalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[37]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2800,7 +2977,7 @@ func (x *SignalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalRequest.ProtoReflect.Descriptor instead.
 func (*SignalRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{37}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *SignalRequest) GetId() string {
@@ -2872,7 +3049,7 @@ type SignalResponse struct {
 
 func (x *SignalResponse) Reset() {
 	*x = SignalResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[38]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2884,7 +3061,7 @@ func (x *SignalResponse) String() string {
 func (*SignalResponse) ProtoMessage() {}
 
 func (x *SignalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[38]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2897,7 +3074,7 @@ func (x *SignalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalResponse.ProtoReflect.Descriptor instead.
 func (*SignalResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{38}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *SignalResponse) GetOutcome() string {
@@ -2927,7 +3104,7 @@ type ListKeysRequest struct {
 
 func (x *ListKeysRequest) Reset() {
 	*x = ListKeysRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[39]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2939,7 +3116,7 @@ func (x *ListKeysRequest) String() string {
 func (*ListKeysRequest) ProtoMessage() {}
 
 func (x *ListKeysRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[39]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2952,7 +3129,7 @@ func (x *ListKeysRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeysRequest.ProtoReflect.Descriptor instead.
 func (*ListKeysRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{39}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ListKeysRequest) GetStates() []string {
@@ -2993,7 +3170,7 @@ type ListKeysResponse struct {
 
 func (x *ListKeysResponse) Reset() {
 	*x = ListKeysResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[40]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3005,7 +3182,7 @@ func (x *ListKeysResponse) String() string {
 func (*ListKeysResponse) ProtoMessage() {}
 
 func (x *ListKeysResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[40]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3018,7 +3195,7 @@ func (x *ListKeysResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeysResponse.ProtoReflect.Descriptor instead.
 func (*ListKeysResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{40}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ListKeysResponse) GetKeys() []*OrderingKey {
@@ -3051,7 +3228,7 @@ type OrderingKey struct {
 
 func (x *OrderingKey) Reset() {
 	*x = OrderingKey{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[41]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3063,7 +3240,7 @@ func (x *OrderingKey) String() string {
 func (*OrderingKey) ProtoMessage() {}
 
 func (x *OrderingKey) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[41]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3076,7 +3253,7 @@ func (x *OrderingKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderingKey.ProtoReflect.Descriptor instead.
 func (*OrderingKey) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{41}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *OrderingKey) GetKey() string {
@@ -3125,7 +3302,7 @@ type GetKeyRequest struct {
 
 func (x *GetKeyRequest) Reset() {
 	*x = GetKeyRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[42]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3137,7 +3314,7 @@ func (x *GetKeyRequest) String() string {
 func (*GetKeyRequest) ProtoMessage() {}
 
 func (x *GetKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[42]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3150,7 +3327,7 @@ func (x *GetKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetKeyRequest.ProtoReflect.Descriptor instead.
 func (*GetKeyRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{42}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *GetKeyRequest) GetKey() string {
@@ -3185,7 +3362,7 @@ type GetKeyResponse struct {
 
 func (x *GetKeyResponse) Reset() {
 	*x = GetKeyResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[43]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3197,7 +3374,7 @@ func (x *GetKeyResponse) String() string {
 func (*GetKeyResponse) ProtoMessage() {}
 
 func (x *GetKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[43]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3210,7 +3387,7 @@ func (x *GetKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetKeyResponse.ProtoReflect.Descriptor instead.
 func (*GetKeyResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{43}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *GetKeyResponse) GetHead() *Task {
@@ -3243,7 +3420,7 @@ type ResumeKeyRequest struct {
 
 func (x *ResumeKeyRequest) Reset() {
 	*x = ResumeKeyRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[44]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3255,7 +3432,7 @@ func (x *ResumeKeyRequest) String() string {
 func (*ResumeKeyRequest) ProtoMessage() {}
 
 func (x *ResumeKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[44]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3268,7 +3445,7 @@ func (x *ResumeKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeKeyRequest.ProtoReflect.Descriptor instead.
 func (*ResumeKeyRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{44}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ResumeKeyRequest) GetKey() string {
@@ -3287,7 +3464,7 @@ type ResumeKeyResponse struct {
 
 func (x *ResumeKeyResponse) Reset() {
 	*x = ResumeKeyResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[45]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3299,7 +3476,7 @@ func (x *ResumeKeyResponse) String() string {
 func (*ResumeKeyResponse) ProtoMessage() {}
 
 func (x *ResumeKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[45]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3312,7 +3489,7 @@ func (x *ResumeKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeKeyResponse.ProtoReflect.Descriptor instead.
 func (*ResumeKeyResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{45}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ResumeKeyResponse) GetTask() *Task {
@@ -3332,7 +3509,7 @@ type SkipKeyRequest struct {
 
 func (x *SkipKeyRequest) Reset() {
 	*x = SkipKeyRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[46]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3344,7 +3521,7 @@ func (x *SkipKeyRequest) String() string {
 func (*SkipKeyRequest) ProtoMessage() {}
 
 func (x *SkipKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[46]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3357,7 +3534,7 @@ func (x *SkipKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkipKeyRequest.ProtoReflect.Descriptor instead.
 func (*SkipKeyRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{46}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *SkipKeyRequest) GetKey() string {
@@ -3383,7 +3560,7 @@ type SkipKeyResponse struct {
 
 func (x *SkipKeyResponse) Reset() {
 	*x = SkipKeyResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[47]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3395,7 +3572,7 @@ func (x *SkipKeyResponse) String() string {
 func (*SkipKeyResponse) ProtoMessage() {}
 
 func (x *SkipKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[47]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3408,7 +3585,7 @@ func (x *SkipKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkipKeyResponse.ProtoReflect.Descriptor instead.
 func (*SkipKeyResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{47}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *SkipKeyResponse) GetTask() *Task {
@@ -3426,7 +3603,7 @@ type ListTypesRequest struct {
 
 func (x *ListTypesRequest) Reset() {
 	*x = ListTypesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[48]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3438,7 +3615,7 @@ func (x *ListTypesRequest) String() string {
 func (*ListTypesRequest) ProtoMessage() {}
 
 func (x *ListTypesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[48]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3451,7 +3628,7 @@ func (x *ListTypesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTypesRequest.ProtoReflect.Descriptor instead.
 func (*ListTypesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{48}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{50}
 }
 
 type ListTypesResponse struct {
@@ -3466,7 +3643,7 @@ type ListTypesResponse struct {
 
 func (x *ListTypesResponse) Reset() {
 	*x = ListTypesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[49]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3478,7 +3655,7 @@ func (x *ListTypesResponse) String() string {
 func (*ListTypesResponse) ProtoMessage() {}
 
 func (x *ListTypesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[49]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3491,7 +3668,7 @@ func (x *ListTypesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTypesResponse.ProtoReflect.Descriptor instead.
 func (*ListTypesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{49}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ListTypesResponse) GetTypes() []*Type {
@@ -3525,7 +3702,7 @@ type Type struct {
 
 func (x *Type) Reset() {
 	*x = Type{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[50]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3537,7 +3714,7 @@ func (x *Type) String() string {
 func (*Type) ProtoMessage() {}
 
 func (x *Type) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[50]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3550,7 +3727,7 @@ func (x *Type) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Type.ProtoReflect.Descriptor instead.
 func (*Type) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{50}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Type) GetName() string {
@@ -3611,7 +3788,7 @@ type PauseTypeRequest struct {
 
 func (x *PauseTypeRequest) Reset() {
 	*x = PauseTypeRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[51]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3623,7 +3800,7 @@ func (x *PauseTypeRequest) String() string {
 func (*PauseTypeRequest) ProtoMessage() {}
 
 func (x *PauseTypeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[51]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3636,7 +3813,7 @@ func (x *PauseTypeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseTypeRequest.ProtoReflect.Descriptor instead.
 func (*PauseTypeRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{51}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *PauseTypeRequest) GetType() string {
@@ -3654,7 +3831,7 @@ type PauseTypeResponse struct {
 
 func (x *PauseTypeResponse) Reset() {
 	*x = PauseTypeResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[52]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3666,7 +3843,7 @@ func (x *PauseTypeResponse) String() string {
 func (*PauseTypeResponse) ProtoMessage() {}
 
 func (x *PauseTypeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[52]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3679,7 +3856,7 @@ func (x *PauseTypeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseTypeResponse.ProtoReflect.Descriptor instead.
 func (*PauseTypeResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{52}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{54}
 }
 
 type ResumeTypeRequest struct {
@@ -3691,7 +3868,7 @@ type ResumeTypeRequest struct {
 
 func (x *ResumeTypeRequest) Reset() {
 	*x = ResumeTypeRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[53]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3703,7 +3880,7 @@ func (x *ResumeTypeRequest) String() string {
 func (*ResumeTypeRequest) ProtoMessage() {}
 
 func (x *ResumeTypeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[53]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3716,7 +3893,7 @@ func (x *ResumeTypeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTypeRequest.ProtoReflect.Descriptor instead.
 func (*ResumeTypeRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{53}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ResumeTypeRequest) GetType() string {
@@ -3734,7 +3911,7 @@ type ResumeTypeResponse struct {
 
 func (x *ResumeTypeResponse) Reset() {
 	*x = ResumeTypeResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[54]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3746,7 +3923,7 @@ func (x *ResumeTypeResponse) String() string {
 func (*ResumeTypeResponse) ProtoMessage() {}
 
 func (x *ResumeTypeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[54]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3759,7 +3936,7 @@ func (x *ResumeTypeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTypeResponse.ProtoReflect.Descriptor instead.
 func (*ResumeTypeResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{54}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{56}
 }
 
 type ListWorkersRequest struct {
@@ -3770,7 +3947,7 @@ type ListWorkersRequest struct {
 
 func (x *ListWorkersRequest) Reset() {
 	*x = ListWorkersRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[55]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3782,7 +3959,7 @@ func (x *ListWorkersRequest) String() string {
 func (*ListWorkersRequest) ProtoMessage() {}
 
 func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[55]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3795,7 +3972,7 @@ func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersRequest.ProtoReflect.Descriptor instead.
 func (*ListWorkersRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{55}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{57}
 }
 
 type ListWorkersResponse struct {
@@ -3807,7 +3984,7 @@ type ListWorkersResponse struct {
 
 func (x *ListWorkersResponse) Reset() {
 	*x = ListWorkersResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[56]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3819,7 +3996,7 @@ func (x *ListWorkersResponse) String() string {
 func (*ListWorkersResponse) ProtoMessage() {}
 
 func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[56]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3832,7 +4009,7 @@ func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersResponse.ProtoReflect.Descriptor instead.
 func (*ListWorkersResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{56}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ListWorkersResponse) GetWorkers() []*Worker {
@@ -3865,7 +4042,7 @@ type Worker struct {
 
 func (x *Worker) Reset() {
 	*x = Worker{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[57]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3877,7 +4054,7 @@ func (x *Worker) String() string {
 func (*Worker) ProtoMessage() {}
 
 func (x *Worker) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[57]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3890,7 +4067,7 @@ func (x *Worker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Worker.ProtoReflect.Descriptor instead.
 func (*Worker) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{57}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Worker) GetId() string {
@@ -3972,7 +4149,7 @@ type DrainWorkerRequest struct {
 
 func (x *DrainWorkerRequest) Reset() {
 	*x = DrainWorkerRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[58]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3984,7 +4161,7 @@ func (x *DrainWorkerRequest) String() string {
 func (*DrainWorkerRequest) ProtoMessage() {}
 
 func (x *DrainWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[58]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3997,7 +4174,7 @@ func (x *DrainWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainWorkerRequest.ProtoReflect.Descriptor instead.
 func (*DrainWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{58}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *DrainWorkerRequest) GetWorker() string {
@@ -4016,7 +4193,7 @@ type DrainWorkerResponse struct {
 
 func (x *DrainWorkerResponse) Reset() {
 	*x = DrainWorkerResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[59]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4028,7 +4205,7 @@ func (x *DrainWorkerResponse) String() string {
 func (*DrainWorkerResponse) ProtoMessage() {}
 
 func (x *DrainWorkerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[59]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4041,7 +4218,7 @@ func (x *DrainWorkerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainWorkerResponse.ProtoReflect.Descriptor instead.
 func (*DrainWorkerResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{59}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *DrainWorkerResponse) GetWorkers() []*Worker {
@@ -4059,7 +4236,7 @@ type VersionRequest struct {
 
 func (x *VersionRequest) Reset() {
 	*x = VersionRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[60]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4071,7 +4248,7 @@ func (x *VersionRequest) String() string {
 func (*VersionRequest) ProtoMessage() {}
 
 func (x *VersionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[60]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4084,7 +4261,7 @@ func (x *VersionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionRequest.ProtoReflect.Descriptor instead.
 func (*VersionRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{60}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{62}
 }
 
 type VersionResponse struct {
@@ -4100,7 +4277,7 @@ type VersionResponse struct {
 
 func (x *VersionResponse) Reset() {
 	*x = VersionResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[61]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4112,7 +4289,7 @@ func (x *VersionResponse) String() string {
 func (*VersionResponse) ProtoMessage() {}
 
 func (x *VersionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[61]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4125,7 +4302,7 @@ func (x *VersionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionResponse.ProtoReflect.Descriptor instead.
 func (*VersionResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{61}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *VersionResponse) GetVersion() string {
@@ -4175,7 +4352,7 @@ type Rate struct {
 
 func (x *Rate) Reset() {
 	*x = Rate{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[62]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4187,7 +4364,7 @@ func (x *Rate) String() string {
 func (*Rate) ProtoMessage() {}
 
 func (x *Rate) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[62]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4200,7 +4377,7 @@ func (x *Rate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rate.ProtoReflect.Descriptor instead.
 func (*Rate) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{62}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Rate) GetCount() uint32 {
@@ -4260,7 +4437,7 @@ type Limit struct {
 
 func (x *Limit) Reset() {
 	*x = Limit{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[63]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4272,7 +4449,7 @@ func (x *Limit) String() string {
 func (*Limit) ProtoMessage() {}
 
 func (x *Limit) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[63]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4285,7 +4462,7 @@ func (x *Limit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limit.ProtoReflect.Descriptor instead.
 func (*Limit) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{63}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Limit) GetName() string {
@@ -4413,7 +4590,7 @@ type LimitSetting struct {
 
 func (x *LimitSetting) Reset() {
 	*x = LimitSetting{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[64]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4425,7 +4602,7 @@ func (x *LimitSetting) String() string {
 func (*LimitSetting) ProtoMessage() {}
 
 func (x *LimitSetting) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[64]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4438,7 +4615,7 @@ func (x *LimitSetting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitSetting.ProtoReflect.Descriptor instead.
 func (*LimitSetting) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{64}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *LimitSetting) GetMax() uint32 {
@@ -4512,7 +4689,7 @@ type ListLimitsRequest struct {
 
 func (x *ListLimitsRequest) Reset() {
 	*x = ListLimitsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[65]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4524,7 +4701,7 @@ func (x *ListLimitsRequest) String() string {
 func (*ListLimitsRequest) ProtoMessage() {}
 
 func (x *ListLimitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[65]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4537,7 +4714,7 @@ func (x *ListLimitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLimitsRequest.ProtoReflect.Descriptor instead.
 func (*ListLimitsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{65}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{67}
 }
 
 type ListLimitsResponse struct {
@@ -4549,7 +4726,7 @@ type ListLimitsResponse struct {
 
 func (x *ListLimitsResponse) Reset() {
 	*x = ListLimitsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[66]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4561,7 +4738,7 @@ func (x *ListLimitsResponse) String() string {
 func (*ListLimitsResponse) ProtoMessage() {}
 
 func (x *ListLimitsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[66]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4574,7 +4751,7 @@ func (x *ListLimitsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLimitsResponse.ProtoReflect.Descriptor instead.
 func (*ListLimitsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{66}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ListLimitsResponse) GetLimits() []*Limit {
@@ -4594,7 +4771,7 @@ type GetLimitRequest struct {
 
 func (x *GetLimitRequest) Reset() {
 	*x = GetLimitRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[67]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4606,7 +4783,7 @@ func (x *GetLimitRequest) String() string {
 func (*GetLimitRequest) ProtoMessage() {}
 
 func (x *GetLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[67]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4619,7 +4796,7 @@ func (x *GetLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLimitRequest.ProtoReflect.Descriptor instead.
 func (*GetLimitRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{67}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *GetLimitRequest) GetName() string {
@@ -4645,7 +4822,7 @@ type GetLimitResponse struct {
 
 func (x *GetLimitResponse) Reset() {
 	*x = GetLimitResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[68]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4657,7 +4834,7 @@ func (x *GetLimitResponse) String() string {
 func (*GetLimitResponse) ProtoMessage() {}
 
 func (x *GetLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[68]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4670,7 +4847,7 @@ func (x *GetLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLimitResponse.ProtoReflect.Descriptor instead.
 func (*GetLimitResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{68}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *GetLimitResponse) GetLimit() *Limit {
@@ -4698,7 +4875,7 @@ type SetLimitRequest struct {
 
 func (x *SetLimitRequest) Reset() {
 	*x = SetLimitRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[69]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4710,7 +4887,7 @@ func (x *SetLimitRequest) String() string {
 func (*SetLimitRequest) ProtoMessage() {}
 
 func (x *SetLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[69]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4723,7 +4900,7 @@ func (x *SetLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLimitRequest.ProtoReflect.Descriptor instead.
 func (*SetLimitRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{69}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *SetLimitRequest) GetName() string {
@@ -4784,7 +4961,7 @@ type SetLimitResponse struct {
 
 func (x *SetLimitResponse) Reset() {
 	*x = SetLimitResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[70]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4796,7 +4973,7 @@ func (x *SetLimitResponse) String() string {
 func (*SetLimitResponse) ProtoMessage() {}
 
 func (x *SetLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[70]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4809,7 +4986,7 @@ func (x *SetLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLimitResponse.ProtoReflect.Descriptor instead.
 func (*SetLimitResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{70}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *SetLimitResponse) GetLimit() *Limit {
@@ -4831,7 +5008,7 @@ type UnsetLimitRequest struct {
 
 func (x *UnsetLimitRequest) Reset() {
 	*x = UnsetLimitRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[71]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4843,7 +5020,7 @@ func (x *UnsetLimitRequest) String() string {
 func (*UnsetLimitRequest) ProtoMessage() {}
 
 func (x *UnsetLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[71]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4856,7 +5033,7 @@ func (x *UnsetLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsetLimitRequest.ProtoReflect.Descriptor instead.
 func (*UnsetLimitRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{71}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *UnsetLimitRequest) GetName() string {
@@ -4896,7 +5073,7 @@ type UnsetLimitResponse struct {
 
 func (x *UnsetLimitResponse) Reset() {
 	*x = UnsetLimitResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[72]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4908,7 +5085,7 @@ func (x *UnsetLimitResponse) String() string {
 func (*UnsetLimitResponse) ProtoMessage() {}
 
 func (x *UnsetLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[72]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4921,7 +5098,7 @@ func (x *UnsetLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsetLimitResponse.ProtoReflect.Descriptor instead.
 func (*UnsetLimitResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{72}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *UnsetLimitResponse) GetLimit() *Limit {
@@ -4941,7 +5118,7 @@ type WatchLimitsRequest struct {
 
 func (x *WatchLimitsRequest) Reset() {
 	*x = WatchLimitsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[73]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4953,7 +5130,7 @@ func (x *WatchLimitsRequest) String() string {
 func (*WatchLimitsRequest) ProtoMessage() {}
 
 func (x *WatchLimitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[73]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4966,7 +5143,7 @@ func (x *WatchLimitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchLimitsRequest.ProtoReflect.Descriptor instead.
 func (*WatchLimitsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{73}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *WatchLimitsRequest) GetTimeout() *durationpb.Duration {
@@ -4985,7 +5162,7 @@ type WatchLimitsResponse struct {
 
 func (x *WatchLimitsResponse) Reset() {
 	*x = WatchLimitsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[74]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4997,7 +5174,7 @@ func (x *WatchLimitsResponse) String() string {
 func (*WatchLimitsResponse) ProtoMessage() {}
 
 func (x *WatchLimitsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[74]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5010,7 +5187,7 @@ func (x *WatchLimitsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchLimitsResponse.ProtoReflect.Descriptor instead.
 func (*WatchLimitsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{74}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *WatchLimitsResponse) GetLimits() []*Limit {
@@ -5030,7 +5207,7 @@ type WhyLimitRequest struct {
 
 func (x *WhyLimitRequest) Reset() {
 	*x = WhyLimitRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[75]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5042,7 +5219,7 @@ func (x *WhyLimitRequest) String() string {
 func (*WhyLimitRequest) ProtoMessage() {}
 
 func (x *WhyLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[75]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5055,7 +5232,7 @@ func (x *WhyLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyLimitRequest.ProtoReflect.Descriptor instead.
 func (*WhyLimitRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{75}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *WhyLimitRequest) GetName() string {
@@ -5093,7 +5270,7 @@ type WhyLimitResponse struct {
 
 func (x *WhyLimitResponse) Reset() {
 	*x = WhyLimitResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[76]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5105,7 +5282,7 @@ func (x *WhyLimitResponse) String() string {
 func (*WhyLimitResponse) ProtoMessage() {}
 
 func (x *WhyLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[76]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5118,7 +5295,7 @@ func (x *WhyLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyLimitResponse.ProtoReflect.Descriptor instead.
 func (*WhyLimitResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{76}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *WhyLimitResponse) GetLimit() *Limit {
@@ -5176,7 +5353,7 @@ type LimitTask struct {
 
 func (x *LimitTask) Reset() {
 	*x = LimitTask{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[77]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5188,7 +5365,7 @@ func (x *LimitTask) String() string {
 func (*LimitTask) ProtoMessage() {}
 
 func (x *LimitTask) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[77]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5201,7 +5378,7 @@ func (x *LimitTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitTask.ProtoReflect.Descriptor instead.
 func (*LimitTask) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{77}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *LimitTask) GetId() string {
@@ -5246,7 +5423,7 @@ type LimitNode struct {
 
 func (x *LimitNode) Reset() {
 	*x = LimitNode{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[78]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5258,7 +5435,7 @@ func (x *LimitNode) String() string {
 func (*LimitNode) ProtoMessage() {}
 
 func (x *LimitNode) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[78]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5271,7 +5448,7 @@ func (x *LimitNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitNode.ProtoReflect.Descriptor instead.
 func (*LimitNode) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{78}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *LimitNode) GetNode() string {
@@ -5313,7 +5490,7 @@ type LimitQueue struct {
 
 func (x *LimitQueue) Reset() {
 	*x = LimitQueue{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[79]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5325,7 +5502,7 @@ func (x *LimitQueue) String() string {
 func (*LimitQueue) ProtoMessage() {}
 
 func (x *LimitQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[79]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5338,7 +5515,7 @@ func (x *LimitQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitQueue.ProtoReflect.Descriptor instead.
 func (*LimitQueue) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{79}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *LimitQueue) GetType() string {
@@ -5376,7 +5553,7 @@ type Alert struct {
 
 func (x *Alert) Reset() {
 	*x = Alert{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[80]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5388,7 +5565,7 @@ func (x *Alert) String() string {
 func (*Alert) ProtoMessage() {}
 
 func (x *Alert) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[80]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5401,7 +5578,7 @@ func (x *Alert) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alert.ProtoReflect.Descriptor instead.
 func (*Alert) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{80}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *Alert) GetRule() string {
@@ -5505,7 +5682,7 @@ type AlertSilence struct {
 
 func (x *AlertSilence) Reset() {
 	*x = AlertSilence{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[81]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5517,7 +5694,7 @@ func (x *AlertSilence) String() string {
 func (*AlertSilence) ProtoMessage() {}
 
 func (x *AlertSilence) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[81]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5530,7 +5707,7 @@ func (x *AlertSilence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AlertSilence.ProtoReflect.Descriptor instead.
 func (*AlertSilence) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{81}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *AlertSilence) GetId() string {
@@ -5596,7 +5773,7 @@ type UnsentAlerts struct {
 
 func (x *UnsentAlerts) Reset() {
 	*x = UnsentAlerts{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[82]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5608,7 +5785,7 @@ func (x *UnsentAlerts) String() string {
 func (*UnsentAlerts) ProtoMessage() {}
 
 func (x *UnsentAlerts) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[82]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5621,7 +5798,7 @@ func (x *UnsentAlerts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsentAlerts.ProtoReflect.Descriptor instead.
 func (*UnsentAlerts) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{82}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *UnsentAlerts) GetId() string {
@@ -5667,7 +5844,7 @@ type ListAlertsRequest struct {
 
 func (x *ListAlertsRequest) Reset() {
 	*x = ListAlertsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[83]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5679,7 +5856,7 @@ func (x *ListAlertsRequest) String() string {
 func (*ListAlertsRequest) ProtoMessage() {}
 
 func (x *ListAlertsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[83]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5692,7 +5869,7 @@ func (x *ListAlertsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAlertsRequest.ProtoReflect.Descriptor instead.
 func (*ListAlertsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{83}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{85}
 }
 
 type ListAlertsResponse struct {
@@ -5706,7 +5883,7 @@ type ListAlertsResponse struct {
 
 func (x *ListAlertsResponse) Reset() {
 	*x = ListAlertsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[84]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5718,7 +5895,7 @@ func (x *ListAlertsResponse) String() string {
 func (*ListAlertsResponse) ProtoMessage() {}
 
 func (x *ListAlertsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[84]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5731,7 +5908,7 @@ func (x *ListAlertsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAlertsResponse.ProtoReflect.Descriptor instead.
 func (*ListAlertsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{84}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *ListAlertsResponse) GetAlerts() []*Alert {
@@ -5764,7 +5941,7 @@ type TestAlertsRequest struct {
 
 func (x *TestAlertsRequest) Reset() {
 	*x = TestAlertsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[85]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5776,7 +5953,7 @@ func (x *TestAlertsRequest) String() string {
 func (*TestAlertsRequest) ProtoMessage() {}
 
 func (x *TestAlertsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[85]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5789,7 +5966,7 @@ func (x *TestAlertsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestAlertsRequest.ProtoReflect.Descriptor instead.
 func (*TestAlertsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{85}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *TestAlertsRequest) GetTargets() []string {
@@ -5808,7 +5985,7 @@ type TestAlertsResponse struct {
 
 func (x *TestAlertsResponse) Reset() {
 	*x = TestAlertsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[86]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5820,7 +5997,7 @@ func (x *TestAlertsResponse) String() string {
 func (*TestAlertsResponse) ProtoMessage() {}
 
 func (x *TestAlertsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[86]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5833,7 +6010,7 @@ func (x *TestAlertsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestAlertsResponse.ProtoReflect.Descriptor instead.
 func (*TestAlertsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{86}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *TestAlertsResponse) GetTests() []*AlertTest {
@@ -5855,7 +6032,7 @@ type AlertTest struct {
 
 func (x *AlertTest) Reset() {
 	*x = AlertTest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[87]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5867,7 +6044,7 @@ func (x *AlertTest) String() string {
 func (*AlertTest) ProtoMessage() {}
 
 func (x *AlertTest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[87]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5880,7 +6057,7 @@ func (x *AlertTest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AlertTest.ProtoReflect.Descriptor instead.
 func (*AlertTest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{87}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *AlertTest) GetTarget() string {
@@ -5917,7 +6094,7 @@ type SilenceAlertsRequest struct {
 
 func (x *SilenceAlertsRequest) Reset() {
 	*x = SilenceAlertsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[88]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5929,7 +6106,7 @@ func (x *SilenceAlertsRequest) String() string {
 func (*SilenceAlertsRequest) ProtoMessage() {}
 
 func (x *SilenceAlertsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[88]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5942,7 +6119,7 @@ func (x *SilenceAlertsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SilenceAlertsRequest.ProtoReflect.Descriptor instead.
 func (*SilenceAlertsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{88}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *SilenceAlertsRequest) GetRule() string {
@@ -5989,7 +6166,7 @@ type SilenceAlertsResponse struct {
 
 func (x *SilenceAlertsResponse) Reset() {
 	*x = SilenceAlertsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[89]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6001,7 +6178,7 @@ func (x *SilenceAlertsResponse) String() string {
 func (*SilenceAlertsResponse) ProtoMessage() {}
 
 func (x *SilenceAlertsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[89]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6014,7 +6191,7 @@ func (x *SilenceAlertsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SilenceAlertsResponse.ProtoReflect.Descriptor instead.
 func (*SilenceAlertsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{89}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *SilenceAlertsResponse) GetSilence() *AlertSilence {
@@ -6033,7 +6210,7 @@ type UnsilenceAlertsRequest struct {
 
 func (x *UnsilenceAlertsRequest) Reset() {
 	*x = UnsilenceAlertsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[90]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6045,7 +6222,7 @@ func (x *UnsilenceAlertsRequest) String() string {
 func (*UnsilenceAlertsRequest) ProtoMessage() {}
 
 func (x *UnsilenceAlertsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[90]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6058,7 +6235,7 @@ func (x *UnsilenceAlertsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsilenceAlertsRequest.ProtoReflect.Descriptor instead.
 func (*UnsilenceAlertsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{90}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *UnsilenceAlertsRequest) GetId() string {
@@ -6076,7 +6253,7 @@ type UnsilenceAlertsResponse struct {
 
 func (x *UnsilenceAlertsResponse) Reset() {
 	*x = UnsilenceAlertsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[91]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6088,7 +6265,7 @@ func (x *UnsilenceAlertsResponse) String() string {
 func (*UnsilenceAlertsResponse) ProtoMessage() {}
 
 func (x *UnsilenceAlertsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[91]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6101,7 +6278,7 @@ func (x *UnsilenceAlertsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsilenceAlertsResponse.ProtoReflect.Descriptor instead.
 func (*UnsilenceAlertsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{91}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{93}
 }
 
 // ScheduleDefinition says when a schedule fires and what it adds. Either cron or every is
@@ -6133,7 +6310,7 @@ type ScheduleDefinition struct {
 
 func (x *ScheduleDefinition) Reset() {
 	*x = ScheduleDefinition{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[92]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6145,7 +6322,7 @@ func (x *ScheduleDefinition) String() string {
 func (*ScheduleDefinition) ProtoMessage() {}
 
 func (x *ScheduleDefinition) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[92]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6158,7 +6335,7 @@ func (x *ScheduleDefinition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleDefinition.ProtoReflect.Descriptor instead.
 func (*ScheduleDefinition) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{92}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *ScheduleDefinition) GetCron() string {
@@ -6258,7 +6435,7 @@ type ScheduleCatchUp struct {
 
 func (x *ScheduleCatchUp) Reset() {
 	*x = ScheduleCatchUp{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[93]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6270,7 +6447,7 @@ func (x *ScheduleCatchUp) String() string {
 func (*ScheduleCatchUp) ProtoMessage() {}
 
 func (x *ScheduleCatchUp) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[93]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6283,7 +6460,7 @@ func (x *ScheduleCatchUp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleCatchUp.ProtoReflect.Descriptor instead.
 func (*ScheduleCatchUp) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{93}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *ScheduleCatchUp) GetPolicy() string {
@@ -6323,7 +6500,7 @@ type ScheduleTask struct {
 
 func (x *ScheduleTask) Reset() {
 	*x = ScheduleTask{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[94]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6335,7 +6512,7 @@ func (x *ScheduleTask) String() string {
 func (*ScheduleTask) ProtoMessage() {}
 
 func (x *ScheduleTask) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[94]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6348,7 +6525,7 @@ func (x *ScheduleTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleTask.ProtoReflect.Descriptor instead.
 func (*ScheduleTask) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{94}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *ScheduleTask) GetType() string {
@@ -6413,7 +6590,7 @@ type Schedule struct {
 
 func (x *Schedule) Reset() {
 	*x = Schedule{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[95]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6425,7 +6602,7 @@ func (x *Schedule) String() string {
 func (*Schedule) ProtoMessage() {}
 
 func (x *Schedule) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[95]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6438,7 +6615,7 @@ func (x *Schedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
 func (*Schedule) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{95}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *Schedule) GetName() string {
@@ -6549,7 +6726,7 @@ type SchedulePause struct {
 
 func (x *SchedulePause) Reset() {
 	*x = SchedulePause{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[96]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6561,7 +6738,7 @@ func (x *SchedulePause) String() string {
 func (*SchedulePause) ProtoMessage() {}
 
 func (x *SchedulePause) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[96]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6574,7 +6751,7 @@ func (x *SchedulePause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulePause.ProtoReflect.Descriptor instead.
 func (*SchedulePause) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{96}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *SchedulePause) GetSince() *timestamppb.Timestamp {
@@ -6602,7 +6779,7 @@ type ScheduleFire struct {
 
 func (x *ScheduleFire) Reset() {
 	*x = ScheduleFire{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[97]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6614,7 +6791,7 @@ func (x *ScheduleFire) String() string {
 func (*ScheduleFire) ProtoMessage() {}
 
 func (x *ScheduleFire) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[97]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6627,7 +6804,7 @@ func (x *ScheduleFire) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleFire.ProtoReflect.Descriptor instead.
 func (*ScheduleFire) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{97}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *ScheduleFire) GetTime() *timestamppb.Timestamp {
@@ -6654,7 +6831,7 @@ type ListSchedulesRequest struct {
 
 func (x *ListSchedulesRequest) Reset() {
 	*x = ListSchedulesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[98]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6666,7 +6843,7 @@ func (x *ListSchedulesRequest) String() string {
 func (*ListSchedulesRequest) ProtoMessage() {}
 
 func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[98]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6679,7 +6856,7 @@ func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesRequest.ProtoReflect.Descriptor instead.
 func (*ListSchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{98}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *ListSchedulesRequest) GetLimit() uint32 {
@@ -6706,7 +6883,7 @@ type ListSchedulesResponse struct {
 
 func (x *ListSchedulesResponse) Reset() {
 	*x = ListSchedulesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[99]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6718,7 +6895,7 @@ func (x *ListSchedulesResponse) String() string {
 func (*ListSchedulesResponse) ProtoMessage() {}
 
 func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[99]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6731,7 +6908,7 @@ func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesResponse.ProtoReflect.Descriptor instead.
 func (*ListSchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{99}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *ListSchedulesResponse) GetSchedules() []*Schedule {
@@ -6757,7 +6934,7 @@ type GetScheduleRequest struct {
 
 func (x *GetScheduleRequest) Reset() {
 	*x = GetScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[100]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6769,7 +6946,7 @@ func (x *GetScheduleRequest) String() string {
 func (*GetScheduleRequest) ProtoMessage() {}
 
 func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[100]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6782,7 +6959,7 @@ func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleRequest.ProtoReflect.Descriptor instead.
 func (*GetScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{100}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *GetScheduleRequest) GetName() string {
@@ -6801,7 +6978,7 @@ type GetScheduleResponse struct {
 
 func (x *GetScheduleResponse) Reset() {
 	*x = GetScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[101]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6813,7 +6990,7 @@ func (x *GetScheduleResponse) String() string {
 func (*GetScheduleResponse) ProtoMessage() {}
 
 func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[101]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6826,7 +7003,7 @@ func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleResponse.ProtoReflect.Descriptor instead.
 func (*GetScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{101}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *GetScheduleResponse) GetSchedule() *Schedule {
@@ -6846,7 +7023,7 @@ type ApplyScheduleRequest struct {
 
 func (x *ApplyScheduleRequest) Reset() {
 	*x = ApplyScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[102]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6858,7 +7035,7 @@ func (x *ApplyScheduleRequest) String() string {
 func (*ApplyScheduleRequest) ProtoMessage() {}
 
 func (x *ApplyScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[102]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6871,7 +7048,7 @@ func (x *ApplyScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyScheduleRequest.ProtoReflect.Descriptor instead.
 func (*ApplyScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{102}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *ApplyScheduleRequest) GetName() string {
@@ -6897,7 +7074,7 @@ type ApplyScheduleResponse struct {
 
 func (x *ApplyScheduleResponse) Reset() {
 	*x = ApplyScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[103]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6909,7 +7086,7 @@ func (x *ApplyScheduleResponse) String() string {
 func (*ApplyScheduleResponse) ProtoMessage() {}
 
 func (x *ApplyScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[103]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6922,7 +7099,7 @@ func (x *ApplyScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyScheduleResponse.ProtoReflect.Descriptor instead.
 func (*ApplyScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{103}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *ApplyScheduleResponse) GetOutcome() string {
@@ -6945,7 +7122,7 @@ type PreviewScheduleRequest struct {
 
 func (x *PreviewScheduleRequest) Reset() {
 	*x = PreviewScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[104]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6957,7 +7134,7 @@ func (x *PreviewScheduleRequest) String() string {
 func (*PreviewScheduleRequest) ProtoMessage() {}
 
 func (x *PreviewScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[104]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6970,7 +7147,7 @@ func (x *PreviewScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewScheduleRequest.ProtoReflect.Descriptor instead.
 func (*PreviewScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{104}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *PreviewScheduleRequest) GetName() string {
@@ -7010,7 +7187,7 @@ type PreviewScheduleResponse struct {
 
 func (x *PreviewScheduleResponse) Reset() {
 	*x = PreviewScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[105]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7022,7 +7199,7 @@ func (x *PreviewScheduleResponse) String() string {
 func (*PreviewScheduleResponse) ProtoMessage() {}
 
 func (x *PreviewScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[105]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7035,7 +7212,7 @@ func (x *PreviewScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewScheduleResponse.ProtoReflect.Descriptor instead.
 func (*PreviewScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{105}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *PreviewScheduleResponse) GetTimes() []*ScheduleTime {
@@ -7060,7 +7237,7 @@ type ScheduleTime struct {
 
 func (x *ScheduleTime) Reset() {
 	*x = ScheduleTime{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[106]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7072,7 +7249,7 @@ func (x *ScheduleTime) String() string {
 func (*ScheduleTime) ProtoMessage() {}
 
 func (x *ScheduleTime) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[106]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7085,7 +7262,7 @@ func (x *ScheduleTime) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleTime.ProtoReflect.Descriptor instead.
 func (*ScheduleTime) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{106}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *ScheduleTime) GetTime() *timestamppb.Timestamp {
@@ -7125,7 +7302,7 @@ type DeleteScheduleRequest struct {
 
 func (x *DeleteScheduleRequest) Reset() {
 	*x = DeleteScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[107]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7137,7 +7314,7 @@ func (x *DeleteScheduleRequest) String() string {
 func (*DeleteScheduleRequest) ProtoMessage() {}
 
 func (x *DeleteScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[107]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7150,7 +7327,7 @@ func (x *DeleteScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleRequest.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{107}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *DeleteScheduleRequest) GetName() string {
@@ -7168,7 +7345,7 @@ type DeleteScheduleResponse struct {
 
 func (x *DeleteScheduleResponse) Reset() {
 	*x = DeleteScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[108]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7180,7 +7357,7 @@ func (x *DeleteScheduleResponse) String() string {
 func (*DeleteScheduleResponse) ProtoMessage() {}
 
 func (x *DeleteScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[108]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7193,7 +7370,7 @@ func (x *DeleteScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleResponse.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{108}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{110}
 }
 
 type PauseScheduleRequest struct {
@@ -7206,7 +7383,7 @@ type PauseScheduleRequest struct {
 
 func (x *PauseScheduleRequest) Reset() {
 	*x = PauseScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[109]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7218,7 +7395,7 @@ func (x *PauseScheduleRequest) String() string {
 func (*PauseScheduleRequest) ProtoMessage() {}
 
 func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[109]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7231,7 +7408,7 @@ func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleRequest.ProtoReflect.Descriptor instead.
 func (*PauseScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{109}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *PauseScheduleRequest) GetName() string {
@@ -7257,7 +7434,7 @@ type PauseScheduleResponse struct {
 
 func (x *PauseScheduleResponse) Reset() {
 	*x = PauseScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[110]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7269,7 +7446,7 @@ func (x *PauseScheduleResponse) String() string {
 func (*PauseScheduleResponse) ProtoMessage() {}
 
 func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[110]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7282,7 +7459,7 @@ func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleResponse.ProtoReflect.Descriptor instead.
 func (*PauseScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{110}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *PauseScheduleResponse) GetSchedule() *Schedule {
@@ -7301,7 +7478,7 @@ type ResumeScheduleRequest struct {
 
 func (x *ResumeScheduleRequest) Reset() {
 	*x = ResumeScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[111]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7313,7 +7490,7 @@ func (x *ResumeScheduleRequest) String() string {
 func (*ResumeScheduleRequest) ProtoMessage() {}
 
 func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[111]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7326,7 +7503,7 @@ func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleRequest.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{111}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *ResumeScheduleRequest) GetName() string {
@@ -7345,7 +7522,7 @@ type ResumeScheduleResponse struct {
 
 func (x *ResumeScheduleResponse) Reset() {
 	*x = ResumeScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[112]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7357,7 +7534,7 @@ func (x *ResumeScheduleResponse) String() string {
 func (*ResumeScheduleResponse) ProtoMessage() {}
 
 func (x *ResumeScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[112]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7370,7 +7547,7 @@ func (x *ResumeScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleResponse.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{112}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *ResumeScheduleResponse) GetSchedule() *Schedule {
@@ -7389,7 +7566,7 @@ type TriggerScheduleRequest struct {
 
 func (x *TriggerScheduleRequest) Reset() {
 	*x = TriggerScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[113]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7401,7 +7578,7 @@ func (x *TriggerScheduleRequest) String() string {
 func (*TriggerScheduleRequest) ProtoMessage() {}
 
 func (x *TriggerScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[113]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7414,7 +7591,7 @@ func (x *TriggerScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerScheduleRequest.ProtoReflect.Descriptor instead.
 func (*TriggerScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{113}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *TriggerScheduleRequest) GetName() string {
@@ -7433,7 +7610,7 @@ type TriggerScheduleResponse struct {
 
 func (x *TriggerScheduleResponse) Reset() {
 	*x = TriggerScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[114]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7445,7 +7622,7 @@ func (x *TriggerScheduleResponse) String() string {
 func (*TriggerScheduleResponse) ProtoMessage() {}
 
 func (x *TriggerScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[114]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7458,7 +7635,7 @@ func (x *TriggerScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerScheduleResponse.ProtoReflect.Descriptor instead.
 func (*TriggerScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{114}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *TriggerScheduleResponse) GetTaskId() string {
@@ -7480,7 +7657,7 @@ type BackfillScheduleRequest struct {
 
 func (x *BackfillScheduleRequest) Reset() {
 	*x = BackfillScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[115]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7492,7 +7669,7 @@ func (x *BackfillScheduleRequest) String() string {
 func (*BackfillScheduleRequest) ProtoMessage() {}
 
 func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[115]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7505,7 +7682,7 @@ func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleRequest.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{115}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *BackfillScheduleRequest) GetName() string {
@@ -7545,7 +7722,7 @@ type BackfillScheduleResponse struct {
 
 func (x *BackfillScheduleResponse) Reset() {
 	*x = BackfillScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[116]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7557,7 +7734,7 @@ func (x *BackfillScheduleResponse) String() string {
 func (*BackfillScheduleResponse) ProtoMessage() {}
 
 func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[116]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7570,7 +7747,7 @@ func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleResponse.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{116}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *BackfillScheduleResponse) GetTasks() uint64 {
@@ -7610,7 +7787,7 @@ type Source struct {
 
 func (x *Source) Reset() {
 	*x = Source{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[117]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7622,7 +7799,7 @@ func (x *Source) String() string {
 func (*Source) ProtoMessage() {}
 
 func (x *Source) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[117]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7635,7 +7812,7 @@ func (x *Source) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Source.ProtoReflect.Descriptor instead.
 func (*Source) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{117}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *Source) GetName() string {
@@ -7767,7 +7944,7 @@ type SourcePause struct {
 
 func (x *SourcePause) Reset() {
 	*x = SourcePause{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[118]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7779,7 +7956,7 @@ func (x *SourcePause) String() string {
 func (*SourcePause) ProtoMessage() {}
 
 func (x *SourcePause) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[118]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7792,7 +7969,7 @@ func (x *SourcePause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourcePause.ProtoReflect.Descriptor instead.
 func (*SourcePause) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{118}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *SourcePause) GetSince() *timestamppb.Timestamp {
@@ -7831,7 +8008,7 @@ type SourcePartition struct {
 
 func (x *SourcePartition) Reset() {
 	*x = SourcePartition{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[119]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7843,7 +8020,7 @@ func (x *SourcePartition) String() string {
 func (*SourcePartition) ProtoMessage() {}
 
 func (x *SourcePartition) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[119]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7856,7 +8033,7 @@ func (x *SourcePartition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourcePartition.ProtoReflect.Descriptor instead.
 func (*SourcePartition) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{119}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *SourcePartition) GetTopic() string {
@@ -7964,7 +8141,7 @@ type SourceLoss struct {
 
 func (x *SourceLoss) Reset() {
 	*x = SourceLoss{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[120]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7976,7 +8153,7 @@ func (x *SourceLoss) String() string {
 func (*SourceLoss) ProtoMessage() {}
 
 func (x *SourceLoss) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[120]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7989,7 +8166,7 @@ func (x *SourceLoss) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceLoss.ProtoReflect.Descriptor instead.
 func (*SourceLoss) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{120}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *SourceLoss) GetBegin() uint64 {
@@ -8028,7 +8205,7 @@ type ListSourcesRequest struct {
 
 func (x *ListSourcesRequest) Reset() {
 	*x = ListSourcesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[121]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8040,7 +8217,7 @@ func (x *ListSourcesRequest) String() string {
 func (*ListSourcesRequest) ProtoMessage() {}
 
 func (x *ListSourcesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[121]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8053,7 +8230,7 @@ func (x *ListSourcesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSourcesRequest.ProtoReflect.Descriptor instead.
 func (*ListSourcesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{121}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{123}
 }
 
 type ListSourcesResponse struct {
@@ -8065,7 +8242,7 @@ type ListSourcesResponse struct {
 
 func (x *ListSourcesResponse) Reset() {
 	*x = ListSourcesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[122]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8077,7 +8254,7 @@ func (x *ListSourcesResponse) String() string {
 func (*ListSourcesResponse) ProtoMessage() {}
 
 func (x *ListSourcesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[122]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8090,7 +8267,7 @@ func (x *ListSourcesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSourcesResponse.ProtoReflect.Descriptor instead.
 func (*ListSourcesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{122}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *ListSourcesResponse) GetSources() []*Source {
@@ -8109,7 +8286,7 @@ type GetSourceRequest struct {
 
 func (x *GetSourceRequest) Reset() {
 	*x = GetSourceRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[123]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8121,7 +8298,7 @@ func (x *GetSourceRequest) String() string {
 func (*GetSourceRequest) ProtoMessage() {}
 
 func (x *GetSourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[123]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8134,7 +8311,7 @@ func (x *GetSourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSourceRequest.ProtoReflect.Descriptor instead.
 func (*GetSourceRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{123}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *GetSourceRequest) GetName() string {
@@ -8153,7 +8330,7 @@ type GetSourceResponse struct {
 
 func (x *GetSourceResponse) Reset() {
 	*x = GetSourceResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[124]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8165,7 +8342,7 @@ func (x *GetSourceResponse) String() string {
 func (*GetSourceResponse) ProtoMessage() {}
 
 func (x *GetSourceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[124]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8178,7 +8355,7 @@ func (x *GetSourceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSourceResponse.ProtoReflect.Descriptor instead.
 func (*GetSourceResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{124}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *GetSourceResponse) GetSource() *Source {
@@ -8198,7 +8375,7 @@ type PauseSourceRequest struct {
 
 func (x *PauseSourceRequest) Reset() {
 	*x = PauseSourceRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[125]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8210,7 +8387,7 @@ func (x *PauseSourceRequest) String() string {
 func (*PauseSourceRequest) ProtoMessage() {}
 
 func (x *PauseSourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[125]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8223,7 +8400,7 @@ func (x *PauseSourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSourceRequest.ProtoReflect.Descriptor instead.
 func (*PauseSourceRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{125}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *PauseSourceRequest) GetName() string {
@@ -8249,7 +8426,7 @@ type PauseSourceResponse struct {
 
 func (x *PauseSourceResponse) Reset() {
 	*x = PauseSourceResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[126]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8261,7 +8438,7 @@ func (x *PauseSourceResponse) String() string {
 func (*PauseSourceResponse) ProtoMessage() {}
 
 func (x *PauseSourceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[126]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8274,7 +8451,7 @@ func (x *PauseSourceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSourceResponse.ProtoReflect.Descriptor instead.
 func (*PauseSourceResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{126}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *PauseSourceResponse) GetSource() *Source {
@@ -8293,7 +8470,7 @@ type ResumeSourceRequest struct {
 
 func (x *ResumeSourceRequest) Reset() {
 	*x = ResumeSourceRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[127]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8305,7 +8482,7 @@ func (x *ResumeSourceRequest) String() string {
 func (*ResumeSourceRequest) ProtoMessage() {}
 
 func (x *ResumeSourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[127]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8318,7 +8495,7 @@ func (x *ResumeSourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSourceRequest.ProtoReflect.Descriptor instead.
 func (*ResumeSourceRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{127}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *ResumeSourceRequest) GetName() string {
@@ -8337,7 +8514,7 @@ type ResumeSourceResponse struct {
 
 func (x *ResumeSourceResponse) Reset() {
 	*x = ResumeSourceResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[128]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8349,7 +8526,7 @@ func (x *ResumeSourceResponse) String() string {
 func (*ResumeSourceResponse) ProtoMessage() {}
 
 func (x *ResumeSourceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[128]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8362,7 +8539,7 @@ func (x *ResumeSourceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSourceResponse.ProtoReflect.Descriptor instead.
 func (*ResumeSourceResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{128}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *ResumeSourceResponse) GetSource() *Source {
@@ -8391,7 +8568,7 @@ type SeekSourceRequest struct {
 
 func (x *SeekSourceRequest) Reset() {
 	*x = SeekSourceRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[129]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8403,7 +8580,7 @@ func (x *SeekSourceRequest) String() string {
 func (*SeekSourceRequest) ProtoMessage() {}
 
 func (x *SeekSourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[129]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8416,7 +8593,7 @@ func (x *SeekSourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeekSourceRequest.ProtoReflect.Descriptor instead.
 func (*SeekSourceRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{129}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *SeekSourceRequest) GetName() string {
@@ -8530,7 +8707,7 @@ type SeekSourceResponse struct {
 
 func (x *SeekSourceResponse) Reset() {
 	*x = SeekSourceResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[130]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8542,7 +8719,7 @@ func (x *SeekSourceResponse) String() string {
 func (*SeekSourceResponse) ProtoMessage() {}
 
 func (x *SeekSourceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[130]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8555,7 +8732,7 @@ func (x *SeekSourceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeekSourceResponse.ProtoReflect.Descriptor instead.
 func (*SeekSourceResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{130}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *SeekSourceResponse) GetSource() *Source {
@@ -8586,7 +8763,7 @@ type SourceMove struct {
 
 func (x *SourceMove) Reset() {
 	*x = SourceMove{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[131]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8598,7 +8775,7 @@ func (x *SourceMove) String() string {
 func (*SourceMove) ProtoMessage() {}
 
 func (x *SourceMove) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[131]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8611,7 +8788,7 @@ func (x *SourceMove) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceMove.ProtoReflect.Descriptor instead.
 func (*SourceMove) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{131}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *SourceMove) GetTopic() string {
@@ -8693,7 +8870,7 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\aoutcome\x18\x03 \x01(\tR\aoutcome\x12\x1d\n" +
 	"\awarning\x18\x04 \x01(\tH\x00R\awarning\x88\x01\x01B\n" +
 	"\n" +
-	"\b_warning\"\x95\n" +
+	"\b_warning\"\xf9\n" +
 	"\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
@@ -8735,11 +8912,25 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x06awaits\x18\x1d \x03(\tR\x06awaits\x12\x19\n" +
 	"\bwoken_by\x18\x1e \x01(\tR\awokenBy\x12@\n" +
 	"\fwoken_signal\x18\x1f \x01(\v2\x1d.taskengine.v1.ReceivedSignalR\vwokenSignal\x12@\n" +
-	"\fkept_signals\x18  \x03(\v2\x1d.taskengine.v1.ReceivedSignalR\vkeptSignals\x1a:\n" +
+	"\fkept_signals\x18  \x03(\v2\x1d.taskengine.v1.ReceivedSignalR\vkeptSignals\x12-\n" +
+	"\x06parent\x18! \x01(\v2\x15.taskengine.v1.ParentR\x06parent\x123\n" +
+	"\bchildren\x18\" \x03(\v2\x17.taskengine.v1.ChildSetR\bchildren\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x15\n" +
-	"\x13_inherited_priority\"\x81\x01\n" +
+	"\x13_inherited_priority\"B\n" +
+	"\x06Parent\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
+	"\x05index\x18\x03 \x01(\rR\x05index\"\xb3\x01\n" +
+	"\bChildSet\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05added\x18\x02 \x01(\rR\x05added\x12\x12\n" +
+	"\x04done\x18\x03 \x01(\rR\x04done\x12\x16\n" +
+	"\x06failed\x18\x04 \x01(\rR\x06failed\x12\x1c\n" +
+	"\tcancelled\x18\x05 \x01(\rR\tcancelled\x12\x16\n" +
+	"\x06awaits\x18\x06 \x01(\rR\x06awaits\x12\x1b\n" +
+	"\tor_failed\x18\a \x01(\bR\borFailed\"\x81\x01\n" +
 	"\x0eReceivedSignal\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12*\n" +
 	"\x02at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x12\n" +
@@ -9383,7 +9574,7 @@ func file_taskengine_v1_taskengine_proto_rawDescGZIP() []byte {
 }
 
 var (
-	file_taskengine_v1_taskengine_proto_msgTypes = make([]protoimpl.MessageInfo, 138)
+	file_taskengine_v1_taskengine_proto_msgTypes = make([]protoimpl.MessageInfo, 140)
 	file_taskengine_v1_taskengine_proto_goTypes  = []any{
 		(*NewTask)(nil),                  // 0: taskengine.v1.NewTask
 		(*SubmitRequest)(nil),            // 1: taskengine.v1.SubmitRequest
@@ -9395,144 +9586,146 @@ var (
 		(*SubmitError)(nil),              // 7: taskengine.v1.SubmitError
 		(*Receipt)(nil),                  // 8: taskengine.v1.Receipt
 		(*Task)(nil),                     // 9: taskengine.v1.Task
-		(*ReceivedSignal)(nil),           // 10: taskengine.v1.ReceivedSignal
-		(*Progress)(nil),                 // 11: taskengine.v1.Progress
-		(*Attempt)(nil),                  // 12: taskengine.v1.Attempt
-		(*GetRequest)(nil),               // 13: taskengine.v1.GetRequest
-		(*GetResponse)(nil),              // 14: taskengine.v1.GetResponse
-		(*ListRequest)(nil),              // 15: taskengine.v1.ListRequest
-		(*ListResponse)(nil),             // 16: taskengine.v1.ListResponse
-		(*CountRequest)(nil),             // 17: taskengine.v1.CountRequest
-		(*CountResponse)(nil),            // 18: taskengine.v1.CountResponse
-		(*StateCount)(nil),               // 19: taskengine.v1.StateCount
-		(*WaitRequest)(nil),              // 20: taskengine.v1.WaitRequest
-		(*WaitResponse)(nil),             // 21: taskengine.v1.WaitResponse
-		(*WhyRequest)(nil),               // 22: taskengine.v1.WhyRequest
-		(*WhyResponse)(nil),              // 23: taskengine.v1.WhyResponse
-		(*Reason)(nil),                   // 24: taskengine.v1.Reason
-		(*TaskLogsRequest)(nil),          // 25: taskengine.v1.TaskLogsRequest
-		(*TaskLogsResponse)(nil),         // 26: taskengine.v1.TaskLogsResponse
-		(*RanElsewhere)(nil),             // 27: taskengine.v1.RanElsewhere
-		(*LogLine)(nil),                  // 28: taskengine.v1.LogLine
-		(*CancelRequest)(nil),            // 29: taskengine.v1.CancelRequest
-		(*CancelResponse)(nil),           // 30: taskengine.v1.CancelResponse
-		(*ResumeRequest)(nil),            // 31: taskengine.v1.ResumeRequest
-		(*ResumeResponse)(nil),           // 32: taskengine.v1.ResumeResponse
-		(*FailRequest)(nil),              // 33: taskengine.v1.FailRequest
-		(*FailResponse)(nil),             // 34: taskengine.v1.FailResponse
-		(*RescheduleRequest)(nil),        // 35: taskengine.v1.RescheduleRequest
-		(*RescheduleResponse)(nil),       // 36: taskengine.v1.RescheduleResponse
-		(*SignalRequest)(nil),            // 37: taskengine.v1.SignalRequest
-		(*SignalResponse)(nil),           // 38: taskengine.v1.SignalResponse
-		(*ListKeysRequest)(nil),          // 39: taskengine.v1.ListKeysRequest
-		(*ListKeysResponse)(nil),         // 40: taskengine.v1.ListKeysResponse
-		(*OrderingKey)(nil),              // 41: taskengine.v1.OrderingKey
-		(*GetKeyRequest)(nil),            // 42: taskengine.v1.GetKeyRequest
-		(*GetKeyResponse)(nil),           // 43: taskengine.v1.GetKeyResponse
-		(*ResumeKeyRequest)(nil),         // 44: taskengine.v1.ResumeKeyRequest
-		(*ResumeKeyResponse)(nil),        // 45: taskengine.v1.ResumeKeyResponse
-		(*SkipKeyRequest)(nil),           // 46: taskengine.v1.SkipKeyRequest
-		(*SkipKeyResponse)(nil),          // 47: taskengine.v1.SkipKeyResponse
-		(*ListTypesRequest)(nil),         // 48: taskengine.v1.ListTypesRequest
-		(*ListTypesResponse)(nil),        // 49: taskengine.v1.ListTypesResponse
-		(*Type)(nil),                     // 50: taskengine.v1.Type
-		(*PauseTypeRequest)(nil),         // 51: taskengine.v1.PauseTypeRequest
-		(*PauseTypeResponse)(nil),        // 52: taskengine.v1.PauseTypeResponse
-		(*ResumeTypeRequest)(nil),        // 53: taskengine.v1.ResumeTypeRequest
-		(*ResumeTypeResponse)(nil),       // 54: taskengine.v1.ResumeTypeResponse
-		(*ListWorkersRequest)(nil),       // 55: taskengine.v1.ListWorkersRequest
-		(*ListWorkersResponse)(nil),      // 56: taskengine.v1.ListWorkersResponse
-		(*Worker)(nil),                   // 57: taskengine.v1.Worker
-		(*DrainWorkerRequest)(nil),       // 58: taskengine.v1.DrainWorkerRequest
-		(*DrainWorkerResponse)(nil),      // 59: taskengine.v1.DrainWorkerResponse
-		(*VersionRequest)(nil),           // 60: taskengine.v1.VersionRequest
-		(*VersionResponse)(nil),          // 61: taskengine.v1.VersionResponse
-		(*Rate)(nil),                     // 62: taskengine.v1.Rate
-		(*Limit)(nil),                    // 63: taskengine.v1.Limit
-		(*LimitSetting)(nil),             // 64: taskengine.v1.LimitSetting
-		(*ListLimitsRequest)(nil),        // 65: taskengine.v1.ListLimitsRequest
-		(*ListLimitsResponse)(nil),       // 66: taskengine.v1.ListLimitsResponse
-		(*GetLimitRequest)(nil),          // 67: taskengine.v1.GetLimitRequest
-		(*GetLimitResponse)(nil),         // 68: taskengine.v1.GetLimitResponse
-		(*SetLimitRequest)(nil),          // 69: taskengine.v1.SetLimitRequest
-		(*SetLimitResponse)(nil),         // 70: taskengine.v1.SetLimitResponse
-		(*UnsetLimitRequest)(nil),        // 71: taskengine.v1.UnsetLimitRequest
-		(*UnsetLimitResponse)(nil),       // 72: taskengine.v1.UnsetLimitResponse
-		(*WatchLimitsRequest)(nil),       // 73: taskengine.v1.WatchLimitsRequest
-		(*WatchLimitsResponse)(nil),      // 74: taskengine.v1.WatchLimitsResponse
-		(*WhyLimitRequest)(nil),          // 75: taskengine.v1.WhyLimitRequest
-		(*WhyLimitResponse)(nil),         // 76: taskengine.v1.WhyLimitResponse
-		(*LimitTask)(nil),                // 77: taskengine.v1.LimitTask
-		(*LimitNode)(nil),                // 78: taskengine.v1.LimitNode
-		(*LimitQueue)(nil),               // 79: taskengine.v1.LimitQueue
-		(*Alert)(nil),                    // 80: taskengine.v1.Alert
-		(*AlertSilence)(nil),             // 81: taskengine.v1.AlertSilence
-		(*UnsentAlerts)(nil),             // 82: taskengine.v1.UnsentAlerts
-		(*ListAlertsRequest)(nil),        // 83: taskengine.v1.ListAlertsRequest
-		(*ListAlertsResponse)(nil),       // 84: taskengine.v1.ListAlertsResponse
-		(*TestAlertsRequest)(nil),        // 85: taskengine.v1.TestAlertsRequest
-		(*TestAlertsResponse)(nil),       // 86: taskengine.v1.TestAlertsResponse
-		(*AlertTest)(nil),                // 87: taskengine.v1.AlertTest
-		(*SilenceAlertsRequest)(nil),     // 88: taskengine.v1.SilenceAlertsRequest
-		(*SilenceAlertsResponse)(nil),    // 89: taskengine.v1.SilenceAlertsResponse
-		(*UnsilenceAlertsRequest)(nil),   // 90: taskengine.v1.UnsilenceAlertsRequest
-		(*UnsilenceAlertsResponse)(nil),  // 91: taskengine.v1.UnsilenceAlertsResponse
-		(*ScheduleDefinition)(nil),       // 92: taskengine.v1.ScheduleDefinition
-		(*ScheduleCatchUp)(nil),          // 93: taskengine.v1.ScheduleCatchUp
-		(*ScheduleTask)(nil),             // 94: taskengine.v1.ScheduleTask
-		(*Schedule)(nil),                 // 95: taskengine.v1.Schedule
-		(*SchedulePause)(nil),            // 96: taskengine.v1.SchedulePause
-		(*ScheduleFire)(nil),             // 97: taskengine.v1.ScheduleFire
-		(*ListSchedulesRequest)(nil),     // 98: taskengine.v1.ListSchedulesRequest
-		(*ListSchedulesResponse)(nil),    // 99: taskengine.v1.ListSchedulesResponse
-		(*GetScheduleRequest)(nil),       // 100: taskengine.v1.GetScheduleRequest
-		(*GetScheduleResponse)(nil),      // 101: taskengine.v1.GetScheduleResponse
-		(*ApplyScheduleRequest)(nil),     // 102: taskengine.v1.ApplyScheduleRequest
-		(*ApplyScheduleResponse)(nil),    // 103: taskengine.v1.ApplyScheduleResponse
-		(*PreviewScheduleRequest)(nil),   // 104: taskengine.v1.PreviewScheduleRequest
-		(*PreviewScheduleResponse)(nil),  // 105: taskengine.v1.PreviewScheduleResponse
-		(*ScheduleTime)(nil),             // 106: taskengine.v1.ScheduleTime
-		(*DeleteScheduleRequest)(nil),    // 107: taskengine.v1.DeleteScheduleRequest
-		(*DeleteScheduleResponse)(nil),   // 108: taskengine.v1.DeleteScheduleResponse
-		(*PauseScheduleRequest)(nil),     // 109: taskengine.v1.PauseScheduleRequest
-		(*PauseScheduleResponse)(nil),    // 110: taskengine.v1.PauseScheduleResponse
-		(*ResumeScheduleRequest)(nil),    // 111: taskengine.v1.ResumeScheduleRequest
-		(*ResumeScheduleResponse)(nil),   // 112: taskengine.v1.ResumeScheduleResponse
-		(*TriggerScheduleRequest)(nil),   // 113: taskengine.v1.TriggerScheduleRequest
-		(*TriggerScheduleResponse)(nil),  // 114: taskengine.v1.TriggerScheduleResponse
-		(*BackfillScheduleRequest)(nil),  // 115: taskengine.v1.BackfillScheduleRequest
-		(*BackfillScheduleResponse)(nil), // 116: taskengine.v1.BackfillScheduleResponse
-		(*Source)(nil),                   // 117: taskengine.v1.Source
-		(*SourcePause)(nil),              // 118: taskengine.v1.SourcePause
-		(*SourcePartition)(nil),          // 119: taskengine.v1.SourcePartition
-		(*SourceLoss)(nil),               // 120: taskengine.v1.SourceLoss
-		(*ListSourcesRequest)(nil),       // 121: taskengine.v1.ListSourcesRequest
-		(*ListSourcesResponse)(nil),      // 122: taskengine.v1.ListSourcesResponse
-		(*GetSourceRequest)(nil),         // 123: taskengine.v1.GetSourceRequest
-		(*GetSourceResponse)(nil),        // 124: taskengine.v1.GetSourceResponse
-		(*PauseSourceRequest)(nil),       // 125: taskengine.v1.PauseSourceRequest
-		(*PauseSourceResponse)(nil),      // 126: taskengine.v1.PauseSourceResponse
-		(*ResumeSourceRequest)(nil),      // 127: taskengine.v1.ResumeSourceRequest
-		(*ResumeSourceResponse)(nil),     // 128: taskengine.v1.ResumeSourceResponse
-		(*SeekSourceRequest)(nil),        // 129: taskengine.v1.SeekSourceRequest
-		(*SeekSourceResponse)(nil),       // 130: taskengine.v1.SeekSourceResponse
-		(*SourceMove)(nil),               // 131: taskengine.v1.SourceMove
-		nil,                              // 132: taskengine.v1.NewTask.HeadersEntry
-		nil,                              // 133: taskengine.v1.Task.HeadersEntry
-		nil,                              // 134: taskengine.v1.Alert.LabelsEntry
-		nil,                              // 135: taskengine.v1.AlertSilence.LabelsEntry
-		nil,                              // 136: taskengine.v1.SilenceAlertsRequest.LabelsEntry
-		nil,                              // 137: taskengine.v1.ScheduleTask.HeadersEntry
-		(*timestamppb.Timestamp)(nil),    // 138: google.protobuf.Timestamp
-		(*durationpb.Duration)(nil),      // 139: google.protobuf.Duration
+		(*Parent)(nil),                   // 10: taskengine.v1.Parent
+		(*ChildSet)(nil),                 // 11: taskengine.v1.ChildSet
+		(*ReceivedSignal)(nil),           // 12: taskengine.v1.ReceivedSignal
+		(*Progress)(nil),                 // 13: taskengine.v1.Progress
+		(*Attempt)(nil),                  // 14: taskengine.v1.Attempt
+		(*GetRequest)(nil),               // 15: taskengine.v1.GetRequest
+		(*GetResponse)(nil),              // 16: taskengine.v1.GetResponse
+		(*ListRequest)(nil),              // 17: taskengine.v1.ListRequest
+		(*ListResponse)(nil),             // 18: taskengine.v1.ListResponse
+		(*CountRequest)(nil),             // 19: taskengine.v1.CountRequest
+		(*CountResponse)(nil),            // 20: taskengine.v1.CountResponse
+		(*StateCount)(nil),               // 21: taskengine.v1.StateCount
+		(*WaitRequest)(nil),              // 22: taskengine.v1.WaitRequest
+		(*WaitResponse)(nil),             // 23: taskengine.v1.WaitResponse
+		(*WhyRequest)(nil),               // 24: taskengine.v1.WhyRequest
+		(*WhyResponse)(nil),              // 25: taskengine.v1.WhyResponse
+		(*Reason)(nil),                   // 26: taskengine.v1.Reason
+		(*TaskLogsRequest)(nil),          // 27: taskengine.v1.TaskLogsRequest
+		(*TaskLogsResponse)(nil),         // 28: taskengine.v1.TaskLogsResponse
+		(*RanElsewhere)(nil),             // 29: taskengine.v1.RanElsewhere
+		(*LogLine)(nil),                  // 30: taskengine.v1.LogLine
+		(*CancelRequest)(nil),            // 31: taskengine.v1.CancelRequest
+		(*CancelResponse)(nil),           // 32: taskengine.v1.CancelResponse
+		(*ResumeRequest)(nil),            // 33: taskengine.v1.ResumeRequest
+		(*ResumeResponse)(nil),           // 34: taskengine.v1.ResumeResponse
+		(*FailRequest)(nil),              // 35: taskengine.v1.FailRequest
+		(*FailResponse)(nil),             // 36: taskengine.v1.FailResponse
+		(*RescheduleRequest)(nil),        // 37: taskengine.v1.RescheduleRequest
+		(*RescheduleResponse)(nil),       // 38: taskengine.v1.RescheduleResponse
+		(*SignalRequest)(nil),            // 39: taskengine.v1.SignalRequest
+		(*SignalResponse)(nil),           // 40: taskengine.v1.SignalResponse
+		(*ListKeysRequest)(nil),          // 41: taskengine.v1.ListKeysRequest
+		(*ListKeysResponse)(nil),         // 42: taskengine.v1.ListKeysResponse
+		(*OrderingKey)(nil),              // 43: taskengine.v1.OrderingKey
+		(*GetKeyRequest)(nil),            // 44: taskengine.v1.GetKeyRequest
+		(*GetKeyResponse)(nil),           // 45: taskengine.v1.GetKeyResponse
+		(*ResumeKeyRequest)(nil),         // 46: taskengine.v1.ResumeKeyRequest
+		(*ResumeKeyResponse)(nil),        // 47: taskengine.v1.ResumeKeyResponse
+		(*SkipKeyRequest)(nil),           // 48: taskengine.v1.SkipKeyRequest
+		(*SkipKeyResponse)(nil),          // 49: taskengine.v1.SkipKeyResponse
+		(*ListTypesRequest)(nil),         // 50: taskengine.v1.ListTypesRequest
+		(*ListTypesResponse)(nil),        // 51: taskengine.v1.ListTypesResponse
+		(*Type)(nil),                     // 52: taskengine.v1.Type
+		(*PauseTypeRequest)(nil),         // 53: taskengine.v1.PauseTypeRequest
+		(*PauseTypeResponse)(nil),        // 54: taskengine.v1.PauseTypeResponse
+		(*ResumeTypeRequest)(nil),        // 55: taskengine.v1.ResumeTypeRequest
+		(*ResumeTypeResponse)(nil),       // 56: taskengine.v1.ResumeTypeResponse
+		(*ListWorkersRequest)(nil),       // 57: taskengine.v1.ListWorkersRequest
+		(*ListWorkersResponse)(nil),      // 58: taskengine.v1.ListWorkersResponse
+		(*Worker)(nil),                   // 59: taskengine.v1.Worker
+		(*DrainWorkerRequest)(nil),       // 60: taskengine.v1.DrainWorkerRequest
+		(*DrainWorkerResponse)(nil),      // 61: taskengine.v1.DrainWorkerResponse
+		(*VersionRequest)(nil),           // 62: taskengine.v1.VersionRequest
+		(*VersionResponse)(nil),          // 63: taskengine.v1.VersionResponse
+		(*Rate)(nil),                     // 64: taskengine.v1.Rate
+		(*Limit)(nil),                    // 65: taskengine.v1.Limit
+		(*LimitSetting)(nil),             // 66: taskengine.v1.LimitSetting
+		(*ListLimitsRequest)(nil),        // 67: taskengine.v1.ListLimitsRequest
+		(*ListLimitsResponse)(nil),       // 68: taskengine.v1.ListLimitsResponse
+		(*GetLimitRequest)(nil),          // 69: taskengine.v1.GetLimitRequest
+		(*GetLimitResponse)(nil),         // 70: taskengine.v1.GetLimitResponse
+		(*SetLimitRequest)(nil),          // 71: taskengine.v1.SetLimitRequest
+		(*SetLimitResponse)(nil),         // 72: taskengine.v1.SetLimitResponse
+		(*UnsetLimitRequest)(nil),        // 73: taskengine.v1.UnsetLimitRequest
+		(*UnsetLimitResponse)(nil),       // 74: taskengine.v1.UnsetLimitResponse
+		(*WatchLimitsRequest)(nil),       // 75: taskengine.v1.WatchLimitsRequest
+		(*WatchLimitsResponse)(nil),      // 76: taskengine.v1.WatchLimitsResponse
+		(*WhyLimitRequest)(nil),          // 77: taskengine.v1.WhyLimitRequest
+		(*WhyLimitResponse)(nil),         // 78: taskengine.v1.WhyLimitResponse
+		(*LimitTask)(nil),                // 79: taskengine.v1.LimitTask
+		(*LimitNode)(nil),                // 80: taskengine.v1.LimitNode
+		(*LimitQueue)(nil),               // 81: taskengine.v1.LimitQueue
+		(*Alert)(nil),                    // 82: taskengine.v1.Alert
+		(*AlertSilence)(nil),             // 83: taskengine.v1.AlertSilence
+		(*UnsentAlerts)(nil),             // 84: taskengine.v1.UnsentAlerts
+		(*ListAlertsRequest)(nil),        // 85: taskengine.v1.ListAlertsRequest
+		(*ListAlertsResponse)(nil),       // 86: taskengine.v1.ListAlertsResponse
+		(*TestAlertsRequest)(nil),        // 87: taskengine.v1.TestAlertsRequest
+		(*TestAlertsResponse)(nil),       // 88: taskengine.v1.TestAlertsResponse
+		(*AlertTest)(nil),                // 89: taskengine.v1.AlertTest
+		(*SilenceAlertsRequest)(nil),     // 90: taskengine.v1.SilenceAlertsRequest
+		(*SilenceAlertsResponse)(nil),    // 91: taskengine.v1.SilenceAlertsResponse
+		(*UnsilenceAlertsRequest)(nil),   // 92: taskengine.v1.UnsilenceAlertsRequest
+		(*UnsilenceAlertsResponse)(nil),  // 93: taskengine.v1.UnsilenceAlertsResponse
+		(*ScheduleDefinition)(nil),       // 94: taskengine.v1.ScheduleDefinition
+		(*ScheduleCatchUp)(nil),          // 95: taskengine.v1.ScheduleCatchUp
+		(*ScheduleTask)(nil),             // 96: taskengine.v1.ScheduleTask
+		(*Schedule)(nil),                 // 97: taskengine.v1.Schedule
+		(*SchedulePause)(nil),            // 98: taskengine.v1.SchedulePause
+		(*ScheduleFire)(nil),             // 99: taskengine.v1.ScheduleFire
+		(*ListSchedulesRequest)(nil),     // 100: taskengine.v1.ListSchedulesRequest
+		(*ListSchedulesResponse)(nil),    // 101: taskengine.v1.ListSchedulesResponse
+		(*GetScheduleRequest)(nil),       // 102: taskengine.v1.GetScheduleRequest
+		(*GetScheduleResponse)(nil),      // 103: taskengine.v1.GetScheduleResponse
+		(*ApplyScheduleRequest)(nil),     // 104: taskengine.v1.ApplyScheduleRequest
+		(*ApplyScheduleResponse)(nil),    // 105: taskengine.v1.ApplyScheduleResponse
+		(*PreviewScheduleRequest)(nil),   // 106: taskengine.v1.PreviewScheduleRequest
+		(*PreviewScheduleResponse)(nil),  // 107: taskengine.v1.PreviewScheduleResponse
+		(*ScheduleTime)(nil),             // 108: taskengine.v1.ScheduleTime
+		(*DeleteScheduleRequest)(nil),    // 109: taskengine.v1.DeleteScheduleRequest
+		(*DeleteScheduleResponse)(nil),   // 110: taskengine.v1.DeleteScheduleResponse
+		(*PauseScheduleRequest)(nil),     // 111: taskengine.v1.PauseScheduleRequest
+		(*PauseScheduleResponse)(nil),    // 112: taskengine.v1.PauseScheduleResponse
+		(*ResumeScheduleRequest)(nil),    // 113: taskengine.v1.ResumeScheduleRequest
+		(*ResumeScheduleResponse)(nil),   // 114: taskengine.v1.ResumeScheduleResponse
+		(*TriggerScheduleRequest)(nil),   // 115: taskengine.v1.TriggerScheduleRequest
+		(*TriggerScheduleResponse)(nil),  // 116: taskengine.v1.TriggerScheduleResponse
+		(*BackfillScheduleRequest)(nil),  // 117: taskengine.v1.BackfillScheduleRequest
+		(*BackfillScheduleResponse)(nil), // 118: taskengine.v1.BackfillScheduleResponse
+		(*Source)(nil),                   // 119: taskengine.v1.Source
+		(*SourcePause)(nil),              // 120: taskengine.v1.SourcePause
+		(*SourcePartition)(nil),          // 121: taskengine.v1.SourcePartition
+		(*SourceLoss)(nil),               // 122: taskengine.v1.SourceLoss
+		(*ListSourcesRequest)(nil),       // 123: taskengine.v1.ListSourcesRequest
+		(*ListSourcesResponse)(nil),      // 124: taskengine.v1.ListSourcesResponse
+		(*GetSourceRequest)(nil),         // 125: taskengine.v1.GetSourceRequest
+		(*GetSourceResponse)(nil),        // 126: taskengine.v1.GetSourceResponse
+		(*PauseSourceRequest)(nil),       // 127: taskengine.v1.PauseSourceRequest
+		(*PauseSourceResponse)(nil),      // 128: taskengine.v1.PauseSourceResponse
+		(*ResumeSourceRequest)(nil),      // 129: taskengine.v1.ResumeSourceRequest
+		(*ResumeSourceResponse)(nil),     // 130: taskengine.v1.ResumeSourceResponse
+		(*SeekSourceRequest)(nil),        // 131: taskengine.v1.SeekSourceRequest
+		(*SeekSourceResponse)(nil),       // 132: taskengine.v1.SeekSourceResponse
+		(*SourceMove)(nil),               // 133: taskengine.v1.SourceMove
+		nil,                              // 134: taskengine.v1.NewTask.HeadersEntry
+		nil,                              // 135: taskengine.v1.Task.HeadersEntry
+		nil,                              // 136: taskengine.v1.Alert.LabelsEntry
+		nil,                              // 137: taskengine.v1.AlertSilence.LabelsEntry
+		nil,                              // 138: taskengine.v1.SilenceAlertsRequest.LabelsEntry
+		nil,                              // 139: taskengine.v1.ScheduleTask.HeadersEntry
+		(*timestamppb.Timestamp)(nil),    // 140: google.protobuf.Timestamp
+		(*durationpb.Duration)(nil),      // 141: google.protobuf.Duration
 	}
 )
 
 var file_taskengine_v1_taskengine_proto_depIdxs = []int32{
-	138, // 0: taskengine.v1.NewTask.at:type_name -> google.protobuf.Timestamp
-	139, // 1: taskengine.v1.NewTask.in:type_name -> google.protobuf.Duration
-	138, // 2: taskengine.v1.NewTask.expires_at:type_name -> google.protobuf.Timestamp
-	132, // 3: taskengine.v1.NewTask.headers:type_name -> taskengine.v1.NewTask.HeadersEntry
+	140, // 0: taskengine.v1.NewTask.at:type_name -> google.protobuf.Timestamp
+	141, // 1: taskengine.v1.NewTask.in:type_name -> google.protobuf.Duration
+	140, // 2: taskengine.v1.NewTask.expires_at:type_name -> google.protobuf.Timestamp
+	134, // 3: taskengine.v1.NewTask.headers:type_name -> taskengine.v1.NewTask.HeadersEntry
 	0,   // 4: taskengine.v1.SubmitRequest.tasks:type_name -> taskengine.v1.NewTask
 	8,   // 5: taskengine.v1.SubmitResponse.receipts:type_name -> taskengine.v1.Receipt
 	4,   // 6: taskengine.v1.SubmitStreamRequest.tasks:type_name -> taskengine.v1.StreamedTask
@@ -9540,229 +9733,231 @@ var file_taskengine_v1_taskengine_proto_depIdxs = []int32{
 	6,   // 8: taskengine.v1.SubmitStreamResponse.outcomes:type_name -> taskengine.v1.SubmitOutcome
 	8,   // 9: taskengine.v1.SubmitOutcome.receipt:type_name -> taskengine.v1.Receipt
 	7,   // 10: taskengine.v1.SubmitOutcome.error:type_name -> taskengine.v1.SubmitError
-	133, // 11: taskengine.v1.Task.headers:type_name -> taskengine.v1.Task.HeadersEntry
-	138, // 12: taskengine.v1.Task.created_at:type_name -> google.protobuf.Timestamp
-	138, // 13: taskengine.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
-	138, // 14: taskengine.v1.Task.next_event_at:type_name -> google.protobuf.Timestamp
-	138, // 15: taskengine.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
-	138, // 16: taskengine.v1.Task.started_at:type_name -> google.protobuf.Timestamp
-	138, // 17: taskengine.v1.Task.updated_at:type_name -> google.protobuf.Timestamp
-	12,  // 18: taskengine.v1.Task.history:type_name -> taskengine.v1.Attempt
-	11,  // 19: taskengine.v1.Task.progress:type_name -> taskengine.v1.Progress
-	10,  // 20: taskengine.v1.Task.woken_signal:type_name -> taskengine.v1.ReceivedSignal
-	10,  // 21: taskengine.v1.Task.kept_signals:type_name -> taskengine.v1.ReceivedSignal
-	138, // 22: taskengine.v1.ReceivedSignal.at:type_name -> google.protobuf.Timestamp
-	138, // 23: taskengine.v1.Progress.at:type_name -> google.protobuf.Timestamp
-	138, // 24: taskengine.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	138, // 25: taskengine.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
-	9,   // 26: taskengine.v1.GetResponse.task:type_name -> taskengine.v1.Task
-	9,   // 27: taskengine.v1.ListResponse.tasks:type_name -> taskengine.v1.Task
-	19,  // 28: taskengine.v1.CountResponse.counts:type_name -> taskengine.v1.StateCount
-	139, // 29: taskengine.v1.WaitRequest.timeout:type_name -> google.protobuf.Duration
-	9,   // 30: taskengine.v1.WaitResponse.tasks:type_name -> taskengine.v1.Task
-	9,   // 31: taskengine.v1.WhyResponse.task:type_name -> taskengine.v1.Task
-	24,  // 32: taskengine.v1.WhyResponse.reasons:type_name -> taskengine.v1.Reason
-	138, // 33: taskengine.v1.Reason.until:type_name -> google.protobuf.Timestamp
-	139, // 34: taskengine.v1.TaskLogsRequest.timeout:type_name -> google.protobuf.Duration
-	28,  // 35: taskengine.v1.TaskLogsResponse.lines:type_name -> taskengine.v1.LogLine
-	27,  // 36: taskengine.v1.TaskLogsResponse.elsewhere:type_name -> taskengine.v1.RanElsewhere
-	138, // 37: taskengine.v1.LogLine.time:type_name -> google.protobuf.Timestamp
-	9,   // 38: taskengine.v1.CancelResponse.task:type_name -> taskengine.v1.Task
-	9,   // 39: taskengine.v1.ResumeResponse.task:type_name -> taskengine.v1.Task
-	9,   // 40: taskengine.v1.FailResponse.task:type_name -> taskengine.v1.Task
-	138, // 41: taskengine.v1.RescheduleRequest.at:type_name -> google.protobuf.Timestamp
-	139, // 42: taskengine.v1.RescheduleRequest.in:type_name -> google.protobuf.Duration
-	9,   // 43: taskengine.v1.RescheduleResponse.task:type_name -> taskengine.v1.Task
-	9,   // 44: taskengine.v1.SignalResponse.task:type_name -> taskengine.v1.Task
-	41,  // 45: taskengine.v1.ListKeysResponse.keys:type_name -> taskengine.v1.OrderingKey
-	9,   // 46: taskengine.v1.OrderingKey.head:type_name -> taskengine.v1.Task
-	138, // 47: taskengine.v1.OrderingKey.oldest_ready_at:type_name -> google.protobuf.Timestamp
-	9,   // 48: taskengine.v1.GetKeyResponse.head:type_name -> taskengine.v1.Task
-	9,   // 49: taskengine.v1.GetKeyResponse.behind:type_name -> taskengine.v1.Task
-	9,   // 50: taskengine.v1.ResumeKeyResponse.task:type_name -> taskengine.v1.Task
-	9,   // 51: taskengine.v1.SkipKeyResponse.task:type_name -> taskengine.v1.Task
-	50,  // 52: taskengine.v1.ListTypesResponse.types:type_name -> taskengine.v1.Type
-	57,  // 53: taskengine.v1.ListWorkersResponse.workers:type_name -> taskengine.v1.Worker
-	138, // 54: taskengine.v1.Worker.connected_at:type_name -> google.protobuf.Timestamp
-	139, // 55: taskengine.v1.Worker.clock_ahead:type_name -> google.protobuf.Duration
-	57,  // 56: taskengine.v1.DrainWorkerResponse.workers:type_name -> taskengine.v1.Worker
-	139, // 57: taskengine.v1.Rate.per:type_name -> google.protobuf.Duration
-	62,  // 58: taskengine.v1.Limit.rate:type_name -> taskengine.v1.Rate
-	62,  // 59: taskengine.v1.Limit.configured_rate:type_name -> taskengine.v1.Rate
-	64,  // 60: taskengine.v1.Limit.setting:type_name -> taskengine.v1.LimitSetting
-	64,  // 61: taskengine.v1.Limit.inherited:type_name -> taskengine.v1.LimitSetting
-	62,  // 62: taskengine.v1.LimitSetting.rate:type_name -> taskengine.v1.Rate
-	138, // 63: taskengine.v1.LimitSetting.at:type_name -> google.protobuf.Timestamp
-	63,  // 64: taskengine.v1.ListLimitsResponse.limits:type_name -> taskengine.v1.Limit
-	63,  // 65: taskengine.v1.GetLimitResponse.limit:type_name -> taskengine.v1.Limit
-	62,  // 66: taskengine.v1.SetLimitRequest.rate:type_name -> taskengine.v1.Rate
-	63,  // 67: taskengine.v1.SetLimitResponse.limit:type_name -> taskengine.v1.Limit
-	63,  // 68: taskengine.v1.UnsetLimitResponse.limit:type_name -> taskengine.v1.Limit
-	139, // 69: taskengine.v1.WatchLimitsRequest.timeout:type_name -> google.protobuf.Duration
-	63,  // 70: taskengine.v1.WatchLimitsResponse.limits:type_name -> taskengine.v1.Limit
-	63,  // 71: taskengine.v1.WhyLimitResponse.limit:type_name -> taskengine.v1.Limit
-	77,  // 72: taskengine.v1.WhyLimitResponse.tasks:type_name -> taskengine.v1.LimitTask
-	79,  // 73: taskengine.v1.WhyLimitResponse.queued:type_name -> taskengine.v1.LimitQueue
-	138, // 74: taskengine.v1.WhyLimitResponse.next_start:type_name -> google.protobuf.Timestamp
-	78,  // 75: taskengine.v1.WhyLimitResponse.nodes:type_name -> taskengine.v1.LimitNode
-	138, // 76: taskengine.v1.LimitTask.started_at:type_name -> google.protobuf.Timestamp
-	138, // 77: taskengine.v1.LimitNode.since:type_name -> google.protobuf.Timestamp
-	134, // 78: taskengine.v1.Alert.labels:type_name -> taskengine.v1.Alert.LabelsEntry
-	138, // 79: taskengine.v1.Alert.since:type_name -> google.protobuf.Timestamp
-	138, // 80: taskengine.v1.Alert.fired_at:type_name -> google.protobuf.Timestamp
-	138, // 81: taskengine.v1.Alert.resolved_at:type_name -> google.protobuf.Timestamp
-	135, // 82: taskengine.v1.AlertSilence.labels:type_name -> taskengine.v1.AlertSilence.LabelsEntry
-	138, // 83: taskengine.v1.AlertSilence.until:type_name -> google.protobuf.Timestamp
-	138, // 84: taskengine.v1.AlertSilence.at:type_name -> google.protobuf.Timestamp
-	138, // 85: taskengine.v1.UnsentAlerts.at:type_name -> google.protobuf.Timestamp
-	80,  // 86: taskengine.v1.ListAlertsResponse.alerts:type_name -> taskengine.v1.Alert
-	81,  // 87: taskengine.v1.ListAlertsResponse.silences:type_name -> taskengine.v1.AlertSilence
-	82,  // 88: taskengine.v1.ListAlertsResponse.unsent:type_name -> taskengine.v1.UnsentAlerts
-	87,  // 89: taskengine.v1.TestAlertsResponse.tests:type_name -> taskengine.v1.AlertTest
-	139, // 90: taskengine.v1.AlertTest.took:type_name -> google.protobuf.Duration
-	136, // 91: taskengine.v1.SilenceAlertsRequest.labels:type_name -> taskengine.v1.SilenceAlertsRequest.LabelsEntry
-	139, // 92: taskengine.v1.SilenceAlertsRequest.for:type_name -> google.protobuf.Duration
-	81,  // 93: taskengine.v1.SilenceAlertsResponse.silence:type_name -> taskengine.v1.AlertSilence
-	139, // 94: taskengine.v1.ScheduleDefinition.every:type_name -> google.protobuf.Duration
-	138, // 95: taskengine.v1.ScheduleDefinition.anchor:type_name -> google.protobuf.Timestamp
-	138, // 96: taskengine.v1.ScheduleDefinition.start:type_name -> google.protobuf.Timestamp
-	138, // 97: taskengine.v1.ScheduleDefinition.end:type_name -> google.protobuf.Timestamp
-	139, // 98: taskengine.v1.ScheduleDefinition.jitter:type_name -> google.protobuf.Duration
-	93,  // 99: taskengine.v1.ScheduleDefinition.catch_up:type_name -> taskengine.v1.ScheduleCatchUp
-	94,  // 100: taskengine.v1.ScheduleDefinition.task:type_name -> taskengine.v1.ScheduleTask
-	139, // 101: taskengine.v1.ScheduleCatchUp.window:type_name -> google.protobuf.Duration
-	137, // 102: taskengine.v1.ScheduleTask.headers:type_name -> taskengine.v1.ScheduleTask.HeadersEntry
-	139, // 103: taskengine.v1.ScheduleTask.expires:type_name -> google.protobuf.Duration
-	92,  // 104: taskengine.v1.Schedule.definition:type_name -> taskengine.v1.ScheduleDefinition
-	138, // 105: taskengine.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	96,  // 106: taskengine.v1.Schedule.paused:type_name -> taskengine.v1.SchedulePause
-	97,  // 107: taskengine.v1.Schedule.last:type_name -> taskengine.v1.ScheduleFire
-	138, // 108: taskengine.v1.Schedule.waiting:type_name -> google.protobuf.Timestamp
-	97,  // 109: taskengine.v1.Schedule.running:type_name -> taskengine.v1.ScheduleFire
-	138, // 110: taskengine.v1.SchedulePause.since:type_name -> google.protobuf.Timestamp
-	138, // 111: taskengine.v1.ScheduleFire.time:type_name -> google.protobuf.Timestamp
-	95,  // 112: taskengine.v1.ListSchedulesResponse.schedules:type_name -> taskengine.v1.Schedule
-	95,  // 113: taskengine.v1.GetScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
-	92,  // 114: taskengine.v1.ApplyScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
-	92,  // 115: taskengine.v1.PreviewScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
-	138, // 116: taskengine.v1.PreviewScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	106, // 117: taskengine.v1.PreviewScheduleResponse.times:type_name -> taskengine.v1.ScheduleTime
-	138, // 118: taskengine.v1.ScheduleTime.time:type_name -> google.protobuf.Timestamp
-	95,  // 119: taskengine.v1.PauseScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
-	95,  // 120: taskengine.v1.ResumeScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
-	138, // 121: taskengine.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	138, // 122: taskengine.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
-	118, // 123: taskengine.v1.Source.paused:type_name -> taskengine.v1.SourcePause
-	119, // 124: taskengine.v1.Source.partitions:type_name -> taskengine.v1.SourcePartition
-	138, // 125: taskengine.v1.SourcePause.since:type_name -> google.protobuf.Timestamp
-	120, // 126: taskengine.v1.SourcePartition.lost:type_name -> taskengine.v1.SourceLoss
-	138, // 127: taskengine.v1.SourceLoss.at:type_name -> google.protobuf.Timestamp
-	117, // 128: taskengine.v1.ListSourcesResponse.sources:type_name -> taskengine.v1.Source
-	117, // 129: taskengine.v1.GetSourceResponse.source:type_name -> taskengine.v1.Source
-	117, // 130: taskengine.v1.PauseSourceResponse.source:type_name -> taskengine.v1.Source
-	117, // 131: taskengine.v1.ResumeSourceResponse.source:type_name -> taskengine.v1.Source
-	138, // 132: taskengine.v1.SeekSourceRequest.time:type_name -> google.protobuf.Timestamp
-	117, // 133: taskengine.v1.SeekSourceResponse.source:type_name -> taskengine.v1.Source
-	131, // 134: taskengine.v1.SeekSourceResponse.moves:type_name -> taskengine.v1.SourceMove
-	1,   // 135: taskengine.v1.TaskService.Submit:input_type -> taskengine.v1.SubmitRequest
-	3,   // 136: taskengine.v1.TaskService.SubmitStream:input_type -> taskengine.v1.SubmitStreamRequest
-	13,  // 137: taskengine.v1.TaskService.Get:input_type -> taskengine.v1.GetRequest
-	15,  // 138: taskengine.v1.TaskService.List:input_type -> taskengine.v1.ListRequest
-	17,  // 139: taskengine.v1.TaskService.Count:input_type -> taskengine.v1.CountRequest
-	20,  // 140: taskengine.v1.TaskService.Wait:input_type -> taskengine.v1.WaitRequest
-	22,  // 141: taskengine.v1.TaskService.Why:input_type -> taskengine.v1.WhyRequest
-	25,  // 142: taskengine.v1.TaskService.TaskLogs:input_type -> taskengine.v1.TaskLogsRequest
-	29,  // 143: taskengine.v1.TaskService.Cancel:input_type -> taskengine.v1.CancelRequest
-	31,  // 144: taskengine.v1.TaskService.Resume:input_type -> taskengine.v1.ResumeRequest
-	33,  // 145: taskengine.v1.TaskService.Fail:input_type -> taskengine.v1.FailRequest
-	35,  // 146: taskengine.v1.TaskService.Reschedule:input_type -> taskengine.v1.RescheduleRequest
-	37,  // 147: taskengine.v1.TaskService.Signal:input_type -> taskengine.v1.SignalRequest
-	39,  // 148: taskengine.v1.TaskService.ListKeys:input_type -> taskengine.v1.ListKeysRequest
-	42,  // 149: taskengine.v1.TaskService.GetKey:input_type -> taskengine.v1.GetKeyRequest
-	44,  // 150: taskengine.v1.TaskService.ResumeKey:input_type -> taskengine.v1.ResumeKeyRequest
-	46,  // 151: taskengine.v1.TaskService.SkipKey:input_type -> taskengine.v1.SkipKeyRequest
-	48,  // 152: taskengine.v1.TaskService.ListTypes:input_type -> taskengine.v1.ListTypesRequest
-	51,  // 153: taskengine.v1.TaskService.PauseType:input_type -> taskengine.v1.PauseTypeRequest
-	53,  // 154: taskengine.v1.TaskService.ResumeType:input_type -> taskengine.v1.ResumeTypeRequest
-	55,  // 155: taskengine.v1.TaskService.ListWorkers:input_type -> taskengine.v1.ListWorkersRequest
-	58,  // 156: taskengine.v1.TaskService.DrainWorker:input_type -> taskengine.v1.DrainWorkerRequest
-	65,  // 157: taskengine.v1.TaskService.ListLimits:input_type -> taskengine.v1.ListLimitsRequest
-	67,  // 158: taskengine.v1.TaskService.GetLimit:input_type -> taskengine.v1.GetLimitRequest
-	69,  // 159: taskengine.v1.TaskService.SetLimit:input_type -> taskengine.v1.SetLimitRequest
-	71,  // 160: taskengine.v1.TaskService.UnsetLimit:input_type -> taskengine.v1.UnsetLimitRequest
-	73,  // 161: taskengine.v1.TaskService.WatchLimits:input_type -> taskengine.v1.WatchLimitsRequest
-	75,  // 162: taskengine.v1.TaskService.WhyLimit:input_type -> taskengine.v1.WhyLimitRequest
-	83,  // 163: taskengine.v1.TaskService.ListAlerts:input_type -> taskengine.v1.ListAlertsRequest
-	85,  // 164: taskengine.v1.TaskService.TestAlerts:input_type -> taskengine.v1.TestAlertsRequest
-	88,  // 165: taskengine.v1.TaskService.SilenceAlerts:input_type -> taskengine.v1.SilenceAlertsRequest
-	90,  // 166: taskengine.v1.TaskService.UnsilenceAlerts:input_type -> taskengine.v1.UnsilenceAlertsRequest
-	98,  // 167: taskengine.v1.TaskService.ListSchedules:input_type -> taskengine.v1.ListSchedulesRequest
-	100, // 168: taskengine.v1.TaskService.GetSchedule:input_type -> taskengine.v1.GetScheduleRequest
-	102, // 169: taskengine.v1.TaskService.ApplySchedule:input_type -> taskengine.v1.ApplyScheduleRequest
-	104, // 170: taskengine.v1.TaskService.PreviewSchedule:input_type -> taskengine.v1.PreviewScheduleRequest
-	107, // 171: taskengine.v1.TaskService.DeleteSchedule:input_type -> taskengine.v1.DeleteScheduleRequest
-	109, // 172: taskengine.v1.TaskService.PauseSchedule:input_type -> taskengine.v1.PauseScheduleRequest
-	111, // 173: taskengine.v1.TaskService.ResumeSchedule:input_type -> taskengine.v1.ResumeScheduleRequest
-	113, // 174: taskengine.v1.TaskService.TriggerSchedule:input_type -> taskengine.v1.TriggerScheduleRequest
-	115, // 175: taskengine.v1.TaskService.BackfillSchedule:input_type -> taskengine.v1.BackfillScheduleRequest
-	121, // 176: taskengine.v1.TaskService.ListSources:input_type -> taskengine.v1.ListSourcesRequest
-	123, // 177: taskengine.v1.TaskService.GetSource:input_type -> taskengine.v1.GetSourceRequest
-	125, // 178: taskengine.v1.TaskService.PauseSource:input_type -> taskengine.v1.PauseSourceRequest
-	127, // 179: taskengine.v1.TaskService.ResumeSource:input_type -> taskengine.v1.ResumeSourceRequest
-	129, // 180: taskengine.v1.TaskService.SeekSource:input_type -> taskengine.v1.SeekSourceRequest
-	60,  // 181: taskengine.v1.TaskService.Version:input_type -> taskengine.v1.VersionRequest
-	2,   // 182: taskengine.v1.TaskService.Submit:output_type -> taskengine.v1.SubmitResponse
-	5,   // 183: taskengine.v1.TaskService.SubmitStream:output_type -> taskengine.v1.SubmitStreamResponse
-	14,  // 184: taskengine.v1.TaskService.Get:output_type -> taskengine.v1.GetResponse
-	16,  // 185: taskengine.v1.TaskService.List:output_type -> taskengine.v1.ListResponse
-	18,  // 186: taskengine.v1.TaskService.Count:output_type -> taskengine.v1.CountResponse
-	21,  // 187: taskengine.v1.TaskService.Wait:output_type -> taskengine.v1.WaitResponse
-	23,  // 188: taskengine.v1.TaskService.Why:output_type -> taskengine.v1.WhyResponse
-	26,  // 189: taskengine.v1.TaskService.TaskLogs:output_type -> taskengine.v1.TaskLogsResponse
-	30,  // 190: taskengine.v1.TaskService.Cancel:output_type -> taskengine.v1.CancelResponse
-	32,  // 191: taskengine.v1.TaskService.Resume:output_type -> taskengine.v1.ResumeResponse
-	34,  // 192: taskengine.v1.TaskService.Fail:output_type -> taskengine.v1.FailResponse
-	36,  // 193: taskengine.v1.TaskService.Reschedule:output_type -> taskengine.v1.RescheduleResponse
-	38,  // 194: taskengine.v1.TaskService.Signal:output_type -> taskengine.v1.SignalResponse
-	40,  // 195: taskengine.v1.TaskService.ListKeys:output_type -> taskengine.v1.ListKeysResponse
-	43,  // 196: taskengine.v1.TaskService.GetKey:output_type -> taskengine.v1.GetKeyResponse
-	45,  // 197: taskengine.v1.TaskService.ResumeKey:output_type -> taskengine.v1.ResumeKeyResponse
-	47,  // 198: taskengine.v1.TaskService.SkipKey:output_type -> taskengine.v1.SkipKeyResponse
-	49,  // 199: taskengine.v1.TaskService.ListTypes:output_type -> taskengine.v1.ListTypesResponse
-	52,  // 200: taskengine.v1.TaskService.PauseType:output_type -> taskengine.v1.PauseTypeResponse
-	54,  // 201: taskengine.v1.TaskService.ResumeType:output_type -> taskengine.v1.ResumeTypeResponse
-	56,  // 202: taskengine.v1.TaskService.ListWorkers:output_type -> taskengine.v1.ListWorkersResponse
-	59,  // 203: taskengine.v1.TaskService.DrainWorker:output_type -> taskengine.v1.DrainWorkerResponse
-	66,  // 204: taskengine.v1.TaskService.ListLimits:output_type -> taskengine.v1.ListLimitsResponse
-	68,  // 205: taskengine.v1.TaskService.GetLimit:output_type -> taskengine.v1.GetLimitResponse
-	70,  // 206: taskengine.v1.TaskService.SetLimit:output_type -> taskengine.v1.SetLimitResponse
-	72,  // 207: taskengine.v1.TaskService.UnsetLimit:output_type -> taskengine.v1.UnsetLimitResponse
-	74,  // 208: taskengine.v1.TaskService.WatchLimits:output_type -> taskengine.v1.WatchLimitsResponse
-	76,  // 209: taskengine.v1.TaskService.WhyLimit:output_type -> taskengine.v1.WhyLimitResponse
-	84,  // 210: taskengine.v1.TaskService.ListAlerts:output_type -> taskengine.v1.ListAlertsResponse
-	86,  // 211: taskengine.v1.TaskService.TestAlerts:output_type -> taskengine.v1.TestAlertsResponse
-	89,  // 212: taskengine.v1.TaskService.SilenceAlerts:output_type -> taskengine.v1.SilenceAlertsResponse
-	91,  // 213: taskengine.v1.TaskService.UnsilenceAlerts:output_type -> taskengine.v1.UnsilenceAlertsResponse
-	99,  // 214: taskengine.v1.TaskService.ListSchedules:output_type -> taskengine.v1.ListSchedulesResponse
-	101, // 215: taskengine.v1.TaskService.GetSchedule:output_type -> taskengine.v1.GetScheduleResponse
-	103, // 216: taskengine.v1.TaskService.ApplySchedule:output_type -> taskengine.v1.ApplyScheduleResponse
-	105, // 217: taskengine.v1.TaskService.PreviewSchedule:output_type -> taskengine.v1.PreviewScheduleResponse
-	108, // 218: taskengine.v1.TaskService.DeleteSchedule:output_type -> taskengine.v1.DeleteScheduleResponse
-	110, // 219: taskengine.v1.TaskService.PauseSchedule:output_type -> taskengine.v1.PauseScheduleResponse
-	112, // 220: taskengine.v1.TaskService.ResumeSchedule:output_type -> taskengine.v1.ResumeScheduleResponse
-	114, // 221: taskengine.v1.TaskService.TriggerSchedule:output_type -> taskengine.v1.TriggerScheduleResponse
-	116, // 222: taskengine.v1.TaskService.BackfillSchedule:output_type -> taskengine.v1.BackfillScheduleResponse
-	122, // 223: taskengine.v1.TaskService.ListSources:output_type -> taskengine.v1.ListSourcesResponse
-	124, // 224: taskengine.v1.TaskService.GetSource:output_type -> taskengine.v1.GetSourceResponse
-	126, // 225: taskengine.v1.TaskService.PauseSource:output_type -> taskengine.v1.PauseSourceResponse
-	128, // 226: taskengine.v1.TaskService.ResumeSource:output_type -> taskengine.v1.ResumeSourceResponse
-	130, // 227: taskengine.v1.TaskService.SeekSource:output_type -> taskengine.v1.SeekSourceResponse
-	61,  // 228: taskengine.v1.TaskService.Version:output_type -> taskengine.v1.VersionResponse
-	182, // [182:229] is the sub-list for method output_type
-	135, // [135:182] is the sub-list for method input_type
-	135, // [135:135] is the sub-list for extension type_name
-	135, // [135:135] is the sub-list for extension extendee
-	0,   // [0:135] is the sub-list for field type_name
+	135, // 11: taskengine.v1.Task.headers:type_name -> taskengine.v1.Task.HeadersEntry
+	140, // 12: taskengine.v1.Task.created_at:type_name -> google.protobuf.Timestamp
+	140, // 13: taskengine.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
+	140, // 14: taskengine.v1.Task.next_event_at:type_name -> google.protobuf.Timestamp
+	140, // 15: taskengine.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
+	140, // 16: taskengine.v1.Task.started_at:type_name -> google.protobuf.Timestamp
+	140, // 17: taskengine.v1.Task.updated_at:type_name -> google.protobuf.Timestamp
+	14,  // 18: taskengine.v1.Task.history:type_name -> taskengine.v1.Attempt
+	13,  // 19: taskengine.v1.Task.progress:type_name -> taskengine.v1.Progress
+	12,  // 20: taskengine.v1.Task.woken_signal:type_name -> taskengine.v1.ReceivedSignal
+	12,  // 21: taskengine.v1.Task.kept_signals:type_name -> taskengine.v1.ReceivedSignal
+	10,  // 22: taskengine.v1.Task.parent:type_name -> taskengine.v1.Parent
+	11,  // 23: taskengine.v1.Task.children:type_name -> taskengine.v1.ChildSet
+	140, // 24: taskengine.v1.ReceivedSignal.at:type_name -> google.protobuf.Timestamp
+	140, // 25: taskengine.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	140, // 26: taskengine.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	140, // 27: taskengine.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	9,   // 28: taskengine.v1.GetResponse.task:type_name -> taskengine.v1.Task
+	9,   // 29: taskengine.v1.ListResponse.tasks:type_name -> taskengine.v1.Task
+	21,  // 30: taskengine.v1.CountResponse.counts:type_name -> taskengine.v1.StateCount
+	141, // 31: taskengine.v1.WaitRequest.timeout:type_name -> google.protobuf.Duration
+	9,   // 32: taskengine.v1.WaitResponse.tasks:type_name -> taskengine.v1.Task
+	9,   // 33: taskengine.v1.WhyResponse.task:type_name -> taskengine.v1.Task
+	26,  // 34: taskengine.v1.WhyResponse.reasons:type_name -> taskengine.v1.Reason
+	140, // 35: taskengine.v1.Reason.until:type_name -> google.protobuf.Timestamp
+	141, // 36: taskengine.v1.TaskLogsRequest.timeout:type_name -> google.protobuf.Duration
+	30,  // 37: taskengine.v1.TaskLogsResponse.lines:type_name -> taskengine.v1.LogLine
+	29,  // 38: taskengine.v1.TaskLogsResponse.elsewhere:type_name -> taskengine.v1.RanElsewhere
+	140, // 39: taskengine.v1.LogLine.time:type_name -> google.protobuf.Timestamp
+	9,   // 40: taskengine.v1.CancelResponse.task:type_name -> taskengine.v1.Task
+	9,   // 41: taskengine.v1.ResumeResponse.task:type_name -> taskengine.v1.Task
+	9,   // 42: taskengine.v1.FailResponse.task:type_name -> taskengine.v1.Task
+	140, // 43: taskengine.v1.RescheduleRequest.at:type_name -> google.protobuf.Timestamp
+	141, // 44: taskengine.v1.RescheduleRequest.in:type_name -> google.protobuf.Duration
+	9,   // 45: taskengine.v1.RescheduleResponse.task:type_name -> taskengine.v1.Task
+	9,   // 46: taskengine.v1.SignalResponse.task:type_name -> taskengine.v1.Task
+	43,  // 47: taskengine.v1.ListKeysResponse.keys:type_name -> taskengine.v1.OrderingKey
+	9,   // 48: taskengine.v1.OrderingKey.head:type_name -> taskengine.v1.Task
+	140, // 49: taskengine.v1.OrderingKey.oldest_ready_at:type_name -> google.protobuf.Timestamp
+	9,   // 50: taskengine.v1.GetKeyResponse.head:type_name -> taskengine.v1.Task
+	9,   // 51: taskengine.v1.GetKeyResponse.behind:type_name -> taskengine.v1.Task
+	9,   // 52: taskengine.v1.ResumeKeyResponse.task:type_name -> taskengine.v1.Task
+	9,   // 53: taskengine.v1.SkipKeyResponse.task:type_name -> taskengine.v1.Task
+	52,  // 54: taskengine.v1.ListTypesResponse.types:type_name -> taskengine.v1.Type
+	59,  // 55: taskengine.v1.ListWorkersResponse.workers:type_name -> taskengine.v1.Worker
+	140, // 56: taskengine.v1.Worker.connected_at:type_name -> google.protobuf.Timestamp
+	141, // 57: taskengine.v1.Worker.clock_ahead:type_name -> google.protobuf.Duration
+	59,  // 58: taskengine.v1.DrainWorkerResponse.workers:type_name -> taskengine.v1.Worker
+	141, // 59: taskengine.v1.Rate.per:type_name -> google.protobuf.Duration
+	64,  // 60: taskengine.v1.Limit.rate:type_name -> taskengine.v1.Rate
+	64,  // 61: taskengine.v1.Limit.configured_rate:type_name -> taskengine.v1.Rate
+	66,  // 62: taskengine.v1.Limit.setting:type_name -> taskengine.v1.LimitSetting
+	66,  // 63: taskengine.v1.Limit.inherited:type_name -> taskengine.v1.LimitSetting
+	64,  // 64: taskengine.v1.LimitSetting.rate:type_name -> taskengine.v1.Rate
+	140, // 65: taskengine.v1.LimitSetting.at:type_name -> google.protobuf.Timestamp
+	65,  // 66: taskengine.v1.ListLimitsResponse.limits:type_name -> taskengine.v1.Limit
+	65,  // 67: taskengine.v1.GetLimitResponse.limit:type_name -> taskengine.v1.Limit
+	64,  // 68: taskengine.v1.SetLimitRequest.rate:type_name -> taskengine.v1.Rate
+	65,  // 69: taskengine.v1.SetLimitResponse.limit:type_name -> taskengine.v1.Limit
+	65,  // 70: taskengine.v1.UnsetLimitResponse.limit:type_name -> taskengine.v1.Limit
+	141, // 71: taskengine.v1.WatchLimitsRequest.timeout:type_name -> google.protobuf.Duration
+	65,  // 72: taskengine.v1.WatchLimitsResponse.limits:type_name -> taskengine.v1.Limit
+	65,  // 73: taskengine.v1.WhyLimitResponse.limit:type_name -> taskengine.v1.Limit
+	79,  // 74: taskengine.v1.WhyLimitResponse.tasks:type_name -> taskengine.v1.LimitTask
+	81,  // 75: taskengine.v1.WhyLimitResponse.queued:type_name -> taskengine.v1.LimitQueue
+	140, // 76: taskengine.v1.WhyLimitResponse.next_start:type_name -> google.protobuf.Timestamp
+	80,  // 77: taskengine.v1.WhyLimitResponse.nodes:type_name -> taskengine.v1.LimitNode
+	140, // 78: taskengine.v1.LimitTask.started_at:type_name -> google.protobuf.Timestamp
+	140, // 79: taskengine.v1.LimitNode.since:type_name -> google.protobuf.Timestamp
+	136, // 80: taskengine.v1.Alert.labels:type_name -> taskengine.v1.Alert.LabelsEntry
+	140, // 81: taskengine.v1.Alert.since:type_name -> google.protobuf.Timestamp
+	140, // 82: taskengine.v1.Alert.fired_at:type_name -> google.protobuf.Timestamp
+	140, // 83: taskengine.v1.Alert.resolved_at:type_name -> google.protobuf.Timestamp
+	137, // 84: taskengine.v1.AlertSilence.labels:type_name -> taskengine.v1.AlertSilence.LabelsEntry
+	140, // 85: taskengine.v1.AlertSilence.until:type_name -> google.protobuf.Timestamp
+	140, // 86: taskengine.v1.AlertSilence.at:type_name -> google.protobuf.Timestamp
+	140, // 87: taskengine.v1.UnsentAlerts.at:type_name -> google.protobuf.Timestamp
+	82,  // 88: taskengine.v1.ListAlertsResponse.alerts:type_name -> taskengine.v1.Alert
+	83,  // 89: taskengine.v1.ListAlertsResponse.silences:type_name -> taskengine.v1.AlertSilence
+	84,  // 90: taskengine.v1.ListAlertsResponse.unsent:type_name -> taskengine.v1.UnsentAlerts
+	89,  // 91: taskengine.v1.TestAlertsResponse.tests:type_name -> taskengine.v1.AlertTest
+	141, // 92: taskengine.v1.AlertTest.took:type_name -> google.protobuf.Duration
+	138, // 93: taskengine.v1.SilenceAlertsRequest.labels:type_name -> taskengine.v1.SilenceAlertsRequest.LabelsEntry
+	141, // 94: taskengine.v1.SilenceAlertsRequest.for:type_name -> google.protobuf.Duration
+	83,  // 95: taskengine.v1.SilenceAlertsResponse.silence:type_name -> taskengine.v1.AlertSilence
+	141, // 96: taskengine.v1.ScheduleDefinition.every:type_name -> google.protobuf.Duration
+	140, // 97: taskengine.v1.ScheduleDefinition.anchor:type_name -> google.protobuf.Timestamp
+	140, // 98: taskengine.v1.ScheduleDefinition.start:type_name -> google.protobuf.Timestamp
+	140, // 99: taskengine.v1.ScheduleDefinition.end:type_name -> google.protobuf.Timestamp
+	141, // 100: taskengine.v1.ScheduleDefinition.jitter:type_name -> google.protobuf.Duration
+	95,  // 101: taskengine.v1.ScheduleDefinition.catch_up:type_name -> taskengine.v1.ScheduleCatchUp
+	96,  // 102: taskengine.v1.ScheduleDefinition.task:type_name -> taskengine.v1.ScheduleTask
+	141, // 103: taskengine.v1.ScheduleCatchUp.window:type_name -> google.protobuf.Duration
+	139, // 104: taskengine.v1.ScheduleTask.headers:type_name -> taskengine.v1.ScheduleTask.HeadersEntry
+	141, // 105: taskengine.v1.ScheduleTask.expires:type_name -> google.protobuf.Duration
+	94,  // 106: taskengine.v1.Schedule.definition:type_name -> taskengine.v1.ScheduleDefinition
+	140, // 107: taskengine.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	98,  // 108: taskengine.v1.Schedule.paused:type_name -> taskengine.v1.SchedulePause
+	99,  // 109: taskengine.v1.Schedule.last:type_name -> taskengine.v1.ScheduleFire
+	140, // 110: taskengine.v1.Schedule.waiting:type_name -> google.protobuf.Timestamp
+	99,  // 111: taskengine.v1.Schedule.running:type_name -> taskengine.v1.ScheduleFire
+	140, // 112: taskengine.v1.SchedulePause.since:type_name -> google.protobuf.Timestamp
+	140, // 113: taskengine.v1.ScheduleFire.time:type_name -> google.protobuf.Timestamp
+	97,  // 114: taskengine.v1.ListSchedulesResponse.schedules:type_name -> taskengine.v1.Schedule
+	97,  // 115: taskengine.v1.GetScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
+	94,  // 116: taskengine.v1.ApplyScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
+	94,  // 117: taskengine.v1.PreviewScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
+	140, // 118: taskengine.v1.PreviewScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	108, // 119: taskengine.v1.PreviewScheduleResponse.times:type_name -> taskengine.v1.ScheduleTime
+	140, // 120: taskengine.v1.ScheduleTime.time:type_name -> google.protobuf.Timestamp
+	97,  // 121: taskengine.v1.PauseScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
+	97,  // 122: taskengine.v1.ResumeScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
+	140, // 123: taskengine.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	140, // 124: taskengine.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	120, // 125: taskengine.v1.Source.paused:type_name -> taskengine.v1.SourcePause
+	121, // 126: taskengine.v1.Source.partitions:type_name -> taskengine.v1.SourcePartition
+	140, // 127: taskengine.v1.SourcePause.since:type_name -> google.protobuf.Timestamp
+	122, // 128: taskengine.v1.SourcePartition.lost:type_name -> taskengine.v1.SourceLoss
+	140, // 129: taskengine.v1.SourceLoss.at:type_name -> google.protobuf.Timestamp
+	119, // 130: taskengine.v1.ListSourcesResponse.sources:type_name -> taskengine.v1.Source
+	119, // 131: taskengine.v1.GetSourceResponse.source:type_name -> taskengine.v1.Source
+	119, // 132: taskengine.v1.PauseSourceResponse.source:type_name -> taskengine.v1.Source
+	119, // 133: taskengine.v1.ResumeSourceResponse.source:type_name -> taskengine.v1.Source
+	140, // 134: taskengine.v1.SeekSourceRequest.time:type_name -> google.protobuf.Timestamp
+	119, // 135: taskengine.v1.SeekSourceResponse.source:type_name -> taskengine.v1.Source
+	133, // 136: taskengine.v1.SeekSourceResponse.moves:type_name -> taskengine.v1.SourceMove
+	1,   // 137: taskengine.v1.TaskService.Submit:input_type -> taskengine.v1.SubmitRequest
+	3,   // 138: taskengine.v1.TaskService.SubmitStream:input_type -> taskengine.v1.SubmitStreamRequest
+	15,  // 139: taskengine.v1.TaskService.Get:input_type -> taskengine.v1.GetRequest
+	17,  // 140: taskengine.v1.TaskService.List:input_type -> taskengine.v1.ListRequest
+	19,  // 141: taskengine.v1.TaskService.Count:input_type -> taskengine.v1.CountRequest
+	22,  // 142: taskengine.v1.TaskService.Wait:input_type -> taskengine.v1.WaitRequest
+	24,  // 143: taskengine.v1.TaskService.Why:input_type -> taskengine.v1.WhyRequest
+	27,  // 144: taskengine.v1.TaskService.TaskLogs:input_type -> taskengine.v1.TaskLogsRequest
+	31,  // 145: taskengine.v1.TaskService.Cancel:input_type -> taskengine.v1.CancelRequest
+	33,  // 146: taskengine.v1.TaskService.Resume:input_type -> taskengine.v1.ResumeRequest
+	35,  // 147: taskengine.v1.TaskService.Fail:input_type -> taskengine.v1.FailRequest
+	37,  // 148: taskengine.v1.TaskService.Reschedule:input_type -> taskengine.v1.RescheduleRequest
+	39,  // 149: taskengine.v1.TaskService.Signal:input_type -> taskengine.v1.SignalRequest
+	41,  // 150: taskengine.v1.TaskService.ListKeys:input_type -> taskengine.v1.ListKeysRequest
+	44,  // 151: taskengine.v1.TaskService.GetKey:input_type -> taskengine.v1.GetKeyRequest
+	46,  // 152: taskengine.v1.TaskService.ResumeKey:input_type -> taskengine.v1.ResumeKeyRequest
+	48,  // 153: taskengine.v1.TaskService.SkipKey:input_type -> taskengine.v1.SkipKeyRequest
+	50,  // 154: taskengine.v1.TaskService.ListTypes:input_type -> taskengine.v1.ListTypesRequest
+	53,  // 155: taskengine.v1.TaskService.PauseType:input_type -> taskengine.v1.PauseTypeRequest
+	55,  // 156: taskengine.v1.TaskService.ResumeType:input_type -> taskengine.v1.ResumeTypeRequest
+	57,  // 157: taskengine.v1.TaskService.ListWorkers:input_type -> taskengine.v1.ListWorkersRequest
+	60,  // 158: taskengine.v1.TaskService.DrainWorker:input_type -> taskengine.v1.DrainWorkerRequest
+	67,  // 159: taskengine.v1.TaskService.ListLimits:input_type -> taskengine.v1.ListLimitsRequest
+	69,  // 160: taskengine.v1.TaskService.GetLimit:input_type -> taskengine.v1.GetLimitRequest
+	71,  // 161: taskengine.v1.TaskService.SetLimit:input_type -> taskengine.v1.SetLimitRequest
+	73,  // 162: taskengine.v1.TaskService.UnsetLimit:input_type -> taskengine.v1.UnsetLimitRequest
+	75,  // 163: taskengine.v1.TaskService.WatchLimits:input_type -> taskengine.v1.WatchLimitsRequest
+	77,  // 164: taskengine.v1.TaskService.WhyLimit:input_type -> taskengine.v1.WhyLimitRequest
+	85,  // 165: taskengine.v1.TaskService.ListAlerts:input_type -> taskengine.v1.ListAlertsRequest
+	87,  // 166: taskengine.v1.TaskService.TestAlerts:input_type -> taskengine.v1.TestAlertsRequest
+	90,  // 167: taskengine.v1.TaskService.SilenceAlerts:input_type -> taskengine.v1.SilenceAlertsRequest
+	92,  // 168: taskengine.v1.TaskService.UnsilenceAlerts:input_type -> taskengine.v1.UnsilenceAlertsRequest
+	100, // 169: taskengine.v1.TaskService.ListSchedules:input_type -> taskengine.v1.ListSchedulesRequest
+	102, // 170: taskengine.v1.TaskService.GetSchedule:input_type -> taskengine.v1.GetScheduleRequest
+	104, // 171: taskengine.v1.TaskService.ApplySchedule:input_type -> taskengine.v1.ApplyScheduleRequest
+	106, // 172: taskengine.v1.TaskService.PreviewSchedule:input_type -> taskengine.v1.PreviewScheduleRequest
+	109, // 173: taskengine.v1.TaskService.DeleteSchedule:input_type -> taskengine.v1.DeleteScheduleRequest
+	111, // 174: taskengine.v1.TaskService.PauseSchedule:input_type -> taskengine.v1.PauseScheduleRequest
+	113, // 175: taskengine.v1.TaskService.ResumeSchedule:input_type -> taskengine.v1.ResumeScheduleRequest
+	115, // 176: taskengine.v1.TaskService.TriggerSchedule:input_type -> taskengine.v1.TriggerScheduleRequest
+	117, // 177: taskengine.v1.TaskService.BackfillSchedule:input_type -> taskengine.v1.BackfillScheduleRequest
+	123, // 178: taskengine.v1.TaskService.ListSources:input_type -> taskengine.v1.ListSourcesRequest
+	125, // 179: taskengine.v1.TaskService.GetSource:input_type -> taskengine.v1.GetSourceRequest
+	127, // 180: taskengine.v1.TaskService.PauseSource:input_type -> taskengine.v1.PauseSourceRequest
+	129, // 181: taskengine.v1.TaskService.ResumeSource:input_type -> taskengine.v1.ResumeSourceRequest
+	131, // 182: taskengine.v1.TaskService.SeekSource:input_type -> taskengine.v1.SeekSourceRequest
+	62,  // 183: taskengine.v1.TaskService.Version:input_type -> taskengine.v1.VersionRequest
+	2,   // 184: taskengine.v1.TaskService.Submit:output_type -> taskengine.v1.SubmitResponse
+	5,   // 185: taskengine.v1.TaskService.SubmitStream:output_type -> taskengine.v1.SubmitStreamResponse
+	16,  // 186: taskengine.v1.TaskService.Get:output_type -> taskengine.v1.GetResponse
+	18,  // 187: taskengine.v1.TaskService.List:output_type -> taskengine.v1.ListResponse
+	20,  // 188: taskengine.v1.TaskService.Count:output_type -> taskengine.v1.CountResponse
+	23,  // 189: taskengine.v1.TaskService.Wait:output_type -> taskengine.v1.WaitResponse
+	25,  // 190: taskengine.v1.TaskService.Why:output_type -> taskengine.v1.WhyResponse
+	28,  // 191: taskengine.v1.TaskService.TaskLogs:output_type -> taskengine.v1.TaskLogsResponse
+	32,  // 192: taskengine.v1.TaskService.Cancel:output_type -> taskengine.v1.CancelResponse
+	34,  // 193: taskengine.v1.TaskService.Resume:output_type -> taskengine.v1.ResumeResponse
+	36,  // 194: taskengine.v1.TaskService.Fail:output_type -> taskengine.v1.FailResponse
+	38,  // 195: taskengine.v1.TaskService.Reschedule:output_type -> taskengine.v1.RescheduleResponse
+	40,  // 196: taskengine.v1.TaskService.Signal:output_type -> taskengine.v1.SignalResponse
+	42,  // 197: taskengine.v1.TaskService.ListKeys:output_type -> taskengine.v1.ListKeysResponse
+	45,  // 198: taskengine.v1.TaskService.GetKey:output_type -> taskengine.v1.GetKeyResponse
+	47,  // 199: taskengine.v1.TaskService.ResumeKey:output_type -> taskengine.v1.ResumeKeyResponse
+	49,  // 200: taskengine.v1.TaskService.SkipKey:output_type -> taskengine.v1.SkipKeyResponse
+	51,  // 201: taskengine.v1.TaskService.ListTypes:output_type -> taskengine.v1.ListTypesResponse
+	54,  // 202: taskengine.v1.TaskService.PauseType:output_type -> taskengine.v1.PauseTypeResponse
+	56,  // 203: taskengine.v1.TaskService.ResumeType:output_type -> taskengine.v1.ResumeTypeResponse
+	58,  // 204: taskengine.v1.TaskService.ListWorkers:output_type -> taskengine.v1.ListWorkersResponse
+	61,  // 205: taskengine.v1.TaskService.DrainWorker:output_type -> taskengine.v1.DrainWorkerResponse
+	68,  // 206: taskengine.v1.TaskService.ListLimits:output_type -> taskengine.v1.ListLimitsResponse
+	70,  // 207: taskengine.v1.TaskService.GetLimit:output_type -> taskengine.v1.GetLimitResponse
+	72,  // 208: taskengine.v1.TaskService.SetLimit:output_type -> taskengine.v1.SetLimitResponse
+	74,  // 209: taskengine.v1.TaskService.UnsetLimit:output_type -> taskengine.v1.UnsetLimitResponse
+	76,  // 210: taskengine.v1.TaskService.WatchLimits:output_type -> taskengine.v1.WatchLimitsResponse
+	78,  // 211: taskengine.v1.TaskService.WhyLimit:output_type -> taskengine.v1.WhyLimitResponse
+	86,  // 212: taskengine.v1.TaskService.ListAlerts:output_type -> taskengine.v1.ListAlertsResponse
+	88,  // 213: taskengine.v1.TaskService.TestAlerts:output_type -> taskengine.v1.TestAlertsResponse
+	91,  // 214: taskengine.v1.TaskService.SilenceAlerts:output_type -> taskengine.v1.SilenceAlertsResponse
+	93,  // 215: taskengine.v1.TaskService.UnsilenceAlerts:output_type -> taskengine.v1.UnsilenceAlertsResponse
+	101, // 216: taskengine.v1.TaskService.ListSchedules:output_type -> taskengine.v1.ListSchedulesResponse
+	103, // 217: taskengine.v1.TaskService.GetSchedule:output_type -> taskengine.v1.GetScheduleResponse
+	105, // 218: taskengine.v1.TaskService.ApplySchedule:output_type -> taskengine.v1.ApplyScheduleResponse
+	107, // 219: taskengine.v1.TaskService.PreviewSchedule:output_type -> taskengine.v1.PreviewScheduleResponse
+	110, // 220: taskengine.v1.TaskService.DeleteSchedule:output_type -> taskengine.v1.DeleteScheduleResponse
+	112, // 221: taskengine.v1.TaskService.PauseSchedule:output_type -> taskengine.v1.PauseScheduleResponse
+	114, // 222: taskengine.v1.TaskService.ResumeSchedule:output_type -> taskengine.v1.ResumeScheduleResponse
+	116, // 223: taskengine.v1.TaskService.TriggerSchedule:output_type -> taskengine.v1.TriggerScheduleResponse
+	118, // 224: taskengine.v1.TaskService.BackfillSchedule:output_type -> taskengine.v1.BackfillScheduleResponse
+	124, // 225: taskengine.v1.TaskService.ListSources:output_type -> taskengine.v1.ListSourcesResponse
+	126, // 226: taskengine.v1.TaskService.GetSource:output_type -> taskengine.v1.GetSourceResponse
+	128, // 227: taskengine.v1.TaskService.PauseSource:output_type -> taskengine.v1.PauseSourceResponse
+	130, // 228: taskengine.v1.TaskService.ResumeSource:output_type -> taskengine.v1.ResumeSourceResponse
+	132, // 229: taskengine.v1.TaskService.SeekSource:output_type -> taskengine.v1.SeekSourceResponse
+	63,  // 230: taskengine.v1.TaskService.Version:output_type -> taskengine.v1.VersionResponse
+	184, // [184:231] is the sub-list for method output_type
+	137, // [137:184] is the sub-list for method input_type
+	137, // [137:137] is the sub-list for extension type_name
+	137, // [137:137] is the sub-list for extension extendee
+	0,   // [0:137] is the sub-list for field type_name
 }
 
 func init() { file_taskengine_v1_taskengine_proto_init() }
@@ -9780,17 +9975,17 @@ func file_taskengine_v1_taskengine_proto_init() {
 	}
 	file_taskengine_v1_taskengine_proto_msgTypes[8].OneofWrappers = []any{}
 	file_taskengine_v1_taskengine_proto_msgTypes[9].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[35].OneofWrappers = []any{
+	file_taskengine_v1_taskengine_proto_msgTypes[37].OneofWrappers = []any{
 		(*RescheduleRequest_At)(nil),
 		(*RescheduleRequest_In)(nil),
 	}
-	file_taskengine_v1_taskengine_proto_msgTypes[64].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[69].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[66].OneofWrappers = []any{}
 	file_taskengine_v1_taskengine_proto_msgTypes[71].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[94].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[117].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[73].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[96].OneofWrappers = []any{}
 	file_taskengine_v1_taskengine_proto_msgTypes[119].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[129].OneofWrappers = []any{
+	file_taskengine_v1_taskengine_proto_msgTypes[121].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[131].OneofWrappers = []any{
 		(*SeekSourceRequest_Begin)(nil),
 		(*SeekSourceRequest_End)(nil),
 		(*SeekSourceRequest_Time)(nil),
@@ -9802,7 +9997,7 @@ func file_taskengine_v1_taskengine_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_taskengine_v1_taskengine_proto_rawDesc), len(file_taskengine_v1_taskengine_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   138,
+			NumMessages:   140,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -32,8 +32,10 @@ from ._errors import (
 )  # fmt: skip
 from ._messages import (
     Attempt,
+    ChildSet,
     Limit,
     LimitSetting,
+    Parent,
     Progress,
     Rate,
     Reason,
@@ -56,9 +58,9 @@ from ._messages import (
 from ._requests import NewTask, Receipt
 
 __all__ = [
-    "AlreadyExists", "AsyncClient", "Attempt", "BacklogFull", "Client", "Closed", "Conflict", "DeadlineExceeded",
+    "AlreadyExists", "AsyncClient", "Attempt", "BacklogFull", "ChildSet", "Client", "Closed", "Conflict", "DeadlineExceeded",
     "Error", "Internal", "Invalid", "Late", "Limit", "LimitSetting", "NewTask", "NotAllowed", "NotDone", "NotFound",
-    "Progress", "Rate", "Reason", "Receipt", "ReceivedSignal", "ResultRemoved", "Schedule", "ScheduleCatchUp",
+    "Parent", "Progress", "Rate", "Reason", "Receipt", "ReceivedSignal", "ResultRemoved", "Schedule", "ScheduleCatchUp",
     "ScheduleDefinition", "ScheduleFire", "SchedulePause", "ScheduleTask", "ScheduleTime", "Source", "SourceLoss", "SourceMove",
     "SourcePartition", "SourcePause", "StateCount", "Task", "TooLarge", "Unavailable", "Unsupported",
 ]  # fmt: skip

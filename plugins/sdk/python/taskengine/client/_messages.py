@@ -42,6 +42,28 @@ class ReceivedSignal:
 
 
 @dataclass(frozen=True)
+class Parent:
+    """The place of a task among the children of another."""
+
+    id: str = one(1, TEXT)  # of the other
+    name: str = one(2, TEXT)  # of the set of children
+    index: int = one(3, UINT32)  # in the set, from 0 on
+
+
+@dataclass(frozen=True)
+class ChildSet:
+    """The children of a task that have one name, and how many of them have ended. One in the state error has not."""
+
+    name: str = one(1, TEXT)
+    added: int = one(2, UINT32)
+    done: int = one(3, UINT32)
+    failed: int = one(4, UINT32)
+    cancelled: int = one(5, UINT32)
+    awaits: int = one(6, UINT32)  # the task waits until so many have ended
+    or_failed: bool = one(7, BOOL)  # likewise, or until one has failed or was cancelled
+
+
+@dataclass(frozen=True)
 class Task:
     """A task with its state and history."""
 
@@ -71,10 +93,12 @@ class Task:
     inherited_priority: int | None = optional(26, UINT32)  # with which a head runs
     tombstone: bool = one(27, BOOL)  # it is done, and its payload and result were removed
     node: str = one(28, TEXT)  # that runs it, or ran its newest attempt, by its name
-    awaits: Sequence[str] = many(29, TEXT)  # the names of the signals that it waits for
-    woken_by: str = one(30, TEXT)  # what ended its newest wait: signal, timeout or user
+    awaits: Sequence[str] = many(29, TEXT)  # the names of the signals that it waits for, or taskengine.children
+    woken_by: str = one(30, TEXT)  # what ended its newest wait: signal, children, timeout or user
     woken_signal: ReceivedSignal | None = one(31, message(ReceivedSignal))  # not in lists
     kept_signals: Sequence[ReceivedSignal] = many(32, message(ReceivedSignal))  # not in lists
+    parent: Parent | None = one(33, message(Parent))  # the task that learns of its end
+    children: Sequence[ChildSet] = many(34, message(ChildSet))  # that it has added; not in lists
 
     @property
     def has_ended(self) -> bool:
@@ -313,7 +337,7 @@ class SourceMove:
 
 
 MESSAGES: tuple[type[Any], ...] = (
-    Progress, Attempt, ReceivedSignal, Task, StateCount, Reason, Rate, LimitSetting, Limit, ScheduleCatchUp, ScheduleTask,
+    Progress, Attempt, ReceivedSignal, Parent, ChildSet, Task, StateCount, Reason, Rate, LimitSetting, Limit, ScheduleCatchUp, ScheduleTask,
     ScheduleDefinition, SchedulePause, ScheduleFire, Schedule, ScheduleTime,
     SourcePause, SourceLoss, SourcePartition, Source, SourceMove,
 )  # fmt: skip
