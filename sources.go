@@ -8,7 +8,7 @@ import "embed"
 // Sources has files of this repository, by their paths: what a handler program needs in each of
 // the languages.
 //
-//go:embed LICENSE go.mod go.sum task/*.go internal/wakeup/*.go internal/workpool/*.go plugins/handler/*.go
+//go:embed LICENSE go.mod go.sum task/*.go steps/*.go internal/wakeup/*.go internal/workpool/*.go plugins/handler/*.go
 //go:embed plugins/internal/wire/*.go plugins/internal/wire/handler.proto
 //go:embed plugins/sdk/python/taskengine/*.py plugins/sdk/python/taskengine/client/*.py plugins/sdk/python/taskengine/py.typed
 //go:embed plugins/sdk/node/*.json plugins/sdk/node/buf.gen.yaml plugins/sdk/node/src/*.ts

@@ -13,7 +13,7 @@ import (
 
 func TestAScaffoldHasTheSourcesOfItsPackage(t *testing.T) {
 	for lang, files := range map[string][]string{
-		"go":     {"sdk/LICENSE", "sdk/go.mod", "sdk/task/task.go", "sdk/plugins/handler/serve.go", "sdk/plugins/internal/wire/handler.pb.go", "go.sum"},
+		"go":     {"sdk/LICENSE", "sdk/go.mod", "sdk/task/task.go", "sdk/steps/flow.go", "sdk/plugins/handler/serve.go", "sdk/plugins/internal/wire/handler.pb.go", "go.sum"},
 		"python": {"taskengine/LICENSE", "taskengine/__init__.py", "taskengine/_wire.py", "taskengine/py.typed"},
 		"node":   {"sdk/LICENSE", "sdk/package.json", "sdk/src/index.ts", "sdk/handler.proto", "sdk/buf.gen.yaml"},
 		"java":   {"sdk/LICENSE", "sdk/pom.xml", "sdk/src/main/java/io/github/taskengine/handler/Handlers.java", "sdk/handler.proto", "sdk/taskengine.proto"},

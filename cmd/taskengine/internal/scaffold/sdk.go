@@ -18,7 +18,7 @@ const sdkFolder = "sdk"
 // repository, and where they go in the project.
 var vendored = map[string]map[string]string{
 	"go": {
-		license: "sdk/LICENSE", "go.mod": "sdk/go.mod", "go.sum": "sdk/go.sum", "task": "sdk/task",
+		license: "sdk/LICENSE", "go.mod": "sdk/go.mod", "go.sum": "sdk/go.sum", "task": "sdk/task", "steps": "sdk/steps",
 		"internal/wakeup": "sdk/internal/wakeup", "internal/workpool": "sdk/internal/workpool",
 		"plugins/handler": "sdk/plugins/handler", "plugins/internal/wire": "sdk/plugins/internal/wire",
 	},

@@ -5,7 +5,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { suite, type TestContext, test } from "node:test";
-import { Again, type Task } from "../dist/index.js";
+import { Again, steps, type Task } from "../dist/index.js";
 import { TestEngine, type TestEngineOptions } from "../dist/testing.js";
 import { skip } from "./node.js";
 
@@ -52,6 +52,30 @@ suite("the test kit", { skip }, () => {
     await engine.client.submit("tick", undefined, { at: new Date(NEW_YEAR.getTime() + 3.5 * HOUR) });
     await engine.advance("1h");
     assert.deepEqual(calls.slice(3), ["tick", "tick"]);
+  });
+
+  test("has steps sleep and wait by the time of the node", async (t) => {
+    const engine = await start(t, { types: { order: {} } });
+    const ran: string[] = [];
+    await engine.handle({
+      order: steps({ version: 1 }, async (task) => {
+        await task.step("charge", () => ran.push("charge"));
+        await task.sleep(HOUR);
+        await task.step("ask", () => ran.push("ask"));
+        const woken = await task.waitFor("paid", { timeout: 2 * HOUR });
+        return task.step("ship", () => woken.by);
+      }),
+    });
+    await engine.client.submit("order");
+    await engine.advance("59m");
+    assert.deepEqual(ran, ["charge"]);
+    await engine.advance("1m");
+    assert.deepEqual(ran, ["charge", "ask"]);
+    await engine.advance("119m");
+    assert.equal((await engine.only("order")).state, "waiting");
+    await engine.advance("1m");
+    const { state, result } = await engine.only("order");
+    assert.deepEqual([ran, state, text(result)], [["charge", "ask"], "done", "timeout"]);
   });
 
   test("keeps tasks of types without a handler", async (t) => {

@@ -56,6 +56,29 @@ class Testing(unittest.TestCase):
         engine.advance("1h")
         self.assertEqual([call[0] for call in calls[3:]], ["tick", "tick"])
 
+    def test_steps_sleep_and_wait_by_the_time_of_the_node(self):
+        engine = self.engine(types={"order": None})
+        ran = []
+
+        async def order(task):
+            await task.step("charge", ran.append, "charge")
+            await task.sleep(timedelta(hours=1))
+            await task.step("ask", ran.append, "ask")
+            woken = await task.wait_for("paid", timeout=timedelta(hours=2))
+            return await task.step("ship", lambda: woken.by)
+
+        engine.handle("order", order, version=1)
+        engine.client.submit("order")
+        engine.advance("59m")
+        self.assertEqual(ran, ["charge"])
+        engine.advance("1m")
+        self.assertEqual(ran, ["charge", "ask"])
+        engine.advance("119m")
+        self.assertEqual(engine.only("order").state, "waiting")
+        engine.advance("1m")
+        task = engine.only("order")
+        self.assertEqual((ran, task.state, task.result), (["charge", "ask"], "done", b"timeout"))
+
     def test_types_without_a_handler_keep_their_tasks(self):
         engine = self.engine(types={"mail": None, "page": {}})
         engine.client.submit("mail", 1)

@@ -8,6 +8,8 @@ import io.github.taskengine.client.Request;
 import io.github.taskengine.client.Task;
 import io.github.taskengine.handler.Again;
 import io.github.taskengine.handler.Handlers;
+import io.github.taskengine.handler.Steps;
+import io.github.taskengine.handler.Woken;
 import java.io.UncheckedIOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -67,6 +69,36 @@ class TestEngineTest {
       engine.client().submit(Request.of("tick").at(NEW_YEAR.plus(Duration.ofMinutes(3 * 60 + 30))));
       engine.advance(Duration.ofHours(1));
       assertEquals(List.of("tick", "tick"), calls.subList(3, calls.size()));
+    }
+  }
+
+  @Test
+  void stepsSleepAndWaitByTheTimeOfTheNode() {
+    try (TestEngine engine =
+        TestEngine.start(Map.of("order", Map.<String, Object>of()), NEW_YEAR)) {
+      engine.handle(
+          "order",
+          Steps.of(
+              1,
+              task -> {
+                task.step("charge", () -> calls.add("charge"));
+                task.sleep(Duration.ofHours(1));
+                task.step("ask", () -> calls.add("ask"));
+                Woken woken = task.waitFor(Duration.ofHours(2), "paid");
+                return task.step("ship", String.class, () -> woken.by().name());
+              }));
+      engine.client().submit(Request.of("order"));
+      engine.advance(Duration.ofMinutes(59));
+      assertEquals(List.of("charge"), calls);
+      engine.advance(Duration.ofMinutes(1));
+      assertEquals(List.of("charge", "ask"), calls);
+      engine.advance(Duration.ofMinutes(119));
+      assertEquals("waiting", engine.only("order").state());
+      engine.advance(Duration.ofMinutes(1));
+      Task task = engine.only("order");
+      assertEquals("done", task.state());
+      assertEquals("TIMEOUT", new String(task.result()));
+      assertEquals(List.of("charge", "ask"), calls);
     }
   }
 
