@@ -132,6 +132,10 @@ ingest: ## run examples/ingest on a broker of its own, and verify it
 cluster: ## run examples/cluster: three nodes, one killed, under a limit that is changed; COORD=etcd or zookeeper
 	COORD="$${COORD:-postgres}" go test -count=1 -v -run TestTheLimitHolds ./examples/cluster
 
+.PHONY: order-saga
+order-saga: ## run examples/order-saga, kill its shop again and again, and verify its orders
+	go test -count=1 -v ./examples/order-saga
+
 .PHONY: incidents
 incidents: ## run the commands of examples/incidents, and verify what they print
 	go test -count=1 -v -run TestTheCommandsOfTheReadme ./examples/incidents
