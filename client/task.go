@@ -200,6 +200,7 @@ const (
 	ReasonStuck     ReasonCode = "stuck"      // the handler of its last attempt ran out of time and has not returned
 	ReasonScheduled ReasonCode = "scheduled"  // it waits for its time
 	ReasonSignal    ReasonCode = "signal"     // it waits for a signal
+	ReasonChildren  ReasonCode = "children"   // it waits for children
 	ReasonRetry     ReasonCode = "retry"      // it waits for its next attempt
 	ReasonPaused    ReasonCode = "paused"     // its type, or a limit, is paused
 	ReasonNoHandler ReasonCode = "no_handler" // no handler of its type is configured
@@ -226,11 +227,11 @@ type Reason struct {
 
 	Limit string // of a limit, a rate or a pause: the name of the limit; empty for the slots of the node, and for a paused type
 	Value string // the value that the limit is per
-	Used  int64  // of the limit, by tasks of the node; for [ReasonQueue]: how many tasks are before it
-	Max   int64  // of the limit
+	Used  int64  // of the limit, by tasks of the node; for [ReasonQueue]: how many tasks are before it; for [ReasonChildren]: how many have ended
+	Max   int64  // of the limit; for [ReasonChildren]: how many it waits for
 
 	Until   time.Time // when it ends; zero if that is not known
-	Holders []task.ID // some of the tasks of the node that hold the limit
+	Holders []task.ID // some of the tasks of the node that hold the limit; for [ReasonChildren]: some that have not ended, those in error first
 
 	Cluster bool  // the limit counts the tasks of all nodes; Max is the slots that all nodes have together then
 	Held    int64 // permits of the node

@@ -23,10 +23,10 @@ type Reason struct {
 	Text    string    // for display
 	Limit   string    // for CodeLimit, CodeRate and CodePaused: the name of the limit; "" is the node's slots, or the type that is paused
 	Value   string    // the value that the limit is per
-	Used    int       // of the limit
-	Max     int       // of the limit
+	Used    int       // of the limit; for CodeChildren: how many have ended of those that it waits for
+	Max     int       // of the limit; for CodeChildren: how many it waits for
 	Until   time.Time // when the reason ends, if that is known
-	Holders []task.ID // some of the tasks of this node that hold the limit
+	Holders []task.ID // some of the tasks of this node that hold the limit; for CodeChildren: some that have not ended, those in error first
 
 	// Cluster says that the limit counts the tasks of all nodes. Used is then the number of slots that the tasks of this node
 	// take, Max the number of all nodes together, Held the number of permits of this node, and Waiting the
@@ -48,6 +48,7 @@ const (
 	CodeStuck     = "stuck"      // the handler of its last attempt ran out of time and has not returned
 	CodeScheduled = "scheduled"  // it waits for its time
 	CodeSignal    = "signal"     // it waits for a signal
+	CodeChildren  = "children"   // it waits for children; see Reason.Holders
 	CodeRetry     = "retry"      // it waits for its next attempt
 	CodePaused    = "paused"     // its type, or a limit, is paused
 	CodeNoHandler = "no_handler" // no handler of its type is configured
@@ -125,7 +126,7 @@ func (e *Engine) why(ctx context.Context, id task.ID) (*task.Task, []Reason, err
 	} else {
 		rs = e.withKey(t, rs)
 	}
-	return t, e.withProof(ctx, t, e.withNodes(t, rs)), nil
+	return t, e.withChildren(ctx, t, e.withProof(ctx, t, e.withNodes(t, rs))), nil
 }
 
 func endedText(t *task.Task) string {
@@ -208,6 +209,9 @@ func reasons(now time.Time, t *task.Task, w core.Why, attempts string) []Reason 
 func waits(now time.Time, t *task.Task, w core.Why, attempts string) (rs []Reason) {
 	if names := t.Awaits(); t.State == task.Waiting && names != nil {
 		r := Reason{Code: CodeSignal, Until: t.NextEventAt, Text: "it waits for the signal " + strings.Join(names, " or ")}
+		if slices.Contains(names, task.AwaitsChildren) {
+			r.Code, r.Text = CodeChildren, "it waits for children" // withChildren knows more
+		}
 		if !t.NextEventAt.IsZero() {
 			r.Text += ", until " + t.NextEventAt.Format(time.RFC3339)
 		}

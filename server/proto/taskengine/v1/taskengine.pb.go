@@ -2018,19 +2018,23 @@ func (x *WhyResponse) GetReasons() []*Reason {
 // Reason is one reason why a task does not run, or its present state.
 type Reason struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// ended, running, starting, stuck, scheduled, retry, paused, no_handler, no_node, limit,
-	// rate, queue, behind, draining, elsewhere, node_gone, no_proof, handler, database, key or
-	// unwritten.
+	// ended, running, starting, stuck, scheduled, signal, children, retry, paused, no_handler,
+	// no_node, limit, rate, queue, behind, draining, elsewhere, node_gone, no_proof, handler,
+	// database, key, bus or unwritten.
 	Code string `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
 	Text string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"` // for display
 	// For limit, rate and paused: the name of the limit; empty for the node's slots, and for
 	// a type that is paused.
-	Limit   string                 `protobuf:"bytes,3,opt,name=limit,proto3" json:"limit,omitempty"`
-	Value   string                 `protobuf:"bytes,4,opt,name=value,proto3" json:"value,omitempty"`     // the value that the limit is per
-	Used    int64                  `protobuf:"varint,5,opt,name=used,proto3" json:"used,omitempty"`      // of the limit, by tasks of this node; for queue: how many tasks are before it
-	Max     int64                  `protobuf:"varint,6,opt,name=max,proto3" json:"max,omitempty"`        // of the limit
-	Until   *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=until,proto3" json:"until,omitempty"`     // when it ends, if that is known
-	Holders []string               `protobuf:"bytes,8,rep,name=holders,proto3" json:"holders,omitempty"` // some of the tasks of this node that hold the limit
+	Limit string `protobuf:"bytes,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	Value string `protobuf:"bytes,4,opt,name=value,proto3" json:"value,omitempty"` // the value that the limit is per
+	// Of the limit, by tasks of this node. For queue: how many tasks are before it. For children:
+	// how many have ended of those that it waits for.
+	Used  int64                  `protobuf:"varint,5,opt,name=used,proto3" json:"used,omitempty"`
+	Max   int64                  `protobuf:"varint,6,opt,name=max,proto3" json:"max,omitempty"`    // of the limit; for children: how many it waits for
+	Until *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=until,proto3" json:"until,omitempty"` // when it ends, if that is known
+	// Some of the tasks of this node that hold the limit. For children: some that have not ended,
+	// those in the state error first.
+	Holders []string `protobuf:"bytes,8,rep,name=holders,proto3" json:"holders,omitempty"`
 	// The limit counts the tasks of all nodes. This node uses as many of its slots as it has
 	// permits, and max is what all nodes have together.
 	Cluster bool  `protobuf:"varint,9,opt,name=cluster,proto3" json:"cluster,omitempty"`

@@ -7,9 +7,9 @@ import org.jspecify.annotations.Nullable;
 /**
  * A reason why a task does not run, or its present state.
  *
- * @param code ended, running, starting, stuck, scheduled, retry, paused, no_handler, no_node,
- *     limit, rate, queue, behind, draining, elsewhere, node_gone, no_proof, handler, database, key
- *     or unwritten
+ * @param code ended, running, starting, stuck, scheduled, signal, children, retry, paused,
+ *     no_handler, no_node, limit, rate, queue, behind, draining, elsewhere, node_gone, no_proof,
+ *     handler, database, key, bus or unwritten
  * @param text for people
  * @param limit the name of the limit; empty for the slots of the node, and for a type that is
  *     paused
