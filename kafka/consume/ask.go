@@ -91,7 +91,7 @@ func (s *localSource) ask(ctx context.Context, topic string, partition int32, qu
 		if err != nil {
 			return err
 		}
-		quick, cancel := context.WithTimeout(ctx, quickTime)
+		quick, cancel := context.WithTimeout(ctx, s.pace.quick)
 		err = question(quick, admin.Client)
 		isOver := quick.Err() != nil
 		cancel()

@@ -22,13 +22,16 @@ func (s *Sources) Waiting(name string) (bytes int) {
 	return bytes
 }
 
-// SetPace sets how often the sources save, renew the positions of the group, and look for topics after an error, and how long
-// they suspect that records are lost, 0 for the defaults. It is called before they run.
-func (s *Sources) SetPace(save, renewal, retryLook, suspicion time.Duration) {
+// Pace is how often sources save, renew the positions of the group, and look for topics after an error, how long they suspect
+// that records are lost, and how soon they ask apart about a topic without an answer; 0 for the defaults.
+type Pace struct{ Save, Renewal, RetryLook, Suspicion, Quick time.Duration }
+
+// SetPace sets the pace of the sources. It is called before they run.
+func (s *Sources) SetPace(to Pace) {
 	for _, one := range s.all {
 		p := &one.pace
-		p.save, p.renewal = cmp.Or(save, p.save), cmp.Or(renewal, p.renewal)
-		p.retryLook, p.suspicion = cmp.Or(retryLook, p.retryLook), cmp.Or(suspicion, p.suspicion)
+		p.save, p.renewal, p.retryLook = cmp.Or(to.Save, p.save), cmp.Or(to.Renewal, p.renewal), cmp.Or(to.RetryLook, p.retryLook)
+		p.suspicion, p.quick = cmp.Or(to.Suspicion, p.suspicion), cmp.Or(to.Quick, p.quick)
 	}
 }
 

@@ -116,7 +116,7 @@ func testWhatIsLostWithADeletedTopicIsShown(t *testing.T, brokers cluster) {
 	d := definition("orders")
 	d.Topics, d.Pattern = nil, topic+".*"
 	produce(t, brokers, numbered(topic, 1, 0, 10)...)
-	n := &node{t: t, cluster: brokers, store: newStore(), suspicion: time.Second}
+	n := &node{t: t, cluster: brokers, store: newStore(), pace: consume.Pace{Suspicion: time.Second}}
 	n.open(d)
 	t.Cleanup(n.close)
 	n.await("the first records", func() bool { tasks, _ := n.ran(); return tasks == 10 })

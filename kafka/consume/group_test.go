@@ -9,13 +9,15 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/taskengine/taskengine/kafka/consume"
 )
 
 // newGrouped returns a node on kfake whose sources commit to their group every few milliseconds, and renew what is there.
 func newGrouped(t *testing.T, renewal time.Duration, topics ...string) (*node, *kfake.Cluster) {
 	t.Helper()
 	c, fake := newFake(t, topics...)
-	n := &node{t: t, cluster: c, store: newStore(), save: 20 * time.Millisecond, renewal: renewal}
+	n := &node{t: t, cluster: c, store: newStore(), pace: consume.Pace{Save: 20 * time.Millisecond, Renewal: renewal}}
 	return n, fake
 }
 

@@ -153,7 +153,7 @@ type node struct {
 	log     *slog.Logger           // nil is not to log
 	connect kafka.Connection       // of the sources; without brokers it is that to the cluster
 
-	save, renewal, suspicion time.Duration // see SetPace
+	pace consume.Pace // see SetPace
 
 	mu   sync.Mutex
 	runs map[string]int // guarded by mu: by payload
@@ -203,7 +203,9 @@ func (n *node) open(all ...source.Definition) {
 	if n.sources, err = consume.New(config); err != nil {
 		n.t.Fatal(err)
 	}
-	n.sources.SetPace(cmp.Or(n.save, soon), n.renewal, soon, n.suspicion)
+	to := n.pace
+	to.Save, to.RetryLook = cmp.Or(to.Save, soon), soon
+	n.sources.SetPace(to)
 	if n.runs == nil {
 		n.runs, n.last, n.ids = make(map[string]int), make(map[string]*task.Task), make(map[task.ID]bool)
 	}

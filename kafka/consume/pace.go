@@ -8,8 +8,9 @@ type pace struct {
 	renewal   time.Duration // see groupRenewal
 	suspicion time.Duration // see suspects
 	retryLook time.Duration // looks for topics after an error
+	quick     time.Duration // waits for an answer about a topic before it is asked about apart
 }
 
 func defaultPace() pace {
-	return pace{save: idleSave, renewal: groupRenewal, suspicion: suspicion, retryLook: retryLook}
+	return pace{save: idleSave, renewal: groupRenewal, suspicion: suspicion, retryLook: retryLook, quick: quickTime}
 }
