@@ -18,15 +18,6 @@ const (
 	whyChildrenShown = 5   // children of one set
 )
 
-// childOf returns the id of a child of the task parent.
-func (e *Engine) childOf(parent task.ID, s *task.ChildSet, index uint32) task.ID {
-	near := -1
-	if e.catalog.isDivided {
-		near = int(parent.Shard())
-	}
-	return s.Child(parent, index, near)
-}
-
 // withChildren has the reasons of a task that waits for children say for which, and which of them have not ended.
 func (e *Engine) withChildren(ctx context.Context, t *task.Task, rs []Reason) []Reason {
 	at := slices.IndexFunc(rs, func(r Reason) bool { return r.Code == CodeChildren })
@@ -82,7 +73,11 @@ func (e *Engine) sayChildren(ctx context.Context, t *task.Task, s *task.ChildSet
 		}
 		*left--
 		id := e.childOf(t.ID, s, index)
-		text, isStuck := e.childText(ctx, id)
+		child, err := e.getChild(ctx, t.ID, s, index)
+		if err == nil {
+			id = child.ID
+		}
+		text, isStuck := childText(child, err)
 		if text = fmt.Sprintf("; child %d (%v) %s", index, id, text); isStuck {
 			stuck, stuckIDs = append(stuck, text), append(stuckIDs, id)
 		} else {
@@ -103,8 +98,7 @@ func (e *Engine) sayChildren(ctx context.Context, t *task.Task, s *task.ChildSet
 
 // childText words the state of a child whose end its parent has not learned of, and reports whether the child waits for a person.
 // It does not say why: who may see the parent may not see tasks of the type of the child.
-func (e *Engine) childText(ctx context.Context, id task.ID) (text string, isStuck bool) {
-	child, err := e.store.Get(ctx, id)
+func childText(child *task.Task, err error) (text string, isStuck bool) {
 	switch {
 	case errors.Is(err, task.ErrNotFound):
 		return "is not in the store: either it or the report of its end is on the way", false

@@ -27,7 +27,7 @@ func (l *letters) grow(_ context.Context, t *task.Task) ([]byte, error) {
 	case near == nil:
 		var nears, fars []engine.Request
 		for i := range 3 {
-			r := engine.Request{Type: "tree", Payload: strconv.AppendInt(nil, int64(level-1), 10)}
+			r := engine.Request{Type: l.typeAt(level - 1), Payload: strconv.AppendInt(nil, int64(level-1), 10)}
 			nears = append(nears, r)
 			r.OrderingKey = fmt.Sprint("key ", t.ID, i)
 			fars = append(fars, r)
@@ -40,6 +40,53 @@ func (l *letters) grow(_ context.Context, t *task.Task) ([]byte, error) {
 		return nil, task.Permanent(fmt.Errorf("woken by %v, with %+v", t.Woken().By, t.Children.Sets))
 	}
 	return []byte("tree"), nil
+}
+
+// typeAt returns the type of the tasks of a level.
+func (l *letters) typeAt(level int) string {
+	if level == 0 && l.leaves != "" {
+		return l.leaves
+	}
+	return "tree"
+}
+
+func TestATreeInTwoDatabasesIsReadAndCancelled(t *testing.T) {
+	l := startLetters(t)
+	l.leaves = "still" // it has no handler
+	root, err := l.Submit(t.Context(), engine.Request{Type: "tree", Payload: []byte("2")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := func(states ...task.State) (all int64) {
+		counts, err := l.Count(t.Context(), storage.Filter{Types: []string{"tree", "still"}, States: states})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range counts {
+			all += int64(n)
+		}
+		return all
+	}
+	for in(task.Waiting) != 7 || in(task.Submitted) != 36 { // until all have arrived
+		time.Sleep(time.Millisecond)
+	}
+	var nodes, far int
+	for b, err := range l.Tree(t.Context(), root[0].ID) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		nodes++
+		if p := b.Task.Parent; p != nil && l.store.DatabaseOf(p.ID.Shard()) != l.store.DatabaseOf(b.Task.ID.Shard()) {
+			far++
+		}
+	}
+	if nodes != 43 || far == 0 {
+		t.Errorf("the tree has %d tasks, of which %d are in another database than their parent", nodes, far)
+	}
+	tree, err := l.CancelTree(t.Context(), root[0].ID, engine.TreeCancel{})
+	if err != nil || tree.Cancelled != 43 || tree.Missing != 0 || in(task.Cancelled) != 43 {
+		t.Errorf("it returns %+v, %v, and %d are cancelled", tree, err, in(task.Cancelled))
+	}
 }
 
 func TestTreesInTwoDatabasesAreJoinedWhateverFails(t *testing.T) { treesGrow(t, false) }

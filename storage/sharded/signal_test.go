@@ -29,7 +29,8 @@ type letters struct {
 	a, b    placement.Database
 	set     policy.Set
 	readers []task.ID
-	runs    int // of each writer
+	runs    int    // of each writer
+	leaves  string // the type of the tasks at the bottom of trees; tree if it is empty
 
 	mu    sync.Mutex
 	fails func() bool // guarded by mu: whether a handler fails; nil for never
@@ -47,7 +48,7 @@ func startLetters(t *testing.T) *letters {
 	l.store = &faults{Store: s}
 	typ := policy.DefaultType()
 	typ.Retry = policy.Retry{Max: policy.Forever, Backoff: policy.Backoff{Kind: policy.Exponential, Initial: time.Millisecond, Factor: 1, Max: time.Millisecond}}
-	l.set = policy.Set{Slots: 32, Types: map[string]policy.Type{"reader": typ, "writer": typ, "tree": typ}}
+	l.set = policy.Set{Slots: 32, Types: map[string]policy.Type{"reader": typ, "writer": typ, "tree": typ, "still": typ}}
 	t.Cleanup(func() {
 		l.kill(time.Minute)
 		if err := s.Close(); err != nil {
