@@ -61,7 +61,8 @@ func New[S any](ctx context.Context, t *task.Task) (*Call[S], error) {
 func wokenOf(w task.Wake) *wire.Woken {
 	switch w.By {
 	case task.BySignal:
-		return &wire.Woken{By: wire.Woken_BY_SIGNAL, Id: w.Signal.ID[:], Name: w.Signal.Name, At: w.Signal.At.UnixMicro(), Data: w.Signal.Data}
+		id := w.Signal.ID // a slice of w would have w on the heap in each case
+		return &wire.Woken{By: wire.Woken_BY_SIGNAL, Id: id[:], Name: w.Signal.Name, At: w.Signal.At.UnixMicro(), Data: w.Signal.Data}
 	case task.ByTimeout:
 		return &wire.Woken{By: wire.Woken_BY_TIMEOUT}
 	case task.ByUser:
