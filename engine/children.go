@@ -24,14 +24,14 @@ type childEnd struct {
 // reportOf returns the row of a task of relayType that reports to its parent how a child has ended. It is in the shard of the
 // child. Those for one parent have one ordering key, so that one of them delivers what many carry.
 func (e *Engine) reportOf(now time.Time, p *task.Parent, child task.ID, to task.State) *task.Task {
-	data, err := json.Marshal([]farRequest{{End: &childEnd{To: p.ID, Name: p.Name, Index: p.Index, State: to}, Number: firstNumber}})
+	data, err := json.Marshal(childEnd{To: p.ID, Name: p.Name, Index: p.Index, State: to})
 	if err != nil {
 		panic(err) // a struct of texts and numbers
 	}
 	home, key := e.signalHome(child, "child\x00"+p.ID.String(), e.shardsAround(child))
 	return &task.Task{
 		ID: task.ReservedIDIn(home, relayType, "end", child.String()), Type: relayType, Shard: home, Priority: e.catalog.infoOf(relayType).priority,
-		OrderingKey: key, Group: task.GroupOf(strconv.Itoa(e.databaseOf(p.ID)), childGroup), Payload: data, ReadyAt: now,
+		OrderingKey: key, Group: task.GroupOf(strconv.Itoa(e.databaseOf(p.ID)), childGroup), Headers: map[string]string{endHeader: string(data)}, ReadyAt: now,
 	}
 }
 

@@ -36,7 +36,8 @@ type carried struct {
 type carrier struct {
 	relay *Relay
 	shard uint16
-	to    task.ID // the task that signals are for, when it is known
+	to    task.ID   // the task that signals are for, when it is known
+	end   *childEnd // the end of a child, in place of requests; nil if it carries requests or signals
 }
 
 // carry is the handler of relayType.
@@ -46,13 +47,16 @@ func carry(ctx context.Context, t *task.Task) ([]byte, error) {
 		return nil, errNoAttempt
 	}
 	c := &carrier{relay: &Relay{engine: a.engine, attempt: a, store: *a.engine.abilities.relays, row: &relayRow{}}}
+	if end, ok := t.Headers[endHeader]; ok {
+		if err := json.Unmarshal([]byte(end), &c.end); err != nil || c.end == nil {
+			return nil, fmt.Errorf("read the end of a child: %w", err)
+		}
+		return nil, c.insist(ctx, c.report)
+	}
 	if err := json.Unmarshal(t.Payload, &c.relay.row.requests); err != nil || len(c.relay.row.requests) == 0 {
 		return nil, fmt.Errorf("read the tasks for another database: %w", err) // a newer program may have written it
 	}
 	first := &c.relay.row.requests[0]
-	if first.End != nil {
-		return nil, c.insist(ctx, c.report)
-	}
 	if c.relay.termsOf = a.engine.catalog.timelessTerms; first.Follows {
 		c.relay.termsOf = noTerms
 	}

@@ -12,89 +12,113 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// reportMost is how many ends of children of one task are delivered in one transaction.
-const reportMost = 500
+// reportMost is how many ends of children of one task are delivered in one transaction, at most.
+const reportMost = 4096
+
+// How long the first of many ends waits for others: the transaction that delivers them rewrites the parent, which has a bit for each child.
+const (
+	gatherEach  = 10 * time.Microsecond // for each child of the set that has not ended
+	gatherLeast = time.Millisecond      // less is no wait
+	gatherMost  = 50 * time.Millisecond
+	gatherUpTo  = 1000 // ends: with as many there is no wait
+)
+
+// endHeader is the header of a task of relayType that has the end of a child. Lists of tasks have headers and no payloads.
+const endHeader = "end"
 
 // report delivers to its parent the end of the child that c carries, and those that others carry which wait behind c, and ends
-// the attempt. What is delivered twice counts once, so a parent in another database learns of the ends first.
+// the attempt.
 func (c *carrier) report(ctx context.Context) error {
-	r, to := c.relay, c.relay.row.requests[0].End.To
-	others := c.behind(ctx)
-	isNear := r.store.databaseOf(to.Shard()) == r.store.databaseOf(r.attempt.ref.ID.Shard())
-	if isNear {
-		return r.home(ctx, func(tx storage.Tx) error {
-			ends, read, err := c.ends(ctx, tx, others)
-			if err != nil {
-				return err
-			}
-			if err := r.engine.reportTx(ctx, tx, to, ends); err != nil {
-				return err
-			}
-			return c.delivered(ctx, tx, read)
-		})
-	}
-	var ends []childEnd
-	var read []task.Ref
-	err := r.home(ctx, func(tx storage.Tx) (err error) { // what it reads is durable
-		ends, read, err = c.ends(ctx, tx, others)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	err = r.store.updateIn(ctx, r.store.databaseOf(to.Shard()), func(tx storage.Tx) error { return r.engine.reportTx(ctx, tx, to, ends) })
-	if err != nil {
-		return err
-	}
-	return r.home(ctx, func(tx storage.Tx) error { return c.delivered(ctx, tx, read) })
-}
-
-// behind returns the tasks that wait behind c, if the store can list them.
-func (c *carrier) behind(ctx context.Context) (ids []task.ID) {
-	lister, ok := c.relay.store.Store.(storage.KeyInspector)
-	if !ok {
-		return nil
-	}
-	page, err := lister.ListKey(ctx, c.relay.attempt.Task.OrderingKey, nil, reportMost)
-	if err != nil {
-		return nil // another database may not answer; then c delivers its own
-	}
-	for _, t := range page.Behind {
-		ids = append(ids, t.ID)
-	}
-	return ids
-}
-
-// ends returns the ends of children that c and others carry, as a transaction sees them, and the rows of those others.
-func (c *carrier) ends(ctx context.Context, tx storage.Tx, others []task.ID) (ends []childEnd, read []task.Ref, err error) {
-	first := c.relay.row.requests[0].End
-	ends = append(ends, *first)
-	for _, id := range others {
-		t, err := tx.Get(ctx, id)
-		if errors.Is(err, task.ErrNotFound) {
-			continue
+	for {
+		ends, read, more := c.behind(ctx)
+		if len(ends) < gatherUpTo && c.gathers(ctx) {
+			ends, read, more = c.behind(ctx)
 		}
-		if err != nil {
-			return nil, nil, err
-		}
-		var carried []farRequest
-		if t.Type != relayType || t.State != task.Submitted || json.Unmarshal(t.Payload, &carried) != nil || len(carried) != 1 ||
-			carried[0].End == nil || carried[0].End.To != first.To {
-			continue // its own attempt says what it is
-		}
-		ends, read = append(ends, *carried[0].End), append(read, t.Ref())
-	}
-	return ends, read, nil
-}
-
-// delivered removes tasks that c was faster than, and ends the attempt of c.
-func (c *carrier) delivered(ctx context.Context, tx storage.Tx, read []task.Ref) error {
-	if len(read) > 0 {
-		if _, err := tx.Delete(ctx, read...); err != nil {
+		if err := c.deliverEnds(ctx, ends, read, more); err != nil || !more {
 			return err
 		}
 	}
-	return FinishTx(ctx, tx, nil)
+}
+
+// deliverEnds delivers ends, removes the tasks that carried them and, unless there are more, ends the attempt. What is delivered twice
+// counts once, so a parent in another database learns of the ends first.
+func (c *carrier) deliverEnds(ctx context.Context, ends []childEnd, read []task.Ref, more bool) error {
+	r := c.relay
+	deliver := func(tx storage.Tx) error { return r.engine.reportTx(ctx, tx, c.end.To, ends) }
+	remove := func(tx storage.Tx) error {
+		if len(read) > 0 {
+			if _, err := tx.Delete(ctx, read...); err != nil {
+				return err
+			}
+		}
+		if more {
+			return nil
+		}
+		return FinishTx(ctx, tx, nil)
+	}
+	there, here := r.store.databaseOf(c.end.To.Shard()), r.store.databaseOf(r.attempt.ref.ID.Shard())
+	if there == here { // what was read becomes durable no later
+		return r.home(ctx, func(tx storage.Tx) error {
+			if err := deliver(tx); err != nil {
+				return err
+			}
+			return remove(tx)
+		})
+	}
+	err := r.home(ctx, func(tx storage.Tx) error { // when it returns, what was read is durable
+		_, err := tx.Get(ctx, r.attempt.ref.ID)
+		return err
+	})
+	if err == nil {
+		err = r.store.updateIn(ctx, there, deliver)
+	}
+	if err != nil {
+		return err
+	}
+	return r.home(ctx, remove)
+}
+
+// gathers waits for the ends of more children, if many of them have not ended, and reports whether it has.
+func (c *carrier) gathers(ctx context.Context) bool {
+	parent, err := c.relay.store.Get(ctx, c.end.To)
+	if err != nil {
+		return false
+	}
+	set := parent.Children.Set(c.end.Name)
+	if set == nil {
+		return false
+	}
+	wait := min(time.Duration(set.Added-set.Ended())*gatherEach, gatherMost)
+	if wait < gatherLeast {
+		return false
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(wait):
+	}
+	return true
+}
+
+// behind returns the end that c carries and, if the store can list them, those that others carry which wait behind c, with the
+// rows of these. more says that there are others.
+func (c *carrier) behind(ctx context.Context) (ends []childEnd, read []task.Ref, more bool) {
+	ends = append(ends, *c.end)
+	lister, ok := c.relay.store.Store.(storage.KeyInspector)
+	if !ok {
+		return ends, nil, false
+	}
+	page, err := lister.ListKey(ctx, c.relay.attempt.Task.OrderingKey, nil, reportMost)
+	if err != nil {
+		return ends, nil, false // another database may not answer; then c delivers its own
+	}
+	for _, t := range page.Behind {
+		var end childEnd
+		if t.Type != relayType || t.State != task.Submitted || json.Unmarshal([]byte(t.Headers[endHeader]), &end) != nil || end.To != c.end.To {
+			continue // its own attempt says what it is
+		}
+		ends, read = append(ends, end), append(read, t.Ref())
+	}
+	return ends, read, page.More && len(read) > 0
 }
 
 // reportTx reports ends of children to their parent within a transaction. If the parent does not exist any more, or has no such

@@ -22,11 +22,10 @@ type relayRow struct {
 	requests []farRequest
 }
 
-// farRequest is a request for another database, a signal, or the end of a child.
+// farRequest is a request for another database, or a signal.
 type farRequest struct {
 	Request task.Request        `json:"request,omitzero"` // with an id
 	Signal  *task.SignalRequest `json:"signal,omitempty"` // with an id; nil for a request
-	End     *childEnd           `json:"end,omitempty"`    // likewise: of a child, for its parent
 	Parent  *task.Parent        `json:"parent,omitempty"` // of the task of a request
 	Number  uint64              `json:"number"`           // among those of the relay to the shard of the id, from 1 on
 	Follows bool                `json:"follows"`          // the task is added with the end of an attempt, on no terms; otherwise it was seen that it is not late

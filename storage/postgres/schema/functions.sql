@@ -668,15 +668,14 @@ create or replace function {schema}.report_end(r {schema}.task, wake boolean) re
 declare
 	relay   constant text := 'taskengine.relay';
 	parent  constant uuid := encode(substring(r.parent from 1 for 16), 'hex')::uuid;
-	payload text;
+	ended   constant text := json_build_object('to', parent, 'name', {schema}.readable(substring(r.parent from 21)),
+		'index', ('x' || encode(substring(r.parent from 17 for 4), 'hex'))::bit(32)::bigint, 'state', 'done')::text;
 	ordered text;
 	t       {schema}.task;
 begin
-	payload := '[' || json_build_object('number', 2, 'follows', false, 'end', json_build_object('to', parent, 'name', {schema}.readable(substring(r.parent from 21)),
-		'index', ('x' || encode(substring(r.parent from 17 for 4), 'hex'))::bit(32)::bigint, 'state', 'done'))::text || ']';
 	ordered := {schema}.carrier_key(convert_to('child', 'UTF8') || '\x00'::bytea || convert_to(parent::text, 'UTF8'));
-	t := {schema}.row_of({schema}.carrier_id({schema}.shard_of(convert_to(ordered, 'UTF8'))), relay, convert_to(payload, 'UTF8'), null, ordered,
-		null, null, null, null, {schema}.rules_of(convert_to(relay, 'UTF8')));
+	t := {schema}.row_of({schema}.carrier_id({schema}.shard_of(convert_to(ordered, 'UTF8'))), relay, null, null, ordered,
+		null, null, null, jsonb_build_object('end', ended), {schema}.rules_of(convert_to(relay, 'UTF8')));
 	t.grp := convert_to('child', 'UTF8');
 	perform {schema}.put(t, true);
 	perform {schema}.wake(t) where wake;
