@@ -89,17 +89,13 @@ func TestConnectionsWithTLSAndUsers(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer admin.Close()
-		if made, err := kadm.NewClient(admin).CreateTopic(t.Context(), 1, 1, nil, "secrets"); err != nil || made.Err != nil {
-			t.Fatal(err, made.Err)
-		}
+		kafkatest.CreateTopic(t, kadm.NewClient(admin), 1, 1, nil, "secrets")
 		c := as(func(*kafka.Connection) {})
 		err = c.ProbeTopic(t.Context(), "secrets")
 		if err == nil || !strings.Contains(err.Error(), "the user may not write to topic secrets") {
 			t.Errorf("probe: %v", err)
 		}
-		if made, err := kadm.NewClient(admin).CreateTopic(t.Context(), 1, 1, nil, "shown"); err != nil || made.Err != nil {
-			t.Fatal(err, made.Err)
-		}
+		kafkatest.CreateTopic(t, kadm.NewClient(admin), 1, 1, nil, "shown")
 		allow := func(operation kadm.ACLOperation) {
 			t.Helper()
 			acl := kadm.NewACLs().Topics("shown").ResourcePatternType(kadm.ACLPatternLiteral).Operations(operation).Allow("User:te")

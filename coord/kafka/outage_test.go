@@ -184,10 +184,10 @@ func TestATopicThatIsDeletedIsCreatedAgain(t *testing.T) {
 		}
 		a.reaches(t, hint(2+n, 1), heard)
 	}
-	details, err := manage.ListTopics(t.Context(), topic)
-	if err != nil || len(details[topic].Partitions) != 4 {
-		t.Errorf("the topic is %+v, %v", details[topic], err)
-	}
+	eventually(t, "the topic with four partitions", func() bool { // the last hint may have come by the one before
+		details, err := manage.ListTopics(t.Context(), topic)
+		return err == nil && len(details[topic].Partitions) == 4
+	})
 	settings, err := manage.DescribeTopicConfigs(t.Context(), topic)
 	if err != nil {
 		t.Fatal(err)

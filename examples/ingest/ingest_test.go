@@ -61,9 +61,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	if made, err := kadm.NewClient(client).CreateTopic(t.Context(), partitions, 1, nil, "readings"); err != nil || made.Err != nil {
-		t.Fatal(err, made.Err)
-	}
+	kafkatest.CreateTopic(t, kadm.NewClient(client), partitions, 1, nil, "readings")
 	return w
 }
 

@@ -57,9 +57,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatalf("migrate: %v: %s", err, out)
 	}
 	admin := kadm.NewClient(w.client(t))
-	if made, err := admin.CreateTopic(t.Context(), 3, 1, nil, "orders"); err != nil || made.Err != nil {
-		t.Fatal(err, made.Err)
-	}
+	kafkatest.CreateTopic(t, admin, 3, 1, nil, "orders")
 	return w
 }
 

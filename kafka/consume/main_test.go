@@ -100,10 +100,7 @@ func newTopic(t *testing.T, c cluster, partitions int32, settings map[string]*st
 
 func create(t *testing.T, c cluster, name string, partitions int32, settings map[string]*string) {
 	t.Helper()
-	made, err := admin(t, c).CreateTopic(t.Context(), partitions, 1, settings, name)
-	if err != nil || made.Err != nil {
-		t.Fatal(err, made.Err)
-	}
+	kafkatest.CreateTopic(t, admin(t, c), partitions, 1, settings, name)
 }
 
 func admin(t *testing.T, c cluster) *kadm.Client {

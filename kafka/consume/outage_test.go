@@ -140,9 +140,7 @@ func TestPartitionsThatMoveBetweenBrokersLoseAndDoubleNothing(t *testing.T) {
 	c := kafkatest.New(t, 3)
 	const topic = "moving"
 	kadmin := admin(t, c)
-	if made, err := kadmin.CreateTopic(t.Context(), 3, 3, map[string]*string{"min.insync.replicas": new("2")}, topic); err != nil || made.Err != nil {
-		t.Fatal(err, made.Err)
-	}
+	kafkatest.CreateTopic(t, kadmin, 3, 3, map[string]*string{"min.insync.replicas": new("2")}, topic)
 	n := newNode(t, c, definition("orders", topic))
 	client, err := kafkatest.Client(c.Brokers(), kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	if err != nil {

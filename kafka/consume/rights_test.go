@@ -63,9 +63,7 @@ func newRestricted(t *testing.T) *restricted {
 	t.Cleanup(client.Close)
 	c.admin = kadm.NewClient(client)
 	for i, topic := range []string{"open", "sealed", "hidden"} {
-		if made, err := c.admin.CreateTopic(t.Context(), 1, 1, nil, topic); err != nil || made.Err != nil {
-			t.Fatal(err, made.Err)
-		}
+		kafkatest.CreateTopic(t, c.admin, 1, 1, nil, topic)
 		if err := client.ProduceSync(t.Context(), numbered(topic, 1, 10*i, 10)...).FirstErr(); err != nil {
 			t.Fatal(err)
 		}

@@ -45,9 +45,7 @@ func newOvertaken(tb testing.TB) *overtaken {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(o.client.Close)
-	if made, err := kadm.NewClient(o.client).CreateTopic(tb.Context(), 1, 1, nil, o.topic); err != nil || made.Err != nil {
-		tb.Fatal(err, made.Err)
-	}
+	kafkatest.CreateTopic(tb, kadm.NewClient(o.client), 1, 1, nil, o.topic)
 	low, high := policy.DefaultType(), policy.DefaultType()
 	low.Priority, low.Concurrency = task.LowestPriority, 1
 	high.Priority, high.Retention.Done = task.HighestPriority+1, 0

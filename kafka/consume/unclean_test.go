@@ -23,10 +23,7 @@ func TestRecordsThatAreLostByAnUncleanElectionAreReportedAndThoseInTheirPlaceAre
 	}
 	defer client.Close()
 	kadmin := kadm.NewClient(client)
-	made, err := kadmin.CreateTopic(t.Context(), 1, 1, map[string]*string{"unclean.leader.election.enable": new("true"), "min.insync.replicas": new("1")}, topic)
-	if err != nil || made.Err != nil {
-		t.Fatal(err, made.Err)
-	}
+	kafkatest.CreateTopic(t, kadmin, 1, 1, map[string]*string{"unclean.leader.election.enable": new("true"), "min.insync.replicas": new("1")}, topic)
 	n := newNode(t, c, definition("orders", topic))
 	leads := func(leader int32, inSync ...int32) func() bool {
 		return func() bool {

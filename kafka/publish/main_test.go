@@ -34,10 +34,7 @@ func newTopic(t *testing.T, c *kafkatest.Cluster, partitions int32, settings map
 	t.Helper()
 	name := fmt.Sprint("topic-", topics.Add(1))
 	admin := kadm.NewClient(client(t, c))
-	made, err := admin.CreateTopic(t.Context(), partitions, 1, settings, name)
-	if err != nil || made.Err != nil {
-		t.Fatal(err, made.Err)
-	}
+	kafkatest.CreateTopic(t, admin, partitions, 1, settings, name)
 	return name
 }
 

@@ -83,10 +83,7 @@ func TestNothingIsLostOrDoubledWhileTheBrokerIsKilled(t *testing.T) {
 			t.Parallel()
 			c := kafkatest.New(t, of.brokers)
 			const topic = "written"
-			made, err := kadm.NewClient(client(t, c)).CreateTopic(t.Context(), 3, int16(of.brokers), map[string]*string{"min.insync.replicas": ptr(fmt.Sprint(min(2, of.brokers)))}, topic)
-			if err != nil || made.Err != nil {
-				t.Fatal(err, made.Err)
-			}
+			kafkatest.CreateTopic(t, kadm.NewClient(client(t, c)), 3, int16(of.brokers), map[string]*string{"min.insync.replicas": ptr(fmt.Sprint(min(2, of.brokers)))}, topic)
 			timeout := 2 * time.Second // attempts run out of time while the broker starts
 			if of.id != "" {
 				timeout = 20 * time.Second // the outcome of a transaction is looked for as long
@@ -310,9 +307,7 @@ func TestATopicThatIsDeletedAndCreatedAgain(t *testing.T) {
 			if v := task.VerdictOf(nil, err); !v.GiveUp || v.Class != kafka.UnknownTopic {
 				t.Fatalf("without the topic: %v", err)
 			}
-			if made, err := admin.CreateTopic(t.Context(), 2, 1, nil, topic); err != nil || made.Err != nil {
-				t.Fatal(err, made.Err)
-			}
+			kafkatest.CreateTopic(t, admin, 2, 1, nil, topic)
 			var last error
 			await(t, "a record in the new topic", func() bool {
 				_, last = h.Handle(t.Context(), newTask("x"))

@@ -41,9 +41,7 @@ func startSource(t *testing.T) *kafkatest.Cluster {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	if made, err := kadm.NewClient(client).CreateTopic(t.Context(), sourcePartitions, 1, nil, "in"); err != nil || made.Err != nil {
-		t.Fatal(err, made.Err)
-	}
+	kafkatest.CreateTopic(t, kadm.NewClient(client), sourcePartitions, 1, nil, "in")
 	return c
 }
 

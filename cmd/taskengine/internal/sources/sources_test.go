@@ -59,9 +59,7 @@ func newNode(t *testing.T, topic string) *node {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	if made, err := kadm.NewClient(client).CreateTopic(t.Context(), 2, 1, nil, topic); err != nil || made.Err != nil {
-		t.Fatal(err, made.Err)
-	}
+	kafkatest.CreateTopic(t, kadm.NewClient(client), 2, 1, nil, topic)
 	return open(t, topic, brokers.Brokers())
 }
 
