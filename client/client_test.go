@@ -38,7 +38,8 @@ type tasks struct {
 	sources server.Sources // nil for none
 }
 
-// newTasks opens an engine with the types echo, fail, idle, which has no handler, and full, which has a backlog of one.
+// newTasks opens an engine with the types echo, fail, idle, which has no handler, full, which has a backlog of one, and tree, which waits
+// for three children of the type idle.
 func newTasks(t testing.TB) tasks {
 	t.Helper()
 	full, strict := policy.DefaultType(), policy.DefaultType()
@@ -49,11 +50,15 @@ func newTasks(t testing.TB) tasks {
 	brief := policy.DefaultType()
 	brief.Retention.Done, brief.Unique.Remember = 0, time.Hour
 	e, err := engine.Open(t.Context(), engine.Config{
-		Store: memory.New(), Policies: policy.Set{Slots: 8, Types: map[string]policy.Type{"echo": policy.DefaultType(), "fail": policy.DefaultType(), "full": full, "strict": strict, "prompt": prompt, "brief": brief}},
+		Store: memory.New(), Policies: policy.Set{Slots: 8, Types: map[string]policy.Type{"echo": policy.DefaultType(), "fail": policy.DefaultType(), "full": full, "strict": strict, "prompt": prompt, "brief": brief, "tree": policy.DefaultType()}},
 		Handlers: map[string]task.Handler{
 			"echo":  task.HandlerFunc(func(_ context.Context, t *task.Task) ([]byte, error) { return t.Payload, nil }),
 			"brief": task.HandlerFunc(func(_ context.Context, t *task.Task) ([]byte, error) { return t.Payload, nil }),
-			"fail":  task.HandlerFunc(func(context.Context, *task.Task) ([]byte, error) { return nil, task.Permanent(io.ErrUnexpectedEOF) }),
+			"tree": task.HandlerFunc(func(context.Context, *task.Task) ([]byte, error) {
+				idle := task.Request{Type: "idle"}
+				return nil, task.WaitForChildren([]task.ChildrenWait{{Name: "page"}}, time.Time{}, task.WithChildren("page", idle, idle, idle))
+			}),
+			"fail": task.HandlerFunc(func(context.Context, *task.Task) ([]byte, error) { return nil, task.Permanent(io.ErrUnexpectedEOF) }),
 		},
 	})
 	if err != nil {

@@ -178,6 +178,61 @@ func (c *Client) Cancel(ctx context.Context, id task.ID, reason string, options 
 	return decodeTask(res.GetTask())
 }
 
+// CancelledTree is what has become of a task and the tasks below it.
+type CancelledTree struct {
+	Task      *Task  // after the change, without payload, result and checkpoint
+	Cancelled uint64 // how many tasks were cancelled, without those of a request whose answer was lost
+
+	// Missing is how many children were not found although they have not ended: they are on their way to another database. If
+	// there are any, CancelTree should be called again.
+	Missing uint64
+}
+
+// CancelTree cancels a task, and all tasks below it that have not ended, whether the task has ended or not. It does so until ctx ends.
+// After an error it may be called again, and goes on with the rest. A task that is done has forgotten its children: those are not
+// cancelled.
+func (c *Client) CancelTree(ctx context.Context, id task.ID, reason string) (*CancelledTree, error) {
+	req := &taskenginev1.CancelRequest{Id: id.String(), Reason: reason, Tree: true}
+	var tree CancelledTree
+	for {
+		res, err := call[taskenginev1.CancelResponse](ctx, c, taskenginev1connect.TaskServiceCancelProcedure, req, true)
+		if err != nil {
+			return nil, err
+		}
+		tree.Cancelled += res.GetCancelled()
+		if res.GetMore() {
+			continue
+		}
+		tree.Missing = res.GetMissing()
+		tree.Task, err = decodeTask(res.GetTask())
+		return &tree, err
+	}
+}
+
+// TreeTask is a task of a tree.
+type TreeTask struct {
+	Task  *Task  // without payload, result and checkpoint, but with its children
+	Depth uint32 // how many tasks of the tree are above it
+}
+
+// Tree returns a task and the tasks below it, at most limit, which is at most 1000; 0 stands for 100. A task comes before its children, which
+// come by their names and indexes. isCut says that there are more. A task that is done has forgotten its children.
+func (c *Client) Tree(ctx context.Context, id task.ID, limit uint32) (tasks []TreeTask, isCut bool, err error) {
+	req := &taskenginev1.TreeRequest{Id: id.String(), Limit: limit}
+	res, err := call[taskenginev1.TreeResponse](ctx, c, taskenginev1connect.TaskServiceTreeProcedure, req, true)
+	if err != nil {
+		return nil, false, err
+	}
+	for _, m := range res.GetTasks() {
+		t, err := decodeTask(m.GetTask())
+		if err != nil {
+			return nil, false, err
+		}
+		tasks = append(tasks, TreeTask{t, m.GetDepth()})
+	}
+	return tasks, res.GetCut(), nil
+}
+
 // Fail ends a task as failed, and returns it as [Client.Cancel] does. For a task in the state error it acknowledges the error.
 func (c *Client) Fail(ctx context.Context, id task.ID, reason string, options ...ChangeOption) (*Task, error) {
 	req := &taskenginev1.FailRequest{Id: id.String(), Reason: reason, Version: versionOf(options)}

@@ -63,6 +63,7 @@ func (a *API) unaryMethods() []grpc.MethodDesc {
 		unary(a, "Count", a.Count),
 		unary(a, "Wait", a.Wait),
 		unary(a, "Why", a.Why),
+		unary(a, "Tree", a.Tree),
 		unary(a, "Cancel", a.Cancel),
 		unary(a, "Resume", a.Resume),
 		unary(a, "Fail", a.Fail),

@@ -43,6 +43,13 @@ func (a *API) edited(t *task.Task) *taskenginev1.Task {
 
 // Cancel ends a task as cancelled.
 func (a *API) Cancel(ctx context.Context, req *taskenginev1.CancelRequest) (*taskenginev1.CancelResponse, error) {
+	if req.GetTree() {
+		res, err := a.cancelTree(ctx, req)
+		if err != nil {
+			return nil, a.answer(err)
+		}
+		return res, nil
+	}
 	t, err := a.edit(ctx, req, func(r task.Ref) (*task.Task, error) { return a.engine.Cancel(ctx, r, req.GetReason()) })
 	if err != nil {
 		return nil, err

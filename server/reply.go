@@ -43,11 +43,7 @@ func messageOf(t *task.Task) *taskenginev1.Task {
 			m.KeptSignals = append(m.KeptSignals, signalMessage(&t.Signals.Kept[i]))
 		}
 	}
-	if t.Children != nil {
-		for i := range t.Children.Sets {
-			m.Children = append(m.Children, childrenMessage(&t.Children.Sets[i]))
-		}
-	}
+	m.Children = childrenOf(t)
 	return m
 }
 
@@ -55,10 +51,16 @@ func signalMessage(s *task.Signal) *taskenginev1.ReceivedSignal {
 	return &taskenginev1.ReceivedSignal{Name: text(s.Name), At: stamp(s.At), Data: s.Data}
 }
 
-func childrenMessage(s *task.ChildSet) *taskenginev1.ChildSet {
-	return &taskenginev1.ChildSet{
-		Name: text(s.Name), Added: s.Added, Done: s.Done, Failed: s.Failed, Cancelled: s.Cancelled, Awaits: s.Await, OrFailed: s.OrFailed,
+func childrenOf(t *task.Task) (ms []*taskenginev1.ChildSet) {
+	if t.Children == nil {
+		return nil
 	}
+	for _, s := range t.Children.Sets {
+		ms = append(ms, &taskenginev1.ChildSet{
+			Name: text(s.Name), Added: s.Added, Done: s.Done, Failed: s.Failed, Cancelled: s.Cancelled, Awaits: s.Await, OrFailed: s.OrFailed,
+		})
+	}
+	return ms
 }
 
 // summaryOf returns the message of a task without payload, result, checkpoint, signals and children.

@@ -29,6 +29,7 @@ var rights = map[string]right{
 	"Count":        {access.Submit, ofTypes},
 	"Wait":         {access.Submit, ofTypes},
 	"Why":          {access.Submit, ofTypes},
+	"Tree":         {access.Submit, ofTypes},
 	"TaskLogs":     {access.Submit, ofTypes},
 	"Signal":       {access.Submit, ofTypes},
 	"ListTypes":    {access.Submit, ofTypes},

@@ -41,7 +41,7 @@ func newRoot(a *app) *cobra.Command {
 		newRun(a), newDev(a), newTestServer(a),
 		group("config", "Check and show configurations", newConfigCheck(a), newConfigShow(a), newConfigSchema(a)),
 		group("task", "Add, look at and manage tasks",
-			newTaskAdd(a), newTaskGet(a), newTaskList(a), newTaskCount(a), newTaskWait(a), newTaskWhy(a), newTaskLogs(a),
+			newTaskAdd(a), newTaskGet(a), newTaskList(a), newTaskCount(a), newTaskWait(a), newTaskWhy(a), newTaskTree(a), newTaskLogs(a),
 			newTaskCancel(a), newTaskResume(a), newTaskFail(a), newTaskReschedule(a), newTaskSignal(a)),
 		group("key", "Look at ordering keys, and go on after an error of one",
 			newKeyList(a), newKeyShow(a), newKeyResume(a), newKeySkip(a)),

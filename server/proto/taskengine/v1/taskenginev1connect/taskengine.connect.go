@@ -59,6 +59,8 @@ const (
 	TaskServiceWaitProcedure = "/taskengine.v1.TaskService/Wait"
 	// TaskServiceWhyProcedure is the fully-qualified name of the TaskService's Why RPC.
 	TaskServiceWhyProcedure = "/taskengine.v1.TaskService/Why"
+	// TaskServiceTreeProcedure is the fully-qualified name of the TaskService's Tree RPC.
+	TaskServiceTreeProcedure = "/taskengine.v1.TaskService/Tree"
 	// TaskServiceTaskLogsProcedure is the fully-qualified name of the TaskService's TaskLogs RPC.
 	TaskServiceTaskLogsProcedure = "/taskengine.v1.TaskService/TaskLogs"
 	// TaskServiceCancelProcedure is the fully-qualified name of the TaskService's Cancel RPC.
@@ -187,6 +189,9 @@ type TaskServiceClient interface {
 	Wait(context.Context, *v1.WaitRequest) (*v1.WaitResponse, error)
 	// Why says what keeps a task from running.
 	Why(context.Context, *v1.WhyRequest) (*v1.WhyResponse, error)
+	// Tree returns a task and the tasks below it: its children, their children, and so on. The
+	// token must be for the types of all of them. A task that is done has forgotten its children.
+	Tree(context.Context, *v1.TreeRequest) (*v1.TreeResponse, error)
 	// TaskLogs sends the lines that handlers have logged about a task on this node, the
 	// oldest line first, as far as they are kept. It also sends the lines of a task that was
 	// removed. It does not send lines that other nodes keep, and says which attempts ran
@@ -194,7 +199,8 @@ type TaskServiceClient interface {
 	// when everything is sent, after its timeout, or when the node stops. Unless the last
 	// response is complete, call TaskLogs again with the cursor of that response.
 	TaskLogs(context.Context, *v1.TaskLogsRequest) (*connect.ServerStreamForClient[v1.TaskLogsResponse], error)
-	// Cancel ends a task as cancelled. If the task is running, its handler is stopped.
+	// Cancel ends a task as cancelled. If the task is running, its handler is stopped. With tree, it
+	// does so with all tasks below it, too, that have not ended, and may be repeated.
 	Cancel(context.Context, *v1.CancelRequest) (*v1.CancelResponse, error)
 	// Resume makes a task ready now that is waiting, or that ended as error, failed or
 	// cancelled. A task that had ended gets all its attempts again.
@@ -370,6 +376,12 @@ func NewTaskServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			httpClient,
 			baseURL+TaskServiceWhyProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("Why")),
+			connect.WithClientOptions(opts...),
+		),
+		tree: connect.NewClient[v1.TreeRequest, v1.TreeResponse](
+			httpClient,
+			baseURL+TaskServiceTreeProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("Tree")),
 			connect.WithClientOptions(opts...),
 		),
 		taskLogs: connect.NewClient[v1.TaskLogsRequest, v1.TaskLogsResponse](
@@ -624,6 +636,7 @@ type taskServiceClient struct {
 	count            *connect.Client[v1.CountRequest, v1.CountResponse]
 	wait             *connect.Client[v1.WaitRequest, v1.WaitResponse]
 	why              *connect.Client[v1.WhyRequest, v1.WhyResponse]
+	tree             *connect.Client[v1.TreeRequest, v1.TreeResponse]
 	taskLogs         *connect.Client[v1.TaskLogsRequest, v1.TaskLogsResponse]
 	cancel           *connect.Client[v1.CancelRequest, v1.CancelResponse]
 	resume           *connect.Client[v1.ResumeRequest, v1.ResumeResponse]
@@ -719,6 +732,15 @@ func (c *taskServiceClient) Wait(ctx context.Context, req *v1.WaitRequest) (*v1.
 // Why calls taskengine.v1.TaskService.Why.
 func (c *taskServiceClient) Why(ctx context.Context, req *v1.WhyRequest) (*v1.WhyResponse, error) {
 	response, err := c.why.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// Tree calls taskengine.v1.TaskService.Tree.
+func (c *taskServiceClient) Tree(ctx context.Context, req *v1.TreeRequest) (*v1.TreeResponse, error) {
+	response, err := c.tree.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
 	}
@@ -1112,6 +1134,9 @@ type TaskServiceHandler interface {
 	Wait(context.Context, *v1.WaitRequest) (*v1.WaitResponse, error)
 	// Why says what keeps a task from running.
 	Why(context.Context, *v1.WhyRequest) (*v1.WhyResponse, error)
+	// Tree returns a task and the tasks below it: its children, their children, and so on. The
+	// token must be for the types of all of them. A task that is done has forgotten its children.
+	Tree(context.Context, *v1.TreeRequest) (*v1.TreeResponse, error)
 	// TaskLogs sends the lines that handlers have logged about a task on this node, the
 	// oldest line first, as far as they are kept. It also sends the lines of a task that was
 	// removed. It does not send lines that other nodes keep, and says which attempts ran
@@ -1119,7 +1144,8 @@ type TaskServiceHandler interface {
 	// when everything is sent, after its timeout, or when the node stops. Unless the last
 	// response is complete, call TaskLogs again with the cursor of that response.
 	TaskLogs(context.Context, *v1.TaskLogsRequest, *connect.ServerStream[v1.TaskLogsResponse]) error
-	// Cancel ends a task as cancelled. If the task is running, its handler is stopped.
+	// Cancel ends a task as cancelled. If the task is running, its handler is stopped. With tree, it
+	// does so with all tasks below it, too, that have not ended, and may be repeated.
 	Cancel(context.Context, *v1.CancelRequest) (*v1.CancelResponse, error)
 	// Resume makes a task ready now that is waiting, or that ended as error, failed or
 	// cancelled. A task that had ended gets all its attempts again.
@@ -1291,6 +1317,12 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 		TaskServiceWhyProcedure,
 		svc.Why,
 		connect.WithSchema(taskServiceMethods.ByName("Why")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceTreeHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceTreeProcedure,
+		svc.Tree,
+		connect.WithSchema(taskServiceMethods.ByName("Tree")),
 		connect.WithHandlerOptions(opts...),
 	)
 	taskServiceTaskLogsHandler := connect.NewServerStreamHandlerSimple(
@@ -1549,6 +1581,8 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 			taskServiceWaitHandler.ServeHTTP(w, r)
 		case TaskServiceWhyProcedure:
 			taskServiceWhyHandler.ServeHTTP(w, r)
+		case TaskServiceTreeProcedure:
+			taskServiceTreeHandler.ServeHTTP(w, r)
 		case TaskServiceTaskLogsProcedure:
 			taskServiceTaskLogsHandler.ServeHTTP(w, r)
 		case TaskServiceCancelProcedure:
@@ -1664,6 +1698,10 @@ func (UnimplementedTaskServiceHandler) Wait(context.Context, *v1.WaitRequest) (*
 
 func (UnimplementedTaskServiceHandler) Why(context.Context, *v1.WhyRequest) (*v1.WhyResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.Why is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) Tree(context.Context, *v1.TreeRequest) (*v1.TreeResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.Tree is not implemented"))
 }
 
 func (UnimplementedTaskServiceHandler) TaskLogs(context.Context, *v1.TaskLogsRequest, *connect.ServerStream[v1.TaskLogsResponse]) error {

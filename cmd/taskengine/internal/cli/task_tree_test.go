@@ -1,0 +1,83 @@
+package cli
+
+import (
+	"context"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"connectrpc.com/connect"
+
+	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
+	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
+	"github.com/taskengine/taskengine/server/proto/taskengine/v1/taskenginev1connect"
+)
+
+// treeNode has the tree of the task i, and cancels it by two requests.
+type treeNode struct {
+	taskenginev1connect.UnimplementedTaskServiceHandler
+	asked int // how often the cancel of a tree was asked for
+}
+
+func (*treeNode) Tree(_ context.Context, req *taskenginev1.TreeRequest) (*taskenginev1.TreeResponse, error) {
+	if req.GetId() != "i" {
+		return nil, connect.NewError(connect.CodeNotFound, nil)
+	}
+	below := func(id, parent, name string, index, depth uint32) *taskenginev1.TreeTask {
+		return &taskenginev1.TreeTask{Depth: depth, Task: &taskenginev1.Task{
+			Id: id, Type: "t", State: "error", Parent: &taskenginev1.Parent{Id: parent, Name: name, Index: index},
+		}}
+	}
+	return &taskenginev1.TreeResponse{Tasks: []*taskenginev1.TreeTask{below("i", "above", "x", 1, 0), below("j", "i", "page", 7, 1), below("k", "j", "line", 0, 2)}, Cut: req.GetLimit() == 3}, nil
+}
+
+func (n *treeNode) Cancel(_ context.Context, req *taskenginev1.CancelRequest) (*taskenginev1.CancelResponse, error) {
+	res := &taskenginev1.CancelResponse{Task: &taskenginev1.Task{Id: req.GetId(), Error: req.GetReason()}}
+	if req.GetTree() {
+		n.asked++
+		res.Cancelled, res.More = 20, n.asked%2 == 1
+		if req.GetId() == "far" {
+			res.Missing = 3
+		}
+	}
+	return res, nil
+}
+
+func TestATreeIsShownAndCancelled(t *testing.T) {
+	_, h := taskenginev1connect.NewTaskServiceHandler(new(treeNode))
+	s := httptest.NewServer(h)
+	defer s.Close()
+	env := []string{"TASKENGINE_ADDRESS=" + s.Listener.Addr().String()}
+	for args, want := range map[string]struct {
+		code         int
+		stdout, said string
+	}{
+		"tree i":                      {exit.OK, "\n-         i   t     error  0        0        -    -\npage 7    j   t     error  0        0        -    -\n  line 0  k   t     error  0        0        -    -\n", ""},
+		"tree i --limit 3":            {exit.OK, "CHILD", "only 3 tasks are shown"},
+		"tree i --output json":        {exit.OK, `"parent":{"id":"j","name":"line","index":0},"children":[]},"depth":2}` + "\n", ""},
+		"tree none":                   {exit.NotFound, "", "none"},
+		"cancel i --tree":             {exit.OK, "40 tasks were cancelled\n", ""},
+		"cancel far --tree":           {exit.Failure, "40 tasks were cancelled\n", "3 tasks that have not ended were not found"},
+		"cancel i --tree -o json":     {exit.OK, `"cancelled":40,"missing":0}` + "\n", ""},
+		"cancel i --reason r":         {exit.OK, "i", ""},
+		"cancel i --tree --version 1": {exit.Usage, "", "version"},
+	} {
+		got := cli(t, env, "", append([]string{"task"}, strings.Fields(args)...)...)
+		stdout := got.stdout
+		if args == "tree i" {
+			stdout = trimRows(stdout)
+		}
+		if got.code != want.code || !strings.Contains(stdout, want.stdout) || !strings.Contains(got.stderr, want.said) {
+			t.Errorf("task %s: %+v", args, got)
+		}
+	}
+}
+
+// trimRows returns text without the space at the ends of its lines.
+func trimRows(text string) string {
+	lines := strings.Split(text, "\n")
+	for i := range lines {
+		lines[i] = strings.TrimRight(lines[i], " ")
+	}
+	return strings.Join(lines, "\n")
+}

@@ -1,0 +1,82 @@
+package server
+
+import (
+	"context"
+
+	"github.com/taskengine/taskengine/engine"
+	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
+	"github.com/taskengine/taskengine/task"
+)
+
+// How many tasks a response of Tree has.
+const (
+	treeTasks     = 100
+	mostTreeTasks = 1000
+)
+
+// Tree returns a task and the tasks below it.
+func (a *API) Tree(ctx context.Context, req *taskenginev1.TreeRequest) (*taskenginev1.TreeResponse, error) {
+	res, err := a.tree(ctx, req)
+	if err != nil {
+		return nil, a.answer(err)
+	}
+	return res, nil
+}
+
+func (a *API) tree(ctx context.Context, req *taskenginev1.TreeRequest) (*taskenginev1.TreeResponse, error) {
+	limit := int(req.GetLimit())
+	switch {
+	case limit == 0:
+		limit = treeTasks
+	case limit > mostTreeTasks:
+		return nil, invalid("limit is %d, and at most %d", limit, mostTreeTasks)
+	}
+	id, err := parseID(req.GetId())
+	if err != nil {
+		return nil, err
+	}
+	res := new(taskenginev1.TreeResponse)
+	for one, err := range a.engine.Tree(ctx, id) {
+		if err != nil {
+			return nil, err
+		}
+		if err := a.permit(ctx, one.Task.Type); err != nil {
+			return nil, err
+		}
+		if res.Cut = len(res.Tasks) == limit; res.Cut {
+			break
+		}
+		m := summaryOf(one.Task)
+		m.Children = childrenOf(one.Task)
+		res.Tasks = append(res.Tasks, &taskenginev1.TreeTask{Task: m, Depth: uint32(one.Depth)})
+	}
+	return res, nil
+}
+
+// cancelTree cancels a task and all tasks below it, as far as the time of the request allows.
+func (a *API) cancelTree(ctx context.Context, req *taskenginev1.CancelRequest) (*taskenginev1.CancelResponse, error) {
+	if req.GetVersion() != 0 {
+		return nil, invalid("tree and version exclude each other")
+	}
+	id, err := parseID(req.GetId())
+	if err != nil {
+		return nil, err
+	}
+	if err := a.permitTasks(ctx, id); err != nil {
+		return nil, err
+	}
+	timed, cancel := patient(ctx)
+	defer cancel()
+	tree, err := a.engine.CancelTree(timed, id, engine.TreeCancel{
+		Reason: req.GetReason(),
+		May:    func(t *task.Task) error { return a.permit(ctx, t.Type) },
+		Cancelled: func(t *task.Task) {
+			a.edited(t)
+		},
+	})
+	isOver := err != nil && tree.Root != nil && timed.Err() != nil && ctx.Err() == nil
+	if err != nil && !isOver {
+		return nil, err
+	}
+	return &taskenginev1.CancelResponse{Task: summaryOf(tree.Root), Cancelled: uint64(tree.Cancelled), Missing: uint64(tree.Missing), More: isOver}, nil
+}
