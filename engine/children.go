@@ -30,7 +30,7 @@ func (e *Engine) reportOf(now time.Time, p *task.Parent, child task.ID, to task.
 	}
 	home, key := e.signalHome(child, "child\x00"+p.ID.String(), e.shardsAround(child))
 	return &task.Task{
-		ID: task.ReservedIDIn(home, relayType, "end", child.String()), Type: relayType, Shard: home, Priority: e.catalog.infoOf(relayType).priority,
+		ID: e.catalog.ids.NextIn(now, home), Type: relayType, Shard: home, Priority: e.catalog.infoOf(relayType).priority,
 		OrderingKey: key, Group: task.GroupOf(strconv.Itoa(e.databaseOf(p.ID)), childGroup), Headers: map[string]string{endHeader: string(data)}, ReadyAt: now,
 	}
 }

