@@ -22,6 +22,7 @@ var childrenScenarios = []scenario{
 	{"a transaction adds children if and only if it commits, and may end one", childrenByTx},
 	{"children that cannot be added fail the attempt, and none is added", refusesChildren},
 	{"two thousand children are joined", joinsMany},
+	{"a tree that grows is cancelled, and nothing of it lives on", cancelsTrees},
 	{"trees of tasks are joined", func(n *node) { growsTrees(n, nil) }},
 	{"trees of tasks are joined, though the store fails now and then", func(n *node) {
 		growsTrees(n, newWeather(8, func(call storagetest.Call, fault error) storagetest.Fault {
