@@ -36,21 +36,21 @@ func (f *Flow) RunChildren(ctx context.Context, name string, requests ...task.Re
 	if err != nil {
 		return Children{}, err
 	}
-	if kept == nil {
+	switch {
+	case kept == nil && len(requests) == 0: // there is nothing to leave for; but a step that has failed before is kept with it
+		if kept, err = f.keep(ctx, step{Kind: kindChildren, Name: name, Over: true, Children: new(Children)}); err != nil {
+			return Children{}, err
+		}
+	case kept == nil:
 		before := Children{Count: uint32(len(requests))}
 		if s := f.Task.Children.Set(name); s != nil {
 			before.From, before.Done, before.Failed, before.Cancelled = s.Added, s.Done, s.Failed, s.Cancelled
 		}
-		kept = f.add(step{Kind: kindChildren, Name: name, Children: &before})
-		if len(requests) > 0 {
-			return Children{}, f.leave(func(o task.AgainOption) error {
-				return task.WaitForChildren([]task.ChildrenWait{{Name: name}}, time.Time{}, o, task.WithChildren(name, requests...))
-			})
-		}
-		kept.Over = true
-		kept.Children.Done, kept.Children.Failed, kept.Children.Cancelled = 0, 0, 0
-	}
-	if !kept.Over {
+		f.add(step{Kind: kindChildren, Name: name, Children: &before})
+		return Children{}, f.leave(func(o task.AgainOption) error {
+			return task.WaitForChildren([]task.ChildrenWait{{Name: name}}, time.Time{}, o, task.WithChildren(name, requests...))
+		})
+	case !kept.Over:
 		s, before := f.Task.Children.Set(name), *kept.Children
 		if s == nil || s.Added < before.From+before.Count {
 			return Children{}, f.stop(task.Permanent(errors.New("steps: the task has lost its children")))
