@@ -119,64 +119,64 @@ func (e *Engine) CancelTree(ctx context.Context, id task.ID, how TreeCancel) (Ca
 	if root.State == task.Done {
 		return CancelledTree{}, fmt.Errorf("%w: cannot cancel the tree of a task that is done: it has forgotten its children", ErrNotAllowed)
 	}
-	f := &felling{engine: e, how: how}
-	after, isNew, err := f.cancel(ctx, root)
+	c := &treeCancellation{engine: e, how: how}
+	after, isNew, err := c.cancel(ctx, root)
 	if err != nil {
 		return CancelledTree{}, err
 	}
-	f.tree.Root = after
-	f.count(after, isNew)
-	return f.tree, f.below(ctx, id, after.Children)
+	c.tree.Root = after
+	c.count(after, isNew)
+	return c.tree, c.below(ctx, id, after.Children)
 }
 
-// felling is a run of [Engine.CancelTree].
-type felling struct {
+// treeCancellation is a run of [Engine.CancelTree].
+type treeCancellation struct {
 	engine *Engine
 	how    TreeCancel
 	tree   CancelledTree // written by the goroutine of the call
 }
 
 // cancel cancels one task, unless it has ended. It returns the task after that, and whether it was cancelled by this call.
-func (f *felling) cancel(ctx context.Context, t *task.Task) (after *task.Task, isNew bool, err error) {
+func (c *treeCancellation) cancel(ctx context.Context, t *task.Task) (after *task.Task, isNew bool, err error) {
 	if !t.State.CanBecome(task.Cancelled) {
-		return f.engine.shown(t), false, nil
+		return c.engine.shown(t), false, nil
 	}
-	if f.how.May != nil {
-		if err := f.how.May(t); err != nil {
+	if c.how.May != nil {
+		if err := c.how.May(t); err != nil {
 			return nil, false, err
 		}
 	}
-	after, err = f.engine.Cancel(ctx, task.Ref{ID: t.ID}, f.how.Reason)
+	after, err = c.engine.Cancel(ctx, task.Ref{ID: t.ID}, c.how.Reason)
 	if errors.Is(err, ErrNotAllowed) && after != nil {
 		return after, false, nil // it has ended meanwhile
 	}
 	return after, err == nil, err
 }
 
-func (f *felling) count(after *task.Task, isNew bool) {
+func (c *treeCancellation) count(after *task.Task, isNew bool) {
 	if !isNew {
 		return
 	}
-	f.tree.Cancelled++
-	if f.how.Cancelled != nil {
-		f.how.Cancelled(after)
+	c.tree.Cancelled++
+	if c.how.Cancelled != nil {
+		c.how.Cancelled(after)
 	}
 }
 
 // below cancels what is below the task parent.
-func (f *felling) below(ctx context.Context, parent task.ID, family *task.Children) error {
+func (c *treeCancellation) below(ctx context.Context, parent task.ID, family *task.Children) error {
 	if family == nil {
 		return nil
 	}
 	for i := range family.Sets {
 		s := &family.Sets[i]
 		for from := uint32(0); from < s.Added; from += treeWidth {
-			grown, err := f.some(ctx, parent, s, from, min(from+treeWidth, s.Added))
+			grown, err := c.some(ctx, parent, s, from, min(from+treeWidth, s.Added))
 			if err != nil {
 				return err
 			}
 			for _, b := range grown {
-				if err := f.below(ctx, b.id, b.children); err != nil {
+				if err := c.below(ctx, b.id, b.children); err != nil {
 					return err
 				}
 			}
@@ -192,7 +192,7 @@ type grown struct {
 }
 
 // some cancels the children of s from one index to another, and returns those that have children.
-func (f *felling) some(ctx context.Context, parent task.ID, s *task.ChildSet, from, to uint32) (all []grown, err error) {
+func (c *treeCancellation) some(ctx context.Context, parent task.ID, s *task.ChildSet, from, to uint32) (all []grown, err error) {
 	var done [treeWidth]struct {
 		after *task.Task // nil if it is missing
 		isNew bool
@@ -202,9 +202,9 @@ func (f *felling) some(ctx context.Context, parent task.ID, s *task.ChildSet, fr
 	for index := from; index < to; index++ {
 		one := &done[index-from]
 		wg.Go(func() {
-			child, err := f.engine.getChild(ctx, parent, s, index)
+			child, err := c.engine.getChild(ctx, parent, s, index)
 			if err == nil {
-				one.after, one.isNew, err = f.cancel(ctx, child)
+				one.after, one.isNew, err = c.cancel(ctx, child)
 			}
 			if err != nil && !errors.Is(err, task.ErrNotFound) {
 				one.err = fmt.Errorf("engine: cancel child %d %q of %v: %w", index, s.Name, parent, err)
@@ -219,10 +219,10 @@ func (f *felling) some(ctx context.Context, parent task.ID, s *task.ChildSet, fr
 		case one.err != nil:
 		case one.after == nil:
 			if !s.HasEnded(index) {
-				f.tree.Missing++
+				c.tree.Missing++
 			}
 		default:
-			f.count(one.after, one.isNew)
+			c.count(one.after, one.isNew)
 			if one.after.Children != nil {
 				all = append(all, grown{one.after.ID, one.after.Children})
 			}
