@@ -128,11 +128,11 @@ func done(ctx context.Context, e realNode, r engine.Request) ([]byte, error) {
 }
 
 // result waits for a task, which is to succeed, and returns its result.
-func (e realNode) result(ctx context.Context, id task.ID) ([]byte, error) {
-	if err := e.WaitTasks(ctx, id); err != nil {
+func (n realNode) result(ctx context.Context, id task.ID) ([]byte, error) {
+	if err := n.WaitTasks(ctx, id); err != nil {
 		return nil, fmt.Errorf("a node waited for its task: %w", err)
 	}
-	t, err := e.Get(ctx, id)
+	t, err := n.Get(ctx, id)
 	if err != nil {
 		return nil, err
 	}
