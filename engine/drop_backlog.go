@@ -195,9 +195,11 @@ func (d *dropper) cancel(ctx context.Context, e *Engine, some []oldTask) (droppe
 	for _, ed := range edits {
 		select {
 		case failed := <-ed.Done:
-			if failed != nil {
+			switch {
+			case errors.Is(failed, storage.ErrBusy): // another transaction has it: the next oldest is cancelled in its place
+			case failed != nil:
 				err = failed
-			} else if ed.After != nil {
+			case ed.After != nil:
 				dropped++
 			}
 		case <-ctx.Done():

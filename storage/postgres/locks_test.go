@@ -249,6 +249,30 @@ func TestWhyNamesTheSessionThatKeepsATaskWaiting(t *testing.T) {
 	n.end(second, task.Done)
 }
 
+// A full backlog drops its oldest tasks. One that another session keeps locked is left alone, and the next is dropped.
+func TestATaskThatIsLockedIsNotDroppedFromAFullBacklog(t *testing.T) {
+	t.Parallel()
+	url := server.Database(t)
+	p := types("mail")
+	full := policy.DefaultType()
+	full.MaxBacklog = policy.Backlog{Max: 2, WhenFull: policy.DropOldest}
+	p.Types["mail"] = full
+	n := alone(t, url, p, nil)
+	later := func(hours int) engine.Request {
+		return engine.Request{Type: "mail", At: time.Now().Add(time.Duration(hours) * time.Hour)}
+	}
+	first, second := n.submit(later(1)), n.submit(later(2))
+	c := pgtest.Connect(t, url)
+	pgtest.Exec(t, c, "begin", fmt.Sprintf("select from taskengine.task where id = '%v' for update", first))
+	third := n.submit(later(3))
+	pgtest.Exec(t, c, "rollback")
+	for id, want := range map[task.ID]task.State{first: task.Waiting, second: task.Cancelled, third: task.Waiting} {
+		if got, err := n.Get(t.Context(), id); err != nil || got.State != want {
+			t.Errorf("%v is %v, %v; want %v", id, got, err, want)
+		}
+	}
+}
+
 // The session that keeps a node from renewing its lease is named, too. All goes on when it ends.
 func TestWhyNamesTheSessionThatKeepsALeaseFromBeingRenewed(t *testing.T) {
 	t.Parallel()
