@@ -181,7 +181,7 @@ func (c *Client) Cancel(ctx context.Context, id task.ID, reason string, options 
 // CancelledTree is what has become of a task and the tasks below it.
 type CancelledTree struct {
 	Task      *Task  // after the change, without payload, result and checkpoint
-	Cancelled uint64 // how many tasks were cancelled, without those of a request whose answer was lost
+	Cancelled uint64 // how many tasks were cancelled; a request that gave no answer is not counted
 
 	// Missing is how many children were not found although they have not ended: they are on their way to another database. If
 	// there are any, CancelTree should be called again.

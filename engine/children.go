@@ -88,8 +88,17 @@ func (e *Engine) childrenOf(t *task.Task, sets []task.ChildRequests) (reqs []Req
 		count[set.Name] += add.Count
 		adds = append(adds, add)
 	}
-	if known := t.Children; known != nil && len(known.Sets)+len(count) > task.MaxChildSets || len(count) > task.MaxChildSets {
-		return nil, nil, nil, fmt.Errorf("the children have more than %d names", task.MaxChildSets)
+	names := 0
+	if t.Children != nil {
+		names = len(t.Children.Sets)
+	}
+	for name := range count {
+		if t.Children.Set(name) == nil {
+			names++
+		}
+	}
+	if names > task.MaxChildSets {
+		return nil, nil, nil, fmt.Errorf("the children would have %d names, of %d allowed", names, task.MaxChildSets)
 	}
 	return reqs, parents, adds, nil
 }

@@ -191,7 +191,7 @@ type grown struct {
 	children *task.Children
 }
 
-// some cancels the children of s from one index to another, and returns those that have children.
+// some cancels the children of s from one index to another. It returns the children that are parents themselves.
 func (c *treeCancellation) some(ctx context.Context, parent task.ID, s *task.ChildSet, from, to uint32) (all []grown, err error) {
 	var done [treeWidth]struct {
 		after *task.Task // nil if it is missing

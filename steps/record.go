@@ -31,7 +31,7 @@ type step struct {
 	Over   bool            `json:"over,omitempty"`   // of waits
 	Woken  *woken          `json:"woken,omitempty"`  // of kindWait, when it is over
 
-	Children *Children `json:"children,omitempty"` // of kindChildren: how they have ended, when that is over; before, those of the name that ended earlier
+	Children *Children `json:"children,omitempty"` // of kindChildren: how its children have ended; until then, the counts of the name before the step
 }
 
 // woken is the end of a wait for a signal.

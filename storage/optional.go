@@ -15,9 +15,9 @@ import (
 // fail with engine.ErrUnsupported, and tasks cannot be copied into the store.
 type Inspector interface {
 	// List returns the rows that f selects with an ID below before (zero: from the newest), at
-	// most limit, the newest ID first, without payload, checkpoint and result, and with
-	// what [task.Signals.Listed] returns. It reads at most scan rows. next is the ID to go on from, zero at the end; until then a page may be short or
-	// empty. If limit or scan is below 1, there are no rows and next is zero.
+	// most limit, the newest ID first, without payload, checkpoint, result and Children. Of Signals they have
+	// the part that [task.Signals.Listed] returns. It reads at most scan rows. next is the ID to go on from, zero at the end; until
+	// then a page may be short or empty. If limit or scan is below 1, there are no rows and next is zero.
 	//
 	// If f.States names only states of tasks that have not ended ([task.Waiting],
 	// [task.Submitted], [task.Processing] and [task.Error]), List should not read rows that

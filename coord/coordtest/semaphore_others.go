@@ -4,7 +4,7 @@ import (
 	"github.com/taskengine/taskengine/coord"
 )
 
-// expect fails unless told has the numbers that others need.
+// expect fails unless told has these numbers of permits.
 func expect(e *semaphores, who string, told coord.Holding, held, share, waiting, needed int) {
 	e.Helper()
 	if told.Held != held || told.Share != share || told.Waiting != waiting || told.Needed != needed {

@@ -158,18 +158,19 @@ func TestASignalFromSQLThatCannotBeIsRefused(t *testing.T) {
 	c := pgtest.Connect(t, url)
 	const id = "id => '01900000-0000-7000-8000-00000000002c'"
 	for args, want := range map[string]string{
-		"null, " + id:                                          "not the name of a signal",
-		"'', " + id:                                            "not the name of a signal",
-		"repeat('x', 101), " + id:                              "not the name of a signal",
-		"e'a\\nb', " + id:                                      "not the name of a signal",
-		"'paid'":                                               "id of a task, or to its type and its key",
-		"'paid', type => 'gather'":                             "id of a task, or to its type and its key",
-		"'paid', key => 'k'":                                   "id of a task, or to its type and its key",
-		"'paid', key => 'k', " + id:                            "id of a task, or to its type and its key",
-		"'paid', ordering_key => 'k', " + id:                   "id of a task, or to its type and its key",
-		"'paid', type => 'gather', key => ''":                  "is empty",
-		"'paid', type => 'taskengine.relay', key => 'k'":       "belong to the engine",
-		"'paid', id => '00000000-0000-0000-0000-000000000000'": "zero",
+		"null, " + id:                                    "not the name of a signal",
+		"'', " + id:                                      "not the name of a signal",
+		"repeat('x', 101), " + id:                        "not the name of a signal",
+		"e'a\\nb', " + id:                                "not the name of a signal",
+		"'paid'":                                         "id of a task, or to its type and its key",
+		"'paid', type => 'gather'":                       "id of a task, or to its type and its key",
+		"'paid', key => 'k'":                             "id of a task, or to its type and its key",
+		"'paid', key => 'k', " + id:                      "id of a task, or to its type and its key",
+		"'paid', ordering_key => 'k', " + id:             "id of a task, or to its type and its key",
+		"'paid', type => 'gather', key => ''":            "is empty",
+		"'paid', type => 'taskengine.relay', key => 'k'": "belong to the engine",
+
+		"'paid', id => '00000000-0000-0000-0000-000000000000'":                 "zero",
 		"'paid', to_jsonb(repeat('x', 2 << 20)), type => 'gather', key => 'k'": "max_payload of type gather",
 	} {
 		_, err := c.Exec(t.Context(), "select taskengine.signal("+args+")")

@@ -80,7 +80,7 @@ func run(ctx context.Context, data, listen string, s *shop) (err error) {
 	}
 }
 
-// decide lets a reservation fail for good when the item is out of stock: nobody can mend that. Everything else is tried again.
+// decide makes a reservation fail for good when the item is out of stock. The policy of the type retries other errors.
 func decide(f engine.Failure) engine.Decision {
 	if f.Verdict.Class == outOfStock {
 		return engine.Decision{To: task.Failed}
