@@ -9,15 +9,16 @@
 //	drive*.go    writers commit rows and changes, many at a time (group commit), and ready and due
 //	             rows are read from the store as memory has room for them
 //	handle*.go   the handler of a grabbed task is called, and reports
-//	recover*.go  tasks are found whose rows differ from what the engine knows
+//	recover*.go  tasks are found that differ in the store and in memory, or that wait for a key of the codec
 //	manage*.go   operators cancel, resume, fail and reschedule tasks, pause types and change limits
 //	relay*.go    rows leave for another database
 //	inspect*.go  users read tasks, wait for them, and ask why they do not run
 //	drop*.go     the oldest tasks of a full backlog are canceled
 //	clean.go     ended tasks are removed when their retention is over
 //	close.go     running handlers may end, and no task begins
-//	content.go   the contents of tasks are encoded and decoded, and missing*.go spaces the tries without a key
-//	manual.go    a test advances the clock
+//	children.go  a task adds children, and users read and cancel trees of tasks
+//	content.go   the contents of tasks are encoded and decoded
+//	clock.go     the time by which tasks run is read, and a test advances it
 //
 // Decisions are made by two deterministic state machines. internal/core decides which tasks run,
 // over internal/table, the trigger table. internal/shell decides about the content of each commit, and
