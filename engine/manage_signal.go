@@ -103,7 +103,11 @@ func deliveredTo(t *task.Task, id task.ID) SignalOutcome {
 // addressee returns the task that a signal is for.
 func (e *Engine) addressee(ctx context.Context, s *Signal) (*task.Task, error) {
 	if !s.To.IsZero() {
-		return e.store.Get(ctx, s.To)
+		t, err := e.store.Get(ctx, s.To)
+		if err == nil && isOtherType(s, t) {
+			return nil, fmt.Errorf("task %v is of another type than %s: %w", s.To, s.Type, task.ErrNotFound)
+		}
+		return t, err
 	}
 	if s.Type == "" || s.Key == "" {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, errNoAddressee)
@@ -128,6 +132,9 @@ func (e *Engine) addressee(ctx context.Context, s *Signal) (*task.Task, error) {
 	}
 	return t, nil
 }
+
+// isOtherType reports whether t is of another type than the sender of a signal to its id has named.
+func isOtherType(s *Signal, t *task.Task) bool { return s.Type != "" && t.Type != s.Type }
 
 // undelivered returns why the change c, which delivers a signal, was not made: from a row that is durable. If the task was
 // found by its key and exists no more, another one may have the key: then the outcome is zero.

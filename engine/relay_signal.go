@@ -81,12 +81,12 @@ func (e *Engine) checkSignal(s *Signal) error {
 		return err
 	}
 	switch {
+	case task.IsReservedType(s.Type):
+		return fmt.Errorf("tasks of type %s belong to the engine and take no signals", s.Type)
 	case !s.To.IsZero():
 		return nil
 	case s.Type == "" || s.Key == "":
 		return errNoAddressee
-	case task.IsReservedType(s.Type):
-		return fmt.Errorf("tasks of type %s belong to the engine and take no signals", s.Type)
 	case len(s.Data) > e.catalog.infoOf(s.Type).maxPayload:
 		return fmt.Errorf("the data has %d bytes, of %d allowed by max_payload of type %s", len(s.Data), e.catalog.infoOf(s.Type).maxPayload, s.Type)
 	}
@@ -206,6 +206,8 @@ func (e *Engine) deliverTx(ctx context.Context, tx storage.Tx, s *Signal, to tas
 		return !s.To.IsZero(), nil
 	case err != nil:
 		return false, err
+	case !s.To.IsZero() && isOtherType(s, t):
+		return true, nil
 	case s.To.IsZero() && (t.Type != s.Type || t.Key != s.Key || t.OrderingKey != s.OrderingKey):
 		return false, nil
 	}

@@ -132,8 +132,9 @@ type ChildRequests struct {
 
 // WithSignals sends signals to other tasks, if and only if the task runs again or, if at is the zero time, is done. Each is
 // taken at most once, and is delivered soon after that, also if the node dies meanwhile. Those of one task to another arrive in
-// their order. It is no failure of the sender if a task does not exist, has ended or, unless Keep is set, does not wait for
-// the signal then: the signal is dropped. So is one with more data than max_payload of the type of the task allows.
+// their order. It is no failure of the sender if a task does not exist, is of another type than the signal names, has ended or,
+// unless Keep is set, does not wait for the signal then: the signal is dropped. So is one with more data than max_payload of the
+// type of the task allows.
 //
 // If a signal is invalid, nothing is sent, and the attempt has failed with an error that says so.
 //

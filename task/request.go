@@ -19,7 +19,7 @@ type Request struct {
 // SignalRequest describes a signal to send to one task. It is addressed by To or, if that is zero, by Type and Key.
 type SignalRequest struct {
 	// To is the task. If it is zero, that is the task of Type that has Key, among those with OrderingKey ("": among those
-	// without).
+	// without). With To, a Type that is not "" has to be that of the task: for a signal to one of another type, no such task exists.
 	To          ID     `json:"to,omitzero"`
 	Type        string `json:"type,omitempty"`
 	OrderingKey string `json:"ordering_key,omitempty"`

@@ -98,8 +98,13 @@ var signalScenarios = []scenario{
 				n.Errorf("%s: %v", name, err)
 			}
 		}
-		if _, _, err := n.Signal(n.ctx, engine.Signal{To: task.ID{9}, Name: "paid"}); !errors.Is(err, task.ErrNotFound) {
-			n.Errorf("a task that does not exist: %v", err)
+		for name, s := range map[string]engine.Signal{
+			"a task that does not exist": {To: task.ID{9}, Name: "paid"},
+			"a task of another type":     {To: id, Type: "payment", Name: "paid"},
+		} {
+			if _, _, err := n.Signal(n.ctx, s); !errors.Is(err, task.ErrNotFound) {
+				n.Errorf("%s: %v", name, err)
+			}
 		}
 	}},
 	{"a task expires while it waits for a signal", func(n *node) {

@@ -97,8 +97,8 @@ func sendsInVain(n *node) {
 		return nil, task.Again(time.Time{}, task.WithSignals(
 			task.SignalRequest{To: task.ID{9}, Name: "paid", Keep: true}, task.SignalRequest{Type: "order", Key: "none", Name: "paid", Keep: true},
 			task.SignalRequest{To: ended, Name: "paid", Keep: true}, task.SignalRequest{To: waits, Name: "other"},
-			task.SignalRequest{To: waits, Name: "paid", Data: make([]byte, 2<<20)},
-			task.SignalRequest{To: waits, Name: "kept", Keep: true, Data: []byte("k")}))
+			task.SignalRequest{To: waits, Name: "paid", Data: make([]byte, 2<<20)}, task.SignalRequest{To: waits, Type: "payment", Name: "paid"},
+			task.SignalRequest{To: waits, Type: "order", Name: "kept", Keep: true, Data: []byte("k")}))
 	}})
 	waits = n.awaiting(engine.Request{Type: "order"})
 	ended = n.awaiting(engine.Request{Type: "order"})
