@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -45,8 +46,11 @@ func TestASignalReachesTheTaskThatWaitsForIt(t *testing.T) {
 		t.Errorf("it is %v, %v", res, err)
 	}
 	send(&taskenginev1.SignalRequest{Id: id, Name: "paid"}, "ended")
-	if text, _ := scrape(t, n); !strings.Contains(text, `taskengine_signals_total{outcome="woke",type="wait"} 1`) {
-		t.Errorf("the metrics do not count the signal: %s", text)
+	text, _ := scrape(t, n)
+	for _, outcome := range []string{"dropped", "kept", "repeated", "woke", "ended"} {
+		if !strings.Contains(text, fmt.Sprintf(`taskengine_signals_total{outcome=%q,type="wait"} 1`, outcome)) {
+			t.Errorf("the metrics do not count the signal that was %s: %s", outcome, text)
+		}
 	}
 }
 

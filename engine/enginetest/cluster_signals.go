@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/taskengine/taskengine/engine"
@@ -50,5 +51,38 @@ func signalsOfKilled(c *cluster) {
 	got := strings.Fields(string(other.expect(list, task.Done).Result))
 	if slices.Sort(got); !slices.Equal(got, want) {
 		c.Errorf("got %d signals, of %d: %v", len(got), len(want), got)
+	}
+}
+
+// waitsByTheSharedClock has tasks wait for a signal that does not come. The clock that the nodes share is ten minutes off that of their
+// machine, so a wait by the wrong clock ends at once, or after the end of the scenario.
+func waitsByTheSharedClock(c *cluster) {
+	const rest, exact, tasks = 2 * time.Second, time.Second, 20 // nodes do not know the clock exactly
+	var began sync.Map                                          // by id: when the first attempt began
+	var nodes []*peer
+	ready := make(chan struct{})
+	handler := func(_ context.Context, t *task.Task) ([]byte, error) {
+		<-ready
+		if w := t.Woken(); w.By != task.NotWoken {
+			at, _ := began.Load(t.ID)
+			return fmt.Appendf(nil, "%v %v", w.By, time.Since(at.(time.Time)) >= rest-exact), nil
+		}
+		until := nodes[0].opened().Now().Add(rest)
+		if t.ID[15]%2 == 0 {
+			until = time.Now().Add(rest) // it has a monotonic reading
+		}
+		began.Store(t.ID, time.Now())
+		return nil, task.WaitFor([]string{"never"}, until)
+	}
+	nodes = c.joinAll(2, types(20, nil, "mail"), map[string]handle{"mail": handler})
+	close(ready)
+	if _, known := nodes[0].ClockOffset(); !known {
+		c.Skip("the members of this cluster share no clock")
+	}
+	ids := c.spread(nodes, tasks, ofType("mail"))
+	for _, id := range ids {
+		if t := nodes[1].expect(id, task.Done); string(t.Result) != "timeout true" {
+			c.Errorf("a wait of %v ended by (and after %v): %q", rest, rest-exact, t.Result)
+		}
 	}
 }

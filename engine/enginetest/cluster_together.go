@@ -114,6 +114,8 @@ var togetherScenarios = []clusterScenario{
 	}},
 	{"nodes whose clock is behind start tasks neither early nor late", sharedAhead, clockIsOff},
 	{"nodes whose clock is ahead start tasks neither early nor late", sharedBehind, clockIsOff},
+	{"a wait ends by the clock that nodes share, on nodes whose clock is behind", sharedAhead, waitsByTheSharedClock}, // X12
+	{"a wait ends by the clock that nodes share, on nodes whose clock is ahead", sharedBehind, waitsByTheSharedClock},
 }
 
 // clockIsOff submits tasks for a time by the clock that the nodes share, which is ten minutes off. A task

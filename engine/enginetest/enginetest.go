@@ -71,6 +71,7 @@ func Run(t *testing.T, c Config) {
 		{"signals", signalScenarios},
 		{"signals that are sent", signalSendScenarios},
 		{"children", childrenScenarios},
+		{"processes", processScenarios},
 		{"unique", uniqueScenarios},
 	} {
 		t.Run(section.name, func(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 )
 
 var signalScenarios = []scenario{
-	{"a signal that comes in time ends a wait, and then no timeout does", func(n *node) {
+	{"a signal that comes in time ends a wait, and then no timeout does", func(n *node) { // X1
 		n.start(types(10, nil, "order"), map[string]handle{"order": untilPaid(time.Hour)})
 		id := n.awaiting(engine.Request{Type: "order"})
 		n.signaled(engine.Signal{To: id, Name: "paid", Data: []byte("42")}, engine.SignalWoke)
@@ -28,7 +28,7 @@ var signalScenarios = []scenario{
 		}
 		n.signaled(engine.Signal{To: id, Name: "paid", Keep: true}, engine.SignalTaskEnded)
 	}},
-	{"without a signal a wait ends once, by its time, and a late signal is dropped", func(n *node) {
+	{"without a signal a wait ends once, by its time, and a late signal is dropped", func(n *node) { // X2, X4
 		gate := make(chan struct{})
 		n.start(types(10, nil, "order"), map[string]handle{"order": func(ctx context.Context, t *task.Task) ([]byte, error) {
 			if t.Woken().By != task.NotWoken {
@@ -45,8 +45,8 @@ var signalScenarios = []scenario{
 			n.Errorf("the result is %q", got.Result)
 		}
 	}},
-	{"of a signal, the time and a cancel, one ends a wait, whatever comes at the same time", endsOnce},
-	{"a task is found by its key, and gets a signal of an ID once", func(n *node) {
+	{"of a signal, the time and a cancel, one ends a wait, whatever comes at the same time", endsOnce}, // I5
+	{"a task is found by its key, and gets a signal of an ID once", func(n *node) { // X5
 		n.start(types(10, nil, "order"), map[string]handle{"order": untilPaid(time.Hour)})
 		id := n.awaiting(engine.Request{Type: "order", Key: "7"})
 		s := engine.Signal{Type: "order", Key: "7", Name: "seen", ID: task.ID{1}, Keep: true}
@@ -115,7 +115,7 @@ var signalScenarios = []scenario{
 			n.Errorf("its handler was called %d times", n.ledger.runs(id))
 		}
 	}},
-	{"fifty signals to one task at the same time are seen once each", func(n *node) { gathers(n, nil) }},
+	{"fifty signals to one task at the same time are seen once each", func(n *node) { gathers(n, nil) }}, // X10
 	{"signals are seen once each, though the store fails now and then", func(n *node) {
 		gathers(n, newWeather(6, func(call storagetest.Call, fault error) storagetest.Fault {
 			if call == storagetest.Get {
