@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -19,23 +20,23 @@ type permits struct {
 	drawn   wakeup.Signal // there are draws to be made
 
 	mu     sync.Mutex
-	holder task.ID               // guarded by mu: the id that holds the permits of this node; zero while it holds none
-	losses uint32                // guarded by mu: how often the permits were lost
-	orders map[string]core.Order // guarded by mu: the latest order of each limit that was not sent
-	draws  []core.Draw           // guarded by mu: not made yet
+	holder task.ID                // guarded by mu: the id that holds the permits of this node; zero while it holds none
+	losses uint32                 // guarded by mu: how often the permits were lost
+	orders map[string]coord.Order // guarded by mu: the latest order of each limit that was not sent
+	draws  []coord.Draw           // guarded by mu: not made yet
 }
 
 func newPermits() permits {
-	return permits{ordered: wakeup.New(), drawn: wakeup.New(), orders: make(map[string]core.Order)}
+	return permits{ordered: wakeup.New(), drawn: wakeup.New(), orders: make(map[string]coord.Order)}
 }
 
 // Order passes orders and draws on to the coordinator. It does not wait, and may be called with the
 // engine's lock held. It does not keep the slices.
-func (k *Cluster) Order(orders []core.Order, draws []core.Draw) {
+func (k *Cluster) Order(orders []coord.Order, draws []coord.Draw) {
 	p := &k.permits
 	p.mu.Lock()
 	for _, o := range orders {
-		p.orders[o.Limit] = o
+		p.orders[o.Name] = o
 	}
 	p.draws = append(p.draws, draws...)
 	p.mu.Unlock()
@@ -107,11 +108,7 @@ func (k *Cluster) hold(holder task.ID, all []coord.Holding) {
 	if len(all) == 0 {
 		return
 	}
-	holdings := make([]core.Holding, len(all))
-	for i, h := range all {
-		holdings[i] = core.Holding{Limit: h.Name, Number: h.Number, Held: h.Held, Share: h.Share, Waiting: h.Waiting, Needed: h.Needed}
-	}
-	k.engine.Decide(func(c *core.Core, now time.Time) { c.Permits(now, holdings) })
+	k.engine.Decide(func(c *core.Core, now time.Time) { c.Permits(now, all) })
 }
 
 // losePermits passes the loss of the permits to the core. The resulting orders are for the next holder,
@@ -149,9 +146,7 @@ func (p *permits) takeOrders() (holder task.ID, orders []coord.Order) {
 	if p.holder.IsZero() {
 		return task.ID{}, nil
 	}
-	for _, o := range p.orders {
-		orders = append(orders, coord.Order{Name: o.Limit, Number: o.Number, Want: o.Want, Least: o.Least, Max: o.Max, Version: o.Version})
-	}
+	orders = slices.AppendSeq(orders, maps.Values(p.orders))
 	clear(p.orders)
 	return p.holder, orders
 }
@@ -176,7 +171,7 @@ func (k *Cluster) drawLoop(ctx context.Context) {
 		if err != nil && ctx.Err() == nil && failures.Allow() {
 			k.log.Warn("the node cannot draw tokens of rates of the cluster; nothing starts under them until it can", "error", err)
 		}
-		k.engine.Decide(func(c *core.Core, now time.Time) { c.Drawn(now, drawn) })
+		k.engine.Decide(func(c *core.Core, now time.Time) { c.Drawn(now, draws, drawn) })
 	}
 }
 
@@ -184,20 +179,12 @@ func (k *Cluster) drawLoop(ctx context.Context) {
 const redrawAfter = time.Second
 
 // draw makes draws, and returns the drawn tokens: none with an error.
-func (k *Cluster) draw(ctx context.Context, draws []core.Draw) ([]core.Drawn, error) {
-	asked, drawn := make([]coord.Draw, len(draws)), make([]core.Drawn, len(draws))
-	for i, d := range draws {
-		asked[i] = coord.Draw{Name: d.Limit, Interval: time.Duration(d.Interval), Burst: d.Burst, Tokens: d.Tokens}
-		drawn[i] = core.Drawn{Limit: d.Limit, Next: redrawAfter.Nanoseconds()}
-	}
+func (k *Cluster) draw(ctx context.Context, draws []coord.Draw) ([]coord.Drawn, error) {
 	ctx, cancel := context.WithTimeout(ctx, k.Lease())
 	defer cancel()
-	answers, err := k.rates.Draw(ctx, asked...)
+	drawn, err := k.rates.Draw(ctx, draws...)
 	if err != nil {
-		return drawn, err
-	}
-	for i, a := range answers {
-		drawn[i].Tokens, drawn[i].Next = a.Tokens, a.Next.Nanoseconds()
+		return slices.Repeat([]coord.Drawn{{Next: redrawAfter}}, len(draws)), err
 	}
 	return drawn, nil
 }

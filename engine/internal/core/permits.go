@@ -5,16 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/taskengine/taskengine/engine/internal/table"
+	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/policy"
-)
-
-// Requests of the core to the coordinator of limits of the cluster, and the answers, see package table.
-type (
-	Order   = table.Order
-	Holding = table.Holding
-	Draw    = table.Draw
-	Drawn   = table.Drawn
 )
 
 // ErrPermitsLost is why tasks under a limit of the cluster are stopped when their node has lost its
@@ -22,17 +14,17 @@ type (
 var ErrPermitsLost = errors.New("the node has lost its permits of a limit of the cluster")
 
 // Permits passes the permits of this node to the core: the answers to Orders, and changes.
-func (c *Core) Permits(now time.Time, holdings []Holding) {
+func (c *Core) Permits(now time.Time, holdings []coord.Holding) {
 	for _, h := range holdings {
 		c.table.Hold(c.steady(now), h)
 	}
 	c.book(now)
 }
 
-// Drawn answers Draws.
-func (c *Core) Drawn(now time.Time, drawn []Drawn) {
-	for _, d := range drawn {
-		c.table.Drawn(c.steady(now), d)
+// Drawn answers Draws, in their order.
+func (c *Core) Drawn(now time.Time, draws []coord.Draw, drawn []coord.Drawn) {
+	for i, d := range draws {
+		c.table.Drawn(c.steady(now), d.Name, drawn[i])
 	}
 	c.beginDelayed(now)
 	c.book(now)

@@ -3,6 +3,7 @@ package core
 import (
 	"time"
 
+	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/engine/internal/table"
 	"github.com/taskengine/taskengine/task"
 )
@@ -22,8 +23,8 @@ type Ready struct {
 	Hints    []task.Hint   // for other nodes, about rows of theirs; not answered
 	Keys     []string      // ordering keys without a head, for the store to give one; not answered, see Promoted
 	Wants    []Want        // for the handlers of pools; not answered
-	Orders   []table.Order // for the coordinator of limits of the cluster; each is answered by Hold, and replaces earlier ones of its limit
-	Draws    []table.Draw  // for the same; each is answered by Drawn
+	Orders   []coord.Order // for the coordinator of limits of the cluster; each is answered by Hold, and replaces earlier ones of its limit
+	Draws    []coord.Draw  // for the same; each is answered by Drawn
 }
 
 // Save is a change that ends an attempt, or moves a task that does not run.

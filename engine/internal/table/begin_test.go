@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/policy"
 	"github.com/taskengine/taskengine/task"
 )
@@ -109,7 +110,7 @@ func TestARateIsUsedUpThoughEachGrabTakesTime(t *testing.T) {
 // A token of a rate of the cluster that is older than it may be is not begun with: the coordinator is asked for another.
 func TestAnOldTokenIsReplacedBeforeATaskBegins(t *testing.T) {
 	tab := paced(policy.Limit{Cluster: true, Rate: policy.Rate{Count: 10, Per: time.Second, Burst: 1}}, 5)
-	draw := func(now int64) Draw {
+	draw := func(now int64) coord.Draw {
 		t.Helper()
 		_, draws := tab.TakeOrders(nil, nil)
 		if len(draws) != 1 {
@@ -117,7 +118,7 @@ func TestAnOldTokenIsReplacedBeforeATaskBegins(t *testing.T) {
 		}
 		return draws[0]
 	}
-	grant := func(now int64, d Draw) { tab.Drawn(now, Drawn{Limit: d.Limit, Tokens: 1}) }
+	grant := func(now int64, d coord.Draw) { tab.Drawn(now, d.Name, coord.Drawn{Tokens: 1}) }
 	if slots := tab.bookAll(0, 0); len(slots) != 0 {
 		t.Fatal("a task is booked without a token")
 	}
@@ -127,7 +128,7 @@ func TestAnOldTokenIsReplacedBeforeATaskBegins(t *testing.T) {
 		t.Fatalf("%d tasks are booked with one token", len(slots))
 	}
 	tab.TakeOrders(nil, nil)
-	tab.Drawn(0, Drawn{Limit: "api", Next: 100 * ms})
+	tab.Drawn(0, "api", coord.Drawn{Next: 100 * time.Millisecond})
 	now := 5000 * ms
 	tab.Advance(now)
 	if at, err := tab.Begin(now, &slots[0]); at != Never || err != nil {
@@ -162,7 +163,7 @@ func TestATaskThatHasNotBegunObeysWhatWasChangedMeanwhile(t *testing.T) {
 					if len(orders) == 0 {
 						t.Fatalf("%d tasks are booked, want 2", len(slots))
 					}
-					tab.Hold(0, Holding{Limit: "api", Number: orders[0].Number, Held: orders[0].Want, Share: 2})
+					tab.Hold(0, coord.Holding{Name: "api", Number: orders[0].Number, Held: orders[0].Want, Share: 2})
 				}
 			}
 			tab.Override(1, 1, policy.Overrides{"api": {"": c.set}}.Live())

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/policy"
 	"github.com/taskengine/taskengine/task"
 )
@@ -121,13 +122,13 @@ func BenchmarkLevels(b *testing.B) {
 			tab := New(Config{Capacity: 1 << 20, QueueCapacity: 1 << 19, Policies: set, Permits: isCluster})
 			finishScan(tab)
 			seq, now := uint64(0), int64(1e18)
-			var orders []Order
+			var orders []coord.Order
 			grant := func() {
 				for len(orders) > 0 {
 					all := orders
 					orders = nil
 					for _, o := range all {
-						h := Holding{Limit: o.Limit, Number: o.Number, Held: o.Want, Share: 1}
+						h := coord.Holding{Name: o.Name, Number: o.Number, Held: o.Want, Share: 1}
 						if of == "cluster, scarce" { // others wait, and have less than their share
 							h.Held, h.Waiting, h.Needed = min(o.Want, max(o.Least, 1)), 5, 5
 						}

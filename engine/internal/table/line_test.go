@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/policy"
 	"github.com/taskengine/taskengine/task"
 )
@@ -34,7 +35,7 @@ func (t *Table) grantAll(now int64) (count int) {
 		}
 		count += len(orders)
 		for _, o := range orders {
-			t.Hold(now, Holding{Limit: o.Limit, Number: o.Number, Held: min(o.Want, o.Max), Share: o.Max})
+			t.Hold(now, coord.Holding{Name: o.Name, Number: o.Number, Held: min(o.Want, o.Max), Share: o.Max})
 		}
 	}
 }

@@ -2,7 +2,9 @@ package table
 
 import (
 	"hash/fnv"
+	"time"
 
+	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/policy"
 )
 
@@ -23,13 +25,13 @@ type permits struct {
 	name   string // of the limit, with its values, for the coordinator
 	spread int64  // see grace; depends on the name
 
-	held    int    // permits that this node has
-	counted Total  // the part of this one in Total of the limit; Used is not set
-	least   int    // how many it must have to start the task that waits; 0 if none waits
-	ordered Order  // the last Order
-	holding bool   // it orders no more until the last Order is answered, because that gave permits back
-	lowered uint64 // the number of the last Order that gave permits back, or of the first one
-	dirty   bool   // it is in Table.changed
+	held    int         // permits that this node has
+	counted Total       // the part of this one in Total of the limit; Used is not set
+	least   int         // how many it must have to start the task that waits; 0 if none waits
+	ordered coord.Order // the last Order
+	holding bool        // it orders no more until the last Order is answered, because that gave permits back
+	lowered uint64      // the number of the last Order that gave permits back, or of the first one
+	dirty   bool        // it is in Table.changed
 
 	share, waiting, needed int // as the coordinator said last, see Holding
 
@@ -137,7 +139,7 @@ func (t *Table) draw(now int64, n *node) {
 	p := n.permits
 	if k := &p.tokens; k.interval > 0 && k.left == 0 && !k.drawing && now >= k.drawAt {
 		k.drawing = true
-		t.draws = append(t.draws, Draw{Limit: p.name, Interval: k.interval, Burst: k.burst, Tokens: k.chunk})
+		t.draws = append(t.draws, coord.Draw{Name: p.name, Interval: time.Duration(k.interval), Burst: k.burst, Tokens: k.chunk})
 	}
 }
 
@@ -182,7 +184,7 @@ func (t *Table) changePermits(n *node) {
 }
 
 // TakeOrders appends the Orders and Draws that are to be made now, and returns both.
-func (t *Table) TakeOrders(orders []Order, draws []Draw) ([]Order, []Draw) {
+func (t *Table) TakeOrders(orders []coord.Order, draws []coord.Draw) ([]coord.Order, []coord.Draw) {
 	for {
 		if t.lookAhead(); len(t.changed) == 0 {
 			break
@@ -219,9 +221,9 @@ func (t *Table) TakeOrders(orders []Order, draws []Draw) ([]Order, []Draw) {
 }
 
 // orderFor returns the Order that n needs.
-func (t *Table) orderFor(n *node) Order {
+func (t *Table) orderFor(n *node) coord.Order {
 	p := n.permits
-	o := Order{Limit: p.name, Number: p.ordered.Number, Want: n.used, Max: n.max, Version: t.version}
+	o := coord.Order{Name: p.name, Number: p.ordered.Number, Want: n.used, Max: n.max, Version: t.version}
 	if n.max == 0 {
 		o.Want = 0
 		return o
@@ -309,9 +311,9 @@ func (t *Table) review(now int64) {
 }
 
 // Hold passes the permits of this node to the table.
-func (t *Table) Hold(now int64, h Holding) {
+func (t *Table) Hold(now int64, h coord.Holding) {
 	t.now = now
-	n, ok := t.permits[h.Limit]
+	n, ok := t.permits[h.Name]
 	if !ok {
 		return
 	}
@@ -343,10 +345,10 @@ func (t *Table) capacityChanged(now int64, n *node) {
 	t.markRoomy(now, n)
 }
 
-// Drawn answers a Draw.
-func (t *Table) Drawn(now int64, d Drawn) {
+// Drawn answers a Draw of a limit. Each Draw has exactly one answer.
+func (t *Table) Drawn(now int64, limit string, d coord.Drawn) {
 	t.now = now
-	n, ok := t.permits[d.Limit]
+	n, ok := t.permits[limit]
 	if !ok || !n.permits.drawing {
 		return
 	}
@@ -359,7 +361,7 @@ func (t *Table) Drawn(now int64, d Drawn) {
 		k.until = now + max(tokenTime, k.interval)
 		t.reviewAt(n, k.until)
 	} else {
-		k.chunk, k.drawAt = 1, now+min(max(1, d.Next), maxDrawWait)
+		k.chunk, k.drawAt = 1, now+min(max(1, d.Next.Nanoseconds()), maxDrawWait)
 		t.setAlarm(n, k.drawAt)
 	}
 	t.capacityChanged(now, n)
@@ -370,7 +372,7 @@ func (t *Table) LosePermits(now int64) {
 	t.now = now
 	for _, n := range t.sortedPermits() {
 		p := n.permits
-		p.held, p.ordered, p.holding, p.lowered = 0, Order{Limit: p.name}, false, t.ordered+1
+		p.held, p.ordered, p.holding, p.lowered = 0, coord.Order{Name: p.name}, false, t.ordered+1
 		p.share, p.waiting, p.needed = 0, 0, 0
 		t.leaveAhead(p)
 		t.changePermits(n)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/policy"
 	"github.com/taskengine/taskengine/task"
 )
@@ -34,17 +35,17 @@ type part struct {
 type party struct {
 	number  int
 	table   *Table
-	slots   map[int]Slot // by the number of the task
-	lost    map[int]bool // tasks that ran when the permits were lost
-	orders  []Order      // on their way
-	answers []Holding    // on their way
+	slots   map[int]Slot    // by the number of the task
+	lost    map[int]bool    // tasks that ran when the permits were lost
+	orders  []coord.Order   // on their way
+	answers []coord.Holding // on their way
 }
 
-func (c *coordinator) take(p *party, o Order) {
-	l := c.limits[o.Limit]
+func (c *coordinator) take(p *party, o coord.Order) {
+	l := c.limits[o.Name]
 	if l == nil {
 		l = &coordinated{parts: map[*party]*part{}}
-		c.limits[o.Limit] = l
+		c.limits[o.Name] = l
 	}
 	if o.Version >= l.version {
 		l.max, l.version = o.Max, o.Version
@@ -91,8 +92,8 @@ func (l *coordinated) grant() (served []*party) {
 	return served
 }
 
-func (l *coordinated) holding(name string, p *party) Holding {
-	h := Holding{Limit: name, Share: l.max / max(1, len(l.parts)), Needed: max(0, l.used()-l.max)}
+func (l *coordinated) holding(name string, p *party) coord.Holding {
+	h := coord.Holding{Name: name, Share: l.max / max(1, len(l.parts)), Needed: max(0, l.used()-l.max)}
 	for other, at := range l.parts {
 		if other == p {
 			h.Held, h.Number = at.held, at.number
@@ -129,10 +130,10 @@ func (c *coordinator) receive(p *party) {
 	o := p.orders[0]
 	p.orders = p.orders[1:]
 	c.take(p, o)
-	l := c.limits[o.Limit]
+	l := c.limits[o.Name]
 	l.grant()
-	l.tell(o.Limit, p)
-	h := l.holding(o.Limit, p)
+	l.tell(o.Name, p)
+	h := l.holding(o.Name, p)
 	h.Number = o.Number
 	p.answers = append(p.answers, h)
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/google/btree"
 
+	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/policy"
 	"github.com/taskengine/taskengine/task"
 )
@@ -54,7 +55,7 @@ type Table struct {
 	permits  map[string]*node     // the limits of the cluster, by permits.name
 	changed  []*node              // limits that may need another Order
 	ordered  uint64               // the number of the last Order
-	draws    []Draw               // for TakeOrders
+	draws    []coord.Draw         // for TakeOrders
 	reviews  *btree.BTreeG[alarm] // limits of the cluster with permits or tokens to look at later
 	live     policy.Live
 	version  uint64 // of live
