@@ -96,9 +96,9 @@ func (s *hung) Unclaimed(ctx context.Context, q storage.UnclaimedQuery) (storage
 	return s.inParts.Unclaimed(ctx, q)
 }
 
-func (s *hung) Submitted(ctx context.Context, q storage.SubmittedQuery) ([]task.Hint, storage.Place, error) {
+func (s *hung) Submitted(ctx context.Context, q storage.SubmittedQuery) ([]task.Hint, storage.Cursor, error) {
 	if err := s.await(ctx); err != nil {
-		return nil, storage.Place{}, err
+		return nil, storage.Cursor{}, err
 	}
 	return s.inParts.Submitted(ctx, q)
 }
@@ -158,7 +158,7 @@ func (s *firstHalf) Unclaimed(ctx context.Context, q storage.UnclaimedQuery) (st
 	return s.Store.Unclaimed(ctx, q)
 }
 
-func (s *firstHalf) Submitted(ctx context.Context, q storage.SubmittedQuery) ([]task.Hint, storage.Place, error) {
+func (s *firstHalf) Submitted(ctx context.Context, q storage.SubmittedQuery) ([]task.Hint, storage.Cursor, error) {
 	page, next, err := s.Store.Submitted(ctx, q)
 	return slices.DeleteFunc(page, func(h task.Hint) bool { return h.ID.Shard() >= task.ShardCount/2 }), next, err
 }

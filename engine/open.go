@@ -363,7 +363,7 @@ func newEngine(ctx context.Context, c Config) (*Engine, error) {
 	shellConfig.Core = core.New(core.Config{
 		Owner: e.cluster.Incarnation(), Node: task.NodeName(c.Name), Policies: c.Policies, Handled: handled, Pools: e.handlers.pools.of,
 		Capacity: c.LookAhead, QueueCapacity: c.QueueLookAhead, Chance: chance.Float64, Report: e.reportOf,
-		Layouts: e.catalog.layouts, Regroup: e.catalog.regroup, Place: e.catalog.placeOf, Permits: c.Coordinator.Semaphore != nil,
+		Layouts: e.catalog.layouts, Regroup: e.catalog.regroup, Placement: e.catalog.placementOf, Permits: c.Coordinator.Semaphore != nil,
 		Shared: e.cluster.IsShared(), GrabsHeads: !isElsewhere,
 	})
 	e.state = state{attempts: make(map[task.ID]*attempt), Shell: shell.New(shellConfig)}

@@ -42,7 +42,7 @@ func (e *Engine) newCluster() (*cluster.Cluster, error) {
 			IsConfigured: func(typ string) bool { return e.catalog.types[typ] != nil },
 			Nodes:        c.nodesOf,
 			MayRun:       c.mayRun,
-			Place:        func(q task.Queue) core.Place { return e.catalog.placeOf(q) },
+			Placement:    func(q task.Queue) core.Placement { return e.catalog.placementOf(q) },
 			Wanted:       func(q task.Queue) string { return e.catalog.wantedFor(q) },
 			Limit:        e.applyLimits,
 			IsDraining:   e.isClosing,

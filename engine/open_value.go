@@ -16,8 +16,8 @@ import (
 // read only.
 type placement struct {
 	limit     policy.Limit
-	at, count int                   // the index of the value in a group, and the number of values there
-	places    map[string]core.Place // by the keys of the Nodes of the limit
+	at, count int                       // the index of the value in a group, and the number of values there
+	places    map[string]core.Placement // by the keys of the Nodes of the limit
 }
 
 // placements returns the placements of the types that have some, by type.
@@ -29,9 +29,9 @@ func placements(c *Config, layouts map[string][]string) map[string]*placement {
 			continue
 		}
 		layout := layouts[name]
-		one := &placement{limit: l, at: slices.Index(layout, l.Per), count: len(layout), places: make(map[string]core.Place)}
+		one := &placement{limit: l, at: slices.Index(layout, l.Per), count: len(layout), places: make(map[string]core.Placement)}
 		for key, nodes := range l.Nodes {
-			one.places[key] = core.Place{Nodes: nodes.Key(), Elsewhere: !nodes.Match(c.Name, c.Labels)}
+			one.places[key] = core.Placement{Nodes: nodes.Key(), Elsewhere: !nodes.Match(c.Name, c.Labels)}
 		}
 		all[name] = one
 	}
@@ -45,16 +45,16 @@ func (p *placement) keyOf(q task.Queue) (key, value string, ok bool) {
 	return key, value, ok
 }
 
-// placeOf returns the place of a queue.
-func (c *catalog) placeOf(q task.Queue) core.Place {
+// placementOf returns the placement of a queue.
+func (c *catalog) placementOf(q task.Queue) core.Placement {
 	p := c.placements[q.Type]
 	if p == nil {
-		return core.Place{}
+		return core.Placement{}
 	}
 	if key, _, ok := p.keyOf(q); ok {
 		return p.places[key]
 	}
-	return core.Place{}
+	return core.Placement{}
 }
 
 // placesOf returns, by type, the keys of the selectors of single values, and the keys that this node matches.

@@ -387,9 +387,9 @@ type Finder interface {
 	Unclaimed(ctx context.Context, q UnclaimedQuery) (UnclaimedPage, error)
 
 	// Submitted returns the Submitted rows that q asks for in the order of their queues and,
-	// within a queue, of their ranks. next is the place to go on from, the zero Place at the end.
+	// within a queue, of their ranks. next is where to go on, the zero Cursor at the end.
 	// It reads a bounded number of rows, so a page before the end may be short or empty.
-	Submitted(ctx context.Context, q SubmittedQuery) (page []task.Hint, next Place, err error)
+	Submitted(ctx context.Context, q SubmittedQuery) (page []task.Hint, next Cursor, err error)
 
 	// Orphans returns the Processing rows with an ID above after and an Owner that is not in alive, in
 	// the order of their IDs, without payload, checkpoint and result. It reads at most scan rows.
@@ -415,16 +415,16 @@ type UnclaimedPage struct {
 // SubmittedQuery selects Submitted rows.
 type SubmittedQuery struct {
 	Shards *task.Shards // nil for all
-	After  Place        // only rows behind this place; the zero Place: from the first
+	After  Cursor       // only rows behind it; the zero Cursor: from the first
 	// Scan is how many rows are read at most. A row of another shard counts, and so may one that
 	// was Submitted and is Processing now. A store that keeps rows in several places reads at
 	// least one row in each.
 	Scan int
 }
 
-// Place is a place among the Submitted rows of all queues, which need not be that of a row. A zero Rank
+// Cursor is a position among the Submitted rows of all queues, which need not be that of a row. A zero Rank
 // is before all rows of the queue.
-type Place struct {
+type Cursor struct {
 	task.Queue
 	task.Rank
 }

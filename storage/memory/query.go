@@ -90,7 +90,7 @@ func (s *Store) Unclaimed(ctx context.Context, q storage.UnclaimedQuery) (storag
 }
 
 // Submitted implements [storage.Shared].
-func (s *Store) Submitted(ctx context.Context, q storage.SubmittedQuery) (page []task.Hint, next storage.Place, err error) {
+func (s *Store) Submitted(ctx context.Context, q storage.SubmittedQuery) (page []task.Hint, next storage.Cursor, err error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if err := s.usable(ctx); err != nil || q.Scan < 1 {
@@ -98,21 +98,21 @@ func (s *Store) Submitted(ctx context.Context, q storage.SubmittedQuery) (page [
 	}
 	var all []task.Hint
 	for _, t := range s.rows {
-		if isReady(t) && comparePlace(placeOf(t.Hint()), q.After) > 0 {
+		if isReady(t) && compareCursor(cursorOf(t.Hint()), q.After) > 0 {
 			all = append(all, t.Hint())
 		}
 	}
-	slices.SortFunc(all, func(a, b task.Hint) int { return comparePlace(placeOf(a), placeOf(b)) })
+	slices.SortFunc(all, func(a, b task.Hint) int { return compareCursor(cursorOf(a), cursorOf(b)) })
 	if len(all) > q.Scan {
 		all = all[:q.Scan]
-		next = placeOf(all[q.Scan-1])
+		next = cursorOf(all[q.Scan-1])
 	}
 	return slices.DeleteFunc(all, func(h task.Hint) bool { return !q.Shards.Has(h.Shard) }), next, nil
 }
 
-func placeOf(h task.Hint) storage.Place { return storage.Place{Queue: h.Queue, Rank: h.Rank} }
+func cursorOf(h task.Hint) storage.Cursor { return storage.Cursor{Queue: h.Queue, Rank: h.Rank} }
 
-func comparePlace(a, b storage.Place) int {
+func compareCursor(a, b storage.Cursor) int {
 	return cmp.Or(compareQueue(a.Queue, b.Queue), a.Rank.Compare(b.Rank))
 }
 

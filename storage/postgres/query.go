@@ -77,7 +77,7 @@ func (v *verbs) dueOf(ctx context.Context, q storage.DueQuery, scan int) (part [
 // Ready implements [storage.Tasks].
 func (v *verbs) Ready(ctx context.Context, q storage.ReadyQuery) (page []task.Trigger, err error) {
 	if q.Shards != nil {
-		part := storage.SubmittedQuery{Shards: q.Shards, After: storage.Place{Queue: q.Queue}}
+		part := storage.SubmittedQuery{Shards: q.Shards, After: storage.Cursor{Queue: q.Queue}}
 		if q.After != nil {
 			part.After.Rank = *q.After
 		}
@@ -88,7 +88,7 @@ func (v *verbs) Ready(ctx context.Context, q storage.ReadyQuery) (page []task.Tr
 				ts = append(ts, h.Trigger)
 			}
 			part.After = next
-			return ts, next != storage.Place{}, err
+			return ts, next != storage.Cursor{}, err
 		})
 	}
 	priority, ready, seq := int16(-1), int64(0), int64(0)

@@ -40,12 +40,12 @@ func (s *Store) Unclaimed(ctx context.Context, q storage.UnclaimedQuery) (out st
 }
 
 // Submitted implements [storage.Shared]. Of the rows that it reads, some may have been grabbed.
-func (s *Store) Submitted(ctx context.Context, q storage.SubmittedQuery) (page []task.Hint, next storage.Place, err error) {
+func (s *Store) Submitted(ctx context.Context, q storage.SubmittedQuery) (page []task.Hint, next storage.Cursor, err error) {
 	return s.submitted(ctx, s.sql.submitted, q)
 }
 
 // submitted is Submitted by one of two statements: for all queues, or for the rows of one.
-func (v *verbs) submitted(ctx context.Context, sql string, q storage.SubmittedQuery) (page []task.Hint, next storage.Place, err error) {
+func (v *verbs) submitted(ctx context.Context, sql string, q storage.SubmittedQuery) (page []task.Hint, next storage.Cursor, err error) {
 	if q.Scan < 1 {
 		return nil, next, ctx.Err()
 	}
@@ -53,7 +53,7 @@ func (v *verbs) submitted(ctx context.Context, sql string, q storage.SubmittedQu
 	if q.After.Rank == (task.Rank{}) {
 		priority = -1
 	}
-	err = v.query(ctx, "submitted", v.read, func() { page, next = nil, storage.Place{} }, func(r *reader) {
+	err = v.query(ctx, "submitted", v.read, func() { page, next = nil, storage.Cursor{} }, func(r *reader) {
 		n, hit := r.int64(), r.sized(1)[0] != 0
 		h := task.Hint{Trigger: scanTrigger(r), State: task.Submitted}
 		h.NextEventAt = r.moment()
@@ -61,7 +61,7 @@ func (v *verbs) submitted(ctx context.Context, sql string, q storage.SubmittedQu
 			page = append(page, h)
 		}
 		if n == int64(q.Scan) {
-			next = storage.Place{Queue: h.Queue, Rank: h.Rank}
+			next = storage.Cursor{Queue: h.Queue, Rank: h.Rank}
 		}
 	}, sql, []byte(q.After.Type), []byte(q.After.Group), priority, ready, seq, home.Bitmap(q.Shards), q.Scan)
 	return page, next, err

@@ -9,10 +9,10 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// attach calls fn within a transaction of one place, as the store has it.
+// attach calls fn within a transaction of one backend, as the store has it.
 func attach(t *testing.T, s interface {
 	In(name string, t storage.Tx) (storage.Tx, error)
-}, p *place, fn func(tx storage.Tx) error,
+}, p *backend, fn func(tx storage.Tx) error,
 ) error {
 	t.Helper()
 	return p.Update(t.Context(), func(own storage.Tx) error {
@@ -25,7 +25,7 @@ func attach(t *testing.T, s interface {
 }
 
 func TestATransactionOfOnePlaceTakesItsRows(t *testing.T) {
-	ps := places(2)
+	ps := backends(2)
 	s := open(t, ps...)
 	old := put(t, s, 200)[0]
 	fresh := row(201)
@@ -62,7 +62,7 @@ func TestATransactionOfOnePlaceTakesItsRows(t *testing.T) {
 }
 
 func TestATransactionOfOnePlaceRefusesTheRowsOfOthers(t *testing.T) {
-	ps := places(2)
+	ps := backends(2)
 	s := open(t, ps...)
 	old := put(t, s, 3)[0]
 	for name, verb := range map[string]func(tx storage.Tx) error{
@@ -81,7 +81,7 @@ func TestATransactionOfOnePlaceRefusesTheRowsOfOthers(t *testing.T) {
 }
 
 func TestATransactionOfOnePlaceFindsThatShardsWereMoved(t *testing.T) {
-	ps := places(2)
+	ps := backends(2)
 	s := open(t, ps...)
 	old := put(t, s, 3)[0]
 	swap := func(tx storage.Tx) error { return some(tx.Swap(t.Context(), grab(old))) }
@@ -99,7 +99,7 @@ func TestATransactionOfOnePlaceFindsThatShardsWereMoved(t *testing.T) {
 }
 
 func TestATransactionOfAPlaceThatIsNoneIsRefused(t *testing.T) {
-	s := open(t, places(2)...)
+	s := open(t, backends(2)...)
 	if _, err := s.In("c", nil); err == nil || !strings.Contains(err.Error(), "there is no database c among a, b") {
 		t.Errorf("got %v", err)
 	}

@@ -14,14 +14,14 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// chaos is workers that use a store while shards are moved between its places.
+// chaos is workers that use a store while shards are moved between its backends.
 type chaos struct {
 	*testing.T
-	s      *sharded.Store
-	places []*place
-	moves  int
-	rows   []*task.Task    // which all of them change
-	seen   []atomic.Uint64 // of each the newest version that anybody knows of
+	s        *sharded.Store
+	backends []*backend
+	moves    int
+	rows     []*task.Task    // which all of them change
+	seen     []atomic.Uint64 // of each the newest version that anybody knows of
 
 	enough atomic.Bool // the workers shall end
 
@@ -36,8 +36,8 @@ type chaos struct {
 func TestNothingIsLostOrDoubledWhileShardsAreMoved(t *testing.T) {
 	for _, seed := range []uint64{1, rand.Uint64()} {
 		t.Logf("seed %d", seed)
-		ps := places(3)
-		c := &chaos{T: t, s: open(t, ps...), places: ps, made: make(map[task.Ref]int), maybe: make(map[task.ID]uint64), fresh: make(map[task.ID]*task.Task)}
+		ps := backends(3)
+		c := &chaos{T: t, s: open(t, ps...), backends: ps, made: make(map[task.Ref]int), maybe: make(map[task.ID]uint64), fresh: make(map[task.ID]*task.Task)}
 		c.turn = sync.NewCond(&c.mu)
 		c.rows = put(t, c.s, 0, 1, 2, 80, 90, 91, 160, 170, 171, 255)
 		c.seen = make([]atomic.Uint64, len(c.rows))
@@ -68,7 +68,7 @@ func (c *chaos) moveSome(rng *rand.Rand) {
 		}
 	}
 	c.mu.Unlock()
-	from, to := c.places[rng.IntN(3)], c.places[rng.IntN(3)]
+	from, to := c.backends[rng.IntN(3)], c.backends[rng.IntN(3)]
 	first := rng.IntN(task.ShardCount)
 	some := shards(first, min(task.ShardCount-1, first+rng.IntN(60)))
 	here := from.home.Load().Owned
@@ -231,26 +231,26 @@ func (c *chaos) remove() {
 	}
 }
 
-// check compares the rows in the places with the answers that the workers got.
+// check compares the rows in the backends with the answers that the workers got.
 func (c *chaos) check() {
-	places := make(map[task.ID]int)
-	for _, p := range c.places {
+	backends := make(map[task.ID]int)
+	for _, p := range c.backends {
 		rows, err := p.all(c.Context())
 		if err != nil {
 			c.Fatal(err)
 		}
 		for _, t := range rows {
-			places[t.ID]++
+			backends[t.ID]++
 		}
 	}
-	for id, n := range places {
+	for id, n := range backends {
 		if n != 1 {
-			c.Errorf("%v is in %d places", id, n)
+			c.Errorf("%v is in %d backends", id, n)
 		}
 	}
 	for id := range c.fresh {
-		if places[id] != 1 {
-			c.Errorf("%v was inserted, and is in %d places", id, places[id])
+		if backends[id] != 1 {
+			c.Errorf("%v was inserted, and is in %d backends", id, backends[id])
 		}
 	}
 	for ref, n := range c.made {
@@ -259,8 +259,8 @@ func (c *chaos) check() {
 		}
 	}
 	listed, next, err := c.s.List(c.Context(), storage.Filter{}, task.ID{}, math.MaxInt, math.MaxInt)
-	if err != nil || !next.IsZero() || len(listed) != len(places) {
-		c.Errorf("%d rows are listed of %d: %v", len(listed), len(places), err)
+	if err != nil || !next.IsZero() || len(listed) != len(backends) {
+		c.Errorf("%d rows are listed of %d: %v", len(listed), len(backends), err)
 	}
 	for _, t := range c.rows {
 		got, err := c.s.Get(c.Context(), t.ID)

@@ -14,7 +14,7 @@ import (
 )
 
 func TestACommitOfShardsThatNoDatabaseHoldsFailsUntilOneOfThemIsHeld(t *testing.T) {
-	ps := places(2)
+	ps := backends(2)
 	s := open(t, ps...)
 	rows := put(t, s, 3, 4)
 	stop := "deliver"
@@ -48,7 +48,7 @@ func TestAPlaceThatDoesNotAnswerKeepsNoOtherFromCommitting(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				ps := places(3)
+				ps := backends(3)
 				c := &waiting{ps[2], make(chan struct{})}
 				close(c.asked)
 				s, err := sharded.Open(t.Context(), []sharded.Database{{Name: "a", Store: ps[0]}, {Name: "b", Store: ps[1]}, {Name: "c", Store: c}}, nil)
@@ -78,7 +78,7 @@ func TestAPlaceThatDoesNotAnswerKeepsNoOtherFromCommitting(t *testing.T) {
 }
 
 func TestAPlaceThatDoesNotSayWhatItHoldsHasDoneWhatItHasDone(t *testing.T) {
-	ps := places(2)
+	ps := backends(2)
 	s := open(t, ps...)
 	rows := put(t, s, 1, 2)
 	if err := some(s.Swap(t.Context(), grab(rows[0]))); err != nil {
@@ -101,7 +101,7 @@ func TestAPlaceThatDoesNotSayWhatItHoldsHasDoneWhatItHasDone(t *testing.T) {
 }
 
 func TestACommitThatFailsSaysWhereAndWhetherAnythingWasDone(t *testing.T) {
-	ps := places(2)
+	ps := backends(2)
 	s := open(t, ps...)
 	lost := errors.New("the answer was lost")
 	ps[1].failCommit(lost)
@@ -126,15 +126,15 @@ func TestACommitThatFailsSaysWhereAndWhetherAnythingWasDone(t *testing.T) {
 	}
 }
 
-// contradictory is a place that refuses rows of shards which it says that it holds.
-type contradictory struct{ *place }
+// contradictory is a backend that refuses rows of shards which it says that it holds.
+type contradictory struct{ *backend }
 
 func (c contradictory) Commit(context.Context, *storage.Batch) storage.Commit {
 	return storage.Committed(storage.Outcome{}, storage.ErrElsewhere)
 }
 
 func TestAPlaceThatRefusesWhatItSaysThatItHoldsDoesNotAnswer(t *testing.T) {
-	ps := places(2)
+	ps := backends(2)
 	s, err := sharded.Open(t.Context(), []sharded.Database{{Name: "a", Store: contradictory{ps[0]}}, {Name: "b", Store: ps[1]}}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -148,7 +148,7 @@ func TestAPlaceThatRefusesWhatItSaysThatItHoldsDoesNotAnswer(t *testing.T) {
 
 func TestTheNotesOfACommitAreWrittenWhereTheirRowsAre(t *testing.T) {
 	for _, until := range []string{"pack", ""} { // before which the move is interrupted
-		ps := places(2)
+		ps := backends(2)
 		s := open(t, ps...)
 		running, err := s.Swap(t.Context(), grab(put(t, s, 7)[0]), grab(put(t, s, 8)[0]))
 		if err := some(running, err); err != nil {

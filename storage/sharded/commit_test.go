@@ -83,23 +83,23 @@ func idOf(b *storage.Batch, i int) task.ID {
 	return b.Swap[i-len(b.Insert)].ID
 }
 
-// around is a place that calls functions around the next commit.
+// around is a backend that calls functions around the next commit.
 type around struct {
-	*place
+	*backend
 	before, after func() // nil for none
 }
 
 func (a *around) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
 	return storage.Later(func() (storage.Outcome, error) {
 		call(&a.before)
-		out, err := a.place.Commit(ctx, b).Wait()
+		out, err := a.backend.Commit(ctx, b).Wait()
 		call(&a.after)
 		return out, err
 	})
 }
 
 func (a *around) Swap(ctx context.Context, cs ...task.Change) ([]*task.Task, error) {
-	now, err := a.place.Swap(ctx, cs...)
+	now, err := a.backend.Swap(ctx, cs...)
 	call(&a.after)
 	return now, err
 }
@@ -111,11 +111,11 @@ func call(fn *func()) {
 	}
 }
 
-// openAround opens the store of two places, a and b.
-func openAround(t *testing.T) (s *sharded.Store, a *around, b *place) {
+// openAround opens the store of two backends, a and b.
+func openAround(t *testing.T) (s *sharded.Store, a *around, b *backend) {
 	t.Helper()
-	ps := places(2)
-	a = &around{place: ps[0]}
+	ps := backends(2)
+	a = &around{backend: ps[0]}
 	s, err := sharded.Open(t.Context(), []sharded.Database{{Name: "a", Store: a}, {Name: "b", Store: ps[1]}}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -153,7 +153,7 @@ func version(t *testing.T, s *sharded.Store, of *task.Task, want uint64) {
 }
 
 func TestACommitInADatabaseIsOneCallOfIt(t *testing.T) {
-	ps := places(3)
+	ps := backends(3)
 	s := open(t, ps...)
 	rows := put(t, s, 100, 101)
 	for _, p := range ps {
@@ -183,7 +183,7 @@ func TestACommitInADatabaseIsOneCallOfIt(t *testing.T) {
 }
 
 func TestTheDatabaseOfAShardIsWhereItIsOrNoneWhileItIsMoved(t *testing.T) {
-	ps := places(3)
+	ps := backends(3)
 	s := open(t, ps...)
 	if n := s.Databases(); n != 3 {
 		t.Fatalf("there are %d databases", n)
@@ -237,7 +237,7 @@ func TestRowsOfShardsThatWereMovedAreLeftOutOfACommit(t *testing.T) {
 		"all moved, inserts of one": {"", []uint16{4}, []int{0, 1, 3}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ps := places(2)
+			ps := backends(2)
 			s := open(t, ps...)
 			rows := put(t, s, 3, 5, 4)
 			move(t, ps[0], ps[1], shards(3, 4), func(next string) bool { return next != c.until })
@@ -275,7 +275,7 @@ func TestRowsOfShardsThatWereMovedAreLeftOutOfACommit(t *testing.T) {
 }
 
 func TestACommitInADatabaseThatHoldsNothingOfItLeavesAllOut(t *testing.T) {
-	ps := places(2)
+	ps := backends(2)
 	s := open(t, ps...)
 	b := mixture(nil, 1, 2)
 	ps[1].calls.Store(0)
@@ -296,7 +296,7 @@ func TestAShardThatLeavesBeforeItsCommitIsAnsweredMakesOnlyWhatWasNotDoneUnknown
 			if err := some(s.Swap(t.Context(), grab(stale[0]), grab(stale[1]))); err != nil {
 				t.Fatal(err)
 			}
-			a.after = func() { move(t, a.place, b, shards(7, 7), func(next string) bool { return next != until }) }
+			a.after = func() { move(t, a.backend, b, shards(7, 7), func(next string) bool { return next != until }) }
 			out, err := s.CommitIn(t.Context(), 0, mixture([]*task.Task{rows[0], stale[0], rows[2], stale[1], rows[1]}, 7)).Wait()
 			// The change of shard 7 that did nothing may be one for its next database. That of shard 8 is
 			// stale, which another try finds out: the database has been part of a move.
@@ -313,13 +313,13 @@ func TestAShardThatLeavesBeforeItsCommitIsAnsweredMakesOnlyWhatWasNotDoneUnknown
 func TestAShardThatLeavesWhileTheRestOfABatchIsCommittedIsLeftOut(t *testing.T) {
 	s, a, b := openAround(t)
 	rows := put(t, s, 7, 8, 9)
-	move(t, a.place, b, shards(7, 7), nil)
+	move(t, a.backend, b, shards(7, 7), nil)
 	refused := 0
 	a.before = func() { // the commit that is refused because of shard 7
 		refused++
 		a.before = func() { // the commit of the rest
 			refused++
-			move(t, a.place, b, shards(8, 8), nil)
+			move(t, a.backend, b, shards(8, 8), nil)
 		}
 	}
 	out, err := s.CommitIn(t.Context(), 0, mixture(rows, 7, 8, 9)).Wait()
@@ -337,8 +337,8 @@ func TestAShardThatWasAwayDuringACommitAndIsBackIsNotTakenForOneThatStayed(t *te
 	s, a, b := openAround(t)
 	rows := put(t, s, 7, 7)
 	away := func() {
-		move(t, a.place, b, shards(7, 7), nil) // which the store does not know of
-		a.after = func() { move(t, b, a.place, shards(7, 7), nil) }
+		move(t, a.backend, b, shards(7, 7), nil) // which the store does not know of
+		a.after = func() { move(t, b, a.backend, shards(7, 7), nil) }
 	}
 	away()
 	out, err := s.CommitIn(t.Context(), 0, mixture(rows)).Wait()
@@ -353,7 +353,7 @@ func TestAShardThatWasAwayDuringACommitAndIsBackIsNotTakenForOneThatStayed(t *te
 }
 
 func TestAStaleChangeIsNotLeftOutOfACommit(t *testing.T) {
-	ps := places(3)
+	ps := backends(3)
 	s := open(t, ps...)
 	rows := put(t, s, 1, 2)
 	move(t, ps[1], ps[2], shards(100, 100), nil) // another shard
@@ -365,6 +365,6 @@ func TestAStaleChangeIsNotLeftOutOfACommit(t *testing.T) {
 	out, err = s.CommitIn(t.Context(), 0, mixture(rows)).Wait()
 	expect(t, out, err, nil, false, true)
 	if a, b, c := ps[0].homes.Load(), ps[1].homes.Load(), ps[2].homes.Load(); a != 1 || b != 0 || c != 0 {
-		t.Errorf("the places were asked for their shards %d, %d and %d times", a, b, c)
+		t.Errorf("the backends were asked for their shards %d, %d and %d times", a, b, c)
 	}
 }

@@ -71,7 +71,7 @@ func fails(t *testing.T, out storage.Outcome, err error, cause string) {
 }
 
 func TestABatchOfOnePlaceIsOneCallOfThatPlace(t *testing.T) {
-	ps := places(3)
+	ps := backends(3)
 	s := open(t, ps...)
 	rows := put(t, s, 1, 2)
 	for _, p := range ps {
@@ -92,7 +92,7 @@ func TestABatchOfOnePlaceIsOneCallOfThatPlace(t *testing.T) {
 }
 
 func TestAStaleChangeHasOnlyItsPlaceAskedWhatItHolds(t *testing.T) {
-	ps := places(3)
+	ps := backends(3)
 	s := open(t, ps...)
 	rows := put(t, s, 1, 2)
 	for _, p := range ps {
@@ -104,12 +104,12 @@ func TestAStaleChangeHasOnlyItsPlaceAskedWhatItHolds(t *testing.T) {
 		}
 	}
 	if a, b, c := ps[0].homes.Load(), ps[1].homes.Load(), ps[2].homes.Load(); a != 1 || b != 0 || c != 0 {
-		t.Errorf("the places were asked for their shards %d, %d and %d times", a, b, c)
+		t.Errorf("the backends were asked for their shards %d, %d and %d times", a, b, c)
 	}
 }
 
 func TestABatchFailsIfAPlaceDoesAndTheOthersDoTheirParts(t *testing.T) {
-	ps := places(3)
+	ps := backends(3)
 	s := open(t, ps...)
 	rows := put(t, s, 1, 100, 200, 2)
 	ps[1].fail(errors.New("the network is down"))
@@ -134,7 +134,7 @@ func TestABatchFailsIfAPlaceDoesAndTheOthersDoTheirParts(t *testing.T) {
 }
 
 func TestABatchThatFailsSaysWhyEachPlaceHasFailed(t *testing.T) {
-	ps := places(3)
+	ps := backends(3)
 	s := open(t, ps...)
 	rows := put(t, s, 1, 100)
 	one, two := errors.New("one"), errors.New("two")
@@ -150,7 +150,7 @@ func TestABatchThatFailsSaysWhyEachPlaceHasFailed(t *testing.T) {
 }
 
 func TestAVerbFailsIfItsPartInOnePlaceDoes(t *testing.T) {
-	ps := places(2)
+	ps := backends(2)
 	s := open(t, ps...)
 	rows := put(t, s, 1, 200)
 	down := errors.New("down")
@@ -176,7 +176,7 @@ func TestAVerbFailsIfItsPartInOnePlaceDoes(t *testing.T) {
 }
 
 func TestTheHooksOfATransactionWaitForAllPlaces(t *testing.T) {
-	ps := places(2)
+	ps := backends(2)
 	s := open(t, ps...)
 	a, b := row(1), row(200)
 	ran := false

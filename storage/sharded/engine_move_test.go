@@ -21,7 +21,7 @@ func TestAnEngineRunsEachTaskOnceWhileShardsAreMoved(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			t.Logf("seed %d", seed)
 			cryptotest.SetGlobalRandom(t, seed)
-			ps := places(3)
+			ps := backends(3)
 			s := open(t, ps...)
 			var mu sync.Mutex
 			runs := make(map[task.ID]int)
@@ -76,8 +76,8 @@ func TestAnEngineRunsEachTaskOnceWhileShardsAreMoved(t *testing.T) {
 	}
 }
 
-// moveSome moves some shards of a random place to another, in a second or two.
-func moveSome(t *testing.T, ps []*place, rng *rand.Rand) {
+// moveSome moves some shards of a random backend to another, in a second or two.
+func moveSome(t *testing.T, ps []*backend, rng *rand.Rand) {
 	from, to := ps[rng.IntN(len(ps))], ps[rng.IntN(len(ps))]
 	first := rng.IntN(task.ShardCount)
 	some := shards(first, min(task.ShardCount-1, first+rng.IntN(60)))

@@ -30,7 +30,7 @@ func exported(t *testing.T, s *sharded.Store, during func()) (settings map[strin
 }
 
 func TestSettingsOutliveAnyPlace(t *testing.T) {
-	ps := places(2)
+	ps := backends(2)
 	s := open(t, ps...)
 	for _, name := range []string{"kept", "removed"} {
 		if err := s.SetSetting(t.Context(), name, []byte(name)); err != nil {
@@ -42,7 +42,7 @@ func TestSettingsOutliveAnyPlace(t *testing.T) {
 	}
 	move(t, ps[0], ps[1], shards(0, 127), nil)
 	// The first is taken out, and another comes before the rest.
-	s = open(t, ps[1], newPlace("a new one", task.Shards{}))
+	s = open(t, ps[1], newBackend("a new one", task.Shards{}))
 	if value, err := s.Setting(t.Context(), "kept"); err != nil || string(value) != "kept" {
 		t.Errorf("got %q, %v", value, err)
 	}
@@ -56,7 +56,7 @@ func TestSettingsOutliveAnyPlace(t *testing.T) {
 }
 
 func TestTheCopiesOfASettingAreThoseOfThePlaces(t *testing.T) {
-	ps := places(3)
+	ps := backends(3)
 	s := open(t, ps...)
 	for i, value := range []string{"old", "new"} {
 		if err := ps[i+1].SetSetting(t.Context(), "x", []byte(value)); err != nil {
@@ -75,7 +75,7 @@ func TestTheCopiesOfASettingAreThoseOfThePlaces(t *testing.T) {
 }
 
 func TestAnExportHasTheRowsOfAllPlacesInTheOrderOfTheirNumbers(t *testing.T) {
-	s := open(t, places(3)...)
+	s := open(t, backends(3)...)
 	want := put(t, s, 200, 1, 100, 2, 101, 201)
 	_, got, err := exported(t, s, func() {})
 	if err != nil || len(got) != len(want) {
@@ -89,7 +89,7 @@ func TestAnExportHasTheRowsOfAllPlacesInTheOrderOfTheirNumbers(t *testing.T) {
 }
 
 func TestAnExportDuringWhichShardsAreMovedFails(t *testing.T) {
-	ps := places(2)
+	ps := backends(2)
 	s := open(t, ps...)
 	put(t, s, 1, 200)
 	_, _, err := exported(t, s, func() { move(t, ps[0], ps[1], shards(2, 3), nil) })
@@ -103,7 +103,7 @@ func TestAnExportDuringWhichShardsAreMovedFails(t *testing.T) {
 }
 
 func TestAnExportFailsIfAPlaceDoes(t *testing.T) {
-	ps := places(2)
+	ps := backends(2)
 	a := &brokenExport{ps[1]}
 	s, err := sharded.Open(t.Context(), []sharded.Database{{Name: "a", Store: ps[0]}, {Name: "b", Store: a}}, nil)
 	if err != nil {
@@ -118,15 +118,15 @@ func TestAnExportFailsIfAPlaceDoes(t *testing.T) {
 
 var errBroken = errors.New("broken")
 
-// brokenExport is a place with an export that fails at its end.
-type brokenExport struct{ *place }
+// brokenExport is a backend with an export that fails at its end.
+type brokenExport struct{ *backend }
 
 func (b *brokenExport) Export(ctx context.Context, setting func(string, []byte) error, row func(*task.Task) error) error {
-	return errors.Join(b.place.Export(ctx, setting, row), errBroken)
+	return errors.Join(b.backend.Export(ctx, setting, row), errBroken)
 }
 
 func TestASweepIsOfAllPlaces(t *testing.T) {
-	ps := places(3)
+	ps := backends(3)
 	s := open(t, ps...)
 	for i, shard := range []uint16{1, 100, 101, 200} {
 		ended := row(shard)
@@ -142,12 +142,12 @@ func TestASweepIsOfAllPlaces(t *testing.T) {
 	ps[0].fail(errBroken)
 	removed, _, err = s.Expire(t.Context(), epoch.Add(3*time.Hour))
 	if !errors.Is(err, errBroken) || removed != 2 {
-		t.Errorf("%d were removed though a place failed: %v", removed, err)
+		t.Errorf("%d were removed though a backend failed: %v", removed, err)
 	}
 }
 
 func TestRulesAreInAllPlaces(t *testing.T) {
-	ps := places(2)
+	ps := backends(2)
 	s := open(t, ps...)
 	want := storage.TypeRules{Type: "mail", Priority: 3}
 	if err := s.SetRules(t.Context(), want); err != nil {
@@ -162,7 +162,7 @@ func TestRulesAreInAllPlaces(t *testing.T) {
 }
 
 func TestAFoldIsOfAllPlaces(t *testing.T) {
-	if n, err := open(t, places(3)...).Fold(t.Context()); n != 3 || err != nil {
+	if n, err := open(t, backends(3)...).Fold(t.Context()); n != 3 || err != nil {
 		t.Errorf("%d notes were folded: %v", n, err)
 	}
 }

@@ -61,13 +61,13 @@ func refOfTask(t **task.Task) task.Ref { return (*t).Ref() }
 
 func compareRank(a, b task.Trigger) int { return a.Rank.Compare(b.Rank) }
 
-func placeOf(h task.Hint) storage.Place { return storage.Place{Queue: h.Queue, Rank: h.Rank} }
+func cursorOf(h task.Hint) storage.Cursor { return storage.Cursor{Queue: h.Queue, Rank: h.Rank} }
 
-func comparePlace(a, b storage.Place) int {
+func compareCursor(a, b storage.Cursor) int {
 	return cmp.Or(compareQueue(a.Queue, b.Queue), a.Rank.Compare(b.Rank))
 }
 
-func compareHint(a, b task.Hint) int { return comparePlace(placeOf(a), placeOf(b)) }
+func compareHint(a, b task.Hint) int { return compareCursor(cursorOf(a), cursorOf(b)) }
 
 func compareDue(a, b storage.Due) int { return cmp.Or(a.At.Compare(b.At), a.ID.Compare(b.ID)) }
 

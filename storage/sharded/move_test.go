@@ -46,7 +46,7 @@ func TestWhoeverLooksForATaskFindsWhereItWasMoved(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ps := places(2)
+			ps := backends(2)
 			s := open(t, ps...)
 			of := put(t, s, 7)[0]
 			move(t, ps[0], ps[1], shards(7, 9), nil)
@@ -56,7 +56,7 @@ func TestWhoeverLooksForATaskFindsWhereItWasMoved(t *testing.T) {
 			ps[1].homes.Store(0)
 			put(t, s, 7) // the store remembers the answer
 			if n := ps[1].homes.Load(); n != 0 {
-				t.Errorf("the place was asked for its shards %d more times", n)
+				t.Errorf("the backend was asked for its shards %d more times", n)
 			}
 		})
 	}
@@ -74,7 +74,7 @@ func some[A comparable](answers []A, err error) error {
 func TestTasksThatAreBeingMovedAreRefusedAndTheOthersAreNot(t *testing.T) {
 	for _, step := range []string{"pack", "deliver"} { // before which the move is interrupted
 		t.Run(step, func(t *testing.T) {
-			ps := places(2)
+			ps := backends(2)
 			s := open(t, ps...)
 			rows := put(t, s, 3, 4, 10, 200)
 			moving := shards(3, 4)
@@ -114,7 +114,7 @@ func TestTasksThatAreBeingMovedAreRefusedAndTheOthersAreNot(t *testing.T) {
 }
 
 func TestATransactionDoesNotTakeAMoveForAStaleAnswer(t *testing.T) {
-	ps := places(2)
+	ps := backends(2)
 	s := open(t, ps...)
 	rows := put(t, s, 3, 200)
 	move(t, ps[0], ps[1], shards(3, 3), nil)
@@ -134,7 +134,7 @@ func TestATransactionDoesNotTakeAMoveForAStaleAnswer(t *testing.T) {
 }
 
 func TestAPlaceThatDoesNotAnswerKeepsNobodyFromTheOthers(t *testing.T) {
-	ps := places(3)
+	ps := backends(3)
 	s := open(t, ps...)
 	of := put(t, s, 7)[0]
 	move(t, ps[0], ps[1], shards(7, 9), nil)
@@ -150,10 +150,10 @@ func TestAPlaceThatDoesNotAnswerKeepsNobodyFromTheOthers(t *testing.T) {
 }
 
 func TestAPlaceThatDoesNotAnswerDoesNotHoldWhatAnotherSaysThatItHas(t *testing.T) {
-	ps := places(2)
+	ps := backends(2)
 	s := open(t, ps...)
 	of := put(t, s, 7)[0]
-	unknown := task.ID{15: 8} // no place has it
+	unknown := task.ID{15: 8} // no backend has it
 	move(t, ps[0], ps[1], shards(7, 7), nil)
 	if _, err := s.Get(t.Context(), of.ID); err != nil { // so that this much is known
 		t.Fatal(err)
@@ -170,18 +170,18 @@ func TestAPlaceThatDoesNotAnswerDoesNotHoldWhatAnotherSaysThatItHas(t *testing.T
 }
 
 func TestShardsThatNobodyHoldsAnyMoreAreToldOf(t *testing.T) {
-	ps := places(2)
+	ps := backends(2)
 	s := open(t, ps...)
 	ps[1].settle(func(h *storage.Holdings) { h.Owned = shards(128, 250) })
 	out, err := s.Commit(t.Context(), mixture(nil, 1, 251)).Wait()
 	fails(t, out, err, "no database holds the shards 251; is one missing in storage.databases, or restored from an older backup?")
 }
 
-// afterAMove returns a store that does not know yet that one of its rows was moved, and the present place of the
+// afterAMove returns a store that does not know yet that one of its rows was moved, and the present backend of the
 // row, which answers all callers.
 func afterAMove(t *testing.T) (*sharded.Store, *waiting, *task.Task) {
 	t.Helper()
-	ps := places(2)
+	ps := backends(2)
 	b := &waiting{ps[1], make(chan struct{})}
 	close(b.asked)
 	s, err := sharded.Open(t.Context(), []sharded.Database{{Name: "a", Store: ps[0]}, {Name: "b", Store: b}}, nil)
@@ -238,7 +238,7 @@ func TestOneAnswerOfThePlacesIsForAllWhoWait(t *testing.T) {
 		wg.Wait()
 		// One asks, and one more for the callers that came when it had begun.
 		if n := b.homes.Load(); n > 2 {
-			t.Errorf("the place was asked for its shards %d times", n)
+			t.Errorf("the backend was asked for its shards %d times", n)
 		}
 	})
 }

@@ -32,7 +32,7 @@ type reads struct {
 func newReads(t *rapid.T, ctx context.Context) *reads {
 	r := &reads{T: t, ctx: ctx, want: memory.New()}
 	var named []sharded.Database
-	for _, p := range places(rapid.IntRange(1, 4).Draw(t, "places")) {
+	for _, p := range backends(rapid.IntRange(1, 4).Draw(t, "backends")) {
 		named = append(named, sharded.Database{Name: p.name, Store: p})
 	}
 	var err error
@@ -187,7 +187,7 @@ func (r *reads) submitted() {
 		if err != nil {
 			r.Fatal(err)
 		}
-		if got = append(got, page...); next == (storage.Place{}) {
+		if got = append(got, page...); next == (storage.Cursor{}) {
 			break
 		}
 		q.After = next
@@ -253,7 +253,7 @@ func (r *reads) list() {
 }
 
 func TestARankOfAnyPlaceIsPassedInAll(t *testing.T) {
-	ps := places(3)
+	ps := backends(3)
 	s := open(t, ps...)
 	rows := put(t, s, 200, 1, 100, 201, 2, 101) // alike but for their numbers
 	q := storage.ReadyQuery{Queue: rows[0].Queue(), Limit: 10}
@@ -271,8 +271,8 @@ func TestARankOfAnyPlaceIsPassedInAll(t *testing.T) {
 }
 
 func TestARowThatMovesBetweenTwoAnswersIsShownOnce(t *testing.T) {
-	ps := places(2)
-	a := &between{place: ps[0], answered: make(chan struct{})}
+	ps := backends(2)
+	a := &between{backend: ps[0], answered: make(chan struct{})}
 	s, err := sharded.Open(t.Context(), []sharded.Database{{Name: "a", Store: a}, {Name: "b", Store: &after{ps[1], a.answered}}}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -293,16 +293,16 @@ func TestARowThatMovesBetweenTwoAnswersIsShownOnce(t *testing.T) {
 	}
 }
 
-// between is a place that moves its shards when it has answered a query, or done a batch.
+// between is a backend that moves its shards when it has answered a query, or done a batch.
 type between struct {
-	*place
+	*backend
 	move     func()
 	answered chan struct{} // closed then, by the query
 }
 
 func (b *between) Commit(ctx context.Context, batch *storage.Batch) storage.Commit {
 	return storage.Later(func() (storage.Outcome, error) {
-		out, err := b.place.Commit(ctx, batch).Wait()
+		out, err := b.backend.Commit(ctx, batch).Wait()
 		b.move()
 		return out, err
 	})
@@ -310,18 +310,18 @@ func (b *between) Commit(ctx context.Context, batch *storage.Batch) storage.Comm
 
 func (b *between) Ready(ctx context.Context, q storage.ReadyQuery) ([]task.Trigger, error) {
 	defer close(b.answered)
-	page, err := b.place.Ready(ctx, q)
+	page, err := b.backend.Ready(ctx, q)
 	b.move()
 	return page, err
 }
 
-// after is a place that answers the query when the other has.
+// after is a backend that answers the query when the other has.
 type after struct {
-	*place
+	*backend
 	answered chan struct{}
 }
 
 func (a *after) Ready(ctx context.Context, q storage.ReadyQuery) ([]task.Trigger, error) {
 	<-a.answered
-	return a.place.Ready(ctx, q)
+	return a.backend.Ready(ctx, q)
 }

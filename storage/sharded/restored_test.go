@@ -20,7 +20,7 @@ func TestADatabaseThatIsOlderThanTheOthersIsNoticed(t *testing.T) {
 		"the one that has got the shard":   {1, "no database holds the shards 7"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ps := places(2)
+			ps := backends(2)
 			s := open(t, ps...)
 			of, other := put(t, s, 7)[0], put(t, s, 8)[0]
 			was, home := *of, *ps[c.restored].home.Load()

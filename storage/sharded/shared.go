@@ -39,10 +39,10 @@ func (v *verbs) Unclaimed(ctx context.Context, q storage.UnclaimedQuery) (out st
 
 // Submitted implements [storage.Finder]. Each database reads its share of the rows, but one at
 // least.
-func (v *verbs) Submitted(ctx context.Context, q storage.SubmittedQuery) (page []task.Hint, next storage.Place, err error) {
+func (v *verbs) Submitted(ctx context.Context, q storage.SubmittedQuery) (page []task.Hint, next storage.Cursor, err error) {
 	type part struct {
 		page []task.Hint
-		next storage.Place
+		next storage.Cursor
 	}
 	parts, err := ask(ctx, v, "submitted", func(database int, _ storage.Tasks) (p part, err error) {
 		of := q
@@ -52,24 +52,24 @@ func (v *verbs) Submitted(ctx context.Context, q storage.SubmittedQuery) (page [
 		}
 		p.page, p.next, err = v.store.databases[database].Store.Submitted(ctx, of)
 		outwardHints(database, p.page)
-		if p.next != (storage.Place{}) {
+		if p.next != (storage.Cursor{}) {
 			p.next.Seq = outward(database, p.next.Seq)
 		}
 		return p, err
 	})
 	if err != nil {
-		return nil, storage.Place{}, err
+		return nil, storage.Cursor{}, err
 	}
 	var pages [][]task.Hint
 	for _, p := range parts {
 		pages = append(pages, p.page)
-		if p.next != (storage.Place{}) && (next == (storage.Place{}) || comparePlace(p.next, next) < 0) {
+		if p.next != (storage.Cursor{}) && (next == (storage.Cursor{}) || compareCursor(p.next, next) < 0) {
 			next = p.next // all databases have read up to it
 		}
 	}
 	page = merge(v.store.routes.Load(), pages, refOfHint, compareHint)
-	if next != (storage.Place{}) {
-		page = slices.DeleteFunc(page, func(h task.Hint) bool { return comparePlace(placeOf(h), next) > 0 })
+	if next != (storage.Cursor{}) {
+		page = slices.DeleteFunc(page, func(h task.Hint) bool { return compareCursor(cursorOf(h), next) > 0 })
 	}
 	return page, next, nil
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// silent is a place that must not be read.
-type silent struct{ *place }
+// silent is a backend that must not be read.
+type silent struct{ *backend }
 
 var errSilent = errors.New("it was asked")
 
@@ -24,7 +24,7 @@ func (silent) Due(context.Context, storage.DueQuery) ([]storage.Due, error) { re
 func (silent) Queues(context.Context, task.Queue, int) ([]task.Queue, error) { return nil, errSilent }
 
 func TestReadsWithoutADatabaseDoNotAskIt(t *testing.T) {
-	ps := places(2)
+	ps := backends(2)
 	s, err := sharded.Open(t.Context(), []sharded.Database{{Name: "a", Store: ps[0]}, {Name: "b", Store: silent{ps[1]}}}, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -49,7 +49,7 @@ var sharedCases = []testCase{
 			got := []task.Hint{}
 			for parts := 0; ; parts++ {
 				page, next := f.submitted(q)
-				if got = append(got, page...); next == (storage.Place{}) {
+				if got = append(got, page...); next == (storage.Cursor{}) {
 					return got
 				}
 				if q.After = next; parts > 100 {
@@ -63,20 +63,20 @@ var sharedCases = []testCase{
 				equal(f, "all", from(storage.SubmittedQuery{Shards: shards, Scan: scan}), slices.DeleteFunc(slices.Clone(all), others))
 				for i, l := range queues {
 					at := slices.DeleteFunc(slices.Clone(all), func(h task.Hint) bool { return others(h) || slices.Contains(queues[:i], h.Queue) })
-					equal(f, "from a queue on", from(storage.SubmittedQuery{Shards: shards, Scan: scan, After: storage.Place{Queue: l}}), at)
+					equal(f, "from a queue on", from(storage.SubmittedQuery{Shards: shards, Scan: scan, After: storage.Cursor{Queue: l}}), at)
 					for _, p := range []uint8{7, 9} {
 						better := func(h task.Hint) bool { return h.Queue == l && h.Priority < p }
-						place := storage.Place{Queue: l, Rank: task.Rank{Priority: p, ReadyAt: math.MinInt64}}
+						place := storage.Cursor{Queue: l, Rank: task.Rank{Priority: p, ReadyAt: math.MinInt64}}
 						got := from(storage.SubmittedQuery{Shards: shards, Scan: scan, After: place})
 						equal(f, "from a priority on", got, slices.DeleteFunc(slices.Clone(at), better))
 					}
 					behind := slices.DeleteFunc(at, func(h task.Hint) bool { return h.Queue == l })
-					end := storage.Place{Queue: l, Rank: task.Rank{Priority: math.MaxUint8}}
+					end := storage.Cursor{Queue: l, Rank: task.Rank{Priority: math.MaxUint8}}
 					equal(f, "behind a queue", from(storage.SubmittedQuery{Shards: shards, Scan: scan, After: end}), behind)
 				}
 			}
 		}
-		if page, next := f.submitted(storage.SubmittedQuery{}); len(page) != 0 || next != (storage.Place{}) {
+		if page, next := f.submitted(storage.SubmittedQuery{}); len(page) != 0 || next != (storage.Cursor{}) {
 			f.Errorf("of no rows: %v, %v", page, next)
 		}
 	}},
@@ -184,7 +184,7 @@ var sharedCases = []testCase{
 		equal(f, "unclaimed", len(f.unclaimed(storage.UnclaimedQuery{Limit: 10}).Heads), 0)
 		page, next := f.submitted(storage.SubmittedQuery{Scan: 10})
 		equal(f, "submitted", len(page), 0)
-		equal(f, "the place to go on from", next, storage.Place{})
+		equal(f, "the place to go on from", next, storage.Cursor{})
 	}},
 	{"orphans are the running rows of owners that are gone", func(f *fixture) {
 		var want []task.ID
@@ -244,7 +244,7 @@ func (f *fixture) submittedQueues() ([]task.Queue, map[task.Queue][]task.Hint) {
 	return queues, want
 }
 
-func (f *fixture) submitted(q storage.SubmittedQuery) ([]task.Hint, storage.Place) {
+func (f *fixture) submitted(q storage.SubmittedQuery) ([]task.Hint, storage.Cursor) {
 	f.Helper()
 	page, next, err := f.Store.(storage.Shared).Submitted(f.ctx(), q)
 	if err != nil {

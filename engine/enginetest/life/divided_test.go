@@ -301,7 +301,7 @@ func (l parts) Unclaimed(ctx context.Context, q storage.UnclaimedQuery) (storage
 }
 
 // Submitted implements [storage.Shared].
-func (l parts) Submitted(ctx context.Context, q storage.SubmittedQuery) ([]task.Hint, storage.Place, error) {
+func (l parts) Submitted(ctx context.Context, q storage.SubmittedQuery) ([]task.Hint, storage.Cursor, error) {
 	q.Shards = l.w.homes.held(q.Shards, l.left...)
 	page, next, err := l.link.Submitted(ctx, q)
 	return page, next, errors.Join(err, l.ask(ctx))

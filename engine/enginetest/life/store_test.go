@@ -197,7 +197,7 @@ func (l *link) Unclaimed(ctx context.Context, q storage.UnclaimedQuery) (storage
 }
 
 // Submitted implements [storage.Shared].
-func (l *link) Submitted(ctx context.Context, q storage.SubmittedQuery) (page []task.Hint, next storage.Place, err error) {
+func (l *link) Submitted(ctx context.Context, q storage.SubmittedQuery) (page []task.Hint, next storage.Cursor, err error) {
 	page, err = read(ctx, l, reads, func() (page []task.Hint, err error) {
 		page, next, err = l.w.base.Submitted(ctx, q)
 		return page, err

@@ -199,9 +199,9 @@ func (l *linked) Unclaimed(ctx context.Context, q storage.UnclaimedQuery) (stora
 }
 
 // Submitted implements [storage.Shared].
-func (l *linked) Submitted(ctx context.Context, q storage.SubmittedQuery) (page []task.Hint, next storage.Place, err error) {
+func (l *linked) Submitted(ctx context.Context, q storage.SubmittedQuery) (page []task.Hint, next storage.Cursor, err error) {
 	if err := l.err(); err != nil {
-		return nil, storage.Place{}, err
+		return nil, storage.Cursor{}, err
 	}
 	return l.Store.Submitted(ctx, q)
 }

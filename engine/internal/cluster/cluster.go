@@ -119,8 +119,8 @@ type Engine struct {
 	MayRun func(typ, name string, labels map[string]string) bool
 
 	// Place returns the place of a queue, and Wanted describes its nodes; "" is the nodes of the type.
-	Place  func(q task.Queue) core.Place
-	Wanted func(q task.Queue) string
+	Placement func(q task.Queue) core.Placement
+	Wanted    func(q task.Queue) string
 
 	// Limit applies the settings of limits, sorted by scope. It is called by one goroutine at a time.
 	Limit func(settings []coord.Setting)

@@ -76,7 +76,7 @@ func (k *Cluster) readGained(ctx context.Context, g *gain) {
 			if typ != queue.Type {
 				typ, isOpen = queue.Type, k.isOpen(queue.Type)
 			}
-			if isOpen && !k.engine.Place(queue).Elsewhere { // the rows of a closed type are read when it is opened
+			if isOpen && !k.engine.Placement(queue).Elsewhere { // the rows of a closed type are read when it is opened
 				k.readQueue(ctx, queue, g.of(k.ownedAs(queue)))
 			}
 			after = queue

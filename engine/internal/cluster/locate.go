@@ -5,23 +5,25 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// Place is the location of a task.
-type Place uint8
+// Location says which node has a task.
+type Location uint8
 
-// The places of a task.
+// The locations of a task.
 const (
-	Here        Place = iota // this node is to start it, or no node that is known
-	RunsThere                // it runs on another node
-	RunnerGone               // it ran on a node that is gone
-	StartsThere              // another node is to start it
+	Here        Location = iota // this node is to start it, or no node that is known
+	RunsThere                   // it runs on another node
+	RunnerGone                  // it ran on a node that is gone
+	StartsThere                 // another node is to start it
 )
 
 // ownedAs returns the name of the tasks of a queue in an ownership.
-func (k *Cluster) ownedAs(q task.Queue) string { return core.OwnedAs(q.Type, k.engine.Place(q).Nodes) }
+func (k *Cluster) ownedAs(q task.Queue) string {
+	return core.OwnedAs(q.Type, k.engine.Placement(q).Nodes)
+}
 
 // StartableIn returns the shards where this node starts the tasks of a queue; nil is all.
 func (k *Cluster) StartableIn(q task.Queue) *task.Shards {
-	if k.engine.Place(q).Elsewhere {
+	if k.engine.Placement(q).Elsewhere {
 		return new(task.Shards)
 	}
 	owned := k.Owned()
@@ -30,7 +32,7 @@ func (k *Cluster) StartableIn(q task.Queue) *task.Shards {
 
 // Locate returns where a task is that this node does not hold. It returns the name of the other node
 // with RunsThere and StartsThere.
-func (k *Cluster) Locate(t *task.Task) (at Place, node string) {
+func (k *Cluster) Locate(t *task.Task) (at Location, node string) {
 	v := k.view.Load()
 	switch {
 	case len(v.members) == 0:

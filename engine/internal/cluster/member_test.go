@@ -236,7 +236,7 @@ func TestANodeSaysWhereATaskIs(t *testing.T) {
 		for _, c := range []struct {
 			name string
 			row  task.Task
-			at   Place
+			at   Location
 			node string
 		}{
 			{"runs on b", task.Task{State: task.Processing, Owner: b.Incarnation()}, RunsThere, "b"},

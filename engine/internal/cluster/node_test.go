@@ -65,7 +65,7 @@ func openWith(t *testing.T, store storage.Store, set policy.Set, change func(*Co
 			IsConfigured: func(typ string) bool { return typ == "work" },
 			Nodes:        func(string) string { return "" },
 			MayRun:       func(string, string, map[string]string) bool { return true },
-			Place:        func(task.Queue) core.Place { return core.Place{} },
+			Placement:    func(task.Queue) core.Placement { return core.Placement{} },
 			Wanted:       func(task.Queue) string { return "" },
 			Limit:        func([]coord.Setting) {},
 			IsDraining:   n.isDraining,

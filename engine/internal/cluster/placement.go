@@ -82,7 +82,7 @@ func (k *Cluster) IsQueueRun(q task.Queue) bool {
 }
 
 func (k *Cluster) isQueueRun(v *view, q task.Queue) bool {
-	key := k.engine.Place(q).Nodes
+	key := k.engine.Placement(q).Nodes
 	return slices.ContainsFunc(v.members, func(m coord.Member) bool {
 		return slices.Contains(m.Handlers, q.Type) && (key == "" || slices.Contains(m.Selectors, key))
 	})

@@ -65,10 +65,10 @@ func (r *requests) take() (gained []gain, isPoll bool) {
 func (k *Cluster) pollLoop(ctx context.Context) {
 	timer := time.NewTimer(pollEvery)
 	defer timer.Stop()
-	var running []task.Ref  // the attempts that were under way when that was last checked
-	var checked time.Time   // when that was: polls may be more frequent
-	var place storage.Place // where the survey goes on
-	var key string          // where the search for keys without a head goes on
+	var running []task.Ref    // the attempts that were under way when that was last checked
+	var checked time.Time     // when that was: polls may be more frequent
+	var cursor storage.Cursor // where the survey goes on
+	var key string            // where the search for keys without a head goes on
 	var cost wakeup.Cost
 	for {
 		isDue := false
@@ -90,7 +90,7 @@ func (k *Cluster) pollLoop(ctx context.Context) {
 		heads, surveyed, compared, ordered := k.pollHeads(ctx), true, true, true
 		if begin.Sub(checked) >= pollEvery {
 			key, ordered = k.lookForHeads(ctx, key)
-			place, surveyed = k.survey(ctx, place)
+			cursor, surveyed = k.survey(ctx, cursor)
 			running, compared = k.checkRunning(ctx, running)
 			k.want(none())
 			checked = begin
@@ -149,7 +149,7 @@ func (k *Cluster) pollHeads(ctx context.Context) bool {
 // where the next call starts. So it finds rows behind a head that the core knows, and rows far behind
 // rows of other nodes. A call takes little time unless it finds unclaimed tasks. It returns false,
 // after a rest, if the store could not be read.
-func (k *Cluster) survey(ctx context.Context, from storage.Place) (storage.Place, bool) {
+func (k *Cluster) survey(ctx context.Context, from storage.Cursor) (storage.Cursor, bool) {
 	owned := k.Owned()
 	q := storage.SubmittedQuery{Shards: owned.Any(), After: from, Scan: surveyScan}
 	if q.Shards.IsEmpty() {
@@ -157,7 +157,7 @@ func (k *Cluster) survey(ctx context.Context, from storage.Place) (storage.Place
 	}
 	for begin := time.Now(); ; {
 		var page []task.Hint
-		var next storage.Place
+		var next storage.Cursor
 		isRead := k.find(ctx, "unclaimed tasks", func(ctx context.Context, in storage.Finder) (err error) {
 			page, next, err = in.Submitted(ctx, q)
 			return err
@@ -167,7 +167,7 @@ func (k *Cluster) survey(ctx context.Context, from storage.Place) (storage.Place
 		}
 		found, left := k.observe(page)
 		switch {
-		case next == storage.Place{}:
+		case next == storage.Cursor{}:
 			return next, true
 		case left.Queue == next.Queue && next.Rank.Compare(left.Rank) < 0:
 			next = left
@@ -181,14 +181,14 @@ func (k *Cluster) survey(ctx context.Context, from storage.Place) (storage.Place
 // observe passes the ready rows of a page that the core does not know to the core. It returns the number
 // of rows that the core has taken. left is the last place up to which the core leaves rows of a queue to
 // the store, zero if there is none.
-func (k *Cluster) observe(page []task.Hint) (found int, left storage.Place) {
+func (k *Cluster) observe(page []task.Hint) (found int, left storage.Cursor) {
 	for some := range slices.Chunk(page, pollPage) {
 		k.engine.Decide(func(c *core.Core, now time.Time) {
 			for _, h := range some {
 				switch {
 				case left.Queue == h.Queue && h.Rank.Compare(left.Rank) < 0 || !c.Starts(h.Queue, h.Shard):
 				case c.Behind(h.Trigger):
-					left = storage.Place{Queue: h.Queue, Rank: c.SkipTo(h.Trigger)}
+					left = storage.Cursor{Queue: h.Queue, Rank: c.SkipTo(h.Trigger)}
 				case !c.Knows(h.Trigger) && c.Observe(now, h):
 					found++
 				}

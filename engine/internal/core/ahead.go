@@ -25,8 +25,8 @@ const (
 
 // ahead is the position of the look-ahead in the due rows. Its times are Unix microseconds.
 type ahead struct {
-	isOn   bool  // due rows are not moved
-	after  place // this pass skips the rows up to here, except the rows of page
+	isOn   bool   // due rows are not moved
+	after  dueKey // this pass skips the rows up to here, except the rows of page
 	page   []timer
 	wants  bool  // the next page is wanted
 	before int64 // the time of this look: the rows due by then
@@ -68,7 +68,7 @@ func (c *Core) lookAhead(now time.Time) {
 		return
 	}
 	if a.anewAt != 0 && steady >= a.anewAt {
-		a.after, a.began, a.anewAt = place{}, steady, 0
+		a.after, a.began, a.anewAt = dueKey{}, steady, 0
 	}
 	a.wants, a.asked, a.before = true, true, at
 }
@@ -92,7 +92,7 @@ func (a *ahead) load() (l DueLoad, ok bool) {
 	}
 	a.wants = false
 	l = DueLoad{State: task.Waiting, Before: time.UnixMicro(a.before).UTC(), Limit: aheadPage, Ahead: true}
-	if a.after != (place{}) {
+	if a.after != (dueKey{}) {
 		l.AfterAt, l.AfterID = time.UnixMicro(a.after.at).UTC(), a.after.id
 	}
 	return l, true
@@ -111,7 +111,7 @@ func (a *ahead) fill(now time.Time, steady int64, page []Due, end bool) {
 			end = true
 			break
 		}
-		a.page, a.after = append(a.page, t), t.place()
+		a.page, a.after = append(a.page, t), t.key()
 	}
 	if !end && len(page) > 0 {
 		return

@@ -43,8 +43,8 @@ type Config struct {
 	// it counts as empty. A nil Regroup means that there is no such row.
 	Regroup func(t *task.Task) (group string, missing error, is bool)
 
-	// Place returns the place of a queue. Its answers do not change. A nil Place leaves all to the types.
-	Place func(q task.Queue) Place
+	// Placement returns the placement of a queue. Its answers do not change. A nil Placement leaves all to the types.
+	Placement func(q task.Queue) Placement
 
 	Chance func() float64 // returns a random number in [0,1), for jitter
 

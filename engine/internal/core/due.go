@@ -21,7 +21,7 @@ type timer struct {
 	fire    bool // only in timers.retries: the row is waiting; if false, the trigger goes back to the table
 }
 
-func (t timer) place() place { return place{t.at, t.trigger.ID} }
+func (t timer) key() dueKey { return dueKey{t.at, t.trigger.ID} }
 
 func (t timer) before(u timer) bool {
 	if t.at != u.at {
@@ -30,13 +30,13 @@ func (t timer) before(u timer) bool {
 	return t.trigger.ID.Compare(u.trigger.ID) < 0
 }
 
-// place is the place of a row in the due order of the rows of a state.
-type place struct {
+// dueKey is the position of a row in the due order of the rows of a state.
+type dueKey struct {
 	at int64 // Unix microseconds
 	id task.ID
 }
 
-func (p place) Compare(q place) int {
+func (p dueKey) Compare(q dueKey) int {
 	switch {
 	case p.at < q.at:
 		return -1
@@ -59,7 +59,7 @@ func addTimer(tree *btree.BTreeG[timer], t timer) {
 type dueRows struct {
 	state  task.State
 	timers *btree.BTreeG[timer]
-	window window.Window[place]
+	window window.Window[dueKey]
 }
 
 func newDueRows(state task.State) dueRows {
@@ -71,7 +71,7 @@ func newDueRows(state task.State) dueRows {
 // admit takes in a notice of a row. It reports whether the row is in memory now. If not, it was
 // left to the store.
 func (d *dueRows) admit(t timer) (kept bool) {
-	return d.window.Admit(t.place()) && d.insert(t)
+	return d.window.Admit(t.key()) && d.insert(t)
 }
 
 // insert adds t. If there are too many rows then, the last one is left to the store. insert reports
@@ -83,7 +83,7 @@ func (d *dueRows) insert(t timer) (kept bool) {
 	}
 	dropped, _ := d.timers.DeleteMax()
 	last, _ := d.timers.Max()
-	d.window.Shrink(last.place())
+	d.window.Shrink(last.key())
 	return dropped.trigger.ID != t.trigger.ID
 }
 
@@ -108,7 +108,7 @@ func (d *dueRows) refill(r *Ready) {
 		return
 	}
 	l := DueLoad{State: d.state, Limit: duePage}
-	if after := d.window.Ask(); after != (place{}) {
+	if after := d.window.Ask(); after != (dueKey{}) {
 		l.AfterAt, l.AfterID = time.UnixMicro(after.at).UTC(), after.id
 	}
 	r.DueLoads = append(r.DueLoads, l)
@@ -119,7 +119,7 @@ func (d *dueRows) fill(page []Due, end bool) {
 	d.window.Answer(end)
 	for _, row := range page {
 		t := timer{at: row.At.UnixMicro(), trigger: row.Trigger}
-		if !d.window.Extend(t.place()) || !d.insert(t) {
+		if !d.window.Extend(t.key()) || !d.insert(t) {
 			return
 		}
 	}

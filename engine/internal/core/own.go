@@ -6,14 +6,14 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// Place says which nodes may run the tasks of a queue, as far as that depends on a value of the queue. The
-// zero Place leaves it to the type.
-type Place struct {
+// Placement says which nodes may run the tasks of a queue, as far as that depends on a value of the queue. The
+// zero Placement leaves it to the type.
+type Placement struct {
 	Nodes     string // which nodes may: the key of a selector; "" is the nodes of the type
 	Elsewhere bool   // this node may not
 }
 
-// OwnedAs returns the name of the tasks of a type in a place, for [Ownership].
+// OwnedAs returns the name of the tasks of a type with a placement, for [Ownership].
 func OwnedAs(typ, nodes string) string {
 	if nodes == "" {
 		return typ
@@ -21,20 +21,20 @@ func OwnedAs(typ, nodes string) string {
 	return typ + "\x01" + nodes
 }
 
-// placeOf returns the place of a queue.
-func (c *Core) placeOf(q task.Queue) Place {
-	if c.config.Place == nil {
-		return Place{}
+// placementOf returns the placement of a queue.
+func (c *Core) placementOf(q task.Queue) Placement {
+	if c.config.Placement == nil {
+		return Placement{}
 	}
-	return c.config.Place(q)
+	return c.config.Placement(q)
 }
 
 // ownedOf returns the shards where this node owns the tasks of a queue; nil is all.
 func (c *Core) ownedOf(q task.Queue) *task.Shards {
-	return c.owned.Of(OwnedAs(q.Type, c.placeOf(q).Nodes))
+	return c.owned.Of(OwnedAs(q.Type, c.placementOf(q).Nodes))
 }
 
-// Ownership says which tasks this node starts: the tasks in some shards, by type and place, see OwnedAs.
+// Ownership says which tasks this node starts: the tasks in some shards, by type and placement, see OwnedAs.
 // The others belong to other nodes. It is an optimisation: if two nodes own the same shard for a while,
 // one of them makes a grab that is too late.
 type Ownership struct {
@@ -66,7 +66,7 @@ func (c *Core) Owns(q task.Queue, shard uint16) bool { return c.ownedOf(q).Has(s
 
 // Starts reports whether this node starts the tasks of a queue in a shard.
 func (c *Core) Starts(q task.Queue, shard uint16) bool {
-	return c.Owns(q, shard) && !c.placeOf(q).Elsewhere
+	return c.Owns(q, shard) && !c.placementOf(q).Elsewhere
 }
 
 // Suspend stops the start of tasks, because the node cannot prove that it is alive, or allows it

@@ -19,7 +19,7 @@ func (c *Core) Submit(now time.Time, t *task.Task) {
 		return
 	}
 	owned := c.Owns(t.Queue(), t.Shard)
-	if c.placeOf(t.Queue()).Elsewhere || !owned && c.ownedOf(t.Queue()).IsEmpty() {
+	if c.placementOf(t.Queue()).Elsewhere || !owned && c.ownedOf(t.Queue()).IsEmpty() {
 		return
 	}
 	if _, taken := c.runs[t.ID]; taken || c.isHeld(t.ID) || t.IsOverdue(now) || !c.mayStart() || !c.mayGrab() || !owned && k.sharded {
@@ -89,7 +89,7 @@ func (c *Core) schedule(now time.Time, h task.Hint) (kept bool) {
 	if h.State == task.Submitted && !h.NextEventAt.IsZero() && !now.Before(h.NextEventAt) {
 		return c.timers.admit(h) // it is overdue, and becomes an error
 	}
-	if h.State == task.Submitted && h.Turn != task.Behind && !c.placeOf(h.Queue).Elsewhere {
+	if h.State == task.Submitted && h.Turn != task.Behind && !c.placementOf(h.Queue).Elsewhere {
 		c.reposition(now, h.Trigger)
 		kept = c.add(now, h.Trigger)
 	}

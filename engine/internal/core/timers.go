@@ -134,7 +134,7 @@ func (c *Core) fire(now time.Time, tr task.Trigger) {
 
 // claimDue takes a slot for a due task, if it may start here at once. A task that is Behind may not.
 func (c *Core) claimDue(now time.Time, tr task.Trigger) (slot table.Slot, ok bool) {
-	if tr.Turn == task.Behind || c.placeOf(tr.Queue).Elsewhere {
+	if tr.Turn == task.Behind || c.placementOf(tr.Queue).Elsewhere {
 		return slot, false
 	}
 	return c.table.Claim(c.steady(now), tr.Queue, tr.Rank)

@@ -17,7 +17,7 @@ type Why struct {
 	Deadline  time.Time // of its run; zero is never
 	Paused    bool      // its type is paused
 	NoHandler bool      // this node has no handler for its type
-	Elsewhere bool      // this node may not run tasks of its value, see Place
+	Elsewhere bool      // this node may not run tasks of its value, see Placement
 	Unknown   bool      // its type is not configured on this node
 	Draining  bool      // the node is shutting down
 	Held      bool      // its database does not answer, see Core.Hold
@@ -34,7 +34,7 @@ const maxHolders = 5
 // of it: the oldest first, at most maxHolders.
 func (c *Core) Why(now time.Time, t *task.Task) Why {
 	k, known := c.kinds[t.Type]
-	w := Why{Elsewhere: c.placeOf(t.Queue()).Elsewhere, Draining: c.draining, NoHandler: !known || !k.handled, Unknown: !c.configured(t.Type), Paused: known && k.paused, Stopped: known && k.stopped}
+	w := Why{Elsewhere: c.placementOf(t.Queue()).Elsewhere, Draining: c.draining, NoHandler: !known || !k.handled, Unknown: !c.configured(t.Type), Paused: known && k.paused, Stopped: known && k.stopped}
 	if r, ok := c.runs[t.ID]; ok {
 		w.Running, w.Grabbing, w.Abandoned = true, r.phase < running, r.phase == disowned
 		w.Deadline = r.deadline

@@ -56,7 +56,7 @@ func (m *model) wait(tab *Table) {
 		}
 	}
 	if tab != nil {
-		slices.SortFunc(fresh, func(a, b string) int { return int(tab.placeOf(m, a)) - int(tab.placeOf(m, b)) })
+		slices.SortFunc(fresh, func(a, b string) int { return int(tab.turnOf(m, a)) - int(tab.turnOf(m, b)) })
 	}
 	for _, id := range fresh {
 		m.turns.last++
@@ -67,8 +67,8 @@ func (m *model) wait(tab *Table) {
 	}
 }
 
-// placeOf returns the place of a value, named as in the model, in the order of its group.
-func (t *Table) placeOf(m *model, id string) uint64 {
+// turnOf returns the turn of a value, named as in the model, in the order of its group.
+func (t *Table) turnOf(m *model, id string) uint64 {
 	for name, q := range t.queues {
 		i := 0
 		for _, c := range slices.Backward(m.values(name)) {

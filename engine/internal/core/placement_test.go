@@ -16,7 +16,7 @@ func TestATaskThatIsForOtherNodesIsNotStartedInAnyWay(t *testing.T) {
 	c := New(Config{
 		Policies: policy.Set{Slots: 1, Types: map[string]policy.Type{"mail": policy.DefaultType()}}, Handled: map[string]bool{"mail": true},
 		Capacity: 100, QueueCapacity: 100, Chance: func() float64 { return 0 },
-		Place: func(q task.Queue) Place { return Place{Nodes: q.Group, Elsewhere: q == away} },
+		Placement: func(q task.Queue) Placement { return Placement{Nodes: q.Group, Elsewhere: q == away} },
 	})
 	now := time.Unix(1_000_000, 0)
 	var r Ready

@@ -19,8 +19,8 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// place is a store in memory that holds some shards, and otherwise does as a database does.
-type place struct {
+// backend is a store in memory that holds some shards, and otherwise does as a database does.
+type backend struct {
 	storage.Store // the verbs, which fail as fault says
 	storage.Inspector
 	storage.KeyInspector
@@ -40,11 +40,11 @@ type place struct {
 	settings map[string][]byte            // guarded by mu
 }
 
-var _ sharded.Backend = (*place)(nil)
+var _ sharded.Backend = (*backend)(nil)
 
-func newPlace(name string, here task.Shards) *place {
+func newBackend(name string, here task.Shards) *backend {
 	m := memory.New()
-	p := &place{Inspector: m, KeyInspector: m, KeyFinder: m, Shared: m, rows: m, name: name, rules: make(map[string]storage.TypeRules), settings: make(map[string][]byte)}
+	p := &backend{Inspector: m, KeyInspector: m, KeyFinder: m, Shared: m, rows: m, name: name, rules: make(map[string]storage.TypeRules), settings: make(map[string][]byte)}
 	p.Store = storagetest.Faulty(m, func(c storagetest.Call) storagetest.Fault {
 		p.calls.Add(1)
 		if fault := p.fault.Load(); fault != nil {
@@ -56,16 +56,16 @@ func newPlace(name string, here task.Shards) *place {
 	return p
 }
 
-// fail has every call of the place fail with this error from now on; nil is none.
-func (p *place) fail(err error) {
+// fail has every call of the backend fail with this error from now on; nil is none.
+func (p *backend) fail(err error) {
 	p.fault.Store(nil)
 	if err != nil {
 		p.fault.Store(new(func(storagetest.Call) storagetest.Fault { return storagetest.Fault{Before: err} }))
 	}
 }
 
-// failHome makes the place fail when it is asked for its shards.
-func (p *place) failHome(err error) {
+// failHome makes the backend fail when it is asked for its shards.
+func (p *backend) failHome(err error) {
 	p.fault.Store(new(func(c storagetest.Call) (f storagetest.Fault) {
 		if c == home {
 			f.Before = err
@@ -78,7 +78,7 @@ func (p *place) failHome(err error) {
 const home storagetest.Call = "home"
 
 // failCommit has every transaction fail with this error when it is committed.
-func (p *place) failCommit(err error) {
+func (p *backend) failCommit(err error) {
 	p.fault.Store(new(func(c storagetest.Call) (f storagetest.Fault) {
 		if c == storagetest.Update {
 			f.After = err
@@ -87,7 +87,7 @@ func (p *place) failCommit(err error) {
 	}))
 }
 
-func (p *place) Holdings(ctx context.Context) (storage.Holdings, error) {
+func (p *backend) Holdings(ctx context.Context) (storage.Holdings, error) {
 	p.homes.Add(1)
 	if fault := p.fault.Load(); fault != nil {
 		if f := (*fault)(home); f.Before != nil {
@@ -97,8 +97,8 @@ func (p *place) Holdings(ctx context.Context) (storage.Holdings, error) {
 	return *p.home.Load(), ctx.Err()
 }
 
-// settle changes the shards of the place.
-func (p *place) settle(change func(h *storage.Holdings)) {
+// settle changes the shards of the backend.
+func (p *backend) settle(change func(h *storage.Holdings)) {
 	p.gate.Lock()
 	defer p.gate.Unlock()
 	h := *p.home.Load()
@@ -107,7 +107,7 @@ func (p *place) settle(change func(h *storage.Holdings)) {
 	p.home.Store(&h)
 }
 
-func (p *place) Update(ctx context.Context, fn func(storage.Tx) error) error {
+func (p *backend) Update(ctx context.Context, fn func(storage.Tx) error) error {
 	p.gate.RLock()
 	defer p.gate.RUnlock()
 	return p.Store.Update(ctx, func(tx storage.Tx) error {
@@ -126,7 +126,7 @@ type fenced struct {
 	err  error // the first refusal: the transaction is dead
 }
 
-// refuse fails if the place does not hold the shard of a row that it has.
+// refuse fails if the backend does not hold the shard of a row that it has.
 func (x *fenced) refuse(ctx context.Context, id task.ID) error {
 	if !x.here.Has(id.Shard()) {
 		if _, err := x.Get(ctx, id); err == nil {
@@ -165,7 +165,7 @@ func (x *fenced) Note(ctx context.Context, ns ...task.Note) ([]bool, error) {
 }
 
 // in calls a verb in a transaction of its own.
-func in[T any](ctx context.Context, p *place, verb func(storage.Tx) (T, error)) (out T, err error) {
+func in[T any](ctx context.Context, p *backend, verb func(storage.Tx) (T, error)) (out T, err error) {
 	err = p.Update(ctx, func(tx storage.Tx) (err error) {
 		out, err = verb(tx)
 		return err
@@ -173,27 +173,27 @@ func in[T any](ctx context.Context, p *place, verb func(storage.Tx) (T, error)) 
 	return out, err
 }
 
-func (p *place) Insert(ctx context.Context, ts ...*task.Task) ([]storage.Inserted, error) {
+func (p *backend) Insert(ctx context.Context, ts ...*task.Task) ([]storage.Inserted, error) {
 	return in(ctx, p, func(tx storage.Tx) ([]storage.Inserted, error) { return tx.Insert(ctx, ts...) })
 }
 
-func (p *place) Swap(ctx context.Context, cs ...task.Change) ([]*task.Task, error) {
+func (p *backend) Swap(ctx context.Context, cs ...task.Change) ([]*task.Task, error) {
 	return in(ctx, p, func(tx storage.Tx) ([]*task.Task, error) { return tx.Swap(ctx, cs...) })
 }
 
-func (p *place) Note(ctx context.Context, ns ...task.Note) ([]bool, error) {
+func (p *backend) Note(ctx context.Context, ns ...task.Note) ([]bool, error) {
 	return in(ctx, p, func(tx storage.Tx) ([]bool, error) { return tx.Note(ctx, ns...) })
 }
 
-func (p *place) Delete(ctx context.Context, rs ...task.Ref) ([]bool, error) {
+func (p *backend) Delete(ctx context.Context, rs ...task.Ref) ([]bool, error) {
 	return in(ctx, p, func(tx storage.Tx) ([]bool, error) { return tx.Delete(ctx, rs...) })
 }
 
-func (p *place) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
+func (p *backend) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
 	return storage.CommitIn(ctx, p.Update, b)
 }
 
-func (p *place) Expire(ctx context.Context, now time.Time) (removed int64, next time.Time, err error) {
+func (p *backend) Expire(ctx context.Context, now time.Time) (removed int64, next time.Time, err error) {
 	var gone []task.Ref
 	for _, s := range []task.State{task.Done, task.Failed, task.Cancelled} {
 		ended, err := p.Due(ctx, storage.DueQuery{State: s, Before: now.AddDate(1, 0, 0), Limit: math.MaxInt})
@@ -212,9 +212,9 @@ func (p *place) Expire(ctx context.Context, now time.Time) (removed int64, next 
 	return int64(len(gone)), next, err
 }
 
-func (p *place) Fold(ctx context.Context) (int64, error) { return 1, ctx.Err() }
+func (p *backend) Fold(ctx context.Context) (int64, error) { return 1, ctx.Err() }
 
-func (p *place) SetRules(_ context.Context, rules ...storage.TypeRules) error {
+func (p *backend) SetRules(_ context.Context, rules ...storage.TypeRules) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, r := range rules {
@@ -223,7 +223,7 @@ func (p *place) SetRules(_ context.Context, rules ...storage.TypeRules) error {
 	return nil
 }
 
-func (p *place) Rules(_ context.Context, typ string) (storage.TypeRules, error) {
+func (p *backend) Rules(_ context.Context, typ string) (storage.TypeRules, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if r, ok := p.rules[typ]; ok {
@@ -232,11 +232,11 @@ func (p *place) Rules(_ context.Context, typ string) (storage.TypeRules, error) 
 	return p.rules[""], nil
 }
 
-func (p *place) Setting(ctx context.Context, name string) ([]byte, error) {
+func (p *backend) Setting(ctx context.Context, name string) ([]byte, error) {
 	return p.rows.Setting(ctx, name)
 }
 
-func (p *place) SetSetting(ctx context.Context, name string, value []byte) error {
+func (p *backend) SetSetting(ctx context.Context, name string, value []byte) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.settings[name] = value; value == nil {
@@ -245,7 +245,7 @@ func (p *place) SetSetting(ctx context.Context, name string, value []byte) error
 	return p.rows.SetSetting(ctx, name, value)
 }
 
-func (p *place) Export(ctx context.Context, setting func(string, []byte) error, row func(*task.Task) error) error {
+func (p *backend) Export(ctx context.Context, setting func(string, []byte) error, row func(*task.Task) error) error {
 	p.mu.Lock()
 	settings := maps.Clone(p.settings)
 	p.mu.Unlock()
@@ -267,7 +267,7 @@ func (p *place) Export(ctx context.Context, setting func(string, []byte) error, 
 }
 
 // all returns all rows at one moment, in the order of insertion.
-func (p *place) all(ctx context.Context) (rows []*task.Task, err error) {
+func (p *backend) all(ctx context.Context) (rows []*task.Task, err error) {
 	p.gate.Lock() // no call changes any
 	defer p.gate.Unlock()
 	listed, _, err := p.rows.List(ctx, storage.Filter{}, task.ID{}, math.MaxInt, math.MaxInt)
@@ -282,9 +282,9 @@ func (p *place) all(ctx context.Context) (rows []*task.Task, err error) {
 	return rows, err
 }
 
-// move takes shards from one place to another. It calls before ahead of each step, and goes on as long
+// move takes shards from one backend to another. It calls before ahead of each step, and goes on as long
 // as that returns true.
-func move(t testing.TB, from, to *place, shards task.Shards, before func(step string) bool) {
+func move(t testing.TB, from, to *backend, shards task.Shards, before func(step string) bool) {
 	t.Helper()
 	var packed []*task.Task
 	for _, step := range []struct {
@@ -335,17 +335,17 @@ func shards(from, to int) (s task.Shards) {
 	return s
 }
 
-// places returns n of them, called a, b and so on, that hold equal parts.
-func places(n int) []*place {
-	ps := make([]*place, n)
+// backends returns n of them, called a, b and so on, that hold equal parts.
+func backends(n int) []*backend {
+	ps := make([]*backend, n)
 	for i := range ps {
-		ps[i] = newPlace(string(rune('a'+i)), shards(i*task.ShardCount/n, (i+1)*task.ShardCount/n-1))
+		ps[i] = newBackend(string(rune('a'+i)), shards(i*task.ShardCount/n, (i+1)*task.ShardCount/n-1))
 	}
 	return ps
 }
 
 // open opens the store that they are.
-func open(t testing.TB, ps ...*place) *sharded.Store {
+func open(t testing.TB, ps ...*backend) *sharded.Store {
 	t.Helper()
 	var named []sharded.Database
 	for _, p := range ps {
