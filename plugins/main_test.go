@@ -65,8 +65,9 @@ func self(tb testing.TB, part string, env ...string) Config {
 func testHandlers() handler.Handlers {
 	var running, most atomic.Int32
 	return handler.Handlers{
-		"noop":  handler.Func(func(context.Context, *task.Task) ([]byte, error) { return nil, nil }),
-		"upper": handler.Func(func(_ context.Context, t *task.Task) ([]byte, error) { return bytes.ToUpper(t.Payload), nil }),
+		"noop":   handler.Func(func(context.Context, *task.Task) ([]byte, error) { return nil, nil }),
+		"parent": handler.Func(addChildren),
+		"upper":  handler.Func(func(_ context.Context, t *task.Task) ([]byte, error) { return bytes.ToUpper(t.Payload), nil }),
 		"mirror": handler.Func(func(ctx context.Context, t *task.Task) ([]byte, error) {
 			deadline, _ := ctx.Deadline()
 			return json.Marshal(mirrored{Task: t, Deadline: deadline})
@@ -181,6 +182,21 @@ func testError(kind string) ([]byte, error) {
 }
 
 // waitUntilPaid ends its first attempt by a wait. An attempt that was woken says by what, when the file of its payload exists.
+// addChildren adds children as the payload says, waits for them, and returns how they have ended.
+func addChildren(_ context.Context, t *task.Task) ([]byte, error) {
+	if s := t.Children.Set("c"); s != nil {
+		return fmt.Appendf(nil, "%v: %d of %d done, %d failed, %d cancelled, the first has ended: %v", t.Woken().By, s.Done, s.Added, s.Failed, s.Cancelled, s.HasEnded(0)), nil
+	}
+	var in struct {
+		Children []task.Request
+		Name     string
+	}
+	if err := json.Unmarshal(t.Payload, &in); err != nil {
+		return nil, err
+	}
+	return nil, task.WaitForChildren([]task.ChildrenWait{{Name: "c"}}, time.Time{}, task.WithChildren(in.Name, in.Children...))
+}
+
 func waitUntilPaid(ctx context.Context, t *task.Task) ([]byte, error) {
 	w := t.Woken()
 	if w.By == task.NotWoken {

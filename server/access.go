@@ -127,7 +127,7 @@ func (a *API) permit(ctx context.Context, types ...string) error {
 	return nil
 }
 
-// permitAdded returns an error unless the caller, which is a worker, may also add tasks of these types.
+// permitAdded returns an error unless the caller, which is a worker, may also add tasks of these types, and signal them. The type "" stands for any.
 func (a *API) permitAdded(ctx context.Context, types ...string) error {
 	c := callerOf(ctx)
 	if c == nil {
@@ -138,7 +138,7 @@ func (a *API) permitAdded(ctx context.Context, types ...string) error {
 		return err
 	}
 	if !t.May(access.Submit) {
-		return connect.NewError(connect.CodePermissionDenied, fmt.Errorf("a worker that adds tasks needs the role %s, too, which the token %s does not have", access.Submit, t.Name))
+		return connect.NewError(connect.CodePermissionDenied, fmt.Errorf("a worker that adds tasks or sends signals needs the role %s, too, which the token %s does not have", access.Submit, t.Name))
 	}
 	return a.permit(ctx, types...)
 }

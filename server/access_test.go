@@ -322,6 +322,47 @@ func TestCallersOnTheSocketNeedNoToken(t *testing.T) {
 	}
 }
 
+// The type "" stands for any: a worker that may not add tasks of all types may not signal a task whose type it does not name.
+func TestAWorkerAddsAndSignalsTasksOfTheTypesOfItsToken(t *testing.T) {
+	g := newGuarded(t, of("work", access.Work),
+		access.Token{Name: "both", Roles: []access.Role{access.Work, access.Submit}},
+		access.Token{Name: "mails", Roles: []access.Role{access.Work, access.Submit}, Types: []string{"mail-*"}})
+	var types atomic.Value // that the worker adds or signals
+	api := server.NewAPI(server.APIConfig{Engine: g.engine, Tokens: g.tokens.Load, Register: func(r grpc.ServiceRegistrar, _, adds func(context.Context, ...string) error) {
+		r.RegisterService(&grpc.ServiceDesc{ServiceName: "test.Workers", HandlerType: (*any)(nil), Streams: []grpc.StreamDesc{
+			{StreamName: "Do", ServerStreams: true, ClientStreams: true, Handler: func(_ any, s grpc.ServerStream) error {
+				return adds(s.Context(), types.Load().([]string)...)
+			}},
+		}}, nil)
+	}})
+	l := listenTo(t, server.ListenConfig{Handler: api, GRPC: api.GRPC()})
+	c := g.library(t, l.Addr().String())
+	for _, some := range []struct {
+		types []string
+		with  map[string]codes.Code
+	}{
+		{nil, map[string]codes.Code{"work": codes.PermissionDenied, "both": codes.OK, "mails": codes.OK}},
+		{[]string{"mail-big"}, map[string]codes.Code{"work": codes.PermissionDenied, "both": codes.OK, "mails": codes.OK}},
+		{[]string{"mail-big", "payout"}, map[string]codes.Code{"both": codes.OK, "mails": codes.PermissionDenied}},
+		{[]string{""}, map[string]codes.Code{"work": codes.PermissionDenied, "both": codes.OK, "mails": codes.PermissionDenied}},
+	} {
+		types.Store(some.types)
+		for token, want := range some.with {
+			stream, err := c.NewStream(withToken(t.Context(), token), &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, "/test.Workers/Do")
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = stream.RecvMsg(new(taskenginev1.VersionResponse))
+			if err == io.EOF {
+				err = nil
+			}
+			if status.Code(err) != want {
+				t.Errorf("with %q for %q: %v, want %v", token, some.types, err, want)
+			}
+		}
+	}
+}
+
 // Streams of workers are served beside the API.
 func TestAWorkerNeedsATokenWithItsRoleAndForItsTypes(t *testing.T) {
 	g := newGuarded(t, of("operate", access.Operate), of("work", access.Work), of("admin", access.Admin), of("mails", access.Work, "mail-*"))

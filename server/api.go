@@ -70,7 +70,7 @@ type APIConfig struct {
 
 	// Register adds services for workers to the server of gRPC libraries, beside that of the API; nil for none. Their methods
 	// are streams. A caller with a token needs the role work. permit checks that the token is for the given types of tasks,
-	// and adds that the caller may also add tasks of these types.
+	// and adds that the caller may also add tasks of these types, and signal them; for adds the type "" stands for any.
 	Register func(r grpc.ServiceRegistrar, permit, adds func(ctx context.Context, types ...string) error)
 }
 

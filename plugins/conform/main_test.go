@@ -105,6 +105,9 @@ func conformance() handler.Handlers {
 		"await":    handler.Func(awaitAsAsked),
 		"flow":     steps.Handler(steps.Options{Version: 1}, flow),
 		"children": handler.Func(spawnAsAsked),
+		"family":   handler.Func(familyAsAsked),
+		"signals":  handler.Func(signalAsAsked),
+		"fan":      steps.Handler(steps.Options{Version: 1}, fan),
 		"batch": handler.Batch(10, 100*time.Millisecond, func(_ context.Context, tasks []*task.Task) ([]handler.Outcome, error) {
 			outcomes := make([]handler.Outcome, len(tasks))
 			for i, t := range tasks {

@@ -23,7 +23,49 @@ import (
 // realNode is a node in memory that runs the tasks of a type by the examined program.
 type realNode struct {
 	*engine.Engine
-	kill func() error // ends the program as kill -9 does, and has it started again
+	kill func() error  // ends the program as kill -9 does, and has it started again
+	held chan struct{} // closed by a check: the children that wait for that end
+}
+
+// The types whose tasks a node runs by itself: a child does as its payload says, and a task of addressee waits for the signal paid.
+const (
+	leafType      = "leaf"
+	addresseeType = "addressee"
+)
+
+// ownHandlers returns the handlers of these types.
+func ownHandlers(held chan struct{}) map[string]task.Handler {
+	return map[string]task.Handler{
+		leafType: task.HandlerFunc(func(ctx context.Context, t *task.Task) ([]byte, error) {
+			switch string(t.Payload) {
+			case "hold":
+				select {
+				case <-held:
+				case <-ctx.Done():
+					return nil, context.Cause(ctx)
+				}
+			case "fail":
+				return nil, errLeaf
+			}
+			return t.Payload, nil
+		}),
+		addresseeType: task.HandlerFunc(func(_ context.Context, t *task.Task) ([]byte, error) {
+			if w := t.Woken(); w.By == task.BySignal {
+				return w.Signal.Data, nil
+			}
+			return nil, task.WaitFor([]string{"paid"}, time.Time{})
+		}),
+	}
+}
+
+var errLeaf = errors.New("this child is to fail")
+
+// fails has tasks of leafType fail for good, so that no person has to decide about them.
+func fails(f engine.Failure) engine.Decision {
+	if f.Task.Type == leafType {
+		return engine.Decision{To: task.Failed}
+	}
+	return engine.Decision{}
 }
 
 // withNode calls see with an engine in memory. The program runs its tasks of type typ, as a handler or as a worker. The
@@ -38,11 +80,13 @@ func (x *exam) withNode(typ string, see func(context.Context, realNode) error) (
 	defer stop()
 	store := memory.New()
 	defer store.Close()
-	e, err := engine.Open(ctx, engine.Config{
-		Store:    store,
-		Policies: policy.Set{Slots: manySlots, Types: map[string]policy.Type{typ: policy.DefaultType()}},
-		Handlers: map[string]task.Handler{typ: handler},
-	})
+	held := make(chan struct{})
+	handlers, types := ownHandlers(held), make(map[string]policy.Type)
+	handlers[typ] = handler
+	for t := range handlers {
+		types[t] = policy.DefaultType()
+	}
+	e, err := engine.Open(ctx, engine.Config{Store: store, Policies: policy.Set{Slots: manySlots, Types: types}, Handlers: handlers, Retry: fails})
 	if err != nil {
 		return err
 	}
@@ -53,7 +97,7 @@ func (x *exam) withNode(typ string, see func(context.Context, realNode) error) (
 			err = closed
 		}
 	}()
-	return see(ctx, realNode{e, kill})
+	return see(ctx, realNode{e, kill, held})
 }
 
 // handlerFor starts the program as a node would, and returns a handler that runs tasks with it. See realNode for kill.

@@ -324,7 +324,7 @@ func fit(fs []*wire.Finish) int {
 	for i, f := range fs {
 		again := f.GetAgain()
 		size += 64 + len(f.GetResult()) + len(again.GetResult()) + len(again.GetPayload()) + len(again.GetCheckpoint()) +
-			len(f.GetError().GetMessage()) + sizeOf(f.GetChildren())
+			len(f.GetError().GetMessage()) + sizeOf(f)
 		if i > 0 && (size > wire.FrameBytes || i == wire.FrameMessages) {
 			return i
 		}

@@ -15,7 +15,8 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// Child is a task that another task adds. Only Type is required.
+// Child is a task that another task adds by [Spawn]. It is on its own then: to learn of the ends of tasks, a handler returns
+// [task.WithChildren]. Only Type is required.
 type Child struct {
 	Type        string
 	Payload     []byte
@@ -99,26 +100,3 @@ type extras struct {
 
 // runKey is the key of a context's run.
 type runKey struct{}
-
-// apply returns v, or the error that replaces it because of x.
-func (x *extras) apply(v task.Verdict, maxResult uint64) task.Verdict {
-	if v.Outcome != task.Completed {
-		return v
-	}
-	if x.err != nil {
-		return task.VerdictOf(nil, x.err)
-	}
-	if size := len(v.Result) + sizeOf(x.children); maxResult > 0 && uint64(size) > maxResult {
-		return task.VerdictOf(nil, tooLarge("the result and the children have", size, maxResult))
-	}
-	return v
-}
-
-// sizeOf returns the approximate size of children in a frame.
-func sizeOf(children []*wire.Child) int {
-	size := 0
-	for _, c := range children {
-		size += proto.Size(c)
-	}
-	return size
-}

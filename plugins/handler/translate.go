@@ -21,9 +21,28 @@ func fillIn(t *task.Task, run *wire.Run) {
 		Key: run.GetKey(), OrderingKey: run.GetOrderingKey(), Attempt: run.GetAttempt(), Crashes: run.GetCrashes(),
 		Headers: run.GetHeaders(), Payload: run.GetPayload(),
 		Notes:   task.NewNotes(task.Progress{}, run.GetCheckpoint()),
-		Signals: task.NewSignals(task.Signals{Wake: wakeOf(run.GetWoken())}),
+		Signals: task.NewSignals(task.Signals{Wake: wakeOf(run.GetWoken())}), Children: childrenOf(run.GetChildren()),
 	}
 	copy(t.ID[:], run.GetTaskId())
+	if p := run.GetParent(); p != nil {
+		t.Parent = &task.Parent{Name: p.GetName(), Index: p.GetIndex()}
+		copy(t.Parent.ID[:], p.GetTaskId())
+	}
+}
+
+// childrenOf returns the children of a task, which a host has sent.
+func childrenOf(sets []*wire.ChildSet) *task.Children {
+	if len(sets) == 0 {
+		return nil
+	}
+	c := &task.Children{Sets: make([]task.ChildSet, len(sets))}
+	for i, s := range sets {
+		c.Sets[i] = task.ChildSet{
+			Name: s.GetName(), Added: s.GetAdded(), Done: s.GetDone(), Failed: s.GetFailed(), Cancelled: s.GetCancelled(),
+			Reported: s.GetEnded(), Shards: s.GetShards(),
+		}
+	}
+	return c
 }
 
 // wakeOf returns the end of a wait of a task, which a host has sent.
@@ -36,6 +55,8 @@ func wakeOf(w *wire.Woken) (k task.Wake) {
 		k.By = task.ByTimeout
 	case wire.Woken_BY_USER:
 		k.By = task.ByUser
+	case wire.Woken_BY_CHILDREN:
+		k.By = task.ByChildren
 	}
 	return k
 }
@@ -56,10 +77,9 @@ func finishOf(r *run, v task.Verdict, x *extras) *wire.Finish {
 	if v.Ended && !r.terms.features["ended"] {
 		v.Class, v.Error = "unsupported", endedUnheard
 	}
-	if x != nil {
-		v = x.apply(v, maxResult)
-		if v.Outcome == task.Completed {
-			f.Children = x.children
+	if v.Outcome == task.Completed {
+		if err := follow(f, &v, x, maxResult); err != nil {
+			v, f.Children, f.Signals = task.VerdictOf(nil, err), nil, nil
 		}
 	}
 	switch {
@@ -90,20 +110,20 @@ const endedUnheard = "the handler says that it has ended its attempt in a transa
 
 // checkRerun returns an error if the host cannot run a task again as its handler asked for.
 func (m *terms) checkRerun(typ string, v *task.Verdict) error {
-	r := v.Rerun
+	r, isForChildren := v.Rerun, len(v.Children) > 0 || slices.Contains(v.Await, task.AwaitsChildren)
 	switch {
-	case len(v.Children) > 0 || slices.Contains(v.Await, task.AwaitsChildren) || r != nil && len(r.Children) > 0:
-		return unsupported("the handler asked to add children that it learns of, or to wait for them, which the protocol between handler programs and nodes does not carry: use Spawn, and signals")
+	case (isForChildren || r != nil && len(r.Children) > 0) && !m.features["family"]:
+		return unsupported("the handler asked to add children that it learns of, or to wait for them, which the host does not support")
 	case v.Await != nil && !m.features["wait"]:
 		return unsupported("the handler asked to wait for a signal, which the host does not support")
 	case !utf8.ValidString(strings.Join(v.Await, "")):
 		return task.Permanent(fmt.Errorf("the handler asked to wait for signals with the names %.200q, which are not valid UTF-8", v.Await))
 	case r == nil:
 		return nil
-	case len(r.Tasks) > 0:
-		return unsupported("the handler asked to add tasks when its own runs again, which the protocol between handler programs and nodes does not carry: use Spawn")
-	case len(r.Signals) > 0:
-		return unsupported("the handler asked to send signals with the end of its attempt, which the protocol between handler programs and nodes does not carry")
+	case len(r.Tasks) > 0 && !m.features["children"]:
+		return unsupported("the handler asked to add tasks, which the host does not support")
+	case len(r.Signals) > 0 && !m.features["signals"]:
+		return unsupported("the handler asked to send signals with the end of its attempt, which the host does not support")
 	case !v.RunsAgain() || r.Payload == nil && r.Checkpoint == nil:
 		return nil
 	case !m.features["rerun"]:
@@ -123,7 +143,13 @@ func unsupported(why string) error {
 // againOf returns the again of a verdict. delays says whether the host takes a delay in place of a time.
 func againOf(v *task.Verdict, delays bool) *wire.Again {
 	again := &wire.Again{Result: v.Result}
-	if v.Await != nil {
+	switch {
+	case len(v.Children) > 0:
+		again.Wait = &wire.Wait{Children: make([]*wire.ChildrenWait, len(v.Children))}
+		for i, w := range v.Children {
+			again.Wait.Children[i] = &wire.ChildrenWait{Name: w.Name, Count: w.Count, OrFailed: w.OrFailed}
+		}
+	case v.Await != nil:
 		again.Wait = &wire.Wait{Names: v.Await}
 	}
 	switch {

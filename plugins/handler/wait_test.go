@@ -76,6 +76,7 @@ func TestAWaitThatAHostDoesNotSupportFailsForGood(t *testing.T) {
 		"no children":                   {task.WaitForChildren(nil, time.Time{}), []string{"rerun", "wait"}, "unsupported"},
 		"children that it adds":         {task.WaitFor([]string{"paid"}, time.Time{}, task.WithChildren("a", task.Request{Type: "mail"})), []string{"rerun", "wait"}, "unsupported"},
 		"tasks, as with any other end":  {task.WaitFor([]string{"paid"}, time.Time{}, task.WithTasks(task.Request{Type: "mail"})), []string{"rerun", "wait"}, "unsupported"},
+		"signals":                       {task.WaitFor([]string{"paid"}, time.Time{}, task.WithSignals(task.SignalRequest{Name: "paid"})), []string{"rerun", "wait"}, "unsupported"},
 		"a checkpoint that is too long": {task.WaitFor([]string{"paid"}, time.Time{}, task.WithCheckpoint(make([]byte, task.MaxCheckpoint+1))), []string{"rerun", "wait"}, "checkpoint_too_large"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -96,6 +97,7 @@ func TestAHandlerLearnsWhatHasWokenItsTask(t *testing.T) {
 		{nil, task.Wake{}},
 		{&wire.Woken{By: wire.Woken_BY_TIMEOUT}, task.Wake{By: task.ByTimeout}},
 		{&wire.Woken{By: wire.Woken_BY_USER}, task.Wake{By: task.ByUser}},
+		{&wire.Woken{By: wire.Woken_BY_CHILDREN}, task.Wake{By: task.ByChildren}},
 		{
 			&wire.Woken{By: wire.Woken_BY_SIGNAL, Id: id[:], Name: "paid", At: at.UnixMicro(), Data: []byte("\xff")},
 			task.Wake{By: task.BySignal, Signal: task.Signal{ID: id, Name: "paid", At: at, Data: []byte("\xff")}},

@@ -357,6 +357,7 @@ func servePlugin() {
 			}
 			return nil, errors.New("the first attempt fails")
 		})
+		handlers["teller"] = handler.Func(tell)
 		handlers["leaver"] = handler.Func(func(ctx context.Context, t *task.Task) ([]byte, error) {
 			child := childOf(t)
 			child.OrderingKey = t.ID.String()
@@ -393,6 +394,25 @@ func servePlugin() {
 		handlers["pay"], handlers["mail"] = handler.Func(w.handle), handler.Func(w.handle)
 	}
 	handler.Serve(handlers)
+}
+
+// tell sends the signal of its payload, and adds a child of the type in it, if it has these.
+func tell(_ context.Context, t *task.Task) ([]byte, error) {
+	var in struct {
+		Signal *task.SignalRequest
+		Child  string
+	}
+	if err := json.Unmarshal(t.Payload, &in); err != nil {
+		return nil, task.Permanent(err)
+	}
+	var options []task.AgainOption
+	if in.Signal != nil {
+		options = append(options, task.WithSignals(*in.Signal))
+	}
+	if in.Child != "" {
+		options = append(options, task.WithChildren("c", task.Request{Type: in.Child}))
+	}
+	return []byte("told"), task.Again(time.Time{}, options...)
 }
 
 // childOf is a task that t adds. It has no key, so only the commit of its parent's end keeps it from being doubled.

@@ -69,3 +69,50 @@ func TestATokenForWorkAloneAddsNoTasks(t *testing.T) {
 		w.kill(t)
 	}
 }
+
+// A worker signals and adds as children tasks of the types of its token only, also by their ids.
+func TestATokenForSomeTypesSignalsAndAddsNoOthers(t *testing.T) {
+	t.Parallel()
+	tokens := filepath.Join(t.TempDir(), "tokens.json")
+	file := write(t, "taskengine.yaml", fmt.Sprintf(`
+storage: {driver: memory}
+handlers: {note: {remote: {}}, other: {remote: {}}}
+types: {teller: {handler: note}, shout: {handler: note}, later: {handler: other}}
+api: {tokens: %q}
+`, tokens))
+	create := func(name string, args ...string) string {
+		r := cli(t, nil, "", append([]string{"token", "create", name, "-c", file}, args...)...)
+		if r.code != exitOK {
+			t.Fatalf("create: %+v", r)
+		}
+		return strings.TrimSpace(r.stdout)
+	}
+	all := create("all", "--role", "work", "--role", "submit")
+	some := create("some", "--role", "work", "--role", "submit", "--type", "teller", "--type", "shout")
+	admin := create("admin", "--role", "admin")
+	n := start(t, []string{"TASKENGINE_TOKEN=" + admin}, "run", "-c", file)
+	env := []string{"TASKENGINE_ADDRESS=" + n.api, "TASKENGINE_TOKEN=" + admin}
+	const id = "00000000-0000-7000-8000-000000000001"
+	for _, token := range []string{all, some} {
+		w := startWorker(t, n.api, "TASKENGINE_TOKEN="+token, "TASKENGINE_WORKER_HANDLER=note", "JOURNAL="+filepath.Join(t.TempDir(), "journal"))
+		w.awaitConnected(t)
+		for payload, says := range map[string]string{ // why a worker with the token for some types may not do it
+			`{"signal": {"to": "` + id + `", "type": "shout", "name": "paid"}}`: "",
+			`{"signal": {"to": "` + id + `", "type": "later", "name": "paid"}}`: `not for "later"`,
+			`{"signal": {"to": "` + id + `", "name": "paid"}}`:                  "does not name the type",
+			`{"signal": {"type": "later", "key": "k", "name": "paid"}}`:         `not for "later"`,
+			`{"signal": {"type": "shout", "key": "k", "name": "paid"}}`:         "",
+			`{"child": "later"}`: `not for "later"`,
+			`{"child": "shout"}`: "",
+		} {
+			if token == all {
+				says = ""
+			}
+			add := cli(t, env, "", "task", "add", "teller", "--data", "@"+write(t, "payload", payload), "--wait")
+			if (add.code == exitOK) != (says == "") || !strings.Contains(add.stdout+add.stderr, says) {
+				t.Errorf("%s, for some types: %v: it ends with %+v", payload, token == some, add)
+			}
+		}
+		w.kill(t)
+	}
+}

@@ -14,10 +14,10 @@ import (
 func AnswerOf(f *wire.Finish) Answer {
 	switch o := f.GetOutcome().(type) {
 	case *wire.Finish_Result:
-		if len(f.GetChildren()) == 0 {
+		if len(f.GetChildren())+len(f.GetSignals()) == 0 {
 			return Answer{Result: o.Result}
 		}
-		return Answer{Result: o.Result, Err: task.Again(time.Time{}, childrenOf(f))}
+		return Answer{Result: o.Result, Err: task.Again(time.Time{}, extrasOf(f)...)}
 	case *wire.Finish_Error:
 		return Answer{Err: errorOf(o.Error)}
 	case *wire.Finish_Snooze:
@@ -33,17 +33,22 @@ func AnswerOf(f *wire.Finish) Answer {
 }
 
 func againOf(f *wire.Finish, a *wire.Again) error {
-	var options []task.AgainOption
-	if len(f.GetChildren()) > 0 {
-		options = append(options, childrenOf(f))
-	}
+	options := extrasOf(f)
 	if a.Payload != nil {
 		options = append(options, task.WithPayload(a.GetPayload()))
 	}
 	if a.Checkpoint != nil {
 		options = append(options, task.WithCheckpoint(a.GetCheckpoint()))
 	}
-	if w := a.GetWait(); w != nil {
+	w := a.GetWait()
+	if len(w.GetChildren()) > 0 {
+		waits := make([]task.ChildrenWait, len(w.GetChildren()))
+		for i, c := range w.GetChildren() {
+			waits[i] = task.ChildrenWait{Name: c.GetName(), Count: c.GetCount(), OrFailed: c.GetOrFailed()}
+		}
+		return task.WaitForChildren(waits, dueAt(a), options...)
+	}
+	if w != nil {
 		return task.WaitFor(w.GetNames(), dueAt(a), options...)
 	}
 	return task.Again(dueAt(a), options...)
@@ -60,36 +65,94 @@ func dueAt(a *wire.Again) time.Time {
 	return time.UnixMicro(a.GetAt()).UTC()
 }
 
-// childrenOf returns the option that adds the children of a finish if and only if that is stored.
-func childrenOf(f *wire.Finish) task.AgainOption {
-	requests := make([]task.Request, len(f.GetChildren()))
-	for i, c := range f.GetChildren() {
-		r := task.Request{Type: c.GetType(), Payload: c.GetPayload(), Key: c.GetKey(), OrderingKey: c.GetOrderingKey(), Headers: c.GetHeaders()}
-		if c.Priority != nil {
-			priority := uint8(min(c.GetPriority(), math.MaxUint8)) // the engine refuses larger ones
-			r.Priority = &priority
+// extrasOf returns the options that add tasks and send signals if and only if the finish is stored.
+func extrasOf(f *wire.Finish) (options []task.AgainOption) {
+	var tasks []task.Request
+	var names []string // of sets of children, in the order of their first children
+	var sets map[string][]task.Request
+	for _, c := range f.GetChildren() {
+		name := c.GetSet()
+		if name == "" {
+			tasks = append(tasks, requestOf(c))
+			continue
 		}
-		if c.GetRunAt() != 0 {
-			r.At = time.UnixMicro(c.GetRunAt()).UTC()
+		if sets == nil {
+			sets = make(map[string][]task.Request)
 		}
-		requests[i] = r
+		if sets[name] == nil {
+			names = append(names, name)
+		}
+		sets[name] = append(sets[name], requestOf(c))
 	}
-	return task.WithTasks(requests...)
+	if len(tasks) > 0 {
+		options = append(options, task.WithTasks(tasks...))
+	}
+	for _, name := range names {
+		options = append(options, task.WithChildren(name, sets[name]...))
+	}
+	if len(f.GetSignals()) > 0 {
+		signals := make([]task.SignalRequest, len(f.GetSignals()))
+		for i, s := range f.GetSignals() {
+			signals[i] = task.SignalRequest{
+				Type: s.GetType(), Key: s.GetKey(), OrderingKey: s.GetOrderingKey(), Name: s.GetName(), Data: s.GetData(), Keep: s.GetKeep(),
+			}
+			copy(signals[i].To[:], s.GetTaskId())
+			copy(signals[i].ID[:], s.GetId())
+		}
+		options = append(options, task.WithSignals(signals...))
+	}
+	return options
 }
 
-// Forbid returns the answer in f, or an error instead of it if f has children and forbidden returns why their types may not
-// be added. The error is permanent, because the work was done.
+// requestOf returns the request for a task that a handler adds.
+func requestOf(c *wire.Child) task.Request {
+	r := task.Request{Type: c.GetType(), Payload: c.GetPayload(), Key: c.GetKey(), OrderingKey: c.GetOrderingKey(), Headers: c.GetHeaders()}
+	copy(r.ID[:], c.GetTaskId())
+	if c.Priority != nil {
+		priority := uint8(min(c.GetPriority(), math.MaxUint8)) // the engine refuses larger ones
+		r.Priority = &priority
+	}
+	if c.GetRunAt() != 0 {
+		r.At = time.UnixMicro(c.GetRunAt()).UTC()
+	}
+	if c.GetExpiresAt() != 0 {
+		r.ExpiresAt = time.UnixMicro(c.GetExpiresAt()).UTC()
+	}
+	return r
+}
+
+// errUntyped says why a signal is refused that a worker sends.
+var errUntyped = errors.New("a signal to the id of a task does not name the type of the task, and this worker may not signal tasks of all types")
+
+// Forbid returns the answer in f, or an error instead of it if forbidden returns why tasks of the types of its children may not
+// be added, or signalled. The type "" stands for any: it is asked for a signal to an id that names no type. The engine drops a signal
+// that names another type than its task has. The error is permanent, because the work was done.
 func Forbid(f *wire.Finish, forbidden func(types ...string) error) Answer {
-	if len(f.GetChildren()) > 0 && forbidden != nil {
-		types := make([]string, len(f.GetChildren()))
-		for i, c := range f.GetChildren() {
-			types[i] = c.GetType()
-		}
-		if err := forbidden(types...); err != nil {
-			return Answer{Err: task.Permanent(task.WithClass("forbidden", fmt.Errorf("the worker may not add these tasks: %w", err)))}
+	if forbidden == nil || len(f.GetChildren())+len(f.GetSignals()) == 0 {
+		return AnswerOf(f)
+	}
+	var types []string
+	for _, c := range f.GetChildren() {
+		types = append(types, c.GetType())
+	}
+	isUntyped := false
+	for _, s := range f.GetSignals() {
+		if s.GetType() == "" {
+			isUntyped = true
+		} else {
+			types = append(types, s.GetType())
 		}
 	}
-	return AnswerOf(f)
+	err := forbidden(types...)
+	if err == nil && isUntyped {
+		if err = forbidden(""); err != nil {
+			err = fmt.Errorf("%w: %w", errUntyped, err)
+		}
+	}
+	if err == nil {
+		return AnswerOf(f)
+	}
+	return Answer{Err: task.Permanent(task.WithClass("forbidden", fmt.Errorf("the worker may not add these tasks, or send these signals: %w", err)))}
 }
 
 func errorOf(e *wire.Error) error {

@@ -47,12 +47,15 @@ func New[S any](ctx context.Context, t *task.Task) (*Call[S], error) {
 	run := &wire.Run{
 		TaskId: t.ID[:], Version: t.Version, Type: t.Type, Attempt: t.Attempt, Crashes: t.Crashes,
 		Priority: uint32(t.Priority), Key: t.Key, OrderingKey: t.OrderingKey, Payload: t.Payload, Headers: t.Headers,
-		Checkpoint: t.Checkpoint(), Woken: wokenOf(t.Woken()),
+		Checkpoint: t.Checkpoint(), Woken: wokenOf(t.Woken()), Children: setsOf(t.Children), Parent: parentOf(t.Parent),
 	}
 	deadline, _ := ctx.Deadline()
 	size := 96 + len(t.Type) + len(t.Key) + len(t.OrderingKey) + len(t.Payload) + len(run.Checkpoint) + len(run.Woken.GetName()) + len(run.Woken.GetData())
 	for k, v := range t.Headers {
 		size += 8 + len(k) + len(v)
+	}
+	for _, s := range run.Children {
+		size += 32 + len(s.Name) + len(s.Ended) + len(s.Shards)
 	}
 	return &Call[S]{Run: run, Size: size, Done: make(chan Answer, 1), Reporter: task.ReporterOf(ctx), deadline: deadline}, nil
 }
@@ -67,8 +70,31 @@ func wokenOf(w task.Wake) *wire.Woken {
 		return &wire.Woken{By: wire.Woken_BY_TIMEOUT}
 	case task.ByUser:
 		return &wire.Woken{By: wire.Woken_BY_USER}
+	case task.ByChildren:
+		return &wire.Woken{By: wire.Woken_BY_CHILDREN}
 	}
-	return nil // handler programs do not wait for children
+	return nil
+}
+
+// setsOf returns the children of a task as they are sent to handlers.
+func setsOf(c *task.Children) []*wire.ChildSet {
+	if c == nil {
+		return nil
+	}
+	sets := make([]*wire.ChildSet, len(c.Sets))
+	for i := range c.Sets {
+		s := &c.Sets[i]
+		sets[i] = &wire.ChildSet{Name: s.Name, Added: s.Added, Done: s.Done, Failed: s.Failed, Cancelled: s.Cancelled, Ended: s.Reported, Shards: s.Shards}
+	}
+	return sets
+}
+
+// parentOf returns the parent of a task as it is sent to handlers, nil if there is none.
+func parentOf(p *task.Parent) *wire.Parent {
+	if p == nil {
+		return nil
+	}
+	return &wire.Parent{TaskId: p.ID[:], Name: p.Name, Index: p.Index}
 }
 
 // ID returns the id of the task.

@@ -11,7 +11,7 @@ import (
 )
 
 // Features are the optional parts of the protocol that hosts support.
-var Features = []string{"progress", "checkpoint", "rerun", "ended", "children", "wait"}
+var Features = []string{"progress", "checkpoint", "rerun", "ended", "children", "wait", "family", "signals"}
 
 // reports are the newest progress and checkpoint of a call that were not forwarded to its reporter yet. The host's mutex
 // guards all fields.

@@ -41,6 +41,7 @@ const (
 	Woken_BY_SIGNAL      Woken_By = 1 // the other fields are those of the signal
 	Woken_BY_TIMEOUT     Woken_By = 2
 	Woken_BY_USER        Woken_By = 3 // a user has resumed the task
+	Woken_BY_CHILDREN    Woken_By = 4 // children have ended
 )
 
 // Enum value maps for Woken_By.
@@ -50,12 +51,14 @@ var (
 		1: "BY_SIGNAL",
 		2: "BY_TIMEOUT",
 		3: "BY_USER",
+		4: "BY_CHILDREN",
 	}
 	Woken_By_value = map[string]int32{
 		"BY_UNSPECIFIED": 0,
 		"BY_SIGNAL":      1,
 		"BY_TIMEOUT":     2,
 		"BY_USER":        3,
+		"BY_CHILDREN":    4,
 	}
 )
 
@@ -83,7 +86,7 @@ func (x Woken_By) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Woken_By.Descriptor instead.
 func (Woken_By) EnumDescriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{6, 0}
+	return file_handler_proto_rawDescGZIP(), []int{8, 0}
 }
 
 type Cancel_Reason int32
@@ -132,7 +135,7 @@ func (x Cancel_Reason) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Cancel_Reason.Descriptor instead.
 func (Cancel_Reason) EnumDescriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{7, 0}
+	return file_handler_proto_rawDescGZIP(), []int{9, 0}
 }
 
 // ToHandler is a frame from the host.
@@ -681,6 +684,8 @@ type Run struct {
 	TimeLeft      int64                  `protobuf:"varint,12,opt,name=time_left,json=timeLeft,proto3" json:"time_left,omitempty"` // until the attempt is cancelled, counted from the arrival of this frame; 0 if it has no deadline
 	Checkpoint    []byte                 `protobuf:"bytes,13,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`              // what an earlier attempt kept, if any
 	Woken         *Woken                 `protobuf:"bytes,14,opt,name=woken,proto3" json:"woken,omitempty"`                        // the end of the newest wait of the task, until an attempt has done its work; missing if there is none
+	Children      []*ChildSet            `protobuf:"bytes,15,rep,name=children,proto3" json:"children,omitempty"`                  // the children that the task has added with the ends of its attempts
+	Parent        *Parent                `protobuf:"bytes,16,opt,name=parent,proto3" json:"parent,omitempty"`                      // the task that this one is a child of; missing if there is none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -813,7 +818,175 @@ func (x *Run) GetWoken() *Woken {
 	return nil
 }
 
-// Woken says what ended the wait of a task for a signal.
+func (x *Run) GetChildren() []*ChildSet {
+	if x != nil {
+		return x.Children
+	}
+	return nil
+}
+
+func (x *Run) GetParent() *Parent {
+	if x != nil {
+		return x.Parent
+	}
+	return nil
+}
+
+// ChildSet says how the children of one name have ended.
+type ChildSet struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Added         uint32                 `protobuf:"varint,2,opt,name=added,proto3" json:"added,omitempty"` // how many were added; they have the indexes from 0 on
+	Done          uint32                 `protobuf:"varint,3,opt,name=done,proto3" json:"done,omitempty"`   // how many of them are done
+	Failed        uint32                 `protobuf:"varint,4,opt,name=failed,proto3" json:"failed,omitempty"`
+	Cancelled     uint32                 `protobuf:"varint,5,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
+	Ended         []byte                 `protobuf:"bytes,6,opt,name=ended,proto3" json:"ended,omitempty"`   // which of them have ended: a bit for each, the first one is the lowest of the first byte; bytes at the end that would be 0 may be missing
+	Shards        []byte                 `protobuf:"bytes,7,opt,name=shards,proto3" json:"shards,omitempty"` // the shard of each, if an ordering key decides that: it is in the id, see docs/handlers.md; otherwise empty
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChildSet) Reset() {
+	*x = ChildSet{}
+	mi := &file_handler_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChildSet) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChildSet) ProtoMessage() {}
+
+func (x *ChildSet) ProtoReflect() protoreflect.Message {
+	mi := &file_handler_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChildSet.ProtoReflect.Descriptor instead.
+func (*ChildSet) Descriptor() ([]byte, []int) {
+	return file_handler_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ChildSet) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ChildSet) GetAdded() uint32 {
+	if x != nil {
+		return x.Added
+	}
+	return 0
+}
+
+func (x *ChildSet) GetDone() uint32 {
+	if x != nil {
+		return x.Done
+	}
+	return 0
+}
+
+func (x *ChildSet) GetFailed() uint32 {
+	if x != nil {
+		return x.Failed
+	}
+	return 0
+}
+
+func (x *ChildSet) GetCancelled() uint32 {
+	if x != nil {
+		return x.Cancelled
+	}
+	return 0
+}
+
+func (x *ChildSet) GetEnded() []byte {
+	if x != nil {
+		return x.Ended
+	}
+	return nil
+}
+
+func (x *ChildSet) GetShards() []byte {
+	if x != nil {
+		return x.Shards
+	}
+	return nil
+}
+
+// Parent is the task that learns of the end of a child, and the place of that child.
+type Parent struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	TaskId        []byte                 `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"` // 16 bytes, a UUID
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`                   // of the set of children
+	Index         uint32                 `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"`                // in the set, from 0 on
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Parent) Reset() {
+	*x = Parent{}
+	mi := &file_handler_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Parent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Parent) ProtoMessage() {}
+
+func (x *Parent) ProtoReflect() protoreflect.Message {
+	mi := &file_handler_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Parent.ProtoReflect.Descriptor instead.
+func (*Parent) Descriptor() ([]byte, []int) {
+	return file_handler_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Parent) GetTaskId() []byte {
+	if x != nil {
+		return x.TaskId
+	}
+	return nil
+}
+
+func (x *Parent) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Parent) GetIndex() uint32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+// Woken says what ended the wait of a task for a signal or for children.
 type Woken struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	By            Woken_By               `protobuf:"varint,1,opt,name=by,proto3,enum=taskengine.handler.v1.Woken_By" json:"by,omitempty"`
@@ -827,7 +1000,7 @@ type Woken struct {
 
 func (x *Woken) Reset() {
 	*x = Woken{}
-	mi := &file_handler_proto_msgTypes[6]
+	mi := &file_handler_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -839,7 +1012,7 @@ func (x *Woken) String() string {
 func (*Woken) ProtoMessage() {}
 
 func (x *Woken) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[6]
+	mi := &file_handler_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -852,7 +1025,7 @@ func (x *Woken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Woken.ProtoReflect.Descriptor instead.
 func (*Woken) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{6}
+	return file_handler_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Woken) GetBy() Woken_By {
@@ -903,7 +1076,7 @@ type Cancel struct {
 
 func (x *Cancel) Reset() {
 	*x = Cancel{}
-	mi := &file_handler_proto_msgTypes[7]
+	mi := &file_handler_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -915,7 +1088,7 @@ func (x *Cancel) String() string {
 func (*Cancel) ProtoMessage() {}
 
 func (x *Cancel) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[7]
+	mi := &file_handler_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -928,7 +1101,7 @@ func (x *Cancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancel.ProtoReflect.Descriptor instead.
 func (*Cancel) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{7}
+	return file_handler_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Cancel) GetRunId() uint64 {
@@ -962,7 +1135,7 @@ type Drain struct {
 
 func (x *Drain) Reset() {
 	*x = Drain{}
-	mi := &file_handler_proto_msgTypes[8]
+	mi := &file_handler_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -974,7 +1147,7 @@ func (x *Drain) String() string {
 func (*Drain) ProtoMessage() {}
 
 func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[8]
+	mi := &file_handler_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -987,7 +1160,7 @@ func (x *Drain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drain.ProtoReflect.Descriptor instead.
 func (*Drain) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{8}
+	return file_handler_proto_rawDescGZIP(), []int{10}
 }
 
 // Finish answers a run.
@@ -1005,13 +1178,14 @@ type Finish struct {
 	Outcome       isFinish_Outcome `protobuf_oneof:"outcome"`
 	Children      []*Child         `protobuf:"bytes,7,rep,name=children,proto3" json:"children,omitempty"` // only to hosts with the feature "children": others fail the task
 	Earlier       *Attempt         `protobuf:"bytes,9,opt,name=earlier,proto3" json:"earlier,omitempty"`   // only of workers, to nodes with the feature "earlier": the attempt that this ends, in place of run_id
+	Signals       []*Signal        `protobuf:"bytes,10,rep,name=signals,proto3" json:"signals,omitempty"`  // sent if and only if the finish is stored; only to hosts with the feature "signals": others drop them
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Finish) Reset() {
 	*x = Finish{}
-	mi := &file_handler_proto_msgTypes[9]
+	mi := &file_handler_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1023,7 +1197,7 @@ func (x *Finish) String() string {
 func (*Finish) ProtoMessage() {}
 
 func (x *Finish) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[9]
+	mi := &file_handler_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1036,7 +1210,7 @@ func (x *Finish) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finish.ProtoReflect.Descriptor instead.
 func (*Finish) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{9}
+	return file_handler_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Finish) GetRunId() uint64 {
@@ -1121,6 +1295,13 @@ func (x *Finish) GetEarlier() *Attempt {
 	return nil
 }
 
+func (x *Finish) GetSignals() []*Signal {
+	if x != nil {
+		return x.Signals
+	}
+	return nil
+}
+
 type isFinish_Outcome interface {
 	isFinish_Outcome()
 }
@@ -1174,7 +1355,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_handler_proto_msgTypes[10]
+	mi := &file_handler_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1186,7 +1367,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[10]
+	mi := &file_handler_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1199,7 +1380,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{10}
+	return file_handler_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Attempt) GetTaskId() []byte {
@@ -1238,7 +1419,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_handler_proto_msgTypes[11]
+	mi := &file_handler_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1250,7 +1431,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[11]
+	mi := &file_handler_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1263,7 +1444,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{11}
+	return file_handler_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Error) GetMessage() string {
@@ -1318,7 +1499,7 @@ type Snooze struct {
 
 func (x *Snooze) Reset() {
 	*x = Snooze{}
-	mi := &file_handler_proto_msgTypes[12]
+	mi := &file_handler_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1330,7 +1511,7 @@ func (x *Snooze) String() string {
 func (*Snooze) ProtoMessage() {}
 
 func (x *Snooze) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[12]
+	mi := &file_handler_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1343,7 +1524,7 @@ func (x *Snooze) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Snooze.ProtoReflect.Descriptor instead.
 func (*Snooze) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{12}
+	return file_handler_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Snooze) GetDelay() int64 {
@@ -1361,7 +1542,7 @@ type Again struct {
 	Result        []byte                 `protobuf:"bytes,2,opt,name=result,proto3" json:"result,omitempty"`
 	Payload       []byte                 `protobuf:"bytes,3,opt,name=payload,proto3,oneof" json:"payload,omitempty"`       // only to hosts with the feature "rerun": others drop it
 	Checkpoint    []byte                 `protobuf:"bytes,4,opt,name=checkpoint,proto3,oneof" json:"checkpoint,omitempty"` // at most 1 MiB; only to hosts with the feature "rerun": others drop it
-	Wait          *Wait                  `protobuf:"bytes,5,opt,name=wait,proto3" json:"wait,omitempty"`                   // the task waits for a signal; only to hosts with the feature "wait": others run it again at once
+	Wait          *Wait                  `protobuf:"bytes,5,opt,name=wait,proto3" json:"wait,omitempty"`                   // the task waits for a signal or for children; only to hosts with the feature "wait": others run it again at once
 	Delay         int64                  `protobuf:"varint,6,opt,name=delay,proto3" json:"delay,omitempty"`                // in place of at, counted from the arrival of the finish; only to hosts with the feature "wait"
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1369,7 +1550,7 @@ type Again struct {
 
 func (x *Again) Reset() {
 	*x = Again{}
-	mi := &file_handler_proto_msgTypes[13]
+	mi := &file_handler_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1381,7 +1562,7 @@ func (x *Again) String() string {
 func (*Again) ProtoMessage() {}
 
 func (x *Again) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[13]
+	mi := &file_handler_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1394,7 +1575,7 @@ func (x *Again) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Again.ProtoReflect.Descriptor instead.
 func (*Again) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{13}
+	return file_handler_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Again) GetAt() int64 {
@@ -1439,18 +1620,19 @@ func (x *Again) GetDelay() int64 {
 	return 0
 }
 
-// Wait has a task wait for the first signal of one of these names. The wait ends without a signal when the again is due, and
-// never if that has neither a time nor a delay.
+// Wait has a task wait for the first signal of one of these names, or until one of these waits for children is over. The wait
+// ends without that when the again is due, and never if that has neither a time nor a delay.
 type Wait struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Names         []string               `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`
+	Names         []string               `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`       // of signals; none if it waits for children
+	Children      []*ChildrenWait        `protobuf:"bytes,2,rep,name=children,proto3" json:"children,omitempty"` // only to hosts with the feature "family": others do not run the task again
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Wait) Reset() {
 	*x = Wait{}
-	mi := &file_handler_proto_msgTypes[14]
+	mi := &file_handler_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1462,7 +1644,7 @@ func (x *Wait) String() string {
 func (*Wait) ProtoMessage() {}
 
 func (x *Wait) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[14]
+	mi := &file_handler_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1475,7 +1657,7 @@ func (x *Wait) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Wait.ProtoReflect.Descriptor instead.
 func (*Wait) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{14}
+	return file_handler_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Wait) GetNames() []string {
@@ -1483,6 +1665,74 @@ func (x *Wait) GetNames() []string {
 		return x.Names
 	}
 	return nil
+}
+
+func (x *Wait) GetChildren() []*ChildrenWait {
+	if x != nil {
+		return x.Children
+	}
+	return nil
+}
+
+// ChildrenWait is over when children of one name have ended.
+type ChildrenWait struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Count         uint32                 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`                       // how many of them; 0 stands for all that were added
+	OrFailed      bool                   `protobuf:"varint,3,opt,name=or_failed,json=orFailed,proto3" json:"or_failed,omitempty"` // it is also over when one of them has failed or was cancelled
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChildrenWait) Reset() {
+	*x = ChildrenWait{}
+	mi := &file_handler_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChildrenWait) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChildrenWait) ProtoMessage() {}
+
+func (x *ChildrenWait) ProtoReflect() protoreflect.Message {
+	mi := &file_handler_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChildrenWait.ProtoReflect.Descriptor instead.
+func (*ChildrenWait) Descriptor() ([]byte, []int) {
+	return file_handler_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ChildrenWait) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ChildrenWait) GetCount() uint32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *ChildrenWait) GetOrFailed() bool {
+	if x != nil {
+		return x.OrFailed
+	}
+	return false
 }
 
 // Refused says that the handler has not begun a run and will not begin it.
@@ -1495,7 +1745,7 @@ type Refused struct {
 
 func (x *Refused) Reset() {
 	*x = Refused{}
-	mi := &file_handler_proto_msgTypes[15]
+	mi := &file_handler_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1507,7 +1757,7 @@ func (x *Refused) String() string {
 func (*Refused) ProtoMessage() {}
 
 func (x *Refused) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[15]
+	mi := &file_handler_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1520,7 +1770,7 @@ func (x *Refused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refused.ProtoReflect.Descriptor instead.
 func (*Refused) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{15}
+	return file_handler_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Refused) GetMessage() string {
@@ -1540,7 +1790,7 @@ type Ended struct {
 
 func (x *Ended) Reset() {
 	*x = Ended{}
-	mi := &file_handler_proto_msgTypes[16]
+	mi := &file_handler_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1552,7 +1802,7 @@ func (x *Ended) String() string {
 func (*Ended) ProtoMessage() {}
 
 func (x *Ended) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[16]
+	mi := &file_handler_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1565,10 +1815,10 @@ func (x *Ended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ended.ProtoReflect.Descriptor instead.
 func (*Ended) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{16}
+	return file_handler_proto_rawDescGZIP(), []int{19}
 }
 
-// Child is a task that is added if and only if the finish of its parent is stored.
+// Child is a task that is added if and only if the finish of the task that adds it is stored.
 type Child struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
@@ -1578,13 +1828,16 @@ type Child struct {
 	Headers       map[string]string      `protobuf:"bytes,5,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	RunAt         int64                  `protobuf:"varint,6,opt,name=run_at,json=runAt,proto3" json:"run_at,omitempty"`
 	Priority      *uint32                `protobuf:"varint,7,opt,name=priority,proto3,oneof" json:"priority,omitempty"`
+	Set           string                 `protobuf:"bytes,8,opt,name=set,proto3" json:"set,omitempty"`                                // it is a child of this name of the task, which learns of its end: no key and no id then. Only to hosts with the feature "family": for others it is a task that is added. Empty if it is no child
+	TaskId        []byte                 `protobuf:"bytes,9,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`            // 16 bytes, a UUID that the handler has chosen; empty for one of the node
+	ExpiresAt     int64                  `protobuf:"varint,10,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"` // the task is too late from this time on; 0 is never
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Child) Reset() {
 	*x = Child{}
-	mi := &file_handler_proto_msgTypes[17]
+	mi := &file_handler_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1596,7 +1849,7 @@ func (x *Child) String() string {
 func (*Child) ProtoMessage() {}
 
 func (x *Child) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[17]
+	mi := &file_handler_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1609,7 +1862,7 @@ func (x *Child) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Child.ProtoReflect.Descriptor instead.
 func (*Child) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{17}
+	return file_handler_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Child) GetType() string {
@@ -1661,6 +1914,128 @@ func (x *Child) GetPriority() uint32 {
 	return 0
 }
 
+func (x *Child) GetSet() string {
+	if x != nil {
+		return x.Set
+	}
+	return ""
+}
+
+func (x *Child) GetTaskId() []byte {
+	if x != nil {
+		return x.TaskId
+	}
+	return nil
+}
+
+func (x *Child) GetExpiresAt() int64 {
+	if x != nil {
+		return x.ExpiresAt
+	}
+	return 0
+}
+
+// Signal is a message to one task. It is addressed by task_id or, if that is empty, by type and key.
+type Signal struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	TaskId        []byte                 `protobuf:"bytes,1,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"` // 16 bytes, a UUID
+	Type          string                 `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`                   // of the task; with a task_id empty or the type of that: for a task of another type the signal is dropped. A worker that may not signal tasks of all types has to name it
+	Key           string                 `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
+	OrderingKey   string                 `protobuf:"bytes,4,opt,name=ordering_key,json=orderingKey,proto3" json:"ordering_key,omitempty"` // of the task that has the key
+	Id            []byte                 `protobuf:"bytes,5,opt,name=id,proto3" json:"id,omitempty"`                                      // 16 bytes, a UUID: a task gets signals of one id once; empty for a new one
+	Name          string                 `protobuf:"bytes,6,opt,name=name,proto3" json:"name,omitempty"`
+	Data          []byte                 `protobuf:"bytes,7,opt,name=data,proto3" json:"data,omitempty"`  // at most max_payload of the type of the task
+	Keep          bool                   `protobuf:"varint,8,opt,name=keep,proto3" json:"keep,omitempty"` // a task that does not wait for the signal keeps it; otherwise it is dropped
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Signal) Reset() {
+	*x = Signal{}
+	mi := &file_handler_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Signal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Signal) ProtoMessage() {}
+
+func (x *Signal) ProtoReflect() protoreflect.Message {
+	mi := &file_handler_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Signal.ProtoReflect.Descriptor instead.
+func (*Signal) Descriptor() ([]byte, []int) {
+	return file_handler_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *Signal) GetTaskId() []byte {
+	if x != nil {
+		return x.TaskId
+	}
+	return nil
+}
+
+func (x *Signal) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *Signal) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *Signal) GetOrderingKey() string {
+	if x != nil {
+		return x.OrderingKey
+	}
+	return ""
+}
+
+func (x *Signal) GetId() []byte {
+	if x != nil {
+		return x.Id
+	}
+	return nil
+}
+
+func (x *Signal) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Signal) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *Signal) GetKeep() bool {
+	if x != nil {
+		return x.Keep
+	}
+	return false
+}
+
 // LogLine is a line of the log. The host adds the names of the handler and the task.
 type LogLine struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1675,7 +2050,7 @@ type LogLine struct {
 
 func (x *LogLine) Reset() {
 	*x = LogLine{}
-	mi := &file_handler_proto_msgTypes[18]
+	mi := &file_handler_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1687,7 +2062,7 @@ func (x *LogLine) String() string {
 func (*LogLine) ProtoMessage() {}
 
 func (x *LogLine) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[18]
+	mi := &file_handler_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1700,7 +2075,7 @@ func (x *LogLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
 func (*LogLine) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{18}
+	return file_handler_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *LogLine) GetRunId() uint64 {
@@ -1751,7 +2126,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_handler_proto_msgTypes[19]
+	mi := &file_handler_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1763,7 +2138,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[19]
+	mi := &file_handler_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1776,7 +2151,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{19}
+	return file_handler_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Progress) GetRunId() uint64 {
@@ -1819,7 +2194,7 @@ type Checkpoint struct {
 
 func (x *Checkpoint) Reset() {
 	*x = Checkpoint{}
-	mi := &file_handler_proto_msgTypes[20]
+	mi := &file_handler_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1831,7 +2206,7 @@ func (x *Checkpoint) String() string {
 func (*Checkpoint) ProtoMessage() {}
 
 func (x *Checkpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[20]
+	mi := &file_handler_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1844,7 +2219,7 @@ func (x *Checkpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Checkpoint.ProtoReflect.Descriptor instead.
 func (*Checkpoint) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{20}
+	return file_handler_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Checkpoint) GetRunId() uint64 {
@@ -1880,7 +2255,7 @@ type Stored struct {
 
 func (x *Stored) Reset() {
 	*x = Stored{}
-	mi := &file_handler_proto_msgTypes[21]
+	mi := &file_handler_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1892,7 +2267,7 @@ func (x *Stored) String() string {
 func (*Stored) ProtoMessage() {}
 
 func (x *Stored) ProtoReflect() protoreflect.Message {
-	mi := &file_handler_proto_msgTypes[21]
+	mi := &file_handler_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1905,7 +2280,7 @@ func (x *Stored) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stored.ProtoReflect.Descriptor instead.
 func (*Stored) Descriptor() ([]byte, []int) {
-	return file_handler_proto_rawDescGZIP(), []int{21}
+	return file_handler_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Stored) GetRunId() uint64 {
@@ -1987,7 +2362,7 @@ const file_handler_proto_rawDesc = "" +
 	"\aversion\x18\x04 \x01(\tR\aversion\x12\x14\n" +
 	"\x05types\x18\x05 \x03(\tR\x05types\x12\x14\n" +
 	"\x05slots\x18\x06 \x01(\rR\x05slots\x12\x1a\n" +
-	"\bfeatures\x18\a \x03(\tR\bfeatures\"\xf2\x03\n" +
+	"\bfeatures\x18\a \x03(\tR\bfeatures\"\xe6\x04\n" +
 	"\x03Run\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\x04R\x05runId\x12\x17\n" +
 	"\atask_id\x18\x02 \x01(\fR\x06taskId\x12\x18\n" +
@@ -2005,22 +2380,37 @@ const file_handler_proto_rawDesc = "" +
 	"\n" +
 	"checkpoint\x18\r \x01(\fR\n" +
 	"checkpoint\x122\n" +
-	"\x05woken\x18\x0e \x01(\v2\x1c.taskengine.handler.v1.WokenR\x05woken\x1a:\n" +
+	"\x05woken\x18\x0e \x01(\v2\x1c.taskengine.handler.v1.WokenR\x05woken\x12;\n" +
+	"\bchildren\x18\x0f \x03(\v2\x1f.taskengine.handler.v1.ChildSetR\bchildren\x125\n" +
+	"\x06parent\x18\x10 \x01(\v2\x1d.taskengine.handler.v1.ParentR\x06parent\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xc6\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xac\x01\n" +
+	"\bChildSet\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05added\x18\x02 \x01(\rR\x05added\x12\x12\n" +
+	"\x04done\x18\x03 \x01(\rR\x04done\x12\x16\n" +
+	"\x06failed\x18\x04 \x01(\rR\x06failed\x12\x1c\n" +
+	"\tcancelled\x18\x05 \x01(\rR\tcancelled\x12\x14\n" +
+	"\x05ended\x18\x06 \x01(\fR\x05ended\x12\x16\n" +
+	"\x06shards\x18\a \x01(\fR\x06shards\"K\n" +
+	"\x06Parent\x12\x17\n" +
+	"\atask_id\x18\x01 \x01(\fR\x06taskId\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
+	"\x05index\x18\x03 \x01(\rR\x05index\"\xd7\x01\n" +
 	"\x05Woken\x12/\n" +
 	"\x02by\x18\x01 \x01(\x0e2\x1f.taskengine.handler.v1.Woken.ByR\x02by\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\fR\x02id\x12\x12\n" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x12\x0e\n" +
 	"\x02at\x18\x04 \x01(\x03R\x02at\x12\x12\n" +
-	"\x04data\x18\x05 \x01(\fR\x04data\"D\n" +
+	"\x04data\x18\x05 \x01(\fR\x04data\"U\n" +
 	"\x02By\x12\x12\n" +
 	"\x0eBY_UNSPECIFIED\x10\x00\x12\r\n" +
 	"\tBY_SIGNAL\x10\x01\x12\x0e\n" +
 	"\n" +
 	"BY_TIMEOUT\x10\x02\x12\v\n" +
-	"\aBY_USER\x10\x03\"\xc4\x01\n" +
+	"\aBY_USER\x10\x03\x12\x0f\n" +
+	"\vBY_CHILDREN\x10\x04\"\xc4\x01\n" +
 	"\x06Cancel\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\x04R\x05runId\x12<\n" +
 	"\x06reason\x18\x02 \x01(\x0e2$.taskengine.handler.v1.Cancel.ReasonR\x06reason\x12\x18\n" +
@@ -2029,7 +2419,7 @@ const file_handler_proto_rawDesc = "" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fREASON_DEADLINE\x10\x01\x12\x14\n" +
 	"\x10REASON_CANCELLED\x10\x02\"\a\n" +
-	"\x05Drain\"\xcf\x03\n" +
+	"\x05Drain\"\x88\x04\n" +
 	"\x06Finish\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\x04R\x05runId\x12\x18\n" +
 	"\x06result\x18\x02 \x01(\fH\x00R\x06result\x124\n" +
@@ -2039,7 +2429,9 @@ const file_handler_proto_rawDesc = "" +
 	"\arefused\x18\x06 \x01(\v2\x1e.taskengine.handler.v1.RefusedH\x00R\arefused\x124\n" +
 	"\x05ended\x18\b \x01(\v2\x1c.taskengine.handler.v1.EndedH\x00R\x05ended\x128\n" +
 	"\bchildren\x18\a \x03(\v2\x1c.taskengine.handler.v1.ChildR\bchildren\x128\n" +
-	"\aearlier\x18\t \x01(\v2\x1e.taskengine.handler.v1.AttemptR\aearlierB\t\n" +
+	"\aearlier\x18\t \x01(\v2\x1e.taskengine.handler.v1.AttemptR\aearlier\x127\n" +
+	"\asignals\x18\n" +
+	" \x03(\v2\x1d.taskengine.handler.v1.SignalR\asignalsB\t\n" +
 	"\aoutcome\"P\n" +
 	"\aAttempt\x12\x17\n" +
 	"\atask_id\x18\x01 \x01(\fR\x06taskId\x12\x18\n" +
@@ -2067,12 +2459,17 @@ const file_handler_proto_rawDesc = "" +
 	"\x05delay\x18\x06 \x01(\x03R\x05delayB\n" +
 	"\n" +
 	"\b_payloadB\r\n" +
-	"\v_checkpoint\"\x1c\n" +
+	"\v_checkpoint\"]\n" +
 	"\x04Wait\x12\x14\n" +
-	"\x05names\x18\x01 \x03(\tR\x05names\"#\n" +
+	"\x05names\x18\x01 \x03(\tR\x05names\x12?\n" +
+	"\bchildren\x18\x02 \x03(\v2#.taskengine.handler.v1.ChildrenWaitR\bchildren\"U\n" +
+	"\fChildrenWait\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05count\x18\x02 \x01(\rR\x05count\x12\x1b\n" +
+	"\tor_failed\x18\x03 \x01(\bR\borFailed\"#\n" +
 	"\aRefused\x12\x18\n" +
 	"\amessage\x18\x01 \x01(\tR\amessage\"\a\n" +
-	"\x05Ended\"\xb0\x02\n" +
+	"\x05Ended\"\xfa\x02\n" +
 	"\x05Child\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12!\n" +
@@ -2080,11 +2477,25 @@ const file_handler_proto_rawDesc = "" +
 	"\apayload\x18\x04 \x01(\fR\apayload\x12C\n" +
 	"\aheaders\x18\x05 \x03(\v2).taskengine.handler.v1.Child.HeadersEntryR\aheaders\x12\x15\n" +
 	"\x06run_at\x18\x06 \x01(\x03R\x05runAt\x12\x1f\n" +
-	"\bpriority\x18\a \x01(\rH\x00R\bpriority\x88\x01\x01\x1a:\n" +
+	"\bpriority\x18\a \x01(\rH\x00R\bpriority\x88\x01\x01\x12\x10\n" +
+	"\x03set\x18\b \x01(\tR\x03set\x12\x17\n" +
+	"\atask_id\x18\t \x01(\fR\x06taskId\x12\x1d\n" +
+	"\n" +
+	"expires_at\x18\n" +
+	" \x01(\x03R\texpiresAt\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\v\n" +
-	"\t_priority\"\xe3\x01\n" +
+	"\t_priority\"\xb6\x01\n" +
+	"\x06Signal\x12\x17\n" +
+	"\atask_id\x18\x01 \x01(\fR\x06taskId\x12\x12\n" +
+	"\x04type\x18\x02 \x01(\tR\x04type\x12\x10\n" +
+	"\x03key\x18\x03 \x01(\tR\x03key\x12!\n" +
+	"\fordering_key\x18\x04 \x01(\tR\vorderingKey\x12\x0e\n" +
+	"\x02id\x18\x05 \x01(\fR\x02id\x12\x12\n" +
+	"\x04name\x18\x06 \x01(\tR\x04name\x12\x12\n" +
+	"\x04data\x18\a \x01(\fR\x04data\x12\x12\n" +
+	"\x04keep\x18\b \x01(\bR\x04keep\"\xe3\x01\n" +
 	"\aLogLine\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\x04R\x05runId\x12\x14\n" +
 	"\x05level\x18\x02 \x01(\x11R\x05level\x12\x18\n" +
@@ -2126,73 +2537,81 @@ func file_handler_proto_rawDescGZIP() []byte {
 }
 
 var file_handler_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_handler_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_handler_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_handler_proto_goTypes = []any{
-	(Woken_By)(0),       // 0: taskengine.handler.v1.Woken.By
-	(Cancel_Reason)(0),  // 1: taskengine.handler.v1.Cancel.Reason
-	(*ToHandler)(nil),   // 2: taskengine.handler.v1.ToHandler
-	(*FromHandler)(nil), // 3: taskengine.handler.v1.FromHandler
-	(*Offer)(nil),       // 4: taskengine.handler.v1.Offer
-	(*Welcome)(nil),     // 5: taskengine.handler.v1.Welcome
-	(*Hello)(nil),       // 6: taskengine.handler.v1.Hello
-	(*Run)(nil),         // 7: taskengine.handler.v1.Run
-	(*Woken)(nil),       // 8: taskengine.handler.v1.Woken
-	(*Cancel)(nil),      // 9: taskengine.handler.v1.Cancel
-	(*Drain)(nil),       // 10: taskengine.handler.v1.Drain
-	(*Finish)(nil),      // 11: taskengine.handler.v1.Finish
-	(*Attempt)(nil),     // 12: taskengine.handler.v1.Attempt
-	(*Error)(nil),       // 13: taskengine.handler.v1.Error
-	(*Snooze)(nil),      // 14: taskengine.handler.v1.Snooze
-	(*Again)(nil),       // 15: taskengine.handler.v1.Again
-	(*Wait)(nil),        // 16: taskengine.handler.v1.Wait
-	(*Refused)(nil),     // 17: taskengine.handler.v1.Refused
-	(*Ended)(nil),       // 18: taskengine.handler.v1.Ended
-	(*Child)(nil),       // 19: taskengine.handler.v1.Child
-	(*LogLine)(nil),     // 20: taskengine.handler.v1.LogLine
-	(*Progress)(nil),    // 21: taskengine.handler.v1.Progress
-	(*Checkpoint)(nil),  // 22: taskengine.handler.v1.Checkpoint
-	(*Stored)(nil),      // 23: taskengine.handler.v1.Stored
-	nil,                 // 24: taskengine.handler.v1.Offer.LabelsEntry
-	nil,                 // 25: taskengine.handler.v1.Run.HeadersEntry
-	nil,                 // 26: taskengine.handler.v1.Child.HeadersEntry
-	nil,                 // 27: taskengine.handler.v1.LogLine.FieldsEntry
+	(Woken_By)(0),        // 0: taskengine.handler.v1.Woken.By
+	(Cancel_Reason)(0),   // 1: taskengine.handler.v1.Cancel.Reason
+	(*ToHandler)(nil),    // 2: taskengine.handler.v1.ToHandler
+	(*FromHandler)(nil),  // 3: taskengine.handler.v1.FromHandler
+	(*Offer)(nil),        // 4: taskengine.handler.v1.Offer
+	(*Welcome)(nil),      // 5: taskengine.handler.v1.Welcome
+	(*Hello)(nil),        // 6: taskengine.handler.v1.Hello
+	(*Run)(nil),          // 7: taskengine.handler.v1.Run
+	(*ChildSet)(nil),     // 8: taskengine.handler.v1.ChildSet
+	(*Parent)(nil),       // 9: taskengine.handler.v1.Parent
+	(*Woken)(nil),        // 10: taskengine.handler.v1.Woken
+	(*Cancel)(nil),       // 11: taskengine.handler.v1.Cancel
+	(*Drain)(nil),        // 12: taskengine.handler.v1.Drain
+	(*Finish)(nil),       // 13: taskengine.handler.v1.Finish
+	(*Attempt)(nil),      // 14: taskengine.handler.v1.Attempt
+	(*Error)(nil),        // 15: taskengine.handler.v1.Error
+	(*Snooze)(nil),       // 16: taskengine.handler.v1.Snooze
+	(*Again)(nil),        // 17: taskengine.handler.v1.Again
+	(*Wait)(nil),         // 18: taskengine.handler.v1.Wait
+	(*ChildrenWait)(nil), // 19: taskengine.handler.v1.ChildrenWait
+	(*Refused)(nil),      // 20: taskengine.handler.v1.Refused
+	(*Ended)(nil),        // 21: taskengine.handler.v1.Ended
+	(*Child)(nil),        // 22: taskengine.handler.v1.Child
+	(*Signal)(nil),       // 23: taskengine.handler.v1.Signal
+	(*LogLine)(nil),      // 24: taskengine.handler.v1.LogLine
+	(*Progress)(nil),     // 25: taskengine.handler.v1.Progress
+	(*Checkpoint)(nil),   // 26: taskengine.handler.v1.Checkpoint
+	(*Stored)(nil),       // 27: taskengine.handler.v1.Stored
+	nil,                  // 28: taskengine.handler.v1.Offer.LabelsEntry
+	nil,                  // 29: taskengine.handler.v1.Run.HeadersEntry
+	nil,                  // 30: taskengine.handler.v1.Child.HeadersEntry
+	nil,                  // 31: taskengine.handler.v1.LogLine.FieldsEntry
 }
 var file_handler_proto_depIdxs = []int32{
 	5,  // 0: taskengine.handler.v1.ToHandler.welcome:type_name -> taskengine.handler.v1.Welcome
 	7,  // 1: taskengine.handler.v1.ToHandler.runs:type_name -> taskengine.handler.v1.Run
-	9,  // 2: taskengine.handler.v1.ToHandler.cancels:type_name -> taskengine.handler.v1.Cancel
-	10, // 3: taskengine.handler.v1.ToHandler.drain:type_name -> taskengine.handler.v1.Drain
-	23, // 4: taskengine.handler.v1.ToHandler.stored:type_name -> taskengine.handler.v1.Stored
+	11, // 2: taskengine.handler.v1.ToHandler.cancels:type_name -> taskengine.handler.v1.Cancel
+	12, // 3: taskengine.handler.v1.ToHandler.drain:type_name -> taskengine.handler.v1.Drain
+	27, // 4: taskengine.handler.v1.ToHandler.stored:type_name -> taskengine.handler.v1.Stored
 	6,  // 5: taskengine.handler.v1.FromHandler.hello:type_name -> taskengine.handler.v1.Hello
-	11, // 6: taskengine.handler.v1.FromHandler.finishes:type_name -> taskengine.handler.v1.Finish
-	20, // 7: taskengine.handler.v1.FromHandler.logs:type_name -> taskengine.handler.v1.LogLine
-	21, // 8: taskengine.handler.v1.FromHandler.progress:type_name -> taskengine.handler.v1.Progress
-	22, // 9: taskengine.handler.v1.FromHandler.checkpoints:type_name -> taskengine.handler.v1.Checkpoint
+	13, // 6: taskengine.handler.v1.FromHandler.finishes:type_name -> taskengine.handler.v1.Finish
+	24, // 7: taskengine.handler.v1.FromHandler.logs:type_name -> taskengine.handler.v1.LogLine
+	25, // 8: taskengine.handler.v1.FromHandler.progress:type_name -> taskengine.handler.v1.Progress
+	26, // 9: taskengine.handler.v1.FromHandler.checkpoints:type_name -> taskengine.handler.v1.Checkpoint
 	4,  // 10: taskengine.handler.v1.FromHandler.offer:type_name -> taskengine.handler.v1.Offer
-	24, // 11: taskengine.handler.v1.Offer.labels:type_name -> taskengine.handler.v1.Offer.LabelsEntry
-	25, // 12: taskengine.handler.v1.Run.headers:type_name -> taskengine.handler.v1.Run.HeadersEntry
-	8,  // 13: taskengine.handler.v1.Run.woken:type_name -> taskengine.handler.v1.Woken
-	0,  // 14: taskengine.handler.v1.Woken.by:type_name -> taskengine.handler.v1.Woken.By
-	1,  // 15: taskengine.handler.v1.Cancel.reason:type_name -> taskengine.handler.v1.Cancel.Reason
-	13, // 16: taskengine.handler.v1.Finish.error:type_name -> taskengine.handler.v1.Error
-	14, // 17: taskengine.handler.v1.Finish.snooze:type_name -> taskengine.handler.v1.Snooze
-	15, // 18: taskengine.handler.v1.Finish.again:type_name -> taskengine.handler.v1.Again
-	17, // 19: taskengine.handler.v1.Finish.refused:type_name -> taskengine.handler.v1.Refused
-	18, // 20: taskengine.handler.v1.Finish.ended:type_name -> taskengine.handler.v1.Ended
-	19, // 21: taskengine.handler.v1.Finish.children:type_name -> taskengine.handler.v1.Child
-	12, // 22: taskengine.handler.v1.Finish.earlier:type_name -> taskengine.handler.v1.Attempt
-	16, // 23: taskengine.handler.v1.Again.wait:type_name -> taskengine.handler.v1.Wait
-	26, // 24: taskengine.handler.v1.Child.headers:type_name -> taskengine.handler.v1.Child.HeadersEntry
-	27, // 25: taskengine.handler.v1.LogLine.fields:type_name -> taskengine.handler.v1.LogLine.FieldsEntry
-	2,  // 26: taskengine.handler.v1.Handler.Work:input_type -> taskengine.handler.v1.ToHandler
-	3,  // 27: taskengine.handler.v1.Workers.Work:input_type -> taskengine.handler.v1.FromHandler
-	3,  // 28: taskengine.handler.v1.Handler.Work:output_type -> taskengine.handler.v1.FromHandler
-	2,  // 29: taskengine.handler.v1.Workers.Work:output_type -> taskengine.handler.v1.ToHandler
-	28, // [28:30] is the sub-list for method output_type
-	26, // [26:28] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	28, // 11: taskengine.handler.v1.Offer.labels:type_name -> taskengine.handler.v1.Offer.LabelsEntry
+	29, // 12: taskengine.handler.v1.Run.headers:type_name -> taskengine.handler.v1.Run.HeadersEntry
+	10, // 13: taskengine.handler.v1.Run.woken:type_name -> taskengine.handler.v1.Woken
+	8,  // 14: taskengine.handler.v1.Run.children:type_name -> taskengine.handler.v1.ChildSet
+	9,  // 15: taskengine.handler.v1.Run.parent:type_name -> taskengine.handler.v1.Parent
+	0,  // 16: taskengine.handler.v1.Woken.by:type_name -> taskengine.handler.v1.Woken.By
+	1,  // 17: taskengine.handler.v1.Cancel.reason:type_name -> taskengine.handler.v1.Cancel.Reason
+	15, // 18: taskengine.handler.v1.Finish.error:type_name -> taskengine.handler.v1.Error
+	16, // 19: taskengine.handler.v1.Finish.snooze:type_name -> taskengine.handler.v1.Snooze
+	17, // 20: taskengine.handler.v1.Finish.again:type_name -> taskengine.handler.v1.Again
+	20, // 21: taskengine.handler.v1.Finish.refused:type_name -> taskengine.handler.v1.Refused
+	21, // 22: taskengine.handler.v1.Finish.ended:type_name -> taskengine.handler.v1.Ended
+	22, // 23: taskengine.handler.v1.Finish.children:type_name -> taskengine.handler.v1.Child
+	14, // 24: taskengine.handler.v1.Finish.earlier:type_name -> taskengine.handler.v1.Attempt
+	23, // 25: taskengine.handler.v1.Finish.signals:type_name -> taskengine.handler.v1.Signal
+	18, // 26: taskengine.handler.v1.Again.wait:type_name -> taskengine.handler.v1.Wait
+	19, // 27: taskengine.handler.v1.Wait.children:type_name -> taskengine.handler.v1.ChildrenWait
+	30, // 28: taskengine.handler.v1.Child.headers:type_name -> taskengine.handler.v1.Child.HeadersEntry
+	31, // 29: taskengine.handler.v1.LogLine.fields:type_name -> taskengine.handler.v1.LogLine.FieldsEntry
+	2,  // 30: taskengine.handler.v1.Handler.Work:input_type -> taskengine.handler.v1.ToHandler
+	3,  // 31: taskengine.handler.v1.Workers.Work:input_type -> taskengine.handler.v1.FromHandler
+	3,  // 32: taskengine.handler.v1.Handler.Work:output_type -> taskengine.handler.v1.FromHandler
+	2,  // 33: taskengine.handler.v1.Workers.Work:output_type -> taskengine.handler.v1.ToHandler
+	32, // [32:34] is the sub-list for method output_type
+	30, // [30:32] is the sub-list for method input_type
+	30, // [30:30] is the sub-list for extension type_name
+	30, // [30:30] is the sub-list for extension extendee
+	0,  // [0:30] is the sub-list for field type_name
 }
 
 func init() { file_handler_proto_init() }
@@ -2200,7 +2619,7 @@ func file_handler_proto_init() {
 	if File_handler_proto != nil {
 		return
 	}
-	file_handler_proto_msgTypes[9].OneofWrappers = []any{
+	file_handler_proto_msgTypes[11].OneofWrappers = []any{
 		(*Finish_Result)(nil),
 		(*Finish_Error)(nil),
 		(*Finish_Snooze)(nil),
@@ -2208,16 +2627,16 @@ func file_handler_proto_init() {
 		(*Finish_Refused)(nil),
 		(*Finish_Ended)(nil),
 	}
-	file_handler_proto_msgTypes[11].OneofWrappers = []any{}
 	file_handler_proto_msgTypes[13].OneofWrappers = []any{}
-	file_handler_proto_msgTypes[17].OneofWrappers = []any{}
+	file_handler_proto_msgTypes[15].OneofWrappers = []any{}
+	file_handler_proto_msgTypes[20].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_handler_proto_rawDesc), len(file_handler_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   26,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   2,
 		},
