@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/taskengine/taskengine/policy"
@@ -250,7 +251,7 @@ func notEmpty(s string) error {
 
 // isType accepts the name of a type of the user.
 func isType(s string) error {
-	if task.IsReservedType(s) {
+	if strings.HasPrefix(s, task.ReservedTypes) {
 		return fmt.Errorf("is reserved: types that begin with %s belong to the engine", task.ReservedTypes)
 	}
 	return isName(s)

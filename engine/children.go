@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -122,11 +123,20 @@ func checkChildName(name string) error {
 
 // checkWaits returns an error if a task cannot wait so.
 func checkWaits(names []string, waits []task.ChildrenWait) error {
-	if len(names) != 1 || names[0] != task.AwaitsChildren {
+	at := slices.Index(names, task.AwaitsChildren)
+	if at < 0 {
 		if len(waits) > 0 {
 			return errors.New("a wait for children has other names")
 		}
 		return checkNames(names)
+	}
+	if len(names) > task.MaxAwaited {
+		return fmt.Errorf("%d names of signals are given, of %d allowed with children", len(names)-1, task.MaxAwaited-1)
+	}
+	if others := slices.Delete(slices.Clone(names), at, at+1); len(others) > 0 {
+		if err := checkNames(others); err != nil {
+			return err
+		}
 	}
 	switch {
 	case len(waits) == 0:
@@ -200,6 +210,23 @@ func (e *Engine) branch(ctx context.Context, t *task.Task, depth int, yield func
 func (e *Engine) childOf(parent task.ID, s *task.ChildSet, index uint32) task.ID {
 	return s.Child(parent, index, e.nearShard(parent, e.catalog.isDivided))
 }
+
+// ChildID returns the id of a child of the task parent, among its children s.
+func (e *Engine) ChildID(parent task.ID, s *task.ChildSet, index uint32) task.ID {
+	return e.childOf(parent, s, index)
+}
+
+// Child returns a child of the task parent as [Engine.Get] does.
+func (e *Engine) Child(ctx context.Context, parent task.ID, s *task.ChildSet, index uint32) (*task.Task, error) {
+	t, err := e.getChild(ctx, parent, s, index)
+	if err != nil {
+		return nil, err
+	}
+	return e.decoded(t)
+}
+
+// KeepsDone returns for how long the node keeps tasks of a type that are done: 0 is not at all, negative is for ever.
+func (e *Engine) KeepsDone(typ string) time.Duration { return e.catalog.policyOf(typ).Retention.Done }
 
 func (e *Engine) nearShard(parent task.ID, isDivided bool) int {
 	if isDivided {

@@ -144,7 +144,7 @@ type Decision struct {
 
 // decided returns the verdict on the attempt of t as Config.Retry changes it.
 func (e *Engine) decided(t *task.Task, v task.Verdict) task.Verdict {
-	if e.config.Retry == nil || t.Type == relayType || v.Outcome != task.Errored && v.Outcome != task.Crashed && v.Outcome != task.TimedOut {
+	if e.config.Retry == nil || t.Type == relayType || v.Next != 0 || v.Outcome != task.Errored && v.Outcome != task.Crashed && v.Outcome != task.TimedOut {
 		return v
 	}
 	f := Failure{Task: t, Verdict: v, At: e.Now().Round(0)}

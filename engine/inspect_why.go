@@ -208,14 +208,18 @@ func reasons(now time.Time, t *task.Task, w core.Why, attempts string) []Reason 
 // waits returns the reasons why a task does not run on any node. attempts is the result of attemptsOf.
 func waits(now time.Time, t *task.Task, w core.Why, attempts string) (rs []Reason) {
 	if names := t.Awaits(); t.State == task.Waiting && names != nil {
-		r := Reason{Code: CodeSignal, Until: t.NextEventAt, Text: "it waits for the signal " + strings.Join(names, " or ")}
-		if slices.Contains(names, task.AwaitsChildren) {
-			r.Code, r.Text = CodeChildren, "it waits for children" // withChildren knows more
-		}
+		until := ""
 		if !t.NextEventAt.IsZero() {
-			r.Text += ", until " + t.NextEventAt.Format(time.RFC3339)
+			until = ", until " + t.NextEventAt.Format(time.RFC3339)
 		}
-		return append(rs, r)
+		if at := slices.Index(names, task.AwaitsChildren); at >= 0 {
+			rs = append(rs, Reason{Code: CodeChildren, Until: t.NextEventAt, Text: "it waits for children" + until}) // withChildren knows more
+			names = slices.Delete(slices.Clone(names), at, at+1)
+		}
+		if len(names) > 0 {
+			rs = append(rs, Reason{Code: CodeSignal, Until: t.NextEventAt, Text: "it waits for the signal " + strings.Join(names, " or ") + until})
+		}
+		return rs
 	}
 	if t.State == task.Waiting && t.NextEventAt.IsZero() {
 		rs = append(rs, Reason{Code: CodeScheduled, Text: "it has no time: it waits until it gets one"})

@@ -168,6 +168,10 @@ type Edit struct {
 	At         *time.Time
 	Payload    *[]byte // at most max_payload of the type
 	Checkpoint *[]byte // at most task.MaxCheckpoint bytes; empty removes it
+
+	// Resumes has a task that has ended without being done run again at once, as [Engine.Resume] does. Then At is nil. Any other
+	// task cannot be edited so.
+	Resumes bool
 }
 
 // Edit changes the time, the payload and the checkpoint of a task, in one change. The task must not be
@@ -178,7 +182,7 @@ func (e *Engine) Edit(ctx context.Context, ref task.Ref, to Edit) (*task.Task, e
 	}
 	var invalid error
 	after, err := e.edit(ctx, ref, "edit", func(t *task.Task, c *task.Change) bool {
-		if t.State == task.Processing && !to.Interrupts {
+		if t.State == task.Processing && !to.Interrupts || to.Resumes && t.State.Live() {
 			return false
 		}
 		if c.Group, invalid = e.catalog.checkEdit(t, &to); invalid != nil {
@@ -200,8 +204,11 @@ func (e *Engine) Edit(ctx context.Context, ref task.Ref, to Edit) (*task.Task, e
 		default:
 			c.NextEventAt = c.At
 		}
+		if to.Resumes {
+			c.To, c.NextEventAt = task.Submitted, time.Time{}
+		}
 		switch t.State {
-		case task.Error:
+		case task.Error, task.Failed, task.Cancelled:
 			c.Count = task.Reset
 		case task.Processing:
 			c.Count, c.Outcome, c.Error = task.Reset, task.Overruled, errInterrupted

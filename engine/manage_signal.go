@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/taskengine/taskengine/codec"
 	"github.com/taskengine/taskengine/storage"
@@ -182,7 +183,7 @@ func checkNames(names []string) error {
 		if name == "" || len(name) > task.MaxSignalName || !printable(name) {
 			return fmt.Errorf("%.40q is not the name of a signal, which is 1 to %d bytes of printable UTF-8", name, task.MaxSignalName)
 		}
-		if task.IsReservedType(name) {
+		if strings.HasPrefix(name, task.ReservedTypes) {
 			return fmt.Errorf("%q is not the name of a signal: names that begin with %s belong to the engine", name, task.ReservedTypes)
 		}
 	}

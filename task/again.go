@@ -3,6 +3,7 @@ package task
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -51,12 +52,21 @@ func WaitForChildren(waits []ChildrenWait, until time.Time, options ...AgainOpti
 	return v
 }
 
+// WaitForEither says that the work is done for now, and that the task goes on when it gets a signal of one of these names, or when one
+// of these waits for its children is over, or at the given time. In everything else it is [WaitFor] and [WaitForChildren].
+// There may be one name less than with WaitFor.
+func WaitForEither(names []string, waits []ChildrenWait, until time.Time, options ...AgainOption) error {
+	v := WaitFor(append([]string{AwaitsChildren}, names...), until, options...).(*verdict)
+	v.error, v.waits = errors.New("waits for a signal or for children"), append([]ChildrenWait{}, waits...)
+	return v
+}
+
 // AgainAs returns the error of a handler that asks for what v asks for, which runs again or adds tasks, with these options in place of
 // those of v. It is for handlers that wrap others.
 func AgainAs(v Verdict, options ...AgainOption) error {
 	switch {
 	case v.Children != nil:
-		return WaitForChildren(v.Children, v.Again, options...)
+		return WaitForEither(slices.DeleteFunc(slices.Clone(v.Await), func(name string) bool { return name == AwaitsChildren }), v.Children, v.Again, options...)
 	case v.Await != nil:
 		return WaitFor(v.Await, v.Again, options...)
 	}

@@ -13,7 +13,7 @@ import (
 //   - nil finishes the task with the result;
 //   - [Snooze] and [Again] have the handler called again later, and this attempt does not count;
 //   - [Ended] says that the handler has ended the attempt itself, by a function of the database;
-//   - [Permanent] makes the task an [Error] at once;
+//   - [Permanent] makes the task an [Error] at once, and [EndAs] has it end as [Failed] or [Cancelled];
 //   - after any other error the task is retried as the retry policy of its type says; [RetryIn],
 //     [RetryAfter] and [WithClass] change that;
 //   - [InDoubt] is retried in the same way, unless the delivery of the type is at_most_once.
@@ -62,6 +62,7 @@ type verdict struct {
 	class string
 	least bool // delay is a minimum, not an exact delay
 	doubt bool
+	next  State          // with wishGiveUp: that of EndAs
 	rerun *Rerun         // with wishAgain
 	await []string       // with wishAgain: the names of WaitFor
 	waits []ChildrenWait // with wishAgain: those of WaitForChildren
@@ -80,7 +81,19 @@ const (
 func (v *verdict) Unwrap() error { return v.error }
 
 // Permanent marks err as an error that a retry cannot mend. A nil err stays nil.
-func Permanent(err error) error { return mark(err, func(v *verdict) { v.wish = wishGiveUp }) }
+func Permanent(err error) error {
+	return mark(err, func(v *verdict) { v.wish, v.next = wishGiveUp, 0 })
+}
+
+// EndAs marks err as the end of the task: it becomes [Failed] or [Cancelled], whatever the retry policy of its type says, and no
+// person is asked to decide about it. It is for a handler that knows that nobody can mend the error. It panics if s is another state.
+// A nil err stays nil.
+func EndAs(s State, err error) error {
+	if s != Failed && s != Cancelled {
+		panic(fmt.Sprintf("task: a handler cannot have a task end as %v", s))
+	}
+	return mark(err, func(v *verdict) { v.wish, v.next = wishGiveUp, s })
+}
 
 // RetryIn asks for the next attempt after d instead of the delay of the retry policy: after 10 ms at least, which
 // doubles with each attempt in a row that follows another at once, up to a minute. The policy still
@@ -134,7 +147,7 @@ func mark(err error, set func(*verdict)) error {
 	v := &verdict{error: err, delay: -1}
 	var inner *verdict
 	if errors.As(err, &inner) {
-		v.wish, v.delay, v.at, v.class = inner.wish, inner.delay, inner.at, inner.class
+		v.wish, v.delay, v.at, v.class, v.next = inner.wish, inner.delay, inner.at, inner.class, inner.next
 		v.least, v.doubt, v.rerun, v.await, v.waits = inner.least, inner.doubt, inner.rerun, inner.await, inner.waits
 	}
 	set(v)
@@ -166,9 +179,9 @@ type Verdict struct {
 	Pause     time.Duration
 	Reencoded *Reencoded
 
-	// Next is the state that a function of the program has chosen after an attempt that failed, whatever
+	// Next is the state that a function of the program, or the handler by [EndAs], has chosen after an attempt that failed, whatever
 	// the policy of the type says of the number of attempts, delays and classes: Waiting for Delay,
-	// Error, Failed or Cancelled. Zero if none has. Handlers and plugins do not set it.
+	// Error, Failed or Cancelled. Zero if none has. Plugins do not set it.
 	Next State
 }
 
@@ -206,7 +219,7 @@ func VerdictOf(result []byte, err error) Verdict {
 		out.Class, out.InDoubt = v.class, v.doubt
 		switch v.wish {
 		case wishGiveUp:
-			out.GiveUp = true
+			out.GiveUp, out.Next = true, v.next
 		case wishRetry:
 			out.Delay, out.AtLeast = v.delay, v.least
 		case wishSnooze:

@@ -9,8 +9,13 @@ import (
 // tasks of them.
 const ReservedTypes = "taskengine."
 
+// WorkflowType is the type of the tasks that are workflows, see package workflow. It is not reserved: anybody adds tasks of it.
+const WorkflowType = ReservedTypes + "workflow"
+
 // IsReservedType reports whether a type belongs to a part of the engine.
-func IsReservedType(typ string) bool { return strings.HasPrefix(typ, ReservedTypes) }
+func IsReservedType(typ string) bool {
+	return strings.HasPrefix(typ, ReservedTypes) && typ != WorkflowType
+}
 
 // IsReservedID reports whether an id is one that parts of the engine make of names: it begins with six zero bytes, as no
 // generated id does. Only their owners give them to tasks.

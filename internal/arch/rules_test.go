@@ -31,6 +31,16 @@ var rules = slices.Concat(internalRules, []rule{
 		Why: "a flow needs no more than what every handler has",
 	},
 	{
+		Of:  "workflow",
+		May: []string{"task", "internal/suggest"},
+		Why: "what a workflow does next is decided by its row and the ends of its children, without an engine",
+	},
+	{
+		Of:  "workflow/runner",
+		May: []string{"engine", "policy", "task", "workflow"},
+		Why: "a workflow is a client of the engine, as a schedule is",
+	},
+	{
 		Of:  "engine/internal/window",
 		Why: "the window algorithm knows positions, and nothing of tasks",
 	},

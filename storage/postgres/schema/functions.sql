@@ -232,7 +232,7 @@ begin
 		when coalesce(type, '') = '' then 'type is missing'
 		when type_bytes > 200 then format('type has %s bytes, of 200 allowed', type_bytes)
 		when type ~ e'[\\x01-\\x1f\\x7f]' then 'type has characters that cannot be printed'
-		when starts_with(type, 'taskengine.') then format('type %s is reserved: types that begin with taskengine. belong to the engine', left(type, 80))
+		when starts_with(type, 'taskengine.') and type <> 'taskengine.workflow' then format('type %s is reserved: types that begin with taskengine. belong to the engine', left(type, 80))
 		when key = '' then 'key is empty: leave it out if there is none'
 		when key_bytes > 500 then format('key has %s bytes, of 500 allowed', key_bytes)
 		when ordering_key = '' then 'ordering key is empty: leave it out if there is none'
@@ -630,7 +630,7 @@ begin
 		when (id is null) = (type is null) or (type is null) <> (key is null) or key is null and ordering_key is not null then
 			'a signal is sent to the id of a task, or to its type and its key'
 		when type = '' or key = '' or ordering_key = '' then 'type, key or ordering key is empty: leave it out if there is none'
-		when starts_with(type, 'taskengine.') then format('tasks of type %s belong to the engine and take no signals', left(type, 80))
+		when starts_with(type, 'taskengine.') and type <> 'taskengine.workflow' then format('tasks of type %s belong to the engine and take no signals', left(type, 80))
 		when length(data) > most then format('the data of the signal has %s bytes, of %s allowed by max_payload of type %s', length(data), most, coalesce(type, 'taskengine.relay'))
 	end;
 	if problem is not null then
