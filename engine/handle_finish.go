@@ -144,9 +144,9 @@ func (a *attempt) again(ctx context.Context, tx storage.Tx, v task.Verdict) erro
 		return err
 	}
 	if v.Rerun != nil {
-		return e.followTx(ctx, tx, v.Rerun.Rows)
+		_, err = e.followTx(ctx, tx, v.Rerun.Rows)
 	}
-	return nil
+	return err
 }
 
 func (a *attempt) checkResult(result []byte) error {
@@ -179,7 +179,7 @@ func (a *attempt) endIn(ctx context.Context, tx storage.Tx, change task.Change, 
 		}
 	}
 	if p := a.Task.Parent; p != nil && change.To == task.Done {
-		if err := e.followTx(ctx, tx, []*task.Task{e.reportOf(e.Now(), p, a.ref.ID, change.To)}); err != nil {
+		if _, err := e.followTx(ctx, tx, []*task.Task{e.reportOf(e.Now(), p, a.ref.ID, change.To)}); err != nil {
 			return err
 		}
 	}
@@ -188,14 +188,15 @@ func (a *attempt) endIn(ctx context.Context, tx storage.Tx, change task.Change, 
 	return nil
 }
 
-// followTx inserts rows that follow the end of an attempt in a transaction of its handler.
-func (e *Engine) followTx(ctx context.Context, tx storage.Tx, rows []*task.Task) error {
+// followTx inserts rows on no terms within a transaction: those that follow the end of an attempt in a transaction of its handler, or
+// the row of their parent.
+func (e *Engine) followTx(ctx context.Context, tx storage.Tx, rows []*task.Task) ([]storage.Inserted, error) {
 	if len(rows) == 0 {
-		return nil
+		return nil, nil
 	}
 	inserted, err := e.insertIn(ctx, tx, rows, nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	tx.OnCommit(func() {
 		e.tell(func(s *state, now time.Time) {
@@ -209,7 +210,7 @@ func (e *Engine) followTx(ctx context.Context, tx storage.Tx, rows []*task.Task)
 			}
 		})
 	})
-	return nil
+	return inserted, nil
 }
 
 // finished tells the shell that the transaction in which a handler ended its attempt has committed.

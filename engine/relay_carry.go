@@ -263,7 +263,7 @@ func (d *delivery) add(ctx context.Context, some []*farRequest) error {
 			reqs, parents = append(reqs, one.Request), append(parents, one.Parent)
 		}
 	}
-	rows, err := e.catalog.ownRows(reqs, nil) // checked when they left
+	rows, families, err := e.familyRows(reqs, nil, e.catalog.ownRows) // checked when they left
 	if err != nil {
 		return err
 	}
@@ -305,12 +305,26 @@ func (d *delivery) add(ctx context.Context, some []*farRequest) error {
 		if len(rows) == 0 {
 			return nil
 		}
-		receipts, err := e.submitRowsTx(ctx, tx, reqs, rows, d.relay.termsOf)
+		receipts, err := d.submitTx(ctx, tx, reqs, rows, families)
 		if err != nil && (receipts == nil || errors.Is(err, ErrBacklog)) {
 			return err
 		}
 		return nil // some keys may be taken, or requests late
 	})
+}
+
+// submitTx adds the rows of requests within a transaction, and the children of those that have some.
+func (d *delivery) submitTx(ctx context.Context, tx storage.Tx, reqs []Request, rows []*task.Task, families []*family) ([]Receipt, error) {
+	e, shards := d.relay.engine, shardsOf(tx)
+	if len(families) == 0 {
+		return e.submitRowsTx(ctx, tx, reqs, rows, d.relay.termsOf)
+	}
+	for _, t := range rows {
+		if !shards.Has(t.ID.Shard()) {
+			return nil, storage.ErrElsewhere // it was moved, and is not to leave again
+		}
+	}
+	return e.submitFamiliesTx(ctx, tx, reqs, rows, families, d.relay.termsOf)
 }
 
 // look reads where the cursors of the shards of requests are, and returns the requests that were not delivered. It returns

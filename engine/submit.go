@@ -37,6 +37,9 @@ type Receipt struct {
 // context of a handler does not wait, because the handler has a slot that the tasks of the backlog may
 // need: it returns [ErrBacklog], and a handler that returns this error is called again some seconds
 // later, without a further attempt. Until then its task has a place among the calls that wait.
+//
+// A call with requests that have children ([task.NewChildren]) is one transaction, as one with [Engine.SubmitTx], which says what
+// that means for backlogs: it does not wait for room. If several databases hold the tasks, it is in that of the first parent.
 func (e *Engine) Submit(ctx context.Context, reqs ...Request) ([]Receipt, error) {
 	if len(reqs) == 0 {
 		return nil, nil
@@ -44,6 +47,9 @@ func (e *Engine) Submit(ctx context.Context, reqs ...Request) ([]Receipt, error)
 	reqs, err := e.decorated(ctx, reqs)
 	if err != nil {
 		return nil, err
+	}
+	if hasChildren(reqs) {
+		return e.submitFamilies(ctx, slices.Clone(reqs)) // a clone: reqs stays on the stack of the caller
 	}
 	rows, err := e.catalog.rows(reqs, nil)
 	if err != nil {
@@ -131,13 +137,21 @@ func (e *Engine) SubmitReservedTx(ctx context.Context, _ reserved.Owner, tx stor
 
 // submitTx adds tasks within a transaction. rowsOf returns the rows of requests.
 func (e *Engine) submitTx(ctx context.Context, tx storage.Tx, reqs []Request, rowsOf func([]Request, *task.Shards) ([]*task.Task, error)) ([]Receipt, error) {
-	var shards *task.Shards
-	if placed, ok := tx.(storage.ShardBound); ok {
-		shards = placed.Shards()
-	}
+	shards := shardsOf(tx)
 	reqs, err := e.decorated(ctx, reqs)
 	if err != nil {
 		return nil, err
+	}
+	if hasChildren(reqs) {
+		reqs = slices.Clone(reqs)
+		if err := e.decorateChildren(ctx, reqs); err != nil {
+			return nil, err
+		}
+		rows, families, err := e.familyRows(reqs, shards, rowsOf)
+		if err != nil {
+			return nil, err
+		}
+		return e.submitFamiliesTx(ctx, tx, reqs, rows, families, e.catalog.terms)
 	}
 	rows, err := rowsOf(reqs, shards)
 	if err != nil {

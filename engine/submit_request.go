@@ -121,6 +121,9 @@ func (c *catalog) ownRows(reqs []Request, shards *task.Shards) ([]*task.Task, er
 // fill sets t to the row of r, which is to be settled, or returns an error if r is invalid. A generated id is to belong to shards.
 func (c *catalog) fill(t *task.Task, r *Request, shards *task.Shards) error {
 	info := c.infoOf(r.Type)
+	if r.Children != nil {
+		return errChildrenHere
+	}
 	if err := check(r, info.maxPayload); err != nil {
 		return err
 	}

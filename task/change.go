@@ -274,9 +274,10 @@ func (c *Change) isDue(t *Task) bool {
 	return !Stamp(c.At).Before(t.NextEventAt)
 }
 
-// CanBeReplaced reports whether another request may take the place of t, see [Replace].
+// CanBeReplaced reports whether another request may take the place of t, see [Replace]. It may not if t has children: they would be
+// those of another request.
 func (t *Task) CanBeReplaced() bool {
-	return (t.State == Waiting || t.State == Submitted) && !t.HasBegun()
+	return (t.State == Waiting || t.State == Submitted) && !t.HasBegun() && t.Children == nil
 }
 
 // IsOverdue reports whether t is Submitted and has waited too long at the given time. Such a task is

@@ -89,7 +89,7 @@ func TestAChangeKeepsTheRulesOfARow(t *testing.T) {
 			waits := func(s task.State) bool { return s == task.Waiting || s == task.Submitted }
 			permitted := before.State.CanBecome(c.To)
 			if c.Replace != nil {
-				permitted = waits(before.State) && waits(c.To) && before.StartedAt.IsZero()
+				permitted = waits(before.State) && waits(c.To) && before.StartedAt.IsZero() && before.Children == nil
 			}
 			if c.Remember > 0 {
 				permitted = before.State == task.Processing && c.To == task.Done && c.Replace == nil

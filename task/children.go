@@ -156,6 +156,35 @@ type ChildEnd struct {
 	State State // Done, Failed or Cancelled
 }
 
+// Expecting returns the Children of a new task, see [Rules.Create]: the children that are added with it, and the waits with which it
+// begins, unless one of them is over. Each of the names is that of a set, also if it has no children.
+func Expecting(names []string, adds []AddedChildren, waits []ChildrenWait) *Children {
+	c := Change{Adds: adds}
+	for _, name := range names {
+		c.Adds = append(c.Adds, AddedChildren{Name: name})
+	}
+	now, isOver := c.family(new(Task)), false
+	for _, w := range waits {
+		s := now.Set(w.Name)
+		if s == nil {
+			continue
+		}
+		if s.Await, s.OrFailed = w.Count, w.OrFailed; w.Count == 0 {
+			s.Await = s.Added
+		}
+		isOver = isOver || s.Await == 0
+	}
+	if isOver {
+		return now.Resting()
+	}
+	return now
+}
+
+// rest reports whether no wait is left.
+func (c *Children) rest() bool {
+	return !slices.ContainsFunc(c.Sets, func(s ChildSet) bool { return s.Await > 0 })
+}
+
 // family returns the Children of t after c, but for the waits that begin with it.
 func (c *Change) family(t *Task) *Children {
 	if c.To == Done {

@@ -14,6 +14,26 @@ type Request struct {
 	At          time.Time         // earliest start, by the clock of Engine.Now; zero for now
 	ExpiresAt   time.Time         // the task is too late from this time on; zero for never
 	Headers     map[string]string // stored with the task; names and values have at most engine.MaxHeaders bytes
+
+	// Children are added with the task, which begins by waiting for them. Nil adds none. See [NewChildren].
+	Children *NewChildren `json:",omitempty"`
+}
+
+// NewChildren are children that are added in one transaction with their parent, see [Request]. The parent is Waiting, and runs when
+// the wait for its children is over: its first attempt finds in [Task.Woken] that it is, and in [Task.Children] how they have ended.
+// A parent with no children to wait for runs at once.
+//
+// All of them are added, or none: no child is if the parent is not, because its ID or its key is taken. Such a request changes
+// no other task, whatever the rules of its type say of taken keys. The rules for late requests do not apply to the children. For
+// each child the rules of [WithChildren] hold, and it has no Children of its own. The parent has no At.
+type NewChildren struct {
+	Sets []ChildRequests // at least one; it may have no requests
+
+	// Waits say for which children the parent waits: until one of these waits is over. Nil is a wait for all children, if they have
+	// one name. A Count may be greater than the number of children that are given, up to [MaxChildren]: the others follow later.
+	Waits []ChildrenWait
+
+	Until time.Time // when the parent runs although the wait is not over; zero is never
 }
 
 // SignalRequest describes a signal to send to one task. It is addressed by To or, if that is zero, by Type and Key.

@@ -61,18 +61,47 @@ func (o OnConflict) String() string { return onConflictNames[min(int(o), len(onC
 func (o OnConflict) Replaces() bool { return o == ReplaceExisting || o == DebounceExisting }
 
 // Create makes t the row to insert. t has the fields that its submitter decides. The row is Waiting if its time is in
-// the future, and Submitted otherwise.
+// the future, and Submitted otherwise. A row with [Children] is Waiting for them until that time, or without one; it is Submitted if the
+// time has come, or if it waits for none of them.
 func (r *Rules) Create(now time.Time, t *Task) {
 	if r.TotalTimeout > 0 {
 		if end := now.Add(r.TotalTimeout); t.ExpiresAt.IsZero() || end.Before(t.ExpiresAt) {
 			t.ExpiresAt = end
 		}
 	}
-	if t.ReadyAt.After(now) {
+	if t.Children != nil {
+		r.createParent(now, t)
+	} else if t.ReadyAt.After(now) {
 		t.Create(Waiting, now, t.ReadyAt)
 	} else {
 		t.Create(Submitted, now, r.OverdueAt(now))
 	}
+}
+
+// createParent is Create for a row with Children.
+func (r *Rules) createParent(now time.Time, t *Task) {
+	children, until, wake := t.Children, t.ReadyAt, NotWoken
+	if t.Version > 0 { // it was made before
+		until, wake = t.NextEventAt, t.Woken().By
+	}
+	switch {
+	case wake != NotWoken:
+	case children.rest():
+		wake = ByChildren
+	case !until.IsZero() && !until.After(now):
+		wake = ByTimeout
+	}
+	if wake != NotWoken {
+		t.ReadyAt = time.Time{}
+		t.Create(Submitted, now, r.OverdueAt(now))
+		t.Signals, t.Children = &Signals{Wake: Wake{By: wake}}, children.Resting()
+		return
+	}
+	if until.IsZero() && t.OrderingKey != "" {
+		t.ReadyAt = LastTime // it holds back no other task of its key
+	}
+	t.Create(Waiting, now, until)
+	t.Signals, t.Children = &Signals{Awaits: []string{AwaitsChildren}, Patience: r.QueueTimeout}, children
 }
 
 // OverdueAt returns the time from which a task that is Submitted now is overdue; zero is never.
@@ -127,7 +156,7 @@ func Resolve(now time.Time, holder, row *Task, r *Rules) (Resolution, *Change) {
 		return FreesKey, &Change{Ref: holder.Ref(), To: holder.State, At: now, FreesKey: true}
 	case holder.State == Done:
 		return AlreadyDone, nil
-	case !mode.Replaces() || !holder.CanBeReplaced():
+	case !mode.Replaces() || !holder.CanBeReplaced() || row.Children != nil:
 		return Exists, nil
 	case mode == DebounceExisting && r.IsLate(now, row.ReadyAt):
 		return IsLate, nil

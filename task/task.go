@@ -68,9 +68,9 @@ type Task struct {
 	LastError string            // why it is not done, at most MaxErrorText bytes
 	History   []Attempt         // attempts that began and did not finish the task, oldest first
 	Notes     *Notes            // what attempts reported before they ended; nil if nothing
-	Signals   *Signals          // what it has of signals; nil if nothing. Only Change.Apply writes it
+	Signals   *Signals          // what it has of signals; nil if nothing. Only Change.Apply and Rules.Create write it
 	Parent    *Parent           // the task that learns of its end; nil if none does. It does not change
-	Children  *Children         // what it has of children; nil if nothing. Only Change.Apply writes it
+	Children  *Children         // what it has of children; nil if nothing. Only Change.Apply and Rules.Create write it
 }
 
 // Attempt is one past run of a task that did not finish it. An attempt that was handed back has not begun, and

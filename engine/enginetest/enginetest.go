@@ -72,6 +72,7 @@ func Run(t *testing.T, c Config) {
 		{"signals that are sent", signalSendScenarios},
 		{"children", childrenScenarios},
 		{"processes", processScenarios},
+		{"new children", newChildrenScenarios},
 		{"unique", uniqueScenarios},
 	} {
 		t.Run(section.name, func(t *testing.T) {
