@@ -44,6 +44,15 @@ func vectors() map[string]proto.Message {
 			{RunId: 3, Woken: &Woken{By: Woken_BY_USER}},
 			{RunId: 4, Woken: &Woken{}},
 		}},
+		"to: runs of a family": &ToHandler{Runs: []*Run{
+			{
+				RunId: 1, Woken: &Woken{By: Woken_BY_CHILDREN}, Parent: &Parent{TaskId: bytes.Repeat([]byte{7}, 16), Name: "örder", Index: 300},
+				Children: []*ChildSet{
+					{Name: "pägé", Added: 300, Done: 1, Failed: 2, Cancelled: 3, Ended: []byte{0x3f}}, {Name: "bound", Added: 2, Shards: []byte{0, 0xff}}, {},
+				},
+			},
+			{RunId: 2, Parent: &Parent{}},
+		}},
 		"to: stored":   &ToHandler{Stored: []*Stored{{RunId: 1, Number: 300}, {RunId: 1 << 40, Number: 1, Error: "nö"}, {}}},
 		"to: received": &ToHandler{Received: 64, Heard: 300},
 		"to: runs": &ToHandler{Runs: []*Run{
@@ -75,6 +84,9 @@ func vectors() map[string]proto.Message {
 			{RunId: 6, Outcome: &Finish_Again{Again: &Again{At: 2_000_000_000_000_000, Wait: &Wait{Names: []string{"paid"}}}}},
 			{RunId: 7, Outcome: &Finish_Again{Again: &Again{Wait: &Wait{}}}},
 			{RunId: 8, Outcome: &Finish_Again{Again: &Again{Delay: 1}}},
+		}},
+		"from: again by children": &FromHandler{Finishes: []*Finish{
+			{RunId: 5, Outcome: &Finish_Again{Again: &Again{Result: []byte("so far"), Wait: &Wait{Children: []*ChildrenWait{{Name: "pägé", Count: 300, OrFailed: true}, {Name: "proof"}}}, Delay: 1}}},
 		}},
 		"from: checkpoints": &FromHandler{Checkpoints: []*Checkpoint{{RunId: 1, Data: []byte("page 2"), Number: 300}, {RunId: 2}}},
 		"from: offer": &FromHandler{

@@ -17,11 +17,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ._connection import Connection
+from ._family import Child, ChildSet, EndedChildren, Parent
 from ._log import LogHandler
 from ._program import Program
 from ._steps import StepError
 from ._task import Task
-from ._verdicts import Again, Cancelled, Ended, InDoubt, NotStored, Permanent, Retry, RetryIn, Snooze, WaitFor
+from ._verdicts import (
+    Again,
+    Cancelled,
+    ChildrenWait,
+    Ended,
+    InDoubt,
+    NotStored,
+    Permanent,
+    Retry,
+    RetryIn,
+    Snooze,
+    WaitFor,
+    WaitForChildren,
+)
 from ._version import VERSION as __version__
 from ._woken import Woken
 
@@ -29,9 +43,9 @@ if TYPE_CHECKING:
     from .client import AsyncClient, Client
 
 __all__ = [
-    "Again", "AsyncClient", "Cancelled", "Client", "Connection", "Ended", "InDoubt", "LogHandler", "NotStored",
-    "Permanent", "Program", "Retry", "RetryIn", "Snooze", "StepError", "Task", "WaitFor", "Woken", "__version__",
-    "around", "handler", "run", "serve", "work",
+    "Again", "AsyncClient", "Cancelled", "Child", "ChildSet", "ChildrenWait", "Client", "Connection", "Ended",
+    "EndedChildren", "InDoubt", "LogHandler", "NotStored", "Parent", "Permanent", "Program", "Retry", "RetryIn", "Snooze",
+    "StepError", "Task", "WaitFor", "WaitForChildren", "Woken", "__version__", "around", "handler", "run", "serve", "work",
 ]  # fmt: skip
 
 _program = Program()

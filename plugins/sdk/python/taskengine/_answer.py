@@ -10,7 +10,7 @@ from . import _wire
 from ._outbox import Host
 from ._steps import StepError
 from ._task import MAX_CHECKPOINT, Task, to_bytes
-from ._verdicts import Again, Cancelled, Ended, InDoubt, Permanent, Retry, RetryIn, Snooze, WaitFor
+from ._verdicts import Again, Cancelled, Ended, InDoubt, Permanent, Retry, RetryIn, Snooze, WaitFor, WaitForChildren
 
 
 def result(task: Task, value: object, host: Host) -> bytes:
@@ -71,9 +71,13 @@ def _again(task: Task, e: Again | WaitFor, host: Host) -> bytes:
     checkpoint = None if e.checkpoint is None else to_bytes(e.checkpoint, "the checkpoint to run again with")
     text = error_class = ""
     wait = None
-    if isinstance(e, WaitFor):
+    if isinstance(e, WaitForChildren):
+        wait = _wire.wait((), ((w.name, w.count, w.or_failed) for w in e.waits))
+    elif isinstance(e, WaitFor):
         wait = _wire.wait(e.names)
-    if wait is not None and "wait" not in host.features:
+    if isinstance(e, WaitForChildren) and "family" not in host.features:
+        text, error_class = "the host does not support a task that waits for its children", "unsupported"
+    elif wait is not None and "wait" not in host.features:
         text, error_class = "the host does not support a task that waits for a signal", "unsupported"
     elif (payload is not None or checkpoint is not None) and "rerun" not in host.features:
         text = "the host does not support another payload or a checkpoint of a task that runs again"
@@ -100,16 +104,19 @@ def _ended(run_id: int, host: Host) -> bytes:
 
 
 def _success(task: Task, finish: bytes, encoded: bytes, host: Host) -> bytes:
-    children = task._children or []
-    if children and "children" not in host.features:
+    if task._flaw is not None:  # also if the handler has made something else of it
+        return error(task, task._flaw, host)
+    sent = task._children or []
+    if sent and "children" not in host.features:
         text = "the host does not support children, which the handler has asked for"
         return _wire.finish_error(task._run.run_id, text, "unsupported", permanent=True)
-    size = len(encoded) + sum(map(len, children))
+    sent = sent + (task._signals or [])
+    size = len(encoded) + sum(map(len, sent))
     if host.max_result and size > host.max_result:
-        what = "the result and the children have" if children else "the result has"
+        what = "the result, the tasks that are added and the signals have" if sent else "the result has"
         text = "%s %d bytes, max_result of the type allows %d" % (what, size, host.max_result)
         return _wire.finish_error(task._run.run_id, text, "result_too_large", permanent=True)
-    return b"".join((finish, *children))
+    return b"".join((finish, *sent))
 
 
 def _text(e: BaseException, stack: bool = False) -> str:

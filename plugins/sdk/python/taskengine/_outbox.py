@@ -89,6 +89,10 @@ class Outbox:
         self._lines = 0  # of logs among the items
         self._dropped = 0  # lines since the last that was taken
 
+    def serves(self, feature: str) -> bool:
+        """Whether the host serves an optional part of the protocol."""
+        return feature in self._host.features
+
     def pong(self, number: int) -> None:
         self._items.put(number)
 

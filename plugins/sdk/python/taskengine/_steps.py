@@ -15,8 +15,22 @@ from concurrent.futures import Future
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
+from ._family import Child, ChildSet, EndedChildren
 from ._task import MAX_CHECKPOINT, Task
-from ._verdicts import Again, Cancelled, Ended, InDoubt, Permanent, Retry, RetryIn, Seconds, Snooze, WaitFor, micros
+from ._verdicts import (
+    Again,
+    Cancelled,
+    Ended,
+    InDoubt,
+    Permanent,
+    Retry,
+    RetryIn,
+    Seconds,
+    Snooze,
+    WaitFor,
+    WaitForChildren,
+    micros,
+)
 from ._woken import NAMES, Woken
 
 if TYPE_CHECKING:
@@ -170,6 +184,62 @@ class Flow:
             again.delay = max(1, micros(delay))
             self._leave_with(again)
         kept["over"] = True  # by the clock of the nodes, or because a user wants it
+
+    def run_children(self, name: str, children: Sequence[Child]) -> EndedChildren:
+        kept = self._children_of(name, children)
+        if kept is None:
+            kept = self._no_children(name)
+            self._stored(self._save(name).result)
+        return self._ended(name, kept)
+
+    async def run_children_async(self, name: str, children: Sequence[Child]) -> EndedChildren:
+        kept = self._children_of(name, children)
+        if kept is None:
+            kept = self._no_children(name)
+            await self._stored_async(self._save(name))
+        return self._ended(name, kept)
+
+    def _children_of(self, name: str, children: Sequence[Child]) -> dict[str, Any] | None:
+        """What was kept of the step if its children have ended, and None if it has none and is new. Otherwise it leaves the
+        handler."""
+        kept, family = self._begin("children", name), self._task.children.get(name)
+        if kept is None:
+            if not children:
+                return None
+            try:
+                self._task.add_children(name, *children)
+            except Permanent as e:
+                self._stop(e)
+            before = {"count": len(children)}
+            if family is not None:
+                before.update(_counts(family.added, family.done, family.failed, family.cancelled))
+            self._add({"kind": "children", "name": name, "children": before})
+            self._leave_with(WaitForChildren(name))
+        if kept.get("over"):
+            return kept
+        before = kept.get("children") or {}
+        first, count = before.get("from", 0), before.get("count", 0)
+        if family is None or family.added < first + count:
+            self._stop(Permanent("steps: the task has lost its children"))
+        if family.ended < family.added:  # a user has resumed it
+            self._leave_with(WaitForChildren(name))
+        done, failed = family.done - before.get("done", 0), family.failed - before.get("failed", 0)
+        cancelled = family.cancelled - before.get("cancelled", 0)
+        kept["over"] = True  # the next step stores it: until then the task has it
+        kept["children"] = {"count": count, **_counts(first, done, failed, cancelled)}
+        return kept
+
+    def _no_children(self, name: str) -> dict[str, Any]:
+        """Adds a step without children: there is nothing to leave for."""
+        step = {"kind": "children", "name": name, "over": True, "children": {"count": 0}}
+        self._add(step)
+        return step
+
+    def _ended(self, name: str, kept: dict[str, Any]) -> EndedChildren:
+        ends = kept.get("children") or {}
+        family = self._task.children.get(name) or ChildSet(name, 0, 0, 0, 0, self._task._run.task_id)
+        count, first = ends.get("count", 0), ends.get("from", 0)
+        return EndedChildren(count, ends.get("done", 0), ends.get("failed", 0), ends.get("cancelled", 0), first, family)
 
     async def later(self, what: Callable[..., Any], *args: Any) -> Any:
         """Does wait_for or sleep when it is awaited."""
@@ -336,6 +406,12 @@ def _bytes(record: dict[str, Any], occurrence: int, steps: int) -> bytes:
         )
         raise Permanent(text % (steps, len(data), MAX_CHECKPOINT), error_class="steps_too_large")
     return data
+
+
+def _counts(first: int, done: int, failed: int, cancelled: int) -> dict[str, int]:
+    """The counts in a step with children, but for those that are 0."""
+    counts = {"from": first, "done": done, "failed": failed, "cancelled": cancelled}
+    return {name: count for name, count in counts.items() if count}
 
 
 def _changed(why: str) -> Permanent:

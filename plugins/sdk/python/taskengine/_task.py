@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Generator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from . import _wire
+from ._family import Child, ChildSet, Parent, parent_of, sets_of
 from ._verdicts import Cancelled, Instant, Permanent, Seconds, unix_micros
 from ._woken import Woken, woken_of
 
@@ -39,7 +40,7 @@ class Task:
 
     __slots__ = (
         "_run", "_outbox", "_notes", "_call", "_children", "_over", "_event", "_reason", "_log",
-        "_kept", "_stray", "_due", "_deadline", "_checkpoints", "_saving", "_gone", "_flow", "cancel_reason",
+        "_signals", "_flaw", "_kept", "_stray", "_due", "_deadline", "_checkpoints", "_saving", "_gone", "_flow", "cancel_reason",
     )  # fmt: skip
 
     def __init__(self, run: _wire.Run, outbox: Outbox | None = None) -> None:
@@ -53,6 +54,8 @@ class Task:
         self._notes: Notes | None = None  # the outbox's
         self._call: tuple[asyncio.Task[None], list[Task]] | None = None  # set and read on the event loop
         self._children: list[bytes] | None = None
+        self._signals: list[bytes] | None = None
+        self._flaw: Permanent | None = None  # why what was to be sent with the answer is not
         self._over = False  # it has its answer: what is said from now on comes too late
         self._event: Flag | None = None
         self._reason = ""
@@ -170,6 +173,16 @@ class Task:
         """The end of the newest wait of the task, until an attempt has done its work; None if there is none."""
         return woken_of(self._run.woken)
 
+    @property
+    def children(self) -> dict[str, ChildSet]:
+        """How the children of the task have ended, by the name that they were added with."""
+        return sets_of(self._run)
+
+    @property
+    def parent(self) -> Parent | None:
+        """The task that this one is a child of, or None."""
+        return parent_of(self._run)
+
     # --- what the handler says meanwhile
 
     @property
@@ -239,6 +252,16 @@ class Task:
         flow = self._steps()
         return flow.later(flow.sleep, delay) if flow.asynchronous else flow.sleep(delay)
 
+    def run_children(self, name: str, *children: Child) -> Any:
+        """Ends the attempt of a handler in steps, and adds children with that. They run beside each
+        other. The handler is called again when all of them have ended, and this returns an
+        EndedChildren then, which says how. In a coroutine it is to be awaited. A child that has
+        failed raises nothing. One that is in error has not ended: a person decides about it."""
+        flow = self._steps()
+        if flow.asynchronous:
+            return flow.run_children_async(name, children)
+        return flow.run_children(name, children)
+
     @property
     def step_key(self) -> str:
         """The key of the step that runs, or that is next: the same in all attempts, and another one
@@ -274,18 +297,63 @@ class Task:
         payload is whatever a handler may return. Tasks that share an ordering_key run one at a
         time, in the order in which they are ready. run_at is an aware datetime or Unix seconds.
         """
-        if not task_type:
-            raise ValueError("a child needs a type")
-        if priority is not None and not 0 <= priority <= 9:
-            raise ValueError("the priority is %r: give 0 to 9" % (priority,))
-        encoded = to_bytes(payload, "the payload of a child")
-        at = 0 if run_at is None else unix_micros(run_at)
-        child = _wire.child(task_type, key, ordering_key, encoded, headers or {}, at, priority)
+        encoded = _encode_child("", Child(task_type, payload, ordering_key, headers, run_at, priority), key)
         with _state_lock:
             self._must_run("spawn a task")
             if self._children is None:
                 self._children = []
-            self._children.append(child)
+            self._children.append(encoded)
+
+    def add_children(self, name: str, *children: Child) -> None:
+        """Adds children if and only if this task succeeds, runs again or waits. Unlike a task that is
+        spawned, it learns of their ends: see WaitForChildren and children. The children of one name
+        are numbered, across all attempts of the task. With a host that does not support that, a
+        permanent error of class "unsupported" is raised.
+        """
+        self._need("family", "children that a task learns the ends of")
+        if not name:
+            raise ValueError("children need a name")
+        encoded = [_encode_child(name, child) for child in children]
+        with _state_lock:
+            self._must_run("add children")
+            self._children = (self._children or []) + encoded
+
+    def send_signal(
+        self,
+        name: str,
+        data: object = None,
+        *,
+        to: str = "",
+        task_type: str = "",
+        key: str = "",
+        ordering_key: str = "",
+        signal_id: str = "",
+        keep: bool = False,
+    ) -> None:
+        """Sends a signal to another task if and only if this one succeeds, runs again or waits: to
+        the task with the id to, or to that of task_type with the key and the ordering_key. With an
+        id, the task_type is empty or that of the task; a worker with a token for some types names
+        it. data is whatever a handler may return.
+
+        A task gets signals of one signal_id once. A task that does not wait for it keeps a signal
+        with keep; otherwise it is dropped. With a host that does not support that, a permanent
+        error of class "unsupported" is raised.
+        """
+        self._need("signals", "signals that are sent with the end of an attempt")
+        if not name or not (to or task_type and key):
+            raise ValueError("a signal needs a name, and the id of a task or a task_type and a key")
+        ids = [uuid.UUID(text).bytes if text else b"" for text in (to, signal_id)]
+        encoded = to_bytes(data, "the data of a signal")
+        signal = _wire.signal(ids[0], task_type, key, ordering_key, ids[1], name, encoded, keep)
+        with _state_lock:
+            self._must_run("send a signal")
+            self._signals = (self._signals or []) + [signal]
+
+    def _need(self, feature: str, what: str) -> None:
+        """Raises if the host does not serve a feature. The task fails then, also if that is caught."""
+        if self._outbox is not None and not self._outbox.serves(feature):
+            self._flaw = Permanent("the host does not support %s" % what, error_class="unsupported")
+            raise self._flaw
 
     def _must_run(self, what: str) -> None:
         """Raises if what is to be sent with the answer would be lost. The lock must be held."""
@@ -362,6 +430,16 @@ def _saved(future: Future[None]) -> Awaitable[None]:
 
 
 _state_lock = threading.Lock()  # guards _over, _children and the making of _event, of all tasks
+
+
+def _encode_child(name: str, child: Child, key: str = "") -> bytes:
+    if not child.type:
+        raise ValueError("a child needs a type")
+    if child.priority is not None and not 0 <= child.priority <= 9:
+        raise ValueError("the priority is %r: give 0 to 9" % (child.priority,))
+    encoded = to_bytes(child.payload, "the payload of a child")
+    at = 0 if child.run_at is None else unix_micros(child.run_at)
+    return _wire.child(child.type, key, child.ordering_key, encoded, child.headers or {}, at, child.priority, name)
 
 
 def to_bytes(value: object, what: str = "the value") -> bytes:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Union
+from typing import Any, Union
 
 Seconds = Union[float, timedelta]
 """A span of time."""
@@ -101,12 +102,44 @@ class WaitFor(Exception):
             raise TypeError('name the signals: WaitFor("paid")')
         if timeout is not None and until is not None:
             raise ValueError("give either a timeout or until")
-        self.names = names
+        self.names: tuple[str, ...] = names
         self.at = 0 if until is None else unix_micros(until) or -1
         self.delay = 0 if timeout is None else max(1, micros(timeout))
         self.result = result
         self.payload = payload
         self.checkpoint = checkpoint
+
+
+@dataclass(frozen=True)
+class ChildrenWait:
+    """What a task waits for of its children of one name: until count of them have ended, all if that is 0, or with
+    or_failed until one has failed or was cancelled."""
+
+    name: str
+    count: int = 0
+    or_failed: bool = False
+
+
+class WaitForChildren(WaitFor):
+    """As WaitFor, but the task goes on when one of these waits for its children is over; a name stands for all children
+    of that name. task.children tells the attempt that follows how they have ended. task.add_children adds children. With
+    a host that does not support that, the answer becomes a permanent error of class "unsupported"."""
+
+    def __init__(
+        self,
+        *waits: str | ChildrenWait,
+        timeout: Seconds | None = None,
+        until: Instant | None = None,
+        result: object = None,
+        payload: object = None,
+        checkpoint: object = None,
+    ) -> None:
+        options: dict[str, Any] = {"result": result, "payload": payload, "checkpoint": checkpoint}
+        super().__init__("children", timeout=timeout, until=until, **options)
+        if not waits or not all(isinstance(wait, (str, ChildrenWait)) for wait in waits):
+            raise TypeError('name the children: WaitForChildren("page")')
+        self.names = ()
+        self.waits = tuple(ChildrenWait(wait) if isinstance(wait, str) else wait for wait in waits)
 
 
 class NotStored(Exception):

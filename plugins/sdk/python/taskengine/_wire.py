@@ -208,13 +208,13 @@ def _decode_stored(buf: bytes) -> Stored:
     return Stored(run_id, stored, error)
 
 
-BY_SIGNAL, BY_TIMEOUT, BY_USER = 1, 2, 3
+BY_SIGNAL, BY_TIMEOUT, BY_USER, BY_CHILDREN = 1, 2, 3, 4
 
 
 class Woken(NamedTuple):
     """What ended the wait of a task."""
 
-    by: int = 0  # BY_SIGNAL, BY_TIMEOUT or BY_USER
+    by: int = 0  # BY_SIGNAL, BY_TIMEOUT, BY_USER or BY_CHILDREN
     id: bytes = b""  # of the signal
     name: str = ""
     at: int = 0
@@ -237,12 +237,56 @@ def _decode_woken(buf: bytes) -> Woken:
     return Woken(**fields)
 
 
+class ChildSet(NamedTuple):
+    """How the children of one name have ended."""
+
+    name: str = ""
+    added: int = 0
+    done: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    ended: bytes = b""  # a bit for each that has ended
+    shards: bytes = b""  # of each, if ordering keys decide that
+
+
+def _decode_child_set(buf: bytes) -> ChildSet:
+    names = {2: "added", 3: "done", 4: "failed", 5: "cancelled", 6: "ended", 7: "shards"}
+    fields: dict[str, Any] = {}
+    for number, value in _fields(buf):
+        if number == 1:
+            fields["name"] = value.decode()
+        elif number in names:
+            fields[names[number]] = value
+    return ChildSet(**fields)
+
+
+class Parent(NamedTuple):
+    """The task that learns of the end of a child, and the place of the child."""
+
+    task_id: bytes = b""
+    name: str = ""
+    number: int = 0
+
+
+def _decode_parent(buf: bytes) -> Parent:
+    fields: dict[str, Any] = {}
+    for number, value in _fields(buf):
+        if number == 1:
+            fields["task_id"] = value
+        elif number == 2:
+            fields["name"] = value.decode()
+        elif number == 3:
+            fields["number"] = value
+    return Parent(**fields)
+
+
 class Run:
     """One attempt of one task, as it came."""
 
     __slots__ = (
         "run_id", "task_id", "version", "type", "attempt", "crashes", "priority",
-        "key", "ordering_key", "payload", "headers", "time_left", "checkpoint", "woken",
+        "key", "ordering_key", "payload", "headers", "time_left", "checkpoint", "woken", "children",
+        "parent",
     )  # fmt: skip
 
     run_id: int
@@ -259,6 +303,8 @@ class Run:
     time_left: int
     checkpoint: bytes
     woken: Woken | None
+    children: list[ChildSet]
+    parent: Parent | None
 
 
 def decode_run(buf: bytes) -> Run:
@@ -267,7 +313,8 @@ def decode_run(buf: bytes) -> Run:
     r.task_id = r.payload = r.checkpoint = b""
     r.type = r.key = r.ordering_key = ""
     r.headers = {}
-    r.woken = None
+    r.woken = r.parent = None
+    r.children = []
     for number, value in _fields(buf):
         if number == 1:
             r.run_id = value
@@ -298,6 +345,10 @@ def decode_run(buf: bytes) -> Run:
             r.checkpoint = value
         elif number == 14:
             r.woken = _decode_woken(value)
+        elif number == 15:
+            r.children.append(_decode_child_set(value))
+        elif number == 16:
+            r.parent = _decode_parent(value)
     return r
 
 
@@ -442,9 +493,11 @@ def finish_again(
     return _int(1, run_id) + _message(5, again)
 
 
-def wait(names: Iterable[str]) -> bytes:
-    """The wait of an again. Text that is no UTF-8 is an error."""
-    return b"".join(_message(1, name.encode()) for name in names)
+def wait(names: Iterable[str], children: Iterable[tuple[str, int, bool]] = ()) -> bytes:
+    """The wait of an again for signals, or for children: names, how many, and whether one that fails ends it. Text that
+    is no UTF-8 is an error."""
+    waits = (_bytes(1, name.encode()) + _int(2, count) + _int(3, int(failed)) for name, count, failed in children)
+    return b"".join(_message(1, name.encode()) for name in names) + b"".join(_message(2, w) for w in waits)
 
 
 def finish_ended(run_id: int) -> bytes:
@@ -484,13 +537,24 @@ def child(
     headers: Mapping[str, str],
     run_at: int,
     priority: int | None,
+    name: str = "",
 ) -> bytes:
-    """A field of a Finish, to be added to its end. Text that is no UTF-8 is an error."""
+    """A field of a Finish, to be added to its end. A name is that of the set of children that it belongs to. Text that is
+    no UTF-8 is an error."""
     content = _bytes(1, task_type.encode()) + _bytes(2, key.encode()) + _bytes(3, ordering_key.encode())
     content += _bytes(4, payload) + _map(5, {k.encode(): v.encode() for k, v in headers.items()}) + _int(6, run_at)
     if priority is not None:
         content += b"\x38" + _encode_varint(priority)
-    return _message(7, content)
+    return _message(7, content + _bytes(8, name.encode()))
+
+
+def signal(
+    task_id: bytes, task_type: str, key: str, ordering_key: str, signal_id: bytes, name: str, data: bytes, keep: bool
+) -> bytes:
+    """A field of a Finish, to be added to its end. Text that is no UTF-8 is an error."""
+    content = _bytes(1, task_id) + _bytes(2, task_type.encode()) + _bytes(3, key.encode())
+    content += _bytes(4, ordering_key.encode()) + _bytes(5, signal_id) + _bytes(6, name.encode())
+    return _message(10, content + _bytes(7, data) + _int(8, int(keep)))
 
 
 def log_line(run_id: int, level: int, message: str, time: int, fields: Mapping[str, str]) -> bytes:

@@ -1,4 +1,4 @@
-"""What ended the wait of a task for a signal."""
+"""What ended the wait of a task for a signal or for children."""
 
 from __future__ import annotations
 
@@ -11,13 +11,18 @@ from typing import Any
 from . import _wire
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-NAMES = {_wire.BY_SIGNAL: "signal", _wire.BY_TIMEOUT: "timeout", _wire.BY_USER: "user"}
+NAMES = {
+    _wire.BY_SIGNAL: "signal",
+    _wire.BY_TIMEOUT: "timeout",
+    _wire.BY_USER: "user",
+    _wire.BY_CHILDREN: "children",
+}
 
 
 @dataclass(frozen=True)
 class Woken:
-    """The end of a wait: by is "signal", "timeout", or "user" if a user has resumed the task. The
-    other fields are those of the signal."""
+    """The end of a wait: by is "signal", "timeout", "children", or "user" if a user has resumed the
+    task. The other fields are those of the signal."""
 
     by: str
     id: str = ""

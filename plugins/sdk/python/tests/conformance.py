@@ -9,7 +9,21 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 
-from taskengine import Again, Ended, InDoubt, Permanent, Retry, RetryIn, Snooze, WaitFor, handler, run  # noqa: E402
+from taskengine import (  # noqa: E402
+    Again,
+    Child,
+    ChildrenWait,
+    Ended,
+    InDoubt,
+    Permanent,
+    Retry,
+    RetryIn,
+    Snooze,
+    WaitFor,
+    WaitForChildren,
+    handler,
+    run,
+)
 
 
 @handler("noop")
@@ -169,6 +183,44 @@ def children(task):
     child = task.json()
     task.spawn(child["type"], child["payload"], key=child["key"])
     return "spawned"
+
+
+@handler("family")
+def family(task):
+    if task.woken is not None:
+        sets = [
+            {"name": s.name, "added": s.added, "done": s.done, "failed": s.failed, "cancelled": s.cancelled,
+             "ids": [s.id(number) for number in range(s.added)]}
+            for s in task.children.values()
+        ]  # fmt: skip
+        parent = task.parent and {"id": task.parent.id, "name": task.parent.name, "index": task.parent.number}
+        return {"by": task.woken.by, "parent": parent, "children": sets}
+    asked = task.json()
+    task.add_children(asked["name"], *(Child(asked["type"], payload) for payload in asked["payloads"]))
+    wait = ChildrenWait(asked["name"], asked.get("count", 0), asked.get("or_failed", False))
+    raise WaitForChildren(wait, result=asked.get("result"))
+
+
+@handler("signals")
+def signals(task):
+    asked = task.json()
+    names = {"to": "to", "type": "task_type", "key": "key", "ordering_key": "ordering_key", "id": "signal_id", "keep": "keep"}
+    task.send_signal(
+        asked["name"], asked.get("data"), **{name: asked[field] for field, name in names.items() if field in asked}
+    )
+    return "sent"
+
+
+@handler("fan", version=1)
+async def fan(task):
+    began = await task.step("begin", lambda: str(os.getpid()))
+    asked = task.json()
+    pages = await task.run_children("page", *(Child(asked["type"], payload) for payload in asked["payloads"]))
+    ended = await task.step("end", lambda: str(os.getpid()))
+    return {
+        "began": began, "ended": ended, "count": pages.count, "done": pages.done, "failed": pages.failed,
+        "cancelled": pages.cancelled, "ids": [pages.id(number) for number in range(pages.count)],
+    }  # fmt: skip
 
 
 @handler("batch", batch=10, wait=0.1)

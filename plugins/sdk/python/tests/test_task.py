@@ -5,8 +5,25 @@ import unittest
 from datetime import datetime, timedelta, timezone
 from unittest import mock
 
-from taskengine import Again, Cancelled, Ended, InDoubt, Permanent, Program, Retry, RetryIn, Snooze, Task, _answer, _wire
-from taskengine._outbox import Host
+from taskengine import (
+    Again,
+    Cancelled,
+    Child,
+    ChildrenWait,
+    Ended,
+    InDoubt,
+    Parent,
+    Permanent,
+    Program,
+    Retry,
+    RetryIn,
+    Snooze,
+    Task,
+    WaitForChildren,
+    _answer,
+    _wire,
+)
+from taskengine._outbox import Host, Outbox
 
 
 def task(payload=b"", time_left=0):
@@ -297,6 +314,87 @@ class Verdicts(unittest.TestCase):
         self.assertEqual(self.answer(both(Again(1)), features), _wire.finish_again(1, 1_000_000) + asked)
         self.assertNotIn(asked, self.answer(both(Snooze(1)), features))
         self.assertNotIn(asked, self.answer(both(ValueError()), features))
+
+    def test_children_and_signals_go_with_a_success_and_with_nothing_else(self):
+        order = "01020304-0506-0708-090a-0b0c0d0e0f10"
+
+        def both(outcome):
+            def handle(task):
+                task.add_children("page", Child("render", "1", "o", {"a": "b"}, 1, 0), Child("render"))
+                task.send_signal("paid", {"sum": 1}, to=order, task_type="order", signal_id=order, keep=True)
+                task.send_signal("seen", task_type="order", key="k", ordering_key="o")
+                if isinstance(outcome, Exception):
+                    raise outcome
+                return outcome
+
+            return handle
+
+        children = [
+            _wire.child("render", "", "o", b"1", {"a": "b"}, 1_000_000, 0, "page"),
+            _wire.child("render", "", "", b"", {}, 0, None, "page"),
+        ]
+        order_id = bytes(range(1, 17))
+        signals = [
+            _wire.signal(order_id, "order", "", "", order_id, "paid", b'{"sum": 1}', True),
+            _wire.signal(b"", "order", "k", "o", b"", "seen", b"", False),
+        ]
+        sent, features = b"".join(children + signals), ("children", "family", "signals", "wait")
+        self.assertEqual(self.answer(both("ok"), features), _wire.finish_result(1, b"ok") + sent)
+        wait = _wire.wait((), [("page", 0, False), ("proof", 2, True)])
+        verdict = WaitForChildren("page", ChildrenWait("proof", 2, True), result="so far", timeout=1)
+        answer = _wire.finish_again(1, 0, b"so far", wait=wait, delay=1_000_000)
+        self.assertEqual(self.answer(both(verdict), features), answer + sent)
+        self.assertNotIn(signals[0], self.answer(both(Snooze(1)), features))
+        self.assertNotIn(children[0], self.answer(both(ValueError()), features))
+
+    def test_children_and_signals_that_a_host_does_not_support_fail_the_task(self):
+        def answered(use, *features):
+            host = Host(0, frozenset(features))
+            given = Task(task()._run, Outbox(host, lambda *timer: None))
+            given._run.run_id = 1
+            try:
+                use(given)
+            except Permanent as e:
+                self.assertEqual(e.error_class, "unsupported")
+            return _answer.result(given, "ok", host)  # a handler that ignores it
+
+        for use, feature in (
+            (lambda t: t.add_children("page", Child("a")), "family"),
+            (lambda t: t.send_signal("paid", task_type="a", key="k"), "signals"),
+        ):
+            self.assertIn(b"does not support", answered(use, "children", "wait"))
+            self.assertNotIn(b"does not support", answered(use, "children", feature))
+        answer = self.answer(thrower(WaitForChildren("page")), ("wait", "rerun"))
+        self.assertTrue(answer.endswith(b"\x12\x0bunsupported\x18\x01"), answer)
+
+    def test_children_and_signals_that_cannot_be_are_errors(self):
+        t = task()
+        for use in (
+            lambda: t.add_children("", Child("a")),
+            lambda: t.add_children("page", Child("")),
+            lambda: t.add_children("page", Child("a", priority=10)),
+            lambda: t.send_signal("", task_type="a", key="k"),
+            lambda: t.send_signal("paid", task_type="a"),
+            lambda: t.send_signal("paid", to="no id"),
+        ):
+            with self.assertRaises(ValueError):
+                use()
+        with self.assertRaises(TypeError):
+            WaitForChildren()
+
+    def test_a_task_knows_its_children_and_its_parent(self):
+        t = task()
+        self.assertEqual((t.children, t.parent), ({}, None))
+        t._run.task_id = bytes(range(16))
+        t._run.children = [_wire.ChildSet("pägé", 70001, 1, 2, 3, b"\x01\x02"), _wire.ChildSet("bound", 2, shards=b"\x07\xc8")]
+        t._run.parent = _wire.Parent(bytes(range(1, 17)), "örder", 7)
+        page = t.children["pägé"]
+        self.assertEqual((page.added, page.done, page.failed, page.cancelled, page.ended), (70001, 1, 2, 3, 6))
+        self.assertEqual([n for n in range(20) if page.has_ended(n)], [0, 9])
+        self.assertEqual(page.id(1), "00010203-0405-8531-bd59-22ba100001e1")
+        self.assertEqual(page.id(70000), "00010203-0405-8531-bd59-22ba11117090")
+        self.assertEqual(t.children["bound"].id(1), "00010203-0405-8657-a5ab-996d7000019c")
+        self.assertEqual(t.parent, Parent("01020304-0506-0708-090a-0b0c0d0e0f10", "örder", 7))
 
     def test_a_host_that_takes_no_children_gets_an_error(self):
         for features in ((), ("progress",)):

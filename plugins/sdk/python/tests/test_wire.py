@@ -65,11 +65,20 @@ class Decoding(unittest.TestCase):
             run[name] = base64.b64decode(run.get(name, ""))
         woken = run.get("woken")
         if woken is not None:
-            by = {"BY_SIGNAL": 1, "BY_TIMEOUT": 2, "BY_USER": 3}.get(woken.get("by"), 0)
+            by = {"BY_SIGNAL": 1, "BY_TIMEOUT": 2, "BY_USER": 3, "BY_CHILDREN": 4}.get(woken.get("by"), 0)
             signal_id, data = (base64.b64decode(woken.get(name, "")) for name in ("id", "data"))
             woken = (by, signal_id, woken.get("name", ""), int(woken.get("at", 0)), data)
         run["woken"] = woken
+        run["children"] = [self.wanted_set(s) for s in r.get("children", [])]
+        parent = r.get("parent")
+        if parent is not None:
+            parent = (base64.b64decode(parent.get("task_id", "")), parent.get("name", ""), parent.get("index", 0))
+        run["parent"] = parent
         return run
+
+    def wanted_set(self, s):
+        counts = tuple(s.get(name, 0) for name in ("added", "done", "failed", "cancelled"))
+        return (s.get("name", ""), *counts, *(base64.b64decode(s.get(name, "")) for name in ("ended", "shards")))
 
     def test_fields_it_does_not_know_are_skipped(self):
         unknown = b"\xf8\x3f\x01" + b"\xfa\x3f\x02ab" + b"\xf9\x3f12345678" + b"\xfd\x3f1234"
@@ -113,6 +122,13 @@ class Encoding(unittest.TestCase):
                     w.finish_again(6, 2_000_000_000_000_000, wait=w.wait(["paid"])),
                     w.finish_again(7, 0, wait=w.wait([])),
                     w.finish_again(8, 0, delay=1),
+                ]
+            ),
+            "from: again by children": w.encode_from_handler(
+                finishes=[
+                    w.finish_again(
+                        5, 0, b"so far", wait=w.wait((), [("pägé", 300, True), ("proof", 0, False)]), delay=1
+                    )
                 ]
             ),
             "from: checkpoints": w.encode_from_handler(
