@@ -259,8 +259,9 @@ type Payload uint8
 
 // The ways.
 const (
-	PayloadStdin Payload = iota
-	PayloadArgs          // a JSON list of strings, appended to the command
+	PayloadStdin    Payload = iota
+	PayloadArgs             // a JSON list of strings, appended to the command
+	PayloadEnvelope         // a part of the document that describes the task
 )
 
 // Exec is a command that runs once for each attempt.
@@ -271,6 +272,9 @@ type Exec struct {
 	Env       map[string]Text
 	PassEnv   []string
 	MaxOutput int // bytes
+	MaxAnswer int // bytes
+	MayAdd    []string
+	MaySignal []string
 	Grace     time.Duration
 	User      string
 	Limits    Limits
@@ -283,6 +287,9 @@ type HTTP struct {
 	Headers     map[string]Text
 	Timeout     time.Duration
 	MaxResponse int // bytes
+	Envelope    bool
+	MayAdd      []string
+	MaySignal   []string
 }
 
 // Type is the policy of the tasks of one type, and the handler that runs them.
@@ -333,7 +340,7 @@ func defaultRemote() Remote {
 }
 
 func defaultExec() Exec {
-	return Exec{Dir: ".", MaxOutput: 64 << 10, Grace: 10 * time.Second}
+	return Exec{Dir: ".", MaxOutput: 64 << 10, MaxAnswer: 1 << 20, Grace: 10 * time.Second}
 }
 
 func defaultHTTP() HTTP {

@@ -24,9 +24,12 @@ var handlersTable = table[Handler]{of: "handlers", keys: isName, likely: "NAME",
 }}
 
 const (
-	dirDoc  = "The working directory."
-	envDoc  = "The environment variables. The process gets these, the variables of `pass_env`, and no others."
-	userDoc = "The user that it runs as: a name or a number. This needs a node that runs as root. The default is the user of the node."
+	dirDoc    = "The working directory."
+	envDoc    = "The environment variables. The process gets these, the variables of `pass_env`, and no others."
+	userDoc   = "The user that it runs as: a name or a number. This needs a node that runs as root. The default is the user of the node."
+	addDoc    = "The types of the tasks and children that an [answer document](handlers-builtin.md#the-answer-document) may add. A name that ends with `*` stands for all types that begin with the text before it."
+	signalDoc = "The types of the tasks that an answer document may signal, as for `may_add`. With `\"*\"` it may also signal the id of a task without naming its type."
+
 	passDoc = "Names of variables that are passed on from the environment of the engine."
 
 	limitsNeed = "Limits need Linux with cgroup v2 and the right to create control groups, as root or by systemd's `Delegate=yes`. Without these, the log says that the limits are not enforced."
@@ -37,6 +40,8 @@ var command = sequence[string]{is: verbatim{}, least: 1, most: 1000}
 var environment = table[Text]{of: "strings", keys: isUsersVariable, likely: "VARIABLE", is: guarded{secret("string", noNUL), masked}}
 
 var variableNames = sequence[string]{is: words("the name of a variable", isVariableName), single: true, most: 1000}
+
+var typePatterns = sequence[string]{is: words("a type, or the beginning of some and *", isTypePattern), single: true, most: 1000}
 
 var pluginTable = &object{what: "a handler with a plugin", fields: []field{
 	{name: "plugin", doc: "The program and its arguments. The process stays and gets many tasks. A program with a slash is relative to the directory of the file. `${...}` is not replaced.", required: true, is: command, at: in(func(p *Plugin) *[]string { return &p.Command })},
@@ -77,11 +82,14 @@ var boundsTable = &object{what: "limits", fields: []field{
 
 var execTable = &object{what: "a handler with exec", fields: []field{
 	{name: "exec", doc: "The command and its arguments, run once for each attempt. Its output is the result. A command with a slash is relative to the directory of the file. `${...}` is not replaced.", required: true, is: command, at: in(func(e *Exec) *[]string { return &e.Command })},
-	{name: "payload", doc: "How the command gets the payload: on `stdin`, or as `args` after the others. For `args` it must be a JSON list of strings.", def: "stdin", is: oneOf(nil, option[Payload]{"stdin", PayloadStdin}, option[Payload]{"args", PayloadArgs}), at: in(func(e *Exec) *Payload { return &e.Payload })},
+	{name: "payload", doc: "How the command gets the payload: on `stdin`, as `args` after the others, or on `stdin` in an [`envelope`](handlers-builtin.md#the-envelope). For `args` it must be a JSON list of strings.", def: "stdin", is: oneOf(nil, option[Payload]{"stdin", PayloadStdin}, option[Payload]{"args", PayloadArgs}, option[Payload]{"envelope", PayloadEnvelope}), at: in(func(e *Exec) *Payload { return &e.Payload })},
 	{name: "dir", doc: dirDoc, def: ".", is: words("a path", notEmpty), at: in(func(e *Exec) *string { return &e.Dir })},
 	{name: "env", doc: envDoc, is: environment, at: in(func(e *Exec) *map[string]Text { return &e.Env })},
 	{name: "pass_env", doc: passDoc, is: variableNames, at: in(func(e *Exec) *[]string { return &e.PassEnv })},
 	{name: "max_output", doc: "The largest output. More is an error, not a truncated result.", def: "64KiB", is: size(0, 1<<30, "a size, such as 64KiB"), at: in(func(e *Exec) *int { return &e.MaxOutput })},
+	{name: "max_answer", doc: "The largest [answer document](handlers-builtin.md#the-answer-document), by which the command says that its task waits, runs again or adds tasks. More is an error. With 0B the command cannot write one.", def: "1MiB", is: size(0, 1<<30, "a size, such as 64KiB"), at: in(func(e *Exec) *int { return &e.MaxAnswer })},
+	{name: "may_add", doc: addDoc, otherwise: "none", is: typePatterns, at: in(func(e *Exec) *[]string { return &e.MayAdd })},
+	{name: "may_signal", doc: signalDoc, otherwise: "none", is: typePatterns, at: in(func(e *Exec) *[]string { return &e.MaySignal })},
 	{name: "grace", doc: "The time from the request to end until the kill.", def: "10s", is: period(aDuration, false), at: in(func(e *Exec) *time.Duration { return &e.Grace })},
 	{name: "user", doc: userDoc, is: words("the name of a user", notEmpty), at: in(func(e *Exec) *string { return &e.User })},
 	{name: "limits", doc: "The resources of one run of the command and of all processes that it starts. " + limitsNeed, is: boundsTable, at: in(func(e *Exec) *Limits { return &e.Limits })},
@@ -113,6 +121,9 @@ var requestTable = &object{what: "http", fields: []field{
 	{name: "headers", doc: "Headers to send, in addition to the headers that name the task.", is: table[Text]{of: "strings", keys: isHeader, likely: "HEADER", is: guarded{secret("string in one line", isHeaderValue), masked}}, at: in(func(h *HTTP) *map[string]Text { return &h.Headers })},
 	{name: "timeout", doc: "How long one request may take, including its answer.", def: "10s", is: period(aDuration, true), at: in(func(h *HTTP) *time.Duration { return &h.Timeout })},
 	{name: "max_response", doc: "The largest answer. A larger one is an error, not a truncated result.", def: "64KiB", is: size(0, 1<<30, "a size, such as 64KiB"), at: in(func(h *HTTP) *int { return &h.MaxResponse })},
+	{name: "envelope", doc: "Sends the payload in an [envelope](handlers-builtin.md#the-envelope), a JSON document that also has the checkpoint, the signal that ended a wait, and the ends of children.", def: "false", is: boolean(), at: in(func(h *HTTP) *bool { return &h.Envelope })},
+	{name: "may_add", doc: addDoc, otherwise: "none", is: typePatterns, at: in(func(h *HTTP) *[]string { return &h.MayAdd })},
+	{name: "may_signal", doc: signalDoc, otherwise: "none", is: typePatterns, at: in(func(h *HTTP) *[]string { return &h.MaySignal })},
 }}
 
 var delaysShape = fixedDelays{sequence[time.Duration]{is: period(aDuration, false), least: 1, most: 1000}}
@@ -167,6 +178,18 @@ func isUsersVariable(s string) error {
 		return errors.New("is a variable that the engine sets; remove it")
 	}
 	return isVariableName(s)
+}
+
+// isTypePattern accepts the name of a type, and the beginning of names with an asterisk behind it.
+func isTypePattern(s string) error {
+	begin, isPrefix := strings.CutSuffix(s, "*")
+	if isPrefix && begin == "" {
+		return nil
+	}
+	if err := isName(begin); err != nil {
+		return fmt.Errorf("%.40q %w; a * may follow them", s, err)
+	}
+	return nil
 }
 
 func isVariableName(s string) error {

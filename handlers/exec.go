@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/taskengine/taskengine/handlers/internal/answer"
 	"github.com/taskengine/taskengine/internal/supervise"
 	"github.com/taskengine/taskengine/task"
 )
@@ -40,8 +41,9 @@ type Input uint8
 
 // The inputs.
 const (
-	Stdin Input = iota // as its standard input
-	Args               // as a JSON list of strings, appended to the arguments
+	Stdin    Input = iota // as its standard input
+	Args                  // as a JSON list of strings, appended to the arguments
+	Envelope              // as a part of a JSON document about the attempt, which is its standard input
 )
 
 // ExecConfig says which command an [Exec] runs, and how.
@@ -52,6 +54,9 @@ type ExecConfig struct {
 	Env       map[string]string // environment variables
 	PassEnv   []string          // names of variables to pass on from this process, read once by NewExec
 	MaxOutput int               // bytes that the command may print; 0 for none
+	MaxAnswer int               // bytes of the document that says how the attempt ends; with 0, and on Windows, the command cannot write one
+	MayAdd    []string          // types of the tasks that a document may add; an element that ends with * stands for all types that begin so
+	MaySignal []string          // likewise, of the tasks that it may signal; "*" also allows signals to ids without a type
 	Grace     time.Duration     // between SIGTERM and SIGKILL
 	User      string            // name or number of the user that the command runs as; "" is the user of this process. Needs root.
 	Limits    Limits            // of each run of the command
@@ -80,8 +85,8 @@ func NewExec(c ExecConfig) (*Exec, error) {
 	if len(c.Command) == 0 || c.Command[0] == "" {
 		return nil, errors.New("exec: no command is given")
 	}
-	if c.MaxOutput < 0 || c.Grace < 0 {
-		return nil, errors.New("exec: the output and the grace must not be negative")
+	if c.MaxOutput < 0 || c.MaxAnswer < 0 || c.Grace < 0 {
+		return nil, errors.New("exec: the output, the answer and the grace must not be negative")
 	}
 	if l := c.Limits; l.Memory < 0 || l.Processes < 0 || !(l.CPU >= 0 && l.CPU < 1e6) {
 		return nil, errors.New("exec: the limits must not be negative")
@@ -108,9 +113,11 @@ func NewExec(c ExecConfig) (*Exec, error) {
 	return e, nil
 }
 
-// Handle runs the command and returns its standard output. Its standard error goes to the log of the task. When ctx
-// ends, the process group of the command gets SIGTERM, and SIGKILL after the grace.
+// Handle runs the command. It returns its standard output, or the end of the attempt that the command has written to the
+// descriptor of its answer. Its standard error goes to the log of the task. When ctx ends, the process group of the command gets
+// SIGTERM, and SIGKILL after the grace.
 func (e *Exec) Handle(ctx context.Context, t *task.Task) ([]byte, error) {
+	begun := time.Now()
 	if ctx.Err() != nil { // the attempt has not begun
 		return nil, fmt.Errorf("%w: %w", task.ErrUnavailable, context.Cause(ctx))
 	}
@@ -118,20 +125,30 @@ func (e *Exec) Handle(ctx context.Context, t *task.Task) ([]byte, error) {
 	if err != nil {
 		return nil, task.Permanent(err)
 	}
+	pipe, err := e.openAnswer(cmd)
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", cmd.Args[0], err)
+	}
 	// On Linux the command is killed when the thread that starts it ends.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	x, err := e.start(cmd, input, task.ReporterOf(ctx))
+	pipe.begin()
+	if err != nil {
+		pipe.end()
+	}
 	switch {
 	case errors.Is(err, syscall.E2BIG):
 		return nil, task.Permanent(fmt.Errorf("start %s: %w", cmd.Args[0], err))
 	case err != nil:
 		return nil, fmt.Errorf("start %s: %w", cmd.Args[0], err)
 	}
-	if stopped := x.wait(ctx, e.config.Grace); stopped {
+	stopped := x.wait(ctx, e.config.Grace)
+	document := pipe.end()
+	if stopped {
 		return nil, task.InDoubt(fmt.Errorf("%w: %s was asked to end (%s)%s", context.Cause(ctx), cmd.Args[0], x.state(), x.complaint()))
 	}
-	return e.result(x)
+	return e.answered(ctx, t, begun, x, document)
 }
 
 // start starts the command as the configured user in a control group of its own.
@@ -159,27 +176,46 @@ func (e *Exec) result(x *execution) ([]byte, error) {
 	}
 	code := x.exit.State.ExitCode()
 	if code == 0 {
-		if x.stdout.over {
-			return nil, task.Permanent(fmt.Errorf("%s printed more than %d bytes, and a cut result would be a wrong one: "+
-				"print less or raise max_output", name, e.config.MaxOutput))
-		}
-		return x.stdout.kept, nil
+		return e.output(x)
 	}
-	err := task.WithClass("exit_"+strconv.Itoa(code), fmt.Errorf("%s: %s%s", name, x.state(), x.complaint()))
+	err := task.WithClass(exitClass(code), fmt.Errorf("%s: %s%s", name, x.state(), x.complaint()))
 	switch {
-	case code == ExitUsage, code == ExitDataErr:
+	case isFinal(code):
 		return nil, task.Permanent(err)
-	case code > exitSignal && code <= exitSignal+maxSignal:
+	case isSignal(code):
 		return nil, task.InDoubt(err)
 	}
 	return nil, err
 }
 
+// output returns the output of a command that exited with 0.
+func (e *Exec) output(x *execution) ([]byte, error) {
+	if x.stdout.over {
+		return nil, task.Permanent(fmt.Errorf("%s printed more than %d bytes, and a cut result would be a wrong one: "+
+			"print less or raise max_output", x.cmd.Args[0], e.config.MaxOutput))
+	}
+	return x.stdout.kept, nil
+}
+
+func exitClass(code int) string { return "exit_" + strconv.Itoa(code) }
+
+// isFinal reports whether an exit code says that another attempt would not help.
+func isFinal(code int) bool { return code == ExitUsage || code == ExitDataErr }
+
+// isSignal reports whether a shell exits with a code when a signal has killed its command.
+func isSignal(code int) bool { return code > exitSignal && code <= exitSignal+maxSignal }
+
 // command returns the command for one attempt and its standard input. An error means that no command can take the
 // task.
 func (e *Exec) command(t *task.Task) (*exec.Cmd, []byte, error) {
 	args, input := e.config.Command[1:], t.Payload
-	if e.config.Input == Args {
+	switch e.config.Input {
+	case Envelope:
+		var err error
+		if input, err = answer.Envelope(t); err != nil {
+			return nil, nil, err
+		}
+	case Args:
 		var more []string
 		if err := json.Unmarshal(t.Payload, &more); err != nil || more == nil {
 			return nil, nil, errors.New("the payload is not a JSON list of strings, which the arguments of a command must be")
@@ -193,6 +229,10 @@ func (e *Exec) command(t *task.Task) (*exec.Cmd, []byte, error) {
 		ownVariables+"ATTEMPT="+strconv.FormatUint(uint64(t.Attempt), 10),
 		ownVariables+"KEY="+t.Key,
 	)
+	woken := wokenBy(t)
+	for _, name := range wakeFacts {
+		env = append(env, ownVariables+strings.ToUpper(name)+"="+woken[name])
+	}
 	if parent := carried(t, "traceparent"); parent != "" {
 		env = append(env, "TRACEPARENT="+parent)
 	}

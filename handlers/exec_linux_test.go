@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -149,3 +151,38 @@ func TestTheLimitsOfACommandAreEnforcedOrSaidNotToBe(t *testing.T) {
 		t.Error("limits below zero are accepted")
 	}
 }
+
+// A process that no group and no control group holds has the descriptor open: this one. It is not waited for, and the document
+// counts all the same, unless that process writes, too.
+func TestAProcessThatHoldsTheDescriptorIsNotWaitedFor(t *testing.T) {
+	for name, writes := range map[string]bool{"silently": false, "and writes without end": true} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "go")
+			script, wait := started(t, "", "while ! [ -e '"+file+"' ]; do sleep 0.01; done\n"+says(`{"result_text": "r"}`))
+			var result []byte
+			var err error
+			var running sync.WaitGroup
+			running.Go(func() { result, err = shell(t, script, answering(1<<10)).Handle(t.Context(), newTask("")) })
+			held, openErr := os.OpenFile(fmt.Sprintf("/proc/%d/fd/3", wait()), os.O_WRONLY, 0)
+			if openErr != nil {
+				t.Fatal(openErr)
+			}
+			defer held.Close()
+			if writes {
+				running.Go(func() { io.Copy(held, zeros{}) }) // ends when the handler has closed the pipe
+			}
+			if err := os.WriteFile(file, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			running.Wait()
+			if v := task.VerdictOf(nil, err); writes && v.Class != "answer_refused" || !writes && (err != nil || string(result) != "r") {
+				t.Errorf("got %q, %v", result, err)
+			}
+		})
+	}
+}
+
+// zeros is a reader of zeros.
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }

@@ -183,7 +183,8 @@ func TestTheEnvironmentIsWhatWasConfiguredAndTheTask(t *testing.T) {
 	slices.Sort(lines)
 	want := []string{
 		"A=b=c", "HANDLERS_PASSED=passed on", "TASKENGINE_ATTEMPT=2", "TASKENGINE_KEY=k 1",
-		"TASKENGINE_TASK_ID=0190a6f0-7c3e-7cc0-8b5e-3f1d2c4b5a69", "TASKENGINE_TYPE=report", "TASKENGINE_VERSION=3",
+		"TASKENGINE_SIGNAL_AT=", "TASKENGINE_SIGNAL_ID=", "TASKENGINE_SIGNAL_NAME=",
+		"TASKENGINE_TASK_ID=0190a6f0-7c3e-7cc0-8b5e-3f1d2c4b5a69", "TASKENGINE_TYPE=report", "TASKENGINE_VERSION=3", "TASKENGINE_WOKEN_BY=",
 		"TRACEPARENT=00-1-2-01", "d",
 	}
 	if diff := cmp.Diff(want, lines); diff != "" {
@@ -205,6 +206,7 @@ func TestWhatNoCommandCanTakeIsRefused(t *testing.T) {
 		{},
 		{Command: []string{""}},
 		{Command: []string{"a"}, MaxOutput: -1},
+		{Command: []string{"a"}, MaxAnswer: -1},
 		{Command: []string{"a"}, Grace: -1},
 		{Command: []string{"a"}, Env: map[string]string{"TASKENGINE_KEY": "x"}},
 	} {
@@ -364,12 +366,16 @@ func TestManyCommandsAtOnceDoNotMixTheirOutputs(t *testing.T) {
 }
 
 func BenchmarkExec(b *testing.B) {
-	h := newExec(b, handlers.ExecConfig{Command: []string{"/bin/true"}})
-	job := newTask("payload")
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := h.Handle(b.Context(), job); err != nil {
-			b.Fatal(err)
-		}
+	for name, most := range map[string]int{"answer=no": 0, "answer=may": 1 << 20} {
+		b.Run(name, func(b *testing.B) {
+			h := newExec(b, handlers.ExecConfig{Command: []string{"/bin/true"}, MaxAnswer: most})
+			job := newTask("payload")
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := h.Handle(b.Context(), job); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

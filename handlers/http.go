@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
+	"github.com/taskengine/taskengine/handlers/internal/answer"
 	"github.com/taskengine/taskengine/task"
 )
 
@@ -29,6 +30,9 @@ type HTTPConfig struct {
 	Headers     map[string]string // in addition to the headers that describe the task
 	Timeout     time.Duration     // of one request with its response; 0: only the timeout of the attempt applies
 	MaxResponse int               // bytes of the body of a response
+	Envelope    bool              // the body of the request is a document of EnvelopeType, which contains the payload
+	MayAdd      []string          // types of the tasks that a document may add; an element that ends with * stands for all types that begin so
+	MaySignal   []string          // likewise, of the tasks that it may signal; "*" also allows signals to ids without a type
 	Now         func() time.Time  // for dates in Retry-After of responses without a Date; nil for time.Now
 
 	// NewConnections opens a connection for each request. That is slower, but no request is in doubt because the server
@@ -100,15 +104,21 @@ func bare(u *url.URL) string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
 }
 
-// Handle sends the payload of the task and returns the body of the response.
+// Handle sends the payload of the task. It returns the body of the response, or the end of the attempt that a response of
+// AnswerType says.
 func (h *HTTP) Handle(ctx context.Context, t *task.Task) ([]byte, error) {
+	begun := time.Now()
 	header, err := h.headerOf(t)
+	payload := t.Payload
+	if err == nil && h.config.Envelope {
+		payload, err = answer.Envelope(t)
+	}
 	if err != nil {
 		return nil, task.Permanent(err)
 	}
 	x := &exchange{http: h, attempt: ctx}
 	defer x.begin()()
-	response, err := x.send(t.Payload, header)
+	response, err := x.send(payload, header)
 	if err != nil {
 		return nil, x.failure(err)
 	}
@@ -126,7 +136,14 @@ func (h *HTTP) Handle(ctx context.Context, t *task.Task) ([]byte, error) {
 		return nil, task.Permanent(fmt.Errorf("%s: answered %s with more than %d bytes, and a cut result would be a wrong one: "+
 			"answer less or raise max_response", h.shown, response.Status, h.config.MaxResponse))
 	}
-	return body, nil
+	if !isAnswer(response) {
+		return body, nil
+	}
+	a, err := answer.Parse(body, answer.NowIn(t, begun), answer.Rules{MayAdd: h.config.MayAdd, MaySignal: h.config.MaySignal})
+	if err != nil {
+		return nil, refuseAnswer(ctx, h.shown+": answered "+response.Status, body, err)
+	}
+	return a.End(nil)
 }
 
 // headerOf returns the headers of the request for a task.
@@ -137,7 +154,10 @@ func (h *HTTP) headerOf(t *task.Task) (http.Header, error) {
 			header.Set(name, value)
 		}
 	}
-	if header.Get("Content-Type") == "" {
+	switch {
+	case h.config.Envelope:
+		header.Set("Content-Type", EnvelopeType)
+	case header.Get("Content-Type") == "":
 		header.Set("Content-Type", "application/octet-stream")
 	}
 	if !httpguts.ValidHeaderFieldValue(t.Type) {
@@ -149,6 +169,11 @@ func (h *HTTP) headerOf(t *task.Task) (http.Header, error) {
 	header.Set(headerPrefix+"Version", strconv.FormatUint(t.Version, 10))
 	header.Set(headerPrefix+"Attempt", strconv.FormatUint(uint64(t.Attempt), 10))
 	header.Set(headerPrefix+"Type", t.Type)
+	for name, value := range wokenBy(t) {
+		if value != "" && httpguts.ValidHeaderFieldValue(value) {
+			header.Set(headerPrefix+strings.ReplaceAll(name, "_", "-"), value)
+		}
+	}
 	return header, nil
 }
 

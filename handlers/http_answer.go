@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"mime"
 	"net/http"
 	"strconv"
 	"strings"
@@ -42,6 +43,12 @@ func (h *HTTP) refusal(response *http.Response) error {
 		return task.RetryAfter(wait, err)
 	}
 	return err
+}
+
+// isAnswer reports whether the body of a response is the document that says how the attempt ends.
+func isAnswer(response *http.Response) bool {
+	is, _, err := mime.ParseMediaType(response.Header.Get("Content-Type"))
+	return is == AnswerType && (err == nil || errors.Is(err, mime.ErrInvalidMediaParameter))
 }
 
 // answeredAt returns when a response was sent, by the clock of its server: a date in Retry-After is by that clock, too.

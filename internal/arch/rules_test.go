@@ -332,9 +332,14 @@ var rules = slices.Concat(internalRules, []rule{
 	},
 	{
 		Of:  "handlers",
-		May: []string{"task", "internal/ratelog", "internal/supervise"},
+		May: []string{"task", "handlers/internal/answer", "internal/ratelog", "internal/supervise"},
 		Out: []string{"golang.org/x/net"},
 		Why: "a built-in handler is a task.Handler and knows no engine",
+	},
+	{
+		Of:  "handlers/internal/answer",
+		May: []string{"task", "internal/suggest"},
+		Why: "a document is read without the command or the server that wrote it",
 	},
 	{
 		Of: "server",

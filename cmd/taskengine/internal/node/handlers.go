@@ -227,12 +227,16 @@ func largest(c *config.Config, handler string, limit func(config.Type) int) int 
 
 func execConfig(e *config.Exec, log *slog.Logger) handlers.ExecConfig {
 	input := handlers.Stdin
-	if e.Payload == config.PayloadArgs {
+	switch e.Payload {
+	case config.PayloadArgs:
 		input = handlers.Args
+	case config.PayloadEnvelope:
+		input = handlers.Envelope
 	}
 	return handlers.ExecConfig{
 		Command: e.Command, Input: input, Dir: e.Dir, Env: reveal(e.Env), PassEnv: e.PassEnv,
 		MaxOutput: e.MaxOutput, Grace: e.Grace, User: e.User, Log: log,
+		MaxAnswer: e.MaxAnswer, MayAdd: e.MayAdd, MaySignal: e.MaySignal,
 		Limits: handlers.Limits{Memory: int64(e.Limits.Memory), CPU: e.Limits.CPU, Processes: e.Limits.Processes},
 	}
 }
@@ -241,6 +245,7 @@ func httpConfig(h *config.HTTP, newConnections bool) handlers.HTTPConfig {
 	return handlers.HTTPConfig{
 		URL: h.URL.Reveal(), Method: h.Method, Headers: reveal(h.Headers),
 		Timeout: h.Timeout, MaxResponse: h.MaxResponse, NewConnections: newConnections,
+		Envelope: h.Envelope, MayAdd: h.MayAdd, MaySignal: h.MaySignal,
 	}
 }
 
