@@ -38,7 +38,7 @@ type life struct {
 	now     time.Time
 	facts   []Fact
 	sending []Notification
-	told    map[string]map[string]bool // by target: what fires, by what it was told
+	told    map[string]map[string]bool // by target: the firing alerts, by its notifications
 	alerts  map[string]int             // by ID of a notification: how many alerts it had last
 }
 
@@ -79,7 +79,7 @@ func (l *life) act() {
 
 func (l *life) look() { l.machine.Look(Look{At: l.now, Whole: Kinds(), Facts: l.facts}) }
 
-// answer answers what was sent first. If the answer is lost, the target has accepted it.
+// answer answers the first notification. If the answer is lost, the target has accepted it.
 func (l *life) answer(how string) {
 	n := l.sending[0]
 	l.sending = l.sending[1:]

@@ -17,7 +17,7 @@ func TestScripts(t *testing.T) {
 	scripttest.PlayAll(t, func() scripttest.Machine { return new(story).do })
 }
 
-// story is the state of one script: a machine whose state is stored after every command, and targets that
+// story is the state of one script: a machine that is stored after every command, and targets that
 // answer when the script says so.
 type story struct {
 	config   Config
@@ -38,9 +38,9 @@ var beginning = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 //	look KIND...             an observation: all of these kinds, with the facts in the lines below
 //	advance D                time passes, with a Tick at each time of Wake
 //	accepted TARGET, refused TARGET
-//	                         the answer to what is being sent
+//	                         the answer to the notification under way
 //	silence ID [rule=R] [LABEL=PATTERN] for=D, unsilence ID
-//	crash                    the machine is gone, and the next one gets what was stored; lines replace the world
+//	crash                    the machine is gone, and the next one gets the stored state; lines replace the world
 //	alerts                   prints the alerts
 func (s *story) do(command string, a scripttest.Args, lines []string) (out string, err error) {
 	s.out.Reset()
@@ -165,7 +165,7 @@ func (s *story) advance(a scripttest.Args) {
 	s.now = end
 }
 
-// step makes what is due, stores the state, and sends.
+// step makes the due notifications, stores the state, and sends.
 func (s *story) step() {
 	s.machine.Tick(s.now)
 	if state, changed := s.machine.Save(); changed {

@@ -108,7 +108,7 @@ func TestSyncsAreSeparatedFromTheWorkBeforeAndAfterThem(t *testing.T) {
 	var idle sim.Idleness
 	want := []synced{
 		{idle: idle.Note(0), took: us(220), bytes: 80_000, ahead: true, told: []time.Duration{us(40), us(10)}},
-		{idle: idle.Note(us(660)), took: us(220), bytes: 500, told: []time.Duration{us(20)}}, // more than what is filled ahead
+		{idle: idle.Note(us(660)), took: us(220), bytes: 500, told: []time.Duration{us(20)}}, // more than the part that is filled ahead
 		{idle: idle.Note(0), took: us(200), bytes: 600, sorts: true, told: []time.Duration{us(20)}},
 	}
 	if uses := o.logged(); !reflect.DeepEqual(uses, want) {
@@ -155,7 +155,7 @@ func TestRowsTakeMemoryUntilALogIsFull(t *testing.T) {
 }
 
 // TestWhatIsSortedIsComputedByRowAndByte uses rows without payload, of which twice as many are sorted
-// at once as of rows whose payload takes as much memory as the row.
+// at once as of rows with payloads of the size of a row.
 func TestWhatIsSortedIsComputedByRowAndByte(t *testing.T) {
 	const rows, row, payload = 1000, 1000, 1000
 	flushed := func(size int, took time.Duration) observed {

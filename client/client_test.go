@@ -32,7 +32,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // maxRequest is how large a request the nodes of the tests accept.
 const maxRequest = 2 << 20
 
-// tasks is an engine whose API several listeners may serve: the nodes of a cluster.
+// tasks is an engine with an API that several listeners may serve: the nodes of a cluster.
 type tasks struct {
 	engine  *engine.Engine
 	sources server.Sources // nil for none

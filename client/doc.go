@@ -11,7 +11,7 @@
 // The types of this package do not depend on the encoding of the API. Words of a node, such as a [State] or a [ReasonCode],
 // are strings: a word of a newer node arrives unchanged, and a switch over them needs a default.
 //
-// The files, by what they do:
+// The files:
 //
 //	client.go, nodes.go          options, addresses, calls
 //	silent.go                    nodes that take requests and do not answer

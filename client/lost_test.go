@@ -14,7 +14,7 @@ import (
 	"github.com/taskengine/taskengine/client"
 )
 
-// lossy passes connections on to a node. Of each it passes some bytes of the answers. What the node says then is lost, and
+// lossy passes connections on to a node. Of each it passes some bytes of the answers. The rest of the answer is lost, and
 // ends the connection.
 type lossy struct {
 	net.Listener

@@ -11,7 +11,7 @@ import (
 
 // Signal is a message to a task, which a handler waits for by [task.WaitFor].
 type Signal struct {
-	// Task is the task. If it is zero, that is the task of Type that has Key, among those with OrderingKey.
+	// Task is the task. If it is zero, it is the task of Type with Key and OrderingKey.
 	Task                   task.ID
 	Type, OrderingKey, Key string
 

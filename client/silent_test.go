@@ -21,7 +21,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// listen returns the address of a listener whose connections are served until the test ends.
+// listen returns the address of a listener that is served until the test ends.
 func listen(t *testing.T, serve func(net.Conn)) string {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")

@@ -12,7 +12,7 @@ import (
 	"github.com/taskengine/taskengine/server"
 )
 
-// sources are those of a node with one source, whose orders are kept.
+// sources are the sources of a node with one, which keeps its orders.
 type sources struct{ orders []string }
 
 func (s *sources) Names() []string { return []string{"orders"} }

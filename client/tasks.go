@@ -178,7 +178,7 @@ func (c *Client) Cancel(ctx context.Context, id task.ID, reason string, options 
 	return decodeTask(res.GetTask())
 }
 
-// CancelledTree is what has become of a task and the tasks below it.
+// CancelledTree is the outcome for a task and the tasks below it.
 type CancelledTree struct {
 	Task      *Task  // after the change, without payload, result and checkpoint
 	Cancelled uint64 // how many tasks were cancelled; a request that gave no answer is not counted

@@ -49,13 +49,13 @@ func TestAnEmptyFileGivesTheDefaults(t *testing.T) {
 	}
 }
 
-// Every default in the table must be what the code does without the key.
+// Every default in the table must be the behaviour without the key.
 func TestTheDefaultsOfTheTableAreThoseOfTheCode(t *testing.T) {
 	const typed = "handlers: {h: {exec: [h]}}\ntypes: {t: {handler: h, %s}}"
 	const scheduled = "handlers: {t: {exec: [h]}}\ntypes: {t: {}}\nschedules: {NAME: {every: 1m, type: t, %s}}"
 	const recorded = "kafka: {main: {brokers: 'k:9092'}}\nhandlers: {t: {exec: [h]}}\ntypes: {t: {}}\nsources: {NAME: {type: t, %s}}"
 	around := func(outer, inner string) string { return fmt.Sprintf(outer, inner) }
-	templates := map[string]string{ // a file with nothing in the section but what it needs
+	templates := map[string]string{ // a file with the required keys of the section alone
 		"`node`":                    "node: {%s}",
 		"`node.log`":                "node: {log: {%s}}",
 		"`storage`":                 "storage: {%s}",

@@ -42,7 +42,7 @@ type Member struct {
 	Incarnation task.ID           // new with every start of the process
 	Name        string            // of the node, for display; not unique
 	Handlers    []string          // the types of tasks that it can run; sorted
-	Selectors   []string          // keys of the selectors of values that it matches, such as those of its region; sorted
+	Selectors   []string          // keys of the selectors of values that it matches, for instance by its region; sorted
 	Labels      map[string]string // of the node; types choose their nodes by them
 	Draining    bool              // it is alive, starts no tasks and is about to stop
 }

@@ -178,7 +178,7 @@ func (e *Engine) Tree(ctx context.Context, id task.ID) iter.Seq2[TreeTask, error
 	}
 }
 
-// branch yields t and what is below it, and reports whether to go on.
+// branch yields t and the tasks below it, and reports whether to go on.
 func (e *Engine) branch(ctx context.Context, t *task.Task, depth int, yield func(TreeTask, error) bool) bool {
 	id, family := t.ID, t.Children
 	if !yield(TreeTask{e.shown(t), depth}, nil) {
@@ -256,7 +256,7 @@ type TreeCancel struct {
 	Cancelled func(*task.Task)
 }
 
-// CancelledTree says what has become of a tree.
+// CancelledTree is the outcome of [Engine.CancelTree].
 type CancelledTree struct {
 	Root      *task.Task // after that; nil after an error before it was cancelled
 	Cancelled int        // how many tasks were cancelled
@@ -269,7 +269,7 @@ type CancelledTree struct {
 // treeWidth is how many children of one task are cancelled at once: they share commits.
 const treeWidth = 64
 
-// CancelTree cancels a task, and all tasks below it that have not ended, also below those that have ended as failed or cancelled before.
+// CancelTree cancels a task, and all tasks below it that have not ended, also below tasks that had failed or were cancelled before.
 // Those in the state error are cancelled, too. Each task is cancelled before its children are looked for, so it adds no others. After
 // an error, and with a task that is cancelled already, it can be called again, and goes on with the rest. The memory it needs grows
 // with the depth of the tree only.
@@ -327,7 +327,7 @@ func (c *treeCancellation) count(after *task.Task, isNew bool) {
 	}
 }
 
-// below cancels what is below the task parent.
+// below cancels the tasks below parent.
 func (c *treeCancellation) below(ctx context.Context, parent task.ID, family *task.Children) error {
 	if family == nil {
 		return nil

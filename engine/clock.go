@@ -174,7 +174,7 @@ type clock struct {
 	last    time.Time           // last result of now
 	read    time.Time           // when that was, with a monotonic reading
 	stepped func(time.Duration) // called with each step; may be nil
-	base    timebase            // what it follows
+	base    timebase            // the clock that it follows
 	skew    time.Duration       // by how much tests have set the timebase
 }
 

@@ -73,7 +73,7 @@ func (e *Engine) drain() (now time.Time) {
 }
 
 // perform collects the effects of the shell, and passes them to the goroutines that carry them out.
-// What it returns is for deliver, and is valid until the next call with the same ef. It is called
+// The result is for deliver, and is valid until the next call with the same ef. It is called
 // with mu held, after every event.
 func (e *Engine) perform(ef *shell.Effects) news {
 	s := &e.state

@@ -79,7 +79,7 @@ func (in *inbox) added(wasEmpty bool) {
 	}
 }
 
-// refuse makes submit return why from now on. What is in the inbox remains.
+// refuse makes submit return why from now on. The contents of the inbox remain.
 func (in *inbox) refuse(why error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()

@@ -86,7 +86,7 @@ func (w *writer) run(background context.Context) {
 		case <-background.Done():
 			for w.commit() {
 			}
-			return // the next start recovers what was not written
+			return // the next start recovers the rows that were not written
 		}
 		w.commit()
 	}

@@ -166,7 +166,7 @@ func (d *dropper) read(ctx context.Context, e *Engine) (oldest []oldTask, err er
 	}
 }
 
-// cancel cancels those of some that have still never started, and returns how many.
+// cancel cancels the tasks among some that have still never started, and returns how many.
 func (d *dropper) cancel(ctx context.Context, e *Engine, some []oldTask) (dropped int, err error) {
 	var edits []*shell.Edit
 	for _, old := range some {

@@ -15,7 +15,7 @@ import (
 
 // quote is the state of a process that asks two services, joins their replies, and sends a mail.
 type quote struct {
-	Silent bool              `json:"silent,omitempty"` // nobody replies
+	Silent bool              `json:"silent,omitempty"` // there is no reply
 	Parts  map[string]string `json:"parts"`
 }
 

@@ -246,7 +246,7 @@ func (e *Engine) isFinished(f *shell.Finish) bool {
 	return t.Version == f.Row.Version && t.State == f.Row.State && t.UpdatedAt.Equal(f.Row.UpdatedAt)
 }
 
-// ended returns the verdict on an attempt whose handler says that it has ended the attempt by a function of
+// ended returns the verdict on an attempt that its handler says it has ended by a function of
 // the database, with the verdict v if that is not so. It reads the row, which decides.
 //
 // If the row cannot be read, the verdict is v, and its save comes too late if the attempt has ended: the

@@ -101,7 +101,7 @@ func (e *Engine) editHead(ctx context.Context, key string, edit func(context.Con
 const (
 	begunFor      = 10 * time.Second       // how long an answer of the store is used again
 	begunPatience = 500 * time.Millisecond // how long the store may take
-	begunTypes    = 100                    // types whose answer is kept
+	begunTypes    = 100                    // the most types with a kept answer
 	begunTasks    = 20                     // tasks of the type that are looked at
 	begunScan     = 2000                   // rows that are read to find them
 )

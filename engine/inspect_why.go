@@ -23,7 +23,7 @@ type Reason struct {
 	Text    string    // for display
 	Limit   string    // for CodeLimit, CodeRate and CodePaused: the name of the limit; "" is the node's slots, or the type that is paused
 	Value   string    // the value that the limit is per
-	Used    int       // of the limit; for CodeChildren: how many have ended of those that it waits for
+	Used    int       // of the limit; for CodeChildren: how many of the awaited ones have ended
 	Max     int       // of the limit; for CodeChildren: how many it waits for
 	Until   time.Time // when the reason ends, if that is known
 	Holders []task.ID // some of the tasks of this node that hold the limit; for CodeChildren: some that have not ended, those in error first

@@ -116,7 +116,7 @@ func (e *Engine) lockText(ctx context.Context) string {
 	return "; " + blockers[0].String() + " keeps rows or tables locked that it may need for that"
 }
 
-// How much Why says of children. Those that are in error are said first, so it reads more than it says.
+// How much Why says of children. Children in error come first, so it reads more than it says.
 const (
 	whySets          = 10  // sets of children
 	whyChildrenRead  = 100 // children, of all sets together
@@ -165,7 +165,7 @@ func (e *Engine) sayChildren(ctx context.Context, t *task.Task, s *task.ChildSet
 		r.Text += ", until " + r.Until.Format(time.RFC3339)
 	}
 	r.Text += fmt.Sprintf(": %d done, %d failed, %d cancelled", s.Done, s.Failed, s.Cancelled)
-	var stuck, others []string // what is said of children in error, and of others
+	var stuck, others []string // the texts for children in error, and for others
 	var stuckIDs, otherIDs []task.ID
 	unread := 0
 	for index := range s.Added {

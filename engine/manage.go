@@ -104,7 +104,7 @@ func (e *Engine) edit(ctx context.Context, ref task.Ref, verb string, fill func(
 	return nil, fmt.Errorf("%w, %d times in a row", ErrStale, editTries)
 }
 
-// shown returns t with what it carries, as far as that can be decoded: that somebody changes a task does not depend on it.
+// shown returns t with its contents, as far as they can be decoded: a change of a task does not depend on them.
 func (e *Engine) shown(t *task.Task) *task.Task {
 	if err := e.contents.decode(t); err != nil && e.handlers.undecoded.Allow() {
 		e.log.Error("the content of a task cannot be decoded", "task_id", t.ID, "type", t.Type, "error", err)
@@ -155,7 +155,7 @@ func (e *Engine) setPaused(ctx context.Context, typ string, paused bool) error {
 	return nil
 }
 
-// Edit is a change of a task, see [Engine.Edit]. What is nil stays as it is.
+// Edit is a change of a task, see [Engine.Edit]. A nil field stays as it is.
 type Edit struct {
 	// Interrupts has a running attempt overruled, as [Engine.Cancel] does. Without it, a task that runs cannot
 	// be edited.

@@ -132,7 +132,7 @@ func (e *Engine) changeLimit(ctx context.Context, s LimitSetting, onlyIf *uint64
 // limitChanged returns the setting that was stored with a version, when this node applies it. view has the
 // settings before.
 func (e *Engine) limitChanged(ctx context.Context, s LimitSetting, version uint64, view *limitsView) (LimitSetting, error) {
-	// Of what was unset only the newest is needed: see limitRecord.
+	// Of the removed overrides only the newest is needed: see limitRecord.
 	for _, old := range view.unset {
 		_, _, _ = e.cluster.SwapLimit(ctx, old.Scope, old.Version, nil)
 	}

@@ -35,14 +35,14 @@ var (
 type Config struct {
 	Store    storage.Store           // where the tasks are; the engine does not close it
 	Policies policy.Set              // what types and limits there are
-	Handlers map[string]task.Handler // by type; those that this node may not run by the Nodes of their policy are not used
+	Handlers map[string]task.Handler // by type; a handler is not used if the Nodes of the policy exclude this node
 	Name     string                  // name of the node, shown to people; types may choose their nodes by it, see [policy.Type]
 	Labels   map[string]string       // other facts about the node, likewise
 
 	// Coordinator has the ports by which the node coordinates with others; zero if it is alone. The members of its
 	// Membership may share a store that is a [storage.Shared]. The store records the cluster of these nodes, or
 	// that it belongs to one process, and Open refuses any other: see package coord/record. If there is a limit
-	// of the cluster and a Membership, Semaphore and Rates are needed; without both, what is used up of rates is
+	// of the cluster and a Membership, Semaphore and Rates are needed; without both, the used tokens of rates are
 	// kept in the store, if it is a [storage.Settings]. Without Settings, those of limits are kept in the store, see
 	// [Engine.SetLimit] and package coord/stored: then other nodes learn of a change within half a minute. A store that
 	// is no [storage.Settings] keeps none, and they end with the process.
@@ -54,7 +54,7 @@ type Config struct {
 	Manual time.Time
 
 	// Functions by which the program decides instead of Policies. Each depends on its arguments only,
-	// is called by several goroutines at once, and neither changes nor keeps what it is given. A panic
+	// is called by several goroutines at once, and neither changes nor keeps its arguments. A panic
 	// stops nothing and loses no task: see each of them.
 
 	// Retry decides what follows a failed attempt, in place of the Retry of its type. It is called by
@@ -70,7 +70,7 @@ type Config struct {
 	// value that the function called NAME returns. It is called when a task is submitted, by the
 	// submitter, and the value is stored with the task. A task that was stored before a limit of its
 	// type had this Per is asked about when its turn comes, with the engine's mutex locked: the
-	// function must be quick. If it panics, or returns what is not UTF-8 or too long, a submit is
+	// function must be quick. If it panics, or returns text that is not UTF-8 or too long, a submit is
 	// refused with [ErrInvalid], and a stored task counts by the empty value. Nodes that share a store
 	// need the same functions; to compute another value, give it another name.
 	Values map[string]func(*Request) string
@@ -80,25 +80,25 @@ type Config struct {
 	// Later it is asked about other nodes for texts for people; a panic then stands for no.
 	MayRun func(typ, name string, labels map[string]string) bool
 
-	// Functions around what the engine does for the program. Either may be nil.
+	// Functions around the work of the engine for the program. Either may be nil.
 
-	// Wrap returns what is called in place of the handler of a type, for instance a function that does
-	// something before and after it. Open calls it once for each handler of this node. What it returns
+	// Wrap returns the function that is called in place of the handler of a type, for instance a function that does
+	// something before and after it. Open calls it once for each handler of this node. The function
 	// keeps all that a [task.Handler] promises, passes next a context that is derived from its own, and
 	// calls next at most once for each call. A panic in it is one of the handler. Wrap must not return nil.
 	Wrap func(typ string, next task.Handler) task.Handler
 
-	// Decorate completes a request before it is checked, for instance by headers: those of Submit and
-	// SubmitTx with the context of the call, and those that a handler adds with its end with the context
+	// Decorate completes a request before it is checked, for instance by headers: requests of Submit and
+	// SubmitTx with the context of the call, and requests that a handler adds with its end with the context
 	// of its attempt. The request is a copy, Headers is not nil, and the bytes of the Payload must not be
 	// changed. If Decorate returns an error or panics, nothing is added, and the error wraps [ErrInvalid].
 	// Tasks that SQL adds are not decorated.
 	Decorate func(ctx context.Context, r *Request) error
 
 	// Codec encodes payloads, results and checkpoints for the store, and decodes them, see package codec. If it
-	// is nil, nothing is encoded, and what is compressed is decoded. A task that cannot be decoded is not given to its
+	// is nil, nothing is encoded, and compressed contents are decoded. A task that cannot be decoded is not given to its
 	// handler. If that is for good, it becomes an Error. Otherwise it waits, without delaying other tasks, see
-	// [Engine.MissingKeys], and runs when a node has what was missing. With a [codec.Keyed], what is under another key is
+	// [Engine.MissingKeys], and runs when a node has the missing key. With a [codec.Keyed], contents under another key are
 	// encoded anew with each change of a task that has not ended.
 	Codec codec.Codec
 
@@ -127,7 +127,7 @@ type Observer struct {
 	Started  func(at time.Time, t *task.Task)               // the handler of a task is called now
 	Saved    func(at time.Time, was task.Ref, t *task.Task) // a change became durable; t is nil if the change came too late
 
-	// Committed is told how long the store took to make a batch durable, or to fail. It is called without the
+	// Committed is called with the time that the store took to make a batch durable, or to fail. It is called without the
 	// mutex of the engine, by several goroutines at once.
 	Committed func(took time.Duration, err error)
 }

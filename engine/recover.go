@@ -75,7 +75,7 @@ type reconciler struct {
 	found  map[task.ID]uint64 // of this pass
 }
 
-// pass reads the rows of this node that are processing, and reclaims those that it finds unheld
+// pass reads the rows of this node that are processing, and reclaims the ones that it finds unheld
 // for the second time.
 func (r *reconciler) pass(ctx context.Context) error {
 	r.found = make(map[task.ID]uint64)

@@ -229,7 +229,7 @@ func (s *relayStore) databaseOf(shard uint16) int {
 	return s.divided.DatabaseOf(shard)
 }
 
-// relayType is the type of the rows of relays. Those of a [Relay] and the cursors are done, and kept until they are deleted:
+// relayType is the type of the rows of relays. The rows of a [Relay] and the cursors are done, and kept until they are deleted:
 // nothing runs or removes them. The others are tasks that carry requests to other databases, see [Engine.leave].
 const relayType = task.ReservedTypes + "relay"
 
@@ -244,7 +244,7 @@ type farRequest struct {
 	Request task.Request        `json:"request,omitzero"` // with an id
 	Signal  *task.SignalRequest `json:"signal,omitempty"` // with an id; nil for a request
 	Parent  *task.Parent        `json:"parent,omitempty"` // of the task of a request
-	Number  uint64              `json:"number"`           // among those of the relay to the shard of the id, from 1 on
+	Number  uint64              `json:"number"`           // among the rows of the relay to the shard of the id, from 1 on
 	Follows bool                `json:"follows"`          // the task is added with the end of an attempt, on no terms; otherwise it was seen that it is not late
 
 	to          task.ID // the task that a signal is for, when it is known
@@ -296,7 +296,7 @@ func (r *Relay) newRow(id task.ID, version uint64) *task.Task {
 // read returns the row, nil if there is none.
 func (r *Relay) read(ctx context.Context) (*relayRow, error) {
 	var row *task.Task
-	err := r.home(ctx, func(tx storage.Tx) (err error) { // what it reads is durable
+	err := r.home(ctx, func(tx storage.Tx) (err error) { // the rows that it reads are durable
 		if row, err = tx.Get(ctx, r.rowID()); errors.Is(err, task.ErrNotFound) {
 			return nil
 		}

@@ -99,7 +99,7 @@ func (c *carrier) insist(ctx context.Context, run func(context.Context) error) e
 	}
 }
 
-// mayPass reports whether a task waits, with its place among those that run, until an error has passed. Otherwise all that wait
+// mayPass reports whether a task waits, with its place among the running ones, until an error has passed. Otherwise all that wait
 // for a database would be tried again and again.
 func mayPass(err error) bool {
 	for _, is := range []error{ErrBacklog, storage.ErrUnavailable, storage.ErrRefused, storage.ErrElsewhere, errCursor, errLostCursor, errAddressee} {
@@ -182,7 +182,7 @@ func (c *carrier) there(ctx context.Context, fn func(storage.Tx) error) error {
 
 const (
 	deliverMost  = 1000 // requests of one transaction
-	deliverTries = 5    // of one transaction whose cursors are elsewhere
+	deliverTries = 5    // of one transaction with cursors elsewhere
 )
 
 // Deliver has the tasks of the row added, unless they are. A database that does not answer keeps no other from adding its
@@ -335,7 +335,7 @@ func (d *delivery) look(ctx context.Context, some []*farRequest) (left []*farReq
 	for _, one := range some {
 		shards[one.shard()] = true
 	}
-	err = d.relay.store.updateIn(ctx, d.database, func(tx storage.Tx) error { // what it reads is durable
+	err = d.relay.store.updateIn(ctx, d.database, func(tx storage.Tx) error { // the rows that it reads are durable
 		for _, shard := range slices.Sorted(maps.Keys(shards)) {
 			cursor, err := tx.Get(ctx, d.relay.cursorOf(shard))
 			switch {

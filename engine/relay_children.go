@@ -26,7 +26,7 @@ const (
 // endHeader is the header of a task of relayType that has the end of a child. Lists of tasks have headers and no payloads.
 const endHeader = "end"
 
-// report delivers to its parent the end of the child that c carries, and those that others carry which wait behind c, and ends
+// report delivers to its parent the end of the child that c carries, and the ends that other carriers behind c have, and ends
 // the attempt.
 func (c *carrier) report(ctx context.Context) error {
 	for {
@@ -40,7 +40,7 @@ func (c *carrier) report(ctx context.Context) error {
 	}
 }
 
-// deliverEnds delivers ends, removes the tasks that carried them and, unless there are more, ends the attempt. What is delivered twice
+// deliverEnds delivers ends, removes the tasks that carried them and, unless there are more, ends the attempt. An end that is delivered twice
 // counts once, so a parent in another database learns of the ends first.
 func (c *carrier) deliverEnds(ctx context.Context, ends []childEnd, read []task.Ref, more bool) error {
 	r := c.relay
@@ -57,7 +57,7 @@ func (c *carrier) deliverEnds(ctx context.Context, ends []childEnd, read []task.
 		return FinishTx(ctx, tx, nil)
 	}
 	there, here := r.store.databaseOf(c.end.To.Shard()), r.store.databaseOf(r.attempt.ref.ID.Shard())
-	if there == here { // what was read becomes durable no later
+	if there == here { // the rows that were read become durable no later
 		return r.home(ctx, func(tx storage.Tx) error {
 			if err := deliver(tx); err != nil {
 				return err
@@ -65,7 +65,7 @@ func (c *carrier) deliverEnds(ctx context.Context, ends []childEnd, read []task.
 			return remove(tx)
 		})
 	}
-	err := r.home(ctx, func(tx storage.Tx) error { // when it returns, what was read is durable
+	err := r.home(ctx, func(tx storage.Tx) error { // when it returns, the rows that were read are durable
 		_, err := tx.Get(ctx, r.attempt.ref.ID)
 		return err
 	})
@@ -114,7 +114,7 @@ func (c *carrier) behind(ctx context.Context) (ends []childEnd, read []task.Ref,
 	for _, t := range page.Behind {
 		var end childEnd
 		if t.Type != relayType || t.State != task.Submitted || json.Unmarshal([]byte(t.Headers[endHeader]), &end) != nil || end.To != c.end.To {
-			continue // its own attempt says what it is
+			continue // its own attempt decides about it
 		}
 		ends, read = append(ends, end), append(read, t.Ref())
 	}

@@ -63,7 +63,7 @@ type refusedLate struct {
 }
 
 // leave divides requests by whether the shards have their rows. The other requests leave by tasks of relayType in one of the
-// shards: a task for each of those that must arrive in their order, which have one ordering key or key. Tasks for one ordering
+// shards: a task for all requests of one ordering key or key, because these must arrive in their order. Tasks for one ordering
 // key or key run in the order in which a shard gets them. from is the task whose attempt adds them; zero if there is none. It
 // returns nil if no request leaves.
 func (e *Engine) leave(from task.ID, reqs []Request, rows []*task.Task, shards *task.Shards, follows bool) (*leaving, error) {
@@ -169,7 +169,7 @@ func leavesBy(home uint16, id task.ID) task.ID {
 	return task.ReservedIDIn(home, relayType, "leaves", id.String())
 }
 
-// orderIn returns an ordering key for a name whose tasks are in a shard.
+// orderIn returns an ordering key for a name that has its tasks in a shard.
 func orderIn(shard uint16, name string) string {
 	sum := sha256.Sum256([]byte(name))
 	for n := 0; ; n++ {
@@ -179,7 +179,7 @@ func orderIn(shard uint16, name string) string {
 	}
 }
 
-// submitTx adds what is near, and the tasks that carry the others, within a transaction. Of these the receipts say that
+// submitTx adds the near rows, and the tasks that carry the others, within a transaction. Of these the receipts say that
 // they were created, although that is found out where they arrive.
 func (l *leaving) submitTx(ctx context.Context, e *Engine, tx storage.Tx) ([]Receipt, error) {
 	if full := e.roomInTx(tx, l.far); full != nil {

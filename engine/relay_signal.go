@@ -22,7 +22,7 @@ const signalGroup = "signal"
 var errAddressee = errors.New("the key belongs to another task meanwhile")
 
 // SignalTx sends signals within a transaction of the engine's store: each is delivered soon after the commit, if and only if the
-// transaction commits, and is taken at most once. [task.WithSignals] says what becomes of those that cannot be delivered. A
+// transaction commits, and is taken at most once. [task.WithSignals] describes the fate of signals that cannot be delivered. A
 // handler that ends its attempt by [FinishTx] or [AgainTx] sends signals so in the same transaction. Signals that are sent by
 // one task, or by transactions without one in one database, arrive at a task in their order.
 func (e *Engine) SignalTx(ctx context.Context, tx storage.Tx, signals ...Signal) error {

@@ -90,7 +90,7 @@ func (e *Engine) submit(ctx context.Context, reqs []Request, rows []*task.Task) 
 }
 
 // insert inserts rows on terms, and returns when they are durable. If waits is set, it waits for room in
-// backlogs whose sources pause. If its error is a [shell.Full], the rows are unchanged and belong to
+// backlogs with paused sources. If its error is a [shell.Full], the rows are unchanged and belong to
 // the caller again.
 func (e *Engine) insert(ctx context.Context, rows []*task.Task, terms []storage.Terms, waits bool) ([]storage.Inserted, error) {
 	s := e.inbox.submission()

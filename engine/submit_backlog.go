@@ -187,7 +187,7 @@ func (e *Engine) frees(ctx context.Context, in storage.Tasks, row *task.Task, ho
 }
 
 // existing returns for each row the task that has its ID or key; zero if there is none, or only an
-// earlier row of the same call. What it has found is durable.
+// earlier row of the same call. The rows that it has found are durable.
 func (e *Engine) existing(ctx context.Context, reqs []Request, rows []*task.Task) (found []task.ID, err error) {
 	if !mayExist(reqs, rows) {
 		return make([]task.ID, len(rows)), nil

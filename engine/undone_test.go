@@ -28,7 +28,7 @@ func (g *group) replace(was, row *task.Task) {
 }
 
 // An attempt of which the store has lost the beginning is stopped within seconds, though the version of its row is lower
-// now, or that of the attempt of another node. What it answers changes nothing.
+// now, or that of the attempt of another node. Its answer changes nothing.
 func TestAnAttemptThatTheStoreHasLostIsStopped(t *testing.T) {
 	for name, history := range map[string]func(row *task.Task){
 		"the grab is lost": func(row *task.Task) {

@@ -16,7 +16,7 @@ func TestWhySaysWhatThisNodeHasOfALimitOfTheCluster(t *testing.T) {
 	before.Before = table.Claim{ID: task.ID{15: 1}, Type: "mail", Need: 4}
 	lone := u
 	lone.Held, lone.Waiting, lone.Need = 2, 0, 1
-	lowered := u // the maximum was lowered below what the node has
+	lowered := u // the maximum was lowered below the permits of the node
 	lowered.Max, lowered.Waiting = 1, 0
 	for name, c := range map[string]struct{ got, want Reason }{
 		"full": {limitReason(u, nil), Reason{

@@ -63,7 +63,7 @@ func shell(t testing.TB, script string, change ...func(*handlers.ExecConfig)) *h
 	return h
 }
 
-// verdict is what the engine reads from an answer, without the text of the error.
+// verdict is the engine's reading of an answer, without the text of the error.
 func verdict(result []byte, err error) task.Verdict {
 	v := task.VerdictOf(result, err)
 	v.Error = ""

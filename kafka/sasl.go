@@ -47,7 +47,7 @@ func (s *SASL) mechanism() (sasl.Mechanism, error) {
 	return nil, fmt.Errorf("%q is not a mechanism", s.Mechanism)
 }
 
-// bearer is OAuthBearer whose refusals are those of a user. A broker answers a token that it refuses with the reason.
+// bearer is OAuthBearer with refusals that name the user's mistake. A broker answers a token that it refuses with the reason.
 type bearer struct{ sasl.Mechanism }
 
 func (m bearer) Authenticate(ctx context.Context, host string) (sasl.Session, []byte, error) {

@@ -96,7 +96,7 @@ func (c *patientConn) SetReadDeadline(t time.Time) error {
 	return c.Conn.SetReadDeadline(t)
 }
 
-// question returns what is asked. It is called with mu held.
+// question returns the asked question. It is called with mu held.
 func (c *patientConn) question() question {
 	return question{c.address, c.idle.Round(time.Second)}
 }

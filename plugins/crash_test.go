@@ -80,7 +80,7 @@ func TestAProgramThatCannotStartSaysWhy(t *testing.T) {
 	noSockets(t, tmp)
 }
 
-// shortTemp creates a directory whose path is short enough for a socket. The paths of t.TempDir are too long, and the
+// shortTemp creates a directory with a path that is short enough for a socket. The paths of t.TempDir are too long, and the
 // host would not use them.
 func shortTemp(t *testing.T) string {
 	t.Helper()
@@ -296,7 +296,7 @@ func hostUntilKilled() {
 	select {}
 }
 
-// forkTo names the file to which the handler of a host writes what it has started.
+// forkTo names the file to which the handler of a host writes the processes that it has started.
 const forkTo = "PLUGINS_TEST_FORK_TO"
 
 // forked reads what a handler of the type fork has written to a file.

@@ -18,7 +18,7 @@ import (
 	"github.com/taskengine/taskengine/storage/memory"
 )
 
-// someSources are sources that a test describes. Those of a node are tested with real brokers beside their own package.
+// someSources are sources that a test describes. The sources of a node are tested with real brokers beside their own package.
 type someSources struct {
 	all   map[string]*server.Source
 	names []string

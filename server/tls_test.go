@@ -91,7 +91,7 @@ func TestARequestWithoutTLSIsToldToUseIt(t *testing.T) {
 	}
 }
 
-// What is no handshake ends its own connection and nothing else.
+// A client without a handshake ends its own connection and nothing else.
 func TestAConnectionThatDoesNotSpeakTLSEnds(t *testing.T) {
 	n, a := newNode(t), certtest.New(t)
 	l := n.encrypted(t, settingsOf(t, a))

@@ -27,7 +27,7 @@ func (c *Children) ID(i int) task.ID {
 
 // RunChildren adds children of this task with the end of the attempt, and the function is called again when all of them have
 // ended: RunChildren then returns how. They run beside each other. [task.WithChildren] says what holds for requests. A child in
-// [task.Error] has not ended: the flow waits until a person has decided about it. The tasks that are added are those of the first
+// [task.Error] has not ended: the flow waits until a person has decided about it. The added tasks are the requests of the first
 // time that the function comes to the step.
 //
 // An error of RunChildren is how the attempt ends: the function must return it. A child that has failed is no error.

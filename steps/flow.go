@@ -26,12 +26,12 @@ type Options struct {
 	// Version is the version of the code, 1 or more. Raise it with a change of the steps, and let the code
 	// look at [Flow.Version] to do the steps of before for tasks that began with them.
 	Version int
-	// Oldest is the oldest version whose steps the code still knows; 0 is Version. A task that began with
+	// Oldest is the oldest version of which the code still knows the steps; 0 is Version. A task that began with
 	// an older one ends with a permanent error of class "steps_changed".
 	Oldest int
 }
 
-// Handler returns a handler that calls run with the flow of each task. The result and the error of run are those of the
+// Handler returns a handler that calls run with the flow of each task. The result and the error of run become those of the
 // attempt, see [task.Handler]. An error of a method of the flow, or of [Do], has to be returned, unless the function
 // treats a failed step in another way. It panics if a version of o is not possible.
 func Handler(o Options, run func(ctx context.Context, f *Flow) (result []byte, err error)) task.Handler {
@@ -57,7 +57,7 @@ func Handler(o Options, run func(ctx context.Context, f *Flow) (result []byte, e
 	})
 }
 
-// again returns the error of a function that has ended, with what the next occurrence of a recurring task has to know.
+// again returns the error of a function that has ended, with the state for the next occurrence of a recurring task.
 func (f *Flow) again(result []byte, err error) error {
 	v := task.VerdictOf(result, err)
 	if err == nil || v.Outcome != task.Completed || !v.RunsAgain() {
@@ -90,7 +90,7 @@ func open(o Options, t *task.Task) (*Flow, error) {
 	return &Flow{Task: t, log: log, version: o.Version}, nil
 }
 
-// changed returns the permanent error of a task whose steps are not those of the code.
+// changed returns the permanent error of a task with other steps than the code.
 func changed(format string, args ...any) error {
 	return task.Permanent(task.WithClass("steps_changed", fmt.Errorf("steps: "+format, args...)))
 }
@@ -140,7 +140,7 @@ func Do[T any](ctx context.Context, f *Flow, name string, work func(context.Cont
 	return result, nil
 }
 
-// begin returns what was kept of the next step, nil if it is not done.
+// begin returns the record of the next step, nil if it is not done.
 func (f *Flow) begin(ctx context.Context, k kind, name string) (*step, error) {
 	if f.stopped != nil {
 		return nil, f.stopped
@@ -212,7 +212,7 @@ type Error struct {
 // Error returns the message of the error of the step.
 func (e *Error) Error() string { return e.Message }
 
-// Unwrap returns what has the engine treat e as it treats the error of the step.
+// Unwrap returns the verdict by which the engine treats e as the error of the step.
 func (e *Error) Unwrap() error {
 	err := errors.New(e.Message)
 	if e.Class != "" {

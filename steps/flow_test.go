@@ -19,7 +19,7 @@ import (
 // flow is the function of a handler.
 type flow func(ctx context.Context, f *steps.Flow) ([]byte, error)
 
-// run runs a task of a flow, whose type allows three attempts, in fake time.
+// run runs a task of a flow in fake time. Its type allows three attempts.
 func run(t *testing.T, fn flow, test func(t *testing.T, e *taskenginetest.Engine, id task.ID)) {
 	t.Helper()
 	runHandler(t, steps.Handler(steps.Options{Version: 1}, fn), test)

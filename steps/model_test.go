@@ -81,7 +81,7 @@ func (p *plan) step(ctx context.Context, f *steps.Flow, i int, kind string) (str
 		return fmt.Sprintf("%v %s %v", w.By, w.Signal.Data, w.Signal.At.UnixMicro()), err
 	case "sleep":
 		return "slept", f.Sleep(ctx, time.Minute)
-	case "children": // of one name, so that a later step finds those of an earlier one
+	case "children": // of one name, so that a later step finds the children of an earlier one
 		reqs := make([]task.Request, i%4)
 		for n := range reqs {
 			reqs[n] = task.Request{Type: "child", At: time.Now().Add(time.Duration(n) * time.Minute)}
@@ -102,7 +102,7 @@ func (p *plan) step(ctx context.Context, f *steps.Flow, i int, kind string) (str
 	}
 }
 
-// Steps return what they returned before, whatever fails, and each of them runs.
+// Steps return their earlier results, whatever fails, and each of them runs.
 func TestRandomFlows(t *testing.T) {
 	for range 15 {
 		seed := rand.Uint64()

@@ -16,7 +16,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// vectorsFile says what a record is for each language that has flows: plugins/sdk has those of the others.
+// vectorsFile says what a record is for each language that has flows: plugins/sdk has the vectors of the others.
 const vectorsFile = "../plugins/sdk/steps.json"
 
 // vector is a record, and a flow that it is that of.
@@ -24,8 +24,8 @@ type vector struct {
 	Name   string
 	Record json.RawMessage // the checkpoint; none if the task begins
 	Text   string          // the checkpoint, if it is no JSON
-	Woken  *woken          // what has woken the task
-	Flow   []step          // what the code does, with what it returns
+	Woken  *woken          // the end of the wait of the task
+	Flow   []step          // the steps of the code, with their results
 	Then   *step           // the step that follows
 	Key    string          // of that; not compared if it is empty
 	After  json.RawMessage // the checkpoint after that
@@ -35,7 +35,7 @@ type vector struct {
 type step struct {
 	Step   string
 	Result json.RawMessage
-	Error  *failure // what the step returns from the record
+	Error  *failure // the error of the step from the record
 	Fails  *failure // the step runs, and fails
 	Wait   []string
 	Woken  *woken
@@ -138,7 +138,7 @@ func (v *vector) run(ctx context.Context, t *testing.T, f *steps.Flow) error {
 	return err
 }
 
-// run does one step, and compares what it returns. It returns the error with which the flow is to end.
+// run does one step, and compares its result. It returns the error with which the flow is to end.
 func (s *step) run(ctx context.Context, t *testing.T, f *steps.Flow) error {
 	switch {
 	case s.Sleep:

@@ -201,7 +201,7 @@ type Divided interface {
 	Without(databases ...int) Tasks
 }
 
-// PartUpdater is a [Divided] that has transactions of one database. What is added for another database leaves by a
+// PartUpdater is a [Divided] that has transactions of one database. Rows for another database leave by a
 // transaction of the one, and arrives by one of the other.
 type PartUpdater interface {
 	// UpdateIn is [Store.Update] in one database, see [Divided.Databases]. The Tx is a [ShardBound]. Its verbs fail with

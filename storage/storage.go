@@ -128,7 +128,7 @@ type Tasks interface {
 
 	// Promote gives each of these ordering keys the head that it is to have by [task.NextHead], and the
 	// head the Boost that it is to have by [task.Task.Inherit]. It returns the heads that are Submitted
-	// then, in no particular order, also those that were heads before. No other verb makes a row the head
+	// then, in no particular order, also rows that were heads before. No other verb makes a row the head
 	// of a key, so a caller that has added rows of a key, or changed one, calls Promote in the same
 	// transaction; Headless finds a key if a caller forgot that. If another transaction has
 	// changed rows of a key and has not ended, Promote may leave the key without a head. It does not wait

@@ -269,7 +269,7 @@ func (a *adding) follow(ctx context.Context, i int, holder *task.Task, frees *ta
 // Getter is a [Tx] that reads many rows in one round trip, and does not wait for other transactions that are about to
 // change them.
 type Getter interface {
-	// GetAll returns the rows of these IDs, in any order, without those that do not exist.
+	// GetAll returns the rows of these IDs, in any order. IDs without a row are left out.
 	GetAll(ctx context.Context, ids ...task.ID) ([]*task.Task, error)
 }
 

@@ -17,7 +17,7 @@ import (
 // other is a time by the clock of the nodes, which the clock of this machine may differ from.
 //
 // The task keeps its payload, and has no checkpoint, unless an option says otherwise. All of it is
-// one change of the row: the task runs again with what the options say, or this attempt has not ended.
+// one change of the row: the task runs again with these options, or this attempt has not ended.
 func Again(at time.Time, options ...AgainOption) error {
 	v := &verdict{error: errors.New("runs again"), wish: wishAgain, at: at}
 	for _, set := range options {
@@ -108,7 +108,7 @@ func WithCheckpoint(data []byte) AgainOption {
 
 // WithTasks adds tasks in the same transaction: either the task runs again and they exist, or neither.
 // So a task that adds others each time loses none and adds none twice, whatever fails: an attempt that
-// does not count any more adds nothing. A request whose id or key is taken adds nothing, and is no
+// does not count any more adds nothing. A request with a taken id or key adds nothing, and is no
 // error, whatever its type says of taken keys. If at is the zero time, the tasks are added with the change
 // that makes the task done.
 //
@@ -141,7 +141,7 @@ type ChildRequests struct {
 }
 
 // WithSignals sends signals to other tasks, if and only if the task runs again or, if at is the zero time, is done. Each is
-// taken at most once, and is delivered soon after that, also if the node dies meanwhile. Those of one task to another arrive in
+// taken at most once, and is delivered soon after that, also if the node dies meanwhile. Signals of one task to another arrive in
 // their order. It is no failure of the sender if a task does not exist, is of another type than the signal names, has ended or,
 // unless Keep is set, does not wait for the signal then: the signal is dropped. So is one with more data than max_payload of the
 // type of the task allows.
@@ -153,7 +153,7 @@ func WithSignals(signals ...SignalRequest) AgainOption {
 	return func(r *Rerun) { r.Signals = append(r.Signals, signals...) }
 }
 
-// Rerun says what a task has when it runs again, and what is added with that, see [Again].
+// Rerun is the state of a task that runs again, and the tasks and signals that are added with that, see [Again].
 type Rerun struct {
 	Payload    *[]byte // the new payload; nil keeps the old one
 	Checkpoint *[]byte // the checkpoint; nil is none

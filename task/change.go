@@ -47,7 +47,7 @@ func (o Outcome) String() string {
 }
 
 // Change is one compare-and-swap: it applies if the task is still at Ref. [Change.Apply] alone
-// defines what it does to a row.
+// defines its effect on a row.
 type Change struct {
 	Ref
 	To          State
@@ -56,9 +56,9 @@ type Change struct {
 	ReadyAt     time.Time // the new ReadyAt, which is part of the Rank; zero keeps the old one
 	Owner       ID        // incarnation of the node that runs it; used only if To is Processing
 	Node        string    // the name of that node, as [NodeName] returns it; used likewise
-	Count       Count     // what the change does to the number of attempts
+	Count       Count     // the effect on the number of attempts
 	Outcome     Outcome   // how the running attempt ended; used only if the row is Processing
-	Result      []byte    // what the handler returned; used only if the change Completes
+	Result      []byte    // of the handler; used only if the change Completes
 	Error       string    // becomes LastError unless it is empty
 	Group       *string   // the new Group; nil keeps the old one
 	Payload     *[]byte   // the new Payload; nil keeps the old one
@@ -88,7 +88,7 @@ type Change struct {
 	// is its state, and the change has no Payload and no Checkpoint.
 	FreesKey bool
 
-	// By is the node whose attempt the change ends: it applies to a row that is Processing with this Owner. The zero ID is
+	// By is the node of the attempt that the change ends: it applies to a row that is Processing with this Owner. The zero ID is
 	// any other change. It tells attempts apart that have the same version, one of which the store has lost, such
 	// as by a restore from a backup.
 	By ID
@@ -99,7 +99,7 @@ type Change struct {
 	Due bool
 
 	// OrderingKey is that of the row, if the caller knows that the row has one. It changes nothing. A store
-	// that does not read rows before it changes them learns by it whose head to look for.
+	// that does not read rows before it changes them learns the ordering key by it.
 	OrderingKey string
 }
 
@@ -331,7 +331,7 @@ func (t *Task) remember(o Outcome, at time.Time, reason string) {
 func NodeName(name string) string { return cut(name, MaxNode) }
 
 // cut returns s as every store can keep it as text: valid UTF-8 without NUL, of at most most bytes.
-// It copies what it shortens, so that a row does not keep all of s in memory.
+// It copies a text that it shortens, so that a row does not keep all of s in memory.
 func cut(s string, most int) string {
 	if len(s) > most {
 		n := most

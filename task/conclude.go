@@ -8,7 +8,7 @@ import (
 // handedBackDelay is the delay before a task is tried again that its handler could not take.
 const handedBackDelay = time.Second
 
-// Running is what the rules need to know of a task that runs, see [RunningOf].
+// Running has the facts about a running task that the rules need, see [RunningOf].
 type Running struct {
 	Ref
 	Owner     ID
@@ -23,7 +23,7 @@ type Running struct {
 	rearms int           // see rearmsOf
 }
 
-// RunningOf returns what the rules need to know of t, which is Processing.
+// RunningOf returns the facts about t that the rules need. It is Processing.
 func RunningOf(t *Task) Running {
 	return Running{
 		Ref: t.Ref(), Owner: t.Owner, Order: t.Order(), HasKey: t.Key != "", Attempt: t.Attempt, Crashes: t.Crashes,
@@ -180,7 +180,7 @@ func (r *Rules) keptFor(s State) time.Duration {
 	return -1
 }
 
-// Orphaned returns the change for a task whose node died while it ran. The task is Submitted again if its type allows
+// Orphaned returns the change for a task that ran when its node died. The task is Submitted again if its type allows
 // that. The attempt counts, and so does the crash.
 func (r *Rules) Orphaned(now time.Time, t *Task) Change {
 	c := Change{

@@ -53,7 +53,7 @@ var ErrUnavailable = errors.New("the handler is not available")
 // an attempt does not count either, but the task may have taken effect.
 var ErrInterrupted = errors.New("the attempt was interrupted")
 
-// verdict is an error that says what the handler asks for.
+// verdict is an error with the request of a handler.
 type verdict struct {
 	error
 	wish  wish
@@ -65,7 +65,7 @@ type verdict struct {
 	next  State          // with wishGiveUp: that of EndAs
 	rerun *Rerun         // with wishAgain
 	await []string       // with wishAgain: the names of WaitFor
-	waits []ChildrenWait // with wishAgain: those of WaitForChildren
+	waits []ChildrenWait // with wishAgain: of WaitForChildren
 }
 
 type wish uint8
@@ -126,7 +126,7 @@ func Snooze(d time.Duration) error {
 }
 
 // Ended says that the handler has ended the attempt itself, in a transaction that has committed, by a
-// function of the database that has the tasks. The engine reads the row to learn what the task is now,
+// function of the database that has the tasks. The engine reads the row to learn the new state of the task,
 // and writes nothing. If the attempt has not ended, for instance because the transaction was rolled
 // back, it has failed with an error that is [InDoubt].
 //
@@ -137,7 +137,7 @@ func Ended() error {
 	return &verdict{error: errNotEnded, wish: wishEnded, delay: -1}
 }
 
-// errNotEnded is the error of an attempt whose handler returned [Ended] though it has not ended it.
+// errNotEnded is the error of a handler that returned [Ended] and had not ended the attempt.
 var errNotEnded = errors.New("the handler says that it has ended its attempt in a transaction, and the attempt has not ended: the transaction did not commit")
 
 func mark(err error, set func(*verdict)) error {
@@ -168,13 +168,13 @@ type Verdict struct {
 	Ended   bool          // if Errored: the handler says that it has ended the attempt itself; it has failed if that is not so
 	Again   time.Time     // if Completed: when to run again; zero if not, or if the wait for a signal has no end
 	Await   []string      // if Completed: the names of the signals that the task waits for until Again; nil if it does not
-	Rerun   *Rerun        // if Completed: what the task has when it runs again, and what is added; nil if nothing
+	Rerun   *Rerun        // if Completed: the state of a task that runs again, and the added tasks; nil if there is nothing of it
 
 	// Children are, with an Await that has [AwaitsChildren], the children that the task waits for.
 	Children []ChildrenWait
 
 	// Pause is for how long a task that was HandedBack is left alone, if that is longer than usual, but not
-	// after it expires. Reencoded is what the task carries, as it is stored from now on if it has not ended; nil
+	// after it expires. Reencoded has the contents of a task as they are stored from now on if it has not ended; nil
 	// if that stays as it is. The engine sets them. Handlers and plugins do not.
 	Pause     time.Duration
 	Reencoded *Reencoded
@@ -188,7 +188,7 @@ type Verdict struct {
 // RunsAgain reports whether the task is not done after an attempt that Completed.
 func (v *Verdict) RunsAgain() bool { return !v.Again.IsZero() || v.Await != nil }
 
-// Reencoded is the payload and the checkpoint of a task, encoded as they are to be stored. What is nil stays as it
+// Reencoded is the payload and the checkpoint of a task, encoded for the store. A nil field stays as it
 // is.
 type Reencoded struct {
 	Payload, Checkpoint *[]byte

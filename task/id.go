@@ -76,7 +76,7 @@ func (id ID) Compare(other ID) int { return bytes.Compare(id[:], other[:]) }
 // Child returns the id of what follows from the task id at a time, by a name that tells apart what
 // follows at the same time, such as one fire of a schedule. The same arguments give the same id, so
 // that a task that is added twice under it exists once. It is a UUID of version 8 (RFC 9562): the
-// milliseconds of at, like those of version 7, and then a part of the SHA-256 of id, at in Unix
+// milliseconds of at, as in version 7, and then a part of the SHA-256 of id, at in Unix
 // microseconds and name. It is in the shard of id, see [ID.Shard].
 func (id ID) Child(at time.Time, name string) ID {
 	h := sha256.New()

@@ -74,7 +74,7 @@ func (q *queue) cancel() {
 	}
 }
 
-// wake makes the tasks ready whose time has come.
+// wake makes due tasks ready.
 func (q *queue) wake() {
 	for _, t := range q.rows {
 		if t.State == task.Waiting && t.NextEventAt.UnixMicro() <= q.now {

@@ -17,7 +17,7 @@ import (
 type rule struct {
 	grabsBehind    bool // a grab does not look at the turn of the row
 	retryLeaves    bool // a task that waits for its next attempt is no head any more
-	healLeaves     bool // a task whose node has died is no head any more
+	healLeaves     bool // a task of a dead node is no head any more
 	neverLooks     bool // nothing looks for keys without a head
 	overtakesBegun bool // a head that has begun is overtaken by a task with an earlier seat
 	passesErrors   bool // a head that has not begun is not overtaken by an error with an earlier seat

@@ -2,7 +2,7 @@ package task
 
 import "time"
 
-// A task whose handler asks to be called again at once (a rearm), after an error or not, is delayed all the same. The delay
+// A task is delayed also when its handler asks to be called again at once (a rearm), after an error or not. The delay
 // doubles with each rearm in a row, as far as the history of the row tells them.
 const (
 	minRearm  = 10 * time.Millisecond

@@ -6,7 +6,7 @@ import "time"
 // step after the end of an attempt ([Conclude], [Rules.Orphaned], [Rules.Reclaimed]). [Change.Apply], [NextHead] and
 // [Task.Inherit] need no rules of a type. All of them are pure: times and random numbers are passed in.
 //
-// Rules belong to the policy of their type, which does not change while an engine runs. Nobody changes them.
+// Rules belong to the policy of their type, which does not change while an engine runs. They are not changed.
 type Rules struct {
 	QueueTimeout time.Duration // how long a task may be ready before it starts; 0 is for ever
 	TotalTimeout time.Duration // how long a task may take from when it is added; 0 is for ever

@@ -11,13 +11,13 @@ const (
 	MaxAwaited    = 20      // names that a task may wait for at a time
 	MaxKept       = 100     // signals that a task keeps until it waits for them
 	MaxKeptBytes  = 1 << 20 // of their data
-	maxSeen       = 100     // signals that ended earlier waits, and whose IDs a row has
+	maxSeen       = 100     // IDs in a row of signals that ended earlier waits
 )
 
 // Signal is a message to one task.
 type Signal struct {
 	ID   ID     // a task gets a signal once, see [Signals.Has]
-	Name string // what it says; a task waits for names
+	Name string // of the message; a task waits for names
 	At   time.Time
 	Data []byte // as the sender gave it; a store neither reads nor changes it
 }
@@ -128,7 +128,7 @@ func NewSignals(s Signals) *Signals {
 	return &s
 }
 
-// Listed returns what lists of tasks have of s: Awaits, and by what the task was woken.
+// Listed returns the part of s that lists of tasks have: Awaits, and the end of the wait.
 func (s *Signals) Listed() *Signals {
 	if s == nil {
 		return nil

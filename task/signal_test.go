@@ -14,7 +14,7 @@ import (
 
 var dawn = time.UnixMicro(1_700_000_000_000_000).UTC()
 
-// running returns a task whose first attempt runs.
+// running returns a task in its first attempt.
 func running() *task.Task {
 	t := &task.Task{ID: task.ID{1}, Type: "order"}
 	t.Create(task.Submitted, dawn, time.Time{})

@@ -155,7 +155,7 @@ func document(t *testing.T) string {
 	return string(text)
 }
 
-// documentedTable reads the cells of the table whose first heading is "from \ to".
+// documentedTable reads the cells of the table with the first heading "from \ to".
 func documentedTable(t *testing.T) map[edge]bool {
 	t.Helper()
 	cells := func(line string) []string {

@@ -45,8 +45,8 @@ type Task struct {
 	Key         string // unique per type, and per ordering key if it has one, while the row exists; "" if none
 	OrderingKey string // tasks that share it run one at a time; it decides the shard; "" if none
 	Turn        Turn   // whether it may run, by its ordering key. Only Change.Apply, Task.Create and stores write it
-	Inherits    bool   // as the head of its ordering key it runs with the highest priority of those that wait behind it
-	Boost       uint8  // by how much it runs before its Priority, see Task.Inherit. Written by those that write Turn
+	Inherits    bool   // as the head of its ordering key it runs with the highest priority among the tasks behind it
+	Boost       uint8  // by how much it runs before its Priority, see Task.Inherit. Written by the writers of Turn
 	Seq         uint64 // order of insertion, assigned by the store
 
 	Attempt uint32 // number of grabs since the count was last reset
@@ -63,14 +63,14 @@ type Task struct {
 	Owner     ID                // incarnation of the node that runs it; zero unless Processing
 	Headers   map[string]string // stored and returned unchanged, such as a trace context
 	Payload   []byte            // the handler's input; a store may leave it out, see package storage
-	Result    []byte            // what the handler returned when it finished
-	Tombstone bool              // it is done, and what it carried was removed: see Change.Remember. Only Change.Apply writes it
+	Result    []byte            // of the handler
+	Tombstone bool              // it is done, and its contents were removed: see Change.Remember. Only Change.Apply writes it
 	LastError string            // why it is not done, at most MaxErrorText bytes
 	History   []Attempt         // attempts that began and did not finish the task, oldest first
 	Notes     *Notes            // what attempts reported before they ended; nil if nothing
-	Signals   *Signals          // what it has of signals; nil if nothing. Only Change.Apply and Rules.Create write it
+	Signals   *Signals          // its waits and signals; nil if it has none. Only Change.Apply and Rules.Create write it
 	Parent    *Parent           // the task that learns of its end; nil if none does. It does not change
-	Children  *Children         // what it has of children; nil if nothing. Only Change.Apply and Rules.Create write it
+	Children  *Children         // its children; nil if it has none. Only Change.Apply and Rules.Create write it
 }
 
 // Attempt is one past run of a task that did not finish it. An attempt that was handed back has not begun, and

@@ -11,7 +11,7 @@ import (
 	"github.com/taskengine/taskengine/policy"
 )
 
-// failing is a test whose failure is looked at. Fatal ends its goroutine.
+// failing is a test with a failure that is looked at. Fatal ends its goroutine.
 type failing struct {
 	testing.TB
 	said string

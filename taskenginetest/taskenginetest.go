@@ -1,4 +1,4 @@
-// Package taskenginetest runs an engine in memory in the tests of a program: what the program submits can be looked at, its
+// Package taskenginetest runs an engine in memory in the tests of a program: submitted tasks can be looked at, their
 // handlers run as they do in production, and with [Run] time is under control: a retry after an hour takes no time.
 //
 // The tasks are in [memory.Store], which keeps all promises of the other stores except durability.
@@ -25,7 +25,7 @@ const (
 	FakePatience = 30 * 24 * time.Hour
 )
 
-// Engine is an engine of a test. Its methods fail the test when what they are to do cannot be done.
+// Engine is an engine of a test. Its methods fail the test when they cannot do their work.
 type Engine struct {
 	*engine.Engine
 	t        testing.TB
@@ -97,7 +97,7 @@ func (e *Engine) Advance(d time.Duration) {
 	synctest.Wait()
 }
 
-// Tasks returns the tasks of a type in the order of their submits; of all types if typ is "". Those that have ended are
+// Tasks returns the tasks of a type in the order of their submits; of all types if typ is "". Ended tasks are
 // among them for as long as their type keeps them.
 func (e *Engine) Tasks(typ string) (all []*task.Task) {
 	e.t.Helper()

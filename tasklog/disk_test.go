@@ -18,7 +18,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// faulty is a disk that can be broken, counts what it is asked for, and can be made to
+// faulty is a disk that can be broken, counts its requests, and can be made to
 // wait.
 type faulty struct {
 	disk

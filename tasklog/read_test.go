@@ -132,7 +132,7 @@ func TestManyLogAndFollowAtOnce(t *testing.T) {
 func TestAReaderThatIsOvertakenGoesOnWithWhatIsLeft(t *testing.T) {
 	for name, dir := range map[string]string{"in a folder": t.TempDir(), "in memory": ""} {
 		t.Run(name, func(t *testing.T) {
-			const n = 30_000 // several times what is kept
+			const n = 30_000 // several times the kept ones
 			l, id := open(t, tasklog.Options{Dir: dir, MaxBytes: tasklog.MinBytes, AttemptLines: n, AttemptBytes: 1 << 30}), ids(1)[0]
 			var writer sync.WaitGroup
 			writer.Go(func() {

@@ -20,7 +20,7 @@ import (
 	"github.com/taskengine/taskengine/tracing"
 )
 
-// scene is an engine whose tasks are traced.
+// scene is an engine with tracing.
 type scene struct {
 	*taskenginetest.Engine
 	spans    *tracetest.InMemoryExporter

@@ -23,7 +23,7 @@ import (
 	"github.com/taskengine/taskengine/storage/memory"
 )
 
-// world has what outlives a node: the store, the facts, and what the target was told.
+// world outlives a node: it has the store, the facts, and the notifications of the target.
 type world struct {
 	settings *settings
 
@@ -33,10 +33,10 @@ type world struct {
 	ids   []string     // guarded by mu: of all that were sent
 	fails error        // guarded by mu: the answer of the target
 	hangs bool         // guarded by mu: it does not answer
-	errs  []error      // guarded by mu: what the looks were told of the store
+	errs  []error      // guarded by mu: the errors of the store that the looks got
 }
 
-// settings are those of a store in memory, which fail if the test says so.
+// settings are the settings of a store in memory, which fail if the test says so.
 type settings struct {
 	storage.Settings
 	mu    sync.Mutex
@@ -176,7 +176,7 @@ func TestAStoreThatFailsDoesNotKeepNotificationsBack(t *testing.T) {
 		if !errors.Is(w.errs[10], broken) || w.errs[len(w.errs)-1] != nil {
 			t.Errorf("the looks got %v", w.errs)
 		}
-		// What was sent meanwhile is stored, so the end is told by the next node.
+		// The notifications of the meantime are stored, so the next node reports the end.
 		w.set(func() { w.facts = nil })
 		w.node(time.Minute)
 		w.expect(t, fires, resolved)
@@ -190,7 +190,7 @@ func TestASecondDutyOfTheSameScopeTakesOver(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		ended := make(chan error, 2)
-		c := w.config(duty.SharedScope) // with one store: its changes are compared with what is stored
+		c := w.config(duty.SharedScope) // with one store: its changes are compared with the stored value
 		for range 2 {
 			go func() { ended <- duty.New(c).Run(ctx) }()
 		}

@@ -192,7 +192,7 @@ func TestInChromiumThePageIsLaidOutWellAndLoadsNothing(t *testing.T) {
 	}
 }
 
-// What the test above looks for is found where it is.
+// The test above finds a fault where there is one.
 func TestInChromiumFlawsAreNoticed(t *testing.T) {
 	chromium(t)
 	sound := write(t, newMaker(4).drains(1)).source

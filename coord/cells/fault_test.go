@@ -31,7 +31,7 @@ func want(n *cells.Node, id task.ID, number uint64, want int) {
 	n.Order(id, coord.Order{Name: "limit", Number: number, Want: want, Max: 2})
 }
 
-// A request of which nothing is known takes effect after the order was changed. What it has got is given back.
+// A request of which nothing is known takes effect after the order was changed. Its permits are given back.
 func TestPermitsOfALateRequestAreGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()

@@ -224,7 +224,7 @@ func (l *lasting) calls() int {
 	return l.client.calls
 }
 
-// Nodes order and give back permits while the store goes back in time again and again. What it has forgotten is not granted
+// Nodes order and give back permits while the store goes back in time again and again. Forgotten permits are not granted
 // to others while it is used.
 func TestPermitsThatTheStoreHasForgottenAreNotGrantedWhileTheyAreUsed(t *testing.T) {
 	for seed := range uint64(40) {

@@ -221,7 +221,7 @@ func (n *Node) learnStray(c Cell, owner string) {
 	}
 }
 
-// planStrays removes cells of the session whose members and holders have ended. It is called with mu held, after
+// planStrays removes cells of the session that belong to ended members and holders. It is called with mu held, after
 // planMembers and planHolders.
 func (n *Node) planStrays(p *plan) {
 	for key := range p.session.strays {

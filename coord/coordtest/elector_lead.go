@@ -29,7 +29,7 @@ func (c *candidacy) lead(
 			return lost > c.severed.Load()
 		})()
 		if e.isLapsed() {
-			<-term.Done() // nobody waits for another leadership
+			<-term.Done() // no test waits for another leadership
 			return term.Err()
 		}
 		return fn(term)

@@ -252,7 +252,7 @@ func ratesWindow(e *rates) {
 			})
 		}
 		wg.Wait()
-		// What was drawn ahead is there later for a node by the time that the answer took, and is taken by a later call.
+		// Tokens that were drawn ahead are there later for a node by the time that the answer took, and is taken by a later call.
 		longest := time.Duration(0)
 		for _, g := range all {
 			longest = max(longest, g.before-g.after)

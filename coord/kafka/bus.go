@@ -67,7 +67,7 @@ type Bus struct {
 	unread   error           // guarded by mu: why some partitions of the session cannot be read
 	unsent   error           // guarded by mu: why the last record of the session was not confirmed
 	failedAt time.Time       // guarded by mu: when that was
-	told     string          // guarded by mu: what the log has said of the outage; "" for none
+	told     string          // guarded by mu: the log line about the outage; "" for none
 	ended    bool            // guarded by mu: closed is closed
 }
 
@@ -154,7 +154,7 @@ func (b *Bus) failed(err error) {
 	}
 }
 
-// begin makes a session the one by which hints and messages are sent. What it reads follows.
+// begin makes a session the one by which hints and messages are sent. Its records follow.
 func (b *Bus) begin(s *session) {
 	b.mu.Lock()
 	text := "the bus is up"
@@ -170,7 +170,7 @@ func (b *Bus) begin(s *session) {
 	b.send(s, 0, b.mark.head(kindHello, 0), 0) // which shows whether the node may write
 }
 
-// resume tells the subscribers and receivers that what was sent and received around now may be lost: a connection has ended,
+// resume notifies the subscribers and receivers that messages of this moment may be lost: a connection has ended,
 // and another one has taken its place.
 func (b *Bus) resume(s *session) {
 	b.mu.Lock()

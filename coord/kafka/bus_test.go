@@ -61,7 +61,7 @@ func TestClustersThatShareATopicAreApart(t *testing.T) {
 	}
 }
 
-// What was published before, or while a node was away, is in the store: it is not read again.
+// Tasks that were published before, or while a node was away, are in the store: their hints are not read again.
 func TestANodeReadsFromNowOnAndCommitsNothing(t *testing.T) {
 	t.Parallel()
 	topic := newName()

@@ -6,7 +6,7 @@
 //
 // A node reads from the end that a partition has when it begins, without a consumer group: nothing is committed, and a
 // node that reads slowly delays no other. It reads nothing that was written before, also after an outage, and
-// goes on from the end if it is far behind. What it has missed is in the store.
+// goes on from the end if it is far behind. The store has the tasks of the hints that it has missed.
 //
 // Each record names the cluster of its nodes, so several clusters can share a topic.
 package kafka

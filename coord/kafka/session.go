@@ -73,7 +73,7 @@ type endsAt struct {
 	ends map[int32]int64
 }
 
-// clientOptions are those of the client of a session. Hints may be lost and doubled, so neither idempotence nor the
+// clientOptions returns the options of the client of a session. Hints may be lost and doubled, so neither idempotence nor the
 // confirmation by several brokers is needed.
 func (b *Bus) clientOptions() []kgo.Opt {
 	return []kgo.Opt{
@@ -264,7 +264,7 @@ func (b *Bus) wake(shards []uint16) {
 	_ = b.inProcess.Publish(context.Background(), wakes...)
 }
 
-// read passes on what the records have, until the client is closed or cannot go on.
+// read passes on the contents of records, until the client is closed or cannot go on.
 func (s *session) read() {
 	for {
 		fetches := s.client.PollFetches(context.Background())

@@ -21,8 +21,8 @@ func TestANodeLagsThatHasNotReadWhatWasThereTenSecondsAgo(t *testing.T) {
 		{0, 100, 1000, false},
 		{maxLag / 2, 100, 2000, false},
 		{maxLag/2 - 1, 999, 3000, false},
-		{1, 1000, 3000, false},               // it has read what was there ten seconds ago
-		{maxLag / 2, 1999, 3000, true},       // and not what was there ten seconds ago
+		{1, 1000, 3000, false},               // it has read the records of ten seconds ago
+		{maxLag / 2, 1999, 3000, true},       // and not the records of ten seconds ago
 		{0, 3000, 3000, false},               // it has caught up
 		{100 * maxLag, 3000, 1 << 40, false}, // it was not looked at for long, and has read all of then
 		{maxLag, 3000, 1 << 40, true},

@@ -3,7 +3,7 @@
 // leadership is handed over, limits are shared, members come and go and watches are called
 // as on a cluster of machines, only faster and without loss. It passes the suites of coordtest.
 //
-// What it promises beyond the ports:
+// Its promises beyond the ports:
 //
 //  1. A role has at most one leader at any time. Callers of Lead lead in the order of their calls.
 //  2. Nothing waits: an order of permits is applied when Order returns, and a grant is exact at any moment.

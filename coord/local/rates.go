@@ -18,7 +18,7 @@ type buckets struct {
 // minSweep keeps small maps from being swept all the time.
 const minSweep = 1024
 
-// Draw implements [coord.Rates]. What is used up of a rate is forgotten with the process.
+// Draw implements [coord.Rates]. The used tokens of a rate are forgotten with the process.
 func (n *Node) Draw(ctx context.Context, draws ...coord.Draw) ([]coord.Drawn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

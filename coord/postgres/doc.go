@@ -19,7 +19,7 @@
 // and settings change with the heartbeats, news of permits is asked for while a holder waits for some,
 // and comes with heartbeats otherwise, and the bus carries hints within the process only.
 //
-// What it promises beyond the ports:
+// Its promises beyond the ports:
 //
 //  1. The death of a process is known to the others within four thirds of the lease, and a
 //     lease later if the database's clock is set back in that time (see [Upgrade]).

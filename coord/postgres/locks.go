@@ -39,7 +39,7 @@ func (c *Coord) beside(ctx context.Context) (done func(), err error) {
 	}
 }
 
-// within calls fn with a transaction whose statements wait for locks for at most patience.
+// within calls fn with a transaction. Its statements wait for locks for at most patience.
 func (c *Coord) within(ctx context.Context, patience time.Duration, fn func(tx pgx.Tx) error) error {
 	done, err := c.beside(ctx)
 	if err != nil {

@@ -26,7 +26,7 @@ type ordersRequest struct {
 	After    string       `json:"after"`
 	Names    int          `json:"names"`
 
-	sent []*standing // those of Orders
+	sent []*standing // by Orders
 }
 
 type orderEntry struct {

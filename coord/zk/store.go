@@ -395,8 +395,8 @@ func (s *store) swap(ctx context.Context, c *conn, check *zk.CheckVersionRequest
 // time would otherwise keep each other from it until their time is over.
 const maxTransactions = 2
 
-// swapPart makes changes by one transaction: if a node has changed, it reads those of which that is not certain, and tries
-// again with the changes that can still be made. Those that could not be made then are not made, though their nodes may not
+// swapPart makes changes by one transaction: if a node has changed, it reads the nodes of which that is not certain, and tries
+// again with the changes that can still be made. Changes that could not be made then are not made, though their nodes may not
 // have changed.
 func (s *store) swapPart(c *conn, check *zk.CheckVersionRequest, changes []cells.Change) ([]cells.Outcome, error) {
 	outcomes := make([]cells.Outcome, len(changes))

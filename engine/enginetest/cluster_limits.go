@@ -27,7 +27,7 @@ func shared(limits ...policy.Limit) policy.Set {
 }
 
 // held is a handler that counts in a gauge the tasks that run, in all and of their partner, until a gate is
-// opened. A task whose context has ended counts no more.
+// opened. A task does not count any more when its context has ended.
 func (g *gauge) held(gate <-chan struct{}) handle {
 	return func(ctx context.Context, t *task.Task) ([]byte, error) {
 		defer g.enter(1, "all", partnerOf(t))()

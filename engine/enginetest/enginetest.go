@@ -1,6 +1,6 @@
 // Package enginetest has the suites that the whole engine passes: scenarios with real time, real
-// goroutines, real disks and networks. [Run] has those of an engine that is the only node, for every
-// store. [RunCluster] has those of several nodes, for every pair of a store and a coordination. The
+// goroutines, real disks and networks. [Run] has the scenarios of an engine that is the only node, for every
+// store. [RunCluster] has the scenarios of several nodes, for every pair of a store and a coordination. The
 // decisions of the engine have closer tests, in virtual time, in the packages of the engine. These
 // suites show that the parts keep their promises together.
 //

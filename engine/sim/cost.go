@@ -25,7 +25,7 @@ type Costs struct {
 
 	// Background is CPU for each row that is written, and BackgroundByte nanoseconds of it
 	// for each byte of payload in the log: it is sorted into files. It is spent in one piece
-	// whenever so many bytes as BackgroundEvery have come together in memory: those of the log,
+	// whenever so many bytes as BackgroundEvery have come together in memory: the bytes of the log,
 	// and BackgroundRow for each row.
 	Background      time.Duration `json:"background_ns"`
 	BackgroundByte  float64       `json:"background_byte_ns"`
@@ -84,8 +84,8 @@ func (c *Costs) check() error {
 // Costs.Sync is known.
 type Log struct {
 	Row float64 `json:"row_bytes"` // in it for each row, besides the payload
-	// Step is by how many bytes it is made longer at a time, ahead of what is written to it,
-	// while syncs carry at most Below bytes of it on average. What it is filled with is written,
+	// Step is by how many bytes it is made longer at a time, ahead of the writes to it,
+	// while syncs carry at most Below bytes of it on average. The filling is written,
 	// too. The sync after it takes as long as Grown says, all others then as Costs.Sync.
 	Step  float64   `json:"step_bytes"`
 	Below float64   `json:"below_bytes"`

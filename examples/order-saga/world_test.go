@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// world is the bank, the warehouse and the carrier. Each does what it is asked for once for each key. It fails now and then, before or
+// world is the bank, the warehouse and the carrier. Each carries out one request for each key. It fails now and then, before or
 // after it has done something.
 type world struct {
 	mu       sync.Mutex

@@ -109,7 +109,7 @@ func (b *backend) View(context.Context) (records.View, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A transaction sees what was committed before its first statement.
+	// A transaction sees all commits before its first statement.
 	if err := c.Exec("BEGIN; SELECT 1 FROM record LIMIT 1"); err != nil {
 		return nil, errors.Join(err, c.close())
 	}
@@ -153,7 +153,7 @@ type conn struct {
 	*sqlite3.Conn
 	get, put, remove *sqlite3.Stmt
 	value            []byte                     // of the latest get
-	scans            map[string][]*sqlite3.Stmt // by their SQL: those that no cursor uses
+	scans            map[string][]*sqlite3.Stmt // by their SQL, without a cursor
 }
 
 func (b *backend) connect() (*conn, error) {

@@ -12,7 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// metadataAge is how long a client of a test uses what it knows of brokers and topics.
+// metadataAge is how long a client of a test uses its metadata of brokers and topics.
 const metadataAge = 50 * time.Millisecond
 
 // Client returns a client for brokers, with options. It soon notices which brokers lead the partitions of a topic, and which

@@ -58,7 +58,7 @@ func (s *localSource) admin(of purpose) (a adminClient, err error) {
 	return newAdmin(s.clients[of]), nil
 }
 
-// replace has later questions of a kind use other connections than those of admin, on which one hangs. Those that use them
+// replace has later questions of a kind use other connections than admin, on which one hangs. Questions that use them
 // now end before they are closed.
 func (s *localSource) replace(of purpose, admin adminClient) {
 	s.mu.Lock()
@@ -233,7 +233,7 @@ func (e *ends) ask(ctx context.Context, admin *kadm.Client, topics ...string) er
 }
 
 // ends returns the ends of the partitions of topics. With probe it looks which topics without an answer hang, so that they
-// hold back no others from then on. Brokers that are known to be silent are not waited for, but those of them that lead other
+// hold back no others from then on. Brokers that are known to be silent are not waited for, but silent brokers that lead other
 // partitions of a topic which has partitions elsewhere: these are asked about together, on connections of their own.
 func (s *localSource) ends(ctx context.Context, topics []string, probe bool) *ends {
 	e := &ends{all: make(kadm.ListedOffsets), stable: make(kadm.ListedOffsets)}
@@ -281,7 +281,7 @@ func (s *localSource) ends(ctx context.Context, topics []string, probe bool) *en
 }
 
 // whatHangs finds out why topics have no ends: it has their brokers asked whether they answer anything. With probe it waits
-// for that, and returns some of the topics whose brokers do.
+// for that, and returns some of the topics with brokers that do.
 func (s *localSource) whatHangs(ctx context.Context, topics []string, probe bool) (hanging []string) {
 	for _, topic := range topics {
 		leaders, _ := s.leadersOf(topic, -1)
@@ -303,7 +303,7 @@ func (s *localSource) whatHangs(ctx context.Context, topics []string, probe bool
 	return hanging
 }
 
-// missing returns those of topics that have no end of a partition.
+// missing returns the topics without an end of a partition.
 func (s *localSource) missing(e *ends, topics []string) (all []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -75,7 +75,7 @@ func (r *reader) commitAll(ctx context.Context, records []*kgo.Record) error {
 	return nil
 }
 
-// first returns the first of records: those of one transaction.
+// first returns the first of records, for one transaction.
 func (r *reader) first(records []*kgo.Record) []*kgo.Record {
 	n, size := 0, 0
 	for n < min(len(records), r.most) && (n == 0 || size+sizeOf(records[n]) <= batchBytes) {

@@ -21,7 +21,7 @@ const (
 	lookEvery = 30 * time.Second // for new topics and partitions
 	retryLook = 5 * time.Second  // after an error
 	manyAdds  = 64               // partitions that are added at the same time
-	manyLooks = 64               // topics whose partitions are looked at at the same time
+	manyLooks = 64               // topics that are looked at at the same time
 )
 
 // never is when a partition of a paused source is read.
@@ -100,13 +100,13 @@ func (s *localSource) discover(ctx context.Context, e *engine.Engine, st *state)
 	return missing
 }
 
-// begun is a topic whose new partitions are added, unless there is an error.
+// begun is a topic that gets its new partitions, unless there is an error.
 type begun struct {
 	topic topic
 	err   error
 }
 
-// begin adds the partitions of a listing that are new. A topic whose partitions have no leader takes until the time of the
+// begin adds the partitions of a listing that are new. A topic with partitions without a leader takes until the time of the
 // brokers' answer is over, so no topic waits for another one.
 func (s *localSource) begin(ctx context.Context, e *engine.Engine, st *state, l *listing) map[string]*begun {
 	all := make(map[string]*begun, len(l.found))
@@ -152,7 +152,7 @@ func (s *localSource) beginnings(ctx context.Context, name string, of topic, fir
 	return all, nil
 }
 
-// partitionError returns the error of a partition whose offsets the brokers do not say. err may be nil.
+// partitionError returns the error of a partition of which the brokers do not say the offsets. err may be nil.
 func partitionError(partition int32, err error) error {
 	if err == nil {
 		err = kerr.LeaderNotAvailable // which the client has not asked
@@ -160,7 +160,7 @@ func partitionError(partition int32, err error) error {
 	return fmt.Errorf("partition %d has no offsets: %w", partition, err)
 }
 
-// firstOffsets returns where the partitions of a topic begin. A topic or partition that is found later than those of the
+// firstOffsets returns where the partitions of a topic begin. A topic or partition that is found later than the partitions of the
 // start begins with its first record: it did not exist at the start.
 func (s *localSource) firstOffsets(ctx context.Context, topic string, isStart bool) (map[int32]kadm.ListedOffset, error) {
 	var listed kadm.ListedOffsets
@@ -181,7 +181,7 @@ func (s *localSource) firstOffsets(ctx context.Context, topic string, isStart bo
 	return listed[topic], nil
 }
 
-// addAll adds the tasks of partitions, each while it has a place in slots. Those that exist stay as they are.
+// addAll adds the tasks of partitions, each while it has a place in slots. Existing tasks stay as they are.
 func (s *localSource) addAll(ctx context.Context, e *engine.Engine, all []partition, slots chan struct{}) error {
 	var adding sync.WaitGroup
 	errs := make([]error, len(all))

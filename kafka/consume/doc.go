@@ -5,10 +5,10 @@
 // checkpoint of the task, in the transaction of the store that adds the tasks of the records. An attempt lasts about a
 // minute, so that partitions move to the nodes that own their shards. Two attempts at once cannot both commit.
 //
-// The files, by what they do:
+// The files:
 //
 //	sources.go                       the sources of a node, their handlers and policies
-//	id.go, state.go, position.go     what the rows of sources and partitions have
+//	id.go, state.go, position.go     the contents of the rows of sources and partitions
 //	discover.go, orders.go           the run of a source
 //	ask.go, silent.go                questions to brokers, some of which may hang
 //	read.go, reset.go                the run of a partition

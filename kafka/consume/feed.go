@@ -41,7 +41,7 @@ type feed struct {
 	mu      sync.Mutex
 	orders  []feedOrder        // guarded by mu: to be carried out between two polls
 	wake    context.CancelFunc // guarded by mu: ends the poll under way
-	streams map[place]*stream  // guarded by mu: those that are added
+	streams map[place]*stream  // guarded by mu: the added ones
 	ids     map[string]string  // guarded by mu: the ids of their topics, by name; they stay when the last one is removed
 }
 
@@ -84,7 +84,7 @@ type stream struct {
 	gone    chan struct{} // closed when the client has the partition no more
 }
 
-// openFeed returns a feed without partitions, which pauses those that are full for as long as patience. The caller closes it.
+// openFeed returns a feed without partitions, which pauses a partition that is full for as long as patience. The caller closes it.
 func openFeed(c kafka.Connection, patience time.Duration) (*feed, error) {
 	client, err := c.Client(
 		c.Patient(), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(), kgo.ConsumeResetOffset(kgo.NoResetOffset()),
@@ -159,7 +159,7 @@ func (f *feed) deliver(fetched kgo.Fetches) {
 	})
 }
 
-// add adds what was fetched. The client may go back, without an error if it knows no epoch of the position, and before its error
+// add adds fetched records. The client may go back, without an error if it knows no epoch of the position, and before its error
 // otherwise: if the log has lost records, or the broker that was asked is not current. It is called with feed.mu held.
 func (s *stream) add(p *kgo.FetchTopicPartition) {
 	if len(p.Records) > 0 && s.begin < 0 {
@@ -180,7 +180,7 @@ func (s *stream) add(p *kgo.FetchTopicPartition) {
 	}
 }
 
-// awaitRoom waits until no partition is full, and pauses those that are full for too long.
+// awaitRoom waits until no partition is full, and pauses a partition that is full for too long.
 func (f *feed) awaitRoom(ctx context.Context) {
 	if !f.isFull() {
 		return

@@ -35,7 +35,7 @@ func counted(brokers []string) (kafka.Connection, *atomic.Int64) {
 	}}, bytes
 }
 
-// A partition that is full for a moment is not paused: the client would drop what it has fetched of it, and fetch that again.
+// A partition that is full for a moment is not paused: the client would drop its fetched records, and fetch them again.
 func TestRecordsAreFetchedOnceThoughTheirPartitionIsFullForAMoment(t *testing.T) {
 	t.Parallel()
 	const records = 8 * streamMost

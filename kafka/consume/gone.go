@@ -14,10 +14,10 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// deletedTopic is the reason of what is lost with a topic.
+// deletedTopic is the reason of the loss of records with a topic.
 const deletedTopic = "the topic was deleted before these records, and perhaps further ones, were read"
 
-// ended is the result of a partition whose topic was deleted, and created again.
+// ended is the result of a partition of a topic that was deleted, and created again.
 type ended struct {
 	Ended    string `json:"ended"`
 	Position int64  `json:"position"`
@@ -25,7 +25,7 @@ type ended struct {
 	Lost     []Lost `json:"lost,omitempty"` // the newest ranges
 }
 
-// deleted ends the task of a partition whose topic was deleted, and created again.
+// deleted ends the task of a partition of a topic that was deleted, and created again.
 func (r *reader) deleted(ctx context.Context, st *state) ([]byte, error) {
 	known := r.knownEnd(st)
 	if err := r.lose(ctx, known); err != nil {
@@ -36,7 +36,7 @@ func (r *reader) deleted(ctx context.Context, st *state) ([]byte, error) {
 	return json.Marshal(ended{"the topic was deleted", r.at.Next, known, r.at.Lost})
 }
 
-// missing is the run of a partition whose topic is missing. What is not read of it is lost, unless it is there again soon:
+// missing is the run of a partition of a missing topic. Its unread records are lost, unless it is there again soon:
 // a broker that has just started may not know it yet.
 func (r *reader) missing(ctx context.Context, st *state) ([]byte, error) {
 	err := r.source.isThere(ctx, r.of.Topic)
@@ -74,7 +74,7 @@ func (r *reader) back() {
 	r.at.Missing, r.at.Gone, r.stale = time.Time{}, false, true
 }
 
-// lose notes that what is not read of the topic is lost with it, once.
+// lose notes once that the unread records of the topic are lost with it.
 func (r *reader) lose(ctx context.Context, end int64) error {
 	if r.at.Gone {
 		return nil
@@ -157,7 +157,7 @@ func (s *localSource) noteEnds(ctx context.Context, st *state) {
 	}
 }
 
-// collect moves what was lost with deleted topics from the tasks of their partitions, which end, to st.
+// collect moves the losses with deleted topics from the tasks of their partitions, which end, to st.
 func (s *localSource) collect(ctx context.Context, e *engine.Engine, st *state) error {
 	for name, t := range st.Topics {
 		for i := range t.Was {

@@ -74,7 +74,7 @@ func recreate(t *testing.T, n *node, at *kadm.Client, topic string, partitions i
 	})
 }
 
-// What was not read of a deleted topic is shown, though another topic has its name and fewer partitions. Records that came
+// The loss with a deleted topic is shown, though another topic has its name and fewer partitions. Records that came
 // while the source was paused count.
 func TestWhatIsLostWithATopicThatIsCreatedAgainIsShown(t *testing.T) {
 	onEach(t, testWhatIsLostWithATopicThatIsCreatedAgainIsShown)
@@ -104,7 +104,7 @@ func testWhatIsLostWithATopicThatIsCreatedAgainIsShown(t *testing.T, brokers clu
 	n.await("the state after a restart", func() bool { return slices.Equal(n.losses("orders"), want) })
 }
 
-// A topic that is not created again is missing for a moment first, and then what was not read of it is lost. The source is
+// A topic that is not created again is missing for a moment first, and then its unread records are lost. The source is
 // not behind because of it, and a pattern that selects others does not fail.
 func TestWhatIsLostWithADeletedTopicIsShown(t *testing.T) {
 	onEach(t, testWhatIsLostWithADeletedTopicIsShown)

@@ -7,7 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 )
 
-// groupRenewal is how often positions are committed to the consumer group that have not changed: brokers forget those of a
+// groupRenewal is how often positions are committed to the consumer group that have not changed: brokers forget the positions of a
 // group without members after some days, and people delete groups.
 const groupRenewal = 10 * time.Minute
 

@@ -13,7 +13,7 @@ import (
 	"github.com/taskengine/taskengine/kafka/consume"
 )
 
-// newGrouped returns a node on kfake whose sources commit to their group every few milliseconds, and renew what is there.
+// newGrouped returns a node on kfake with sources that commit to their group every few milliseconds, and renew its positions.
 func newGrouped(t *testing.T, renewal time.Duration, topics ...string) (*node, *kfake.Cluster) {
 	t.Helper()
 	c, fake := newFake(t, topics...)

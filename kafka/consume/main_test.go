@@ -61,7 +61,7 @@ type fakeBrokers struct{ *kfake.Cluster }
 // Brokers returns the addresses of the brokers.
 func (f fakeBrokers) Brokers() []string { return f.ListenAddrs() }
 
-// onEach runs a test on real brokers, and on those of kfake: what holds on both may be tested on one of them, which answers
+// onEach runs a test on real brokers, and on kfake: behaviour of both may be tested on one of them, which answers
 // as the test wants.
 func onEach(t *testing.T, test func(t *testing.T, brokers cluster)) {
 	t.Helper()
@@ -126,7 +126,7 @@ func produce(t *testing.T, c cluster, records ...*kgo.Record) {
 	}
 }
 
-// numbered returns n records of a topic whose values are numbers from first on, in its partitions in turn.
+// numbered returns n records of a topic with the values first, first+1 and so on, in its partitions in turn.
 func numbered(topic string, partitions, first, n int) (all []*kgo.Record) {
 	for i := first; i < first+n; i++ {
 		all = append(all, &kgo.Record{Topic: topic, Partition: int32(i % partitions), Key: fmt.Append(nil, i%7), Value: fmt.Append(nil, i)})
@@ -146,7 +146,7 @@ type node struct {
 	store   storage.Store
 	reads   storage.Store // of the sources; nil for store
 	sources *consume.Sources
-	types   map[string]policy.Type // besides those of the sources; order if there is none
+	types   map[string]policy.Type // besides the sources; order if there is none
 	log     *slog.Logger           // nil is not to log
 	connect kafka.Connection       // of the sources; without brokers it is that to the cluster
 
@@ -158,7 +158,7 @@ type node struct {
 	ids  map[task.ID]bool // guarded by mu
 	hold chan struct{}    // tasks wait for it, unless it is nil
 
-	holds string // the type whose tasks wait for hold; "" for all
+	holds string // the type of the tasks that wait for hold; "" for all
 }
 
 func newStore() storage.Store { return memory.New() }
@@ -172,7 +172,7 @@ func newNode(t *testing.T, c cluster, all ...source.Definition) *node {
 	return n
 }
 
-// soon is when sources do again what they do after some seconds elsewhere.
+// soon is the interval of work that sources repeat after some seconds elsewhere.
 const soon = 300 * time.Millisecond
 
 // retryingAfter returns the policy of a source with another pause after each error.

@@ -149,7 +149,7 @@ func (s *Sources) Get(ctx context.Context, e *engine.Engine, name string) (*Stat
 	return all, nil
 }
 
-// addLost adds what was lost with deleted topics to the partitions of their names.
+// addLost adds the losses with deleted topics to the partitions of their names.
 func (s *Status) addLost(all []lostOf) {
 	for _, one := range all {
 		i := slices.IndexFunc(s.Partitions, func(p Partition) bool { return p.Topic == one.Topic && p.Partition == one.Partition })

@@ -206,7 +206,7 @@ func TestASourceWaitsForRoomInABacklog(t *testing.T) {
 	}
 }
 
-// Records whose type has a full backlog delay no partition but their own, and the node stops without waiting for room.
+// Records of a type with a full backlog delay no partition but their own, and the node stops without waiting for room.
 func TestAPartitionThatWaitsForABacklogDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	full, other := newTopic(t, brokers, 1, nil), newTopic(t, brokers, 1, nil)
@@ -237,7 +237,7 @@ func TestAPartitionThatWaitsForABacklogDelaysNoOther(t *testing.T) {
 	n.await("the end of the readers", func() bool { return n.status("orders").Here.Reading == 0 })
 }
 
-// Partitions and topics that appear later are read from their first record on, those of a topic that is created again as well.
+// Partitions and topics that appear later are read from their first record on, also of a topic that is created again.
 func TestATopicThatIsCreatedAgainAndNewPartitionsAreRead(t *testing.T) {
 	onEach(t, testATopicThatIsCreatedAgainAndNewPartitionsAreRead)
 }
@@ -292,7 +292,7 @@ func testATopicThatIsCreatedAgainAndNewPartitionsAreRead(t *testing.T, brokers c
 	n.await("the end of the order", func() bool { return n.status("orders").Pending == 0 })
 }
 
-// The range of what a topic has deleted before it was read is told, and the source goes on behind it.
+// The range of records that a topic has deleted before they were read is reported, and the source goes on behind it.
 func TestRecordsThatAreDeletedBeforeTheyAreReadAreReported(t *testing.T) {
 	onEach(t, testRecordsThatAreDeletedBeforeTheyAreReadAreReported)
 }

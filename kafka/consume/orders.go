@@ -14,7 +14,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// carryOut does what the orders of st say, in their order but seeks last, and removes those that are done. It returns early if st has to
+// carryOut carries out the orders of st, in their order but seeks last, and removes orders that are done. It returns early if st has to
 // be stored first: readers that begin meanwhile look whether the source is paused.
 func (s *localSource) carryOut(ctx context.Context, e *engine.Engine, st *state) (isEarly bool, err error) {
 	for len(st.Orders) > 0 {

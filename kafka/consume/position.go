@@ -27,7 +27,7 @@ type position struct {
 	Order   uint64 `json:"order,omitempty"` // the number of the last order that the position follows
 
 	Missing time.Time `json:"missing,omitzero"` // since when the topic is missing
-	Gone    bool      `json:"gone,omitempty"`   // it was missing for longer than by chance, and what is lost with it is in Lost
+	Gone    bool      `json:"gone,omitempty"`   // it was missing for longer than by chance, and the loss with it is in Lost
 }
 
 // maxLost is how many ranges a position keeps.

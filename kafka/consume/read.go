@@ -18,7 +18,7 @@ import (
 const (
 	tenure     = time.Minute // of a reader, give or take a quarter; then the owner of the shard reads on
 	batchMost  = 2000        // records of one transaction
-	takeMost   = 5000        // records that a reader has beside those of the feed
+	takeMost   = 5000        // records that a reader has besides the feed
 	batchBytes = 4 << 20     // likewise, unless one record has more
 	missing    = time.Minute // between two looks whether a topic that is missing is there again
 	idleSave   = 5 * time.Second

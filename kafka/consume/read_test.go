@@ -11,7 +11,7 @@ import (
 	"github.com/taskengine/taskengine/kafka/source"
 )
 
-// Records become tasks once: those that are there, those that follow, and those of partitions that are added later.
+// Records become tasks once: the present ones, the following ones, and the records of partitions that are added later.
 func TestEachRecordBecomesATask(t *testing.T) {
 	onEach(t, testEachRecordBecomesATask)
 }

@@ -41,7 +41,7 @@ func (r *reader) reset(ctx context.Context, failed error) error {
 	return r.note(ctx, &lost)
 }
 
-// note stores and reports lost records. The position moves behind those that were not read, and before those that were.
+// note stores and reports lost records. The position moves behind lost records that were not read, and before lost records that were.
 func (r *reader) note(ctx context.Context, lost *Lost) error {
 	next := r.at
 	next.lose(*lost)
@@ -64,7 +64,7 @@ func (r *reader) checkFirst(ctx context.Context, in *stream, records []*kgo.Reco
 	}
 	r.began = true
 	first, begin := records[0].Offset, in.beginning()
-	if first == r.at.Next || begin <= r.at.Next { // other gaps are those of compacted topics and of transactions
+	if first == r.at.Next || begin <= r.at.Next { // other gaps are of compacted topics and of transactions
 		return nil
 	}
 	return r.note(ctx, &Lost{From: r.at.Next, To: min(first, begin), At: time.Now(), Reason: deletedUnread})

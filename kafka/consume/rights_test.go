@@ -33,7 +33,7 @@ func (l *logged) has(text string) bool {
 	return strings.Contains(l.text.String(), text)
 }
 
-// restricted is a cluster whose brokers want TLS and users, with the topics open, sealed and hidden.
+// restricted is a cluster with brokers that want TLS and users, with the topics open, sealed and hidden.
 type restricted struct {
 	*kafkatest.Cluster
 	admin    *kadm.Client
@@ -41,7 +41,7 @@ type restricted struct {
 	password atomic.Pointer[string] // of the user
 }
 
-// newRestricted returns brokers whose user may read the topic open, and see the topic sealed.
+// newRestricted returns brokers with a user that may read the topic open, and see the topic sealed.
 func newRestricted(t *testing.T) *restricted {
 	authority := certtest.New(t)
 	own := authority.Issue(t, "client")

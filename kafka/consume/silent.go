@@ -13,7 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// askAgain is how long what is known of a broker counts before it is asked again.
+// askAgain is how long an answer of a broker counts before it is asked again.
 const askAgain = quickTime
 
 // broker is a broker of the cluster. A question about a topic that has no answer may hang for the topic alone, or since its
@@ -190,7 +190,7 @@ func (s *localSource) askBroker(id int32) (asked <-chan struct{}) {
 	s.aside.Go(func() {
 		defer close(done)
 		for _, c := range s.noteAnswer(id, one, s.ping(one.address)) {
-			_ = c.Close() // what is asked there is asked elsewhere
+			_ = c.Close() // its questions go elsewhere
 		}
 	})
 	return done

@@ -107,7 +107,7 @@ func (s *Sources) Close(context.Context) error {
 type localSource struct {
 	config     Config
 	definition source.Definition
-	connection kafka.Connection // whose Dial is dial
+	connection kafka.Connection // its Dial is dial
 	selects    func(topic string) bool
 	dialAny    func(ctx context.Context, network, address string) (net.Conn, error) // also to brokers that are known to be silent
 	stopped    chan struct{}
@@ -116,9 +116,9 @@ type localSource struct {
 
 	mu        sync.Mutex
 	clients   [purposes]*kgo.Client // guarded by mu: for questions; nil before the first
-	hanging   map[string]bool       // guarded by mu: topics whose last question about offsets had no answer
-	brokers   map[int32]*broker     // guarded by mu: those of the cluster, by id
-	conns     map[*brokerConn]bool  // guarded by mu: those of all clients
+	hanging   map[string]bool       // guarded by mu: topics without an answer to the last question about offsets
+	brokers   map[int32]*broker     // guarded by mu: of the cluster, by id
+	conns     map[*brokerConn]bool  // guarded by mu: of all clients
 	leaders   map[string][]int32    // guarded by mu: of topics, by name and partition; -1 if none is known
 	fetcher   *feed                 // guarded by mu: nil before the first partition
 	listed    map[string]string     // guarded by mu: the ids of topics, by name, at listedAt
@@ -185,7 +185,7 @@ func (s *localSource) feed() (*feed, error) {
 // listing are the topics of a source that the brokers show.
 type listing struct {
 	found   kadm.TopicDetails
-	refused map[string]bool // topics with an error, but for those that are missing
+	refused map[string]bool // topics with an error, but for missing ones
 	missing error           // of one of the topics that are not found; nil: no topic that the source names is missing
 }
 

@@ -24,7 +24,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// overtaken is a node on which the task of the first record of a topic never gets a slot, while those of the records behind
+// overtaken is a node on which the task of the first record of a topic never gets a slot, while tasks of the records behind
 // it are finished.
 type overtaken struct {
 	engine   *engine.Engine

@@ -31,7 +31,7 @@ type topic struct {
 // former is a topic that was deleted before another one of its name was created.
 type former struct {
 	ID   string  `json:"id"`
-	Open int32   `json:"open,omitempty"` // its partitions, until their tasks have ended and what they lost is in the state
+	Open int32   `json:"open,omitempty"` // its partitions, until their tasks have ended and the state has their losses
 	Ends []int64 `json:"ends,omitempty"` // likewise; see topic
 }
 
@@ -44,7 +44,7 @@ type lostOf struct {
 
 const (
 	maxLostOf = 100
-	maxEnds   = 10_000 // partitions of a source whose ends it notes
+	maxEnds   = 10_000 // partitions of a source of which it notes the ends
 )
 
 // maxWas is how many deleted topics of a name are known. A broker that is not current names no older one.
@@ -107,7 +107,7 @@ func (s *state) superseded(name, id string) bool {
 	return slices.ContainsFunc(s.Topics[name].Was, func(f former) bool { return f.ID == id })
 }
 
-// collects reports whether what was lost with some deleted topics is not in s yet.
+// collects reports whether the loss with some deleted topics is not in s yet.
 func (s *state) collects() bool {
 	for _, t := range s.Topics {
 		if slices.ContainsFunc(t.Was, func(f former) bool { return f.Open > 0 }) {

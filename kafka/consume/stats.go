@@ -7,7 +7,7 @@ import (
 // Stats are what a node has done for a source since it started.
 type Stats struct {
 	Records, Tasks, Unread, Skipped uint64
-	Lost                            uint64 // offsets that could not be read, or whose records the brokers have lost
+	Lost                            uint64 // offsets that could not be read, or of records that the brokers have lost
 	Lag                             int64  // of the partitions that this node reads
 	Reading                         int    // how many partitions these are
 	Waiting                         string // why one of them waits; "" if none does

@@ -147,7 +147,7 @@ func TestAGroupCommitThatHangsDelaysNoReader(t *testing.T) {
 }
 
 // A broker that does not say where the partitions of a topic begin delays no other topic of the source, though it answers
-// what is asked on one connection in its order.
+// the requests of one connection in their order.
 func TestAnAnswerAboutATopicThatHangsDelaysNoOtherTopic(t *testing.T) {
 	t.Parallel()
 	others := []string{"a", "b", "c", "x", "y", "z"}
@@ -189,7 +189,7 @@ func (n *node) interrupt(source string) {
 	}
 }
 
-// One of three brokers gives no answer to anything. What the others have is read, by attempts that begin then as well, and
+// One of three brokers gives no answer to anything. The records of the others are read, by attempts that begin then as well, and
 // so is a topic that is new. Once the broker is known to be silent, it is not asked about its topics, however many they are.
 func TestABrokerThatHangsDelaysNoTopicOfTheOthers(t *testing.T) {
 	t.Parallel()

@@ -124,7 +124,7 @@ func TestNothingIsLostOrDoubledWhileTheBrokerIsKilled(t *testing.T) {
 	}
 }
 
-// writeOrdered writes tasks of several keys, one after the other of each key, until stop is called. It counts those that are
+// writeOrdered writes tasks of several keys, one after the other of each key, until stop is called. It counts the tasks that are
 // confirmed.
 func writeOrdered(t *testing.T, h *publish.Handler) (sent *atomic.Int64, stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())

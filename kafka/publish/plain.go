@@ -20,13 +20,13 @@ type plain struct {
 	closing chan struct{} // closed when clients that were replaced wait for their records no longer
 
 	mu      sync.Mutex
-	clients *clients       // guarded by mu: those that send further records
+	clients *clients       // guarded by mu: they send further records
 	running sync.WaitGroup // of goroutines
 }
 
 // clients are the clients of a time. A client refuses a topic that was deleted and created again, and so clients are replaced
 // then. To make one forget the topic would have its sequence numbers begin anew, and if it was the same topic after all, the
-// broker would take the next records for those that it has, and drop them.
+// broker would take the next records for records that it has, and drop them.
 type clients struct {
 	batches *kgo.Client
 	single  *kgo.Client    // for records that were refused with their batch

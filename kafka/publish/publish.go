@@ -29,7 +29,7 @@ type Config struct {
 	Ping       time.Duration // between two looks whether a broker answers, while no record is confirmed; 0 for a second
 
 	// TransactionalID is the transactional id of this process, "" for no transactions. With it, programs that read
-	// committed records see those of an attempt only when it has succeeded. No other process may have the same id.
+	// committed records see the records of an attempt only when it has succeeded. No other process may have the same id.
 	TransactionalID string
 }
 

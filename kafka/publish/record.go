@@ -15,7 +15,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// The headers of each record, besides those that [Mapping] names.
+// The headers of each record, besides the ones that [Mapping] names.
 const (
 	idHeader   = "taskengine-task-id"
 	typeHeader = "taskengine-type"
@@ -24,7 +24,7 @@ const (
 // traceHeaders are the headers of a task that its record has as well, by the names of W3C Trace Context.
 var traceHeaders = [...]string{"traceparent", "tracestate"}
 
-// Mapping says which record a task becomes. Places are those of limits: key, ordering_key, headers.NAME, payload and
+// Mapping says which record a task becomes. Places are as in limits: key, ordering_key, headers.NAME, payload and
 // payload.NAME.
 type Mapping struct {
 	Topic     string            // the name of the topic, or

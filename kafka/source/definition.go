@@ -41,7 +41,7 @@ type Definition struct {
 	Filter           map[string][]string // a record becomes a task if it has one of the values at each place; "" stands for no value
 }
 
-// Headers of the task of a record, besides those that [Definition.Headers] names.
+// Headers of the task of a record, besides the ones that [Definition.Headers] names.
 const (
 	HeaderTopic     = "kafka-topic"
 	HeaderPartition = "kafka-partition"
@@ -164,7 +164,7 @@ func ParsePattern(s string) (*regexp.Regexp, error) {
 	return whole, nil
 }
 
-// isInternal reports whether a topic is one of those that Kafka uses itself.
+// isInternal reports whether a topic is used by Kafka itself.
 func isInternal(topic string) bool { return strings.HasPrefix(topic, "__") }
 
 // Start says where a source begins in a partition that it has not read before. The zero value is the earliest record that

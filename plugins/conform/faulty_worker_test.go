@@ -122,7 +122,7 @@ func (w *faultyWorker) serve(conn *grpc.ClientConn) error {
 	}
 }
 
-// wait notes the runs of a frame, takes those of the type wait out of it, and ends those that it cancels.
+// wait notes the runs of a frame, takes the runs of the type wait out of it, and ends the runs that it cancels.
 func (w *faultyWorker) wait(frame *wire.ToHandler) {
 	w.mu.Lock()
 	rest := frame.GetRuns()[:0]

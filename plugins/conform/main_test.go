@@ -183,7 +183,7 @@ func runAgainAsAsked(_ context.Context, t *task.Task) ([]byte, error) {
 	return []byte(in.Result), task.Again(time.UnixMilli(in.AtMS), options...)
 }
 
-// awoken is how a conformance program tells what has woken its task.
+// awoken is how a conformance program reports the end of the wait of its task.
 func awoken(w task.Wake) map[string]any {
 	out := map[string]any{"by": w.By.String()}
 	if w.By == task.BySignal {

@@ -14,7 +14,7 @@ import (
 	"github.com/taskengine/taskengine/plugins/conform"
 )
 
-// examine examines a program and logs what was found.
+// examine examines a program and logs the findings.
 func examine(t *testing.T, o conform.Options) conform.Report {
 	t.Helper()
 	r, err := conform.Run(t.Context(), o)
@@ -51,7 +51,7 @@ func names(r conform.Report, o conform.Outcome) []string {
 	return out
 }
 
-// good fails the test unless nothing failed and only what is allowed was skipped: checks
+// good fails the test unless nothing failed and only allowed checks were skipped: checks
 // with one of the texts in their names.
 func good(t *testing.T, r conform.Report, mayMiss ...string) {
 	t.Helper()

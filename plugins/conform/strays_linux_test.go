@@ -33,7 +33,7 @@ func TestADaemonIsReportedAndKilled(t *testing.T) {
 	}
 }
 
-// TestADeadChildIsNotLeft examines a program whose dead child is not reaped, as where the
+// TestADeadChildIsNotLeft examines a program with a dead child that is not reaped, as where the
 // first process of a container is none that does.
 func TestADeadChildIsNotLeft(t *testing.T) {
 	adopt := func(orphans uintptr) {

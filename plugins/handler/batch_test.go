@@ -190,7 +190,7 @@ func TestWhatABatchHandlerAnswers(t *testing.T) {
 	}
 }
 
-// rudeError is one that does not even say what it is.
+// rudeError is an error without a text.
 type rudeError struct{}
 
 func (rudeError) Error() string { panic("no text") }

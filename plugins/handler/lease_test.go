@@ -38,7 +38,7 @@ type leased struct {
 
 const leaseLength = 4 * time.Second
 
-// newLeased returns the session of a worker with a lease that begins now, whose handlers count their calls.
+// newLeased returns the session of a worker with a lease that begins now, and handlers that count their calls.
 func newLeased(t *testing.T) *leased {
 	l := &leased{}
 	l.clock.Store(int64(time.Hour))

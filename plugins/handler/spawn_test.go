@@ -22,7 +22,7 @@ func say(ctx context.Context) error {
 		RunAt: time.UnixMicro(1234567), Priority: &priority,
 	}
 	err := Spawn(ctx, child)
-	clear(child.Payload) // what was spawned stays as it was
+	clear(child.Payload) // the spawned task stays as it was
 	clear(child.Headers)
 	return errors.Join(err, Spawn(ctx, Child{Type: "audit"}))
 }

@@ -214,7 +214,7 @@ func TestACancellationThatIsLostOnTheWayIsSentAgain(t *testing.T) {
 	}
 }
 
-// journal is a reporter that keeps what it gets.
+// journal is a reporter that keeps all reports.
 type journal struct {
 	mu         sync.Mutex
 	checkpoint string   // guarded by mu

@@ -87,7 +87,7 @@ func testHandlers() handler.Handlers {
 	}
 }
 
-// types are those of testHandlers.
+// types are the types of testHandlers.
 var types = []string{"upper", "until", "stubborn", "keep", "late", "big", "noop"}
 
 func appendTo(path, text string) error {

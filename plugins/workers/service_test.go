@@ -128,7 +128,7 @@ func TestAWorkerIsToldHowManyAnswersHaveArrived(t *testing.T) {
 	}
 	s, cut := dial(t, n, hello(), &wire.FromHandler{Credits: 200})
 	n.up(t, 1)
-	const tasks = 2 * acknowledgeEvery // however many it was told of with other frames, as many follow
+	const tasks = 2 * acknowledgeEvery // however many were acknowledged with other frames, as many follow
 	outs := make([]<-chan ran, tasks)
 	for i := range outs {
 		outs[i] = n.run(t.Context(), newTask("noop", ""))

@@ -138,7 +138,7 @@ func (w *writer) Put(key, value []byte) error { return w.of(key).Set(key, value,
 func (w *writer) Delete(key []byte) error     { return w.of(key).Delete(key, nil) }
 func (w *writer) DeleteOnce(key []byte) error { return w.of(key).SingleDelete(key, nil) }
 
-// of returns the batch that collects the writes of a key. Those of one key are always in order.
+// of returns the batch that collects the writes of a key. The writes of one key are always in order.
 func (w *writer) of(key []byte) *pebble.Batch {
 	if w.indexed || !kv.IsEntry(key) {
 		return w.batch

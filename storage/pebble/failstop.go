@@ -19,7 +19,7 @@ import (
 // failstop is the file system between the library and the disk. When a write fails, the
 // library panics or ends the process, in places where no caller can stop it. So failstop
 // hides the failure: from the first failed write on, it writes nothing more and reports
-// success to the library, which can then be closed in good order. The disk holds what it
+// success to the library, which can then be closed in good order. The disk holds the bytes that it
 // would hold after a crash at that moment. The store calls err before it acknowledges
 // anything.
 type failstop struct {
@@ -166,7 +166,7 @@ func (f *failstop) ReuseForWrite(old, name string, category vfs.DiskWriteCategor
 	})
 }
 
-// OpenDir returns a folder whose Sync never fails.
+// OpenDir returns a folder with a Sync that never fails.
 func (f *failstop) OpenDir(name string) (vfs.File, error) {
 	file, err := f.FS.OpenDir(name)
 	if err != nil || f.isAside(name) {

@@ -44,7 +44,7 @@ type chunk struct {
 }
 
 // chunkAt returns the chunk at the start of b, if it is whole and belongs to the log with this
-// number. What the library writes at the end of a log is not a chunk.
+// number. The end of a log that the library writes is not a chunk.
 func chunkAt(b []byte, log uint32) (c chunk, ok bool) {
 	if len(b) < chunkShort {
 		return c, false

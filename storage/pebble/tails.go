@@ -60,7 +60,7 @@ type tailFile struct {
 
 	mu     sync.Mutex
 	now    tail             // guarded by mu
-	before tail             // guarded by mu: when the file was last examined. What was written since is there, whatever has happened
+	before tail             // guarded by mu: when the file was last examined. Later writes are there, whatever has happened
 	read   [tailLength]byte // guarded by mu
 }
 

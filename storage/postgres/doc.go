@@ -39,7 +39,7 @@
 //	shared.go      what several nodes, and several databases, need
 //	tx.go, attach.go
 //	               transactions of the store, and of the application
-//	locks.go       what is remembered of locks that others hold, and who holds them
+//	locks.go       the known locks of others, and their holders
 //	sessions.go    which node the sessions of a store are of
 //	partitions.go, expire.go
 //	               the partitions of tasks that have ended

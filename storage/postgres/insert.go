@@ -125,7 +125,7 @@ type insertion struct {
 	after   []task.Ref          // see insertion of verbs
 	careful bool                // likewise
 	created map[task.ID]uint64  // their numbers
-	holders map[task.ID]task.ID // the rows that have the ids or keys of those with a key
+	holders map[task.ID]task.ID // the rows that have the ids or keys of the inserted rows with a key
 }
 
 // insertion returns an insert of rows. If after is not nil, it has for each row a change that is queued before: the row is

@@ -69,7 +69,7 @@ func (s *Store) keys(ctx context.Context, q storage.KeyQuery, part int) (page st
 	return page, err
 }
 
-// scanKey reads a key, and its number among those that were read. At most count rows behind its head are counted.
+// scanKey reads a key, and its number among the keys that were read. At most count rows behind its head are counted.
 func scanKey(r *reader, count int) (n int64, k storage.KeyOrder, err error) {
 	n, k.Key = r.int64(), r.text()
 	if len(r.next()) > 0 { // a row is behind

@@ -126,7 +126,7 @@ func (m *lockMemory) isWaiting(b *storage.Batch) bool {
 	return false
 }
 
-// knownAtOnce is how many ordering keys are tried after a batch whose locks were not free before: each may take as long as
+// knownAtOnce is how many ordering keys are tried after a batch that found its locks taken: each may take as long as
 // the way again waits.
 const knownAtOnce = 4
 

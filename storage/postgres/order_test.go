@@ -141,7 +141,7 @@ func TestManyConnectionsThatAddAndEndTasksOfFewKeysLeaveNoKeyWithoutAHeadAndDoNo
 	t.Logf("the clients ended %v, and after that %d", ended, promoted)
 }
 
-// A transaction that a caller keeps open is not waited for. What it leaves undone is found.
+// No batch waits for a transaction that a caller keeps open. Work that it leaves undone is found.
 func TestPromoteDoesNotWaitForATransactionThatACallerKeepsOpen(t *testing.T) {
 	s := postgrestest.Open(t, server.Database(t))
 	rows := []*task.Task{ordered(1, "k"), ordered(2, "k"), ordered(3, "k")}

@@ -38,7 +38,7 @@ const maxEarly = 3600 * 1e6
 
 // endingOf returns where a row belongs that ended at a time and is kept until another; a zero until
 // is for ever. A row that is not early is stored as if it never ended before the time in its id.
-// So a search for an id reads all rows that ended early, and of the others only those that ended
+// So a search for an id reads all rows that ended early, and of the others only rows that ended
 // at that time or later.
 func (s *partitions) endingOf(id task.ID, at, until time.Time) ending {
 	e := ending{id: id, at: micro(task.Stamp(at))}

@@ -37,7 +37,7 @@ func emptyTables(t testing.TB, settings ...string) string {
 	return url
 }
 
-// crowded returns a connection to a database with a million rows of each kind. A quarter of those that have not
+// crowded returns a connection to a database with a million rows of each kind. A quarter of the rows that have not
 // ended have one of 10,000 ordering keys, each of which has a head.
 func crowded(t testing.TB) *pgx.Conn {
 	t.Helper()

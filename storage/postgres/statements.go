@@ -13,7 +13,7 @@ import (
 // [schema.Fill], and these of this package: {trigger} is the columns of a trigger, {mine:6} is true
 // for rows of the shards in the bitmap $6 and for all if it is null, {deep} is a number, {behind:t}
 // and {head:t} are true for rows of the table t that have this turn, and {leaving:f} is true for rows of the table
-// f whose shard is on its way to another database. {own:t} is the own priority of a row of t, and {inherited} is the
+// f in a shard that is on its way to another database. {own:t} is the own priority of a row of t, and {inherited} is the
 // priority with which the head h of a key is to run. {done} is the columns {narrow} of a row of gone that is done now.
 type statements struct {
 	get, lockTask, lockEnded                              string
@@ -322,7 +322,7 @@ func filler(name string) func(string) string {
 			"{own:"+t+"}", fmt.Sprintf("%s.priority + coalesce(%[1]s.boost, 0::smallint)", t),
 			"{trigger:"+t+"}", t+"."+strings.ReplaceAll(triggers, ", ", ", "+t+"."))
 	}
-	for n := 1; n < 10; n++ { // is the row's shard among those of a bitmap, null for all
+	for n := 1; n < 10; n++ { // is the row's shard in a bitmap, null for all
 		pairs = append(pairs, fmt.Sprintf("{mine:%d}", n), fmt.Sprintf("($%d::bytea is null or get_bit($%[1]d, shard) = 1)", n))
 	}
 	own, names := strings.NewReplacer(pairs...).Replace, schema.Fill(name)

@@ -2,7 +2,7 @@ package postgres
 
 import "strings"
 
-// These statements give ordering keys their heads, in this order. Each sees what was committed before it
+// These statements give ordering keys their heads, in this order. Each sees all commits before it
 // began, so the others see the changes of every transaction that had the lock of a key before. They lock
 // no row that another transaction has locked: see the comment of the package.
 
@@ -35,7 +35,7 @@ from (
 	for no key update of f skip locked) o
 where t.id = o.id`
 
-// The heads that are ready. Those that inherit get the priority that is lent to them.
+// The heads that are ready. Heads that inherit get the lent priority.
 const selectHeads = `
 with h as (
 	select {trigger:h}, h.state, h.next_event_at, {own:h} as own, case when h.inherits then {inherited} end as inherited
@@ -103,7 +103,7 @@ const (
 	nextHead   = `(select h.ordering_key from {task} h where {head:h} and h.ordering_key > {after} order by h.ordering_key limit 1)`
 )
 
-// keysIn returns the statement for all keys, or for those of which rows are behind.
+// keysIn returns the statement for all keys, or for keys with rows behind.
 func keysIn(fill func(string) string, behind bool) string {
 	next := "least(" + nextBehind + ", " + nextHead + ")"
 	if behind {

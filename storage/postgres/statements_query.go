@@ -55,7 +55,7 @@ select page.type, page.grp, h.id, h.version, h.priority, h.ready_at, h.seq, h.sh
 	order by priority, ready_at, seq limit 1) h on true`
 
 // The answer has the rows that match, and the last row that was read. The number of rows read is
-// bounded, whatever rows of other shards and running rows are between those that match.
+// bounded, however many rows of other shards and running rows are between the matches.
 const selectSubmitted = `
 select n, hit, {trigger}, next_event_at from (
 	select row_number() over (order by type, grp, priority, ready_at, seq) as n, state = 2 and {mine:6} as hit, {trigger}, next_event_at

@@ -30,7 +30,7 @@ func (v *verbs) Swap(ctx context.Context, cs ...task.Change) ([]*task.Task, erro
 	return out, err
 }
 
-// swapAll is Swap without what is known of locks.
+// swapAll is Swap without a look at the known locks.
 func (v *verbs) swapAll(ctx context.Context, cs []task.Change) ([]*task.Task, error) {
 	w := classify(cs)
 	swap := func(v *verbs) error {
@@ -57,7 +57,7 @@ type swaps struct {
 	changes []task.Change
 	grabs   []int        // indexes of changes
 	ends    []int        // likewise: of tasks that complete
-	agains  []int        // likewise: of attempts that complete, and whose tasks run again
+	agains  []int        // likewise: of attempts that complete while their tasks run again
 	others  []int        // likewise
 	remove  []bool       // for each change whether its row is deleted, if it ends
 	rows    []*task.Task // the answer
@@ -93,7 +93,7 @@ func classify(cs []task.Change) *swaps {
 	return w
 }
 
-// isAgain reports whether a change ends an attempt that completed and whose task runs again.
+// isAgain reports whether a change ends an attempt that completed while its task runs again.
 func isAgain(c *task.Change) bool {
 	return c.To == task.Waiting && c.Outcome == task.Completed && c.Count == task.Reset && !c.ReadyAt.IsZero() && !c.By.IsZero() &&
 		!c.Due && c.Error == "" && c.Replace == nil && c.Remember == 0 && !c.FreesKey && c.Await == nil && c.Signal == nil && len(c.Adds) == 0 && c.Ends == nil
@@ -187,7 +187,7 @@ func (v *verbs) drop(p *pipe, w *swaps, some []int) {
 		uuidsOrNull(some, func(i int) task.ID { return w.changes[i].By }))
 }
 
-// rerun queues the statement that does it for the attempts whose tasks run again.
+// rerun queues the statement that does it for the attempts of tasks that run again.
 func (v *verbs) rerun(p *pipe, w *swaps) {
 	if len(w.agains) == 0 {
 		return

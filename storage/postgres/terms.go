@@ -13,7 +13,7 @@ import (
 
 // A batch with rows on [storage.Terms] is tried in one round trip as any other, with a statement that fails if the key of such
 // a row is taken. Then nothing of it was done, and it is done once more in a transaction that reads the tasks that have the
-// keys before [task.Resolve] decides. It locks those that it changes, by their versions, and reads them again if that was
+// keys before [task.Resolve] decides. It locks the rows that it changes, by their versions, and reads them again if that was
 // too late: then they do not change any more.
 
 // areFree fails with codeTaken if another row has the key of one of these. If none has it, the ID of that is taken.
@@ -30,7 +30,7 @@ func isUnresolved(err error) bool {
 	return errors.As(err, &said) && said.Code == codeTaken
 }
 
-// onRules returns the rows of a batch with keys whose requests do what rules say.
+// onRules returns the rows of a batch with keys that are added by rules.
 func onRules(b *storage.Batch) (rows []*task.Task) {
 	for i := range b.Terms {
 		if b.Terms[i].Rules != nil && b.Insert[i].Key != "" {

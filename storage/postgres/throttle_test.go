@@ -34,7 +34,7 @@ func throttledTypes() policy.Set {
 	return set
 }
 
-// What the function add does for a type that throttles is what an engine does.
+// The function add treats a type that throttles as an engine does.
 func TestAddThrottlesAsTheEngineDoes(t *testing.T) {
 	n := alone(t, server.Database(t), throttledTypes(), nil)
 	run := task.Change{To: task.Processing, Owner: task.ID{1}}
@@ -189,7 +189,7 @@ func TestOfProgramsAndEnginesOneAddsATaskAfterTheWindow(t *testing.T) {
 	}
 }
 
-// The function add refuses nothing because of a backlog. What it adds counts, so engines refuse.
+// The function add refuses nothing because of a backlog. Its tasks count, so engines refuse.
 func TestAddThrottlesWhateverTheBacklogIs(t *testing.T) {
 	url := server.Database(t)
 	set := throttledTypes()

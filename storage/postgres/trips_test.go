@@ -79,7 +79,7 @@ func (c *trips) pass(to io.Writer, from io.Reader) error {
 }
 
 // of returns how many round trips fn takes, at the least of several calls: others prepare statements, on each connection of
-// the store, or run beside what the store does by itself.
+// the store, or run beside the work that the store does by itself.
 func (c *trips) of(fn func()) int64 {
 	return least(c, func() struct{} { return struct{}{} }, func(struct{}) { fn() })
 }
@@ -226,7 +226,7 @@ create trigger note_update after update on taskengine.task for each row execute 
 	}
 }
 
-// Types whose requests find their keys taken do so often: the batches after such a one read the tasks that have keys at once.
+// Types with requests that find their keys taken do so often: the batches after such a one read the tasks that have keys at once.
 func TestABatchWithTermsIsOneRoundTripUnlessKeysWereTakenAMomentAgo(t *testing.T) {
 	t.Parallel()
 	s := newTripsStore(t)

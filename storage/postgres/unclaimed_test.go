@@ -13,7 +13,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// idsOf returns SQL that makes ids of tasks that a owns, and SQL that makes those of tasks that b owns.
+// idsOf returns SQL that makes ids of tasks that a owns, and SQL that makes ids of tasks that b owns.
 func idsOf(t *testing.T, a, b *node, typ string) (ofA, ofB string) {
 	t.Helper()
 	for i := 0; ofA == "" || ofB == ""; i++ {

@@ -44,7 +44,7 @@ func uniqueTypes() policy.Set {
 	return set
 }
 
-// takenRows are rows that may have a key when it is asked for again, by what they are. A change of state 0 inserts only.
+// takenRows are rows that may have a key when it is asked for again, by their state. A change of state 0 inserts only.
 func takenRows(now time.Time) map[string]struct {
 	first  engine.Request
 	change task.Change
@@ -69,7 +69,7 @@ func takenRows(now time.Time) map[string]struct {
 	}
 }
 
-// What the function add does with a key that is taken is what an engine does.
+// The function add treats a taken key as an engine does.
 func TestAddDoesWhatTheEngineDoesWithAKeyThatIsTaken(t *testing.T) {
 	set := uniqueTypes()
 	n := alone(t, server.Database(t), set, nil)
@@ -94,7 +94,7 @@ func TestAddDoesWhatTheEngineDoesWithAKeyThatIsTaken(t *testing.T) {
 	}
 }
 
-// answer is what became of a request whose key was taken.
+// answer is the outcome of a request with a taken key.
 type answer struct {
 	outcome string
 	err     string
@@ -137,14 +137,14 @@ func (n *node) askAgain(now time.Time, first engine.Request, change task.Change,
 	}
 	a.row.ID, a.row.Shard, a.row.Seq = task.ID{}, 0, 0
 	for _, at := range []*time.Time{&a.row.CreatedAt, &a.row.ReadyAt, &a.row.NextEventAt, &a.row.ExpiresAt, &a.row.StartedAt, &a.row.UpdatedAt} {
-		if !at.IsZero() { // some are those of this moment
+		if !at.IsZero() { // some are of this moment
 			*at = time.Unix(0, 0).UTC().Add(at.Sub(now).Round(10 * time.Minute))
 		}
 	}
 	return a
 }
 
-// numbersOf matches what the engine and SQL write in different ways.
+// numbersOf matches the numbers that the engine and SQL write in different ways.
 var numbersOf = regexp.MustCompile("its time, .* more than .* in the past")
 
 func isRefusal(err error) bool {

@@ -82,14 +82,14 @@ type statementError struct {
 func (e *statementError) Unwrap() error { return e.error }
 
 // How long a round trip may take before its connection is closed: of statements that find their
-// rows by index, and of those that may read whole tables. Nothing else detects a network that
-// drops what is sent.
+// rows by index, and of statements that may read whole tables. Nothing else detects a network that
+// drops packets.
 const (
 	patience       = 10 * time.Second
 	browsePatience = time.Minute
 )
 
-// do sends p. Its statements find what they need by index, and may write.
+// do sends p. Its statements find rows by index, and may write.
 func (v *verbs) do(ctx context.Context, p *pipe) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -102,7 +102,7 @@ func (v *verbs) do(ctx context.Context, p *pipe) error {
 // lendAfter is how long a read waits for a connection before it may use one of those for writes.
 const lendAfter = 100 * time.Millisecond
 
-// read sends p, whose statements find what they need by index and write nothing. If all connections
+// read sends p. Its statements find rows by index and write nothing. If all connections
 // for reads are busy, one read at a time uses a connection for writes.
 func (v *verbs) read(ctx context.Context, p *pipe) error {
 	if v.tx != nil {
@@ -129,7 +129,7 @@ func (v *verbs) read(ctx context.Context, p *pipe) error {
 	return c.SendBatch(ctx, after(p, v.settings())).Close()
 }
 
-// browse sends p, whose statements may read whole tables.
+// browse sends p. Its statements may read whole tables.
 func (v *verbs) browse(ctx context.Context, p *pipe) error {
 	ctx, cancel := context.WithTimeout(ctx, browsePatience)
 	defer cancel()
@@ -285,7 +285,7 @@ func (v *verbs) Note(ctx context.Context, ns ...task.Note) ([]bool, error) {
 	return out, err
 }
 
-// noteAll is Note without what is known of locks.
+// noteAll is Note without a look at the known locks.
 func (v *verbs) noteAll(ctx context.Context, ns []task.Note) ([]bool, error) {
 	out := make([]bool, 0, len(ns))
 	err := v.again(ctx, "note", func() error {
@@ -312,7 +312,7 @@ func (v *verbs) noteAll(ctx context.Context, ns []task.Note) ([]bool, error) {
 
 // note writes notes, each of another row.
 func (v *verbs) note(ctx context.Context, ns []task.Note) (map[task.ID]bool, error) {
-	rows := make([]task.Task, len(ns)) // a note is applied to an empty row to learn what it writes
+	rows := make([]task.Task, len(ns)) // a note is applied to an empty row to learn its effect
 	indexes := make([]int, len(ns))
 	for i, n := range ns {
 		rows[i], indexes[i] = task.Task{ID: n.ID, Version: n.Version, State: task.Processing, Owner: n.By}, i

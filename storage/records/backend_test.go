@@ -66,7 +66,7 @@ func (r *reader) Scan(lower, upper []byte, backward bool) (records.Cursor, error
 	return &cursor{r: r, lower: bytes.Clone(lower), upper: bytes.Clone(upper), isBackward: backward}, nil
 }
 
-// end ends the reader, after which pairs are those of the memory unless they are nil.
+// end ends the reader, after which pairs replace the memory unless they are nil.
 func (r *reader) end(pairs *btree.BTreeG[pair]) error {
 	r.memory.mu.Lock()
 	defer r.memory.mu.Unlock()

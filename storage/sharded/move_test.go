@@ -95,7 +95,7 @@ func TestTasksThatAreBeingMovedAreRefusedAndTheOthersAreNot(t *testing.T) {
 			if _, err := s.Insert(t.Context(), row(3), row(12)); !errors.Is(err, sharded.ErrMoving) {
 				t.Errorf("an insert: %v", err)
 			}
-			// Nobody says that a row does not exist which is on its way.
+			// No answer says that a row does not exist while it is on its way.
 			if _, err := s.Get(t.Context(), rows[0].ID); errors.Is(err, task.ErrNotFound) {
 				t.Error(err)
 			}

@@ -10,7 +10,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// ask asks all databases at once, or those of the transaction, and returns the answers by database.
+// ask asks all databases at once, or the databases of the transaction, and returns the answers by database.
 func ask[T any](ctx context.Context, v *verbs, doing string, question func(database int, in storage.Tasks) (T, error)) ([]T, error) {
 	if v.tx != nil {
 		if err := v.tx.usable(ctx); err != nil {

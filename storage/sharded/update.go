@@ -18,7 +18,7 @@ type tx struct {
 func (x *tx) OnCommit(fn func()) { x.hook(fn) }
 
 // Update implements [storage.Store]. It commits the transactions of the databases one after the other.
-// If a commit fails, those of other databases may or may not have been done.
+// If a commit fails, commits of other databases may or may not have been done.
 func (s *Store) Update(ctx context.Context, fn func(storage.Tx) error) error {
 	var hooks []func()
 	x := &tx{hook: func(fn func()) { hooks = append(hooks, fn) }}

@@ -53,7 +53,7 @@ func TestLimitsOfADiskThatIsFullOrReadOnly(t *testing.T) {
 		t.Cleanup(func() { exec.Command("umount", "-l", disk).Run() })
 		for _, only := range c.only {
 			t.Run(name+"/"+only, func(t *testing.T) {
-				// A slow machine takes longer than the default budget to fill the disk. What is full ends the measurement.
+				// A slow machine takes longer than the default budget to fill the disk. A full disk ends the measurement.
 				got := cli(t, nil, "", "bench", "limits", "--dir", disk, "--only", only, "--budget", limit.String())
 				if got.code != exitFailure || !strings.Contains(got.stderr, c.says) || strings.Contains(got.stderr, "goroutine") {
 					t.Errorf("exit %d, %q", got.code, got.stderr)

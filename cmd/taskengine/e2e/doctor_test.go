@@ -63,7 +63,7 @@ func TestTheDoctorExaminesFiles(t *testing.T) {
 	}
 	doctor(t, exitFailure, source).has(t, isError, "records", "is missing")
 
-	// What can be read is there after a copy, and well.
+	// Readable rows are there after a copy, and well.
 	target := "pebble:" + filepath.Join(t.TempDir(), "data")
 	copies(t, exitOK, "--from", source, "--to", target)
 	doctor(t, exitOK, target).has(t, isInfo, "tasks", "400: 100 are ready")

@@ -157,7 +157,7 @@ func (w *watched) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// lastWords is how long Close may read. What it reads is there already.
+// lastWords is how long Close may read. The bytes that it reads are there already.
 const lastWords = time.Second
 
 func (w *watched) Close() error {

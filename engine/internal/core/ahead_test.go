@@ -52,7 +52,7 @@ func (d *manyDue) add(typ string, priority uint8, in time.Duration) *task.Task {
 	return row
 }
 
-// batch commits what the core asks for, and answers it.
+// batch commits the saves of the core, and answers them.
 func (d *manyDue) batch() {
 	var r Ready
 	d.core.Tick(d.now)

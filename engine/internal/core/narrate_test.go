@@ -28,7 +28,7 @@ func (s *story) since(t time.Time) string {
 	return t.Sub(beginning).String()
 }
 
-// row returns a row as text, without what is obvious.
+// row returns a row as text, without the obvious.
 func (s *story) row(t *task.Task) string {
 	text := fmt.Sprintf("%d: %s", number(t.ID), t.State)
 	if t.Attempt > 0 {
@@ -46,7 +46,7 @@ func (s *story) row(t *task.Task) string {
 	return text
 }
 
-// change returns a change as text, without what is obvious.
+// change returns a change as text, without the obvious.
 func (s *story) change(c task.Change) string {
 	text := fmt.Sprintf("%d: %s", number(c.ID), c.To)
 	if !c.NextEventAt.IsZero() {
@@ -325,7 +325,7 @@ func (s *story) trigger(a args) error {
 	return nil
 }
 
-// die restarts the node: only the rows stay, and those that are processing are orphaned.
+// die restarts the node: only the rows stay, and rows that are processing are orphaned.
 func (s *story) die(args) error {
 	for _, row := range s.sorted(task.Processing, func(_, _ *task.Task) int { return 0 }) {
 		c := s.core.Rules(row.Type).Orphaned(s.now, row)

@@ -10,7 +10,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// A task whose grab failed is tried again after a second. Meanwhile it is not in the window of
+// A task is tried again a second after its grab has failed. Meanwhile it is not in the window of
 // waiting rows: if the window is full of tasks that are due earlier, the task must not fall out of it.
 func TestAWaitingTaskWhoseGrabFailedIsTriedAgainHoweverManyAreDue(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0).UTC()

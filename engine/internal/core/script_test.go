@@ -17,7 +17,7 @@ func TestScripts(t *testing.T) {
 
 type args struct{ scripttest.Args }
 
-// id returns the id of the task whose number is the first word.
+// id returns the id of the task with the number in the first word.
 func (a args) id() task.ID {
 	if n := a.Numbered(0); n >= 1 && n <= 255 {
 		return task.ID{15: byte(n)}

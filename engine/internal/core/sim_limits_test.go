@@ -9,7 +9,7 @@ import (
 	"github.com/taskengine/taskengine/policy"
 )
 
-// limitsOfSim is what the people of a sim have changed, and the beginnings that its rates have seen.
+// limitsOfSim has the changes by the people of a sim, and the beginnings that its rates have counted.
 type limitsOfSim struct {
 	few      int  // the maximum of the limit few
 	isPaused bool // few is paused

@@ -35,8 +35,8 @@ type sim struct {
 	crashed map[task.ID]bool
 	stopped map[task.ID]bool
 	done    map[task.ID]int
-	grabs   map[task.ID]bool // under way, those with an insert included
-	held    task.Shards      // whose database does not answer
+	grabs   map[task.ID]bool // under way, also with an insert
+	held    task.Shards      // of a database that does not answer
 	limits  limitsOfSim
 }
 
@@ -127,7 +127,7 @@ func (s *sim) start() {
 	s.changeTo(limitsOfSim{few: s.set.Limits["few"].Max})
 }
 
-// hold has half of the tasks held, or none, or yields the slots of those that are being grabbed.
+// hold has half of the tasks held, or none, or yields the slots of tasks that are being grabbed.
 func (s *sim) hold() {
 	switch s.rng.IntN(3) {
 	case 0:

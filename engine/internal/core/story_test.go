@@ -57,7 +57,7 @@ type story struct {
 //	                             grabbed the head that follows
 //	loaded TYPE [group=a] [failed], scanned, looked STATE
 //	                             the store has answered, as its rows are now
-//	cancel NUM, resume NUM       a user changed the task, and the core is told
+//	cancel NUM, resume NUM       a user changed the task, and the core hears of it
 //	trigger NUM                  a hint that the task is ready, as its row is now
 //	advance D                    time passes, with a Tick at each time of Core.Wake
 //	sleep D                      the same, but the machine sleeps: one Tick when it wakes

@@ -37,7 +37,7 @@ type backlog struct {
 // submission was passed to the core: its rows are unchanged.
 type Full struct {
 	Type      string
-	Count     int // tasks of the backlog, with those that are being added
+	Count     int // tasks of the backlog, including the tasks that are being added
 	Waiting   int // tasks that wait for room before it
 	New       int // tasks of the type in the submission
 	Max       int

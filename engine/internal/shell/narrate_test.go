@@ -8,7 +8,7 @@ import (
 	"github.com/taskengine/taskengine/engine/internal/core"
 )
 
-// narrate prints what the shell has asked for since the last call.
+// narrate prints the requests of the shell since the last call.
 func (s *story) narrate() {
 	for _, run := range s.begun {
 		s.printf("run %d%s", number(run.ID), attempt(run))

@@ -15,7 +15,7 @@ import (
 )
 
 // model is a world in which everything happens at random: databases fail in each way, callers and
-// handlers do what they like, and shards are moved.
+// handlers end as they like, and shards are moved.
 type model struct {
 	*world
 	*rapid.T
@@ -338,7 +338,7 @@ func (m *model) advance(d time.Duration) {
 	m.Fatalf("the shell wants to be woken again and again at %v", m.now)
 }
 
-// check checks what is always so.
+// check checks the invariants.
 func (m *model) check() {
 	if n := len(m.running); n > m.set.Slots {
 		m.Fatalf("%d handlers run on %d slots", n, m.set.Slots)
@@ -490,7 +490,7 @@ func (m *model) isEnded() bool {
 	return all == 0 && len(m.late) == 0 && m.shell.Core().Saving() == 0 && len(m.open) == 0
 }
 
-// settled checks what is so when all has ended.
+// settled checks the state when all has ended.
 func (m *model) settled() {
 	c := m.shell.Core()
 	if c.Busy() != 0 || c.Saving() != 0 {
@@ -501,7 +501,7 @@ func (m *model) settled() {
 	}
 	for end := m.now.Add(placeKept); !m.now.After(end); { // the places of tasks are given up
 		m.advance(time.Second)
-		for m.workOff() { // what the core took for overdue
+		for m.workOff() { // tasks that the core took for overdue
 		}
 	}
 	for _, b := range m.shell.pausing {
@@ -515,7 +515,7 @@ func (m *model) settled() {
 	}
 }
 
-// left says what has not ended.
+// left lists the work that has not ended.
 func (m *model) left() (text string) {
 	for _, row := range m.sortedRows() {
 		if row.State.Live() {

@@ -21,7 +21,7 @@ func TestScripts(t *testing.T) {
 }
 
 // story is the state of one script: a world in which the script says what happens. Tasks are named
-// by numbers, and batches by their numbers among those that are not answered. The task n is of the
+// by numbers, and batches by their numbers among the unanswered ones. The task n is of the
 // database n modulo the number of databases.
 type story struct {
 	*world
@@ -46,7 +46,7 @@ type story struct {
 //	                             lost, or it does not commit
 //	ended NUM ok|error [note] [finish|rollback]
 //	                             the handler returns; it has reported a progress; or it has finished
-//	                             the task in a transaction whose answer was lost
+//	                             the task in a transaction with a lost answer
 //	cancel NUM, resume NUM       a person changes the task
 //	next [LANE]                  a writer takes the next batch
 //	written N                    the database has made it, and said so

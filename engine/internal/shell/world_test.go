@@ -236,7 +236,7 @@ func (w *world) edit(row *task.Task, to task.State) {
 }
 
 // end ends the attempt of a task. how has "note" if the handler has reported a progress, and "finish"
-// or "rollback" if it has finished the task in a transaction whose commit was not answered.
+// or "rollback" if it has finished the task in a transaction without an answer to its commit.
 func (w *world) end(id task.ID, v task.Verdict, how ...string) {
 	run := w.running[id]
 	delete(w.running, id)
@@ -459,7 +459,7 @@ func (w *world) later(c *commit) func() {
 	}
 }
 
-// loseHeads notes that the shell is not told which heads a batch has grabbed.
+// loseHeads notes that the shell does not learn which heads a batch has grabbed.
 func (w *world) loseHeads(out *storage.Outcome) {
 	for _, h := range out.Grabbed {
 		if h != nil {

@@ -45,7 +45,7 @@ func (s *Shell) written(now time.Time, b *Batch, out storage.Outcome) {
 			s.Inserted(now, ed.Follow[j], in)
 		}
 	}
-	if b.Do.Terms != nil { // after the grabs: those of the rows before have come too late
+	if b.Do.Terms != nil { // after the grabs: the grabs of the earlier rows have come too late
 		for _, in := range out.Inserted {
 			if in.Replaced != nil {
 				s.replaced(now, in.Replaced)

@@ -11,7 +11,7 @@ import (
 // type separately, and keeps as many of them as it has room for:
 //
 //   - A type is unlisted if not all of its queues are in the table. A pass over the queues in the
-//     store, from a cursor, adds those that are not in the table. When a pass ends, and no queue was
+//     store, from a cursor, adds the rows that are not in the table. When a pass ends, and no queue was
 //     left out since it began, the type is listed.
 //   - The table has at most Capacity queues without running tasks. When it is full, a type that has
 //     less than its share of them replaces a queue of a type that has more. Within a type, a queue

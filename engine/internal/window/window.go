@@ -18,7 +18,7 @@
 // The owner has four duties:
 //
 //   - It keeps, of two versions of the row at one position, the newer. A notice may be older than
-//     what is in memory.
+//     the rows in memory.
 //   - When it removes a row from memory without using it, the row is the last one, and it calls
 //     [Window.Shrink]. It may also remove all rows and call [Window.Reset].
 //   - It reads at most one page at a time. The page is read after [Window.Ask] and before
@@ -52,7 +52,7 @@
 // says nothing about positions that are not covered. The gap moves to the position if that is
 // before it, so 3 holds.
 //
-// Shrink and Reset: fewer positions are covered, so 1 holds for those that remain. The owner has
+// Shrink and Reset: fewer positions are covered, so 1 holds for the remaining ones. The owner has
 // removed the rows behind the new bound, so 2 holds. Shrink removes the last row, which was
 // covered, so the bound moves strictly down. A page that is on its way starts at the old bound: it
 // lacks the rows between the two. Therefore follows becomes false, and the page is discarded. A

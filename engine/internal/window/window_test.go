@@ -35,7 +35,7 @@ const (
 	shrunkByPage    mistake = "a page is taken in further after the window shrank"
 )
 
-// world is a store, what is in memory of it, and what is on its way between the two. It checks by
+// world is a store, the part of it in memory, and the rows on their way between the two. It checks by
 // looking at everything.
 type world struct {
 	rng      *rand.Rand

@@ -1,10 +1,10 @@
 // Shop takes orders over HTTP, and carries each one out as a task in steps: charge the customer, reserve all items, wait until a
-// person has approved the order, ship it. If an item is out of stock, or nobody approves, what was done is undone. The tasks are in
+// person has approved the order, ship it. If an item is out of stock, or no person approves, the earlier steps are undone. The tasks are in
 // a folder, so a shop that is killed goes on with its orders when it starts again.
 //
 //	POST /orders/{number}           {"items": ["book", "pen"], "cents": 4200}
 //	POST /orders/{number}/approved  the web hook by which an order is approved
-//	GET  /orders/{number}           what has become of it
+//	GET  /orders/{number}           its state
 package main
 
 import (

@@ -16,7 +16,7 @@ import (
 // outOfStock is the class of the error of a reservation for which there is no item.
 const outOfStock = "out_of_stock"
 
-// shop knows where the bank, the warehouse and the carrier are. They carry out what they are asked for once for each key.
+// shop knows where the bank, the warehouse and the carrier are. They carry out one request for each key.
 type shop struct {
 	world    string
 	patience time.Duration

@@ -10,7 +10,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// routes returns what the shop answers to.
+// routes returns the routes of the shop.
 func (s *shop) routes(e *engine.Engine) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /orders/{number}", func(w http.ResponseWriter, r *http.Request) {

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// The vectors are how SDKs with a codec of their own check it: what the Go messages
+// SDKs with a codec of their own check it by the vectors: what the Go messages
 // are on the wire, next to their content in protobuf's JSON.
 const vectorsFile = "../../sdk/vectors.json"
 

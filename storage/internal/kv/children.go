@@ -51,7 +51,7 @@ func (d *decoder) copied() []byte {
 	return nil
 }
 
-// allChildren returns the children of r, in memory that nobody changes.
+// allChildren returns the children of r, in memory that is not changed.
 func (v *View) allChildren(r *row) (*task.Children, error) {
 	if r.far&farChildren == 0 {
 		return r.Children, nil

@@ -133,7 +133,7 @@ func (s *state) lookAhead(key string, u *upcoming) error {
 	return nil
 }
 
-// scanSeats returns the first committed rows of a key that are Behind with a seat from low on, without those that the
+// scanSeats returns the first committed rows of a key that are Behind with a seat from low on, without the ones that the
 // transaction has changed, and whether there are more.
 func (s *state) scanSeats(key string, low task.Seat) (next []seated, more bool, err error) {
 	prefix := appendKeyOfSeats(nil, key)

@@ -31,7 +31,7 @@ const (
 )
 
 // Migrate applies the migrations that the database does not have, in one transaction, and returns
-// them. Then it replaces the functions if they are not those of this program. Of several concurrent calls one does so,
+// them. Then it replaces the functions if this program has others. Of several concurrent calls one does so,
 // and the others wait for it. It does not change tables or functions of the version after this program's. For newer tables,
 // and for tables from before the first release, the error wraps [ErrMismatch].
 func Migrate(ctx context.Context, url string, schema string) (applied []Migration, err error) {

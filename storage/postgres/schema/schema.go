@@ -69,7 +69,7 @@ func holds(name string) string {
 // {none} by the zero time as a column has it, {shards} by the number of shards, {channel} by the
 // channel of notifications, and {slot_pattern} by a pattern of the names of partitions of ended.
 // {narrow} is the columns of a task but {heavy}: its signals, children, checkpoint, payload and result. {columns} is all columns of its row.
-// {narrow:t}, {heavy:t} and {columns:t} are the same of what is called t in the statement: gone, h, page, r, t or was. {holds:t}
+// {narrow:t}, {heavy:t} and {columns:t} are the same of the table alias t in the statement: gone, h, page, r, t or was. {holds:t}
 // is true for the row k of the table key if it is that of t.
 func Fill(name string) func(sql string) string {
 	quoted := pgx.Identifier{name}.Sanitize()

@@ -28,7 +28,7 @@ type jsonField struct {
 // messages and optional values are left out when they are empty or absent.
 //
 // It is not protojson because scripts would have to convert its output: 64-bit numbers are text there, and payloads and
-// results are base64 though they are JSON nearly always. Here they are what they are, bytes of other kinds are base64 in a
+// results are base64 though they are JSON nearly always. Here they are JSON, and bytes of other kinds are base64 in a
 // field with _base64 after its name, with text beside it in one with _text, and durations are text as flags take it, such as
 // 1h30m. Numbers and fields that are empty are left out there, or text is written though it is empty. And its space between
 // tokens differs from one program to the next.

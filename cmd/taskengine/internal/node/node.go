@@ -24,7 +24,7 @@ type Node struct {
 	Log     *slog.Logger
 	Build   server.Build
 	Name    string                         // for operators and logs; see [NameOf]
-	Extra   map[string]task.Handler        // handlers of types beside those of Config; may be nil
+	Extra   map[string]task.Handler        // handlers of further types than Config has; may be nil
 	Manager *systemd.Manager               // is notified of the state of the node; may be nil
 	Again   func() (*config.Config, error) // reads the configuration again; nil if Reloads is nil
 	Reloads chan struct{}                  // each value asks for a reload of the plugins; nil for none

@@ -67,7 +67,7 @@ func (c *Client) Verify(last []byte) error {
 	return nil
 }
 
-// proof returns the proof that a side knows the password, in hexadecimal digits. what is the beginning of the message of the
+// proof returns the proof that a side knows the password, in hexadecimal digits. The argument what is the beginning of the message of the
 // side.
 func (c *Client) proof(what string) string {
 	secret := md5.Sum([]byte(latin(c.User) + ":" + latin(c.realm) + ":" + latin(c.Password)))

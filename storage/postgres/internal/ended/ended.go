@@ -36,7 +36,7 @@ func Keep(d time.Duration) int32 {
 	return int32(min(years*365*day, math.MaxInt32))
 }
 
-// Spare is the partition for rows whose own partition is missing. It is there as long as the table ended, and has no
+// Spare is the partition for rows without a partition of their own. It is there as long as the table ended, and has no
 // other partitions of its class. Its rows move to their own partitions when these are made.
 var Spare = Partition{Class: Class{Keep: 2147483646}}
 
