@@ -6,7 +6,7 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"github.com/taskengine/taskengine/plugins/internal/calls"
+	"github.com/taskengine/taskengine/plugins/internal/dispatch"
 	"github.com/taskengine/taskengine/task"
 )
 
@@ -15,7 +15,7 @@ var _ task.Pool = (*Host)(nil)
 // use implements [task.PoolUse].
 type use struct {
 	host   *Host
-	user   *calls.User
+	user   *dispatch.User
 	wanted atomic.Int64 // tasks that wait for a slot
 }
 
@@ -69,14 +69,14 @@ func (h *Host) capacity() task.Capacity {
 	pool := h.cfg.pool()
 	c := task.Capacity{Slots: min(h.alone.Len(), pool.atOnce)}
 	fresh, leaving := 0, 0
-	for _, s := range h.sessions {
-		c.Slots += len(s.running)
-		switch {
+	for _, base := range h.dispatch.Sessions() {
+		c.Slots += base.Running()
+		switch s := base.Owner; {
 		case s.alone:
 		case !s.serves():
 			leaving++
 		case !h.isClosing:
-			c.Slots += max(0, s.freeSlots())
+			c.Slots += s.Free()
 			if s.cfg == h.cfg {
 				fresh++
 			}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/taskengine/taskengine/plugins/internal/dispatch"
 	"github.com/taskengine/taskengine/policy"
 )
 
@@ -88,7 +89,6 @@ func DefaultEnv() []string {
 }
 
 const (
-	maxSlots     = 1 << 16
 	maxProcesses = 1000
 	pingsPerLife = 4 // pings in one Liveness
 )
@@ -103,8 +103,8 @@ func (c Config) withDefaults() (Config, error) {
 	if len(c.Command) == 0 || c.Command[0] == "" {
 		complain("no command is given: name the program that serves the handler")
 	}
-	if c.Slots < 0 || c.Slots > maxSlots {
-		complain("slots is %d: give 0 to %d", c.Slots, maxSlots)
+	if c.Slots < 0 || c.Slots > dispatch.MaxSlots {
+		complain("slots is %d: give 0 to %d", c.Slots, dispatch.MaxSlots)
 	}
 	if c.MaxResult < 0 {
 		complain("the largest result has %d bytes: give 0 (default) or more", c.MaxResult)

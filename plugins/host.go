@@ -14,9 +14,8 @@ import (
 
 	"github.com/taskengine/taskengine/internal/supervise"
 	"github.com/taskengine/taskengine/internal/wakeup"
-	"github.com/taskengine/taskengine/plugins/internal/calls"
+	"github.com/taskengine/taskengine/plugins/internal/dispatch"
 	"github.com/taskengine/taskengine/plugins/internal/programlog"
-	"github.com/taskengine/taskengine/plugins/internal/wire"
 	"github.com/taskengine/taskengine/task"
 )
 
@@ -31,9 +30,8 @@ const stableAfter = 10 * time.Second
 // Its methods may be called from any goroutine.
 type Host struct {
 	name       string
-	log        *slog.Logger              // of the host, throttled
-	programLog *programlog.Throttle      // of the output of the program
-	forward    calls.Forwarder[*session] // of reports, under mu
+	log        *slog.Logger         // of the host, throttled
+	programLog *programlog.Throttle // of the output of the program
 	starter    *supervise.Starter
 	cgroups    *supervise.Cgroups
 	closing    chan struct{}  // closed by the first Close
@@ -43,24 +41,24 @@ type Host struct {
 	wake       wakeup.Signal  // wakes supervise when there may be something to decide
 	tried      chan struct{}  // closed when the first start has succeeded or failed
 
-	mu         sync.Mutex      // guards the fields below and the mutable fields of sessions and calls
-	cfg        *Config         // of processes to be started; never changed, only replaced
-	queue      queue           // calls that wait for a process
-	alone      queue           // calls that wait for a process of their own
-	quarantine quarantine      // tasks that must run alone
-	sessions   []*session      // that have not ended, in the order of their start
-	types      map[string]bool // that the program serves; nil until it was up once
+	mu         sync.Mutex                    // guards the fields below and the mutable fields of sessions
+	cfg        *Config                       // of processes to be started; never changed, only replaced
+	dispatch   dispatch.Dispatcher[*session] // its sessions are those of the processes that have not ended, in the order of their start
+	queue      dispatch.Queue[*session]      // calls that wait for a process
+	alone      dispatch.Queue[*session]      // calls that wait for a process of their own
+	quarantine quarantine                    // tasks that must run alone
+	types      map[string]bool               // that the program serves; nil until it was up once
 	status     Status
 
-	starting, startingAlone int         // processes that are being started
-	failuresInARow          int         // crashes and failed starts
-	notBefore               time.Time   // when the next process may be started
-	downBecause             error       // the newest of these failures
-	isDown                  bool        // no process was up when that happened, and none was up since
-	uses                    []*use      // of engines
-	users                   calls.Users // of these: notified of the capacity
-	isTried                 bool        // tried was closed
-	lastFailure             string      // message of the newest error of a start
+	starting, startingAlone int            // processes that are being started
+	failuresInARow          int            // crashes and failed starts
+	notBefore               time.Time      // when the next process may be started
+	downBecause             error          // the newest of these failures
+	isDown                  bool           // no process was up when that happened, and none was up since
+	uses                    []*use         // of engines
+	users                   dispatch.Users // of these: notified of the capacity
+	isTried                 bool           // tried was closed
+	lastFailure             string         // message of the newest error of a start
 
 	isClosing   bool
 	forced      error // why Close stopped waiting; nil if it did not
@@ -68,6 +66,9 @@ type Host struct {
 }
 
 var _ task.Handler = (*Host)(nil)
+
+// The calls of a Host are run by its processes.
+type call = dispatch.Call[*session]
 
 // Start starts the program and returns when it is ready for tasks, or an error that says why it is not. Ctx is for the
 // start only. The caller must close the host.
@@ -78,7 +79,7 @@ func Start(ctx context.Context, c Config) (*Host, error) {
 	}
 	h := newHost(&cfg)
 	h.starting = 1
-	s, err := h.launch(ctx, h.cfg)
+	s, err := h.launch(ctx, h.cfg, false)
 	if err == nil {
 		if err = h.checkRequiredTypes(s); err != nil {
 			s.discard()
@@ -101,10 +102,14 @@ func newHost(cfg *Config) *Host {
 		closing: make(chan struct{}), force: make(chan struct{}), gone: make(chan struct{}), wake: wakeup.New(),
 		tried: make(chan struct{}), cgroups: supervise.NewCgroups(named),
 	}
-	h.forward = calls.Forwarder[*session]{Mu: &h.mu, Log: slog.New(h.programLog), Answer: func(s *session, k *wire.Stored) {
-		s.stored = append(s.stored, k)
-		s.wake.Set()
-	}}
+	h.dispatch = dispatch.Dispatcher[*session]{
+		Mu: &h.mu, Log: slog.New(h.programLog), Enqueue: h.enqueue, Overdue: h.evict, Changed: h.notifyUses, NotDelivered: errNotDelivered,
+		Left: func(cause error) error {
+			h.drainSpare()
+			h.notifyUses()
+			return fmt.Errorf("the task still waited for handler %q: %w", cfg.Name, cause)
+		},
+	}
 	h.cgroups.RemoveStale()
 	return h
 }
@@ -112,35 +117,7 @@ func newHost(cfg *Config) *Host {
 // Handle runs t in one of the processes. It waits for a free slot, and for a process that is being started, until ctx
 // ends. Progress, checkpoints and log lines go to the [task.Reporter] of ctx.
 func (h *Host) Handle(ctx context.Context, t *task.Task) ([]byte, error) {
-	if ctx.Err() != nil {
-		return nil, unavailable(context.Cause(ctx))
-	}
-	c, err := calls.New[*session](ctx, t)
-	if err != nil {
-		return nil, err
-	}
-	if err := h.enqueue(c); err != nil {
-		return nil, err
-	}
-	select {
-	case a := <-c.Done:
-		return a.Result, a.Err
-	case <-ctx.Done():
-	}
-	wait, err := h.requestCancel(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	grace := time.NewTimer(wait)
-	defer grace.Stop()
-	select {
-	case a := <-c.Done:
-		return a.Result, a.Err
-	case <-grace.C:
-	}
-	h.evict(c)
-	a := <-c.Done
-	return a.Result, a.Err
+	return h.dispatch.Handle(ctx, t)
 }
 
 // Close waits for the running tasks and ends the processes. Waiting tasks are refused. If ctx ends first, the running
@@ -150,7 +127,7 @@ func (h *Host) Close(ctx context.Context) error {
 	if !h.isClosing {
 		h.isClosing = true
 		close(h.closing)
-		h.refuseAll(unavailable(ErrClosed))
+		h.refuseAll(ErrClosed)
 		h.notifyUses()
 	}
 	h.mu.Unlock()
@@ -182,80 +159,47 @@ func (h *Host) enqueue(c *call) error {
 	down := time.Until(h.notBefore) > maxPause
 	switch {
 	case h.isClosing:
-		return unavailable(ErrClosed)
+		return ErrClosed
 	case h.types == nil:
-		return unavailable(cmp.Or(h.downBecause, errStarting))
+		return cmp.Or(h.downBecause, errStarting)
 	case !h.types[c.Run.GetType()]:
 		return h.unserved(c)
 	case h.quarantine.has(c.ID()):
 		if down {
-			return unavailable(h.downBecause)
+			return h.downBecause
 		}
-		h.alone.Push(c)
+		h.dispatch.Push(&h.alone, c)
 		h.notifyUses()
 		h.wake.Set()
 		return nil
 	case down && !h.up():
-		return unavailable(h.downBecause)
+		return h.downBecause
 	}
-	h.queue.Push(c)
-	if !h.wakeFreest() {
+	if !h.dispatch.Push(&h.queue, c) {
 		h.wake.Set()
 	}
 	return nil
 }
 
-// wakeFreest wakes the session with the most free slots and reports whether there is one. mu must be held.
-func (h *Host) wakeFreest() bool {
-	var best *session
-	for _, s := range h.sessions {
-		if s.serves() && s.freeSlots() > 0 && (best == nil || s.freeSlots() > best.freeSlots()) {
-			best = s
-		}
-	}
-	if best == nil {
-		return false
-	}
-	best.wake.Set()
-	return true
+// up reports whether a process takes tasks. mu must be held.
+func (h *Host) up() bool {
+	return slices.ContainsFunc(h.dispatch.Sessions(), func(s *dispatch.Session[*session]) bool { return s.Owner.serves() })
 }
 
-// up reports whether a process takes tasks. mu must be held.
-func (h *Host) up() bool { return slices.ContainsFunc(h.sessions, (*session).serves) }
-
 func (h *Host) unserved(c *call) error {
-	return unavailable(fmt.Errorf("handler %q does not serve the type %q, only %s",
-		h.cfg.Name, c.Run.GetType(), joinTypes(h.status.Types)))
+	return fmt.Errorf("handler %q does not serve the type %q, only %s",
+		h.cfg.Name, c.Run.GetType(), joinTypes(h.status.Types))
 }
 
 // joinTypes returns a list of types for an error, cut to a bound.
 func joinTypes(types []string) string { return programlog.Shorten(strings.Join(types, ", "), 1<<10) }
 
-// requestCancel asks the handler to end c after the end of its ctx, and returns how long to wait for that. If no process
-// has begun c, it returns the error to answer with.
-func (h *Host) requestCancel(ctx context.Context, c *call) (time.Duration, error) {
-	cause := context.Cause(ctx)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if c.Waits() {
-		c.Leave()
-		h.notifyUses()
-		return 0, unavailable(fmt.Errorf("the task still waited for handler %q: %w", h.cfg.Name, cause))
-	}
-	s := c.Session
-	if s == nil { // c is answered
-		return 0, nil
-	}
-	s.cancels = append(s.cancels, c.CancelOf(cause))
-	s.wake.Set()
-	return s.cfg.Grace, nil
-}
-
 // evict kills the process that runs c because c did not stop in time.
 func (h *Host) evict(c *call) {
 	h.mu.Lock()
-	s := c.Session
-	if s != nil {
+	var s *session
+	if c.Session() != nil {
+		s = c.Session().Owner
 		s.overdue[c] = true
 	}
 	h.mu.Unlock()
@@ -268,7 +212,7 @@ func (h *Host) evict(c *call) {
 
 // refuseAll answers every waiting call with err. mu must be held.
 func (h *Host) refuseAll(err error) {
-	for _, q := range []*queue{&h.queue, &h.alone} {
+	for _, q := range []*dispatch.Queue[*session]{&h.queue, &h.alone} {
 		q.Refuse(func(*call) error { return err })
 	}
 }

@@ -29,9 +29,9 @@ import (
 	"github.com/taskengine/taskengine/plugins/internal/wire"
 )
 
-// launch starts the program and returns its session after the program has sent its hello. If launch returns an error,
+// launch starts the program, alone for one task of the quarantine, and returns its session after the program has sent its hello. If launch returns an error,
 // the process has ended, and the error says how.
-func (h *Host) launch(ctx context.Context, cfg *Config) (*session, error) {
+func (h *Host) launch(ctx context.Context, cfg *Config, alone bool) (*session, error) {
 	done, err := cfg.Turns.acquire(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("plugins: handler %q: %w", cfg.Name, err)
@@ -45,8 +45,8 @@ func (h *Host) launch(ctx context.Context, cfg *Config) (*session, error) {
 		return nil, fmt.Errorf("plugins: handler %q: cannot start %q: %w", cfg.Name, cfg.Command[0], err)
 	}
 	if err == nil {
-		var s *session
-		if s, err = h.connect(ctx, cfg, p, addr); err == nil {
+		s := newSession(h, cfg, p, alone)
+		if err = s.connect(ctx, addr); err == nil {
 			return s, nil
 		}
 	}
@@ -184,11 +184,10 @@ func (r *pluginRunner) HostToPlugin(network, addr string) (string, string, error
 	return network, addr, nil
 }
 
-// connect opens the stream to a process after the handshake, and exchanges welcome and hello.
-func (h *Host) connect(ctx context.Context, cfg *Config, p *instance, addr net.Addr) (*session, error) {
-	s := newSession(h, cfg, p)
+// connect opens the stream to the process of s after the handshake, and exchanges welcome and hello.
+func (s *session) connect(ctx context.Context, addr net.Addr) error {
 	if err := s.open(addr); err != nil {
-		return nil, err
+		return err
 	}
 	stop := context.AfterFunc(ctx, s.cancel) // the stream outlives ctx; the exchange does not
 	err := s.exchangeHello()
@@ -198,9 +197,8 @@ func (h *Host) connect(ctx context.Context, cfg *Config, p *instance, addr net.A
 	if err != nil {
 		s.cancel()
 		s.release()
-		return nil, err
 	}
-	return s, nil
+	return err
 }
 
 // minFrame is the least limit of bytes in one frame from the handler. It is far above small values of MaxResult and

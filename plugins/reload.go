@@ -40,7 +40,7 @@ func (h *Host) Reload(ctx context.Context, c Config) error {
 		case <-ctx.Done():
 		}
 	}()
-	s, err := h.launch(ctx, &cfg)
+	s, err := h.launch(ctx, &cfg, false)
 	if err == nil {
 		if err = h.checkServedTypes(s); err != nil {
 			s.discard()
@@ -55,9 +55,7 @@ func (h *Host) Reload(ctx context.Context, c Config) error {
 	}
 	h.cfg = &cfg
 	h.failuresInARow, h.notBefore, h.downBecause, h.isDown = 0, time.Time{}, nil, false
-	for _, old := range h.sessions {
-		old.beginDrain()
-	}
+	h.drainAll()
 	h.notifyUses()
 	h.mu.Unlock()
 	h.addSession(s)

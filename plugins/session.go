@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/taskengine/taskengine/internal/wakeup"
-	"github.com/taskengine/taskengine/internal/workpool"
+	"github.com/taskengine/taskengine/plugins/internal/dispatch"
 	"github.com/taskengine/taskengine/plugins/internal/programlog"
 	"github.com/taskengine/taskengine/plugins/internal/wire"
 	"github.com/taskengine/taskengine/task"
@@ -22,6 +22,7 @@ import (
 // session is one process of the program, the stream to it and the calls that it runs. It has three goroutines, which
 // run serve, write and read.
 type session struct {
+	*dispatch.Session[*session]
 	host           *Host
 	cfg            *Config // that the process was started with
 	alone          bool    // it runs one task of the quarantine and no other
@@ -31,38 +32,19 @@ type session struct {
 	ctx            context.Context // of the stream
 	cancel         context.CancelFunc
 	hello          *wire.Hello
-	received       atomic.Bool   // a frame was received since the last ping
+	pulse          dispatch.Pulse
 	unknownAnswers atomic.Int64  // answers to runs that are not running, since the last log line about them
 	unknownLogged  atomic.Bool   // such an answer was logged
-	wake           wakeup.Signal // wakes write when there may be something to send
+	wake           wakeup.Signal // wakes write
 
 	// The host's mutex guards the fields below.
 
-	running     map[uint64]*call
 	overdue     map[*call]bool // calls that did not stop in time after their cancellation
-	slots       int            // runs that the handler takes at once
-	credits     int            // runs that may be sent now
-	taken       int            // runs that were sent in all
-	finished    int            // runs that were answered
-	lastRun     uint64
-	cancels     []*wire.Cancel // to be sent
-	ping        uint64         // to be sent, if not 0
-	stored      []*wire.Stored // to be sent
-	drain       drainState
-	retired     bool      // no frame can be sent any more
-	endReason   endReason // why the process ends
-	protocolErr error     // how the process broke the protocol; nil if it did not
+	endReason   endReason      // why the process ends
+	protocolErr error          // how the process broke the protocol; nil if it did not
 	idleSince   time.Time
 	rss         int64 // bytes of memory when last measured
 }
-
-type drainState uint8
-
-const (
-	serving drainState = iota
-	toDrain            // no more runs are sent; the drain is to be sent
-	drained            // the drain was sent
-)
 
 // endReason is why a process ends. It decides the errors of the calls that were running.
 type endReason uint8
@@ -74,8 +56,13 @@ const (
 	closed                        // killed because the host closes
 )
 
-func newSession(h *Host, cfg *Config, p *instance) *session {
-	s := &session{host: h, cfg: cfg, proc: p, wake: wakeup.New(), running: map[uint64]*call{}, overdue: map[*call]bool{}}
+func newSession(h *Host, cfg *Config, p *instance, alone bool) *session {
+	s := &session{host: h, cfg: cfg, alone: alone, proc: p, overdue: map[*call]bool{}}
+	queue := &h.queue
+	if alone {
+		queue = &h.alone
+	}
+	s.Session = h.dispatch.NewSession(s, queue, alone || cfg.PerTask, cfg.Grace)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
 }
@@ -84,27 +71,19 @@ func newSession(h *Host, cfg *Config, p *instance) *session {
 func (s *session) setHello(hello *wire.Hello, credits uint32) {
 	s.hello = hello
 	hello.Sdk, hello.SdkVersion, hello.Version = programlog.Shorten(hello.GetSdk(), 200), programlog.Shorten(hello.GetSdkVersion(), 200), programlog.Shorten(hello.GetVersion(), 200)
-	s.slots = int(min(hello.GetSlots(), maxSlots))
-	if most := s.cfg.Slots; most > 0 {
-		s.slots = min(s.slots, most)
-	}
-	s.addCredits(credits)
+	s.host.mu.Lock()
+	defer s.host.mu.Unlock()
+	s.wake = s.Connect(hello, s.cfg.Slots)
+	s.AddCredits(credits)
 }
 
-func (s *session) addCredits(credits uint32) { s.credits = min(s.credits+int(credits), maxSlots) }
-
-// serves reports whether s takes calls from the queue that all sessions share. The host's mutex must be held for it and
-// for the methods down to beginDrain.
-func (s *session) serves() bool {
-	return s.drain == serving && !s.retired && !s.alone && !(s.cfg.PerTask && s.taken > 0)
-}
-
-// freeSlots returns how many more runs may be sent to s.
-func (s *session) freeSlots() int { return min(s.credits, s.slots-len(s.running)) }
+// serves reports whether s takes calls from the queue that sessions share. The host's mutex must be held for it and for
+// outdated.
+func (s *session) serves() bool { return !s.alone && s.Serves() }
 
 // outdated reports whether the process should be replaced.
 func (s *session) outdated(now time.Time) bool {
-	return s.cfg != s.host.cfg || s.cfg.MaxTasks > 0 && s.taken >= s.cfg.MaxTasks ||
+	return s.cfg != s.host.cfg || s.cfg.MaxTasks > 0 && s.Taken() >= s.cfg.MaxTasks ||
 		s.cfg.MaxRSS > 0 && s.rss > s.cfg.MaxRSS || s.cfg.MaxAge > 0 && !now.Before(s.outdatedAt())
 }
 
@@ -114,14 +93,6 @@ func (s *session) outdatedAt() time.Time {
 		return time.Time{}
 	}
 	return s.proc.started.Add(s.cfg.MaxAge)
-}
-
-// beginDrain makes the process end after its running calls.
-func (s *session) beginDrain() {
-	if s.drain == serving {
-		s.drain = toDrain
-		s.wake.Set()
-	}
 }
 
 // serve runs the session until its process has ended and all of its calls are answered.
@@ -161,7 +132,6 @@ func (s *session) watch(wrote, read <-chan struct{}) {
 	reporting := time.NewTicker(countsInterval)
 	defer reporting.Stop()
 	force := s.host.force
-	missed := 0
 	for {
 		select {
 		case <-s.proc.exited:
@@ -181,24 +151,15 @@ func (s *session) watch(wrote, read <-chan struct{}) {
 		case <-reporting.C:
 			s.logCounts()
 		case <-tick:
-			if missed = s.probe(missed); missed > pingsPerLife {
+			s.host.mu.Lock()
+			s.Ping()
+			s.host.mu.Unlock()
+			if s.pulse.Missed() > pingsPerLife {
 				tick = nil
 				s.terminate(unresponsive)
 			}
 		}
 	}
-}
-
-// probe sends a ping and returns how many pings in a row got no answer.
-func (s *session) probe(missed int) int {
-	s.host.mu.Lock()
-	s.ping++
-	s.host.mu.Unlock()
-	s.wake.Set()
-	if s.received.Swap(false) {
-		return 0
-	}
-	return missed + 1
 }
 
 // terminate stops the process.
@@ -223,11 +184,11 @@ func (s *session) logCounts() {
 	s.host.programLog.LogDropped()
 }
 
-// retire stops sending to s because its stream is broken.
+// retire stops sending calls to s because its stream is broken.
 func (s *session) retire() {
 	s.host.mu.Lock()
 	defer s.host.mu.Unlock()
-	s.retired = true
+	s.Retire()
 	s.host.notifyUses()
 	s.host.wake.Set()
 }
@@ -253,12 +214,7 @@ func (s *session) streamEnded(why error) {
 func (s *session) onlyCall() *call {
 	s.host.mu.Lock()
 	defer s.host.mu.Unlock()
-	if len(s.running) == 1 {
-		for _, c := range s.running {
-			return c
-		}
-	}
-	return nil
+	return s.Only()
 }
 
 // memoryInterval is the time between two measurements of the memory of a process that has a MaxRSS.
@@ -275,29 +231,11 @@ func (s *session) measureMemory() {
 	}
 }
 
-// write sends runs, cancels and pings, in as few frames as possible.
+// write sends runs, cancels and pings.
 func (s *session) write() {
-	frame := &wire.ToHandler{Runs: make([]*wire.Run, 0, wire.FrameMessages)}
-	for {
-		workpool.Gather(s.host.waiting)
-		switch s.host.fill(s, frame) {
-		case nothing:
-			select {
-			case <-s.wake.C():
-			case <-s.ctx.Done():
-				return
-			}
-		case finished:
-			_ = s.stream.CloseSend() // an error means that the process has ended
-			return
-		case something:
-			if err := s.stream.Send(frame); err != nil {
-				if !errors.Is(err, wire.ErrMaybeSent) {
-					s.host.undelivered(s, frame.Runs)
-				}
-				return // read gets the reason
-			}
-		}
+	fill := func(frame *wire.ToHandler) dispatch.Filled { return s.host.fill(s, frame) }
+	if s.host.dispatch.Write(s.ctx, s.Session, s.wake, fill, s.stream.Send) {
+		_ = s.stream.CloseSend() // an error means that the process has ended
 	}
 }
 
@@ -309,22 +247,22 @@ func (s *session) read() {
 			s.streamEnded(err)
 			return
 		}
-		s.received.Store(true)
+		s.pulse.Heard()
 		s.host.handleFrame(s, frame)
 	}
 }
 
-// endAnswer returns the answer to c, one of the calls that were running when the process ended. Running is their number.
+// endError returns the answer to c, one of the calls that were running when the process ended. Running is their number.
 // The host's mutex must be held.
-func (s *session) endAnswer(c *call, running int) answer {
+func (s *session) endError(c *call, running int) error {
 	name, pid := s.cfg.Name, s.proc.PID()
-	interrupted := func(format string, args ...any) answer {
-		return answer{Err: fmt.Errorf("%w: process %d of handler %q "+format, append([]any{task.ErrInterrupted, pid, name}, args...)...)}
+	interrupted := func(format string, args ...any) error {
+		return fmt.Errorf("%w: process %d of handler %q "+format, append([]any{task.ErrInterrupted, pid, name}, args...)...)
 	}
 	switch {
 	case s.overdue[c]:
-		return answer{Err: task.InDoubt(fmt.Errorf("the task did not stop within %v after its cancellation, so process %d of handler %q was killed",
-			s.cfg.Grace, pid, name))}
+		return task.InDoubt(fmt.Errorf("the task did not stop within %v after its cancellation, so process %d of handler %q was killed",
+			s.cfg.Grace, pid, name))
 	case s.endReason == evicted:
 		return interrupted("was killed because another task in it did not stop")
 	case s.endReason == closed:
@@ -341,16 +279,15 @@ func (s *session) endAnswer(c *call, running int) answer {
 		how += fmt.Sprintf(", at most %d MiB in memory", s.proc.exit.MaxRSS>>20)
 	}
 	if running == 1 && (errors.Is(s.protocolErr, errLargeFrame) || errors.Is(s.protocolErr, wire.ErrLongLine)) {
-		return answer{Err: task.Permanent(task.WithClass("result_too_large", fmt.Errorf(
+		return task.Permanent(task.WithClass("result_too_large", fmt.Errorf(
 			"process %d of handler %q answered with more than it may send (%w), so the answer is lost: raise max_result of the type %q, and max_payload if its tasks run again with other payloads, or have the handler return less",
-			pid, name, s.protocolErr, c.Run.GetType())))}
+			pid, name, s.protocolErr, c.Run.GetType())))
 	}
 	if running > 1 {
 		return interrupted("died with %d running tasks (%s); each is tried again in a process of its own%s",
 			running, how, quoteTail(s.proc.out.last()))
 	}
-	return answer{Err: fmt.Errorf("%w: process %d of handler %q: %s%s",
-		task.ErrCrashed, pid, name, how, quoteTail(s.proc.out.last()))}
+	return fmt.Errorf("%w: process %d of handler %q: %s%s", task.ErrCrashed, pid, name, how, quoteTail(s.proc.out.last()))
 }
 
 var errLargeFrame = errors.New("a frame is too large")

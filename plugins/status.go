@@ -46,11 +46,12 @@ func (h *Host) Status() Status {
 	st := h.status
 	st.Types = slices.Clone(st.Types)
 	st.Up, st.Waiting = h.up(), h.queue.Len()+h.alone.Len()
-	for _, s := range h.sessions {
-		st.Running += len(s.running)
+	for _, base := range h.dispatch.Sessions() {
+		s := base.Owner
+		st.Running += s.Running()
 		st.Processes = append(st.Processes, Process{
-			PID: s.proc.PID(), StartedAt: s.proc.started, Running: len(s.running), Taken: s.taken, RSS: s.rss,
-			Ending: s.drain != serving || s.retired, Alone: s.alone,
+			PID: s.proc.PID(), StartedAt: s.proc.started, Running: s.Running(), Taken: s.Taken(), RSS: s.rss,
+			Ending: s.Draining() || s.Retired(), Alone: s.alone,
 		})
 	}
 	if !st.Up && h.downBecause != nil {

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/taskengine/taskengine/plugins/internal/dispatch"
 )
 
 // supervise keeps as many processes running as the pool wants until the host is closed and no process is left. No other
@@ -47,10 +49,8 @@ func (h *Host) adjust(ctx context.Context, now time.Time) (next time.Time, over 
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.isClosing {
-		for _, s := range h.sessions {
-			s.beginDrain()
-		}
-		return time.Time{}, len(h.sessions) == 0 && h.starting+h.startingAlone == 0
+		h.drainAll()
+		return time.Time{}, len(h.dispatch.Sessions()) == 0 && h.starting+h.startingAlone == 0
 	}
 	census, members := h.takeCensus(now)
 	cfg := h.cfg
@@ -68,15 +68,22 @@ func (h *Host) adjust(ctx context.Context, now time.Time) (next time.Time, over 
 		h.processes.Go(func() { h.startAndRun(ctx, cfg, true) })
 	}
 	for _, i := range plan.drain {
-		members[i].beginDrain()
+		members[i].Drain()
 	}
 	h.notifyUses()
-	for _, s := range h.sessions {
-		if until := s.outdatedAt(); s.serves() && until.After(now) && (plan.next.IsZero() || until.Before(plan.next)) {
+	for _, s := range h.dispatch.Sessions() {
+		if until := s.Owner.outdatedAt(); s.Owner.serves() && until.After(now) && (plan.next.IsZero() || until.Before(plan.next)) {
 			plan.next = until
 		}
 	}
 	return plan.next, false
+}
+
+// drainAll has all processes end after their running calls. mu must be held.
+func (h *Host) drainAll() {
+	for _, s := range h.dispatch.Sessions() {
+		s.Drain()
+	}
 }
 
 // takeCensus returns the census of the processes, and the sessions of its members in the same order. mu must be held.
@@ -86,21 +93,21 @@ func (h *Host) takeCensus(now time.Time) (census, []*session) {
 		aloneFree: h.startingAlone, aloneTotal: h.startingAlone,
 	}
 	var members []*session
-	for _, s := range h.sessions {
-		switch {
+	for _, base := range h.dispatch.Sessions() {
+		switch s := base.Owner; {
 		case s.alone:
 			c.aloneTotal++
-			if s.taken == 0 && s.drain == serving && !s.retired {
+			if s.Serves() {
 				c.aloneFree++
 			}
-		case s.retired && s.drain == serving:
+		case s.Retired() && !s.Draining():
 			c.starting++ // it is dying, and is replaced when its end is known
 		case !s.serves():
 			c.leaving++
 		default:
 			members = append(members, s)
 			c.members = append(c.members, member{
-				running: len(s.running), slots: s.slots, idleSince: s.idleSince, outdated: s.outdated(now),
+				running: s.Running(), slots: s.Slots(), idleSince: s.idleSince, outdated: s.outdated(now),
 			})
 		}
 	}
@@ -109,7 +116,7 @@ func (h *Host) takeCensus(now time.Time) (census, []*session) {
 
 // startAndRun starts a process and runs its session until it ends.
 func (h *Host) startAndRun(ctx context.Context, cfg *Config, alone bool) {
-	s, err := h.launch(ctx, cfg)
+	s, err := h.launch(ctx, cfg, alone)
 	if err == nil {
 		if err = h.checkRequiredTypes(s); err != nil {
 			s.discard()
@@ -131,7 +138,6 @@ func (h *Host) startAndRun(ctx context.Context, cfg *Config, alone bool) {
 		h.wake.Set()
 		return
 	}
-	s.alone = alone
 	h.addSession(s)
 	h.runSession(s)
 }
@@ -166,7 +172,7 @@ func (h *Host) recordFailure(why error) {
 	}
 	h.downBecause = fmt.Errorf("%w; its next start is at %s", why, h.notBefore.UTC().Format(time.RFC3339))
 	if !h.up() { // tasks do not wait for a long pause
-		h.refuseAll(unavailable(h.downBecause))
+		h.refuseAll(h.downBecause)
 	}
 }
 
@@ -193,33 +199,32 @@ func (h *Host) addSession(s *session) {
 	slices.Sort(types)
 	sdk := strings.TrimSpace(s.hello.GetSdk() + " " + s.hello.GetSdkVersion())
 	h.log.Info("handler is up", "pid", s.proc.PID(), "sdk", sdk, "version", s.hello.GetVersion(),
-		"types", types, "slots", s.slots)
+		"types", types, "slots", s.Slots())
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	defer h.notifyUses()
 	h.startEnded(s.alone)
 	h.status.Starts++
 	s.idleSince = time.Now()
-	h.sessions = append(h.sessions, s)
+	h.dispatch.Add(s.Session)
 	h.wake.Set()        // it may replace another, or the host may be closed
 	if s.cfg != h.cfg { // the configuration was reloaded during the start
-		s.beginDrain()
+		s.Drain()
 		return
 	}
-	s.wake.Set()
 	if s.alone {
 		return
 	}
 	h.isDown = false
 	st := &h.status
 	st.Name, st.PID, st.SDK, st.Version = s.cfg.Name, s.proc.PID(), sdk, s.hello.GetVersion()
-	st.Types, st.Slots, st.StartedAt = types, s.slots, s.proc.started
+	st.Types, st.Slots, st.StartedAt = types, s.Slots(), s.proc.started
 	h.types = make(map[string]bool, len(types))
 	for _, t := range types {
 		h.types[t] = true
 	}
 	h.wasTried()
-	for _, q := range []*queue{&h.queue, &h.alone} {
+	for _, q := range []*dispatch.Queue[*session]{&h.queue, &h.alone} {
 		q.Refuse(func(c *call) error {
 			if h.types[c.Run.GetType()] {
 				return nil
@@ -246,20 +251,17 @@ func (h *Host) removeSession(s *session) (unasked bool, running int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	defer h.notifyUses()
-	h.sessions = slices.DeleteFunc(h.sessions, func(o *session) bool { return o == s })
-	running = len(s.running)
-	unasked = s.endReason == unresponsive || s.endReason == crashed && (s.drain == serving || running > 0)
+	running = s.Running()
+	unasked = s.endReason == unresponsive || s.endReason == crashed && (!s.Draining() || running > 0)
 	if s.endReason == closed {
 		h.interrupted += running
 	}
-	for id, c := range s.running {
-		delete(s.running, id)
-		c.Session = nil
+	h.dispatch.Remove(s.Session, func(c *call) error {
 		if s.endReason == crashed || s.endReason == unresponsive {
 			h.quarantine.add(c.ID())
 		}
-		c.Deliver(s.endAnswer(c, running))
-	}
+		return s.endError(c, running)
+	})
 	if !unasked {
 		return false, running
 	}
@@ -268,7 +270,7 @@ func (h *Host) removeSession(s *session) (unasked bool, running int) {
 	if s.alone { // its task is the cause and waits for its retry; other tasks need not wait
 		return true, running
 	}
-	if s.finished > 0 || time.Since(s.proc.started) >= stableAfter {
+	if s.Finished() > 0 || time.Since(s.proc.started) >= stableAfter {
 		h.failuresInARow = 0
 	}
 	h.recordFailure(fmt.Errorf("handler %q died (%s) and is not up again yet", s.cfg.Name, s.proc.exit.String()))

@@ -276,6 +276,11 @@ var rules = slices.Concat(internalRules, []rule{
 	{
 		Of:  "plugins/internal/calls",
 		May: []string{"task", "plugins/internal/wire"},
+		Why: "the translation of messages has no state and knows no host",
+	},
+	{
+		Of:  "plugins/internal/dispatch",
+		May: []string{"task", "internal/wakeup", "internal/workpool", "plugins/internal/calls", "plugins/internal/wire"},
 		Why: "what the hosts of handlers share starts nothing and connects to nothing",
 	},
 	{
@@ -290,7 +295,7 @@ var rules = slices.Concat(internalRules, []rule{
 	},
 	{
 		Of:  "plugins/workers",
-		May: []string{"policy", "task", "internal/wakeup", "internal/workpool", "plugins/internal/calls", "plugins/internal/programlog", "plugins/internal/wire"},
+		May: []string{"policy", "task", "internal/wakeup", "plugins/internal/calls", "plugins/internal/dispatch", "plugins/internal/programlog", "plugins/internal/wire"},
 		Out: []string{"google.golang.org/grpc"},
 		Why: "what gives tasks to workers is a task.Handler and a gRPC service; it knows no engine, no API and no process",
 	},

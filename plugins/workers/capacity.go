@@ -1,7 +1,7 @@
 package workers
 
 import (
-	"github.com/taskengine/taskengine/plugins/internal/calls"
+	"github.com/taskengine/taskengine/plugins/internal/dispatch"
 	"github.com/taskengine/taskengine/task"
 )
 
@@ -10,7 +10,7 @@ var _ task.Pool = (*Pool)(nil)
 // use implements [task.PoolUse].
 type use struct {
 	pool *Pool
-	user *calls.User
+	user *dispatch.User
 }
 
 // Name implements [task.Pool].
@@ -41,11 +41,11 @@ func (p *Pool) notifyUses() { p.users.Notify(p.capacity) }
 func (p *Pool) capacity() task.Capacity {
 	var c task.Capacity
 	up := false
-	for _, w := range p.workers {
-		c.Slots += len(w.running)
-		if w.serves() && !p.isClosing {
+	for _, s := range p.dispatch.Sessions() {
+		c.Slots += s.Running()
+		if s.Serves() && !p.isClosing {
 			up = true
-			c.Slots += max(0, w.freeSlots())
+			c.Slots += s.Free()
 		}
 	}
 	if !up && !p.isClosing {
@@ -58,9 +58,9 @@ func (p *Pool) capacity() task.Capacity {
 func (p *Pool) Free() (slots int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, w := range p.workers {
-		if w.serves() {
-			slots += max(0, w.freeSlots())
+	for _, s := range p.dispatch.Sessions() {
+		if s.Serves() {
+			slots += s.Free()
 		}
 	}
 	return slots
@@ -84,10 +84,10 @@ func (p *Pool) Status() Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	st := p.status
-	st.Workers, st.Waiting = len(p.workers), p.queue.Len()
-	for _, w := range p.workers {
-		st.Up = st.Up || w.serves()
-		st.Running += len(w.running)
+	st.Workers, st.Waiting = len(p.dispatch.Sessions()), p.queue.Len()
+	for _, s := range p.dispatch.Sessions() {
+		st.Up = st.Up || s.Serves()
+		st.Running += s.Running()
 	}
 	if !st.Up {
 		st.Down = p.down().Error()

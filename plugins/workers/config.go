@@ -21,6 +21,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/taskengine/taskengine/plugins/internal/dispatch"
 	"github.com/taskengine/taskengine/policy"
 )
 
@@ -51,7 +52,6 @@ const (
 )
 
 const (
-	maxSlots      = 1 << 16
 	pingsPerLease = 4 // pings in the time that a lease is made from
 	shortestLease = time.Second
 )
@@ -80,8 +80,8 @@ func (c Config) withDefaults() (Config, error) {
 	switch {
 	case c.Name == "":
 		return c, errors.New("workers: the handler has no name")
-	case c.Slots < 0 || c.Slots > maxSlots:
-		return c, fmt.Errorf("workers: handler %q: slots is %d: give 0 to %d", c.Name, c.Slots, maxSlots)
+	case c.Slots < 0 || c.Slots > dispatch.MaxSlots:
+		return c, fmt.Errorf("workers: handler %q: slots is %d: give 0 to %d", c.Name, c.Slots, dispatch.MaxSlots)
 	case c.MaxResult < 0 || c.MaxPayload < 0:
 		return c, fmt.Errorf("workers: handler %q: the largest result has %d bytes and the largest payload %d: give 0 (default) or more", c.Name, c.MaxResult, c.MaxPayload)
 	case c.Liveness < 0 || c.Grace < 0:

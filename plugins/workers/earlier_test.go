@@ -93,7 +93,7 @@ func TestAnswersOfEarlierSessionsThatWereReceivedAreNotSentAgain(t *testing.T) {
 	eventually(t, "the worker is told", func() bool {
 		next.mu.Lock()
 		defer next.mu.Unlock()
-		return next.workers[0].told == 1
+		return next.dispatch.Sessions()[0].Owner.told == 1
 	})
 	w.Cut()
 	next.up(t, 0)

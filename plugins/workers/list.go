@@ -38,9 +38,9 @@ type Worker struct {
 func (p *Pool) Workers() []Worker {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	all := make([]Worker, len(p.workers))
-	for i, w := range p.workers {
-		all[i] = w.describe()
+	all := make([]Worker, len(p.dispatch.Sessions()))
+	for i, s := range p.dispatch.Sessions() {
+		all[i] = s.Owner.describe()
 	}
 	return all
 }
@@ -52,12 +52,13 @@ func (p *Pool) Drain(worker string) []Worker {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var drained []Worker
-	for _, w := range slices.Clone(p.workers) {
+	for _, s := range slices.Clone(p.dispatch.Sessions()) {
+		w := s.Owner
 		if worker != w.id() && worker != w.name {
 			continue
 		}
-		if w.drain == serving {
-			p.log.Info("a worker is drained", "worker", w.name, "running", len(w.running))
+		if !w.Draining() {
+			p.log.Info("a worker is drained", "worker", w.name, "running", w.Running())
 		}
 		p.beginDrain(w)
 		drained = append(drained, w.describe())
@@ -74,13 +75,13 @@ func (w *worker) id() string { return fmt.Sprintf("%s/%d", w.handler, w.number) 
 func (w *worker) describe() Worker {
 	state := Serving
 	switch {
-	case w.link == nil:
+	case !w.Connected():
 		state = Lost
-	case w.drain != serving:
+	case w.Draining():
 		state = Draining
 	}
 	return Worker{
-		ID: w.id(), Name: w.name, Handler: w.handler, State: state, Slots: w.slots, Running: len(w.running),
+		ID: w.id(), Name: w.name, Handler: w.handler, State: state, Slots: w.Slots(), Running: w.Running(),
 		Since: w.since, SDK: w.sdk, Version: w.version, ClockAhead: w.ahead,
 	}
 }

@@ -134,7 +134,7 @@ func TestAnAnswerThatIsLostOnTheWayIsSentAgain(t *testing.T) {
 	eventually(t, "all slots are free", func() bool {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		return n.workers[0].freeSlots() == 8
+		return n.dispatch.Sessions()[0].Free() == 8
 	})
 }
 

@@ -266,8 +266,8 @@ func (n *node) up(tb testing.TB, workers int) {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		up := 0
-		for _, w := range n.workers {
-			if w.serves() && w.credits+len(w.running) > 0 {
+		for _, s := range n.dispatch.Sessions() {
+			if s.Serves() && s.Free()+s.Running() > 0 {
 				up++
 			}
 		}

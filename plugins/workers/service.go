@@ -12,8 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/taskengine/taskengine/internal/wakeup"
-	"github.com/taskengine/taskengine/internal/workpool"
+	"github.com/taskengine/taskengine/plugins/internal/dispatch"
 	"github.com/taskengine/taskengine/plugins/internal/programlog"
 	"github.com/taskengine/taskengine/plugins/internal/wire"
 )
@@ -51,7 +50,7 @@ func (p *Pool) MaxFrame() int { return p.cfg.MaxResult + p.cfg.MaxPayload + 2*wi
 
 // Work implements the method of the protocol.
 func (s *Service) Work(stream grpc.BidiStreamingServer[wire.FromHandler, wire.ToHandler]) error {
-	l := &link{stream: stream, wake: wakeup.New(), ended: make(chan struct{})}
+	l := &link{stream: stream, ended: make(chan struct{})}
 	if s.adds != nil {
 		l.adds = func(types ...string) error { return s.adds(stream.Context(), types...) }
 	}
@@ -76,7 +75,7 @@ func (s *Service) Work(stream grpc.BidiStreamingServer[wire.FromHandler, wire.To
 			return err
 		}
 	}
-	w, welcome, err := p.attach(l, greeting)
+	w, wake, welcome, err := p.attach(l, greeting)
 	if err != nil {
 		return err
 	}
@@ -88,7 +87,7 @@ func (s *Service) Work(stream grpc.BidiStreamingServer[wire.FromHandler, wire.To
 		return err
 	}
 	r.worker <- served{p, w}
-	go p.write(w, l)
+	go p.dispatch.Write(stream.Context(), w.session, wake, func(frame *wire.ToHandler) dispatch.Filled { return p.fill(w, l, frame) }, stream.Send)
 	return p.watch(w, l, r)
 }
 
@@ -130,7 +129,7 @@ func (r *reader) run() {
 			r.err = err
 			return
 		}
-		r.link.heard.Store(true)
+		r.link.pulse.Heard()
 		r.service.endEarlier(to.pool, r.link, frame)
 		to.pool.handleFrame(to.worker, r.link, frame)
 	}
@@ -143,7 +142,6 @@ func (p *Pool) watch(w *worker, l *link, r *reader) error {
 	most := int((p.cfg.Liveness + interval - 1) / interval)
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
-	missed := 0
 	for {
 		select {
 		case <-l.ended:
@@ -153,40 +151,10 @@ func (p *Pool) watch(w *worker, l *link, r *reader) error {
 			return r.err
 		case <-ticker.C:
 			p.mu.Lock()
-			w.lastPing++
-			w.ping = w.lastPing
+			w.Ping()
 			p.mu.Unlock()
-			l.wake.Set()
-			if missed++; l.heard.Swap(false) {
-				missed = 0
-			}
-			if missed > most {
+			if l.pulse.Missed() > most {
 				p.silent(w, l)
-			}
-		}
-	}
-}
-
-// write sends runs, cancels and pings to w, in as few frames as possible, until the connection ends.
-func (p *Pool) write(w *worker, l *link) {
-	frame := &wire.ToHandler{Runs: make([]*wire.Run, 0, wire.FrameMessages)}
-	for {
-		workpool.Gather(p.waiting)
-		switch p.fill(w, l, frame) {
-		case nothing:
-			select {
-			case <-l.wake.C():
-			case <-l.ended:
-				return
-			case <-l.stream.Context().Done():
-				return
-			}
-		case finished:
-			return
-		case something:
-			if l.stream.Send(frame) != nil { // then nothing of it was sent; the reader gets the reason
-				p.undelivered(w, frame.Runs)
-				return
 			}
 		}
 	}

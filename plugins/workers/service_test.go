@@ -204,13 +204,13 @@ func TestADrainThatIsLostOnTheWayIsSentAgain(t *testing.T) {
 		if runs := frame.GetRuns(); len(runs) > 0 {
 			run = runs[0].GetRunId()
 			n.mu.Lock()
-			n.beginDrain(n.workers[0])
+			n.beginDrain(n.dispatch.Sessions()[0].Owner)
 			n.mu.Unlock()
 		}
 		drained = frame.GetDrain() != nil
 	}
 	cut()
-	eventually(t, "the connection is gone", func() bool { n.mu.Lock(); defer n.mu.Unlock(); return n.workers[0].link == nil })
+	eventually(t, "the connection is gone", func() bool { n.mu.Lock(); defer n.mu.Unlock(); return !n.dispatch.Sessions()[0].Connected() })
 	again, _ := dial(t, n, offer(func(o *wire.Offer, _ *wire.Hello) { o.Runs = []uint64{run} }))
 	for {
 		frame, err := again.Recv()

@@ -157,7 +157,7 @@ func TestTheSlotsOfAWorkerAreDividedAmongItsNodes(t *testing.T) {
 	for i, n := range []*node{a, b, c} {
 		n.up(t, 1)
 		n.mu.Lock()
-		if got, want := n.workers[0].slots, []int{3, 3, 2}[i]; got != want {
+		if got, want := n.dispatch.Sessions()[0].Slots(), []int{3, 3, 2}[i]; got != want {
 			t.Errorf("node %d has %d slots, want %d", i, got, want)
 		}
 		n.mu.Unlock()

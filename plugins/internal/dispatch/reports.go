@@ -1,0 +1,101 @@
+package dispatch
+
+import (
+	"time"
+
+	"github.com/taskengine/taskengine/plugins/internal/calls"
+	"github.com/taskengine/taskengine/plugins/internal/wire"
+	"github.com/taskengine/taskengine/task"
+)
+
+// Reports are the newest progress and checkpoint of a call that were not forwarded to its reporter.
+type Reports[O any] struct {
+	Progress   *task.Progress // nil for none
+	Checkpoint []byte         // nil for none
+	number     uint64         // of the checkpoint; 0 if it asks for no answer
+	from       *Session[O]    // that sent the checkpoint
+}
+
+// reports are the reports of a call, on their way to its reporter. The call is answered after them, so a checkpoint is
+// stored before its attempt ends.
+type reports[O any] struct {
+	newest     Reports[O]
+	forwarding bool          // the host takes them until there are none
+	answer     *calls.Answer // of the call, to be delivered after the reports
+}
+
+// errRunOver is the answer to a checkpoint of a run that the session does not run.
+const errRunOver = "the attempt is over"
+
+// addReports stores the progress and checkpoints in a frame. It returns the calls that have reports again.
+func (c *Core[O]) addReports(s *Session[O], frame *wire.FromHandler, now time.Time) (reporting []*Call[O]) {
+	reportsOf := func(call *Call[O]) *reports[O] {
+		if call == nil || call.Reporter == nil {
+			return nil
+		}
+		if call.reports == nil {
+			call.reports = new(reports[O])
+		}
+		if !call.reports.forwarding {
+			call.reports.forwarding = true
+			reporting = append(reporting, call)
+		}
+		return call.reports
+	}
+	for _, p := range frame.GetProgress() {
+		if r := reportsOf(s.running[p.GetRunId()]); r != nil {
+			r.newest.Progress = &task.Progress{Done: p.GetDone(), Total: p.GetTotal(), Message: p.GetMessage(), At: now}
+		}
+	}
+	for _, k := range frame.GetCheckpoints() {
+		call := s.running[k.GetRunId()]
+		if r := reportsOf(call); r != nil {
+			r.newest.Checkpoint = append([]byte{}, k.GetData()...) // not nil: nil means no checkpoint
+			r.newest.number, r.newest.from = k.GetNumber(), s
+			continue
+		}
+		why := ""
+		if call == nil {
+			why = errRunOver
+		}
+		s.addStored(k.GetRunId(), k.GetNumber(), why)
+	}
+	return reporting
+}
+
+// NextReports removes and returns the newest reports of a call. If there are none, it returns false and delivers the answer
+// of the call if it has come.
+func (c *Core[O]) NextReports(call *Call[O]) (next Reports[O], more bool) {
+	r := call.reports
+	next, r.newest = r.newest, Reports[O]{}
+	if next.Progress != nil || next.Checkpoint != nil {
+		return next, true
+	}
+	r.forwarding = false
+	if r.answer != nil {
+		call.Done <- *r.answer
+	}
+	return next, false
+}
+
+// Stored has the checkpoint in reports of a call answered: it is stored, or it is not and why says the reason.
+func (c *Core[O]) Stored(call *Call[O], r Reports[O], why string) {
+	r.from.addStored(call.Run.GetRunId(), r.number, why)
+}
+
+// addStored has a checkpoint answered that has a number.
+func (s *Session[O]) addStored(run, number uint64, why string) {
+	if number != 0 && s.connected {
+		s.stored = append(s.stored, &wire.Stored{RunId: run, Number: number, Error: why})
+		s.Wake()
+	}
+}
+
+// deliver answers a call that has ended, after its reports.
+func (c *Call[O]) deliver(a calls.Answer) {
+	if c.reports != nil && c.reports.forwarding {
+		c.reports.answer = &a
+		return
+	}
+	c.Done <- a
+}
