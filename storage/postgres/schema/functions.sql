@@ -443,7 +443,7 @@ begin
 			return 'existing';
 		end if;
 		return null;
-	elsif mode not in ('replace', 'debounce') or t.state not in (1, 2) or t.started_at <> {none} then
+	elsif mode not in ('replace', 'debounce') or t.state not in (1, 2) or t.started_at <> {none} or t.children is not null or r.children is not null then
 		return 'existing';
 	end if;
 	if mode = 'debounce' then
@@ -491,22 +491,34 @@ begin
 	end if;
 end $$;
 
--- add_bytes adds a task: it is there, and runs, if and only if the transaction commits.
---   type          what is to be done; the only argument that is needed
---   payload       as it is given to the handler
---   key           unique among the type's tasks of the ordering key while they are kept
---   ordering_key  tasks that share it run one at a time
---   priority      0 (sooner) to 9 (later); null for the type's
---   at            not before; null for now
---   expires_at    too late from then on; null for never
---   headers       a JSON object whose members are texts
---   id            chosen by the caller to make the request repeatable; null for a new one
---   wake          whether to tell the nodes at the commit; else they find it within about a
---                 second, and transactions that tell do not wait for each other to commit
-create or replace function {schema}.add_bytes(type text, payload bytea default null, key text default null, ordering_key text default null,
-	priority integer default null, at timestamptz default null, expires_at timestamptz default null, headers jsonb default null,
-	id uuid default null, wake boolean default true) returns {schema}.receipt language plpgsql volatile security definer
-	set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set jit = off set enable_seqscan = off as $$
+-- as_parent returns a new row that has children, and waits until so many of them have ended, or until a time.
+create or replace function {schema}.as_parent(r {schema}.task, family bytea, await bigint, until timestamptz, p {schema}.type_policy) returns {schema}.task language plpgsql stable as $$
+declare
+	until_us constant bigint := {schema}.microseconds(until);
+begin
+	r.children := family;
+	if await = 0 then
+		r.woken_by := 4;
+		return r;
+	elsif until_us <= r.created_at then
+		r.woken_by := 2;
+		return r;
+	end if;
+	r.state := 1;
+	r.queued := false;
+	r.awaits := int4send(19) || convert_to('taskengine.children', 'UTF8');
+	r.signals := case when p.queue_timeout > 0 then int8send(p.queue_timeout * 1000) || int8send(0) || int8send(0) end;
+	r.due_at := least(until_us, nullif(r.expires_at, {none}));
+	r.due_state := 1;
+	r.next_event_at := coalesce(r.due_at, {none});
+	r.ready_at := coalesce(until_us, case when r.turn = 1 then 253402300799000000 end, r.ready_at); -- it holds back no other of its ordering key
+	return r;
+end $$;
+
+-- add_task is add_bytes for a task that may have children: family is its column children, and it waits until so many have ended, or until
+-- a time.
+create or replace function {schema}.add_task(type text, payload bytea, key text, ordering_key text, priority integer, at timestamptz, expires_at timestamptz,
+	headers jsonb, id uuid, wake boolean, family bytea, await bigint, until timestamptz) returns {schema}.receipt language plpgsql volatile as $$
 #variable_conflict use_variable
 declare
 	fresh   constant boolean := id is null;
@@ -538,6 +550,9 @@ begin
 	end if;
 	perform {schema}.check_home(key, ordering_key, id);
 	r := {schema}.row_of(id, type, payload, key, ordering_key, priority, at, expires_at, headers, p);
+	if family is not null then
+		r := {schema}.as_parent(r, family, await, until, p);
+	end if;
 	while r.key is not null loop
 		holder := {schema}.take_key(r, id);
 		exit when holder = id;
@@ -561,6 +576,26 @@ begin
 	return (id, true, 'created'::text);
 end $$;
 
+-- add_bytes adds a task: it is there, and runs, if and only if the transaction commits.
+--   type          what is to be done; the only argument that is needed
+--   payload       as it is given to the handler
+--   key           unique among the type's tasks of the ordering key while they are kept
+--   ordering_key  tasks that share it run one at a time
+--   priority      0 (sooner) to 9 (later); null for the type's
+--   at            not before; null for now
+--   expires_at    too late from then on; null for never
+--   headers       a JSON object whose members are texts
+--   id            chosen by the caller to make the request repeatable; null for a new one
+--   wake          whether to tell the nodes at the commit; else they find it within about a
+--                 second, and transactions that tell do not wait for each other to commit
+create or replace function {schema}.add_bytes(type text, payload bytea default null, key text default null, ordering_key text default null,
+	priority integer default null, at timestamptz default null, expires_at timestamptz default null, headers jsonb default null,
+	id uuid default null, wake boolean default true) returns {schema}.receipt language plpgsql volatile security definer
+	set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set jit = off set enable_seqscan = off as $$
+begin
+	return {schema}.add_task(type, payload, key, ordering_key, priority, at, expires_at, headers, id, wake, null, null, null);
+end $$;
+
 -- add is add_bytes for a payload in JSON.
 create or replace function {schema}.add(type text, payload jsonb default null, key text default null, ordering_key text default null,
 	priority integer default null, at timestamptz default null, expires_at timestamptz default null, headers jsonb default null,
@@ -568,6 +603,117 @@ create or replace function {schema}.add(type text, payload jsonb default null, k
 	set search_path = pg_catalog, pg_temp as $$
 begin
 	return {schema}.add_bytes(type, convert_to(payload::text, 'UTF8'), key, ordering_key, priority, at, expires_at, headers, id, wake);
+end $$;
+
+-- Adding a task with its children.
+
+-- child_id returns the id of a child, as the engine makes it. name is the hash of the parent and the name.
+create or replace function {schema}.child_id(parent uuid, hash bytea, index integer) returns uuid language plpgsql immutable as $$
+declare
+	b bytea := substring(uuid_send(parent) from 1 for 6) || substring(hash from 1 for 10);
+begin
+	b := set_byte(set_byte(b, 6, (get_byte(b, 6) & 15) | 128), 8, (get_byte(b, 8) & 63) | 128);
+	b := set_byte(set_byte(b, 12, (get_byte(b, 12) & 240) | ((index >> 16) & 15)), 13, (index >> 8) & 255);
+	return encode(set_byte(set_byte(b, 14, index & 255), 15, get_byte(b, 15) # (index & 255)), 'hex')::uuid;
+end $$;
+
+-- add_child adds a child of a parent that was added in this transaction. fresh says whether the id of the parent is new, and is_divided
+-- whether several databases hold the tasks.
+create or replace function {schema}.add_child(parent uuid, name bytea, hash bytea, index integer, of jsonb, fresh boolean, is_divided boolean, wake boolean) returns void language plpgsql volatile as $$
+declare
+	typ     constant text  := of ->> 'type';
+	payload constant bytea := convert_to((of -> 'payload')::text, 'UTF8');
+	ordered constant text  := of ->> 'ordering_key';
+	headers constant jsonb := nullif(of -> 'headers', 'null');
+	id      uuid           := {schema}.child_id(parent, hash, index);
+	p       {schema}.type_policy;
+	problem text;
+	r       {schema}.task;
+begin
+	select * into p from {schema}.type_policy t where t.type in (convert_to(typ, 'UTF8'), '') order by t.type desc limit 1;
+	problem := {schema}.problem_of(typ, payload, null, ordered, (of ->> 'priority')::integer, (of ->> 'at')::timestamptz, (of ->> 'expires_at')::timestamptz, headers, p.max_payload);
+	if problem is null and p.uniq ? 'by' then
+		problem := 'unique.by of its type gives a child a key, so it might not be added: a child has no key';
+	elsif problem is null and of - array['type', 'payload', 'ordering_key', 'priority', 'at', 'expires_at', 'headers'] <> '{}' then
+		problem := format('it has the member %s, which is none of a child: a child has type, payload, ordering_key, priority, at, expires_at and headers',
+			to_json((select m from jsonb_object_keys(of - array['type', 'payload', 'ordering_key', 'priority', 'at', 'expires_at', 'headers']) m limit 1)));
+	end if;
+	if problem is not null then
+		raise exception using errcode = '22023', message = format('child %s: %s', index, problem);
+	end if;
+	if ordered <> '' then
+		id := {schema}.id_in(id, {schema}.shard_of(convert_to(ordered, 'UTF8')));
+	elsif is_divided then
+		id := {schema}.id_in(id, {schema}.shard_of(parent));
+	end if;
+	perform {schema}.check_home(null, ordered, id) where is_divided;
+	r := {schema}.row_of(id, typ, payload, null, ordered, (of ->> 'priority')::integer, (of ->> 'at')::timestamptz, (of ->> 'expires_at')::timestamptz, headers, p);
+	r.parent := uuid_send(parent) || int4send(index) || name;
+	if not {schema}.put(r, fresh) then
+		raise exception using errcode = '22023', message = format('child %s is there, although its parent %s was not: another task had this id before, and its children are kept; add it with another id', index, parent);
+	end if;
+	perform {schema}.wake(r) where wake;
+end $$;
+
+-- add_with_children adds a task and its children: all of them are there if and only if the transaction commits. The task runs when the
+-- children have ended. If it is not added, because its key or its id is taken, no child is.
+--   type, payload, key, ordering_key, priority, expires_at, headers, id, wake   as in add
+--   children    an array of objects with type, payload, ordering_key, priority, at, expires_at and headers
+--   name        of the children
+--   count       the task runs when so many have ended; null for all that are given
+--   or_failed   it also runs when one of them has failed or was cancelled
+--   until       when it runs at the latest; null for never
+create or replace function {schema}.add_with_children(type text, children jsonb, payload jsonb default null, key text default null, ordering_key text default null,
+	priority integer default null, until timestamptz default null, expires_at timestamptz default null, headers jsonb default null,
+	id uuid default null, name text default 'child', count integer default null, or_failed boolean default false, wake boolean default true) returns {schema}.receipt language plpgsql volatile security definer
+	set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set jit = off set enable_seqscan = off as $$
+#variable_conflict use_variable
+declare
+	fresh      constant boolean := id is null;
+	called     constant bytea   := convert_to(name, 'UTF8');
+	is_divided constant boolean := exists (select from {schema}.home h where h.here <> decode(repeat('ff', {shards} / 8), 'hex'));
+	given      integer          := 0;
+	shards     bytea            := '';
+	problem    text;
+	family     bytea;
+	hash       bytea;
+	added      {schema}.receipt;
+	of         jsonb;
+begin
+	if children is null or jsonb_typeof(children) <> 'array' or exists (select from jsonb_array_elements(children) e where jsonb_typeof(e) <> 'object') then
+		raise exception 'children must be a JSON array of objects' using errcode = '22023';
+	end if;
+	given := jsonb_array_length(children);
+	problem := case
+		when coalesce(octet_length(called), 0) not between 1 and 100 or name ~ e'[\\x01-\\x1f\\x7f]' then
+			format('%s is not a name of children, which is 1 to 100 bytes of printable UTF-8', coalesce(to_json(left(name, 40))::text, 'null'))
+		when given > 1048576 then format('there would be %s children %s, of 1048576 allowed', given, to_json(name))
+		when count not between 1 and 1048576 then format('count is %s, of 1 to 1048576', count)
+		when until not between timestamptz '1970-01-01 00:00:00 UTC' and timestamptz '9999-12-31 23:59:59.999999 UTC' then 'times must lie between the years 1970 and 9999'
+	end;
+	if problem is not null then
+		raise exception using errcode = '22023', message = problem;
+	end if;
+	if given > 0 and children -> 0 ? 'ordering_key' then
+		shards := (select string_agg(set_byte('\x00', 0, {schema}.shard_of(convert_to(e ->> 'ordering_key', 'UTF8'))), '' order by n)
+			from jsonb_array_elements(children) with ordinality as a (e, n) where e ? 'ordering_key');
+	end if;
+	if exists (select from jsonb_array_elements(children) e where (e ? 'ordering_key') <> (children -> 0 ? 'ordering_key')) then
+		raise exception 'some of the children have an ordering key, and others have none' using errcode = '22023';
+	end if;
+	family := int4send(length(called)) || called || int8send(given) || int8send(0) || int8send(0) || int8send(0)
+		|| int8send(coalesce(count, given)) || int8send(case when or_failed then 1 else 0 end) || int4send(0) || int4send(length(shards)) || shards;
+	added := {schema}.add_task(type, convert_to(payload::text, 'UTF8'), key, ordering_key, priority, null, expires_at, headers, id, wake, family, coalesce(count, given), until);
+	if not added.created then
+		return added;
+	end if;
+	hash := sha256(uuid_send(added.id) || called);
+	given := 0;
+	for of in select e from jsonb_array_elements(children) with ordinality as a (e, n) order by n loop
+		perform {schema}.add_child(added.id, called, hash, given, of, fresh, is_divided, wake);
+		given := given + 1;
+	end loop;
+	return added;
 end $$;
 
 -- Signals.
