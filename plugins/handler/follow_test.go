@@ -56,6 +56,12 @@ func TestTasksChildrenAndSignalsGoWithTheEndOfAnAttempt(t *testing.T) {
 				{Name: "page"}, {Name: "proof", Count: 1, OrFailed: true},
 			}}}}},
 		},
+		"waits for either": {
+			task.WaitForEither([]string{"paid"}, []task.ChildrenWait{{Name: "page"}}, time.Time{}, options...),
+			&wire.Finish{Outcome: &wire.Finish_Again{Again: &wire.Again{Result: []byte("so far"), Wait: &wire.Wait{
+				Names: []string{"paid"}, Children: []*wire.ChildrenWait{{Name: "page"}},
+			}}}},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.want.RunId, c.want.Children, c.want.Signals = want.RunId, want.Children, want.Signals

@@ -145,7 +145,10 @@ func againOf(v *task.Verdict, delays bool) *wire.Again {
 	again := &wire.Again{Result: v.Result}
 	switch {
 	case len(v.Children) > 0:
-		again.Wait = &wire.Wait{Children: make([]*wire.ChildrenWait, len(v.Children))}
+		again.Wait = &wire.Wait{
+			Names:    slices.DeleteFunc(slices.Clone(v.Await), func(name string) bool { return name == task.AwaitsChildren }),
+			Children: make([]*wire.ChildrenWait, len(v.Children)),
+		}
 		for i, w := range v.Children {
 			again.Wait.Children[i] = &wire.ChildrenWait{Name: w.Name, Count: w.Count, OrFailed: w.OrFailed}
 		}

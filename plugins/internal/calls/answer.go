@@ -46,7 +46,7 @@ func againOf(f *wire.Finish, a *wire.Again) error {
 		for i, c := range w.GetChildren() {
 			waits[i] = task.ChildrenWait{Name: c.GetName(), Count: c.GetCount(), OrFailed: c.GetOrFailed()}
 		}
-		return task.WaitForChildren(waits, dueAt(a), options...)
+		return task.WaitForEither(w.GetNames(), waits, dueAt(a), options...)
 	}
 	if w != nil {
 		return task.WaitFor(w.GetNames(), dueAt(a), options...)

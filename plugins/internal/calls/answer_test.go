@@ -47,7 +47,7 @@ func TestTasksChildrenAndSignalsOfAnAnswerAreThoseOfAHandler(t *testing.T) {
 		},
 	}
 	waits := []task.ChildrenWait{{Name: "page"}, {Name: "proof", Count: 1, OrFailed: true}}
-	again := &wire.Finish_Again{Again: &wire.Again{Result: []byte("so far"), Wait: &wire.Wait{Children: []*wire.ChildrenWait{
+	again := &wire.Finish_Again{Again: &wire.Again{Result: []byte("so far"), Wait: &wire.Wait{Names: []string{"void"}, Children: []*wire.ChildrenWait{
 		{Name: "page"}, {Name: "proof", Count: 1, OrFailed: true},
 	}}}}
 	for _, waiting := range []bool{false, true} {
@@ -60,7 +60,7 @@ func TestTasksChildrenAndSignalsOfAnAnswerAreThoseOfAHandler(t *testing.T) {
 		if v.Outcome != task.Completed || string(v.Result) != "so far" || v.RunsAgain() != waiting || !reflect.DeepEqual(v.Rerun, want) {
 			t.Errorf("the verdict is %+v with %+v, want %+v", v, v.Rerun, want)
 		}
-		if waiting && (!slices.Equal(v.Children, waits) || !v.Again.IsZero()) {
+		if waiting && (!slices.Equal(v.Children, waits) || !slices.Equal(v.Await, []string{task.AwaitsChildren, "void"}) || !v.Again.IsZero()) {
 			t.Errorf("it waits for %+v until %v", v.Children, v.Again)
 		}
 	}

@@ -1624,7 +1624,7 @@ func (x *Again) GetDelay() int64 {
 // ends without that when the again is due, and never if that has neither a time nor a delay.
 type Wait struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Names         []string               `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`       // of signals; none if it waits for children
+	Names         []string               `protobuf:"bytes,1,rep,name=names,proto3" json:"names,omitempty"`       // of signals; none if it waits for children only
 	Children      []*ChildrenWait        `protobuf:"bytes,2,rep,name=children,proto3" json:"children,omitempty"` // only to hosts with the feature "family": others do not run the task again
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
