@@ -164,6 +164,42 @@ export class WaitFor {
   }
 }
 
+/** What a task waits for of its children of one name. */
+export interface ChildrenWait {
+  name: string;
+  /** How many have ended; all that were added without it. */
+  count?: number | undefined;
+  /** The wait is also over when one of them has failed or was cancelled. */
+  orFailed?: boolean | undefined;
+}
+
+/**
+ * As {@link WaitFor}, but the task goes on when one of these waits for its children is over; a name stands for all children
+ * of that name. `task.children` tells the attempt that follows how they have ended. `task.addChildren` adds children. With a
+ * host that does not support that, the answer becomes a permanent error of class "unsupported".
+ */
+export class WaitForChildren extends WaitFor {
+  readonly waits: readonly ChildrenWait[];
+
+  constructor(waits: string | ChildrenWait | readonly (string | ChildrenWait)[], options: WaitOptions = {}) {
+    super("children", options);
+    const all = Array.isArray(waits) ? (waits as readonly (string | ChildrenWait)[]) : [waits as string | ChildrenWait];
+    this.waits = all.map((wait) => (typeof wait === "string" ? { name: wait } : wait));
+    if (this.waits.length === 0 || !this.waits.every((wait) => typeof wait?.name === "string")) {
+      throw new TypeError('name the children: new WaitForChildren("page")');
+    }
+  }
+
+  /** @internal */
+  override with(checkpoint: Uint8Array): WaitForChildren {
+    return new WaitForChildren(this.waits, { ...optionsOf(this), checkpoint });
+  }
+}
+
+function optionsOf({ timeout, until, result, payload }: WaitFor): WaitOptions {
+  return { timeout, until, result, payload };
+}
+
 /** A checkpoint is not stored, or whether it is is unknown. */
 export class NotStored extends Error {
   override readonly name: string = "NotStored";

@@ -1,7 +1,19 @@
 // The answer to a run, made from the outcome of its handler.
 
 import { create } from "@bufbuild/protobuf";
-import { Again, Ended, InDoubt, isAnswer, Permanent, Retry, RetryIn, Snooze, StepError, WaitFor } from "./answers.js";
+import {
+  Again,
+  Ended,
+  InDoubt,
+  isAnswer,
+  Permanent,
+  Retry,
+  RetryIn,
+  Snooze,
+  StepError,
+  WaitFor,
+  WaitForChildren,
+} from "./answers.js";
 import {
   AgainSchema,
   type Error as ErrorMessage,
@@ -29,8 +41,8 @@ export function succeed(run: Run, value: unknown): Answer {
     if (value instanceof Ended) return answer(run, ended(run));
     const isAgain = value instanceof Again || value instanceof WaitFor;
     const result = encodeOrFail(isAgain ? value.result : value, "the result");
-    const bytes = result.length + sizeOfChildren(run);
     refuseUnsupported(run);
+    const bytes = result.length + sizeOfChildren(run) + sizeOfSignals(run);
     if (bytes > run.link.maxBytes) throw tooLarge(run, result, run.link.maxBytes);
     if (isAgain) {
       const { outcome, more } = again(run, value, result);
@@ -63,8 +75,8 @@ export function refuse(runId: bigint, why: string): Answer {
 }
 
 function answer(run: Run, outcome: Outcome, bytes = 0, withChildren = false): Answer {
-  const { children } = run;
-  const finish = create(FinishSchema, { runId: run.runId, outcome, ...(withChildren && { children }) });
+  const { added: children, signals } = run;
+  const finish = create(FinishSchema, { runId: run.runId, outcome, ...(withChildren && { children, signals }) });
   return { finish, bytes };
 }
 
@@ -75,7 +87,16 @@ function again({ link }: Run, value: Again | WaitFor, result: Uint8Array): { out
     if (!link.features.has("wait")) {
       throw new Permanent("the host takes no task that waits for a signal", { class: "unsupported" });
     }
-    message.wait = create(WaitSchema, { names: [...value.names] });
+    if (value instanceof WaitForChildren) {
+      if (!link.features.has("family")) {
+        throw new Permanent("the host takes no task that waits for its children", { class: "unsupported" });
+      }
+      message.wait = create(WaitSchema, {
+        children: value.waits.map(({ name, count = 0, orFailed = false }) => ({ name, count, orFailed })),
+      });
+    } else {
+      message.wait = create(WaitSchema, { names: [...value.names] });
+    }
   }
   if (value.payload !== undefined) message.payload = encodeOrFail(value.payload, "the payload to run again with");
   if (value.checkpoint !== undefined)
@@ -177,11 +198,19 @@ function isCancellation(thrown: unknown, reason: Error): boolean {
   return thrown === reason || (isError(thrown) && (thrown.name === "AbortError" || thrown.cause === reason));
 }
 
-function sizeOfChildren({ children }: Run): number {
+function sizeOfSignals({ signals }: Run): number {
   let bytes = 0;
-  for (const child of children) {
-    const { type, key, orderingKey, payload, headers } = child;
-    bytes += 64 + sizeOf(type) + sizeOf(key) + sizeOf(orderingKey) + payload.length;
+  for (const { type, key, orderingKey, name, data } of signals) {
+    bytes += 64 + sizeOf(type) + sizeOf(key) + sizeOf(orderingKey) + sizeOf(name) + data.length;
+  }
+  return bytes;
+}
+
+function sizeOfChildren({ added }: Run): number {
+  let bytes = 0;
+  for (const child of added) {
+    const { set, type, key, orderingKey, payload, headers } = child;
+    bytes += 64 + sizeOf(set) + sizeOf(type) + sizeOf(key) + sizeOf(orderingKey) + payload.length;
     for (const [name, value] of Object.entries(headers)) bytes += 8 + sizeOf(name) + sizeOf(value);
   }
   return bytes;
@@ -191,15 +220,17 @@ function sizeOf(text: string): number {
   return Buffer.byteLength(text);
 }
 
-/** Children must not be dropped, so the host must support them. */
-function refuseUnsupported({ children, link: { features } }: Run): void {
+/** Children and signals must not be dropped, so the host must support them. */
+function refuseUnsupported({ added: children, flaw, link: { features } }: Run): void {
+  if (flaw) throw flaw; // also if the handler has made something else of it
   if (children.length > 0 && !features.has("children")) {
     throw new Permanent("the host does not take child tasks", { class: "unsupported" });
   }
 }
 
-function tooLarge({ children }: Run, result: Uint8Array, most: number): Permanent {
-  const what = children.length === 0 ? "the result has" : `the result and ${children.length} children have over`;
+function tooLarge({ added: children, signals }: Run, result: Uint8Array, most: number): Permanent {
+  const more = children.length + signals.length;
+  const what = more === 0 ? "the result has" : `the result and ${more} tasks and signals have over`;
   return new Permanent(`${what} ${result.length} bytes, max_result of the type allows ${most}`, {
     class: "result_too_large",
   });

@@ -16,6 +16,7 @@ export {
   Again,
   type AgainOptions,
   Cancelled,
+  type ChildrenWait,
   Ended,
   type FailureOptions,
   InDoubt,
@@ -26,13 +27,15 @@ export {
   Snooze,
   StepError,
   WaitFor,
+  WaitForChildren,
   type WaitOptions,
 } from "./answers.js";
 export type { Around } from "./around.js";
 export { type BatchFunction, type BatchHandler, type BatchOptions, batch } from "./batch.js";
+export type { ChildSet, EndedChildren, Parent } from "./family.js";
 export type { ServeOptions } from "./program.js";
 export { serve } from "./serve.js";
 export { type StepOptions, steps } from "./steps.js";
-export type { Child, Handler, Handlers, StepTask, Task, TaskLog } from "./task.js";
+export type { Child, Handler, Handlers, Signal, StepTask, Task, TaskLog } from "./task.js";
 export type { Woken } from "./woken.js";
 export { type Pem, type WorkOptions, type WorkTls, work } from "./work.js";

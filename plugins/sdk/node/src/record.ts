@@ -9,13 +9,24 @@ const FORM = 1; // the number of the form of a record
 
 /** A step that is done, or a wait. */
 export interface Step {
-  kind: "do" | "wait" | "sleep";
+  kind: "do" | "wait" | "sleep" | "children";
   name: string;
   result?: unknown;
   error?: { message: string; class?: string; permanent?: boolean };
   until?: string;
   over?: boolean;
   woken?: WokenRecord;
+  /** How the children of the step have ended; until then, the counts of their name before the step. */
+  children?: ChildrenRecord;
+}
+
+/** A count that is missing is 0. */
+export interface ChildrenRecord {
+  from?: number;
+  count: number;
+  done?: number;
+  failed?: number;
+  cancelled?: number;
 }
 
 interface WokenRecord {
@@ -72,6 +83,17 @@ export function writeSteps({ version, occurrence, done }: Steps): Uint8Array {
 /** The error of a task whose steps are not those of the code. */
 export function changed(why: string): Permanent {
   return new Permanent(`steps: ${why}`, { class: "steps_changed" });
+}
+
+/** The counts of children, without those that are 0. */
+export function countsOf(count: number, from: number, done: number, failed: number, cancelled: number): ChildrenRecord {
+  return {
+    ...(from > 0 && { from }),
+    count,
+    ...(done > 0 && { done }),
+    ...(failed > 0 && { failed }),
+    ...(cancelled > 0 && { cancelled }),
+  };
 }
 
 const WAKERS = ["", "signal", "timeout", "user"];

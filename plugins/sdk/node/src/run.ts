@@ -4,6 +4,7 @@ import { performance } from "node:perf_hooks";
 import { inspect } from "node:util";
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { type Cancelled, NotStored, Permanent } from "./answers.js";
+import { type ChildSet, type EndedChildren, idBytes, type Parent, parentOf, Siblings } from "./family.js";
 import {
   type Attempt,
   AttemptSchema,
@@ -12,13 +13,15 @@ import {
   ChildSchema,
   LogLineSchema,
   ProgressSchema,
+  type Signal as SignalMessage,
+  SignalSchema,
   type Stored,
   type Run as WireRun,
 } from "./gen/handler_pb.js";
 import type { Entry, Outbox } from "./outbox.js";
 import { type Pace, Paced } from "./pace.js";
 import type { Flow } from "./steps.js";
-import type { Child, StepTask, TaskLog } from "./task.js";
+import type { Child, Signal, StepTask, TaskLog } from "./task.js";
 import { clip, decode, describe, encodeOrFail, isError } from "./text.js";
 import { micros } from "./time.js";
 import { uuid, type Wake, type Woken, wokenOf } from "./woken.js";
@@ -59,7 +62,11 @@ export class Run implements StepTask {
   /** Of a handler in steps, once it was called. */
   flow: Flow | undefined;
   readonly link: Link;
-  readonly children: ChildMessage[] = [];
+  /** The tasks that it adds, among them its children. */
+  readonly added: ChildMessage[] = [];
+  readonly signals: SignalMessage[] = [];
+  /** Why something that was to be sent with the answer is not. */
+  flaw: Permanent | undefined;
   readonly paced = new Paced();
 
   readonly #wire: WireRun;
@@ -270,6 +277,14 @@ export class Run implements StepTask {
     return this.#woken;
   }
 
+  get children(): ReadonlyMap<string, ChildSet> {
+    return new Map(this.#wire.children.map((set) => [set.name, new Siblings(this.#wire.taskId, set)]));
+  }
+
+  get parent(): Parent | undefined {
+    return parentOf(this.#wire.parent);
+  }
+
   step<T>(name: string, work: () => T | PromiseLike<T>): Promise<T> {
     return this.#inSteps.step(name, work);
   }
@@ -280,6 +295,10 @@ export class Run implements StepTask {
 
   sleep(delay: number): Promise<void> {
     return this.#inSteps.sleep(delay);
+  }
+
+  runChildren(name: string, children: readonly Child[]): Promise<EndedChildren> {
+    return this.#inSteps.runChildren(name, children);
   }
 
   get stepKey(): string {
@@ -297,20 +316,44 @@ export class Run implements StepTask {
 
   spawn(child: Child): void {
     this.#mustRun("spawn a task");
-    const message: MessageInitShape<typeof ChildSchema> = {
-      type: string(child.type, "a child's type"),
-      key: string(child.key ?? "", "a child's key"),
-      orderingKey: string(child.orderingKey ?? "", "a child's ordering key"),
-      payload: copy(encodeOrFail(child.payload, "the payload of a child")),
-      headers: {},
-    };
-    if (message.type === "") throw new TypeError("a child needs a type");
-    for (const [name, value] of Object.entries(child.headers ?? {})) {
-      (message.headers as Record<string, string>)[name] = string(value, `a child's header ${name}`);
+    this.added.push(childOf(child));
+  }
+
+  addChildren(name: string, children: readonly Child[]): void {
+    this.#mustRun("add children");
+    this.#need("family", "children that a task learns the ends of");
+    if (string(name, "the name of children") === "") throw new TypeError("children need a name");
+    const messages = children.map((child) => {
+      if (child.key) throw new TypeError("a child that its task learns the end of has no key");
+      return Object.assign(childOf(child), { set: name });
+    });
+    for (const message of messages) this.added.push(message); // there may be more than a call has arguments
+  }
+
+  sendSignal({ name, data, to = "", type = "", key = "", orderingKey = "", id = "", keep = false }: Signal): void {
+    this.#mustRun("send a signal");
+    this.#need("signals", "signals that are sent with the end of an attempt");
+    if (!name || !(to || (type && key))) {
+      throw new TypeError("a signal has a name, and the id of a task or a type and a key");
     }
-    if (child.runAt !== undefined) message.runAt = micros(Number(child.runAt));
-    if (child.priority !== undefined) message.priority = priority(child.priority);
-    this.children.push(create(ChildSchema, message));
+    const message = create(SignalSchema, {
+      taskId: to === "" ? new Uint8Array() : idBytes(to, "the id of a task"),
+      type: string(type, "the type of a signal"),
+      key: string(key, "the key of a signal"),
+      orderingKey: string(orderingKey, "the ordering key of a signal"),
+      id: id === "" ? new Uint8Array() : idBytes(id, "the id of a signal"),
+      name: string(name, "the name of a signal"),
+      data: copy(encodeOrFail(data, "the data of a signal")),
+      keep: Boolean(keep),
+    });
+    this.signals.push(message);
+  }
+
+  /** Throws if the host does not serve a feature. The task fails then, also if that is caught. */
+  #need(feature: string, what: string): void {
+    if (this.link.features.has(feature)) return;
+    this.flaw = new Permanent(`the host does not support ${what}`, { class: "unsupported" });
+    throw this.flaw;
   }
 
   /** Whether a report of the run is not to be sent. */
@@ -336,6 +379,24 @@ export class Run implements StepTask {
   [inspect.custom](): string {
     return `Task ${this.type} ${this.id} version ${this.version} attempt ${this.attempt}`;
   }
+}
+
+/** A task to add, as it is sent. */
+function childOf(child: Child): ChildMessage {
+  const message: MessageInitShape<typeof ChildSchema> = {
+    type: string(child.type, "a child's type"),
+    key: string(child.key ?? "", "a child's key"),
+    orderingKey: string(child.orderingKey ?? "", "a child's ordering key"),
+    payload: copy(encodeOrFail(child.payload, "the payload of a child")),
+    headers: {},
+  };
+  if (message.type === "") throw new TypeError("a child needs a type");
+  for (const [name, value] of Object.entries(child.headers ?? {})) {
+    (message.headers as Record<string, string>)[name] = string(value, `a child's header ${name}`);
+  }
+  if (child.runAt !== undefined) message.runAt = micros(Number(child.runAt));
+  if (child.priority !== undefined) message.priority = priority(child.priority);
+  return create(ChildSchema, message);
 }
 
 /** Bytes of its own; a Buffer's slice would not be. */

@@ -1,8 +1,10 @@
 // Handlers in steps: the result of each step is kept with the task, and later attempts do not run it again.
 
-import { Again, Cancelled, isAnswer, isEnd, Permanent, Retry, StepError, WaitFor } from "./answers.js";
+import { Again, Cancelled, isAnswer, isEnd, Permanent, Retry, StepError, WaitFor, WaitForChildren } from "./answers.js";
+import { type EndedChildren, Siblings } from "./family.js";
 import {
   changed,
+  countsOf,
   readSteps,
   recordOf,
   type Step,
@@ -13,7 +15,7 @@ import {
   writeSteps,
 } from "./record.js";
 import type { Run } from "./run.js";
-import type { Handler, StepTask, Task } from "./task.js";
+import type { Child, Handler, StepTask, Task } from "./task.js";
 import { classOf, headline, isError, toJSON } from "./text.js";
 import { micros } from "./time.js";
 import type { Woken } from "./woken.js";
@@ -69,6 +71,16 @@ export function steps(options: StepOptions, handle: (task: StepTask) => unknown)
     return flow.returned(value);
   };
 }
+
+const NO_CHILDREN = {
+  name: "",
+  added: 0,
+  done: 0,
+  failed: 0,
+  cancelled: 0,
+  ended: new Uint8Array(),
+  shards: new Uint8Array(),
+};
 
 /** Leaves the handler, because its attempt ends with what the flow has stopped with. */
 class Leave extends Error {
@@ -172,6 +184,46 @@ export class Flow {
       return this.#leaveWith((checkpoint) => Again.after(delay, { checkpoint }));
     }
     kept.over = true; // by the clock of the nodes, or because a user wants it
+  }
+
+  async runChildren(name: string, children: readonly Child[]): Promise<EndedChildren> {
+    let kept = this.#begin("children", name);
+    const set = this.#run.children.get(name);
+    if (!kept && children.length === 0) {
+      kept = { kind: "children", name, over: true, children: countsOf(0, 0, 0, 0, 0) };
+      this.#add(kept); // there is nothing to leave for
+      await this.#save(name);
+    } else if (!kept) {
+      try {
+        this.#run.addChildren(name, children);
+      } catch (error) {
+        if (error instanceof Permanent) this.#stop(error);
+        throw error;
+      }
+      const { added = 0, done = 0, failed = 0, cancelled = 0 } = set ?? {};
+      this.#add({ kind: "children", name, children: countsOf(children.length, added, done, failed, cancelled) });
+      return this.#leaveWith((checkpoint) => new WaitForChildren(name, { checkpoint }));
+    } else if (!kept.over) {
+      const before = { from: 0, count: 0, done: 0, failed: 0, cancelled: 0, ...kept.children };
+      if (!set || set.added < before.from + before.count) {
+        return this.#stop(new Permanent("steps: the task has lost its children"));
+      }
+      if (set.ended < set.added) {
+        // A user has resumed it.
+        return this.#leaveWith((checkpoint) => new WaitForChildren(name, { checkpoint }));
+      }
+      kept.over = true; // the next step stores it: until then the task has it
+      const [done, failed] = [set.done - before.done, set.failed - before.failed];
+      kept.children = countsOf(before.count, before.from, done, failed, set.cancelled - before.cancelled);
+    }
+    const { from = 0, count = 0, done = 0, failed = 0, cancelled = 0 } = kept.children ?? {};
+    const siblings = set ?? new Siblings(new Uint8Array(16), NO_CHILDREN);
+    const id = (number: number) => {
+      if (!Number.isInteger(number) || number < 0 || number >= count)
+        throw new RangeError(`there are ${count} children`);
+      return siblings.id(from + number);
+    };
+    return { count, done, failed, cancelled, id };
   }
 
   /** How the attempt ends after the handler has thrown. */

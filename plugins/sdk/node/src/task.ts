@@ -1,7 +1,19 @@
 // The task of a handler.
 
-import type { Again, Cancelled, Ended, NotStored, Permanent, RetryIn, Snooze, StepError, WaitFor } from "./answers.js";
+import type {
+  Again,
+  Cancelled,
+  Ended,
+  NotStored,
+  Permanent,
+  RetryIn,
+  Snooze,
+  StepError,
+  WaitFor,
+  WaitForChildren,
+} from "./answers.js";
 import type { BatchHandler } from "./batch.js";
+import type { ChildSet, EndedChildren, Parent } from "./family.js";
 import type { steps } from "./steps.js";
 import type { Woken } from "./woken.js";
 
@@ -82,6 +94,22 @@ export interface Task {
    * permanently, with class "unsupported".
    */
   spawn(child: Child): void;
+
+  /** How the children of the task have ended, by the name that they were added with. */
+  readonly children: ReadonlyMap<string, ChildSet>;
+  /** The task that this one is a child of; undefined if it is none. */
+  readonly parent: Parent | undefined;
+  /**
+   * Adds children if and only if this task succeeds, runs again or waits. Unlike a task that is spawned, it learns of their
+   * ends: see {@link WaitForChildren} and `children`. The children of one name are numbered, across all attempts of the
+   * task, and have no key. With a host that does not support that, it throws a permanent error of class "unsupported".
+   */
+  addChildren(name: string, children: readonly Child[]): void;
+  /**
+   * Sends a signal to another task if and only if this one succeeds, runs again or waits. With a host that does not support
+   * that, it throws a permanent error of class "unsupported".
+   */
+  sendSignal(signal: Signal): void;
 }
 
 /** The task of a handler in {@link steps}. */
@@ -102,6 +130,12 @@ export interface StepTask extends Task {
   /** Ends the attempt. The handler is called again after so many milliseconds. */
   sleep(delay: number): Promise<void>;
   /**
+   * Ends the attempt, and adds children with that. They run beside each other. The handler is called again when all of them
+   * have ended, and the promise then resolves to how. A child that has failed throws nothing. One that is in error has not
+   * ended: a person decides about it.
+   */
+  runChildren(name: string, children: readonly Child[]): Promise<EndedChildren>;
+  /**
    * The key of the step that runs, or that is next: the same in all attempts, and another one for each step of each
    * task. A receiver that remembers it does the work of the step once.
    */
@@ -110,10 +144,29 @@ export interface StepTask extends Task {
   readonly stepVersion: number;
 }
 
-/** A task to add with {@link Task.spawn}. */
+/** A signal to send with {@link Task.sendSignal}: to the task with the id `to`, or to that of a type with a key. */
+export interface Signal {
+  name: string;
+  /** Bytes, text, a JSON value or nothing. */
+  data?: unknown;
+  /** The id of the task. */
+  to?: string | undefined;
+  /** The type of the task. With `to` it may be missing; a worker with a token for some types gives it. */
+  type?: string | undefined;
+  /** The key of the task, if there is no `to`. */
+  key?: string | undefined;
+  /** The ordering key of the task that has the key. */
+  orderingKey?: string | undefined;
+  /** A task gets signals of one id once: a UUID; a new one without it. */
+  id?: string | undefined;
+  /** A task that does not wait for the signal keeps it; otherwise it is dropped. */
+  keep?: boolean | undefined;
+}
+
+/** A task to add with {@link Task.spawn} or {@link Task.addChildren}. */
 export interface Child {
   type: string;
-  /** Unique per type. */
+  /** Unique per type; not of {@link Task.addChildren}. */
   key?: string;
   /** Tasks that share it run one at a time, in the order in which they are ready. */
   orderingKey?: string;

@@ -1,11 +1,11 @@
-// What ended the wait of a task for a signal.
+// What ended the wait of a task for a signal or for children.
 
 import { type Woken as WireWoken, Woken_By } from "./gen/handler_pb.js";
 import { decode } from "./text.js";
 
-/** The end of a wait: a signal, the end of its time, or a user who has resumed the task. */
+/** The end of a wait: a signal, the end of its time, a user who has resumed the task, or the ends of children. */
 export interface Woken {
-  readonly by: "signal" | "timeout" | "user";
+  readonly by: "signal" | "timeout" | "user" | "children";
   /** Of the signal, a UUID in its textual form; empty without one, as are the others. */
   readonly id: string;
   readonly name: string;
@@ -19,7 +19,12 @@ export interface Woken {
   json<T = unknown>(parse?: (value: unknown) => T): T;
 }
 
-const NAMES = { [Woken_By.SIGNAL]: "signal", [Woken_By.TIMEOUT]: "timeout", [Woken_By.USER]: "user" } as const;
+const NAMES = {
+  [Woken_By.SIGNAL]: "signal",
+  [Woken_By.TIMEOUT]: "timeout",
+  [Woken_By.USER]: "user",
+  [Woken_By.CHILDREN]: "children",
+} as const;
 
 /** The end of a wait, with the time of the signal in microseconds. */
 export class Wake implements Woken {

@@ -11,11 +11,13 @@ import {
   Permanent,
   Retry,
   RetryIn,
+  type Signal,
   Snooze,
   serve,
   steps,
   type Task,
   WaitFor,
+  WaitForChildren,
   type WaitOptions,
   type Woken,
 } from "taskengine-handler";
@@ -54,6 +56,19 @@ function describe(task: Task): string {
     checkpoint: base64(task.checkpoint),
   };
   return `{"version":${task.version},${JSON.stringify(seen).slice(1)}`; // JSON.stringify takes no bigint
+}
+
+interface Family {
+  name: string;
+  type: string;
+  payloads: string[];
+  count?: number;
+  or_failed?: boolean;
+  result?: string;
+}
+
+function idsOf(count: number, set: { id(number: number): string }): string[] {
+  return Array.from({ length: count }, (_, number) => set.id(number));
 }
 
 function told({ by, id, name, data }: Woken): object {
@@ -134,6 +149,37 @@ await serve(
       task.spawn(task.json<{ type: string; key: string; payload: string }>());
       return "spawned";
     },
+    family: (task) => {
+      const { woken, parent } = task;
+      if (woken) {
+        const children = [...task.children.values()].map((set) => {
+          const { name, added, done, failed, cancelled } = set;
+          return { name, added, done, failed, cancelled, ids: idsOf(added, set) };
+        });
+        return { by: woken.by, parent: parent && { ...parent, index: parent.number }, children };
+      }
+      const { name, type, payloads, count, or_failed: orFailed, result } = task.json<Family>();
+      task.addChildren(
+        name,
+        payloads.map((payload) => ({ type, payload })),
+      );
+      return new WaitForChildren({ name, count, orFailed }, { result });
+    },
+    signals: (task) => {
+      const { ordering_key: orderingKey, ...signal } = task.json<Signal & { ordering_key?: string }>();
+      task.sendSignal({ ...signal, orderingKey });
+      return "sent";
+    },
+    fan: steps({ version: 1 }, async (task) => {
+      const began = await task.step("begin", () => String(process.pid));
+      const { type, payloads } = task.json<Family>();
+      const pages = await task.runChildren(
+        "page",
+        payloads.map((payload) => ({ type, payload })),
+      );
+      const ended = await task.step("end", () => String(process.pid));
+      return { ...pages, began, ended, ids: idsOf(pages.count, pages) };
+    }),
     batch: batch({ size: 10, wait: 100 }, (tasks) =>
       tasks.map((task) => (task.text() === "fail" ? new Error("asked to") : String(tasks.length))),
     ),

@@ -6,7 +6,14 @@ import { join } from "node:path";
 import { suite, test } from "node:test";
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { fail, succeed } from "../dist/finish.js";
-import { type Finish, type RunSchema, StoredSchema, Woken_By, WokenSchema } from "../dist/gen/handler_pb.js";
+import {
+  ChildSetSchema,
+  type Finish,
+  type RunSchema,
+  StoredSchema,
+  Woken_By,
+  WokenSchema,
+} from "../dist/gen/handler_pb.js";
 import {
   Again,
   Cancelled,
@@ -27,7 +34,7 @@ import type { Run } from "../dist/run.js";
 import { newRun, turn } from "./fakes.js";
 import { Host } from "./host.js";
 
-const FEATURES = ["checkpoint", "children", "ended", "progress", "rerun", "wait"];
+const FEATURES = ["checkpoint", "children", "ended", "family", "progress", "rerun", "signals", "wait"];
 const ID = Uint8Array.from({ length: 16 }, (_, n) => n);
 const HOUR = 3_600_000;
 
@@ -35,6 +42,7 @@ type Wire = MessageInitShape<typeof RunSchema>;
 
 interface End {
   finish: Finish["outcome"];
+  children: Finish["children"];
   /** The checkpoints that the host has stored. */
   stored: string[];
 }
@@ -76,34 +84,35 @@ async function attempt(handle: (task: StepTask) => unknown, given: Attempt = {})
       seen = frames.length;
     }
   })();
-  let finish: Finish["outcome"];
+  let finish: Finish;
   try {
-    finish = succeed(run, await steps(options, handle)(run)).finish.outcome;
+    finish = succeed(run, await steps(options, handle)(run)).finish;
   } catch (error) {
-    finish = fail(run, error).finish.outcome;
+    finish = fail(run, error).finish;
   }
   over = true;
   await host;
-  return { finish, stored };
+  return { finish: finish.outcome, children: finish.children, stored };
 }
 
-function errorOf({ finish }: End): { message: string; class: string; permanent: boolean } {
+function errorOf({ finish }: Omit<End, "children">): { message: string; class: string; permanent: boolean } {
   if (finish.case !== "error") return assert.fail(`instead of an error came ${finish.case}`);
   const { message, class: errorClass, permanent } = finish.value;
   return { message, class: errorClass, permanent };
 }
 
-function resultOf({ finish }: End): string {
+function resultOf({ finish }: Omit<End, "children">): string {
   if (finish.case === "error") assert.fail(finish.value.message);
   assert.equal(finish.case, "result");
   return Buffer.from(finish.value).toString();
 }
 
-function againOf({ finish }: End) {
+function againOf({ finish }: Omit<End, "children">) {
   if (finish.case === "error") assert.fail(finish.value.message);
   assert.equal(finish.case, "again");
   const { at, delay, wait, checkpoint } = finish.value;
-  return { at, delay, names: wait?.names, checkpoint: Buffer.from(checkpoint ?? []).toString() };
+  const waits = wait?.children.map(({ name }) => name);
+  return { at, delay, names: wait?.names, waits, checkpoint: Buffer.from(checkpoint ?? []).toString() };
 }
 
 interface Failure {
@@ -113,7 +122,7 @@ interface Failure {
 }
 
 interface WokenVector {
-  by: "signal" | "timeout" | "user";
+  by: "signal" | "timeout" | "user" | "children";
   id?: string;
   name?: string;
   at_us?: number;
@@ -128,6 +137,10 @@ interface StepVector {
   wait?: string[];
   woken?: WokenVector;
   sleep?: boolean;
+  run?: string;
+  count?: number;
+  ended?: object;
+  ids?: string[];
 }
 
 interface Vector {
@@ -135,6 +148,7 @@ interface Vector {
   record?: unknown;
   text?: string;
   woken?: WokenVector;
+  family?: MessageInitShape<typeof ChildSetSchema>[];
   flow?: StepVector[];
   then?: { step: string; result: unknown };
   key?: string;
@@ -145,7 +159,9 @@ interface Vector {
 const vectors: Vector[] = JSON.parse(readFileSync(new URL("../../steps.json", import.meta.url), "utf8"));
 
 function wireOf(w: WokenVector): MessageInitShape<typeof WokenSchema> {
-  const by = { signal: Woken_By.SIGNAL, timeout: Woken_By.TIMEOUT, user: Woken_By.USER }[w.by];
+  const by = { signal: Woken_By.SIGNAL, timeout: Woken_By.TIMEOUT, user: Woken_By.USER, children: Woken_By.CHILDREN }[
+    w.by
+  ];
   const id = new Uint8Array(Buffer.from((w.id ?? "").replaceAll("-", ""), "hex"));
   return {
     by,
@@ -169,6 +185,16 @@ async function go(task: StepTask, s: StepVector): Promise<void> {
     assert.deepEqual(
       [woken.by, woken.id, woken.name, woken.at?.getTime(), Buffer.from(woken.data).toString("base64")],
       [by, id, name, at_us && Math.floor(at_us / 1000), data],
+    );
+    return;
+  }
+  if (s.run !== undefined) {
+    const requests = Array.from({ length: s.count ?? 0 }, () => ({ type: "a" }));
+    const { id, ...ended } = await task.runChildren(s.run, requests);
+    assert.deepEqual(ended, { done: 0, failed: 0, cancelled: 0, ...s.ended });
+    assert.deepEqual(
+      requests.map((_, number) => id(number)),
+      s.ids,
     );
     return;
   }
@@ -200,7 +226,8 @@ suite("a record of steps", () => {
         assert.deepEqual(got, result);
       };
       const checkpoint = v.text ?? (v.record ? JSON.stringify(v.record) : "");
-      const end = await attempt(flow, v.woken ? { checkpoint, woken: wireOf(v.woken) } : { checkpoint });
+      const wire = { children: (v.family ?? []).map((set) => create(ChildSetSchema, set)) };
+      const end = await attempt(flow, { checkpoint, wire, ...(v.woken && { woken: wireOf(v.woken) }) });
       if (v.class) {
         const error = errorOf(end);
         assert.deepEqual([error.class, error.permanent], [v.class, v.class === "steps_changed"], error.message);
@@ -213,6 +240,32 @@ suite("a record of steps", () => {
 });
 
 suite("a handler in steps", () => {
+  test("adds children, and waits for them", async () => {
+    const render = async (task: StepTask) => {
+      const { done } = await task.runChildren("page", [{ type: "render" }, { type: "render", payload: "2" }]);
+      return done;
+    };
+    const first = await attempt(render);
+    assert.deepEqual(
+      first.children.map(({ set, type, payload }) => [set, type, Buffer.from(payload).toString()]),
+      [
+        ["page", "render", ""],
+        ["page", "render", "2"],
+      ],
+    );
+    const { names, waits, checkpoint } = againOf(first);
+    assert.deepEqual([names, waits], [[], ["page"]]);
+    assert.deepEqual(JSON.parse(checkpoint).done, [{ kind: "children", name: "page", children: { count: 2 } }]);
+    const children = [create(ChildSetSchema, { name: "page", added: 2, done: 1 })];
+    const resumed = await attempt(render, { checkpoint, woken: { by: Woken_By.USER }, wire: { children } });
+    assert.deepEqual([againOf(resumed).waits, resumed.children], [["page"], []]);
+    const lost = errorOf(await attempt(render, { checkpoint, woken: { by: Woken_By.CHILDREN } }));
+    assert.match(lost.message, /lost its children/);
+    const features = FEATURES.filter((feature) => feature !== "family");
+    const refused = await attempt(render, { features });
+    assert.deepEqual([errorOf(refused).class, errorOf(refused).permanent, refused.children], ["unsupported", true, []]);
+  });
+
   test("goes on behind its wait", async () => {
     const ran: string[] = [];
     const order = async (task: StepTask) => {

@@ -163,7 +163,7 @@ suite("children", () => {
     run.spawn({ type: "a", payload });
     payload.write("two");
     run.spawn({ type: "b", key: "k", orderingKey: "o", payload, headers: { h: "v" }, runAt: new Date(5), priority: 0 });
-    const [first, second] = run.children;
+    const [first, second] = run.added;
     assert.deepEqual([first?.type, Buffer.from(first?.payload ?? []).toString()], ["a", "one"]);
     assert.deepEqual([first?.runAt, first?.priority], [0n, undefined]);
     assert.deepEqual([second?.key, second?.orderingKey, second?.headers], ["k", "o", { h: "v" }]);
@@ -179,7 +179,7 @@ suite("children", () => {
     assert.throws(() => run.spawn({ type: "a", payload: () => 1 }), Permanent);
     assert.throws(() => run.spawn({ type: "a", priority: 10 }), RangeError);
     assert.throws(() => run.spawn({ type: "a", runAt: new Date("never") }), RangeError);
-    assert.deepEqual(run.children, []);
+    assert.deepEqual(run.added, []);
   });
 
   test("that come too late to be sent are errors, not lost", () => {
