@@ -3,14 +3,17 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // blocks returns the blocks of a language below the headings of a page of the manual, in their order.
@@ -254,5 +257,84 @@ types: {web: {}, shell: {}, payout: {handler: shell}}
 	}
 	if added := n.objects(t, "task", "list", "--type", "payout"); len(added) != 0 {
 		t.Errorf("a server that may not has added %v", added)
+	}
+}
+
+// families are handlers of two types. Each task adds children and a task, waits for the children, and returns how many are done.
+const families = `
+storage: {driver: pebble, path: ./data}
+handlers:
+  shell:
+    exec:
+      - sh
+      - -ec
+      - |
+        if [ -z "$TASKENGINE_WOKEN_BY" ]; then
+          echo '{"children": {"page": [{"type": "page"}, {"type": "page"}, {"type": "page"}]}, "tasks": [{"type": "note"}],
+            "wait": {"children": [{"name": "page"}]}}' >&"$TASKENGINE_ANSWER_FD"
+        else
+          jq .children.page.done
+        fi
+    payload: envelope
+    pass_env: PATH
+    may_add: [page, note]
+  web: {http: {url: %q, envelope: true, may_add: [page, note]}}
+  member: {exec: ["true"], pass_env: PATH}
+types:
+  shell: {max_crashes: 0, retry: {max: forever, backoff: none}}
+  web: {max_crashes: 0, retry: {max: forever, backoff: none}}
+  page: {handler: member, max_crashes: 0}
+  note: {handler: member, max_crashes: 0}
+`
+
+func TestTasksOfAnswersExistOnceThoughNodesAreKilled(t *testing.T) {
+	t.Parallel()
+	const each, pages, kills = 12, 3, 6
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var task struct {
+			Children map[string]struct{ Done int }
+		}
+		if err := json.NewDecoder(r.Body).Decode(&task); err != nil {
+			return
+		}
+		w.Header().Set("Content-Type", "application/vnd.taskengine.answer+json")
+		if r.Header.Get("Taskengine-Woken-By") == "children" {
+			fmt.Fprintf(w, `{"result": %d}`, task.Children["page"].Done)
+			return
+		}
+		io.WriteString(w, `{"wait": {"children": [{"name": "page"}]}, "tasks": [{"type": "note"}],
+			"children": {"page": [{"type": "page"}, {"type": "page"}, {"type": "page"}]}}`)
+	}))
+	defer web.Close()
+	config := write(t, "taskengine.yaml", fmt.Sprintf(families, web.URL))
+	n := start(t, withPath(), "run", "-c", config)
+	var ids []string
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	for range kills {
+		for range each / kills {
+			for _, typ := range []string{"shell", "web"} {
+				ids = append(ids, fmt.Sprint(n.objects(t, "task", "add", typ)[0]["id"]))
+			}
+		}
+		time.Sleep(time.Duration(random.IntN(200)) * time.Millisecond) // wherever that is
+		if err := n.cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		<-n.ended
+		n = start(t, withPath(), "run", "-c", config)
+	}
+	for _, id := range ids {
+		if got := n.until(t, id, "done"); got["result"] != float64(pages) {
+			t.Errorf("the task is %v", got)
+		}
+	}
+	for _, typ := range []string{"page", "note"} {
+		n.ok(t, "task", "wait", "--type", typ, "--timeout", "1m")
+	}
+	all := func(typ string) int { return len(n.objects(t, "task", "list", "--type", typ, "--limit", "1000")) }
+	if got, want := [2]int{all("page"), all("note")}, [2]int{pages * len(ids), len(ids)}; got != want {
+		t.Errorf("there are %d pages and %d notes, want %d", got[0], got[1], want)
 	}
 }
