@@ -59,14 +59,14 @@ func (c *Call[O]) begin() error {
 
 // leave removes c from the running calls of its session.
 func (c *Call[O]) leave() {
-	s := c.session
-	delete(s.running, c.Run.RunId)
+	delete(c.session.running, c.Run.RunId)
 	c.session = nil
-	s.hasRoom()
 }
 
 // End answers a running call with an error. Later answers of its session have no effect.
 func (c *Call[O]) End(why error) {
+	s := c.session
 	c.leave()
+	s.hasRoom()
 	c.deliver(calls.Answer{Err: why})
 }

@@ -172,5 +172,6 @@ func (c *Core[O]) Receive(s *Session[O], frame *wire.FromHandler, now time.Time,
 		}
 		ended = append(ended, call)
 	}
+	s.hasRoom() // not before: the writer would wait for the mutex
 	return ended, reporting
 }

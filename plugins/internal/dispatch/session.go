@@ -109,10 +109,9 @@ func (s *Session[O]) Resume(has []uint64, why error) (open []uint64) {
 	return open
 }
 
-// AddCredits allows for more calls to be sent.
+// AddCredits allows for more calls to be sent, before the writer begins.
 func (s *Session[O]) AddCredits(credits uint32) {
 	s.credits = min(s.credits+int(min(credits, MaxSlots)), MaxSlots)
-	s.hasRoom()
 }
 
 // Retire ends the sending of calls. Other frames are sent.
