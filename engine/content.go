@@ -130,13 +130,41 @@ func (c contents) begin(t *task.Task) (again *task.Reencoded, err error) {
 	return c.reencode(&stored), nil
 }
 
-// reencode returns the payload and the checkpoint of a stored row as they are to be stored now, as far as they are encrypted
-// otherwise and can be decoded; nil if there is nothing to do.
+// reencode returns the payload, the checkpoint and the signals of a stored row as they are to be stored now, as far as they are
+// encrypted otherwise and can be decoded; nil if there is nothing to do.
 func (c contents) reencode(t *task.Task) *task.Reencoded {
-	if c.keyed == nil || c.keyed.IsCurrent(t.Payload) && c.keyed.IsCurrent(t.Checkpoint()) {
+	if c.keyed == nil {
 		return nil
 	}
-	return &task.Reencoded{Payload: c.anew(t.Type, codec.Payload, t.Payload), Checkpoint: c.anew(t.Type, codec.Checkpoint, t.Checkpoint())}
+	signals := c.reencodeSignals(t)
+	if signals == nil && c.keyed.IsCurrent(t.Payload) && c.keyed.IsCurrent(t.Checkpoint()) {
+		return nil
+	}
+	return &task.Reencoded{
+		Payload: c.anew(t.Type, codec.Payload, t.Payload), Checkpoint: c.anew(t.Type, codec.Checkpoint, t.Checkpoint()), Signals: signals,
+	}
+}
+
+// reencodeSignals is reencode for the data of signals, by their IDs.
+func (c contents) reencodeSignals(t *task.Task) (again map[task.ID][]byte) {
+	if t.Signals == nil {
+		return nil
+	}
+	add := func(s *task.Signal) {
+		data := c.anew(t.Type, codec.Signal, s.Data)
+		if data == nil {
+			return
+		}
+		if again == nil {
+			again = make(map[task.ID][]byte)
+		}
+		again[s.ID] = *data
+	}
+	add(&t.Signals.Wake.Signal)
+	for i := range t.Signals.Kept {
+		add(&t.Signals.Kept[i])
+	}
+	return again
 }
 
 // anew is reencode for a part of a row.

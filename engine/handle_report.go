@@ -76,7 +76,7 @@ func (a *attempt) checkpoint(ctx context.Context, in storage.Tasks, data []byte,
 		return err
 	}
 	if again := a.anew.Load(); again != nil { // the old checkpoint does not replace this one
-		a.anew.Store(&task.Reencoded{Payload: again.Payload})
+		a.anew.Store(&task.Reencoded{Payload: again.Payload, Signals: again.Signals})
 	}
 	done, err := in.Note(ctx, task.Note{Ref: a.ref, By: a.owner, Checkpoint: data, Progress: p})
 	switch {

@@ -18,7 +18,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// keysIn returns how many payloads and checkpoints of tasks that have not ended are under each key, by its name.
+// keysIn returns how many payloads, checkpoints and signals of tasks that have not ended are under each key, by its name.
 func (n *node) keysIn() map[string]int {
 	n.t.Helper()
 	keys := make(map[string]int)
@@ -34,13 +34,72 @@ func (n *node) keysIn() map[string]int {
 		if err != nil {
 			n.t.Fatal(err)
 		}
-		for _, part := range [][]byte{row.Payload, row.Checkpoint()} {
+		parts := [][]byte{row.Payload, row.Checkpoint(), row.Woken().Signal.Data}
+		if row.Signals != nil {
+			for _, kept := range row.Signals.Kept {
+				parts = append(parts, kept.Data)
+			}
+		}
+		for _, part := range parts {
 			if len(part) > 0 {
 				keys[codec.KeyOf(part)]++
 			}
 		}
 	}
 	return keys
+}
+
+// A task has kept two signals, and one has ended its wait. The attempt after that fails, and is retried.
+func TestSignalsThatATaskHasAreUnderTheKeyOfToday(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var seen []string
+		fails := true
+		n := secrets(t, func(p *policy.Type) { p.Retry.Max = policy.Forever }, func(ctx context.Context, r *task.Task) ([]byte, error) {
+			w := r.Woken()
+			if w.By == task.NotWoken {
+				return nil, task.WaitFor([]string{"first"}, time.Time{})
+			}
+			seen = append(seen, string(w.Signal.Data))
+			if fails {
+				return nil, task.RetryIn(time.Hour, errNo)
+			}
+			if string(w.Signal.Data) != "second1" {
+				return nil, task.WaitFor([]string{"second"}, time.Time{})
+			}
+			return nil, nil
+		})
+		id := n.submit(engine.Request{Type: "mail"})
+		time.Sleep(time.Second)
+		for i, name := range []string{"second", "second", "first"} {
+			if _, _, err := n.Signal(t.Context(), engine.Signal{To: id, Name: name, Data: fmt.Append(nil, name, i), Keep: true}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Second)
+		if got := n.keysIn(); len(got) != 1 || got["k"] != 3 || len(seen) != 1 {
+			t.Fatalf("before the change: %v, %q", got, seen)
+		}
+		n.close()
+		n.config.Codec = encrypting(t, "nk")
+		n.open()
+		time.Sleep(2 * time.Hour)
+		if got := n.keysIn(); len(got) != 1 || got["n"] != 3 {
+			t.Errorf("after the change: %v", got)
+		}
+		n.close()
+		n.config.Codec = encrypting(t, "n")
+		fails = false
+		n.open()
+		time.Sleep(2 * time.Hour)
+		if got := n.get(id); got.State != task.Done || len(seen) < 3 {
+			t.Fatalf("it is %v, and has seen %q", got.State, seen)
+		}
+		for i, want := range []string{"first2", "second0", "second1"} {
+			if got := seen[len(seen)-3:]; got[i] != want {
+				t.Errorf("the handler has seen %q", seen)
+			}
+		}
+	})
 }
 
 func TestWhatIsWrittenIsUnderTheKeyOfToday(t *testing.T) {

@@ -95,7 +95,7 @@ type Config struct {
 	// Tasks that SQL adds are not decorated.
 	Decorate func(ctx context.Context, r *Request) error
 
-	// Codec encodes payloads, results and checkpoints for the store, and decodes them, see package codec. If it
+	// Codec encodes payloads, results, checkpoints and the data of signals for the store, and decodes them, see package codec. If it
 	// is nil, nothing is encoded, and compressed contents are decoded. A task that cannot be decoded is not given to its
 	// handler. If that is for good, it becomes an Error. Otherwise it waits, without delaying other tasks, see
 	// [Engine.MissingKeys], and runs when a node has the missing key. With a [codec.Keyed], contents under another key are

@@ -67,6 +67,10 @@ type Change struct {
 	Replace     *Replace  // the row takes the place of another request; nil for any other change
 	Await       *Await    // an attempt ends, and the task is Waiting for a signal, or Submitted if it has kept one; nil for any other change
 
+	// Reencoded has the data of signals that the row has, encoded as it is to be stored from now on, by the IDs of the signals. A
+	// signal that the row does not have then is left out.
+	Reencoded map[ID][]byte
+
 	Adds []AddedChildren // children that are added with the end of an attempt that has done its work
 
 	// Ends reports ends of children to their parent at any version, as a Signal is delivered. If a wait of the task is over
@@ -164,7 +168,7 @@ func (c Change) Apply(t *Task) bool {
 		children = c.awaiting(children)
 		kept = c.begin(t, children)
 	}
-	signals := c.signals(t, kept, completes)
+	signals := c.signals(t, kept, completes).reencoded(c.Reencoded)
 	if kept != notKept {
 		children = children.Resting()
 	}
@@ -293,7 +297,7 @@ func (c *Change) Completes(from State) bool {
 	return from == Processing && (c.To == Done || c.Outcome == Completed && c.To == Waiting)
 }
 
-// Bytes returns the size of what c writes into the row: a result, a payload, a checkpoint and a signal.
+// Bytes returns the size of what c writes into the row: a result, a payload, a checkpoint and signals.
 func (c *Change) Bytes() int {
 	n := len(c.Result)
 	if c.Signal != nil {
@@ -304,6 +308,9 @@ func (c *Change) Bytes() int {
 	}
 	if c.Checkpoint != nil {
 		n += len(*c.Checkpoint)
+	}
+	for _, data := range c.Reencoded {
+		n += len(data)
 	}
 	return n
 }

@@ -188,10 +188,11 @@ type Verdict struct {
 // RunsAgain reports whether the task is not done after an attempt that Completed.
 func (v *Verdict) RunsAgain() bool { return !v.Again.IsZero() || v.Await != nil }
 
-// Reencoded is the payload and the checkpoint of a task, encoded for the store. A nil field stays as it
-// is.
+// Reencoded is the payload, the checkpoint and the data of signals of a task, encoded for the store. What is nil or missing
+// stays as it is.
 type Reencoded struct {
 	Payload, Checkpoint *[]byte
+	Signals             map[ID][]byte // by the ID of the signal
 }
 
 // Add has c store what r has, unless c stores something else instead or the task has ended then. completes says
@@ -206,6 +207,7 @@ func (r *Reencoded) Add(c *Change, completes bool) {
 	if c.Checkpoint == nil && !completes {
 		c.Checkpoint = r.Checkpoint
 	}
+	c.Reencoded = r.Signals
 }
 
 // VerdictOf returns the verdict for what a handler returned.

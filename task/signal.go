@@ -146,6 +146,27 @@ func (s *Signals) copy() Signals {
 	return c
 }
 
+// reencoded returns s with other data of the signals with these IDs. It is s if s has none of them.
+func (s *Signals) reencoded(data map[ID][]byte) *Signals {
+	if s == nil || len(data) == 0 {
+		return s
+	}
+	now, has := s.copy(), false
+	if again, ok := data[now.Wake.Signal.ID]; ok && now.Wake.By == BySignal {
+		now.Wake.Signal.Data, has = again, true
+	}
+	now.Kept = slices.Clone(now.Kept)
+	for i := range now.Kept {
+		if again, ok := data[now.Kept[i].ID]; ok {
+			now.Kept[i].Data, has = again, true
+		}
+	}
+	if !has {
+		return s
+	}
+	return &now
+}
+
 // consume forgets the signal that ended the newest wait, but for its ID.
 func (s *Signals) consume() {
 	if s.Wake.By == BySignal {

@@ -129,6 +129,32 @@ func TestATimeoutAndAUserEndAWait(t *testing.T) {
 	}
 }
 
+// The changes are the end of an attempt that has failed, and of one that has used the signal that woke it.
+func TestAChangeEncodesSignalsAnew(t *testing.T) {
+	for _, err := range []error{fmt.Errorf("no"), waitFor("other")} {
+		a := running()
+		send(a, 1, "a", true, dawn)
+		send(a, 2, "b", true, dawn)
+		conclude(a, dawn, waitFor("a"))
+		grab(a, dawn)
+		before, uses := a.Clone(), err.Error() != "no"
+		is := task.RunningOf(a)
+		v := task.VerdictOf(nil, err)
+		v.Reencoded = &task.Reencoded{Signals: map[task.ID][]byte{{1}: []byte("1"), {2}: []byte("2"), {3}: []byte("3")}}
+		c := task.Conclude(dawn, &is, v, &task.Rules{Retry: noRetries{}}, func() float64 { return 0 }).Change
+		send(a, 4, "b", true, dawn)
+		if !c.Apply(a) || len(a.Signals.Kept) != 2 || string(a.Signals.Kept[0].Data) != "2" || string(a.Signals.Kept[1].Data) != "b" {
+			t.Errorf("it has kept %+v", a.Signals)
+		}
+		if got := string(a.Woken().Signal.Data); got != map[bool]string{false: "1"}[uses] {
+			t.Errorf("it was woken by %q", got)
+		}
+		if string(before.Signals.Kept[0].Data) != "b" || string(before.Woken().Signal.Data) != "a" {
+			t.Errorf("the change has changed %+v", before.Signals)
+		}
+	}
+}
+
 func TestATaskThatEndsForgetsItsSignals(t *testing.T) {
 	for _, to := range []task.State{task.Done, task.Failed, task.Cancelled} {
 		a := running()

@@ -30,7 +30,7 @@ func examineKeys(ctx context.Context, found *Findings, s stores.Store) error {
 	keys := make(map[string]*keyUse) // "" is without encryption
 	err := store.Export(ctx, func(string, []byte) error { return nil }, func(t *task.Task) error {
 		mine := make(map[string]bool, 1)
-		for _, part := range [][]byte{t.Payload, t.Result, t.Checkpoint()} {
+		for _, part := range contentOf(t) {
 			if len(part) > 0 {
 				mine[codec.KeyOf(part)] = true
 			}
@@ -57,6 +57,17 @@ func examineKeys(ctx context.Context, found *Findings, s stores.Store) error {
 		found.info("keys", "%s: %s", what, keys[name])
 	}
 	return nil
+}
+
+// contentOf returns what may be encrypted of a task.
+func contentOf(t *task.Task) [][]byte {
+	parts := [][]byte{t.Payload, t.Result, t.Checkpoint(), t.Woken().Signal.Data}
+	if t.Signals != nil {
+		for i := range t.Signals.Kept {
+			parts = append(parts, t.Signals.Kept[i].Data)
+		}
+	}
+	return parts
 }
 
 func (u *keyUse) add(t *task.Task) {

@@ -40,7 +40,11 @@ func TestDoctorSaysWhichKeysAreInUse(t *testing.T) {
 			t.Fatal(err)
 		}
 		if i == 2 { // no node uses an empty one
-			if _, err := e.Submit(t.Context(), engine.Request{Type: "later"}); err != nil {
+			empty, err := e.Submit(t.Context(), engine.Request{Type: "later"}, engine.Request{Type: "later"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := e.Signal(t.Context(), engine.Signal{To: empty[1].ID, Name: "s", Data: []byte("x"), Keep: true}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -64,7 +68,7 @@ func TestDoctorSaysWhichKeysAreInUse(t *testing.T) {
 			got = append(got, f.What)
 		}
 	}
-	want := []string{`no key: 1 tasks that have not ended, 1 that have`, `the key "2025": 1 tasks that have not ended, 1 that have`, `the key "2026": 2 tasks that have not ended, 2 that have`}
+	want := []string{`no key: 1 tasks that have not ended, 1 that have`, `the key "2025": 1 tasks that have not ended, 1 that have`, `the key "2026": 3 tasks that have not ended, 2 that have`}
 	for i, w := range want {
 		if len(got) != len(want) || !strings.HasPrefix(got[i], w+", which are kept until 2") {
 			t.Fatalf("found %q, want %q, of %v", got, want, found)
