@@ -48,7 +48,7 @@ func (s *Store) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
 }
 
 // commit does a batch without its notes. A batch of the usual changes is one round trip: tasks
-// are added, grabbed and completed, or run again and add others. If resolves is set, its [storage.Terms] are needed:
+// are added, grabbed and completed, or run again, and rows follow the ends of attempts. If resolves is set, its [storage.Terms] are needed:
 // keys of its rows are taken.
 func (v *verbs) commit(ctx context.Context, b *storage.Batch, resolves bool) (out storage.Outcome, err error) {
 	s, w := v.store, classify(b.Swap)
@@ -107,7 +107,7 @@ func oneTrip(b *storage.Batch, w *swaps) bool {
 	added := b.Insert
 	for i := range b.Swap {
 		if rows := b.Follows(i); len(rows) > 0 {
-			if !isAgain(&b.Swap[i]) { // others may leave no row in the table task, or are seldom followed
+			if b.Swap[i].To == task.Processing { // a grab is not followed
 				return false
 			}
 			added = slices.Concat(added, rows)
@@ -140,13 +140,15 @@ type followed struct {
 // follow returns the insert of the rows that follow the changes of a batch.
 func (v *verbs) follow(b *storage.Batch, careful bool) (f followed) {
 	var rows []*task.Task
-	after := []task.Ref{}
+	after, ends := []task.Ref{}, false
 	for i := range b.Follow {
 		for _, t := range b.Follows(i) {
+			ends = ends || b.Swap[i].To == task.Done
 			rows, after, f.of = append(rows, t), append(after, b.Swap[i].Ref), append(f.of, i)
 		}
 	}
 	f.insertion = v.insertion(rows, after, careful)
+	f.ends = ends
 	return f
 }
 
@@ -168,6 +170,7 @@ func (v *verbs) doAtOnce(ctx context.Context, b *storage.Batch, w *swaps, carefu
 	var p pipe
 	w.rows = make([]*task.Task, len(b.Swap))
 	in, follow := v.insertion(b.Insert, nil, careful), v.follow(b, careful)
+	w.notes = follow.ends
 	in.claim(&p, v.store.sql.allHolders)
 	if some := onRules(b); len(some) > 0 {
 		p.add(nil, v.store.sql.areFree, texts(some, typeOf), texts(some, orderOf), texts(some, keyOf), uuids(some, idOf))

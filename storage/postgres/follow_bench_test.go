@@ -17,11 +17,18 @@ import (
 
 // BenchmarkFollow measures how fast two writers add tasks and end them, 128 of each in a batch, while one of a hundred tasks
 // runs again and adds another one: "following" is that rate divided by the rate without such tasks. "stepwise" is the same
-// by transactions that read rows before they change them, as every batch with rows that follow was done once. An operation
+// by transactions that read rows before they change them, as every batch with rows that follow was done once. With change=ends, the
+// task that adds another one is done, as a child is that is followed by the report of its end. An operation
 // is a round of each, and the figures are the medians of the rounds.
 func BenchmarkFollow(b *testing.B) {
+	for _, change := range []string{"reruns", "ends"} {
+		b.Run("change="+change, func(b *testing.B) { benchmarkFollow(b, change == "ends") })
+	}
+}
+
+func benchmarkFollow(b *testing.B, ends bool) {
 	s := postgrestest.Open(b, server.Database(b))
-	follow := &following{s: s, ids: task.NewIDs([32]byte{1})}
+	follow := &following{s: s, ids: task.NewIDs([32]byte{1}), ends: ends}
 	commit := func(ctx context.Context, batch *storage.Batch) (err error) {
 		_, err = s.Commit(ctx, batch).Wait()
 		return err
@@ -50,6 +57,8 @@ func BenchmarkFollow(b *testing.B) {
 type following struct {
 	s   *postgres.Store
 	ids *task.IDs
+
+	ends bool // tasks that are done add others, in place of those that run again
 }
 
 // rate returns how many tasks end in a second, of which some in each batch are followed by others.
@@ -86,7 +95,9 @@ func (f *following) batch(running []*task.Task, tasks, followed int) *storage.Ba
 		c := task.Change{Ref: t.Ref(), To: task.Done, By: owner, At: now, Outcome: task.Completed, NextEventAt: now.Add(7 * 24 * time.Hour)}
 		var rows []*task.Task
 		if i < followed {
-			c.To, c.Count, c.ReadyAt, c.NextEventAt = task.Waiting, task.Reset, now.Add(time.Hour), now.Add(time.Hour)
+			if !f.ends {
+				c.To, c.Count, c.ReadyAt, c.NextEventAt = task.Waiting, task.Reset, now.Add(time.Hour), now.Add(time.Hour)
+			}
 			child := &task.Task{ID: t.ID.Child(now, fmt.Sprint(i)), Type: "mail", Payload: make([]byte, 256)}
 			child.Create(task.Submitted, now, time.Time{})
 			rows = []*task.Task{child}

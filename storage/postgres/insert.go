@@ -124,6 +124,7 @@ type insertion struct {
 	withKey []*task.Task
 	after   []task.Ref          // see insertion of verbs
 	careful bool                // likewise
+	ends    bool                // some of the changes end tasks
 	created map[task.ID]uint64  // their numbers
 	holders map[task.ID]task.ID // the rows that have the ids or keys of the inserted rows with a key
 }
@@ -160,7 +161,7 @@ func (in *insertion) claim(p *pipe, holders string) {
 // sorted: rows that become the heads of these are added as such.
 func (in *insertion) add(p *pipe, locked []string) {
 	sql, heads := in.v.store.sql, firstSeats(in.ts, locked)
-	kind := insertKind{fresh: allFresh(in.ts), keyed: len(in.withKey) > 0, careful: in.careful, follows: in.after != nil, seats: len(heads) > 0}
+	kind := insertKind{fresh: allFresh(in.ts), keyed: len(in.withKey) > 0, careful: in.careful, follows: in.after != nil, ends: in.ends, seats: len(heads) > 0}
 	args := freshColumns(in.ts, func(t *task.Task) int16 {
 		if heads[t] {
 			return int16(task.Head)
@@ -235,6 +236,7 @@ type insertKind struct {
 	keyed   bool // some have keys
 	careful bool // leave out rows with ids that are taken
 	follows bool // each follows a change
+	ends    bool // likewise, and some of these changes end tasks
 	seats   bool // some are the heads of their ordering keys, unless others have earlier seats
 }
 

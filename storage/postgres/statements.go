@@ -20,7 +20,7 @@ type statements struct {
 	inserts                                               map[insertKind]string
 	claimKeys, releaseKeys, holders, allHolders, areFree  string
 	removeEnded, remove, note, grab, finish, drop, update string
-	rerun                                                 string
+	rerun, finishNoted, dropNoted                         string
 	end, comeBack                                         string
 	due, dueRunning, dueEnded, ready, queues, allQueues   string
 	dueOf, submitted, submittedOf                         string
@@ -112,7 +112,14 @@ const (
 	whichKeyed   = `(key is null or exists (select from {key} k where {holds:c}))`
 	whichFollows = `exists (select from {task} t where t.id = c.after and t.version = c.made and t.xmin = pg_current_xact_id()::xid)`
 	follows      = `after uuid, made bigint`
+	// The row of a task that has ended is deleted, or in a partition of the table ended that is not known here.
+	whichEnded = `c.after in (select unnest(string_to_array(current_setting('taskengine.ended', true), ',')::uuid[]))`
 )
+
+// notesEnds is a part of statements by which tasks end: it notes them for those after it in the transaction.
+const notesEnds = `
+noted as (select set_config('taskengine.ended', concat_ws(',', nullif(current_setting('taskengine.ended', true), ''),
+	(select string_agg(id::text, ',') from gone)), true))`
 
 const insertKeys = `
 insert into {key} (type, ordering_key, key, id)
@@ -186,6 +193,9 @@ select {done}, null, payload, new_result, null, null, false, ended_at, keep
 from gone
 returning {narrow}`
 
+// moveNoted is moveDone with notesEnds.
+var moveNoted = strings.Replace(moveDone, "\ninsert", ",\nmoved as (insert", 1) + "),\n" + strings.TrimSpace(notesEnds) + "\nselect {narrow} from moved, noted"
+
 const dropDone = `
 with gone as (
 	delete from {task} t using unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::uuid[]) as c (id, version, at, next, by)
@@ -194,6 +204,9 @@ with gone as (
 keys as (delete from {key} k using gone where {holds:gone})
 select {done}
 from gone`
+
+// dropNoted is dropDone with notesEnds.
+var dropNoted = strings.Replace(dropDone, "\nselect {done}\nfrom gone", ",\n"+strings.TrimSpace(notesEnds)+"\nselect {done}\nfrom gone, noted", 1)
 
 // done is the columns {narrow} of a row of gone that is done.
 const done = `id, null::uuid, version + 1, seq, created_at, ready_at, next, expires_at, started_at, at,
@@ -290,6 +303,7 @@ func statementsIn(name string) *statements {
 		inserts: insertsIn(fill), claimKeys: fill(insertKeys), releaseKeys: fill(deleteKeys), holders: holders("null"), allHolders: holders("{schema}.key_was_freed()"), areFree: fill(areFree),
 		removeEnded: fill(deleteAddedAgain), remove: fill(deleteRefs),
 		note: fill(updateNotes), grab: fill(updateGrab), finish: fill(moveDone), drop: fill(dropDone), rerun: fill(updateRerun), update: fill(updateRows),
+		finishNoted: fill(moveNoted), dropNoted: fill(dropNoted),
 		end: fill(moveEnded), comeBack: fill(moveBack),
 		dueOf: fill(selectDueOf), submitted: fill(selectSubmitted), submittedOf: fill(selectSubmittedOf),
 		due: fill(selectDue), dueRunning: fill(selectDueRunning), dueEnded: fill(selectDueEnded),
@@ -337,8 +351,8 @@ func (s *Store) fill(sql string) string { return filler(s.partitions.schema)(sql
 // insertsIn returns the statements that insert.
 func insertsIn(fill func(string) string) map[insertKind]string {
 	all := make(map[insertKind]string)
-	for n := range 1 << 5 {
-		kind := insertKind{fresh: n&1 > 0, keyed: n&2 > 0, careful: n&4 > 0, follows: n&8 > 0, seats: n&16 > 0}
+	for n := range 1 << 6 {
+		kind := insertKind{fresh: n&1 > 0, keyed: n&2 > 0, careful: n&4 > 0, follows: n&8 > 0, seats: n&16 > 0, ends: n&32 > 0}
 		given, values := fresh+", "+others, namesIn(others)
 		if kind.fresh {
 			given, values = fresh, noOthers
@@ -352,7 +366,11 @@ func insertsIn(fill func(string) string) map[insertKind]string {
 			conditions = append(conditions, whichKeyed)
 		}
 		if kind.follows {
-			given, conditions = given+", "+follows, append(conditions, whichFollows)
+			which := whichFollows
+			if kind.ends {
+				which = "(" + whichFollows + " or " + whichEnded + ")"
+			}
+			given, conditions = given+", "+follows, append(conditions, which)
 		}
 		which := ""
 		if len(conditions) > 0 {

@@ -60,6 +60,7 @@ type swaps struct {
 	agains  []int        // likewise: of attempts that complete while their tasks run again
 	others  []int        // likewise
 	remove  []bool       // for each change whether its row is deleted, if it ends
+	notes   bool         // rows may follow the ends of tasks: the statements note these
 	rows    []*task.Task // the answer
 }
 
@@ -167,7 +168,11 @@ func (v *verbs) finish(ctx context.Context, p *pipe, w *swaps, some []int) error
 	}
 	v.makeRoom(ctx, p, ends)
 	ids, at, keep := columns(ends)
-	p.add(w.answers(some), v.store.sql.finish, ids,
+	sql := v.store.sql.finish
+	if w.notes {
+		sql = v.store.sql.finishNoted
+	}
+	p.add(w.answers(some), sql, ids,
 		bigints(some, func(i int) int64 { return int64(change(i).Version) }), bytesOrNull(some, func(i int) []byte { return change(i).Result }),
 		bigints(some, func(i int) int64 { return micro(task.Stamp(change(i).At)) }),
 		bigints(some, func(i int) int64 { return micro(task.Stamp(change(i).NextEventAt)) }), at, keep,
@@ -180,7 +185,11 @@ func (v *verbs) drop(p *pipe, w *swaps, some []int) {
 	if len(some) == 0 {
 		return
 	}
-	p.add(w.answers(some), v.store.sql.drop,
+	sql := v.store.sql.drop
+	if w.notes {
+		sql = v.store.sql.dropNoted
+	}
+	p.add(w.answers(some), sql,
 		uuids(some, func(i int) task.ID { return w.changes[i].ID }), bigints(some, func(i int) int64 { return int64(w.changes[i].Version) }),
 		bigints(some, func(i int) int64 { return micro(task.Stamp(w.changes[i].At)) }),
 		bigints(some, func(i int) int64 { return micro(task.Stamp(w.changes[i].NextEventAt)) }),

@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -175,6 +176,54 @@ func TestABatchWithRowsThatFollowIsOneRoundTrip(t *testing.T) {
 		})
 		if got != 1 {
 			t.Errorf("a batch with rows that follow takes %d round trips, keys %q", got, key)
+		}
+	}
+}
+
+// A child that is done is followed by the row that reports its end, and a task that sends signals by the rows that carry them. The
+// row of one of them is kept, and that of the other deleted. A change that is not made is followed by nothing.
+func TestABatchWithRowsThatFollowEndsIsOneRoundTrip(t *testing.T) {
+	t.Parallel()
+	s := newTripsStore(t)
+	for _, key := range []string{"", "ordered "} {
+		n := 0
+		name := func() string {
+			if n++; key == "" {
+				return ""
+			}
+			return fmt.Sprint(key, n)
+		}
+		batch := func() *storage.Batch {
+			b := &storage.Batch{Insert: []*task.Task{s.row(name())}, Remove: []bool{true, false, true, false, false}}
+			for range 4 {
+				r := s.running(name())
+				b.Swap = append(b.Swap, task.Change{Ref: r.Ref(), To: task.Done, By: r.Owner, At: s.now, Outcome: task.Completed, OrderingKey: r.OrderingKey})
+				b.Follow = append(b.Follow, []*task.Task{s.row(fmt.Sprint("carriers ", key, n))})
+			}
+			b.Swap[2].Version++
+			b.Swap[3].Version++
+			parent := s.running(name())
+			b.Swap, b.Follow = append(b.Swap, s.reruns(parent)), append(b.Follow, []*task.Task{s.row(name())})
+			return b
+		}
+		var last *storage.Batch
+		var out storage.Outcome
+		got := least(s.trips, batch, func(b *storage.Batch) { last, out = b, s.commit(b) })
+		if got != 1 {
+			t.Errorf("a batch with rows that follow ends takes %d round trips, keys %q", got, key)
+		}
+		for i, want := range []bool{true, true, false, false, true} {
+			made := out.Swapped[i] != nil
+			_, err := s.Get(t.Context(), last.Follow[i][0].ID)
+			if followed := len(out.FollowedBy(i)) == 1 && out.Followed[i][0].Created(); made != want || followed != want || (err == nil) != want {
+				t.Errorf("key %q, change %d is made: %v, followed: %v, %v, want %v", key, i, made, followed, err, want)
+			}
+		}
+		if _, err := s.Get(t.Context(), last.Swap[0].ID); !errors.Is(err, task.ErrNotFound) {
+			t.Errorf("a row that was to be removed: %v", err)
+		}
+		if kept, err := s.Get(t.Context(), last.Swap[1].ID); err != nil || kept.State != task.Done {
+			t.Errorf("a row that was to be kept: %v, %v", kept, err)
 		}
 	}
 }
