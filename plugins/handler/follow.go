@@ -91,6 +91,9 @@ func addChild(f *wire.Finish, set string, r *task.Request) error {
 			return err
 		}
 	}
+	if r.Children != nil {
+		return task.WithClass("unsupported", errors.New("a task with children of its own can be submitted, and not added with the end of an attempt of a handler program"))
+	}
 	c := &wire.Child{
 		Set: set, TaskId: idOf(r.ID), Type: r.Type, Key: r.Key, OrderingKey: r.OrderingKey, Payload: r.Payload, Headers: r.Headers,
 		RunAt: microsOf(r.At), ExpiresAt: microsOf(r.ExpiresAt),

@@ -80,14 +80,15 @@ func TestTasksAndSignalsThatCannotBeSentFailTheTaskForGood(t *testing.T) {
 		features []string
 		class    string
 	}{
-		"a name of children":  {with(task.WithChildren("\xff", task.Request{Type: "mail"})), withAll, ""},
-		"no name of children": {with(task.WithChildren("", task.Request{Type: "mail"})), withAll, ""},
-		"a type":              {with(task.WithTasks(task.Request{Type: "\xff"})), withAll, ""},
-		"a header":            {with(task.WithTasks(task.Request{Type: "mail", Headers: map[string]string{"a": "\xff"}})), withAll, ""},
-		"a signal":            {with(task.WithSignals(task.SignalRequest{To: task.ID{1}, Name: "\xff"})), withAll, ""},
-		"a wait for children": {task.WaitForChildren([]task.ChildrenWait{{Name: "\xff"}}, time.Time{}), withAll, ""},
-		"a large child":       {with(task.WithChildren("a", task.Request{Type: "mail", Payload: large})), withAll, "result_too_large"},
-		"a large signal":      {with(task.WithSignals(task.SignalRequest{To: task.ID{1}, Name: "paid", Data: large})), withAll, "result_too_large"},
+		"a name of children":   {with(task.WithChildren("\xff", task.Request{Type: "mail"})), withAll, ""},
+		"no name of children":  {with(task.WithChildren("", task.Request{Type: "mail"})), withAll, ""},
+		"a type":               {with(task.WithTasks(task.Request{Type: "\xff"})), withAll, ""},
+		"a header":             {with(task.WithTasks(task.Request{Type: "mail", Headers: map[string]string{"a": "\xff"}})), withAll, ""},
+		"a signal":             {with(task.WithSignals(task.SignalRequest{To: task.ID{1}, Name: "\xff"})), withAll, ""},
+		"a wait for children":  {task.WaitForChildren([]task.ChildrenWait{{Name: "\xff"}}, time.Time{}), withAll, ""},
+		"a large child":        {with(task.WithChildren("a", task.Request{Type: "mail", Payload: large})), withAll, "result_too_large"},
+		"a large signal":       {with(task.WithSignals(task.SignalRequest{To: task.ID{1}, Name: "paid", Data: large})), withAll, "result_too_large"},
+		"a task with children": {with(task.WithTasks(task.Request{Type: "mail", Children: new(task.NewChildren)})), withAll, "unsupported"},
 		"a host without tasks": {
 			with(task.WithTasks(task.Request{Type: "mail"})), []string{"rerun", "wait", "family", "signals"}, "unsupported",
 		},
