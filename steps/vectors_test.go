@@ -25,6 +25,7 @@ type vector struct {
 	Record json.RawMessage // the checkpoint; none if the task begins
 	Text   string          // the checkpoint, if it is no JSON
 	Woken  *woken          // the end of the wait of the task
+	Family []task.ChildSet // the children of the task
 	Flow   []step          // the steps of the code, with their results
 	Then   *step           // the step that follows
 	Key    string          // of that; not compared if it is empty
@@ -40,6 +41,10 @@ type step struct {
 	Wait   []string
 	Woken  *woken
 	Sleep  bool
+	Run    string // children of this name, as many as Count
+	Count  int
+	Ended  steps.Children
+	IDs    []string
 }
 
 type failure struct {
@@ -58,7 +63,7 @@ func (w *woken) wake(t *testing.T) (out task.Wake) {
 	if w == nil {
 		return out
 	}
-	for _, by := range []task.WakeBy{task.BySignal, task.ByTimeout, task.ByUser} {
+	for _, by := range []task.WakeBy{task.BySignal, task.ByTimeout, task.ByUser, task.ByChildren} {
 		if by.String() == w.By {
 			out.By = by
 		}
@@ -96,6 +101,9 @@ func TestRecordsAreThoseOfOtherLanguages(t *testing.T) {
 		t.Run(v.Name, func(t *testing.T) {
 			tsk := &task.Task{ID: task.ID{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, Signals: &task.Signals{Wake: v.Woken.wake(t)}}
 			tsk.Notes = task.NewNotes(task.Progress{}, append([]byte(v.Text), v.Record...))
+			if v.Family != nil {
+				tsk.Children = &task.Children{Sets: v.Family}
+			}
 			kept := new(keeper)
 			h := steps.Handler(steps.Options{Version: 1}, func(ctx context.Context, f *steps.Flow) ([]byte, error) { return nil, v.run(ctx, t, f) })
 			_, err := h.Handle(context.WithValue(t.Context(), task.ReporterKey{}, kept), tsk)
@@ -138,11 +146,30 @@ func (v *vector) run(ctx context.Context, t *testing.T, f *steps.Flow) error {
 	return err
 }
 
+// hasRun compares how the children of a step have ended.
+func (s *step) hasRun(t *testing.T, got steps.Children) {
+	t.Helper()
+	if got.Count != s.Ended.Count || got.Done != s.Ended.Done || got.Failed != s.Ended.Failed || got.Cancelled != s.Ended.Cancelled {
+		t.Errorf("the children have ended as %+v, want %+v", got, s.Ended)
+	}
+	for i, want := range s.IDs {
+		if id := got.ID(i).String(); id != want {
+			t.Errorf("the id of child %d is %s, want %s", i, id, want)
+		}
+	}
+}
+
 // run does one step, and compares its result. It returns the error with which the flow is to end.
 func (s *step) run(ctx context.Context, t *testing.T, f *steps.Flow) error {
 	switch {
 	case s.Sleep:
 		return f.Sleep(ctx, time.Hour)
+	case s.Run != "":
+		got, err := f.RunChildren(ctx, s.Run, make([]task.Request, s.Count)...)
+		if err == nil {
+			s.hasRun(t, got)
+		}
+		return err
 	case s.Wait != nil:
 		w, err := f.WaitFor(ctx, time.Hour, s.Wait...)
 		if err == nil && !reflect.DeepEqual(w, s.Woken.wake(t)) {

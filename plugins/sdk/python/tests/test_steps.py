@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import inspect
 import json
 import os
 import re
@@ -11,6 +12,7 @@ from datetime import datetime, timedelta, timezone
 
 from taskengine import (
     Again,
+    Child,
     InDoubt,
     NotStored,
     Permanent,
@@ -27,10 +29,11 @@ from taskengine import (
 )  # fmt: skip
 from taskengine._outbox import Host, Outbox
 from taskengine._task import MAX_CHECKPOINT
+from taskengine._woken import NAMES
 from tests import host as h
 
 VECTORS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "steps.json")
-BY = {"signal": _wire.BY_SIGNAL, "timeout": _wire.BY_TIMEOUT, "user": _wire.BY_USER}
+BY = {name: number for number, name in NAMES.items()}
 
 
 class Store(Outbox):
@@ -67,6 +70,9 @@ class End:
         self.checkpoint = again and (again[4] or [None])[0]
         self.at, self.delay = (again[1] or [0])[0] if again else 0, (again[6] or [0])[0] if again else 0
         wait = again and (again[5] or [None])[0]
+        self.children_waits = wait and h.fields(wait)[2]
+        children = [h.fields(child) for child in f[7]]
+        self.children = [{"set": c[8][0].decode(), "type": c[1][0].decode()} for c in children]
         self.waits = None if wait is None else [name.decode() for name in h.fields(wait)[1]]
 
 
@@ -235,7 +241,8 @@ class Steps(unittest.TestCase):
                 with self.subTest(v["name"], form=form.__name__):
                     store = Store()
                     checkpoint = json.dumps(v["record"]) if "record" in v else v.get("text", "")
-                    end = attempt(form, checkpoint.encode(), self.woken_of(v.get("woken")), store)
+                    family = [_wire.ChildSet(**s) for s in v.get("family", [])]
+                    end = attempt(form, checkpoint.encode(), self.woken_of(v.get("woken")), store, children=family)
                     self.assertEqual(end.error_class, v.get("class"), end.message)
                     if "after" in v:
                         self.assertEqual(value(store.checkpoints[-1].decode()), value(json.dumps(v["after"])))
@@ -253,6 +260,12 @@ class Steps(unittest.TestCase):
             for s in v.get("flow", []):
                 if s.get("sleep"):
                     await sleep(3600)
+                elif "run" in s:
+                    got = task.run_children(s["run"], *[Child("a")] * s["count"])
+                    got = await got if inspect.isawaitable(got) else got
+                    counts = {name: getattr(got, name) for name in ("count", "done", "failed", "cancelled")}
+                    self.assertEqual(counts, {"done": 0, "failed": 0, "cancelled": 0, **s["ended"]})
+                    self.assertEqual([got.id(i) for i in range(got.count)], s["ids"])
                 elif "wait" in s:
                     woken, want = await wait(*s["wait"], timeout=3600), s["woken"]
                     self.assertEqual(woken.by, want["by"])
@@ -287,6 +300,28 @@ class Steps(unittest.TestCase):
             self.assertEqual(await step(then["step"], work), then["result"])
 
         return flow
+
+    def test_a_flow_adds_children_and_waits_for_them(self):
+        for form in both(self.runs_children):
+            end = attempt(form)
+            self.assertEqual(end.children, [{"set": "page", "type": "render"}, {"set": "page", "type": "render"}])
+            self.assertEqual(end.children_waits, [_wire._bytes(1, b"page")])
+            kept = {"kind": "children", "name": "page", "children": {"count": 2}}
+            self.assertEqual(json.loads(end.checkpoint)["done"], [kept])
+            resumed = [_wire.ChildSet("page", 2, 1)]  # by a user
+            end = attempt(form, end.checkpoint, _wire.Woken(_wire.BY_USER), children=resumed)
+            self.assertEqual((end.children, end.children_waits), ([], [_wire._bytes(1, b"page")]))
+            lost = attempt(form, end.checkpoint, _wire.Woken(_wire.BY_CHILDREN))
+            self.assertTrue(lost.permanent and "lost its children" in lost.message, lost.message)
+
+    def test_a_host_without_children_gets_an_error(self):
+        for form in both(self.runs_children):
+            end = attempt(form, store=Store(("checkpoint", "wait", "rerun", "children")))
+            self.assertEqual((end.error_class, end.permanent, end.children), ("unsupported", True, []))
+
+    async def runs_children(self, task, step, wait, sleep):
+        ended = task.run_children("page", Child("render"), Child("render"))
+        return (await ended if inspect.isawaitable(ended) else ended).done
 
     def fail_with(self, f):
         raise Permanent(f["message"], error_class=f["class"])

@@ -33,11 +33,11 @@ final class Answers {
       }
       if (outcome instanceof Snooze snooze) {
         long delay = Codec.micros(snooze.delay());
-        finish.clearChildren(); // the next call will send them again
+        finish.clearChildren().clearSignals(); // the next call will send them again
         return finish.setSnooze(Wire.Snooze.newBuilder().setDelay(delay)).build();
       }
       if (outcome instanceof Ended) {
-        finish.clearChildren(); // they would go with a finish that is stored
+        finish.clearChildren().clearSignals(); // they would go with a finish that is stored
         return ended(finish);
       }
       Wire.Again.Builder message = null;
@@ -45,6 +45,9 @@ final class Answers {
         message = Wire.Again.newBuilder().setAt(Codec.micros(again.at()));
         rerun(message, again.result(), again.payload(), again.checkpoint());
       } else if (outcome instanceof WaitFor wait) {
+        message = waiting(wait);
+        rerun(message, wait.result(), wait.payload(), wait.checkpoint());
+      } else if (outcome instanceof WaitForChildren wait) {
         message = waiting(wait);
         rerun(message, wait.result(), wait.payload(), wait.checkpoint());
       } else if (outcome instanceof Sleep sleep) {
@@ -86,11 +89,30 @@ final class Answers {
     }
     Wire.Wait.Builder names = Wire.Wait.newBuilder();
     wait.names().forEach(name -> names.addNames(Codec.valid("name of a signal", name)));
-    Wire.Again.Builder message = Wire.Again.newBuilder().setWait(names);
-    if (wait.timeout() != null) {
-      message.setDelay(Math.max(1, Codec.micros(wait.timeout())));
-    } else if (wait.until() != null) {
-      long at = Codec.micros(wait.until());
+    return until(wait.timeout(), wait.until()).setWait(names);
+  }
+
+  private Wire.Again.Builder waiting(WaitForChildren wait) {
+    if (!host.serves(Host.FAMILY) || !host.serves(Host.WAIT)) {
+      throw unsupported("has its task wait for children");
+    }
+    Wire.Wait.Builder waits = Wire.Wait.newBuilder();
+    for (ChildrenWait one : wait.waits()) {
+      waits
+          .addChildrenBuilder()
+          .setName(Codec.valid("name of children", one.name()))
+          .setCount(one.count())
+          .setOrFailed(one.isOrFailed());
+    }
+    return until(wait.timeout(), wait.until()).setWait(waits);
+  }
+
+  private static Wire.Again.Builder until(@Nullable Duration timeout, @Nullable Instant until) {
+    Wire.Again.Builder message = Wire.Again.newBuilder();
+    if (timeout != null) {
+      message.setDelay(Math.max(1, Codec.micros(timeout)));
+    } else if (until != null) {
+      long at = Codec.micros(until);
       message.setAt(at == 0 ? -1 : at); // 0 is never
     }
     return message;
@@ -136,12 +158,19 @@ final class Answers {
   }
 
   private Wire.Finish success(Run run, Wire.Finish.Builder finish, long size) {
+    PermanentException flaw = run.flaw();
+    if (flaw != null) { // also if the handler has made something else of it
+      return failure(run, flaw);
+    }
     if (finish.getChildrenCount() > 0 && !host.serves(Host.CHILDREN)) {
       return failure(run, unsupported("spawned " + finish.getChildrenCount() + " tasks"));
     }
     // Children count too: a frame has no room for more than one large result.
     for (Wire.Child child : finish.getChildrenList()) {
       size += child.getSerializedSize();
+    }
+    for (Wire.Signal signal : finish.getSignalsList()) {
+      size += signal.getSerializedSize();
     }
     if (host.refuses(size)) {
       String text =

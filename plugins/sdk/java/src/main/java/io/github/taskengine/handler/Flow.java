@@ -2,12 +2,14 @@ package io.github.taskengine.handler;
 
 import com.google.gson.JsonElement;
 import com.google.gson.JsonObject;
+import io.github.taskengine.handler.internal.Wire;
 import io.github.taskengine.json.Json;
 import io.github.taskengine.json.JsonException;
 import java.lang.reflect.Type;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.time.Instant;
+import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.UUID;
@@ -74,6 +76,9 @@ final class Flow implements StepTask {
       return new Again(again.at(), again.result(), again.payload(), renewed(again.checkpoint()));
     }
     if (outcome instanceof WaitFor wait) {
+      return wait.withCheckpoint(renewed(wait.checkpoint()));
+    }
+    if (outcome instanceof WaitForChildren wait) {
       return wait.withCheckpoint(renewed(wait.checkpoint()));
     }
     if (!(outcome instanceof Snooze || outcome instanceof Ended) && next < log.done.size()) {
@@ -179,6 +184,52 @@ final class Flow implements StepTask {
       kept.add("woken", StepRecord.of(woken));
     }
     return StepRecord.woken(kept.get("woken"));
+  }
+
+  @Override
+  public EndedChildren runChildren(String name, List<Child> children) {
+    JsonObject kept = begin("children", name);
+    ChildSet set = task.children().get(name);
+    if (set == null) {
+      set = new ChildSet(task.id(), Wire.ChildSet.newBuilder().setName(name).build());
+    }
+    if (kept == null) {
+      kept = StepRecord.step("children", name);
+      if (!children.isEmpty()) {
+        try {
+          task.addChildren(name, children);
+        } catch (PermanentException e) {
+          throw leave(e);
+        }
+        kept.add("children", StepRecord.counts(children.size(), set.added(), set, null));
+        add(kept);
+        throw leave(WaitForChildren.of(name).withCheckpoint(bytes()));
+      }
+      kept.addProperty("over", true); // there is nothing to leave for
+      kept.add("children", StepRecord.counts(0, 0, null, null));
+      add(kept);
+      store(name);
+    } else if (!StepRecord.isSet(kept, "over")) {
+      JsonObject before = StepRecord.object(kept, "children");
+      int first = StepRecord.number(before, "from");
+      int count = StepRecord.number(before, "count");
+      if (set.added() < first + count) {
+        throw leave(new PermanentException("steps: the task has lost its children"));
+      }
+      if (set.ended() < set.added()) { // a user has resumed it
+        throw leave(WaitForChildren.of(name).withCheckpoint(bytes()));
+      }
+      kept.addProperty("over", true); // the next step stores it: until then the task has it
+      kept.add("children", StepRecord.counts(count, first, set, before));
+    }
+    JsonObject ends = StepRecord.object(kept, "children");
+    return new EndedChildren(
+        set,
+        StepRecord.number(ends, "from"),
+        StepRecord.number(ends, "count"),
+        StepRecord.number(ends, "done"),
+        StepRecord.number(ends, "failed"),
+        StepRecord.number(ends, "cancelled"));
   }
 
   @Override
@@ -430,6 +481,26 @@ final class Flow implements StepTask {
   @Override
   public void spawn(Child child) {
     task.spawn(child);
+  }
+
+  @Override
+  public Map<String, ChildSet> children() {
+    return task.children();
+  }
+
+  @Override
+  public Optional<Parent> parent() {
+    return task.parent();
+  }
+
+  @Override
+  public void addChildren(String name, List<Child> children) {
+    task.addChildren(name, children);
+  }
+
+  @Override
+  public void sendSignal(Signal signal) {
+    task.sendSignal(signal);
   }
 
   @Override

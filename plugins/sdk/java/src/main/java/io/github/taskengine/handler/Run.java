@@ -8,6 +8,7 @@ import java.time.Duration;
 import java.time.Instant;
 import java.time.temporal.ChronoUnit;
 import java.util.ArrayList;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
@@ -41,7 +42,9 @@ final class Run implements Task {
   private final AtomicReference<Wire.@Nullable Checkpoint> checkpoint = new AtomicReference<>();
 
   // Guarded by this.
-  private final List<Wire.Child> children = new ArrayList<>(0);
+  private final List<Wire.Child> added = new ArrayList<>(0);
+  private final List<Wire.Signal> signals = new ArrayList<>(0);
+  private @Nullable PermanentException flaw; // why what was to be sent with the answer is not
   private final List<Saving> saving = new ArrayList<>(0); // oldest first
   private long checkpoints; // the number of the newest
   private boolean gone; // no answers to checkpoints come
@@ -271,6 +274,7 @@ final class Run implements Task {
                   woken.getData().toByteArray()));
       case BY_TIMEOUT -> Optional.of(Woken.of(Woken.By.TIMEOUT));
       case BY_USER -> Optional.of(Woken.of(Woken.By.USER));
+      case BY_CHILDREN -> Optional.of(Woken.of(Woken.By.CHILDREN));
       default -> Optional.empty();
     };
   }
@@ -338,8 +342,102 @@ final class Run implements Task {
   }
 
   @Override
+  public Map<String, ChildSet> children() {
+    Map<String, ChildSet> sets = new LinkedHashMap<>();
+    for (Wire.ChildSet set : run.getChildrenList()) {
+      sets.put(set.getName(), new ChildSet(id(), set));
+    }
+    return sets;
+  }
+
+  @Override
+  public Optional<Parent> parent() {
+    if (!run.hasParent()) {
+      return Optional.empty();
+    }
+    Wire.Parent parent = run.getParent();
+    return Optional.of(new Parent(uuid(parent.getTaskId()), parent.getName(), parent.getIndex()));
+  }
+
+  @Override
   public void spawn(Child child) {
-    Wire.Child.Builder spawned =
+    Wire.Child spawned = built(child).build();
+    synchronized (this) {
+      requireRunning("spawn a task");
+      added.add(spawned);
+    }
+  }
+
+  @Override
+  public void addChildren(String name, List<Child> children) {
+    requireFeature(Host.FAMILY, "adds children that a task learns the ends of");
+    if (name.isEmpty()) {
+      throw new IllegalArgumentException("children need a name");
+    }
+    String set = Codec.valid("name of children", name);
+    List<Wire.Child> all = new ArrayList<>(children.size());
+    for (Child child : children) {
+      if (!child.key().isEmpty()) {
+        throw new IllegalArgumentException("a child that its task learns the end of has no key");
+      }
+      all.add(built(child).setSet(set).build());
+    }
+    synchronized (this) {
+      requireRunning("add children");
+      added.addAll(all);
+    }
+  }
+
+  @Override
+  public void sendSignal(Signal signal) {
+    requireFeature(Host.SIGNALS, "sends signals with the end of its attempt");
+    Wire.Signal.Builder message =
+        Wire.Signal.newBuilder()
+            .setType(Codec.valid("type", signal.type()))
+            .setKey(Codec.valid("key", signal.key()))
+            .setOrderingKey(Codec.valid("ordering key", signal.orderingKey()))
+            .setName(Codec.valid("name of a signal", signal.name()))
+            .setData(codec.bytes(signal.data(), "the data of a signal"))
+            .setKeep(signal.isKept());
+    if (signal.to() != null) {
+      message.setTaskId(bytes(signal.to()));
+    }
+    if (signal.id() != null) {
+      message.setId(bytes(signal.id()));
+    }
+    synchronized (this) {
+      requireRunning("send a signal");
+      signals.add(message.build());
+    }
+  }
+
+  private static ByteString bytes(UUID id) {
+    ByteBuffer bytes = ByteBuffer.allocate(16);
+    bytes.putLong(id.getMostSignificantBits()).putLong(id.getLeastSignificantBits()).flip();
+    return ByteString.copyFrom(bytes);
+  }
+
+  /** Throws if the host does not serve a feature. The task fails then, also if that is caught. */
+  private void requireFeature(String feature, String what) {
+    if (host.serves(feature)) {
+      return;
+    }
+    PermanentException why =
+        new PermanentException(
+            "the handler " + what + ", which this host does not support", "unsupported");
+    synchronized (this) {
+      flaw = why;
+    }
+    throw why;
+  }
+
+  /** Why what was to be sent with the answer is not; null if nothing is missing. */
+  synchronized @Nullable PermanentException flaw() {
+    return flaw;
+  }
+
+  private Wire.Child.Builder built(Child child) {
+    Wire.Child.Builder built =
         Wire.Child.newBuilder()
             .setType(Codec.valid("type", child.type()))
             .setKey(Codec.valid("key", child.key()))
@@ -349,18 +447,14 @@ final class Run implements Task {
         .headers()
         .forEach(
             (name, value) ->
-                spawned.putHeaders(Codec.valid("header", name), Codec.valid("header", value)));
+                built.putHeaders(Codec.valid("header", name), Codec.valid("header", value)));
     if (child.runAt() != null) {
-      spawned.setRunAt(Codec.micros(child.runAt()));
+      built.setRunAt(Codec.micros(child.runAt()));
     }
     if (child.priority() != null) {
-      spawned.setPriority(child.priority());
+      built.setPriority(child.priority());
     }
-    Wire.Child built = spawned.build();
-    synchronized (this) {
-      requireRunning("spawn a task");
-      children.add(built);
-    }
+    return built;
   }
 
   private void requireRunning(String what) {
@@ -450,7 +544,7 @@ final class Run implements Task {
     Wire.Finish.Builder finish = Wire.Finish.newBuilder().setRunId(runId());
     synchronized (this) {
       over = true;
-      finish.addAllChildren(children);
+      finish.addAllChildren(added).addAllSignals(signals);
     }
     tell(Long.MAX_VALUE, "whether the checkpoint is stored is unknown: the handler has returned");
     return finish;

@@ -126,6 +126,40 @@ final class StepRecord {
     return result == null ? JsonNull.INSTANCE : result;
   }
 
+  /** An object in another; an empty one if it is missing. */
+  static JsonObject object(JsonObject of, String name) {
+    return of.get(name) instanceof JsonObject object ? object : new JsonObject();
+  }
+
+  /** A number; 0 if it is missing. */
+  static int number(JsonObject of, String name) {
+    return of.get(name) instanceof JsonPrimitive value ? value.getAsInt() : 0;
+  }
+
+  /**
+   * The children of a step: how those of the set have ended since before, which is null for all of
+   * them. Counts that are 0 are left out.
+   */
+  static JsonObject counts(
+      int count, int first, @Nullable ChildSet set, @Nullable JsonObject before) {
+    JsonObject counts = new JsonObject();
+    counts.addProperty("count", count);
+    JsonObject from = before == null ? new JsonObject() : before;
+    addCount(counts, "from", first);
+    if (set != null) {
+      addCount(counts, "done", set.done() - number(from, "done"));
+      addCount(counts, "failed", set.failed() - number(from, "failed"));
+      addCount(counts, "cancelled", set.cancelled() - number(from, "cancelled"));
+    }
+    return counts;
+  }
+
+  private static void addCount(JsonObject counts, String name, int count) {
+    if (count > 0) {
+      counts.addProperty(name, count);
+    }
+  }
+
   static JsonObject of(Woken woken) {
     JsonObject record = new JsonObject();
     record.addProperty("by", woken.by().ordinal() + 1);

@@ -2,6 +2,7 @@ package io.github.taskengine.handler;
 
 import java.lang.reflect.Type;
 import java.time.Duration;
+import java.util.List;
 import java.util.concurrent.Callable;
 import org.jspecify.annotations.Nullable;
 
@@ -94,6 +95,17 @@ public interface StepTask extends Task {
    * @param delay how long that is
    */
   void sleep(Duration delay);
+
+  /**
+   * Ends the attempt, and adds children with that. They run beside each other. The handler is
+   * called again when all of them have ended. One that is in error has not ended: a person decides
+   * about it.
+   *
+   * @param name of the children
+   * @param children to add
+   * @return how they have ended: a child that has failed throws nothing
+   */
+  EndedChildren runChildren(String name, List<Child> children);
 
   /**
    * The key of the step that runs, or that is next: the same in all attempts, and another one for

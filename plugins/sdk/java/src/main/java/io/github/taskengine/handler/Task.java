@@ -2,6 +2,7 @@ package io.github.taskengine.handler;
 
 import java.time.Duration;
 import java.time.Instant;
+import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.UUID;
@@ -171,6 +172,41 @@ public interface Task {
    * @param child the task to submit
    */
   void spawn(Child child);
+
+  /**
+   * How the children of the task have ended.
+   *
+   * @return the children, by the name that they were added with
+   */
+  Map<String, ChildSet> children();
+
+  /**
+   * The task that this one is a child of.
+   *
+   * @return the parent, if there is one
+   */
+  Optional<Parent> parent();
+
+  /**
+   * Adds children if this task succeeds, runs again or waits. Unlike a task that is spawned, it
+   * learns of their ends: see {@link WaitForChildren} and {@link #children}. The children of one
+   * name are numbered, across all attempts of the task, and have no key.
+   *
+   * @param name of the children
+   * @param children to add
+   * @throws PermanentException of class {@code unsupported} if the host does not support that: the
+   *     task fails then, also if that is caught
+   */
+  void addChildren(String name, List<Child> children);
+
+  /**
+   * Sends a signal to another task if this one succeeds, runs again or waits.
+   *
+   * @param signal to send
+   * @throws PermanentException of class {@code unsupported} if the host does not support that: the
+   *     task fails then, also if that is caught
+   */
+  void sendSignal(Signal signal);
 
   /**
    * A logger for this task: the host gets each line with its level and its key-value pairs, as in

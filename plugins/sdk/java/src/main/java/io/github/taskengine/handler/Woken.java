@@ -6,7 +6,7 @@ import java.util.UUID;
 import org.jspecify.annotations.Nullable;
 
 /**
- * What ended the wait of a task for a signal.
+ * What ended the wait of a task for a signal or for children.
  *
  * @param by what it was
  * @param id of the signal; null if it was none
@@ -22,7 +22,9 @@ public record Woken(By by, @Nullable UUID id, String name, @Nullable Instant at,
     /** The time came until which the task waited. */
     TIMEOUT,
     /** A user has resumed the task. */
-    USER
+    USER,
+    /** Children have ended. */
+    CHILDREN
   }
 
   static Woken of(By by) {

@@ -10,7 +10,10 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.UUID;
 import java.util.concurrent.TimeUnit;
+import java.util.function.IntFunction;
+import java.util.stream.IntStream;
 import org.jspecify.annotations.Nullable;
 import org.slf4j.event.Level;
 import org.slf4j.spi.LoggingEventBuilder;
@@ -44,6 +47,9 @@ final class Conformance {
         .on("await", Conformance::awaitSignal)
         .on("flow", Steps.of(1, Conformance::flow))
         .on("children", Conformance::spawn)
+        .on("family", Conformance::family)
+        .on("signals", Conformance::signal)
+        .on("fan", Steps.of(1, Conformance::fan))
         .onBatch("batch", 10, Duration.ofMillis(100), Conformance::batch)
         .on("big", task -> "x".repeat(Integer.parseInt(task.text())))
         .on("exit", Conformance::exit)
@@ -209,6 +215,101 @@ final class Conformance {
     Map<String, Object> told = told(woken);
     told.put("began", began);
     told.put("ended", task.step("end", String.class, Conformance::process));
+    return told;
+  }
+
+  record Family(
+      @Nullable String name,
+      String type,
+      List<String> payloads,
+      @Nullable Integer count,
+      @JsonProperty("or_failed") @Nullable Boolean orFailed,
+      @Nullable String result) {
+    List<Child> children() {
+      return payloads.stream().map(payload -> Child.of(type).payload(payload)).toList();
+    }
+  }
+
+  private static List<String> idsOf(int count, IntFunction<UUID> id) {
+    return IntStream.range(0, count).mapToObj(id).map(UUID::toString).toList();
+  }
+
+  private static Object family(Task task) {
+    if (task.woken().isPresent()) {
+      Map<String, Object> told = told(task.woken().get());
+      List<Object> children = new ArrayList<>();
+      for (ChildSet set : task.children().values()) {
+        Map<String, Object> one = new LinkedHashMap<>();
+        one.put("name", set.name());
+        one.put("added", set.added());
+        one.put("done", set.done());
+        one.put("failed", set.failed());
+        one.put("cancelled", set.cancelled());
+        one.put("ids", idsOf(set.added(), set::id));
+        children.add(one);
+      }
+      told.put("children", children);
+      task.parent()
+          .ifPresent(
+              of ->
+                  told.put(
+                      "parent",
+                      Map.of("id", of.id().toString(), "name", of.name(), "index", of.number())));
+      return told;
+    }
+    Family asked = task.json(Family.class);
+    String name = String.valueOf(asked.name());
+    task.addChildren(name, asked.children());
+    ChildrenWait wait = ChildrenWait.all(name).count(asked.count() == null ? 0 : asked.count());
+    if (Boolean.TRUE.equals(asked.orFailed())) {
+      wait = wait.orFailed();
+    }
+    return new WaitForChildren(List.of(wait), null, null, asked.result(), null, null);
+  }
+
+  record Sent(
+      String name,
+      @Nullable String to,
+      @Nullable String type,
+      @Nullable String key,
+      @JsonProperty("ordering_key") @Nullable String orderingKey,
+      @Nullable String id,
+      @Nullable String data,
+      @Nullable Boolean keep) {}
+
+  private static Object signal(Task task) {
+    Sent sent = task.json(Sent.class);
+    UUID to = sent.to() == null ? null : UUID.fromString(sent.to());
+    UUID id = sent.id() == null ? null : UUID.fromString(sent.id());
+    boolean keep = Boolean.TRUE.equals(sent.keep());
+    String order = orEmpty(sent.orderingKey());
+    task.sendSignal(
+        new Signal(
+            sent.name(),
+            to,
+            orEmpty(sent.type()),
+            orEmpty(sent.key()),
+            order,
+            id,
+            sent.data(),
+            keep));
+    return "sent";
+  }
+
+  private static String orEmpty(@Nullable String text) {
+    return text == null ? "" : text;
+  }
+
+  private static Object fan(StepTask task) throws Exception {
+    Map<String, Object> told = new LinkedHashMap<>();
+    told.put("began", task.step("begin", String.class, Conformance::process));
+    EndedChildren pages = task.runChildren("page", task.json(Family.class).children());
+    told.put("ended", task.step("end", String.class, Conformance::process));
+    told.put("count", pages.count());
+    told.put("done", pages.done());
+    told.put("failed", pages.failed());
+    told.put("cancelled", pages.cancelled());
+    told.put("ids", idsOf(pages.count(), pages::id));
     return told;
   }
 

@@ -18,6 +18,7 @@ import java.time.Instant;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Base64;
+import java.util.Collections;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
@@ -36,7 +37,7 @@ import tools.jackson.databind.json.JsonMapper;
 class StepsTest {
   private static final JsonMapper JSON = new JsonMapper();
   private static final List<String> FEATURES =
-      List.of("progress", "checkpoint", "children", "rerun", "ended", "wait");
+      List.of("progress", "checkpoint", "children", "rerun", "ended", "wait", "family", "signals");
 
   /** What became of an attempt, and the checkpoints that were stored meanwhile. */
   private record End(Wire.Finish finish, List<String> stored) {
@@ -141,6 +142,14 @@ class StepsTest {
               if (v.has("woken")) {
                 run.setWoken(wire(v.get("woken")));
               }
+              for (JsonNode set : v.path("family")) {
+                run.addChildrenBuilder()
+                    .setName(set.get("name").stringValue())
+                    .setAdded(set.get("added").intValue())
+                    .setDone(set.path("done").intValue(0))
+                    .setFailed(set.path("failed").intValue(0))
+                    .setCancelled(set.path("cancelled").intValue(0));
+              }
             });
     if (wrong.get() != null) {
       throw new AssertionError(wrong.get());
@@ -158,8 +167,8 @@ class StepsTest {
   private static Wire.Woken wire(JsonNode w) {
     Wire.Woken.Builder woken = Wire.Woken.newBuilder();
     if (!w.get("by").stringValue().equals("signal")) {
-      boolean late = w.get("by").stringValue().equals("timeout");
-      return woken.setBy(late ? Wire.Woken.By.BY_TIMEOUT : Wire.Woken.By.BY_USER).build();
+      String by = "BY_" + w.get("by").stringValue().toUpperCase();
+      return woken.setBy(Wire.Woken.By.valueOf(by)).build();
     }
     return woken
         .setBy(Wire.Woken.By.BY_SIGNAL)
@@ -173,6 +182,17 @@ class StepsTest {
   private static void go(StepTask task, JsonNode s) throws Exception {
     if (s.has("sleep")) {
       task.sleep(Duration.ofHours(1));
+    } else if (s.has("run")) {
+      List<Child> children = Collections.nCopies(s.get("count").intValue(), Child.of("a"));
+      EndedChildren got = task.runChildren(s.get("run").stringValue(), children);
+      assertEquals(s.get("ended").get("count").intValue(), got.count());
+      assertEquals(s.get("ended").path("done").intValue(0), got.done());
+      assertEquals(s.get("ended").path("failed").intValue(0), got.failed());
+      assertEquals(s.get("ended").path("cancelled").intValue(0), got.cancelled());
+      for (int number = 0; number < got.count(); number++) {
+        assertEquals(s.get("ids").get(number).stringValue(), got.id(number).toString());
+      }
+      assertThrows(IndexOutOfBoundsException.class, () -> got.id(got.count()));
     } else if (s.has("wait")) {
       String[] names =
           StreamSupport.stream(s.get("wait").spliterator(), false)
@@ -239,6 +259,39 @@ class StepsTest {
   }
 
   // --- flows
+
+  @Test
+  void aFlowAddsChildrenAndWaitsForThem() throws Exception {
+    StepHandler render =
+        task -> task.runChildren("page", List.of(Child.of("render"), Child.of("render"))).done();
+    End end = attempt(render);
+    Wire.Again again = end.finish().getAgain();
+    assertEquals(
+        List.of(Wire.ChildrenWait.newBuilder().setName("page").build()),
+        again.getWait().getChildrenList());
+    assertEquals(2, end.finish().getChildrenCount());
+    assertEquals("page", end.finish().getChildren(1).getSet());
+    String record = again.getCheckpoint().toStringUtf8();
+    assertEquals(
+        JSON.readTree("[{\"kind\":\"children\",\"name\":\"page\",\"children\":{\"count\":2}}]"),
+        JSON.readTree(record).get("done"));
+    Wire.ChildSet one = Wire.ChildSet.newBuilder().setName("page").setAdded(2).setDone(1).build();
+    End resumed =
+        attempt(
+            Steps.of(1, render),
+            FEATURES,
+            "",
+            run -> run.setCheckpoint(again.getCheckpoint()).addChildren(one));
+    assertEquals("page", resumed.finish().getAgain().getWait().getChildren(0).getName());
+    assertEquals(0, resumed.finish().getChildrenCount());
+    End lost = attempt(render, record);
+    assertTrue(
+        lost.error().getPermanent() && lost.error().getMessage().contains("lost its children"));
+    List<String> features = FEATURES.stream().filter(name -> !name.equals("family")).toList();
+    End refused = attempt(Steps.of(1, render), features, "", run -> {});
+    assertEquals("unsupported", refused.error().getClass_());
+    assertEquals(0, refused.finish().getChildrenCount());
+  }
 
   @Test
   void aFlowGoesOnBehindItsWait() throws Exception {
