@@ -20,13 +20,18 @@ const EnvelopeType = answer.EnvelopeType
 // loggedAnswer is how many bytes of a document that was refused are in the log of the task.
 const loggedAnswer = 4 << 10
 
-// refuseAnswer returns the error of an attempt with a document that was refused. The document goes to the log of the task. from says
-// who wrote it and how that ended.
+// refuseAnswer returns the error of an attempt with a document that was refused, which goes to the log of the task. from says who
+// wrote it and how that ended.
 func refuseAnswer(ctx context.Context, from string, document []byte, why error) error {
+	logRefused(ctx, from, document, why)
+	return task.Permanent(task.WithClass(answer.RefusedClass, fmt.Errorf("%s: its answer is refused, and the work was done: %w", from, why)))
+}
+
+// logRefused writes a document that does not count to the log of the task.
+func logRefused(ctx context.Context, from string, document []byte, why error) {
 	shown := strings.ToValidUTF8(string(document[:min(len(document), loggedAnswer)]), "\uFFFD")
 	task.Logger(ctx).LogAttrs(ctx, slog.LevelError, "the answer was refused", slog.String("from", from), slog.String("reason", why.Error()),
 		slog.Int("bytes", len(document)), slog.String("answer", shown))
-	return task.Permanent(task.WithClass(answer.RefusedClass, fmt.Errorf("%s: its answer is refused, and the work was done: %w", from, why)))
 }
 
 // wakeFacts are the names of the facts that wokenBy returns, in their order.

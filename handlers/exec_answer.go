@@ -36,7 +36,7 @@ func (e *Exec) answered(ctx context.Context, t *task.Task, begun time.Time, x *e
 	case refused == nil:
 		refused = errors.New("with an exit code other than 0 only an error counts")
 	}
-	refuseAnswer(ctx, from, document.kept, refused) // for the log: the exit code decides
+	logRefused(ctx, from, document.kept, refused)
 	return nil, err
 }
 

@@ -153,6 +153,9 @@ func TestTheRecipesForAnswersRunAsTheyAreInTheManual(t *testing.T) {
 				broken = fmt.Sprint(page["id"])
 			}
 		}
+		if tree := n.objects(t, "task", "tree", id); len(tree) != 3 || !strings.Contains(fmt.Sprint(tree), broken) {
+			t.Errorf("the tree of the report is %v", tree)
+		}
 		n.ok(t, "task", "fail", broken)
 		if got := n.until(t, id, "done"); got["result_text"] != "1 of 2 pages\n" {
 			t.Errorf("the report is %v", got)
