@@ -25,6 +25,8 @@ import (
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/memory"
 	"github.com/taskengine/taskengine/task"
+	"github.com/taskengine/taskengine/workflow"
+	"github.com/taskengine/taskengine/workflow/runner"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -50,10 +52,11 @@ func newTasks(t testing.TB) tasks {
 	brief := policy.DefaultType()
 	brief.Retention.Done, brief.Unique.Remember = 0, time.Hour
 	e, err := engine.Open(t.Context(), engine.Config{
-		Store: memory.New(), Policies: policy.Set{Slots: 8, Types: map[string]policy.Type{"echo": policy.DefaultType(), "fail": policy.DefaultType(), "full": full, "strict": strict, "prompt": prompt, "brief": brief, "tree": policy.DefaultType()}},
+		Store: memory.New(), Policies: policy.Set{Slots: 8, Types: map[string]policy.Type{"echo": policy.DefaultType(), "fail": policy.DefaultType(), "full": full, "strict": strict, "prompt": prompt, "brief": brief, "tree": policy.DefaultType(), workflow.Type: runner.TypePolicy()}},
 		Handlers: map[string]task.Handler{
-			"echo":  task.HandlerFunc(func(_ context.Context, t *task.Task) ([]byte, error) { return t.Payload, nil }),
-			"brief": task.HandlerFunc(func(_ context.Context, t *task.Task) ([]byte, error) { return t.Payload, nil }),
+			"echo":        task.HandlerFunc(func(_ context.Context, t *task.Task) ([]byte, error) { return t.Payload, nil }),
+			"brief":       task.HandlerFunc(func(_ context.Context, t *task.Task) ([]byte, error) { return t.Payload, nil }),
+			workflow.Type: runner.Handler,
 			"tree": task.HandlerFunc(func(context.Context, *task.Task) ([]byte, error) {
 				idle := task.Request{Type: "idle"}
 				return nil, task.WaitForChildren([]task.ChildrenWait{{Name: "page"}}, time.Time{}, task.WithChildren("page", idle, idle, idle))

@@ -45,6 +45,7 @@ func (d *decoder) check() {
 	d.results()
 	d.alerts()
 	d.schedules()
+	d.workflows()
 	d.sources()
 	set := d.cfg.Policies()
 	d.depth(set.Limits)

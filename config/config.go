@@ -10,6 +10,7 @@ import (
 
 	"github.com/taskengine/taskengine/policy"
 	"github.com/taskengine/taskengine/schedule"
+	"github.com/taskengine/taskengine/workflow"
 )
 
 // Config is the configuration of a node. Load returns it complete: with defaults, with references
@@ -33,6 +34,7 @@ type Config struct {
 	Types     map[string]Type
 	Alerts    Alerts
 	Schedules map[string]schedule.Definition
+	Workflows map[string]*workflow.Definition
 	Sources   map[string]Source
 
 	tree *node // of the file, for String and for the places of problems

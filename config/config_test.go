@@ -207,8 +207,12 @@ func TestTheExamplesOfTheDocumentationAreValid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	examples := strings.Split(string(text), "```yaml\n")[1:]
-	if len(examples) < 2 {
+	workflows, err := os.ReadFile("../docs/workflows.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	examples := strings.Split(string(text)+"\n"+string(workflows), "```yaml\n")[1:]
+	if len(examples) < 3 {
 		t.Fatalf("the documentation has %d examples", len(examples))
 	}
 	for _, example := range examples {

@@ -12,6 +12,7 @@ import (
 	"github.com/taskengine/taskengine/policy"
 	"github.com/taskengine/taskengine/schedule"
 	"github.com/taskengine/taskengine/task"
+	"github.com/taskengine/taskengine/workflow"
 )
 
 // maxCount bounds every number of things, so that sums of them never overflow.
@@ -38,6 +39,7 @@ var root = &object{
 		{name: "types", doc: "The settings of tasks, by type.", is: typesTable, at: in(func(c *Config) *map[string]Type { return &c.Types })},
 		{name: "alerts", doc: "Notifications of operators about tasks in error, nodes that are down and the like. See the section about alerts in [operations.md](operations.md#alerts). Without this section the log says which types have new tasks in error, and there are no alerts.", is: alertsTable, at: in(func(c *Config) *Alerts { return &c.Alerts })},
 		{name: "schedules", doc: "Tasks that recur, by the names of their schedules: see [Schedules](schedules.md). A node applies them when it starts. A schedule that was removed from the file goes on until `taskengine schedule delete` ends it.", is: schedulesTable, at: in(func(c *Config) *map[string]schedule.Definition { return &c.Schedules })},
+		{name: "workflows", doc: "Graphs of steps that the node submits by their names: see [Workflows](workflows.md). A workflow has a copy of its definition, so a change of the file changes none that exists.", is: workflowsTable, at: in(func(c *Config) *map[string]*workflow.Definition { return &c.Workflows })},
 		{name: "sources", doc: "Topics with records that become tasks, by the names of the sources: see [Topics to tasks](kafka.md#topics-to-tasks).", is: sourcesTable, at: in(func(c *Config) *map[string]Source { return &c.Sources })},
 	},
 	later: map[string]string{

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/internal/access"
 	"github.com/taskengine/taskengine/task"
+	"github.com/taskengine/taskengine/workflow"
 )
 
 // caller identifies the caller of a request with a token. A request that needs no token has no caller in its
@@ -139,6 +141,29 @@ func (a *API) permitAdded(ctx context.Context, types ...string) error {
 	}
 	if !t.May(access.Submit) {
 		return connect.NewError(connect.CodePermissionDenied, fmt.Errorf("a worker that adds tasks or sends signals needs the role %s, too, which the token %s does not have", access.Submit, t.Name))
+	}
+	if slices.Contains(types, workflow.Type) && !t.IsForAll() { // which adds tasks of other types
+		return connect.NewError(connect.CodePermissionDenied, fmt.Errorf("a worker that adds workflows needs a token for all types, and the token %s is for %s", t.Name, strings.Join(t.Types, ", ")))
+	}
+	return a.permit(ctx, types...)
+}
+
+// permitRequest is permit for a request. A workflow is for the types of its steps, too.
+func (a *API) permitRequest(ctx context.Context, r *task.Request) error {
+	if err := a.permit(ctx, r.Type); err != nil || r.Type != workflow.Type {
+		return err
+	}
+	spec, err := workflow.ParseSpec(r.Payload)
+	if err != nil {
+		return invalid("%w", err)
+	}
+	types := spec.Definition.Types()
+	if c := callerOf(ctx); c != nil && slices.Contains(types, workflow.Type) { // the definition of that may be made of results
+		if t, err := a.tokenOf(c); err != nil {
+			return err
+		} else if !t.IsForAll() {
+			return connect.NewError(connect.CodePermissionDenied, fmt.Errorf("a workflow with a step that is a workflow needs a token for all types, and the token %s is for %s", t.Name, strings.Join(t.Types, ", ")))
+		}
 	}
 	return a.permit(ctx, types...)
 }

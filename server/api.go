@@ -20,6 +20,7 @@ import (
 	"github.com/taskengine/taskengine/server/proto/taskengine/v1/taskenginev1connect"
 	"github.com/taskengine/taskengine/task"
 	"github.com/taskengine/taskengine/tasklog"
+	"github.com/taskengine/taskengine/workflow"
 )
 
 // Limits of one request. A client that needs more sends several.
@@ -46,15 +47,16 @@ const DefaultMaxRequest = 32 << 20
 // APIConfig configures an [API].
 type APIConfig struct {
 	Engine     *engine.Engine
-	Build      Build        // that Version returns
-	Node       string       // name of the node
-	Log        *slog.Logger // nil for none
-	Metrics    *Metrics     // counts the requests; nil for none
-	MaxRequest int          // bytes of a request, uncompressed; 0 is DefaultMaxRequest
-	TaskLog    *tasklog.Log // lines that handlers log about tasks; nil if they are not kept
-	Alerts     Alerts       // nil if the node has none
-	Workers    Workers      // nil if the node takes none
-	Sources    Sources      // nil if the node has none
+	Build      Build                           // that Version returns
+	Node       string                          // name of the node
+	Log        *slog.Logger                    // nil for none
+	Metrics    *Metrics                        // counts the requests; nil for none
+	MaxRequest int                             // bytes of a request, uncompressed; 0 is DefaultMaxRequest
+	TaskLog    *tasklog.Log                    // lines that handlers log about tasks; nil if they are not kept
+	Alerts     Alerts                          // nil if the node has none
+	Workers    Workers                         // nil if the node takes none
+	Sources    Sources                         // nil if the node has none
+	Workflows  map[string]*workflow.Definition // that SubmitWorkflow knows by their names
 
 	// Submitted returns the context for adding the tasks of a Submit, for instance one with the trace context of the
 	// request. header returns the value of a header by its name in lower case, "" if there is none. May be nil.
@@ -84,13 +86,14 @@ type API struct {
 	build      Build
 	node       string
 	log        *slog.Logger
-	metrics    *Metrics              // nil for none
-	taskLog    *tasklog.Log          // nil for none
-	alerts     Alerts                // nil for none
-	workers    Workers               // nil for none
-	sources    Sources               // nil for none
-	audit      *slog.Logger          // nil for none
-	tokens     func() *access.Tokens // nil: every caller may do everything
+	metrics    *Metrics                        // nil for none
+	taskLog    *tasklog.Log                    // nil for none
+	alerts     Alerts                          // nil for none
+	workers    Workers                         // nil for none
+	sources    Sources                         // nil for none
+	workflows  map[string]*workflow.Definition // by name; never changed
+	audit      *slog.Logger                    // nil for none
+	tokens     func() *access.Tokens           // nil: every caller may do everything
 	submitted  func(ctx context.Context, header func(name string) string) context.Context
 	register   func(grpc.ServiceRegistrar, func(ctx context.Context, types ...string) error, func(ctx context.Context, types ...string) error)
 
@@ -106,7 +109,7 @@ var _ taskenginev1connect.TaskServiceHandler = (*API)(nil)
 func NewAPI(c APIConfig) *API {
 	api := &API{
 		maxRequest: cmp.Or(c.MaxRequest, DefaultMaxRequest),
-		engine:     c.Engine, build: c.Build, node: c.Node, log: c.Log, metrics: c.Metrics, taskLog: c.TaskLog, alerts: c.Alerts, workers: c.Workers, sources: c.Sources, tokens: c.Tokens, audit: c.Audit,
+		engine:     c.Engine, build: c.Build, node: c.Node, log: c.Log, metrics: c.Metrics, taskLog: c.TaskLog, alerts: c.Alerts, workers: c.Workers, sources: c.Sources, workflows: c.Workflows, tokens: c.Tokens, audit: c.Audit,
 		submitted: c.Submitted, register: c.Register,
 		schedules: scheduler.Of(c.Engine), stopping: make(chan struct{}),
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/taskengine/taskengine/schedule/scheduler"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/task"
+	"github.com/taskengine/taskengine/workflow/runner"
 )
 
 // codes has the code of each error; the first match counts. docs/api.md has the same table.
@@ -28,6 +29,10 @@ var codes = []struct {
 	{ErrSourceSeek, connect.CodeInvalidArgument},
 	{ErrSourceBusy, connect.CodeAborted},
 	{ErrSourceBrokers, connect.CodeUnavailable},
+	{runner.ErrInvalid, connect.CodeInvalidArgument},
+	{runner.ErrNoWorkflow, connect.CodeFailedPrecondition},
+	{runner.ErrUnreadable, connect.CodeFailedPrecondition},
+	{errNoDefinition, connect.CodeNotFound},
 	{scheduler.ErrUnknown, connect.CodeNotFound},
 	{scheduler.ErrInvalid, connect.CodeInvalidArgument},
 	{scheduler.ErrBusy, connect.CodeAborted},

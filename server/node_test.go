@@ -26,6 +26,8 @@ import (
 	"github.com/taskengine/taskengine/storage/memory"
 	"github.com/taskengine/taskengine/task"
 	"github.com/taskengine/taskengine/tasklog"
+	"github.com/taskengine/taskengine/workflow"
+	"github.com/taskengine/taskengine/workflow/runner"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -108,6 +110,7 @@ func newMember(t testing.TB, cluster coord.Membership) *node {
 	types := map[string]policy.Type{
 		"echo": echo, "fail": policy.DefaultType(), "retry": retry, "hold": hold, "idle": idle,
 		"wait": policy.DefaultType(), "tree": policy.DefaultType(), "full": full, "calm": calm, "strict": strict, "latest": latest, "prompt": prompt,
+		workflow.Type: runner.TypePolicy(),
 	}
 	n.log = tasklog.Open(tasklog.Options{AttemptLines: 3})
 	t.Cleanup(func() {
@@ -123,7 +126,8 @@ func newMember(t testing.TB, cluster coord.Membership) *node {
 		Name: "n1", Store: n.store, Policies: policy.Set{Slots: 8, Types: types}, TaskLog: n.log, Coordinator: coord.Coordinator{Membership: cluster, Bus: bus, Clock: clock},
 		Observer: server.Observers(n.metrics.Observer(), server.Ended(n.log.Ended)),
 		Handlers: map[string]task.Handler{
-			"echo": task.HandlerFunc(func(_ context.Context, t *task.Task) ([]byte, error) { return t.Payload, nil }),
+			workflow.Type: runner.Handler,
+			"echo":        task.HandlerFunc(func(_ context.Context, t *task.Task) ([]byte, error) { return t.Payload, nil }),
 			"wait": task.HandlerFunc(func(_ context.Context, t *task.Task) ([]byte, error) {
 				if w := t.Woken(); w.By != task.NotWoken {
 					return w.Signal.Data, nil
@@ -172,6 +176,7 @@ func newMember(t testing.TB, cluster coord.Membership) *node {
 func (n *node) handler() *server.API {
 	return server.NewAPI(server.APIConfig{
 		Engine: n.engine, Build: server.Build{Version: "v0", Go: "go0"}, Node: "n1", Metrics: n.metrics, MaxRequest: 4 << 20, TaskLog: n.log,
+		Workflows: map[string]*workflow.Definition{"greet": {Name: "greet", Steps: map[string]*workflow.Step{"say": {Type: "echo", Payload: []byte(`{"$input": "text"}`)}}, Output: []byte(`{"$result": "say"}`)}},
 	})
 }
 

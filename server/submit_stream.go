@@ -226,7 +226,7 @@ func (s *submitStream) request(t *taskenginev1.StreamedTask, now time.Time) (r e
 	if r, err = requestOf(t.GetTask(), now); err != nil {
 		return r, err
 	}
-	return r, s.api.permit(s.ctx, r.Type)
+	return r, s.api.permitRequest(s.ctx, &r)
 }
 
 // submitEach adds tasks together, and halves them while one is refused, so that it is refused alone.

@@ -24,8 +24,8 @@ func (a *API) Submit(ctx context.Context, req *taskenginev1.SubmitRequest) (*tas
 		return nil, a.answer(err)
 	}
 	for _, r := range reqs {
-		if err := a.permit(ctx, r.Type); err != nil {
-			return nil, err
+		if err := a.permitRequest(ctx, &r); err != nil {
+			return nil, a.answer(err)
 		}
 	}
 	if a.submitted != nil {

@@ -259,9 +259,9 @@ func (s *Step) check() error {
 		return fmt.Errorf("count is %d, of 1 to %d", s.Count, MaxFanOut)
 	case s.Count > 0 && len(s.ForEach) > 0:
 		return errors.New("count and for_each exclude each other")
-	case s.Need.n > MaxFanOut || s.Count > 0 && s.Need.n > s.Count:
-		return fmt.Errorf("need is %d, and there are not so many tasks", s.Need.n)
-	case s.Need.n > 0 && !s.fansOut():
+	case s.Need < 0 || s.Need > MaxFanOut || s.Count > 0 && int(s.Need) > s.Count:
+		return fmt.Errorf("need is %d, and there are not so many tasks", s.Need)
+	case s.Need > 0 && !s.fansOut():
 		return errors.New("need is for the tasks of count or for_each")
 	}
 	if err := (&Action{s.Type, s.Payload, s.Headers, s.Priority}).check(); err != nil {
@@ -278,7 +278,7 @@ func (s *Step) check() error {
 func (s *Step) checkWait() error {
 	w := s.Wait
 	switch {
-	case s.Type != "" || len(s.Payload) > 0 || s.Headers != nil || s.Priority != nil || s.fansOut() || s.Need.n > 0 || s.Compensate != nil:
+	case s.Type != "" || len(s.Payload) > 0 || s.Headers != nil || s.Priority != nil || s.fansOut() || s.Need > 0 || s.Compensate != nil:
 		return errors.New("a step with a wait has no task: it has after, on_failure and the wait only")
 	case (w.Signal == "") == (w.For == 0):
 		return errors.New("wait: it has a signal, or a time as for")

@@ -84,47 +84,44 @@ const (
 	Compensate OnFailure = "compensate" // the workflow stops what runs, undoes what is done, and fails
 )
 
-// Need says how many tasks of a step have to be done. The zero Need is all.
-type Need struct{ n int }
+// Need says how many tasks of a step have to be done. 0 is all.
+type Need int
 
 // MarshalJSON implements [json.Marshaler].
 func (n Need) MarshalJSON() ([]byte, error) {
-	switch n.n {
+	switch n {
 	case 0:
 		return []byte(`"all"`), nil
 	case 1:
 		return []byte(`"any"`), nil
 	}
-	return strconv.AppendInt(nil, int64(n.n), 10), nil
+	return strconv.AppendInt(nil, int64(n), 10), nil
 }
 
 // UnmarshalJSON implements [json.Unmarshaler].
 func (n *Need) UnmarshalJSON(text []byte) error {
 	switch string(text) {
 	case `"all"`:
-		n.n = 0
+		*n = 0
 		return nil
 	case `"any"`:
-		n.n = 1
+		*n = 1
 		return nil
 	}
 	number, err := strconv.Atoi(string(text))
 	if err != nil || number < 1 {
 		return fmt.Errorf("need is %.40s, and all, any or a number from 1 on", text)
 	}
-	n.n = number
+	*n = Need(number)
 	return nil
 }
 
-// NeedOf returns the Need of n tasks; 0 is all.
-func NeedOf(n int) Need { return Need{max(0, n)} }
-
 // of returns how many of count tasks have to be done.
 func (n Need) of(count int) int {
-	if n.n == 0 {
+	if n == 0 {
 		return count
 	}
-	return n.n
+	return int(n)
 }
 
 // Duration is a time span, which is text in JSON, such as "36h" or "2d".
@@ -245,3 +242,6 @@ func checkNames(data []byte) error {
 		top.items++
 	}
 }
+
+// Encode returns a definition as JSON, which [Parse] reads.
+func Encode(d *Definition) ([]byte, error) { return formatValue(d) }

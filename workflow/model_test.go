@@ -234,7 +234,7 @@ func randomDefinition(r *rand.Rand, modes ...workflow.OnFailure) *workflow.Defin
 		switch r.IntN(4) {
 		case 0:
 			s.Count = 1 + r.IntN(5)
-			s.Need = workflow.NeedOf(r.IntN(s.Count + 1))
+			s.Need = workflow.Need(r.IntN(s.Count + 1))
 			payload["index"] = ref("$index", "")
 		case 1:
 			s.ForEach, _ = json.Marshal(slices.Repeat([]int{7}, r.IntN(4)))

@@ -349,7 +349,7 @@ var rules = slices.Concat(internalRules, []rule{
 	{
 		Of: "server",
 		May: []string{
-			"server/proto/...", "alert", "engine", "policy", "task", "schedule", "schedule/scheduler", "storage", "tasklog",
+			"server/proto/...", "alert", "engine", "policy", "task", "schedule", "schedule/scheduler", "storage", "tasklog", "workflow", "workflow/runner",
 			"internal/access", "internal/ratelog", "internal/suggest", "internal/terminal",
 		},
 		Out: []string{"connectrpc.com/connect", "github.com/prometheus/client_golang", "golang.org/x/net", "google.golang.org/grpc", "google.golang.org/protobuf"},
@@ -433,9 +433,9 @@ var rules = slices.Concat(internalRules, []rule{
 	},
 	{
 		Of:  "config",
-		May: []string{"alert", "task", "policy", "kafka/source", "schedule", "schedule/calendar", "internal/access", "internal/place", "internal/suggest", "internal/tlsfiles"},
+		May: []string{"alert", "task", "policy", "kafka/source", "schedule", "schedule/calendar", "workflow", "internal/access", "internal/place", "internal/suggest", "internal/tlsfiles"},
 		Out: []string{"*"},
-		Why: "a configuration is read into policies and definitions of schedules and sources; cmd/taskengine builds things from it",
+		Why: "a configuration is read into policies and definitions of schedules, workflows and sources; cmd/taskengine builds things from it",
 	},
 	{
 		Of:  "cmd/taskengine",
@@ -447,7 +447,7 @@ var rules = slices.Concat(internalRules, []rule{
 		May: []string{
 			"bench/...", "capacity", "cmd/taskengine/internal/...", "config", "coord", "policy", "task", "internal/machine", "internal/terminal",
 			"internal/access", "internal/suggest", "internal/tlsfiles", "internal/units", "plugins", "plugins/conform", "schedule", "schedule/calendar", "server/...", "storage", "storage/postgres/schema",
-			"storage/transfer",
+			"workflow", "storage/transfer",
 		},
 		Out: []string{"*"},
 		Why: "the command line reads flags and prints; the packages beside it open stores and run nodes",
@@ -470,7 +470,7 @@ var rules = slices.Concat(internalRules, []rule{
 		May: []string{
 			"cmd/taskengine/internal/alerting", "cmd/taskengine/internal/brokers", "cmd/taskengine/internal/coordinator", "cmd/taskengine/internal/database", "cmd/taskengine/internal/descriptors",
 			"cmd/taskengine/internal/sources", "cmd/taskengine/internal/stores", "cmd/taskengine/internal/systemd", "cmd/taskengine/internal/traces", "codec", "config", "coord", "coord/guid", "coord/kafka", "coord/postgres",
-			"engine", "policy", "task", "handlers", "internal/access", "internal/pgsession", "internal/tlsfiles", "kafka/consume", "kafka/publish", "plugins", "plugins/workers", "schedule", "schedule/scheduler", "server", "storage", "tasklog",
+			"engine", "policy", "task", "handlers", "internal/access", "internal/pgsession", "internal/tlsfiles", "kafka/consume", "kafka/publish", "plugins", "plugins/workers", "schedule", "schedule/scheduler", "server", "storage", "workflow", "workflow/runner", "tasklog",
 		},
 		Out: []string{"github.com/cockroachdb/pebble", "github.com/jackc/pgx", "google.golang.org/grpc"},
 		Why: "a node is put together here: the engine, its store, its handlers and its server",

@@ -54,6 +54,8 @@ func newRoot(a *app) *cobra.Command {
 		group("schedule", "Look at schedules, and change them while nodes run",
 			newScheduleList(a), newScheduleShow(a), newSchedulePreview(a), newScheduleApply(a), newScheduleDelete(a),
 			newSchedulePause(a), newScheduleResume(a), newScheduleTrigger(a), newScheduleBackfill(a)),
+		group("workflow", "Submit workflows, and look at, cancel and retry them",
+			newWorkflowSubmit(a), newWorkflowShow(a), newWorkflowCancel(a), newWorkflowRetry(a)),
 		group("source", "Look at sources of tasks, such as topics of Kafka, and order them",
 			newSourceList(a), newSourceShow(a), newSourcePause(a), newSourceResume(a), newSourceSeek(a)),
 		group("token", "Make, list and revoke the tokens of clients, in the file of api.tokens",

@@ -25,6 +25,8 @@ import (
 	"github.com/taskengine/taskengine/schedule/scheduler"
 	"github.com/taskengine/taskengine/server"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/workflow"
+	"github.com/taskengine/taskengine/workflow/runner"
 )
 
 // closeTimeout is how long each part of a node may take to close. By then nothing uses it.
@@ -167,6 +169,7 @@ func (p *parts) openHandlers(ctx context.Context) (err error) {
 	p.add("the handlers", p.handlers.Close)
 	maps.Copy(p.handlers.byType, n.Extra)
 	p.handlers.byType[schedule.Type] = scheduler.Handler
+	p.handlers.byType[workflow.Type] = runner.Handler
 	return nil
 }
 
@@ -193,6 +196,7 @@ func (p *parts) openEngine(ctx context.Context) (err error) {
 	})
 	policies := n.Config.Policies()
 	policies.Types[schedule.Type] = scheduler.TypePolicy()
+	policies.Types[workflow.Type] = runner.TypePolicy()
 	p.addSources(policies.Types, p.handlers.byType)
 	conf := engine.Config{
 		Store: p.store, Policies: policies, Handlers: p.handlers.byType, Name: n.Name, Labels: n.Config.Coordination.Labels, Log: n.Log,
@@ -279,7 +283,7 @@ func (p *parts) openAPI(ctx context.Context, connections int) (err error) {
 	}
 	conf := server.APIConfig{
 		Tokens: p.tokens, Audit: p.audit, Engine: p.engine, Build: n.Build, Node: n.Name, Log: n.Log, Metrics: n.metrics, MaxRequest: max(n.maxRequest(), p.handlers.maxFrame()),
-		TaskLog: p.taskLog.Log, Alerts: p.alerts.Managed(), Workers: p.handlers, Sources: p.shownSources(),
+		TaskLog: p.taskLog.Log, Alerts: p.alerts.Managed(), Workers: p.handlers, Sources: p.shownSources(), Workflows: n.Config.Workflows,
 		Register: func(r grpc.ServiceRegistrar, permit, adds func(ctx context.Context, types ...string) error) {
 			p.handlers.registerWorkers(r, permit, adds, p.engine)
 		},

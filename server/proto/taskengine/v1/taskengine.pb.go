@@ -2791,6 +2791,608 @@ func (x *TreeTask) GetDepth() uint32 {
 	return 0
 }
 
+type SubmitWorkflowRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Either the name of a workflow in the configuration of the node, or a definition, as JSON.
+	Name       string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Definition string `protobuf:"bytes,2,opt,name=definition,proto3" json:"definition,omitempty"`
+	Input      string `protobuf:"bytes,3,opt,name=input,proto3" json:"input,omitempty"` // JSON; empty is none
+	// As of NewTask. A key is unique among all workflows.
+	Id            string                 `protobuf:"bytes,4,opt,name=id,proto3" json:"id,omitempty"`
+	Key           string                 `protobuf:"bytes,5,opt,name=key,proto3" json:"key,omitempty"`
+	Priority      *uint32                `protobuf:"varint,6,opt,name=priority,proto3,oneof" json:"priority,omitempty"`
+	At            *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=at,proto3" json:"at,omitempty"`
+	In            *durationpb.Duration   `protobuf:"bytes,8,opt,name=in,proto3" json:"in,omitempty"`
+	Headers       map[string]string      `protobuf:"bytes,9,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SubmitWorkflowRequest) Reset() {
+	*x = SubmitWorkflowRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SubmitWorkflowRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SubmitWorkflowRequest) ProtoMessage() {}
+
+func (x *SubmitWorkflowRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SubmitWorkflowRequest.ProtoReflect.Descriptor instead.
+func (*SubmitWorkflowRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *SubmitWorkflowRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SubmitWorkflowRequest) GetDefinition() string {
+	if x != nil {
+		return x.Definition
+	}
+	return ""
+}
+
+func (x *SubmitWorkflowRequest) GetInput() string {
+	if x != nil {
+		return x.Input
+	}
+	return ""
+}
+
+func (x *SubmitWorkflowRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *SubmitWorkflowRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *SubmitWorkflowRequest) GetPriority() uint32 {
+	if x != nil && x.Priority != nil {
+		return *x.Priority
+	}
+	return 0
+}
+
+func (x *SubmitWorkflowRequest) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *SubmitWorkflowRequest) GetIn() *durationpb.Duration {
+	if x != nil {
+		return x.In
+	}
+	return nil
+}
+
+func (x *SubmitWorkflowRequest) GetHeaders() map[string]string {
+	if x != nil {
+		return x.Headers
+	}
+	return nil
+}
+
+type SubmitWorkflowResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Receipt       *Receipt               `protobuf:"bytes,1,opt,name=receipt,proto3" json:"receipt,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SubmitWorkflowResponse) Reset() {
+	*x = SubmitWorkflowResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SubmitWorkflowResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SubmitWorkflowResponse) ProtoMessage() {}
+
+func (x *SubmitWorkflowResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SubmitWorkflowResponse.ProtoReflect.Descriptor instead.
+func (*SubmitWorkflowResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *SubmitWorkflowResponse) GetReceipt() *Receipt {
+	if x != nil {
+		return x.Receipt
+	}
+	return nil
+}
+
+type GetWorkflowRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Either the id, or the key.
+	Id            string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Key           string `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetWorkflowRequest) Reset() {
+	*x = GetWorkflowRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetWorkflowRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetWorkflowRequest) ProtoMessage() {}
+
+func (x *GetWorkflowRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetWorkflowRequest.ProtoReflect.Descriptor instead.
+func (*GetWorkflowRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *GetWorkflowRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *GetWorkflowRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+type GetWorkflowResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Workflow      *Workflow              `protobuf:"bytes,1,opt,name=workflow,proto3" json:"workflow,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetWorkflowResponse) Reset() {
+	*x = GetWorkflowResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetWorkflowResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetWorkflowResponse) ProtoMessage() {}
+
+func (x *GetWorkflowResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetWorkflowResponse.ProtoReflect.Descriptor instead.
+func (*GetWorkflowResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *GetWorkflowResponse) GetWorkflow() *Workflow {
+	if x != nil {
+		return x.Workflow
+	}
+	return nil
+}
+
+type RetryWorkflowRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// The version of the task, to change no other; 0 is any.
+	Version uint64 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
+	// The name of a step: it and all after it run anew. Empty: only the steps that have failed, were
+	// stopped or were compensated, and those after them. These run anew in any case.
+	From          string `protobuf:"bytes,3,opt,name=from,proto3" json:"from,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RetryWorkflowRequest) Reset() {
+	*x = RetryWorkflowRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RetryWorkflowRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RetryWorkflowRequest) ProtoMessage() {}
+
+func (x *RetryWorkflowRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RetryWorkflowRequest.ProtoReflect.Descriptor instead.
+func (*RetryWorkflowRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *RetryWorkflowRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *RetryWorkflowRequest) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *RetryWorkflowRequest) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+type RetryWorkflowResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Workflow      *Workflow              `protobuf:"bytes,1,opt,name=workflow,proto3" json:"workflow,omitempty"` // some time after the change
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RetryWorkflowResponse) Reset() {
+	*x = RetryWorkflowResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RetryWorkflowResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RetryWorkflowResponse) ProtoMessage() {}
+
+func (x *RetryWorkflowResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RetryWorkflowResponse.ProtoReflect.Descriptor instead.
+func (*RetryWorkflowResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *RetryWorkflowResponse) GetWorkflow() *Workflow {
+	if x != nil {
+		return x.Workflow
+	}
+	return nil
+}
+
+type Workflow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Task          *Task                  `protobuf:"bytes,2,opt,name=task,proto3" json:"task,omitempty"`        // without payload and result
+	Steps         []*WorkflowStep        `protobuf:"bytes,3,rep,name=steps,proto3" json:"steps,omitempty"`      // in an order in which they may run
+	Output        string                 `protobuf:"bytes,4,opt,name=output,proto3" json:"output,omitempty"`    // JSON; empty if the workflow is not done or has none
+	Retries       uint32                 `protobuf:"varint,5,opt,name=retries,proto3" json:"retries,omitempty"` // how often it was retried
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Workflow) Reset() {
+	*x = Workflow{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Workflow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Workflow) ProtoMessage() {}
+
+func (x *Workflow) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Workflow.ProtoReflect.Descriptor instead.
+func (*Workflow) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *Workflow) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Workflow) GetTask() *Task {
+	if x != nil {
+		return x.Task
+	}
+	return nil
+}
+
+func (x *Workflow) GetSteps() []*WorkflowStep {
+	if x != nil {
+		return x.Steps
+	}
+	return nil
+}
+
+func (x *Workflow) GetOutput() string {
+	if x != nil {
+		return x.Output
+	}
+	return ""
+}
+
+func (x *Workflow) GetRetries() uint32 {
+	if x != nil {
+		return x.Retries
+	}
+	return 0
+}
+
+type WorkflowStep struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Type  string                 `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"` // of its tasks; empty for a wait
+	// pending, running, done, failed or cancelled.
+	State string   `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
+	After []string `protobuf:"bytes,4,rep,name=after,proto3" json:"after,omitempty"`
+	// The steps for which a pending one waits.
+	Waits []string `protobuf:"bytes,5,rep,name=waits,proto3" json:"waits,omitempty"`
+	// The tasks of its newest run: how many there are, how many have ended so, and the ids of the
+	// first hundred.
+	Count         uint32                 `protobuf:"varint,6,opt,name=count,proto3" json:"count,omitempty"`
+	Done          uint32                 `protobuf:"varint,7,opt,name=done,proto3" json:"done,omitempty"`
+	Failed        uint32                 `protobuf:"varint,8,opt,name=failed,proto3" json:"failed,omitempty"`
+	Cancelled     uint32                 `protobuf:"varint,9,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
+	TaskIds       []string               `protobuf:"bytes,10,rep,name=task_ids,json=taskIds,proto3" json:"task_ids,omitempty"`
+	Began         *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=began,proto3" json:"began,omitempty"`
+	Ended         *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=ended,proto3" json:"ended,omitempty"`
+	Error         string                 `protobuf:"bytes,13,opt,name=error,proto3" json:"error,omitempty"`
+	Signal        string                 `protobuf:"bytes,14,opt,name=signal,proto3" json:"signal,omitempty"`             // that it waits for
+	Until         *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=until,proto3" json:"until,omitempty"`               // until when it waits
+	Compensation  *WorkflowStep          `protobuf:"bytes,16,opt,name=compensation,proto3" json:"compensation,omitempty"` // state, tasks, times and error of that; missing if it was not compensated
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WorkflowStep) Reset() {
+	*x = WorkflowStep{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WorkflowStep) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WorkflowStep) ProtoMessage() {}
+
+func (x *WorkflowStep) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WorkflowStep.ProtoReflect.Descriptor instead.
+func (*WorkflowStep) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *WorkflowStep) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *WorkflowStep) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *WorkflowStep) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *WorkflowStep) GetAfter() []string {
+	if x != nil {
+		return x.After
+	}
+	return nil
+}
+
+func (x *WorkflowStep) GetWaits() []string {
+	if x != nil {
+		return x.Waits
+	}
+	return nil
+}
+
+func (x *WorkflowStep) GetCount() uint32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *WorkflowStep) GetDone() uint32 {
+	if x != nil {
+		return x.Done
+	}
+	return 0
+}
+
+func (x *WorkflowStep) GetFailed() uint32 {
+	if x != nil {
+		return x.Failed
+	}
+	return 0
+}
+
+func (x *WorkflowStep) GetCancelled() uint32 {
+	if x != nil {
+		return x.Cancelled
+	}
+	return 0
+}
+
+func (x *WorkflowStep) GetTaskIds() []string {
+	if x != nil {
+		return x.TaskIds
+	}
+	return nil
+}
+
+func (x *WorkflowStep) GetBegan() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Began
+	}
+	return nil
+}
+
+func (x *WorkflowStep) GetEnded() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Ended
+	}
+	return nil
+}
+
+func (x *WorkflowStep) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *WorkflowStep) GetSignal() string {
+	if x != nil {
+		return x.Signal
+	}
+	return ""
+}
+
+func (x *WorkflowStep) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
+func (x *WorkflowStep) GetCompensation() *WorkflowStep {
+	if x != nil {
+		return x.Compensation
+	}
+	return nil
+}
+
 type ResumeRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -2801,7 +3403,7 @@ type ResumeRequest struct {
 
 func (x *ResumeRequest) Reset() {
 	*x = ResumeRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[36]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2813,7 +3415,7 @@ func (x *ResumeRequest) String() string {
 func (*ResumeRequest) ProtoMessage() {}
 
 func (x *ResumeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[36]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2826,7 +3428,7 @@ func (x *ResumeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeRequest.ProtoReflect.Descriptor instead.
 func (*ResumeRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{36}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ResumeRequest) GetId() string {
@@ -2852,7 +3454,7 @@ type ResumeResponse struct {
 
 func (x *ResumeResponse) Reset() {
 	*x = ResumeResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[37]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2864,7 +3466,7 @@ func (x *ResumeResponse) String() string {
 func (*ResumeResponse) ProtoMessage() {}
 
 func (x *ResumeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[37]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2877,7 +3479,7 @@ func (x *ResumeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeResponse.ProtoReflect.Descriptor instead.
 func (*ResumeResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{37}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ResumeResponse) GetTask() *Task {
@@ -2898,7 +3500,7 @@ type FailRequest struct {
 
 func (x *FailRequest) Reset() {
 	*x = FailRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[38]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2910,7 +3512,7 @@ func (x *FailRequest) String() string {
 func (*FailRequest) ProtoMessage() {}
 
 func (x *FailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[38]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2923,7 +3525,7 @@ func (x *FailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailRequest.ProtoReflect.Descriptor instead.
 func (*FailRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{38}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *FailRequest) GetId() string {
@@ -2956,7 +3558,7 @@ type FailResponse struct {
 
 func (x *FailResponse) Reset() {
 	*x = FailResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[39]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2968,7 +3570,7 @@ func (x *FailResponse) String() string {
 func (*FailResponse) ProtoMessage() {}
 
 func (x *FailResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[39]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2981,7 +3583,7 @@ func (x *FailResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailResponse.ProtoReflect.Descriptor instead.
 func (*FailResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{39}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *FailResponse) GetTask() *Task {
@@ -3008,7 +3610,7 @@ type RescheduleRequest struct {
 
 func (x *RescheduleRequest) Reset() {
 	*x = RescheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[40]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3020,7 +3622,7 @@ func (x *RescheduleRequest) String() string {
 func (*RescheduleRequest) ProtoMessage() {}
 
 func (x *RescheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[40]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3033,7 +3635,7 @@ func (x *RescheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RescheduleRequest.ProtoReflect.Descriptor instead.
 func (*RescheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{40}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *RescheduleRequest) GetId() string {
@@ -3100,7 +3702,7 @@ type RescheduleResponse struct {
 
 func (x *RescheduleResponse) Reset() {
 	*x = RescheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[41]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3112,7 +3714,7 @@ func (x *RescheduleResponse) String() string {
 func (*RescheduleResponse) ProtoMessage() {}
 
 func (x *RescheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[41]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3125,7 +3727,7 @@ func (x *RescheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RescheduleResponse.ProtoReflect.Descriptor instead.
 func (*RescheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{41}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *RescheduleResponse) GetTask() *Task {
@@ -3155,7 +3757,7 @@ type SignalRequest struct {
 
 func (x *SignalRequest) Reset() {
 	*x = SignalRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[42]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3167,7 +3769,7 @@ func (x *SignalRequest) String() string {
 func (*SignalRequest) ProtoMessage() {}
 
 func (x *SignalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[42]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3180,7 +3782,7 @@ func (x *SignalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalRequest.ProtoReflect.Descriptor instead.
 func (*SignalRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{42}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *SignalRequest) GetId() string {
@@ -3252,7 +3854,7 @@ type SignalResponse struct {
 
 func (x *SignalResponse) Reset() {
 	*x = SignalResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[43]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3264,7 +3866,7 @@ func (x *SignalResponse) String() string {
 func (*SignalResponse) ProtoMessage() {}
 
 func (x *SignalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[43]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3277,7 +3879,7 @@ func (x *SignalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalResponse.ProtoReflect.Descriptor instead.
 func (*SignalResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{43}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *SignalResponse) GetOutcome() string {
@@ -3307,7 +3909,7 @@ type ListKeysRequest struct {
 
 func (x *ListKeysRequest) Reset() {
 	*x = ListKeysRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[44]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3319,7 +3921,7 @@ func (x *ListKeysRequest) String() string {
 func (*ListKeysRequest) ProtoMessage() {}
 
 func (x *ListKeysRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[44]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3332,7 +3934,7 @@ func (x *ListKeysRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeysRequest.ProtoReflect.Descriptor instead.
 func (*ListKeysRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{44}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ListKeysRequest) GetStates() []string {
@@ -3373,7 +3975,7 @@ type ListKeysResponse struct {
 
 func (x *ListKeysResponse) Reset() {
 	*x = ListKeysResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[45]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3385,7 +3987,7 @@ func (x *ListKeysResponse) String() string {
 func (*ListKeysResponse) ProtoMessage() {}
 
 func (x *ListKeysResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[45]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3398,7 +4000,7 @@ func (x *ListKeysResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeysResponse.ProtoReflect.Descriptor instead.
 func (*ListKeysResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{45}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ListKeysResponse) GetKeys() []*OrderingKey {
@@ -3431,7 +4033,7 @@ type OrderingKey struct {
 
 func (x *OrderingKey) Reset() {
 	*x = OrderingKey{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[46]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3443,7 +4045,7 @@ func (x *OrderingKey) String() string {
 func (*OrderingKey) ProtoMessage() {}
 
 func (x *OrderingKey) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[46]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3456,7 +4058,7 @@ func (x *OrderingKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderingKey.ProtoReflect.Descriptor instead.
 func (*OrderingKey) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{46}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *OrderingKey) GetKey() string {
@@ -3505,7 +4107,7 @@ type GetKeyRequest struct {
 
 func (x *GetKeyRequest) Reset() {
 	*x = GetKeyRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[47]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3517,7 +4119,7 @@ func (x *GetKeyRequest) String() string {
 func (*GetKeyRequest) ProtoMessage() {}
 
 func (x *GetKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[47]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3530,7 +4132,7 @@ func (x *GetKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetKeyRequest.ProtoReflect.Descriptor instead.
 func (*GetKeyRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{47}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *GetKeyRequest) GetKey() string {
@@ -3565,7 +4167,7 @@ type GetKeyResponse struct {
 
 func (x *GetKeyResponse) Reset() {
 	*x = GetKeyResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[48]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3577,7 +4179,7 @@ func (x *GetKeyResponse) String() string {
 func (*GetKeyResponse) ProtoMessage() {}
 
 func (x *GetKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[48]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3590,7 +4192,7 @@ func (x *GetKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetKeyResponse.ProtoReflect.Descriptor instead.
 func (*GetKeyResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{48}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *GetKeyResponse) GetHead() *Task {
@@ -3623,7 +4225,7 @@ type ResumeKeyRequest struct {
 
 func (x *ResumeKeyRequest) Reset() {
 	*x = ResumeKeyRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[49]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3635,7 +4237,7 @@ func (x *ResumeKeyRequest) String() string {
 func (*ResumeKeyRequest) ProtoMessage() {}
 
 func (x *ResumeKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[49]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3648,7 +4250,7 @@ func (x *ResumeKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeKeyRequest.ProtoReflect.Descriptor instead.
 func (*ResumeKeyRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{49}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ResumeKeyRequest) GetKey() string {
@@ -3667,7 +4269,7 @@ type ResumeKeyResponse struct {
 
 func (x *ResumeKeyResponse) Reset() {
 	*x = ResumeKeyResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[50]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3679,7 +4281,7 @@ func (x *ResumeKeyResponse) String() string {
 func (*ResumeKeyResponse) ProtoMessage() {}
 
 func (x *ResumeKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[50]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3692,7 +4294,7 @@ func (x *ResumeKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeKeyResponse.ProtoReflect.Descriptor instead.
 func (*ResumeKeyResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{50}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ResumeKeyResponse) GetTask() *Task {
@@ -3712,7 +4314,7 @@ type SkipKeyRequest struct {
 
 func (x *SkipKeyRequest) Reset() {
 	*x = SkipKeyRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[51]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3724,7 +4326,7 @@ func (x *SkipKeyRequest) String() string {
 func (*SkipKeyRequest) ProtoMessage() {}
 
 func (x *SkipKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[51]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3737,7 +4339,7 @@ func (x *SkipKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkipKeyRequest.ProtoReflect.Descriptor instead.
 func (*SkipKeyRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{51}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *SkipKeyRequest) GetKey() string {
@@ -3763,7 +4365,7 @@ type SkipKeyResponse struct {
 
 func (x *SkipKeyResponse) Reset() {
 	*x = SkipKeyResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[52]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3775,7 +4377,7 @@ func (x *SkipKeyResponse) String() string {
 func (*SkipKeyResponse) ProtoMessage() {}
 
 func (x *SkipKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[52]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3788,7 +4390,7 @@ func (x *SkipKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkipKeyResponse.ProtoReflect.Descriptor instead.
 func (*SkipKeyResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{52}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *SkipKeyResponse) GetTask() *Task {
@@ -3806,7 +4408,7 @@ type ListTypesRequest struct {
 
 func (x *ListTypesRequest) Reset() {
 	*x = ListTypesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[53]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3818,7 +4420,7 @@ func (x *ListTypesRequest) String() string {
 func (*ListTypesRequest) ProtoMessage() {}
 
 func (x *ListTypesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[53]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3831,7 +4433,7 @@ func (x *ListTypesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTypesRequest.ProtoReflect.Descriptor instead.
 func (*ListTypesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{53}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{61}
 }
 
 type ListTypesResponse struct {
@@ -3846,7 +4448,7 @@ type ListTypesResponse struct {
 
 func (x *ListTypesResponse) Reset() {
 	*x = ListTypesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[54]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3858,7 +4460,7 @@ func (x *ListTypesResponse) String() string {
 func (*ListTypesResponse) ProtoMessage() {}
 
 func (x *ListTypesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[54]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3871,7 +4473,7 @@ func (x *ListTypesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTypesResponse.ProtoReflect.Descriptor instead.
 func (*ListTypesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{54}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ListTypesResponse) GetTypes() []*Type {
@@ -3905,7 +4507,7 @@ type Type struct {
 
 func (x *Type) Reset() {
 	*x = Type{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[55]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3917,7 +4519,7 @@ func (x *Type) String() string {
 func (*Type) ProtoMessage() {}
 
 func (x *Type) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[55]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3930,7 +4532,7 @@ func (x *Type) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Type.ProtoReflect.Descriptor instead.
 func (*Type) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{55}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Type) GetName() string {
@@ -3991,7 +4593,7 @@ type PauseTypeRequest struct {
 
 func (x *PauseTypeRequest) Reset() {
 	*x = PauseTypeRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[56]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4003,7 +4605,7 @@ func (x *PauseTypeRequest) String() string {
 func (*PauseTypeRequest) ProtoMessage() {}
 
 func (x *PauseTypeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[56]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4016,7 +4618,7 @@ func (x *PauseTypeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseTypeRequest.ProtoReflect.Descriptor instead.
 func (*PauseTypeRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{56}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *PauseTypeRequest) GetType() string {
@@ -4034,7 +4636,7 @@ type PauseTypeResponse struct {
 
 func (x *PauseTypeResponse) Reset() {
 	*x = PauseTypeResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[57]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4046,7 +4648,7 @@ func (x *PauseTypeResponse) String() string {
 func (*PauseTypeResponse) ProtoMessage() {}
 
 func (x *PauseTypeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[57]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4059,7 +4661,7 @@ func (x *PauseTypeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseTypeResponse.ProtoReflect.Descriptor instead.
 func (*PauseTypeResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{57}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{65}
 }
 
 type ResumeTypeRequest struct {
@@ -4071,7 +4673,7 @@ type ResumeTypeRequest struct {
 
 func (x *ResumeTypeRequest) Reset() {
 	*x = ResumeTypeRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[58]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4083,7 +4685,7 @@ func (x *ResumeTypeRequest) String() string {
 func (*ResumeTypeRequest) ProtoMessage() {}
 
 func (x *ResumeTypeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[58]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4096,7 +4698,7 @@ func (x *ResumeTypeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTypeRequest.ProtoReflect.Descriptor instead.
 func (*ResumeTypeRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{58}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ResumeTypeRequest) GetType() string {
@@ -4114,7 +4716,7 @@ type ResumeTypeResponse struct {
 
 func (x *ResumeTypeResponse) Reset() {
 	*x = ResumeTypeResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[59]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4126,7 +4728,7 @@ func (x *ResumeTypeResponse) String() string {
 func (*ResumeTypeResponse) ProtoMessage() {}
 
 func (x *ResumeTypeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[59]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4139,7 +4741,7 @@ func (x *ResumeTypeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTypeResponse.ProtoReflect.Descriptor instead.
 func (*ResumeTypeResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{59}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{67}
 }
 
 type ListWorkersRequest struct {
@@ -4150,7 +4752,7 @@ type ListWorkersRequest struct {
 
 func (x *ListWorkersRequest) Reset() {
 	*x = ListWorkersRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[60]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4162,7 +4764,7 @@ func (x *ListWorkersRequest) String() string {
 func (*ListWorkersRequest) ProtoMessage() {}
 
 func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[60]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4175,7 +4777,7 @@ func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersRequest.ProtoReflect.Descriptor instead.
 func (*ListWorkersRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{60}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{68}
 }
 
 type ListWorkersResponse struct {
@@ -4187,7 +4789,7 @@ type ListWorkersResponse struct {
 
 func (x *ListWorkersResponse) Reset() {
 	*x = ListWorkersResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[61]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4199,7 +4801,7 @@ func (x *ListWorkersResponse) String() string {
 func (*ListWorkersResponse) ProtoMessage() {}
 
 func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[61]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4212,7 +4814,7 @@ func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersResponse.ProtoReflect.Descriptor instead.
 func (*ListWorkersResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{61}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ListWorkersResponse) GetWorkers() []*Worker {
@@ -4245,7 +4847,7 @@ type Worker struct {
 
 func (x *Worker) Reset() {
 	*x = Worker{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[62]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4257,7 +4859,7 @@ func (x *Worker) String() string {
 func (*Worker) ProtoMessage() {}
 
 func (x *Worker) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[62]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4270,7 +4872,7 @@ func (x *Worker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Worker.ProtoReflect.Descriptor instead.
 func (*Worker) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{62}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *Worker) GetId() string {
@@ -4352,7 +4954,7 @@ type DrainWorkerRequest struct {
 
 func (x *DrainWorkerRequest) Reset() {
 	*x = DrainWorkerRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[63]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4364,7 +4966,7 @@ func (x *DrainWorkerRequest) String() string {
 func (*DrainWorkerRequest) ProtoMessage() {}
 
 func (x *DrainWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[63]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4377,7 +4979,7 @@ func (x *DrainWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainWorkerRequest.ProtoReflect.Descriptor instead.
 func (*DrainWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{63}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *DrainWorkerRequest) GetWorker() string {
@@ -4396,7 +4998,7 @@ type DrainWorkerResponse struct {
 
 func (x *DrainWorkerResponse) Reset() {
 	*x = DrainWorkerResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[64]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4408,7 +5010,7 @@ func (x *DrainWorkerResponse) String() string {
 func (*DrainWorkerResponse) ProtoMessage() {}
 
 func (x *DrainWorkerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[64]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4421,7 +5023,7 @@ func (x *DrainWorkerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainWorkerResponse.ProtoReflect.Descriptor instead.
 func (*DrainWorkerResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{64}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *DrainWorkerResponse) GetWorkers() []*Worker {
@@ -4439,7 +5041,7 @@ type VersionRequest struct {
 
 func (x *VersionRequest) Reset() {
 	*x = VersionRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[65]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4451,7 +5053,7 @@ func (x *VersionRequest) String() string {
 func (*VersionRequest) ProtoMessage() {}
 
 func (x *VersionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[65]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4464,7 +5066,7 @@ func (x *VersionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionRequest.ProtoReflect.Descriptor instead.
 func (*VersionRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{65}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{73}
 }
 
 type VersionResponse struct {
@@ -4480,7 +5082,7 @@ type VersionResponse struct {
 
 func (x *VersionResponse) Reset() {
 	*x = VersionResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[66]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4492,7 +5094,7 @@ func (x *VersionResponse) String() string {
 func (*VersionResponse) ProtoMessage() {}
 
 func (x *VersionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[66]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4505,7 +5107,7 @@ func (x *VersionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionResponse.ProtoReflect.Descriptor instead.
 func (*VersionResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{66}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *VersionResponse) GetVersion() string {
@@ -4555,7 +5157,7 @@ type Rate struct {
 
 func (x *Rate) Reset() {
 	*x = Rate{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[67]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4567,7 +5169,7 @@ func (x *Rate) String() string {
 func (*Rate) ProtoMessage() {}
 
 func (x *Rate) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[67]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4580,7 +5182,7 @@ func (x *Rate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rate.ProtoReflect.Descriptor instead.
 func (*Rate) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{67}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *Rate) GetCount() uint32 {
@@ -4640,7 +5242,7 @@ type Limit struct {
 
 func (x *Limit) Reset() {
 	*x = Limit{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[68]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4652,7 +5254,7 @@ func (x *Limit) String() string {
 func (*Limit) ProtoMessage() {}
 
 func (x *Limit) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[68]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4665,7 +5267,7 @@ func (x *Limit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limit.ProtoReflect.Descriptor instead.
 func (*Limit) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{68}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *Limit) GetName() string {
@@ -4793,7 +5395,7 @@ type LimitSetting struct {
 
 func (x *LimitSetting) Reset() {
 	*x = LimitSetting{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[69]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4805,7 +5407,7 @@ func (x *LimitSetting) String() string {
 func (*LimitSetting) ProtoMessage() {}
 
 func (x *LimitSetting) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[69]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4818,7 +5420,7 @@ func (x *LimitSetting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitSetting.ProtoReflect.Descriptor instead.
 func (*LimitSetting) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{69}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *LimitSetting) GetMax() uint32 {
@@ -4892,7 +5494,7 @@ type ListLimitsRequest struct {
 
 func (x *ListLimitsRequest) Reset() {
 	*x = ListLimitsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[70]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4904,7 +5506,7 @@ func (x *ListLimitsRequest) String() string {
 func (*ListLimitsRequest) ProtoMessage() {}
 
 func (x *ListLimitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[70]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4917,7 +5519,7 @@ func (x *ListLimitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLimitsRequest.ProtoReflect.Descriptor instead.
 func (*ListLimitsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{70}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{78}
 }
 
 type ListLimitsResponse struct {
@@ -4929,7 +5531,7 @@ type ListLimitsResponse struct {
 
 func (x *ListLimitsResponse) Reset() {
 	*x = ListLimitsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[71]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4941,7 +5543,7 @@ func (x *ListLimitsResponse) String() string {
 func (*ListLimitsResponse) ProtoMessage() {}
 
 func (x *ListLimitsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[71]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4954,7 +5556,7 @@ func (x *ListLimitsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLimitsResponse.ProtoReflect.Descriptor instead.
 func (*ListLimitsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{71}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *ListLimitsResponse) GetLimits() []*Limit {
@@ -4974,7 +5576,7 @@ type GetLimitRequest struct {
 
 func (x *GetLimitRequest) Reset() {
 	*x = GetLimitRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[72]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4986,7 +5588,7 @@ func (x *GetLimitRequest) String() string {
 func (*GetLimitRequest) ProtoMessage() {}
 
 func (x *GetLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[72]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4999,7 +5601,7 @@ func (x *GetLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLimitRequest.ProtoReflect.Descriptor instead.
 func (*GetLimitRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{72}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *GetLimitRequest) GetName() string {
@@ -5025,7 +5627,7 @@ type GetLimitResponse struct {
 
 func (x *GetLimitResponse) Reset() {
 	*x = GetLimitResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[73]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5037,7 +5639,7 @@ func (x *GetLimitResponse) String() string {
 func (*GetLimitResponse) ProtoMessage() {}
 
 func (x *GetLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[73]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5050,7 +5652,7 @@ func (x *GetLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLimitResponse.ProtoReflect.Descriptor instead.
 func (*GetLimitResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{73}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *GetLimitResponse) GetLimit() *Limit {
@@ -5078,7 +5680,7 @@ type SetLimitRequest struct {
 
 func (x *SetLimitRequest) Reset() {
 	*x = SetLimitRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[74]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5090,7 +5692,7 @@ func (x *SetLimitRequest) String() string {
 func (*SetLimitRequest) ProtoMessage() {}
 
 func (x *SetLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[74]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5103,7 +5705,7 @@ func (x *SetLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLimitRequest.ProtoReflect.Descriptor instead.
 func (*SetLimitRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{74}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *SetLimitRequest) GetName() string {
@@ -5164,7 +5766,7 @@ type SetLimitResponse struct {
 
 func (x *SetLimitResponse) Reset() {
 	*x = SetLimitResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[75]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5176,7 +5778,7 @@ func (x *SetLimitResponse) String() string {
 func (*SetLimitResponse) ProtoMessage() {}
 
 func (x *SetLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[75]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5189,7 +5791,7 @@ func (x *SetLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLimitResponse.ProtoReflect.Descriptor instead.
 func (*SetLimitResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{75}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *SetLimitResponse) GetLimit() *Limit {
@@ -5211,7 +5813,7 @@ type UnsetLimitRequest struct {
 
 func (x *UnsetLimitRequest) Reset() {
 	*x = UnsetLimitRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[76]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5223,7 +5825,7 @@ func (x *UnsetLimitRequest) String() string {
 func (*UnsetLimitRequest) ProtoMessage() {}
 
 func (x *UnsetLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[76]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5236,7 +5838,7 @@ func (x *UnsetLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsetLimitRequest.ProtoReflect.Descriptor instead.
 func (*UnsetLimitRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{76}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *UnsetLimitRequest) GetName() string {
@@ -5276,7 +5878,7 @@ type UnsetLimitResponse struct {
 
 func (x *UnsetLimitResponse) Reset() {
 	*x = UnsetLimitResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[77]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5288,7 +5890,7 @@ func (x *UnsetLimitResponse) String() string {
 func (*UnsetLimitResponse) ProtoMessage() {}
 
 func (x *UnsetLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[77]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5301,7 +5903,7 @@ func (x *UnsetLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsetLimitResponse.ProtoReflect.Descriptor instead.
 func (*UnsetLimitResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{77}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *UnsetLimitResponse) GetLimit() *Limit {
@@ -5321,7 +5923,7 @@ type WatchLimitsRequest struct {
 
 func (x *WatchLimitsRequest) Reset() {
 	*x = WatchLimitsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[78]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5333,7 +5935,7 @@ func (x *WatchLimitsRequest) String() string {
 func (*WatchLimitsRequest) ProtoMessage() {}
 
 func (x *WatchLimitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[78]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5346,7 +5948,7 @@ func (x *WatchLimitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchLimitsRequest.ProtoReflect.Descriptor instead.
 func (*WatchLimitsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{78}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *WatchLimitsRequest) GetTimeout() *durationpb.Duration {
@@ -5365,7 +5967,7 @@ type WatchLimitsResponse struct {
 
 func (x *WatchLimitsResponse) Reset() {
 	*x = WatchLimitsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[79]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5377,7 +5979,7 @@ func (x *WatchLimitsResponse) String() string {
 func (*WatchLimitsResponse) ProtoMessage() {}
 
 func (x *WatchLimitsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[79]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5390,7 +5992,7 @@ func (x *WatchLimitsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchLimitsResponse.ProtoReflect.Descriptor instead.
 func (*WatchLimitsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{79}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *WatchLimitsResponse) GetLimits() []*Limit {
@@ -5410,7 +6012,7 @@ type WhyLimitRequest struct {
 
 func (x *WhyLimitRequest) Reset() {
 	*x = WhyLimitRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[80]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5422,7 +6024,7 @@ func (x *WhyLimitRequest) String() string {
 func (*WhyLimitRequest) ProtoMessage() {}
 
 func (x *WhyLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[80]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5435,7 +6037,7 @@ func (x *WhyLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyLimitRequest.ProtoReflect.Descriptor instead.
 func (*WhyLimitRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{80}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *WhyLimitRequest) GetName() string {
@@ -5473,7 +6075,7 @@ type WhyLimitResponse struct {
 
 func (x *WhyLimitResponse) Reset() {
 	*x = WhyLimitResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[81]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5485,7 +6087,7 @@ func (x *WhyLimitResponse) String() string {
 func (*WhyLimitResponse) ProtoMessage() {}
 
 func (x *WhyLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[81]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5498,7 +6100,7 @@ func (x *WhyLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyLimitResponse.ProtoReflect.Descriptor instead.
 func (*WhyLimitResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{81}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *WhyLimitResponse) GetLimit() *Limit {
@@ -5556,7 +6158,7 @@ type LimitTask struct {
 
 func (x *LimitTask) Reset() {
 	*x = LimitTask{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[82]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5568,7 +6170,7 @@ func (x *LimitTask) String() string {
 func (*LimitTask) ProtoMessage() {}
 
 func (x *LimitTask) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[82]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5581,7 +6183,7 @@ func (x *LimitTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitTask.ProtoReflect.Descriptor instead.
 func (*LimitTask) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{82}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *LimitTask) GetId() string {
@@ -5626,7 +6228,7 @@ type LimitNode struct {
 
 func (x *LimitNode) Reset() {
 	*x = LimitNode{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[83]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5638,7 +6240,7 @@ func (x *LimitNode) String() string {
 func (*LimitNode) ProtoMessage() {}
 
 func (x *LimitNode) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[83]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5651,7 +6253,7 @@ func (x *LimitNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitNode.ProtoReflect.Descriptor instead.
 func (*LimitNode) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{83}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *LimitNode) GetNode() string {
@@ -5693,7 +6295,7 @@ type LimitQueue struct {
 
 func (x *LimitQueue) Reset() {
 	*x = LimitQueue{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[84]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5705,7 +6307,7 @@ func (x *LimitQueue) String() string {
 func (*LimitQueue) ProtoMessage() {}
 
 func (x *LimitQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[84]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5718,7 +6320,7 @@ func (x *LimitQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitQueue.ProtoReflect.Descriptor instead.
 func (*LimitQueue) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{84}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *LimitQueue) GetType() string {
@@ -5756,7 +6358,7 @@ type Alert struct {
 
 func (x *Alert) Reset() {
 	*x = Alert{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[85]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5768,7 +6370,7 @@ func (x *Alert) String() string {
 func (*Alert) ProtoMessage() {}
 
 func (x *Alert) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[85]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5781,7 +6383,7 @@ func (x *Alert) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alert.ProtoReflect.Descriptor instead.
 func (*Alert) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{85}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *Alert) GetRule() string {
@@ -5885,7 +6487,7 @@ type AlertSilence struct {
 
 func (x *AlertSilence) Reset() {
 	*x = AlertSilence{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[86]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5897,7 +6499,7 @@ func (x *AlertSilence) String() string {
 func (*AlertSilence) ProtoMessage() {}
 
 func (x *AlertSilence) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[86]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5910,7 +6512,7 @@ func (x *AlertSilence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AlertSilence.ProtoReflect.Descriptor instead.
 func (*AlertSilence) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{86}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *AlertSilence) GetId() string {
@@ -5976,7 +6578,7 @@ type UnsentAlerts struct {
 
 func (x *UnsentAlerts) Reset() {
 	*x = UnsentAlerts{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[87]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5988,7 +6590,7 @@ func (x *UnsentAlerts) String() string {
 func (*UnsentAlerts) ProtoMessage() {}
 
 func (x *UnsentAlerts) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[87]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6001,7 +6603,7 @@ func (x *UnsentAlerts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsentAlerts.ProtoReflect.Descriptor instead.
 func (*UnsentAlerts) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{87}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *UnsentAlerts) GetId() string {
@@ -6047,7 +6649,7 @@ type ListAlertsRequest struct {
 
 func (x *ListAlertsRequest) Reset() {
 	*x = ListAlertsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[88]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6059,7 +6661,7 @@ func (x *ListAlertsRequest) String() string {
 func (*ListAlertsRequest) ProtoMessage() {}
 
 func (x *ListAlertsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[88]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6072,7 +6674,7 @@ func (x *ListAlertsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAlertsRequest.ProtoReflect.Descriptor instead.
 func (*ListAlertsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{88}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{96}
 }
 
 type ListAlertsResponse struct {
@@ -6086,7 +6688,7 @@ type ListAlertsResponse struct {
 
 func (x *ListAlertsResponse) Reset() {
 	*x = ListAlertsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[89]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6098,7 +6700,7 @@ func (x *ListAlertsResponse) String() string {
 func (*ListAlertsResponse) ProtoMessage() {}
 
 func (x *ListAlertsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[89]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6111,7 +6713,7 @@ func (x *ListAlertsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAlertsResponse.ProtoReflect.Descriptor instead.
 func (*ListAlertsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{89}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *ListAlertsResponse) GetAlerts() []*Alert {
@@ -6144,7 +6746,7 @@ type TestAlertsRequest struct {
 
 func (x *TestAlertsRequest) Reset() {
 	*x = TestAlertsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[90]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6156,7 +6758,7 @@ func (x *TestAlertsRequest) String() string {
 func (*TestAlertsRequest) ProtoMessage() {}
 
 func (x *TestAlertsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[90]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6169,7 +6771,7 @@ func (x *TestAlertsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestAlertsRequest.ProtoReflect.Descriptor instead.
 func (*TestAlertsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{90}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *TestAlertsRequest) GetTargets() []string {
@@ -6188,7 +6790,7 @@ type TestAlertsResponse struct {
 
 func (x *TestAlertsResponse) Reset() {
 	*x = TestAlertsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[91]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6200,7 +6802,7 @@ func (x *TestAlertsResponse) String() string {
 func (*TestAlertsResponse) ProtoMessage() {}
 
 func (x *TestAlertsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[91]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6213,7 +6815,7 @@ func (x *TestAlertsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestAlertsResponse.ProtoReflect.Descriptor instead.
 func (*TestAlertsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{91}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *TestAlertsResponse) GetTests() []*AlertTest {
@@ -6235,7 +6837,7 @@ type AlertTest struct {
 
 func (x *AlertTest) Reset() {
 	*x = AlertTest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[92]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6247,7 +6849,7 @@ func (x *AlertTest) String() string {
 func (*AlertTest) ProtoMessage() {}
 
 func (x *AlertTest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[92]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6260,7 +6862,7 @@ func (x *AlertTest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AlertTest.ProtoReflect.Descriptor instead.
 func (*AlertTest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{92}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *AlertTest) GetTarget() string {
@@ -6297,7 +6899,7 @@ type SilenceAlertsRequest struct {
 
 func (x *SilenceAlertsRequest) Reset() {
 	*x = SilenceAlertsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[93]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6309,7 +6911,7 @@ func (x *SilenceAlertsRequest) String() string {
 func (*SilenceAlertsRequest) ProtoMessage() {}
 
 func (x *SilenceAlertsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[93]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6322,7 +6924,7 @@ func (x *SilenceAlertsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SilenceAlertsRequest.ProtoReflect.Descriptor instead.
 func (*SilenceAlertsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{93}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *SilenceAlertsRequest) GetRule() string {
@@ -6369,7 +6971,7 @@ type SilenceAlertsResponse struct {
 
 func (x *SilenceAlertsResponse) Reset() {
 	*x = SilenceAlertsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[94]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6381,7 +6983,7 @@ func (x *SilenceAlertsResponse) String() string {
 func (*SilenceAlertsResponse) ProtoMessage() {}
 
 func (x *SilenceAlertsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[94]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6394,7 +6996,7 @@ func (x *SilenceAlertsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SilenceAlertsResponse.ProtoReflect.Descriptor instead.
 func (*SilenceAlertsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{94}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *SilenceAlertsResponse) GetSilence() *AlertSilence {
@@ -6413,7 +7015,7 @@ type UnsilenceAlertsRequest struct {
 
 func (x *UnsilenceAlertsRequest) Reset() {
 	*x = UnsilenceAlertsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[95]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6425,7 +7027,7 @@ func (x *UnsilenceAlertsRequest) String() string {
 func (*UnsilenceAlertsRequest) ProtoMessage() {}
 
 func (x *UnsilenceAlertsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[95]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6438,7 +7040,7 @@ func (x *UnsilenceAlertsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsilenceAlertsRequest.ProtoReflect.Descriptor instead.
 func (*UnsilenceAlertsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{95}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *UnsilenceAlertsRequest) GetId() string {
@@ -6456,7 +7058,7 @@ type UnsilenceAlertsResponse struct {
 
 func (x *UnsilenceAlertsResponse) Reset() {
 	*x = UnsilenceAlertsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[96]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6468,7 +7070,7 @@ func (x *UnsilenceAlertsResponse) String() string {
 func (*UnsilenceAlertsResponse) ProtoMessage() {}
 
 func (x *UnsilenceAlertsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[96]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6481,7 +7083,7 @@ func (x *UnsilenceAlertsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsilenceAlertsResponse.ProtoReflect.Descriptor instead.
 func (*UnsilenceAlertsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{96}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{104}
 }
 
 // ScheduleDefinition says when a schedule fires and what it adds. Either cron or every is
@@ -6513,7 +7115,7 @@ type ScheduleDefinition struct {
 
 func (x *ScheduleDefinition) Reset() {
 	*x = ScheduleDefinition{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[97]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6525,7 +7127,7 @@ func (x *ScheduleDefinition) String() string {
 func (*ScheduleDefinition) ProtoMessage() {}
 
 func (x *ScheduleDefinition) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[97]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6538,7 +7140,7 @@ func (x *ScheduleDefinition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleDefinition.ProtoReflect.Descriptor instead.
 func (*ScheduleDefinition) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{97}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *ScheduleDefinition) GetCron() string {
@@ -6638,7 +7240,7 @@ type ScheduleCatchUp struct {
 
 func (x *ScheduleCatchUp) Reset() {
 	*x = ScheduleCatchUp{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[98]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6650,7 +7252,7 @@ func (x *ScheduleCatchUp) String() string {
 func (*ScheduleCatchUp) ProtoMessage() {}
 
 func (x *ScheduleCatchUp) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[98]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6663,7 +7265,7 @@ func (x *ScheduleCatchUp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleCatchUp.ProtoReflect.Descriptor instead.
 func (*ScheduleCatchUp) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{98}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *ScheduleCatchUp) GetPolicy() string {
@@ -6703,7 +7305,7 @@ type ScheduleTask struct {
 
 func (x *ScheduleTask) Reset() {
 	*x = ScheduleTask{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[99]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6715,7 +7317,7 @@ func (x *ScheduleTask) String() string {
 func (*ScheduleTask) ProtoMessage() {}
 
 func (x *ScheduleTask) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[99]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6728,7 +7330,7 @@ func (x *ScheduleTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleTask.ProtoReflect.Descriptor instead.
 func (*ScheduleTask) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{99}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *ScheduleTask) GetType() string {
@@ -6793,7 +7395,7 @@ type Schedule struct {
 
 func (x *Schedule) Reset() {
 	*x = Schedule{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[100]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6805,7 +7407,7 @@ func (x *Schedule) String() string {
 func (*Schedule) ProtoMessage() {}
 
 func (x *Schedule) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[100]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6818,7 +7420,7 @@ func (x *Schedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
 func (*Schedule) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{100}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *Schedule) GetName() string {
@@ -6929,7 +7531,7 @@ type SchedulePause struct {
 
 func (x *SchedulePause) Reset() {
 	*x = SchedulePause{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[101]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6941,7 +7543,7 @@ func (x *SchedulePause) String() string {
 func (*SchedulePause) ProtoMessage() {}
 
 func (x *SchedulePause) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[101]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6954,7 +7556,7 @@ func (x *SchedulePause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulePause.ProtoReflect.Descriptor instead.
 func (*SchedulePause) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{101}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *SchedulePause) GetSince() *timestamppb.Timestamp {
@@ -6982,7 +7584,7 @@ type ScheduleFire struct {
 
 func (x *ScheduleFire) Reset() {
 	*x = ScheduleFire{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[102]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6994,7 +7596,7 @@ func (x *ScheduleFire) String() string {
 func (*ScheduleFire) ProtoMessage() {}
 
 func (x *ScheduleFire) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[102]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7007,7 +7609,7 @@ func (x *ScheduleFire) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleFire.ProtoReflect.Descriptor instead.
 func (*ScheduleFire) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{102}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *ScheduleFire) GetTime() *timestamppb.Timestamp {
@@ -7034,7 +7636,7 @@ type ListSchedulesRequest struct {
 
 func (x *ListSchedulesRequest) Reset() {
 	*x = ListSchedulesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[103]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7046,7 +7648,7 @@ func (x *ListSchedulesRequest) String() string {
 func (*ListSchedulesRequest) ProtoMessage() {}
 
 func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[103]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7059,7 +7661,7 @@ func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesRequest.ProtoReflect.Descriptor instead.
 func (*ListSchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{103}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *ListSchedulesRequest) GetLimit() uint32 {
@@ -7086,7 +7688,7 @@ type ListSchedulesResponse struct {
 
 func (x *ListSchedulesResponse) Reset() {
 	*x = ListSchedulesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[104]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7098,7 +7700,7 @@ func (x *ListSchedulesResponse) String() string {
 func (*ListSchedulesResponse) ProtoMessage() {}
 
 func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[104]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7111,7 +7713,7 @@ func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesResponse.ProtoReflect.Descriptor instead.
 func (*ListSchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{104}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *ListSchedulesResponse) GetSchedules() []*Schedule {
@@ -7137,7 +7739,7 @@ type GetScheduleRequest struct {
 
 func (x *GetScheduleRequest) Reset() {
 	*x = GetScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[105]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7149,7 +7751,7 @@ func (x *GetScheduleRequest) String() string {
 func (*GetScheduleRequest) ProtoMessage() {}
 
 func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[105]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7162,7 +7764,7 @@ func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleRequest.ProtoReflect.Descriptor instead.
 func (*GetScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{105}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *GetScheduleRequest) GetName() string {
@@ -7181,7 +7783,7 @@ type GetScheduleResponse struct {
 
 func (x *GetScheduleResponse) Reset() {
 	*x = GetScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[106]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7193,7 +7795,7 @@ func (x *GetScheduleResponse) String() string {
 func (*GetScheduleResponse) ProtoMessage() {}
 
 func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[106]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7206,7 +7808,7 @@ func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleResponse.ProtoReflect.Descriptor instead.
 func (*GetScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{106}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *GetScheduleResponse) GetSchedule() *Schedule {
@@ -7226,7 +7828,7 @@ type ApplyScheduleRequest struct {
 
 func (x *ApplyScheduleRequest) Reset() {
 	*x = ApplyScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[107]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7238,7 +7840,7 @@ func (x *ApplyScheduleRequest) String() string {
 func (*ApplyScheduleRequest) ProtoMessage() {}
 
 func (x *ApplyScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[107]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7251,7 +7853,7 @@ func (x *ApplyScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyScheduleRequest.ProtoReflect.Descriptor instead.
 func (*ApplyScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{107}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *ApplyScheduleRequest) GetName() string {
@@ -7277,7 +7879,7 @@ type ApplyScheduleResponse struct {
 
 func (x *ApplyScheduleResponse) Reset() {
 	*x = ApplyScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[108]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7289,7 +7891,7 @@ func (x *ApplyScheduleResponse) String() string {
 func (*ApplyScheduleResponse) ProtoMessage() {}
 
 func (x *ApplyScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[108]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7302,7 +7904,7 @@ func (x *ApplyScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyScheduleResponse.ProtoReflect.Descriptor instead.
 func (*ApplyScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{108}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *ApplyScheduleResponse) GetOutcome() string {
@@ -7325,7 +7927,7 @@ type PreviewScheduleRequest struct {
 
 func (x *PreviewScheduleRequest) Reset() {
 	*x = PreviewScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[109]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7337,7 +7939,7 @@ func (x *PreviewScheduleRequest) String() string {
 func (*PreviewScheduleRequest) ProtoMessage() {}
 
 func (x *PreviewScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[109]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7350,7 +7952,7 @@ func (x *PreviewScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewScheduleRequest.ProtoReflect.Descriptor instead.
 func (*PreviewScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{109}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *PreviewScheduleRequest) GetName() string {
@@ -7390,7 +7992,7 @@ type PreviewScheduleResponse struct {
 
 func (x *PreviewScheduleResponse) Reset() {
 	*x = PreviewScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[110]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7402,7 +8004,7 @@ func (x *PreviewScheduleResponse) String() string {
 func (*PreviewScheduleResponse) ProtoMessage() {}
 
 func (x *PreviewScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[110]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7415,7 +8017,7 @@ func (x *PreviewScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewScheduleResponse.ProtoReflect.Descriptor instead.
 func (*PreviewScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{110}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *PreviewScheduleResponse) GetTimes() []*ScheduleTime {
@@ -7440,7 +8042,7 @@ type ScheduleTime struct {
 
 func (x *ScheduleTime) Reset() {
 	*x = ScheduleTime{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[111]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7452,7 +8054,7 @@ func (x *ScheduleTime) String() string {
 func (*ScheduleTime) ProtoMessage() {}
 
 func (x *ScheduleTime) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[111]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7465,7 +8067,7 @@ func (x *ScheduleTime) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleTime.ProtoReflect.Descriptor instead.
 func (*ScheduleTime) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{111}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *ScheduleTime) GetTime() *timestamppb.Timestamp {
@@ -7505,7 +8107,7 @@ type DeleteScheduleRequest struct {
 
 func (x *DeleteScheduleRequest) Reset() {
 	*x = DeleteScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[112]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7517,7 +8119,7 @@ func (x *DeleteScheduleRequest) String() string {
 func (*DeleteScheduleRequest) ProtoMessage() {}
 
 func (x *DeleteScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[112]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7530,7 +8132,7 @@ func (x *DeleteScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleRequest.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{112}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *DeleteScheduleRequest) GetName() string {
@@ -7548,7 +8150,7 @@ type DeleteScheduleResponse struct {
 
 func (x *DeleteScheduleResponse) Reset() {
 	*x = DeleteScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[113]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7560,7 +8162,7 @@ func (x *DeleteScheduleResponse) String() string {
 func (*DeleteScheduleResponse) ProtoMessage() {}
 
 func (x *DeleteScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[113]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7573,7 +8175,7 @@ func (x *DeleteScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleResponse.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{113}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{121}
 }
 
 type PauseScheduleRequest struct {
@@ -7586,7 +8188,7 @@ type PauseScheduleRequest struct {
 
 func (x *PauseScheduleRequest) Reset() {
 	*x = PauseScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[114]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7598,7 +8200,7 @@ func (x *PauseScheduleRequest) String() string {
 func (*PauseScheduleRequest) ProtoMessage() {}
 
 func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[114]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7611,7 +8213,7 @@ func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleRequest.ProtoReflect.Descriptor instead.
 func (*PauseScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{114}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *PauseScheduleRequest) GetName() string {
@@ -7637,7 +8239,7 @@ type PauseScheduleResponse struct {
 
 func (x *PauseScheduleResponse) Reset() {
 	*x = PauseScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[115]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7649,7 +8251,7 @@ func (x *PauseScheduleResponse) String() string {
 func (*PauseScheduleResponse) ProtoMessage() {}
 
 func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[115]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7662,7 +8264,7 @@ func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleResponse.ProtoReflect.Descriptor instead.
 func (*PauseScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{115}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *PauseScheduleResponse) GetSchedule() *Schedule {
@@ -7681,7 +8283,7 @@ type ResumeScheduleRequest struct {
 
 func (x *ResumeScheduleRequest) Reset() {
 	*x = ResumeScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[116]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7693,7 +8295,7 @@ func (x *ResumeScheduleRequest) String() string {
 func (*ResumeScheduleRequest) ProtoMessage() {}
 
 func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[116]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7706,7 +8308,7 @@ func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleRequest.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{116}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *ResumeScheduleRequest) GetName() string {
@@ -7725,7 +8327,7 @@ type ResumeScheduleResponse struct {
 
 func (x *ResumeScheduleResponse) Reset() {
 	*x = ResumeScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[117]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7737,7 +8339,7 @@ func (x *ResumeScheduleResponse) String() string {
 func (*ResumeScheduleResponse) ProtoMessage() {}
 
 func (x *ResumeScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[117]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7750,7 +8352,7 @@ func (x *ResumeScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleResponse.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{117}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *ResumeScheduleResponse) GetSchedule() *Schedule {
@@ -7769,7 +8371,7 @@ type TriggerScheduleRequest struct {
 
 func (x *TriggerScheduleRequest) Reset() {
 	*x = TriggerScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[118]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7781,7 +8383,7 @@ func (x *TriggerScheduleRequest) String() string {
 func (*TriggerScheduleRequest) ProtoMessage() {}
 
 func (x *TriggerScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[118]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7794,7 +8396,7 @@ func (x *TriggerScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerScheduleRequest.ProtoReflect.Descriptor instead.
 func (*TriggerScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{118}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *TriggerScheduleRequest) GetName() string {
@@ -7813,7 +8415,7 @@ type TriggerScheduleResponse struct {
 
 func (x *TriggerScheduleResponse) Reset() {
 	*x = TriggerScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[119]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7825,7 +8427,7 @@ func (x *TriggerScheduleResponse) String() string {
 func (*TriggerScheduleResponse) ProtoMessage() {}
 
 func (x *TriggerScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[119]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7838,7 +8440,7 @@ func (x *TriggerScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerScheduleResponse.ProtoReflect.Descriptor instead.
 func (*TriggerScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{119}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *TriggerScheduleResponse) GetTaskId() string {
@@ -7860,7 +8462,7 @@ type BackfillScheduleRequest struct {
 
 func (x *BackfillScheduleRequest) Reset() {
 	*x = BackfillScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[120]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7872,7 +8474,7 @@ func (x *BackfillScheduleRequest) String() string {
 func (*BackfillScheduleRequest) ProtoMessage() {}
 
 func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[120]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7885,7 +8487,7 @@ func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleRequest.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{120}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *BackfillScheduleRequest) GetName() string {
@@ -7925,7 +8527,7 @@ type BackfillScheduleResponse struct {
 
 func (x *BackfillScheduleResponse) Reset() {
 	*x = BackfillScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[121]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7937,7 +8539,7 @@ func (x *BackfillScheduleResponse) String() string {
 func (*BackfillScheduleResponse) ProtoMessage() {}
 
 func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[121]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7950,7 +8552,7 @@ func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleResponse.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{121}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *BackfillScheduleResponse) GetTasks() uint64 {
@@ -7990,7 +8592,7 @@ type Source struct {
 
 func (x *Source) Reset() {
 	*x = Source{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[122]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8002,7 +8604,7 @@ func (x *Source) String() string {
 func (*Source) ProtoMessage() {}
 
 func (x *Source) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[122]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8015,7 +8617,7 @@ func (x *Source) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Source.ProtoReflect.Descriptor instead.
 func (*Source) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{122}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *Source) GetName() string {
@@ -8147,7 +8749,7 @@ type SourcePause struct {
 
 func (x *SourcePause) Reset() {
 	*x = SourcePause{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[123]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8159,7 +8761,7 @@ func (x *SourcePause) String() string {
 func (*SourcePause) ProtoMessage() {}
 
 func (x *SourcePause) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[123]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8172,7 +8774,7 @@ func (x *SourcePause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourcePause.ProtoReflect.Descriptor instead.
 func (*SourcePause) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{123}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *SourcePause) GetSince() *timestamppb.Timestamp {
@@ -8211,7 +8813,7 @@ type SourcePartition struct {
 
 func (x *SourcePartition) Reset() {
 	*x = SourcePartition{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[124]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8223,7 +8825,7 @@ func (x *SourcePartition) String() string {
 func (*SourcePartition) ProtoMessage() {}
 
 func (x *SourcePartition) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[124]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8236,7 +8838,7 @@ func (x *SourcePartition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourcePartition.ProtoReflect.Descriptor instead.
 func (*SourcePartition) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{124}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *SourcePartition) GetTopic() string {
@@ -8344,7 +8946,7 @@ type SourceLoss struct {
 
 func (x *SourceLoss) Reset() {
 	*x = SourceLoss{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[125]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8356,7 +8958,7 @@ func (x *SourceLoss) String() string {
 func (*SourceLoss) ProtoMessage() {}
 
 func (x *SourceLoss) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[125]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8369,7 +8971,7 @@ func (x *SourceLoss) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceLoss.ProtoReflect.Descriptor instead.
 func (*SourceLoss) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{125}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *SourceLoss) GetBegin() uint64 {
@@ -8408,7 +9010,7 @@ type ListSourcesRequest struct {
 
 func (x *ListSourcesRequest) Reset() {
 	*x = ListSourcesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[126]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8420,7 +9022,7 @@ func (x *ListSourcesRequest) String() string {
 func (*ListSourcesRequest) ProtoMessage() {}
 
 func (x *ListSourcesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[126]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8433,7 +9035,7 @@ func (x *ListSourcesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSourcesRequest.ProtoReflect.Descriptor instead.
 func (*ListSourcesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{126}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{134}
 }
 
 type ListSourcesResponse struct {
@@ -8445,7 +9047,7 @@ type ListSourcesResponse struct {
 
 func (x *ListSourcesResponse) Reset() {
 	*x = ListSourcesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[127]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8457,7 +9059,7 @@ func (x *ListSourcesResponse) String() string {
 func (*ListSourcesResponse) ProtoMessage() {}
 
 func (x *ListSourcesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[127]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8470,7 +9072,7 @@ func (x *ListSourcesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSourcesResponse.ProtoReflect.Descriptor instead.
 func (*ListSourcesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{127}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *ListSourcesResponse) GetSources() []*Source {
@@ -8489,7 +9091,7 @@ type GetSourceRequest struct {
 
 func (x *GetSourceRequest) Reset() {
 	*x = GetSourceRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[128]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8501,7 +9103,7 @@ func (x *GetSourceRequest) String() string {
 func (*GetSourceRequest) ProtoMessage() {}
 
 func (x *GetSourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[128]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8514,7 +9116,7 @@ func (x *GetSourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSourceRequest.ProtoReflect.Descriptor instead.
 func (*GetSourceRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{128}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *GetSourceRequest) GetName() string {
@@ -8533,7 +9135,7 @@ type GetSourceResponse struct {
 
 func (x *GetSourceResponse) Reset() {
 	*x = GetSourceResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[129]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8545,7 +9147,7 @@ func (x *GetSourceResponse) String() string {
 func (*GetSourceResponse) ProtoMessage() {}
 
 func (x *GetSourceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[129]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8558,7 +9160,7 @@ func (x *GetSourceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSourceResponse.ProtoReflect.Descriptor instead.
 func (*GetSourceResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{129}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *GetSourceResponse) GetSource() *Source {
@@ -8578,7 +9180,7 @@ type PauseSourceRequest struct {
 
 func (x *PauseSourceRequest) Reset() {
 	*x = PauseSourceRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[130]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8590,7 +9192,7 @@ func (x *PauseSourceRequest) String() string {
 func (*PauseSourceRequest) ProtoMessage() {}
 
 func (x *PauseSourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[130]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8603,7 +9205,7 @@ func (x *PauseSourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSourceRequest.ProtoReflect.Descriptor instead.
 func (*PauseSourceRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{130}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{138}
 }
 
 func (x *PauseSourceRequest) GetName() string {
@@ -8629,7 +9231,7 @@ type PauseSourceResponse struct {
 
 func (x *PauseSourceResponse) Reset() {
 	*x = PauseSourceResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[131]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8641,7 +9243,7 @@ func (x *PauseSourceResponse) String() string {
 func (*PauseSourceResponse) ProtoMessage() {}
 
 func (x *PauseSourceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[131]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8654,7 +9256,7 @@ func (x *PauseSourceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSourceResponse.ProtoReflect.Descriptor instead.
 func (*PauseSourceResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{131}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{139}
 }
 
 func (x *PauseSourceResponse) GetSource() *Source {
@@ -8673,7 +9275,7 @@ type ResumeSourceRequest struct {
 
 func (x *ResumeSourceRequest) Reset() {
 	*x = ResumeSourceRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[132]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8685,7 +9287,7 @@ func (x *ResumeSourceRequest) String() string {
 func (*ResumeSourceRequest) ProtoMessage() {}
 
 func (x *ResumeSourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[132]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8698,7 +9300,7 @@ func (x *ResumeSourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSourceRequest.ProtoReflect.Descriptor instead.
 func (*ResumeSourceRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{132}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{140}
 }
 
 func (x *ResumeSourceRequest) GetName() string {
@@ -8717,7 +9319,7 @@ type ResumeSourceResponse struct {
 
 func (x *ResumeSourceResponse) Reset() {
 	*x = ResumeSourceResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[133]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[141]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8729,7 +9331,7 @@ func (x *ResumeSourceResponse) String() string {
 func (*ResumeSourceResponse) ProtoMessage() {}
 
 func (x *ResumeSourceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[133]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[141]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8742,7 +9344,7 @@ func (x *ResumeSourceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSourceResponse.ProtoReflect.Descriptor instead.
 func (*ResumeSourceResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{133}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{141}
 }
 
 func (x *ResumeSourceResponse) GetSource() *Source {
@@ -8771,7 +9373,7 @@ type SeekSourceRequest struct {
 
 func (x *SeekSourceRequest) Reset() {
 	*x = SeekSourceRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[134]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[142]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8783,7 +9385,7 @@ func (x *SeekSourceRequest) String() string {
 func (*SeekSourceRequest) ProtoMessage() {}
 
 func (x *SeekSourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[134]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[142]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8796,7 +9398,7 @@ func (x *SeekSourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeekSourceRequest.ProtoReflect.Descriptor instead.
 func (*SeekSourceRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{134}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{142}
 }
 
 func (x *SeekSourceRequest) GetName() string {
@@ -8910,7 +9512,7 @@ type SeekSourceResponse struct {
 
 func (x *SeekSourceResponse) Reset() {
 	*x = SeekSourceResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[135]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[143]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8922,7 +9524,7 @@ func (x *SeekSourceResponse) String() string {
 func (*SeekSourceResponse) ProtoMessage() {}
 
 func (x *SeekSourceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[135]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[143]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8935,7 +9537,7 @@ func (x *SeekSourceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeekSourceResponse.ProtoReflect.Descriptor instead.
 func (*SeekSourceResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{135}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{143}
 }
 
 func (x *SeekSourceResponse) GetSource() *Source {
@@ -8966,7 +9568,7 @@ type SourceMove struct {
 
 func (x *SourceMove) Reset() {
 	*x = SourceMove{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[136]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[144]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8978,7 +9580,7 @@ func (x *SourceMove) String() string {
 func (*SourceMove) ProtoMessage() {}
 
 func (x *SourceMove) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[136]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[144]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8991,7 +9593,7 @@ func (x *SourceMove) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceMove.ProtoReflect.Descriptor instead.
 func (*SourceMove) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{136}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{144}
 }
 
 func (x *SourceMove) GetTopic() string {
@@ -9252,7 +9854,60 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x03cut\x18\x02 \x01(\bR\x03cut\"I\n" +
 	"\bTreeTask\x12'\n" +
 	"\x04task\x18\x01 \x01(\v2\x13.taskengine.v1.TaskR\x04task\x12\x14\n" +
-	"\x05depth\x18\x02 \x01(\rR\x05depth\"9\n" +
+	"\x05depth\x18\x02 \x01(\rR\x05depth\"\x91\x03\n" +
+	"\x15SubmitWorkflowRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1e\n" +
+	"\n" +
+	"definition\x18\x02 \x01(\tR\n" +
+	"definition\x12\x14\n" +
+	"\x05input\x18\x03 \x01(\tR\x05input\x12\x0e\n" +
+	"\x02id\x18\x04 \x01(\tR\x02id\x12\x10\n" +
+	"\x03key\x18\x05 \x01(\tR\x03key\x12\x1f\n" +
+	"\bpriority\x18\x06 \x01(\rH\x00R\bpriority\x88\x01\x01\x12*\n" +
+	"\x02at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12)\n" +
+	"\x02in\x18\b \x01(\v2\x19.google.protobuf.DurationR\x02in\x12K\n" +
+	"\aheaders\x18\t \x03(\v21.taskengine.v1.SubmitWorkflowRequest.HeadersEntryR\aheaders\x1a:\n" +
+	"\fHeadersEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\v\n" +
+	"\t_priority\"J\n" +
+	"\x16SubmitWorkflowResponse\x120\n" +
+	"\areceipt\x18\x01 \x01(\v2\x16.taskengine.v1.ReceiptR\areceipt\"6\n" +
+	"\x12GetWorkflowRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\"J\n" +
+	"\x13GetWorkflowResponse\x123\n" +
+	"\bworkflow\x18\x01 \x01(\v2\x17.taskengine.v1.WorkflowR\bworkflow\"T\n" +
+	"\x14RetryWorkflowRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\x04R\aversion\x12\x12\n" +
+	"\x04from\x18\x03 \x01(\tR\x04from\"L\n" +
+	"\x15RetryWorkflowResponse\x123\n" +
+	"\bworkflow\x18\x01 \x01(\v2\x17.taskengine.v1.WorkflowR\bworkflow\"\xac\x01\n" +
+	"\bWorkflow\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12'\n" +
+	"\x04task\x18\x02 \x01(\v2\x13.taskengine.v1.TaskR\x04task\x121\n" +
+	"\x05steps\x18\x03 \x03(\v2\x1b.taskengine.v1.WorkflowStepR\x05steps\x12\x16\n" +
+	"\x06output\x18\x04 \x01(\tR\x06output\x12\x18\n" +
+	"\aretries\x18\x05 \x01(\rR\aretries\"\xf8\x03\n" +
+	"\fWorkflowStep\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04type\x18\x02 \x01(\tR\x04type\x12\x14\n" +
+	"\x05state\x18\x03 \x01(\tR\x05state\x12\x14\n" +
+	"\x05after\x18\x04 \x03(\tR\x05after\x12\x14\n" +
+	"\x05waits\x18\x05 \x03(\tR\x05waits\x12\x14\n" +
+	"\x05count\x18\x06 \x01(\rR\x05count\x12\x12\n" +
+	"\x04done\x18\a \x01(\rR\x04done\x12\x16\n" +
+	"\x06failed\x18\b \x01(\rR\x06failed\x12\x1c\n" +
+	"\tcancelled\x18\t \x01(\rR\tcancelled\x12\x19\n" +
+	"\btask_ids\x18\n" +
+	" \x03(\tR\ataskIds\x120\n" +
+	"\x05began\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\x05began\x120\n" +
+	"\x05ended\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\x05ended\x12\x14\n" +
+	"\x05error\x18\r \x01(\tR\x05error\x12\x16\n" +
+	"\x06signal\x18\x0e \x01(\tR\x06signal\x120\n" +
+	"\x05until\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12?\n" +
+	"\fcompensation\x18\x10 \x01(\v2\x1b.taskengine.v1.WorkflowStepR\fcompensation\"9\n" +
 	"\rResumeRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x04R\aversion\"9\n" +
@@ -9720,7 +10375,7 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\rR\tpartition\x12\x1a\n" +
 	"\bposition\x18\x03 \x01(\x04R\bposition\x12\x16\n" +
-	"\x06target\x18\x04 \x01(\x04R\x06target2\xc5\x1e\n" +
+	"\x06target\x18\x04 \x01(\x04R\x06target2\xd6 \n" +
 	"\vTaskService\x12E\n" +
 	"\x06Submit\x12\x1c.taskengine.v1.SubmitRequest\x1a\x1d.taskengine.v1.SubmitResponse\x12[\n" +
 	"\fSubmitStream\x12\".taskengine.v1.SubmitStreamRequest\x1a#.taskengine.v1.SubmitStreamResponse(\x010\x01\x12<\n" +
@@ -9729,7 +10384,10 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x05Count\x12\x1b.taskengine.v1.CountRequest\x1a\x1c.taskengine.v1.CountResponse\x12?\n" +
 	"\x04Wait\x12\x1a.taskengine.v1.WaitRequest\x1a\x1b.taskengine.v1.WaitResponse\x12<\n" +
 	"\x03Why\x12\x19.taskengine.v1.WhyRequest\x1a\x1a.taskengine.v1.WhyResponse\x12?\n" +
-	"\x04Tree\x12\x1a.taskengine.v1.TreeRequest\x1a\x1b.taskengine.v1.TreeResponse\x12M\n" +
+	"\x04Tree\x12\x1a.taskengine.v1.TreeRequest\x1a\x1b.taskengine.v1.TreeResponse\x12]\n" +
+	"\x0eSubmitWorkflow\x12$.taskengine.v1.SubmitWorkflowRequest\x1a%.taskengine.v1.SubmitWorkflowResponse\x12T\n" +
+	"\vGetWorkflow\x12!.taskengine.v1.GetWorkflowRequest\x1a\".taskengine.v1.GetWorkflowResponse\x12Z\n" +
+	"\rRetryWorkflow\x12#.taskengine.v1.RetryWorkflowRequest\x1a$.taskengine.v1.RetryWorkflowResponse\x12M\n" +
 	"\bTaskLogs\x12\x1e.taskengine.v1.TaskLogsRequest\x1a\x1f.taskengine.v1.TaskLogsResponse0\x01\x12E\n" +
 	"\x06Cancel\x12\x1c.taskengine.v1.CancelRequest\x1a\x1d.taskengine.v1.CancelResponse\x12E\n" +
 	"\x06Resume\x12\x1c.taskengine.v1.ResumeRequest\x1a\x1d.taskengine.v1.ResumeResponse\x12?\n" +
@@ -9791,7 +10449,7 @@ func file_taskengine_v1_taskengine_proto_rawDescGZIP() []byte {
 }
 
 var (
-	file_taskengine_v1_taskengine_proto_msgTypes = make([]protoimpl.MessageInfo, 143)
+	file_taskengine_v1_taskengine_proto_msgTypes = make([]protoimpl.MessageInfo, 152)
 	file_taskengine_v1_taskengine_proto_goTypes  = []any{
 		(*NewTask)(nil),                  // 0: taskengine.v1.NewTask
 		(*SubmitRequest)(nil),            // 1: taskengine.v1.SubmitRequest
@@ -9829,123 +10487,132 @@ var (
 		(*TreeRequest)(nil),              // 33: taskengine.v1.TreeRequest
 		(*TreeResponse)(nil),             // 34: taskengine.v1.TreeResponse
 		(*TreeTask)(nil),                 // 35: taskengine.v1.TreeTask
-		(*ResumeRequest)(nil),            // 36: taskengine.v1.ResumeRequest
-		(*ResumeResponse)(nil),           // 37: taskengine.v1.ResumeResponse
-		(*FailRequest)(nil),              // 38: taskengine.v1.FailRequest
-		(*FailResponse)(nil),             // 39: taskengine.v1.FailResponse
-		(*RescheduleRequest)(nil),        // 40: taskengine.v1.RescheduleRequest
-		(*RescheduleResponse)(nil),       // 41: taskengine.v1.RescheduleResponse
-		(*SignalRequest)(nil),            // 42: taskengine.v1.SignalRequest
-		(*SignalResponse)(nil),           // 43: taskengine.v1.SignalResponse
-		(*ListKeysRequest)(nil),          // 44: taskengine.v1.ListKeysRequest
-		(*ListKeysResponse)(nil),         // 45: taskengine.v1.ListKeysResponse
-		(*OrderingKey)(nil),              // 46: taskengine.v1.OrderingKey
-		(*GetKeyRequest)(nil),            // 47: taskengine.v1.GetKeyRequest
-		(*GetKeyResponse)(nil),           // 48: taskengine.v1.GetKeyResponse
-		(*ResumeKeyRequest)(nil),         // 49: taskengine.v1.ResumeKeyRequest
-		(*ResumeKeyResponse)(nil),        // 50: taskengine.v1.ResumeKeyResponse
-		(*SkipKeyRequest)(nil),           // 51: taskengine.v1.SkipKeyRequest
-		(*SkipKeyResponse)(nil),          // 52: taskengine.v1.SkipKeyResponse
-		(*ListTypesRequest)(nil),         // 53: taskengine.v1.ListTypesRequest
-		(*ListTypesResponse)(nil),        // 54: taskengine.v1.ListTypesResponse
-		(*Type)(nil),                     // 55: taskengine.v1.Type
-		(*PauseTypeRequest)(nil),         // 56: taskengine.v1.PauseTypeRequest
-		(*PauseTypeResponse)(nil),        // 57: taskengine.v1.PauseTypeResponse
-		(*ResumeTypeRequest)(nil),        // 58: taskengine.v1.ResumeTypeRequest
-		(*ResumeTypeResponse)(nil),       // 59: taskengine.v1.ResumeTypeResponse
-		(*ListWorkersRequest)(nil),       // 60: taskengine.v1.ListWorkersRequest
-		(*ListWorkersResponse)(nil),      // 61: taskengine.v1.ListWorkersResponse
-		(*Worker)(nil),                   // 62: taskengine.v1.Worker
-		(*DrainWorkerRequest)(nil),       // 63: taskengine.v1.DrainWorkerRequest
-		(*DrainWorkerResponse)(nil),      // 64: taskengine.v1.DrainWorkerResponse
-		(*VersionRequest)(nil),           // 65: taskengine.v1.VersionRequest
-		(*VersionResponse)(nil),          // 66: taskengine.v1.VersionResponse
-		(*Rate)(nil),                     // 67: taskengine.v1.Rate
-		(*Limit)(nil),                    // 68: taskengine.v1.Limit
-		(*LimitSetting)(nil),             // 69: taskengine.v1.LimitSetting
-		(*ListLimitsRequest)(nil),        // 70: taskengine.v1.ListLimitsRequest
-		(*ListLimitsResponse)(nil),       // 71: taskengine.v1.ListLimitsResponse
-		(*GetLimitRequest)(nil),          // 72: taskengine.v1.GetLimitRequest
-		(*GetLimitResponse)(nil),         // 73: taskengine.v1.GetLimitResponse
-		(*SetLimitRequest)(nil),          // 74: taskengine.v1.SetLimitRequest
-		(*SetLimitResponse)(nil),         // 75: taskengine.v1.SetLimitResponse
-		(*UnsetLimitRequest)(nil),        // 76: taskengine.v1.UnsetLimitRequest
-		(*UnsetLimitResponse)(nil),       // 77: taskengine.v1.UnsetLimitResponse
-		(*WatchLimitsRequest)(nil),       // 78: taskengine.v1.WatchLimitsRequest
-		(*WatchLimitsResponse)(nil),      // 79: taskengine.v1.WatchLimitsResponse
-		(*WhyLimitRequest)(nil),          // 80: taskengine.v1.WhyLimitRequest
-		(*WhyLimitResponse)(nil),         // 81: taskengine.v1.WhyLimitResponse
-		(*LimitTask)(nil),                // 82: taskengine.v1.LimitTask
-		(*LimitNode)(nil),                // 83: taskengine.v1.LimitNode
-		(*LimitQueue)(nil),               // 84: taskengine.v1.LimitQueue
-		(*Alert)(nil),                    // 85: taskengine.v1.Alert
-		(*AlertSilence)(nil),             // 86: taskengine.v1.AlertSilence
-		(*UnsentAlerts)(nil),             // 87: taskengine.v1.UnsentAlerts
-		(*ListAlertsRequest)(nil),        // 88: taskengine.v1.ListAlertsRequest
-		(*ListAlertsResponse)(nil),       // 89: taskengine.v1.ListAlertsResponse
-		(*TestAlertsRequest)(nil),        // 90: taskengine.v1.TestAlertsRequest
-		(*TestAlertsResponse)(nil),       // 91: taskengine.v1.TestAlertsResponse
-		(*AlertTest)(nil),                // 92: taskengine.v1.AlertTest
-		(*SilenceAlertsRequest)(nil),     // 93: taskengine.v1.SilenceAlertsRequest
-		(*SilenceAlertsResponse)(nil),    // 94: taskengine.v1.SilenceAlertsResponse
-		(*UnsilenceAlertsRequest)(nil),   // 95: taskengine.v1.UnsilenceAlertsRequest
-		(*UnsilenceAlertsResponse)(nil),  // 96: taskengine.v1.UnsilenceAlertsResponse
-		(*ScheduleDefinition)(nil),       // 97: taskengine.v1.ScheduleDefinition
-		(*ScheduleCatchUp)(nil),          // 98: taskengine.v1.ScheduleCatchUp
-		(*ScheduleTask)(nil),             // 99: taskengine.v1.ScheduleTask
-		(*Schedule)(nil),                 // 100: taskengine.v1.Schedule
-		(*SchedulePause)(nil),            // 101: taskengine.v1.SchedulePause
-		(*ScheduleFire)(nil),             // 102: taskengine.v1.ScheduleFire
-		(*ListSchedulesRequest)(nil),     // 103: taskengine.v1.ListSchedulesRequest
-		(*ListSchedulesResponse)(nil),    // 104: taskengine.v1.ListSchedulesResponse
-		(*GetScheduleRequest)(nil),       // 105: taskengine.v1.GetScheduleRequest
-		(*GetScheduleResponse)(nil),      // 106: taskengine.v1.GetScheduleResponse
-		(*ApplyScheduleRequest)(nil),     // 107: taskengine.v1.ApplyScheduleRequest
-		(*ApplyScheduleResponse)(nil),    // 108: taskengine.v1.ApplyScheduleResponse
-		(*PreviewScheduleRequest)(nil),   // 109: taskengine.v1.PreviewScheduleRequest
-		(*PreviewScheduleResponse)(nil),  // 110: taskengine.v1.PreviewScheduleResponse
-		(*ScheduleTime)(nil),             // 111: taskengine.v1.ScheduleTime
-		(*DeleteScheduleRequest)(nil),    // 112: taskengine.v1.DeleteScheduleRequest
-		(*DeleteScheduleResponse)(nil),   // 113: taskengine.v1.DeleteScheduleResponse
-		(*PauseScheduleRequest)(nil),     // 114: taskengine.v1.PauseScheduleRequest
-		(*PauseScheduleResponse)(nil),    // 115: taskengine.v1.PauseScheduleResponse
-		(*ResumeScheduleRequest)(nil),    // 116: taskengine.v1.ResumeScheduleRequest
-		(*ResumeScheduleResponse)(nil),   // 117: taskengine.v1.ResumeScheduleResponse
-		(*TriggerScheduleRequest)(nil),   // 118: taskengine.v1.TriggerScheduleRequest
-		(*TriggerScheduleResponse)(nil),  // 119: taskengine.v1.TriggerScheduleResponse
-		(*BackfillScheduleRequest)(nil),  // 120: taskengine.v1.BackfillScheduleRequest
-		(*BackfillScheduleResponse)(nil), // 121: taskengine.v1.BackfillScheduleResponse
-		(*Source)(nil),                   // 122: taskengine.v1.Source
-		(*SourcePause)(nil),              // 123: taskengine.v1.SourcePause
-		(*SourcePartition)(nil),          // 124: taskengine.v1.SourcePartition
-		(*SourceLoss)(nil),               // 125: taskengine.v1.SourceLoss
-		(*ListSourcesRequest)(nil),       // 126: taskengine.v1.ListSourcesRequest
-		(*ListSourcesResponse)(nil),      // 127: taskengine.v1.ListSourcesResponse
-		(*GetSourceRequest)(nil),         // 128: taskengine.v1.GetSourceRequest
-		(*GetSourceResponse)(nil),        // 129: taskengine.v1.GetSourceResponse
-		(*PauseSourceRequest)(nil),       // 130: taskengine.v1.PauseSourceRequest
-		(*PauseSourceResponse)(nil),      // 131: taskengine.v1.PauseSourceResponse
-		(*ResumeSourceRequest)(nil),      // 132: taskengine.v1.ResumeSourceRequest
-		(*ResumeSourceResponse)(nil),     // 133: taskengine.v1.ResumeSourceResponse
-		(*SeekSourceRequest)(nil),        // 134: taskengine.v1.SeekSourceRequest
-		(*SeekSourceResponse)(nil),       // 135: taskengine.v1.SeekSourceResponse
-		(*SourceMove)(nil),               // 136: taskengine.v1.SourceMove
-		nil,                              // 137: taskengine.v1.NewTask.HeadersEntry
-		nil,                              // 138: taskengine.v1.Task.HeadersEntry
-		nil,                              // 139: taskengine.v1.Alert.LabelsEntry
-		nil,                              // 140: taskengine.v1.AlertSilence.LabelsEntry
-		nil,                              // 141: taskengine.v1.SilenceAlertsRequest.LabelsEntry
-		nil,                              // 142: taskengine.v1.ScheduleTask.HeadersEntry
-		(*timestamppb.Timestamp)(nil),    // 143: google.protobuf.Timestamp
-		(*durationpb.Duration)(nil),      // 144: google.protobuf.Duration
+		(*SubmitWorkflowRequest)(nil),    // 36: taskengine.v1.SubmitWorkflowRequest
+		(*SubmitWorkflowResponse)(nil),   // 37: taskengine.v1.SubmitWorkflowResponse
+		(*GetWorkflowRequest)(nil),       // 38: taskengine.v1.GetWorkflowRequest
+		(*GetWorkflowResponse)(nil),      // 39: taskengine.v1.GetWorkflowResponse
+		(*RetryWorkflowRequest)(nil),     // 40: taskengine.v1.RetryWorkflowRequest
+		(*RetryWorkflowResponse)(nil),    // 41: taskengine.v1.RetryWorkflowResponse
+		(*Workflow)(nil),                 // 42: taskengine.v1.Workflow
+		(*WorkflowStep)(nil),             // 43: taskengine.v1.WorkflowStep
+		(*ResumeRequest)(nil),            // 44: taskengine.v1.ResumeRequest
+		(*ResumeResponse)(nil),           // 45: taskengine.v1.ResumeResponse
+		(*FailRequest)(nil),              // 46: taskengine.v1.FailRequest
+		(*FailResponse)(nil),             // 47: taskengine.v1.FailResponse
+		(*RescheduleRequest)(nil),        // 48: taskengine.v1.RescheduleRequest
+		(*RescheduleResponse)(nil),       // 49: taskengine.v1.RescheduleResponse
+		(*SignalRequest)(nil),            // 50: taskengine.v1.SignalRequest
+		(*SignalResponse)(nil),           // 51: taskengine.v1.SignalResponse
+		(*ListKeysRequest)(nil),          // 52: taskengine.v1.ListKeysRequest
+		(*ListKeysResponse)(nil),         // 53: taskengine.v1.ListKeysResponse
+		(*OrderingKey)(nil),              // 54: taskengine.v1.OrderingKey
+		(*GetKeyRequest)(nil),            // 55: taskengine.v1.GetKeyRequest
+		(*GetKeyResponse)(nil),           // 56: taskengine.v1.GetKeyResponse
+		(*ResumeKeyRequest)(nil),         // 57: taskengine.v1.ResumeKeyRequest
+		(*ResumeKeyResponse)(nil),        // 58: taskengine.v1.ResumeKeyResponse
+		(*SkipKeyRequest)(nil),           // 59: taskengine.v1.SkipKeyRequest
+		(*SkipKeyResponse)(nil),          // 60: taskengine.v1.SkipKeyResponse
+		(*ListTypesRequest)(nil),         // 61: taskengine.v1.ListTypesRequest
+		(*ListTypesResponse)(nil),        // 62: taskengine.v1.ListTypesResponse
+		(*Type)(nil),                     // 63: taskengine.v1.Type
+		(*PauseTypeRequest)(nil),         // 64: taskengine.v1.PauseTypeRequest
+		(*PauseTypeResponse)(nil),        // 65: taskengine.v1.PauseTypeResponse
+		(*ResumeTypeRequest)(nil),        // 66: taskengine.v1.ResumeTypeRequest
+		(*ResumeTypeResponse)(nil),       // 67: taskengine.v1.ResumeTypeResponse
+		(*ListWorkersRequest)(nil),       // 68: taskengine.v1.ListWorkersRequest
+		(*ListWorkersResponse)(nil),      // 69: taskengine.v1.ListWorkersResponse
+		(*Worker)(nil),                   // 70: taskengine.v1.Worker
+		(*DrainWorkerRequest)(nil),       // 71: taskengine.v1.DrainWorkerRequest
+		(*DrainWorkerResponse)(nil),      // 72: taskengine.v1.DrainWorkerResponse
+		(*VersionRequest)(nil),           // 73: taskengine.v1.VersionRequest
+		(*VersionResponse)(nil),          // 74: taskengine.v1.VersionResponse
+		(*Rate)(nil),                     // 75: taskengine.v1.Rate
+		(*Limit)(nil),                    // 76: taskengine.v1.Limit
+		(*LimitSetting)(nil),             // 77: taskengine.v1.LimitSetting
+		(*ListLimitsRequest)(nil),        // 78: taskengine.v1.ListLimitsRequest
+		(*ListLimitsResponse)(nil),       // 79: taskengine.v1.ListLimitsResponse
+		(*GetLimitRequest)(nil),          // 80: taskengine.v1.GetLimitRequest
+		(*GetLimitResponse)(nil),         // 81: taskengine.v1.GetLimitResponse
+		(*SetLimitRequest)(nil),          // 82: taskengine.v1.SetLimitRequest
+		(*SetLimitResponse)(nil),         // 83: taskengine.v1.SetLimitResponse
+		(*UnsetLimitRequest)(nil),        // 84: taskengine.v1.UnsetLimitRequest
+		(*UnsetLimitResponse)(nil),       // 85: taskengine.v1.UnsetLimitResponse
+		(*WatchLimitsRequest)(nil),       // 86: taskengine.v1.WatchLimitsRequest
+		(*WatchLimitsResponse)(nil),      // 87: taskengine.v1.WatchLimitsResponse
+		(*WhyLimitRequest)(nil),          // 88: taskengine.v1.WhyLimitRequest
+		(*WhyLimitResponse)(nil),         // 89: taskengine.v1.WhyLimitResponse
+		(*LimitTask)(nil),                // 90: taskengine.v1.LimitTask
+		(*LimitNode)(nil),                // 91: taskengine.v1.LimitNode
+		(*LimitQueue)(nil),               // 92: taskengine.v1.LimitQueue
+		(*Alert)(nil),                    // 93: taskengine.v1.Alert
+		(*AlertSilence)(nil),             // 94: taskengine.v1.AlertSilence
+		(*UnsentAlerts)(nil),             // 95: taskengine.v1.UnsentAlerts
+		(*ListAlertsRequest)(nil),        // 96: taskengine.v1.ListAlertsRequest
+		(*ListAlertsResponse)(nil),       // 97: taskengine.v1.ListAlertsResponse
+		(*TestAlertsRequest)(nil),        // 98: taskengine.v1.TestAlertsRequest
+		(*TestAlertsResponse)(nil),       // 99: taskengine.v1.TestAlertsResponse
+		(*AlertTest)(nil),                // 100: taskengine.v1.AlertTest
+		(*SilenceAlertsRequest)(nil),     // 101: taskengine.v1.SilenceAlertsRequest
+		(*SilenceAlertsResponse)(nil),    // 102: taskengine.v1.SilenceAlertsResponse
+		(*UnsilenceAlertsRequest)(nil),   // 103: taskengine.v1.UnsilenceAlertsRequest
+		(*UnsilenceAlertsResponse)(nil),  // 104: taskengine.v1.UnsilenceAlertsResponse
+		(*ScheduleDefinition)(nil),       // 105: taskengine.v1.ScheduleDefinition
+		(*ScheduleCatchUp)(nil),          // 106: taskengine.v1.ScheduleCatchUp
+		(*ScheduleTask)(nil),             // 107: taskengine.v1.ScheduleTask
+		(*Schedule)(nil),                 // 108: taskengine.v1.Schedule
+		(*SchedulePause)(nil),            // 109: taskengine.v1.SchedulePause
+		(*ScheduleFire)(nil),             // 110: taskengine.v1.ScheduleFire
+		(*ListSchedulesRequest)(nil),     // 111: taskengine.v1.ListSchedulesRequest
+		(*ListSchedulesResponse)(nil),    // 112: taskengine.v1.ListSchedulesResponse
+		(*GetScheduleRequest)(nil),       // 113: taskengine.v1.GetScheduleRequest
+		(*GetScheduleResponse)(nil),      // 114: taskengine.v1.GetScheduleResponse
+		(*ApplyScheduleRequest)(nil),     // 115: taskengine.v1.ApplyScheduleRequest
+		(*ApplyScheduleResponse)(nil),    // 116: taskengine.v1.ApplyScheduleResponse
+		(*PreviewScheduleRequest)(nil),   // 117: taskengine.v1.PreviewScheduleRequest
+		(*PreviewScheduleResponse)(nil),  // 118: taskengine.v1.PreviewScheduleResponse
+		(*ScheduleTime)(nil),             // 119: taskengine.v1.ScheduleTime
+		(*DeleteScheduleRequest)(nil),    // 120: taskengine.v1.DeleteScheduleRequest
+		(*DeleteScheduleResponse)(nil),   // 121: taskengine.v1.DeleteScheduleResponse
+		(*PauseScheduleRequest)(nil),     // 122: taskengine.v1.PauseScheduleRequest
+		(*PauseScheduleResponse)(nil),    // 123: taskengine.v1.PauseScheduleResponse
+		(*ResumeScheduleRequest)(nil),    // 124: taskengine.v1.ResumeScheduleRequest
+		(*ResumeScheduleResponse)(nil),   // 125: taskengine.v1.ResumeScheduleResponse
+		(*TriggerScheduleRequest)(nil),   // 126: taskengine.v1.TriggerScheduleRequest
+		(*TriggerScheduleResponse)(nil),  // 127: taskengine.v1.TriggerScheduleResponse
+		(*BackfillScheduleRequest)(nil),  // 128: taskengine.v1.BackfillScheduleRequest
+		(*BackfillScheduleResponse)(nil), // 129: taskengine.v1.BackfillScheduleResponse
+		(*Source)(nil),                   // 130: taskengine.v1.Source
+		(*SourcePause)(nil),              // 131: taskengine.v1.SourcePause
+		(*SourcePartition)(nil),          // 132: taskengine.v1.SourcePartition
+		(*SourceLoss)(nil),               // 133: taskengine.v1.SourceLoss
+		(*ListSourcesRequest)(nil),       // 134: taskengine.v1.ListSourcesRequest
+		(*ListSourcesResponse)(nil),      // 135: taskengine.v1.ListSourcesResponse
+		(*GetSourceRequest)(nil),         // 136: taskengine.v1.GetSourceRequest
+		(*GetSourceResponse)(nil),        // 137: taskengine.v1.GetSourceResponse
+		(*PauseSourceRequest)(nil),       // 138: taskengine.v1.PauseSourceRequest
+		(*PauseSourceResponse)(nil),      // 139: taskengine.v1.PauseSourceResponse
+		(*ResumeSourceRequest)(nil),      // 140: taskengine.v1.ResumeSourceRequest
+		(*ResumeSourceResponse)(nil),     // 141: taskengine.v1.ResumeSourceResponse
+		(*SeekSourceRequest)(nil),        // 142: taskengine.v1.SeekSourceRequest
+		(*SeekSourceResponse)(nil),       // 143: taskengine.v1.SeekSourceResponse
+		(*SourceMove)(nil),               // 144: taskengine.v1.SourceMove
+		nil,                              // 145: taskengine.v1.NewTask.HeadersEntry
+		nil,                              // 146: taskengine.v1.Task.HeadersEntry
+		nil,                              // 147: taskengine.v1.SubmitWorkflowRequest.HeadersEntry
+		nil,                              // 148: taskengine.v1.Alert.LabelsEntry
+		nil,                              // 149: taskengine.v1.AlertSilence.LabelsEntry
+		nil,                              // 150: taskengine.v1.SilenceAlertsRequest.LabelsEntry
+		nil,                              // 151: taskengine.v1.ScheduleTask.HeadersEntry
+		(*timestamppb.Timestamp)(nil),    // 152: google.protobuf.Timestamp
+		(*durationpb.Duration)(nil),      // 153: google.protobuf.Duration
 	}
 )
 
 var file_taskengine_v1_taskengine_proto_depIdxs = []int32{
-	143, // 0: taskengine.v1.NewTask.at:type_name -> google.protobuf.Timestamp
-	144, // 1: taskengine.v1.NewTask.in:type_name -> google.protobuf.Duration
-	143, // 2: taskengine.v1.NewTask.expires_at:type_name -> google.protobuf.Timestamp
-	137, // 3: taskengine.v1.NewTask.headers:type_name -> taskengine.v1.NewTask.HeadersEntry
+	152, // 0: taskengine.v1.NewTask.at:type_name -> google.protobuf.Timestamp
+	153, // 1: taskengine.v1.NewTask.in:type_name -> google.protobuf.Duration
+	152, // 2: taskengine.v1.NewTask.expires_at:type_name -> google.protobuf.Timestamp
+	145, // 3: taskengine.v1.NewTask.headers:type_name -> taskengine.v1.NewTask.HeadersEntry
 	0,   // 4: taskengine.v1.SubmitRequest.tasks:type_name -> taskengine.v1.NewTask
 	8,   // 5: taskengine.v1.SubmitResponse.receipts:type_name -> taskengine.v1.Receipt
 	4,   // 6: taskengine.v1.SubmitStreamRequest.tasks:type_name -> taskengine.v1.StreamedTask
@@ -9953,235 +10620,253 @@ var file_taskengine_v1_taskengine_proto_depIdxs = []int32{
 	6,   // 8: taskengine.v1.SubmitStreamResponse.outcomes:type_name -> taskengine.v1.SubmitOutcome
 	8,   // 9: taskengine.v1.SubmitOutcome.receipt:type_name -> taskengine.v1.Receipt
 	7,   // 10: taskengine.v1.SubmitOutcome.error:type_name -> taskengine.v1.SubmitError
-	138, // 11: taskengine.v1.Task.headers:type_name -> taskengine.v1.Task.HeadersEntry
-	143, // 12: taskengine.v1.Task.created_at:type_name -> google.protobuf.Timestamp
-	143, // 13: taskengine.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
-	143, // 14: taskengine.v1.Task.next_event_at:type_name -> google.protobuf.Timestamp
-	143, // 15: taskengine.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
-	143, // 16: taskengine.v1.Task.started_at:type_name -> google.protobuf.Timestamp
-	143, // 17: taskengine.v1.Task.updated_at:type_name -> google.protobuf.Timestamp
+	146, // 11: taskengine.v1.Task.headers:type_name -> taskengine.v1.Task.HeadersEntry
+	152, // 12: taskengine.v1.Task.created_at:type_name -> google.protobuf.Timestamp
+	152, // 13: taskengine.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
+	152, // 14: taskengine.v1.Task.next_event_at:type_name -> google.protobuf.Timestamp
+	152, // 15: taskengine.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
+	152, // 16: taskengine.v1.Task.started_at:type_name -> google.protobuf.Timestamp
+	152, // 17: taskengine.v1.Task.updated_at:type_name -> google.protobuf.Timestamp
 	14,  // 18: taskengine.v1.Task.history:type_name -> taskengine.v1.Attempt
 	13,  // 19: taskengine.v1.Task.progress:type_name -> taskengine.v1.Progress
 	12,  // 20: taskengine.v1.Task.woken_signal:type_name -> taskengine.v1.ReceivedSignal
 	12,  // 21: taskengine.v1.Task.kept_signals:type_name -> taskengine.v1.ReceivedSignal
 	10,  // 22: taskengine.v1.Task.parent:type_name -> taskengine.v1.Parent
 	11,  // 23: taskengine.v1.Task.children:type_name -> taskengine.v1.ChildSet
-	143, // 24: taskengine.v1.ReceivedSignal.at:type_name -> google.protobuf.Timestamp
-	143, // 25: taskengine.v1.Progress.at:type_name -> google.protobuf.Timestamp
-	143, // 26: taskengine.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	143, // 27: taskengine.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	152, // 24: taskengine.v1.ReceivedSignal.at:type_name -> google.protobuf.Timestamp
+	152, // 25: taskengine.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	152, // 26: taskengine.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	152, // 27: taskengine.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
 	9,   // 28: taskengine.v1.GetResponse.task:type_name -> taskengine.v1.Task
 	9,   // 29: taskengine.v1.ListResponse.tasks:type_name -> taskengine.v1.Task
 	21,  // 30: taskengine.v1.CountResponse.counts:type_name -> taskengine.v1.StateCount
-	144, // 31: taskengine.v1.WaitRequest.timeout:type_name -> google.protobuf.Duration
+	153, // 31: taskengine.v1.WaitRequest.timeout:type_name -> google.protobuf.Duration
 	9,   // 32: taskengine.v1.WaitResponse.tasks:type_name -> taskengine.v1.Task
 	9,   // 33: taskengine.v1.WhyResponse.task:type_name -> taskengine.v1.Task
 	26,  // 34: taskengine.v1.WhyResponse.reasons:type_name -> taskengine.v1.Reason
-	143, // 35: taskengine.v1.Reason.until:type_name -> google.protobuf.Timestamp
-	144, // 36: taskengine.v1.TaskLogsRequest.timeout:type_name -> google.protobuf.Duration
+	152, // 35: taskengine.v1.Reason.until:type_name -> google.protobuf.Timestamp
+	153, // 36: taskengine.v1.TaskLogsRequest.timeout:type_name -> google.protobuf.Duration
 	30,  // 37: taskengine.v1.TaskLogsResponse.lines:type_name -> taskengine.v1.LogLine
 	29,  // 38: taskengine.v1.TaskLogsResponse.elsewhere:type_name -> taskengine.v1.RanElsewhere
-	143, // 39: taskengine.v1.LogLine.time:type_name -> google.protobuf.Timestamp
+	152, // 39: taskengine.v1.LogLine.time:type_name -> google.protobuf.Timestamp
 	9,   // 40: taskengine.v1.CancelResponse.task:type_name -> taskengine.v1.Task
 	35,  // 41: taskengine.v1.TreeResponse.tasks:type_name -> taskengine.v1.TreeTask
 	9,   // 42: taskengine.v1.TreeTask.task:type_name -> taskengine.v1.Task
-	9,   // 43: taskengine.v1.ResumeResponse.task:type_name -> taskengine.v1.Task
-	9,   // 44: taskengine.v1.FailResponse.task:type_name -> taskengine.v1.Task
-	143, // 45: taskengine.v1.RescheduleRequest.at:type_name -> google.protobuf.Timestamp
-	144, // 46: taskengine.v1.RescheduleRequest.in:type_name -> google.protobuf.Duration
-	9,   // 47: taskengine.v1.RescheduleResponse.task:type_name -> taskengine.v1.Task
-	9,   // 48: taskengine.v1.SignalResponse.task:type_name -> taskengine.v1.Task
-	46,  // 49: taskengine.v1.ListKeysResponse.keys:type_name -> taskengine.v1.OrderingKey
-	9,   // 50: taskengine.v1.OrderingKey.head:type_name -> taskengine.v1.Task
-	143, // 51: taskengine.v1.OrderingKey.oldest_ready_at:type_name -> google.protobuf.Timestamp
-	9,   // 52: taskengine.v1.GetKeyResponse.head:type_name -> taskengine.v1.Task
-	9,   // 53: taskengine.v1.GetKeyResponse.behind:type_name -> taskengine.v1.Task
-	9,   // 54: taskengine.v1.ResumeKeyResponse.task:type_name -> taskengine.v1.Task
-	9,   // 55: taskengine.v1.SkipKeyResponse.task:type_name -> taskengine.v1.Task
-	55,  // 56: taskengine.v1.ListTypesResponse.types:type_name -> taskengine.v1.Type
-	62,  // 57: taskengine.v1.ListWorkersResponse.workers:type_name -> taskengine.v1.Worker
-	143, // 58: taskengine.v1.Worker.connected_at:type_name -> google.protobuf.Timestamp
-	144, // 59: taskengine.v1.Worker.clock_ahead:type_name -> google.protobuf.Duration
-	62,  // 60: taskengine.v1.DrainWorkerResponse.workers:type_name -> taskengine.v1.Worker
-	144, // 61: taskengine.v1.Rate.per:type_name -> google.protobuf.Duration
-	67,  // 62: taskengine.v1.Limit.rate:type_name -> taskengine.v1.Rate
-	67,  // 63: taskengine.v1.Limit.configured_rate:type_name -> taskengine.v1.Rate
-	69,  // 64: taskengine.v1.Limit.setting:type_name -> taskengine.v1.LimitSetting
-	69,  // 65: taskengine.v1.Limit.inherited:type_name -> taskengine.v1.LimitSetting
-	67,  // 66: taskengine.v1.LimitSetting.rate:type_name -> taskengine.v1.Rate
-	143, // 67: taskengine.v1.LimitSetting.at:type_name -> google.protobuf.Timestamp
-	68,  // 68: taskengine.v1.ListLimitsResponse.limits:type_name -> taskengine.v1.Limit
-	68,  // 69: taskengine.v1.GetLimitResponse.limit:type_name -> taskengine.v1.Limit
-	67,  // 70: taskengine.v1.SetLimitRequest.rate:type_name -> taskengine.v1.Rate
-	68,  // 71: taskengine.v1.SetLimitResponse.limit:type_name -> taskengine.v1.Limit
-	68,  // 72: taskengine.v1.UnsetLimitResponse.limit:type_name -> taskengine.v1.Limit
-	144, // 73: taskengine.v1.WatchLimitsRequest.timeout:type_name -> google.protobuf.Duration
-	68,  // 74: taskengine.v1.WatchLimitsResponse.limits:type_name -> taskengine.v1.Limit
-	68,  // 75: taskengine.v1.WhyLimitResponse.limit:type_name -> taskengine.v1.Limit
-	82,  // 76: taskengine.v1.WhyLimitResponse.tasks:type_name -> taskengine.v1.LimitTask
-	84,  // 77: taskengine.v1.WhyLimitResponse.queued:type_name -> taskengine.v1.LimitQueue
-	143, // 78: taskengine.v1.WhyLimitResponse.next_start:type_name -> google.protobuf.Timestamp
-	83,  // 79: taskengine.v1.WhyLimitResponse.nodes:type_name -> taskengine.v1.LimitNode
-	143, // 80: taskengine.v1.LimitTask.started_at:type_name -> google.protobuf.Timestamp
-	143, // 81: taskengine.v1.LimitNode.since:type_name -> google.protobuf.Timestamp
-	139, // 82: taskengine.v1.Alert.labels:type_name -> taskengine.v1.Alert.LabelsEntry
-	143, // 83: taskengine.v1.Alert.since:type_name -> google.protobuf.Timestamp
-	143, // 84: taskengine.v1.Alert.fired_at:type_name -> google.protobuf.Timestamp
-	143, // 85: taskengine.v1.Alert.resolved_at:type_name -> google.protobuf.Timestamp
-	140, // 86: taskengine.v1.AlertSilence.labels:type_name -> taskengine.v1.AlertSilence.LabelsEntry
-	143, // 87: taskengine.v1.AlertSilence.until:type_name -> google.protobuf.Timestamp
-	143, // 88: taskengine.v1.AlertSilence.at:type_name -> google.protobuf.Timestamp
-	143, // 89: taskengine.v1.UnsentAlerts.at:type_name -> google.protobuf.Timestamp
-	85,  // 90: taskengine.v1.ListAlertsResponse.alerts:type_name -> taskengine.v1.Alert
-	86,  // 91: taskengine.v1.ListAlertsResponse.silences:type_name -> taskengine.v1.AlertSilence
-	87,  // 92: taskengine.v1.ListAlertsResponse.unsent:type_name -> taskengine.v1.UnsentAlerts
-	92,  // 93: taskengine.v1.TestAlertsResponse.tests:type_name -> taskengine.v1.AlertTest
-	144, // 94: taskengine.v1.AlertTest.took:type_name -> google.protobuf.Duration
-	141, // 95: taskengine.v1.SilenceAlertsRequest.labels:type_name -> taskengine.v1.SilenceAlertsRequest.LabelsEntry
-	144, // 96: taskengine.v1.SilenceAlertsRequest.for:type_name -> google.protobuf.Duration
-	86,  // 97: taskengine.v1.SilenceAlertsResponse.silence:type_name -> taskengine.v1.AlertSilence
-	144, // 98: taskengine.v1.ScheduleDefinition.every:type_name -> google.protobuf.Duration
-	143, // 99: taskengine.v1.ScheduleDefinition.anchor:type_name -> google.protobuf.Timestamp
-	143, // 100: taskengine.v1.ScheduleDefinition.start:type_name -> google.protobuf.Timestamp
-	143, // 101: taskengine.v1.ScheduleDefinition.end:type_name -> google.protobuf.Timestamp
-	144, // 102: taskengine.v1.ScheduleDefinition.jitter:type_name -> google.protobuf.Duration
-	98,  // 103: taskengine.v1.ScheduleDefinition.catch_up:type_name -> taskengine.v1.ScheduleCatchUp
-	99,  // 104: taskengine.v1.ScheduleDefinition.task:type_name -> taskengine.v1.ScheduleTask
-	144, // 105: taskengine.v1.ScheduleCatchUp.window:type_name -> google.protobuf.Duration
-	142, // 106: taskengine.v1.ScheduleTask.headers:type_name -> taskengine.v1.ScheduleTask.HeadersEntry
-	144, // 107: taskengine.v1.ScheduleTask.expires:type_name -> google.protobuf.Duration
-	97,  // 108: taskengine.v1.Schedule.definition:type_name -> taskengine.v1.ScheduleDefinition
-	143, // 109: taskengine.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	101, // 110: taskengine.v1.Schedule.paused:type_name -> taskengine.v1.SchedulePause
-	102, // 111: taskengine.v1.Schedule.last:type_name -> taskengine.v1.ScheduleFire
-	143, // 112: taskengine.v1.Schedule.waiting:type_name -> google.protobuf.Timestamp
-	102, // 113: taskengine.v1.Schedule.running:type_name -> taskengine.v1.ScheduleFire
-	143, // 114: taskengine.v1.SchedulePause.since:type_name -> google.protobuf.Timestamp
-	143, // 115: taskengine.v1.ScheduleFire.time:type_name -> google.protobuf.Timestamp
-	100, // 116: taskengine.v1.ListSchedulesResponse.schedules:type_name -> taskengine.v1.Schedule
-	100, // 117: taskengine.v1.GetScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
-	97,  // 118: taskengine.v1.ApplyScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
-	97,  // 119: taskengine.v1.PreviewScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
-	143, // 120: taskengine.v1.PreviewScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	111, // 121: taskengine.v1.PreviewScheduleResponse.times:type_name -> taskengine.v1.ScheduleTime
-	143, // 122: taskengine.v1.ScheduleTime.time:type_name -> google.protobuf.Timestamp
-	100, // 123: taskengine.v1.PauseScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
-	100, // 124: taskengine.v1.ResumeScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
-	143, // 125: taskengine.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	143, // 126: taskengine.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
-	123, // 127: taskengine.v1.Source.paused:type_name -> taskengine.v1.SourcePause
-	124, // 128: taskengine.v1.Source.partitions:type_name -> taskengine.v1.SourcePartition
-	143, // 129: taskengine.v1.SourcePause.since:type_name -> google.protobuf.Timestamp
-	125, // 130: taskengine.v1.SourcePartition.lost:type_name -> taskengine.v1.SourceLoss
-	143, // 131: taskengine.v1.SourceLoss.at:type_name -> google.protobuf.Timestamp
-	122, // 132: taskengine.v1.ListSourcesResponse.sources:type_name -> taskengine.v1.Source
-	122, // 133: taskengine.v1.GetSourceResponse.source:type_name -> taskengine.v1.Source
-	122, // 134: taskengine.v1.PauseSourceResponse.source:type_name -> taskengine.v1.Source
-	122, // 135: taskengine.v1.ResumeSourceResponse.source:type_name -> taskengine.v1.Source
-	143, // 136: taskengine.v1.SeekSourceRequest.time:type_name -> google.protobuf.Timestamp
-	122, // 137: taskengine.v1.SeekSourceResponse.source:type_name -> taskengine.v1.Source
-	136, // 138: taskengine.v1.SeekSourceResponse.moves:type_name -> taskengine.v1.SourceMove
-	1,   // 139: taskengine.v1.TaskService.Submit:input_type -> taskengine.v1.SubmitRequest
-	3,   // 140: taskengine.v1.TaskService.SubmitStream:input_type -> taskengine.v1.SubmitStreamRequest
-	15,  // 141: taskengine.v1.TaskService.Get:input_type -> taskengine.v1.GetRequest
-	17,  // 142: taskengine.v1.TaskService.List:input_type -> taskengine.v1.ListRequest
-	19,  // 143: taskengine.v1.TaskService.Count:input_type -> taskengine.v1.CountRequest
-	22,  // 144: taskengine.v1.TaskService.Wait:input_type -> taskengine.v1.WaitRequest
-	24,  // 145: taskengine.v1.TaskService.Why:input_type -> taskengine.v1.WhyRequest
-	33,  // 146: taskengine.v1.TaskService.Tree:input_type -> taskengine.v1.TreeRequest
-	27,  // 147: taskengine.v1.TaskService.TaskLogs:input_type -> taskengine.v1.TaskLogsRequest
-	31,  // 148: taskengine.v1.TaskService.Cancel:input_type -> taskengine.v1.CancelRequest
-	36,  // 149: taskengine.v1.TaskService.Resume:input_type -> taskengine.v1.ResumeRequest
-	38,  // 150: taskengine.v1.TaskService.Fail:input_type -> taskengine.v1.FailRequest
-	40,  // 151: taskengine.v1.TaskService.Reschedule:input_type -> taskengine.v1.RescheduleRequest
-	42,  // 152: taskengine.v1.TaskService.Signal:input_type -> taskengine.v1.SignalRequest
-	44,  // 153: taskengine.v1.TaskService.ListKeys:input_type -> taskengine.v1.ListKeysRequest
-	47,  // 154: taskengine.v1.TaskService.GetKey:input_type -> taskengine.v1.GetKeyRequest
-	49,  // 155: taskengine.v1.TaskService.ResumeKey:input_type -> taskengine.v1.ResumeKeyRequest
-	51,  // 156: taskengine.v1.TaskService.SkipKey:input_type -> taskengine.v1.SkipKeyRequest
-	53,  // 157: taskengine.v1.TaskService.ListTypes:input_type -> taskengine.v1.ListTypesRequest
-	56,  // 158: taskengine.v1.TaskService.PauseType:input_type -> taskengine.v1.PauseTypeRequest
-	58,  // 159: taskengine.v1.TaskService.ResumeType:input_type -> taskengine.v1.ResumeTypeRequest
-	60,  // 160: taskengine.v1.TaskService.ListWorkers:input_type -> taskengine.v1.ListWorkersRequest
-	63,  // 161: taskengine.v1.TaskService.DrainWorker:input_type -> taskengine.v1.DrainWorkerRequest
-	70,  // 162: taskengine.v1.TaskService.ListLimits:input_type -> taskengine.v1.ListLimitsRequest
-	72,  // 163: taskengine.v1.TaskService.GetLimit:input_type -> taskengine.v1.GetLimitRequest
-	74,  // 164: taskengine.v1.TaskService.SetLimit:input_type -> taskengine.v1.SetLimitRequest
-	76,  // 165: taskengine.v1.TaskService.UnsetLimit:input_type -> taskengine.v1.UnsetLimitRequest
-	78,  // 166: taskengine.v1.TaskService.WatchLimits:input_type -> taskengine.v1.WatchLimitsRequest
-	80,  // 167: taskengine.v1.TaskService.WhyLimit:input_type -> taskengine.v1.WhyLimitRequest
-	88,  // 168: taskengine.v1.TaskService.ListAlerts:input_type -> taskengine.v1.ListAlertsRequest
-	90,  // 169: taskengine.v1.TaskService.TestAlerts:input_type -> taskengine.v1.TestAlertsRequest
-	93,  // 170: taskengine.v1.TaskService.SilenceAlerts:input_type -> taskengine.v1.SilenceAlertsRequest
-	95,  // 171: taskengine.v1.TaskService.UnsilenceAlerts:input_type -> taskengine.v1.UnsilenceAlertsRequest
-	103, // 172: taskengine.v1.TaskService.ListSchedules:input_type -> taskengine.v1.ListSchedulesRequest
-	105, // 173: taskengine.v1.TaskService.GetSchedule:input_type -> taskengine.v1.GetScheduleRequest
-	107, // 174: taskengine.v1.TaskService.ApplySchedule:input_type -> taskengine.v1.ApplyScheduleRequest
-	109, // 175: taskengine.v1.TaskService.PreviewSchedule:input_type -> taskengine.v1.PreviewScheduleRequest
-	112, // 176: taskengine.v1.TaskService.DeleteSchedule:input_type -> taskengine.v1.DeleteScheduleRequest
-	114, // 177: taskengine.v1.TaskService.PauseSchedule:input_type -> taskengine.v1.PauseScheduleRequest
-	116, // 178: taskengine.v1.TaskService.ResumeSchedule:input_type -> taskengine.v1.ResumeScheduleRequest
-	118, // 179: taskengine.v1.TaskService.TriggerSchedule:input_type -> taskengine.v1.TriggerScheduleRequest
-	120, // 180: taskengine.v1.TaskService.BackfillSchedule:input_type -> taskengine.v1.BackfillScheduleRequest
-	126, // 181: taskengine.v1.TaskService.ListSources:input_type -> taskengine.v1.ListSourcesRequest
-	128, // 182: taskengine.v1.TaskService.GetSource:input_type -> taskengine.v1.GetSourceRequest
-	130, // 183: taskengine.v1.TaskService.PauseSource:input_type -> taskengine.v1.PauseSourceRequest
-	132, // 184: taskengine.v1.TaskService.ResumeSource:input_type -> taskengine.v1.ResumeSourceRequest
-	134, // 185: taskengine.v1.TaskService.SeekSource:input_type -> taskengine.v1.SeekSourceRequest
-	65,  // 186: taskengine.v1.TaskService.Version:input_type -> taskengine.v1.VersionRequest
-	2,   // 187: taskengine.v1.TaskService.Submit:output_type -> taskengine.v1.SubmitResponse
-	5,   // 188: taskengine.v1.TaskService.SubmitStream:output_type -> taskengine.v1.SubmitStreamResponse
-	16,  // 189: taskengine.v1.TaskService.Get:output_type -> taskengine.v1.GetResponse
-	18,  // 190: taskengine.v1.TaskService.List:output_type -> taskengine.v1.ListResponse
-	20,  // 191: taskengine.v1.TaskService.Count:output_type -> taskengine.v1.CountResponse
-	23,  // 192: taskengine.v1.TaskService.Wait:output_type -> taskengine.v1.WaitResponse
-	25,  // 193: taskengine.v1.TaskService.Why:output_type -> taskengine.v1.WhyResponse
-	34,  // 194: taskengine.v1.TaskService.Tree:output_type -> taskengine.v1.TreeResponse
-	28,  // 195: taskengine.v1.TaskService.TaskLogs:output_type -> taskengine.v1.TaskLogsResponse
-	32,  // 196: taskengine.v1.TaskService.Cancel:output_type -> taskengine.v1.CancelResponse
-	37,  // 197: taskengine.v1.TaskService.Resume:output_type -> taskengine.v1.ResumeResponse
-	39,  // 198: taskengine.v1.TaskService.Fail:output_type -> taskengine.v1.FailResponse
-	41,  // 199: taskengine.v1.TaskService.Reschedule:output_type -> taskengine.v1.RescheduleResponse
-	43,  // 200: taskengine.v1.TaskService.Signal:output_type -> taskengine.v1.SignalResponse
-	45,  // 201: taskengine.v1.TaskService.ListKeys:output_type -> taskengine.v1.ListKeysResponse
-	48,  // 202: taskengine.v1.TaskService.GetKey:output_type -> taskengine.v1.GetKeyResponse
-	50,  // 203: taskengine.v1.TaskService.ResumeKey:output_type -> taskengine.v1.ResumeKeyResponse
-	52,  // 204: taskengine.v1.TaskService.SkipKey:output_type -> taskengine.v1.SkipKeyResponse
-	54,  // 205: taskengine.v1.TaskService.ListTypes:output_type -> taskengine.v1.ListTypesResponse
-	57,  // 206: taskengine.v1.TaskService.PauseType:output_type -> taskengine.v1.PauseTypeResponse
-	59,  // 207: taskengine.v1.TaskService.ResumeType:output_type -> taskengine.v1.ResumeTypeResponse
-	61,  // 208: taskengine.v1.TaskService.ListWorkers:output_type -> taskengine.v1.ListWorkersResponse
-	64,  // 209: taskengine.v1.TaskService.DrainWorker:output_type -> taskengine.v1.DrainWorkerResponse
-	71,  // 210: taskengine.v1.TaskService.ListLimits:output_type -> taskengine.v1.ListLimitsResponse
-	73,  // 211: taskengine.v1.TaskService.GetLimit:output_type -> taskengine.v1.GetLimitResponse
-	75,  // 212: taskengine.v1.TaskService.SetLimit:output_type -> taskengine.v1.SetLimitResponse
-	77,  // 213: taskengine.v1.TaskService.UnsetLimit:output_type -> taskengine.v1.UnsetLimitResponse
-	79,  // 214: taskengine.v1.TaskService.WatchLimits:output_type -> taskengine.v1.WatchLimitsResponse
-	81,  // 215: taskengine.v1.TaskService.WhyLimit:output_type -> taskengine.v1.WhyLimitResponse
-	89,  // 216: taskengine.v1.TaskService.ListAlerts:output_type -> taskengine.v1.ListAlertsResponse
-	91,  // 217: taskengine.v1.TaskService.TestAlerts:output_type -> taskengine.v1.TestAlertsResponse
-	94,  // 218: taskengine.v1.TaskService.SilenceAlerts:output_type -> taskengine.v1.SilenceAlertsResponse
-	96,  // 219: taskengine.v1.TaskService.UnsilenceAlerts:output_type -> taskengine.v1.UnsilenceAlertsResponse
-	104, // 220: taskengine.v1.TaskService.ListSchedules:output_type -> taskengine.v1.ListSchedulesResponse
-	106, // 221: taskengine.v1.TaskService.GetSchedule:output_type -> taskengine.v1.GetScheduleResponse
-	108, // 222: taskengine.v1.TaskService.ApplySchedule:output_type -> taskengine.v1.ApplyScheduleResponse
-	110, // 223: taskengine.v1.TaskService.PreviewSchedule:output_type -> taskengine.v1.PreviewScheduleResponse
-	113, // 224: taskengine.v1.TaskService.DeleteSchedule:output_type -> taskengine.v1.DeleteScheduleResponse
-	115, // 225: taskengine.v1.TaskService.PauseSchedule:output_type -> taskengine.v1.PauseScheduleResponse
-	117, // 226: taskengine.v1.TaskService.ResumeSchedule:output_type -> taskengine.v1.ResumeScheduleResponse
-	119, // 227: taskengine.v1.TaskService.TriggerSchedule:output_type -> taskengine.v1.TriggerScheduleResponse
-	121, // 228: taskengine.v1.TaskService.BackfillSchedule:output_type -> taskengine.v1.BackfillScheduleResponse
-	127, // 229: taskengine.v1.TaskService.ListSources:output_type -> taskengine.v1.ListSourcesResponse
-	129, // 230: taskengine.v1.TaskService.GetSource:output_type -> taskengine.v1.GetSourceResponse
-	131, // 231: taskengine.v1.TaskService.PauseSource:output_type -> taskengine.v1.PauseSourceResponse
-	133, // 232: taskengine.v1.TaskService.ResumeSource:output_type -> taskengine.v1.ResumeSourceResponse
-	135, // 233: taskengine.v1.TaskService.SeekSource:output_type -> taskengine.v1.SeekSourceResponse
-	66,  // 234: taskengine.v1.TaskService.Version:output_type -> taskengine.v1.VersionResponse
-	187, // [187:235] is the sub-list for method output_type
-	139, // [139:187] is the sub-list for method input_type
-	139, // [139:139] is the sub-list for extension type_name
-	139, // [139:139] is the sub-list for extension extendee
-	0,   // [0:139] is the sub-list for field type_name
+	152, // 43: taskengine.v1.SubmitWorkflowRequest.at:type_name -> google.protobuf.Timestamp
+	153, // 44: taskengine.v1.SubmitWorkflowRequest.in:type_name -> google.protobuf.Duration
+	147, // 45: taskengine.v1.SubmitWorkflowRequest.headers:type_name -> taskengine.v1.SubmitWorkflowRequest.HeadersEntry
+	8,   // 46: taskengine.v1.SubmitWorkflowResponse.receipt:type_name -> taskengine.v1.Receipt
+	42,  // 47: taskengine.v1.GetWorkflowResponse.workflow:type_name -> taskengine.v1.Workflow
+	42,  // 48: taskengine.v1.RetryWorkflowResponse.workflow:type_name -> taskengine.v1.Workflow
+	9,   // 49: taskengine.v1.Workflow.task:type_name -> taskengine.v1.Task
+	43,  // 50: taskengine.v1.Workflow.steps:type_name -> taskengine.v1.WorkflowStep
+	152, // 51: taskengine.v1.WorkflowStep.began:type_name -> google.protobuf.Timestamp
+	152, // 52: taskengine.v1.WorkflowStep.ended:type_name -> google.protobuf.Timestamp
+	152, // 53: taskengine.v1.WorkflowStep.until:type_name -> google.protobuf.Timestamp
+	43,  // 54: taskengine.v1.WorkflowStep.compensation:type_name -> taskengine.v1.WorkflowStep
+	9,   // 55: taskengine.v1.ResumeResponse.task:type_name -> taskengine.v1.Task
+	9,   // 56: taskengine.v1.FailResponse.task:type_name -> taskengine.v1.Task
+	152, // 57: taskengine.v1.RescheduleRequest.at:type_name -> google.protobuf.Timestamp
+	153, // 58: taskengine.v1.RescheduleRequest.in:type_name -> google.protobuf.Duration
+	9,   // 59: taskengine.v1.RescheduleResponse.task:type_name -> taskengine.v1.Task
+	9,   // 60: taskengine.v1.SignalResponse.task:type_name -> taskengine.v1.Task
+	54,  // 61: taskengine.v1.ListKeysResponse.keys:type_name -> taskengine.v1.OrderingKey
+	9,   // 62: taskengine.v1.OrderingKey.head:type_name -> taskengine.v1.Task
+	152, // 63: taskengine.v1.OrderingKey.oldest_ready_at:type_name -> google.protobuf.Timestamp
+	9,   // 64: taskengine.v1.GetKeyResponse.head:type_name -> taskengine.v1.Task
+	9,   // 65: taskengine.v1.GetKeyResponse.behind:type_name -> taskengine.v1.Task
+	9,   // 66: taskengine.v1.ResumeKeyResponse.task:type_name -> taskengine.v1.Task
+	9,   // 67: taskengine.v1.SkipKeyResponse.task:type_name -> taskengine.v1.Task
+	63,  // 68: taskengine.v1.ListTypesResponse.types:type_name -> taskengine.v1.Type
+	70,  // 69: taskengine.v1.ListWorkersResponse.workers:type_name -> taskengine.v1.Worker
+	152, // 70: taskengine.v1.Worker.connected_at:type_name -> google.protobuf.Timestamp
+	153, // 71: taskengine.v1.Worker.clock_ahead:type_name -> google.protobuf.Duration
+	70,  // 72: taskengine.v1.DrainWorkerResponse.workers:type_name -> taskengine.v1.Worker
+	153, // 73: taskengine.v1.Rate.per:type_name -> google.protobuf.Duration
+	75,  // 74: taskengine.v1.Limit.rate:type_name -> taskengine.v1.Rate
+	75,  // 75: taskengine.v1.Limit.configured_rate:type_name -> taskengine.v1.Rate
+	77,  // 76: taskengine.v1.Limit.setting:type_name -> taskengine.v1.LimitSetting
+	77,  // 77: taskengine.v1.Limit.inherited:type_name -> taskengine.v1.LimitSetting
+	75,  // 78: taskengine.v1.LimitSetting.rate:type_name -> taskengine.v1.Rate
+	152, // 79: taskengine.v1.LimitSetting.at:type_name -> google.protobuf.Timestamp
+	76,  // 80: taskengine.v1.ListLimitsResponse.limits:type_name -> taskengine.v1.Limit
+	76,  // 81: taskengine.v1.GetLimitResponse.limit:type_name -> taskengine.v1.Limit
+	75,  // 82: taskengine.v1.SetLimitRequest.rate:type_name -> taskengine.v1.Rate
+	76,  // 83: taskengine.v1.SetLimitResponse.limit:type_name -> taskengine.v1.Limit
+	76,  // 84: taskengine.v1.UnsetLimitResponse.limit:type_name -> taskengine.v1.Limit
+	153, // 85: taskengine.v1.WatchLimitsRequest.timeout:type_name -> google.protobuf.Duration
+	76,  // 86: taskengine.v1.WatchLimitsResponse.limits:type_name -> taskengine.v1.Limit
+	76,  // 87: taskengine.v1.WhyLimitResponse.limit:type_name -> taskengine.v1.Limit
+	90,  // 88: taskengine.v1.WhyLimitResponse.tasks:type_name -> taskengine.v1.LimitTask
+	92,  // 89: taskengine.v1.WhyLimitResponse.queued:type_name -> taskengine.v1.LimitQueue
+	152, // 90: taskengine.v1.WhyLimitResponse.next_start:type_name -> google.protobuf.Timestamp
+	91,  // 91: taskengine.v1.WhyLimitResponse.nodes:type_name -> taskengine.v1.LimitNode
+	152, // 92: taskengine.v1.LimitTask.started_at:type_name -> google.protobuf.Timestamp
+	152, // 93: taskengine.v1.LimitNode.since:type_name -> google.protobuf.Timestamp
+	148, // 94: taskengine.v1.Alert.labels:type_name -> taskengine.v1.Alert.LabelsEntry
+	152, // 95: taskengine.v1.Alert.since:type_name -> google.protobuf.Timestamp
+	152, // 96: taskengine.v1.Alert.fired_at:type_name -> google.protobuf.Timestamp
+	152, // 97: taskengine.v1.Alert.resolved_at:type_name -> google.protobuf.Timestamp
+	149, // 98: taskengine.v1.AlertSilence.labels:type_name -> taskengine.v1.AlertSilence.LabelsEntry
+	152, // 99: taskengine.v1.AlertSilence.until:type_name -> google.protobuf.Timestamp
+	152, // 100: taskengine.v1.AlertSilence.at:type_name -> google.protobuf.Timestamp
+	152, // 101: taskengine.v1.UnsentAlerts.at:type_name -> google.protobuf.Timestamp
+	93,  // 102: taskengine.v1.ListAlertsResponse.alerts:type_name -> taskengine.v1.Alert
+	94,  // 103: taskengine.v1.ListAlertsResponse.silences:type_name -> taskengine.v1.AlertSilence
+	95,  // 104: taskengine.v1.ListAlertsResponse.unsent:type_name -> taskengine.v1.UnsentAlerts
+	100, // 105: taskengine.v1.TestAlertsResponse.tests:type_name -> taskengine.v1.AlertTest
+	153, // 106: taskengine.v1.AlertTest.took:type_name -> google.protobuf.Duration
+	150, // 107: taskengine.v1.SilenceAlertsRequest.labels:type_name -> taskengine.v1.SilenceAlertsRequest.LabelsEntry
+	153, // 108: taskengine.v1.SilenceAlertsRequest.for:type_name -> google.protobuf.Duration
+	94,  // 109: taskengine.v1.SilenceAlertsResponse.silence:type_name -> taskengine.v1.AlertSilence
+	153, // 110: taskengine.v1.ScheduleDefinition.every:type_name -> google.protobuf.Duration
+	152, // 111: taskengine.v1.ScheduleDefinition.anchor:type_name -> google.protobuf.Timestamp
+	152, // 112: taskengine.v1.ScheduleDefinition.start:type_name -> google.protobuf.Timestamp
+	152, // 113: taskengine.v1.ScheduleDefinition.end:type_name -> google.protobuf.Timestamp
+	153, // 114: taskengine.v1.ScheduleDefinition.jitter:type_name -> google.protobuf.Duration
+	106, // 115: taskengine.v1.ScheduleDefinition.catch_up:type_name -> taskengine.v1.ScheduleCatchUp
+	107, // 116: taskengine.v1.ScheduleDefinition.task:type_name -> taskengine.v1.ScheduleTask
+	153, // 117: taskengine.v1.ScheduleCatchUp.window:type_name -> google.protobuf.Duration
+	151, // 118: taskengine.v1.ScheduleTask.headers:type_name -> taskengine.v1.ScheduleTask.HeadersEntry
+	153, // 119: taskengine.v1.ScheduleTask.expires:type_name -> google.protobuf.Duration
+	105, // 120: taskengine.v1.Schedule.definition:type_name -> taskengine.v1.ScheduleDefinition
+	152, // 121: taskengine.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	109, // 122: taskengine.v1.Schedule.paused:type_name -> taskengine.v1.SchedulePause
+	110, // 123: taskengine.v1.Schedule.last:type_name -> taskengine.v1.ScheduleFire
+	152, // 124: taskengine.v1.Schedule.waiting:type_name -> google.protobuf.Timestamp
+	110, // 125: taskengine.v1.Schedule.running:type_name -> taskengine.v1.ScheduleFire
+	152, // 126: taskengine.v1.SchedulePause.since:type_name -> google.protobuf.Timestamp
+	152, // 127: taskengine.v1.ScheduleFire.time:type_name -> google.protobuf.Timestamp
+	108, // 128: taskengine.v1.ListSchedulesResponse.schedules:type_name -> taskengine.v1.Schedule
+	108, // 129: taskengine.v1.GetScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
+	105, // 130: taskengine.v1.ApplyScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
+	105, // 131: taskengine.v1.PreviewScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
+	152, // 132: taskengine.v1.PreviewScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	119, // 133: taskengine.v1.PreviewScheduleResponse.times:type_name -> taskengine.v1.ScheduleTime
+	152, // 134: taskengine.v1.ScheduleTime.time:type_name -> google.protobuf.Timestamp
+	108, // 135: taskengine.v1.PauseScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
+	108, // 136: taskengine.v1.ResumeScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
+	152, // 137: taskengine.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	152, // 138: taskengine.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	131, // 139: taskengine.v1.Source.paused:type_name -> taskengine.v1.SourcePause
+	132, // 140: taskengine.v1.Source.partitions:type_name -> taskengine.v1.SourcePartition
+	152, // 141: taskengine.v1.SourcePause.since:type_name -> google.protobuf.Timestamp
+	133, // 142: taskengine.v1.SourcePartition.lost:type_name -> taskengine.v1.SourceLoss
+	152, // 143: taskengine.v1.SourceLoss.at:type_name -> google.protobuf.Timestamp
+	130, // 144: taskengine.v1.ListSourcesResponse.sources:type_name -> taskengine.v1.Source
+	130, // 145: taskengine.v1.GetSourceResponse.source:type_name -> taskengine.v1.Source
+	130, // 146: taskengine.v1.PauseSourceResponse.source:type_name -> taskengine.v1.Source
+	130, // 147: taskengine.v1.ResumeSourceResponse.source:type_name -> taskengine.v1.Source
+	152, // 148: taskengine.v1.SeekSourceRequest.time:type_name -> google.protobuf.Timestamp
+	130, // 149: taskengine.v1.SeekSourceResponse.source:type_name -> taskengine.v1.Source
+	144, // 150: taskengine.v1.SeekSourceResponse.moves:type_name -> taskengine.v1.SourceMove
+	1,   // 151: taskengine.v1.TaskService.Submit:input_type -> taskengine.v1.SubmitRequest
+	3,   // 152: taskengine.v1.TaskService.SubmitStream:input_type -> taskengine.v1.SubmitStreamRequest
+	15,  // 153: taskengine.v1.TaskService.Get:input_type -> taskengine.v1.GetRequest
+	17,  // 154: taskengine.v1.TaskService.List:input_type -> taskengine.v1.ListRequest
+	19,  // 155: taskengine.v1.TaskService.Count:input_type -> taskengine.v1.CountRequest
+	22,  // 156: taskengine.v1.TaskService.Wait:input_type -> taskengine.v1.WaitRequest
+	24,  // 157: taskengine.v1.TaskService.Why:input_type -> taskengine.v1.WhyRequest
+	33,  // 158: taskengine.v1.TaskService.Tree:input_type -> taskengine.v1.TreeRequest
+	36,  // 159: taskengine.v1.TaskService.SubmitWorkflow:input_type -> taskengine.v1.SubmitWorkflowRequest
+	38,  // 160: taskengine.v1.TaskService.GetWorkflow:input_type -> taskengine.v1.GetWorkflowRequest
+	40,  // 161: taskengine.v1.TaskService.RetryWorkflow:input_type -> taskengine.v1.RetryWorkflowRequest
+	27,  // 162: taskengine.v1.TaskService.TaskLogs:input_type -> taskengine.v1.TaskLogsRequest
+	31,  // 163: taskengine.v1.TaskService.Cancel:input_type -> taskengine.v1.CancelRequest
+	44,  // 164: taskengine.v1.TaskService.Resume:input_type -> taskengine.v1.ResumeRequest
+	46,  // 165: taskengine.v1.TaskService.Fail:input_type -> taskengine.v1.FailRequest
+	48,  // 166: taskengine.v1.TaskService.Reschedule:input_type -> taskengine.v1.RescheduleRequest
+	50,  // 167: taskengine.v1.TaskService.Signal:input_type -> taskengine.v1.SignalRequest
+	52,  // 168: taskengine.v1.TaskService.ListKeys:input_type -> taskengine.v1.ListKeysRequest
+	55,  // 169: taskengine.v1.TaskService.GetKey:input_type -> taskengine.v1.GetKeyRequest
+	57,  // 170: taskengine.v1.TaskService.ResumeKey:input_type -> taskengine.v1.ResumeKeyRequest
+	59,  // 171: taskengine.v1.TaskService.SkipKey:input_type -> taskengine.v1.SkipKeyRequest
+	61,  // 172: taskengine.v1.TaskService.ListTypes:input_type -> taskengine.v1.ListTypesRequest
+	64,  // 173: taskengine.v1.TaskService.PauseType:input_type -> taskengine.v1.PauseTypeRequest
+	66,  // 174: taskengine.v1.TaskService.ResumeType:input_type -> taskengine.v1.ResumeTypeRequest
+	68,  // 175: taskengine.v1.TaskService.ListWorkers:input_type -> taskengine.v1.ListWorkersRequest
+	71,  // 176: taskengine.v1.TaskService.DrainWorker:input_type -> taskengine.v1.DrainWorkerRequest
+	78,  // 177: taskengine.v1.TaskService.ListLimits:input_type -> taskengine.v1.ListLimitsRequest
+	80,  // 178: taskengine.v1.TaskService.GetLimit:input_type -> taskengine.v1.GetLimitRequest
+	82,  // 179: taskengine.v1.TaskService.SetLimit:input_type -> taskengine.v1.SetLimitRequest
+	84,  // 180: taskengine.v1.TaskService.UnsetLimit:input_type -> taskengine.v1.UnsetLimitRequest
+	86,  // 181: taskengine.v1.TaskService.WatchLimits:input_type -> taskengine.v1.WatchLimitsRequest
+	88,  // 182: taskengine.v1.TaskService.WhyLimit:input_type -> taskengine.v1.WhyLimitRequest
+	96,  // 183: taskengine.v1.TaskService.ListAlerts:input_type -> taskengine.v1.ListAlertsRequest
+	98,  // 184: taskengine.v1.TaskService.TestAlerts:input_type -> taskengine.v1.TestAlertsRequest
+	101, // 185: taskengine.v1.TaskService.SilenceAlerts:input_type -> taskengine.v1.SilenceAlertsRequest
+	103, // 186: taskengine.v1.TaskService.UnsilenceAlerts:input_type -> taskengine.v1.UnsilenceAlertsRequest
+	111, // 187: taskengine.v1.TaskService.ListSchedules:input_type -> taskengine.v1.ListSchedulesRequest
+	113, // 188: taskengine.v1.TaskService.GetSchedule:input_type -> taskengine.v1.GetScheduleRequest
+	115, // 189: taskengine.v1.TaskService.ApplySchedule:input_type -> taskengine.v1.ApplyScheduleRequest
+	117, // 190: taskengine.v1.TaskService.PreviewSchedule:input_type -> taskengine.v1.PreviewScheduleRequest
+	120, // 191: taskengine.v1.TaskService.DeleteSchedule:input_type -> taskengine.v1.DeleteScheduleRequest
+	122, // 192: taskengine.v1.TaskService.PauseSchedule:input_type -> taskengine.v1.PauseScheduleRequest
+	124, // 193: taskengine.v1.TaskService.ResumeSchedule:input_type -> taskengine.v1.ResumeScheduleRequest
+	126, // 194: taskengine.v1.TaskService.TriggerSchedule:input_type -> taskengine.v1.TriggerScheduleRequest
+	128, // 195: taskengine.v1.TaskService.BackfillSchedule:input_type -> taskengine.v1.BackfillScheduleRequest
+	134, // 196: taskengine.v1.TaskService.ListSources:input_type -> taskengine.v1.ListSourcesRequest
+	136, // 197: taskengine.v1.TaskService.GetSource:input_type -> taskengine.v1.GetSourceRequest
+	138, // 198: taskengine.v1.TaskService.PauseSource:input_type -> taskengine.v1.PauseSourceRequest
+	140, // 199: taskengine.v1.TaskService.ResumeSource:input_type -> taskengine.v1.ResumeSourceRequest
+	142, // 200: taskengine.v1.TaskService.SeekSource:input_type -> taskengine.v1.SeekSourceRequest
+	73,  // 201: taskengine.v1.TaskService.Version:input_type -> taskengine.v1.VersionRequest
+	2,   // 202: taskengine.v1.TaskService.Submit:output_type -> taskengine.v1.SubmitResponse
+	5,   // 203: taskengine.v1.TaskService.SubmitStream:output_type -> taskengine.v1.SubmitStreamResponse
+	16,  // 204: taskengine.v1.TaskService.Get:output_type -> taskengine.v1.GetResponse
+	18,  // 205: taskengine.v1.TaskService.List:output_type -> taskengine.v1.ListResponse
+	20,  // 206: taskengine.v1.TaskService.Count:output_type -> taskengine.v1.CountResponse
+	23,  // 207: taskengine.v1.TaskService.Wait:output_type -> taskengine.v1.WaitResponse
+	25,  // 208: taskengine.v1.TaskService.Why:output_type -> taskengine.v1.WhyResponse
+	34,  // 209: taskengine.v1.TaskService.Tree:output_type -> taskengine.v1.TreeResponse
+	37,  // 210: taskengine.v1.TaskService.SubmitWorkflow:output_type -> taskengine.v1.SubmitWorkflowResponse
+	39,  // 211: taskengine.v1.TaskService.GetWorkflow:output_type -> taskengine.v1.GetWorkflowResponse
+	41,  // 212: taskengine.v1.TaskService.RetryWorkflow:output_type -> taskengine.v1.RetryWorkflowResponse
+	28,  // 213: taskengine.v1.TaskService.TaskLogs:output_type -> taskengine.v1.TaskLogsResponse
+	32,  // 214: taskengine.v1.TaskService.Cancel:output_type -> taskengine.v1.CancelResponse
+	45,  // 215: taskengine.v1.TaskService.Resume:output_type -> taskengine.v1.ResumeResponse
+	47,  // 216: taskengine.v1.TaskService.Fail:output_type -> taskengine.v1.FailResponse
+	49,  // 217: taskengine.v1.TaskService.Reschedule:output_type -> taskengine.v1.RescheduleResponse
+	51,  // 218: taskengine.v1.TaskService.Signal:output_type -> taskengine.v1.SignalResponse
+	53,  // 219: taskengine.v1.TaskService.ListKeys:output_type -> taskengine.v1.ListKeysResponse
+	56,  // 220: taskengine.v1.TaskService.GetKey:output_type -> taskengine.v1.GetKeyResponse
+	58,  // 221: taskengine.v1.TaskService.ResumeKey:output_type -> taskengine.v1.ResumeKeyResponse
+	60,  // 222: taskengine.v1.TaskService.SkipKey:output_type -> taskengine.v1.SkipKeyResponse
+	62,  // 223: taskengine.v1.TaskService.ListTypes:output_type -> taskengine.v1.ListTypesResponse
+	65,  // 224: taskengine.v1.TaskService.PauseType:output_type -> taskengine.v1.PauseTypeResponse
+	67,  // 225: taskengine.v1.TaskService.ResumeType:output_type -> taskengine.v1.ResumeTypeResponse
+	69,  // 226: taskengine.v1.TaskService.ListWorkers:output_type -> taskengine.v1.ListWorkersResponse
+	72,  // 227: taskengine.v1.TaskService.DrainWorker:output_type -> taskengine.v1.DrainWorkerResponse
+	79,  // 228: taskengine.v1.TaskService.ListLimits:output_type -> taskengine.v1.ListLimitsResponse
+	81,  // 229: taskengine.v1.TaskService.GetLimit:output_type -> taskengine.v1.GetLimitResponse
+	83,  // 230: taskengine.v1.TaskService.SetLimit:output_type -> taskengine.v1.SetLimitResponse
+	85,  // 231: taskengine.v1.TaskService.UnsetLimit:output_type -> taskengine.v1.UnsetLimitResponse
+	87,  // 232: taskengine.v1.TaskService.WatchLimits:output_type -> taskengine.v1.WatchLimitsResponse
+	89,  // 233: taskengine.v1.TaskService.WhyLimit:output_type -> taskengine.v1.WhyLimitResponse
+	97,  // 234: taskengine.v1.TaskService.ListAlerts:output_type -> taskengine.v1.ListAlertsResponse
+	99,  // 235: taskengine.v1.TaskService.TestAlerts:output_type -> taskengine.v1.TestAlertsResponse
+	102, // 236: taskengine.v1.TaskService.SilenceAlerts:output_type -> taskengine.v1.SilenceAlertsResponse
+	104, // 237: taskengine.v1.TaskService.UnsilenceAlerts:output_type -> taskengine.v1.UnsilenceAlertsResponse
+	112, // 238: taskengine.v1.TaskService.ListSchedules:output_type -> taskengine.v1.ListSchedulesResponse
+	114, // 239: taskengine.v1.TaskService.GetSchedule:output_type -> taskengine.v1.GetScheduleResponse
+	116, // 240: taskengine.v1.TaskService.ApplySchedule:output_type -> taskengine.v1.ApplyScheduleResponse
+	118, // 241: taskengine.v1.TaskService.PreviewSchedule:output_type -> taskengine.v1.PreviewScheduleResponse
+	121, // 242: taskengine.v1.TaskService.DeleteSchedule:output_type -> taskengine.v1.DeleteScheduleResponse
+	123, // 243: taskengine.v1.TaskService.PauseSchedule:output_type -> taskengine.v1.PauseScheduleResponse
+	125, // 244: taskengine.v1.TaskService.ResumeSchedule:output_type -> taskengine.v1.ResumeScheduleResponse
+	127, // 245: taskengine.v1.TaskService.TriggerSchedule:output_type -> taskengine.v1.TriggerScheduleResponse
+	129, // 246: taskengine.v1.TaskService.BackfillSchedule:output_type -> taskengine.v1.BackfillScheduleResponse
+	135, // 247: taskengine.v1.TaskService.ListSources:output_type -> taskengine.v1.ListSourcesResponse
+	137, // 248: taskengine.v1.TaskService.GetSource:output_type -> taskengine.v1.GetSourceResponse
+	139, // 249: taskengine.v1.TaskService.PauseSource:output_type -> taskengine.v1.PauseSourceResponse
+	141, // 250: taskengine.v1.TaskService.ResumeSource:output_type -> taskengine.v1.ResumeSourceResponse
+	143, // 251: taskengine.v1.TaskService.SeekSource:output_type -> taskengine.v1.SeekSourceResponse
+	74,  // 252: taskengine.v1.TaskService.Version:output_type -> taskengine.v1.VersionResponse
+	202, // [202:253] is the sub-list for method output_type
+	151, // [151:202] is the sub-list for method input_type
+	151, // [151:151] is the sub-list for extension type_name
+	151, // [151:151] is the sub-list for extension extendee
+	0,   // [0:151] is the sub-list for field type_name
 }
 
 func init() { file_taskengine_v1_taskengine_proto_init() }
@@ -10199,17 +10884,18 @@ func file_taskengine_v1_taskengine_proto_init() {
 	}
 	file_taskengine_v1_taskengine_proto_msgTypes[8].OneofWrappers = []any{}
 	file_taskengine_v1_taskengine_proto_msgTypes[9].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[40].OneofWrappers = []any{
+	file_taskengine_v1_taskengine_proto_msgTypes[36].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[48].OneofWrappers = []any{
 		(*RescheduleRequest_At)(nil),
 		(*RescheduleRequest_In)(nil),
 	}
-	file_taskengine_v1_taskengine_proto_msgTypes[69].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[74].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[76].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[99].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[122].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[124].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[134].OneofWrappers = []any{
+	file_taskengine_v1_taskengine_proto_msgTypes[77].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[82].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[84].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[107].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[130].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[132].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[142].OneofWrappers = []any{
 		(*SeekSourceRequest_Begin)(nil),
 		(*SeekSourceRequest_End)(nil),
 		(*SeekSourceRequest_Time)(nil),
@@ -10221,7 +10907,7 @@ func file_taskengine_v1_taskengine_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_taskengine_v1_taskengine_proto_rawDesc), len(file_taskengine_v1_taskengine_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   143,
+			NumMessages:   152,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

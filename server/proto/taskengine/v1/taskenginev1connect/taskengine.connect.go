@@ -61,6 +61,14 @@ const (
 	TaskServiceWhyProcedure = "/taskengine.v1.TaskService/Why"
 	// TaskServiceTreeProcedure is the fully-qualified name of the TaskService's Tree RPC.
 	TaskServiceTreeProcedure = "/taskengine.v1.TaskService/Tree"
+	// TaskServiceSubmitWorkflowProcedure is the fully-qualified name of the TaskService's
+	// SubmitWorkflow RPC.
+	TaskServiceSubmitWorkflowProcedure = "/taskengine.v1.TaskService/SubmitWorkflow"
+	// TaskServiceGetWorkflowProcedure is the fully-qualified name of the TaskService's GetWorkflow RPC.
+	TaskServiceGetWorkflowProcedure = "/taskengine.v1.TaskService/GetWorkflow"
+	// TaskServiceRetryWorkflowProcedure is the fully-qualified name of the TaskService's RetryWorkflow
+	// RPC.
+	TaskServiceRetryWorkflowProcedure = "/taskengine.v1.TaskService/RetryWorkflow"
 	// TaskServiceTaskLogsProcedure is the fully-qualified name of the TaskService's TaskLogs RPC.
 	TaskServiceTaskLogsProcedure = "/taskengine.v1.TaskService/TaskLogs"
 	// TaskServiceCancelProcedure is the fully-qualified name of the TaskService's Cancel RPC.
@@ -192,6 +200,15 @@ type TaskServiceClient interface {
 	// Tree returns a task and the tasks below it: its children, their children, and so on. The
 	// token must be for the types of all of them. A task that is done has forgotten its children.
 	Tree(context.Context, *v1.TreeRequest) (*v1.TreeResponse, error)
+	// SubmitWorkflow adds a workflow: a task whose steps run as a graph. The token must be for the type
+	// taskengine.workflow and for the types of all tasks that the workflow may add; for all types if
+	// one of these is a workflow.
+	SubmitWorkflow(context.Context, *v1.SubmitWorkflowRequest) (*v1.SubmitWorkflowResponse, error)
+	// GetWorkflow returns a workflow with its steps.
+	GetWorkflow(context.Context, *v1.GetWorkflowRequest) (*v1.GetWorkflowResponse, error)
+	// RetryWorkflow has a workflow run again that is failed, cancelled or in error. Cancel with tree
+	// cancels a workflow.
+	RetryWorkflow(context.Context, *v1.RetryWorkflowRequest) (*v1.RetryWorkflowResponse, error)
 	// TaskLogs sends the lines that handlers have logged about a task on this node, the
 	// oldest line first, as far as they are kept. It also sends the lines of a task that was
 	// removed. It does not send lines that other nodes keep, and says which attempts ran
@@ -382,6 +399,24 @@ func NewTaskServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			httpClient,
 			baseURL+TaskServiceTreeProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("Tree")),
+			connect.WithClientOptions(opts...),
+		),
+		submitWorkflow: connect.NewClient[v1.SubmitWorkflowRequest, v1.SubmitWorkflowResponse](
+			httpClient,
+			baseURL+TaskServiceSubmitWorkflowProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("SubmitWorkflow")),
+			connect.WithClientOptions(opts...),
+		),
+		getWorkflow: connect.NewClient[v1.GetWorkflowRequest, v1.GetWorkflowResponse](
+			httpClient,
+			baseURL+TaskServiceGetWorkflowProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("GetWorkflow")),
+			connect.WithClientOptions(opts...),
+		),
+		retryWorkflow: connect.NewClient[v1.RetryWorkflowRequest, v1.RetryWorkflowResponse](
+			httpClient,
+			baseURL+TaskServiceRetryWorkflowProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("RetryWorkflow")),
 			connect.WithClientOptions(opts...),
 		),
 		taskLogs: connect.NewClient[v1.TaskLogsRequest, v1.TaskLogsResponse](
@@ -637,6 +672,9 @@ type taskServiceClient struct {
 	wait             *connect.Client[v1.WaitRequest, v1.WaitResponse]
 	why              *connect.Client[v1.WhyRequest, v1.WhyResponse]
 	tree             *connect.Client[v1.TreeRequest, v1.TreeResponse]
+	submitWorkflow   *connect.Client[v1.SubmitWorkflowRequest, v1.SubmitWorkflowResponse]
+	getWorkflow      *connect.Client[v1.GetWorkflowRequest, v1.GetWorkflowResponse]
+	retryWorkflow    *connect.Client[v1.RetryWorkflowRequest, v1.RetryWorkflowResponse]
 	taskLogs         *connect.Client[v1.TaskLogsRequest, v1.TaskLogsResponse]
 	cancel           *connect.Client[v1.CancelRequest, v1.CancelResponse]
 	resume           *connect.Client[v1.ResumeRequest, v1.ResumeResponse]
@@ -741,6 +779,33 @@ func (c *taskServiceClient) Why(ctx context.Context, req *v1.WhyRequest) (*v1.Wh
 // Tree calls taskengine.v1.TaskService.Tree.
 func (c *taskServiceClient) Tree(ctx context.Context, req *v1.TreeRequest) (*v1.TreeResponse, error) {
 	response, err := c.tree.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// SubmitWorkflow calls taskengine.v1.TaskService.SubmitWorkflow.
+func (c *taskServiceClient) SubmitWorkflow(ctx context.Context, req *v1.SubmitWorkflowRequest) (*v1.SubmitWorkflowResponse, error) {
+	response, err := c.submitWorkflow.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// GetWorkflow calls taskengine.v1.TaskService.GetWorkflow.
+func (c *taskServiceClient) GetWorkflow(ctx context.Context, req *v1.GetWorkflowRequest) (*v1.GetWorkflowResponse, error) {
+	response, err := c.getWorkflow.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// RetryWorkflow calls taskengine.v1.TaskService.RetryWorkflow.
+func (c *taskServiceClient) RetryWorkflow(ctx context.Context, req *v1.RetryWorkflowRequest) (*v1.RetryWorkflowResponse, error) {
+	response, err := c.retryWorkflow.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
 	}
@@ -1137,6 +1202,15 @@ type TaskServiceHandler interface {
 	// Tree returns a task and the tasks below it: its children, their children, and so on. The
 	// token must be for the types of all of them. A task that is done has forgotten its children.
 	Tree(context.Context, *v1.TreeRequest) (*v1.TreeResponse, error)
+	// SubmitWorkflow adds a workflow: a task whose steps run as a graph. The token must be for the type
+	// taskengine.workflow and for the types of all tasks that the workflow may add; for all types if
+	// one of these is a workflow.
+	SubmitWorkflow(context.Context, *v1.SubmitWorkflowRequest) (*v1.SubmitWorkflowResponse, error)
+	// GetWorkflow returns a workflow with its steps.
+	GetWorkflow(context.Context, *v1.GetWorkflowRequest) (*v1.GetWorkflowResponse, error)
+	// RetryWorkflow has a workflow run again that is failed, cancelled or in error. Cancel with tree
+	// cancels a workflow.
+	RetryWorkflow(context.Context, *v1.RetryWorkflowRequest) (*v1.RetryWorkflowResponse, error)
 	// TaskLogs sends the lines that handlers have logged about a task on this node, the
 	// oldest line first, as far as they are kept. It also sends the lines of a task that was
 	// removed. It does not send lines that other nodes keep, and says which attempts ran
@@ -1323,6 +1397,24 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 		TaskServiceTreeProcedure,
 		svc.Tree,
 		connect.WithSchema(taskServiceMethods.ByName("Tree")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceSubmitWorkflowHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceSubmitWorkflowProcedure,
+		svc.SubmitWorkflow,
+		connect.WithSchema(taskServiceMethods.ByName("SubmitWorkflow")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceGetWorkflowHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceGetWorkflowProcedure,
+		svc.GetWorkflow,
+		connect.WithSchema(taskServiceMethods.ByName("GetWorkflow")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceRetryWorkflowHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceRetryWorkflowProcedure,
+		svc.RetryWorkflow,
+		connect.WithSchema(taskServiceMethods.ByName("RetryWorkflow")),
 		connect.WithHandlerOptions(opts...),
 	)
 	taskServiceTaskLogsHandler := connect.NewServerStreamHandlerSimple(
@@ -1583,6 +1675,12 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 			taskServiceWhyHandler.ServeHTTP(w, r)
 		case TaskServiceTreeProcedure:
 			taskServiceTreeHandler.ServeHTTP(w, r)
+		case TaskServiceSubmitWorkflowProcedure:
+			taskServiceSubmitWorkflowHandler.ServeHTTP(w, r)
+		case TaskServiceGetWorkflowProcedure:
+			taskServiceGetWorkflowHandler.ServeHTTP(w, r)
+		case TaskServiceRetryWorkflowProcedure:
+			taskServiceRetryWorkflowHandler.ServeHTTP(w, r)
 		case TaskServiceTaskLogsProcedure:
 			taskServiceTaskLogsHandler.ServeHTTP(w, r)
 		case TaskServiceCancelProcedure:
@@ -1702,6 +1800,18 @@ func (UnimplementedTaskServiceHandler) Why(context.Context, *v1.WhyRequest) (*v1
 
 func (UnimplementedTaskServiceHandler) Tree(context.Context, *v1.TreeRequest) (*v1.TreeResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.Tree is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) SubmitWorkflow(context.Context, *v1.SubmitWorkflowRequest) (*v1.SubmitWorkflowResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.SubmitWorkflow is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) GetWorkflow(context.Context, *v1.GetWorkflowRequest) (*v1.GetWorkflowResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.GetWorkflow is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) RetryWorkflow(context.Context, *v1.RetryWorkflowRequest) (*v1.RetryWorkflowResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.RetryWorkflow is not implemented"))
 }
 
 func (UnimplementedTaskServiceHandler) TaskLogs(context.Context, *v1.TaskLogsRequest, *connect.ServerStream[v1.TaskLogsResponse]) error {
