@@ -1,6 +1,6 @@
 // Package dispatch gives the tasks of a host to the sessions that serve it, and their answers back. A session is one
 // process that the host has started, or one worker that has connected to the node. [Core] decides: it has the sessions, the
-// calls that wait for one and the calls that they run. [Dispatcher] does what waits: it calls the engine, and sends frames.
+// calls that wait for one and the calls that they run. [Dispatcher] waits: for answers, for the engine and for streams.
 //
 // Starting and ending processes, and accepting connections, is up to the host.
 package dispatch
@@ -89,7 +89,7 @@ const (
 	Finished                // the frame is empty, and so are all later ones: the session is drained
 )
 
-// Fill fills frame with what is to be sent to s. It moves calls from the queue to the running calls of s, as many as slots
+// Fill fills frame with the messages that are to be sent to s. It moves calls from the queue to the running calls of s, as many as slots
 // and credits allow. It calls begin for each of them, and answers those that begin returns an error for. Only one
 // goroutine calls it for a connection of s, again after each frame.
 func (c *Core[O]) Fill(s *Session[O], frame *wire.ToHandler, begin func(*Call[O]) error) Filled {

@@ -36,7 +36,7 @@ type Dispatcher[O any] struct {
 	Changed func()
 }
 
-// Handle has a session run t. It waits for room until ctx ends. Progress, checkpoints and log lines go to the
+// Handle runs t in a session. It waits for room until ctx ends. Progress, checkpoints and log lines go to the
 // [task.Reporter] of ctx.
 func (d *Dispatcher[O]) Handle(ctx context.Context, t *task.Task) ([]byte, error) {
 	if ctx.Err() != nil {
@@ -84,7 +84,7 @@ func (d *Dispatcher[O]) cancel(c *Call[O], cause error) (wait time.Duration, err
 	return c.session.Grace, nil
 }
 
-// Fill fills frame with what is to be sent to s, as [Core.Fill] does. Mu must be held.
+// Fill fills frame with the messages that are to be sent to s, as [Core.Fill] does. Mu must be held.
 func (d *Dispatcher[O]) Fill(s *Session[O], frame *wire.ToHandler) Filled {
 	return d.Core.Fill(s, frame, (*Call[O]).begin)
 }

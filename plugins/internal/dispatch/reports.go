@@ -78,12 +78,12 @@ func (c *Core[O]) NextReports(call *Call[O]) (next Reports[O], more bool) {
 	return next, false
 }
 
-// Stored has the checkpoint in reports of a call answered: it is stored, or it is not and why says the reason.
+// Stored answers the checkpoint in reports of a call: it is stored, or it is not and why says the reason.
 func (c *Core[O]) Stored(call *Call[O], r Reports[O], why string) {
 	r.from.addStored(call.Run.GetRunId(), r.number, why)
 }
 
-// addStored has a checkpoint answered that has a number.
+// addStored adds the answer to a checkpoint to the next frame, if it has a number.
 func (s *Session[O]) addStored(run, number uint64, why string) {
 	if number != 0 && s.connected {
 		s.stored = append(s.stored, &wire.Stored{RunId: run, Number: number, Error: why})

@@ -49,7 +49,7 @@ func (c *Core[O]) NewSession(owner O, q *Queue[O], once bool, grace time.Duratio
 	return &Session[O]{Owner: owner, Grace: grace, core: c, queue: q, once: once, running: make(map[uint64]*Call[O])}
 }
 
-// Connect has frames sent by a new connection, and returns the signal that wakes its writer. The hello says how many calls
+// Connect notes that a new connection sends the frames, and returns the signal that wakes its writer. The hello says how many calls
 // the session takes at once; most bounds that if it is not 0. The credits and answers of the connection before are void.
 func (s *Session[O]) Connect(hello *wire.Hello, most int) wakeup.Signal {
 	s.slots = int(min(hello.GetSlots(), MaxSlots))
@@ -120,7 +120,7 @@ func (s *Session[O]) Retire() {
 	s.yield()
 }
 
-// Drain has the session end after its calls. The other side is notified.
+// Drain ends the session after its calls. The other side is notified.
 func (s *Session[O]) Drain() {
 	if s.drain == serving {
 		s.drain = toDrain
@@ -129,7 +129,7 @@ func (s *Session[O]) Drain() {
 	}
 }
 
-// Leave has the session end after its calls, as the other side wants.
+// Leave ends the session after its calls, because the other side wants to leave.
 func (s *Session[O]) Leave() {
 	if s.drain == serving {
 		s.drain = drained
@@ -138,7 +138,7 @@ func (s *Session[O]) Leave() {
 	}
 }
 
-// Ping has a ping sent.
+// Ping adds a ping to the next frame.
 func (s *Session[O]) Ping() {
 	s.lastPing++
 	s.ping = s.lastPing
