@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/taskengine/taskengine/engine"
@@ -68,6 +69,7 @@ func learnsOfChildren(n *node) {
 	p = set.Types["child"]
 	p.Retention.Done = 0
 	set.Types["child"] = p
+	var mended atomic.Bool
 	n.start(set, map[string]handle{
 		"parent": func(_ context.Context, t *task.Task) ([]byte, error) {
 			if t.Woken().By == task.NotWoken {
@@ -77,7 +79,12 @@ func learnsOfChildren(n *node) {
 			return counts(t, "page"), nil
 		},
 		"child": done,
-		"fails": func(context.Context, *task.Task) ([]byte, error) { return nil, task.Permanent(errNo) },
+		"fails": func(context.Context, *task.Task) ([]byte, error) {
+			if mended.Load() {
+				return nil, nil
+			}
+			return nil, task.Permanent(errNo)
+		},
 	})
 	parent := n.submit(engine.Request{Type: "parent"})[0]
 	last := n.childOf(parent, "page", 3)
@@ -93,6 +100,12 @@ func learnsOfChildren(n *node) {
 	if got := n.get(parent); got.State != task.Waiting {
 		n.Errorf("with a child that has not ended, the parent is %v", got.State)
 	}
+	mended.Store(true) // the child that has failed is done after all, which is not reported
+	if _, err := n.opened().Resume(n.ctx, task.Ref{ID: failed}); err != nil {
+		n.Error(err)
+	}
+	n.eventually("the child that had failed is done", func() bool { return n.get(failed).State == task.Done })
+	n.noSignalsOnTheWay()
 	if _, err := n.opened().Cancel(n.ctx, task.Ref{ID: last}, "no"); err != nil {
 		n.Error(err)
 	}

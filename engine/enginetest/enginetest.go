@@ -72,6 +72,7 @@ func Run(t *testing.T, c Config) {
 		{"signals that are sent", signalSendScenarios},
 		{"children", childrenScenarios},
 		{"processes", processScenarios},
+		{"forests", forestScenarios},
 		{"new children", newChildrenScenarios},
 		{"unique", uniqueScenarios},
 	} {
