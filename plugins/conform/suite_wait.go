@@ -195,14 +195,15 @@ func (n realNode) signal(ctx context.Context, id task.ID, name string) (awaited,
 	return awaited{"signal", sent.ID.String(), name, sent.Data}, err
 }
 
-// awaitState waits until a task is in a state.
+// awaitState waits until a task is in a state. A task that is [task.Waiting] waits for a signal or for children then, and not for
+// its next attempt, as one does that no worker has taken yet.
 func (n realNode) awaitState(ctx context.Context, id task.ID, state task.State) error {
 	for {
 		t, err := n.Get(ctx, id)
 		switch {
 		case err != nil:
 			return err
-		case t.State == state:
+		case t.State == state && (state != task.Waiting || len(t.Awaits()) > 0):
 			return nil
 		case t.State == task.Error || t.State == task.Done:
 			return fmt.Errorf("the task of a node is %v (%.300s), wanted is %v", t.State, t.LastError, state)
