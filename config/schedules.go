@@ -13,6 +13,7 @@ import (
 	"github.com/taskengine/taskengine/internal/suggest"
 	"github.com/taskengine/taskengine/schedule/calendar"
 	"github.com/taskengine/taskengine/task"
+	"github.com/taskengine/taskengine/workflow"
 )
 
 // schedules reports schedules that cannot be, or add tasks of types that do not exist.
@@ -23,6 +24,11 @@ func (d *decoder) schedules() {
 		d.typeOf(s.Task.Type, []string{"schedules", name, "type"})
 		if s.Task.Type == "" || d.isWrongBelow(written) {
 			continue // that was reported
+		}
+		if s.Task.Type == workflow.Type {
+			if _, err := workflow.ParseSpec([]byte(s.Task.Payload)); err != nil {
+				d.conflict([]string{"schedules", name, "payload"}, err.Error())
+			}
 		}
 		if _, err := s.Calendar(name); err != nil {
 			path := []string{"schedules", name}
@@ -38,6 +44,9 @@ func (d *decoder) schedules() {
 // typeOf refuses a type of tasks that cannot be, or is not there; "" was reported, or need not be there.
 func (d *decoder) typeOf(typ string, path []string) {
 	if _, known := d.cfg.Types[typ]; known || typ == "" || d.cfg.tree.find("types").child(typ) != nil {
+		return
+	}
+	if typ == workflow.Type {
 		return
 	}
 	if task.IsReservedType(typ) {

@@ -90,10 +90,8 @@ func (d *decoder) workflows() {
 		}
 		for _, step := range slices.Sorted(maps.Keys(w.Steps)) {
 			s, path := w.Steps[step], []string{"workflows", name, "steps", step}
-			if s.Type != workflow.Type {
-				d.typeOf(s.Type, append(path, "type"))
-			}
-			if s.Compensate != nil && s.Compensate.Type != workflow.Type {
+			d.typeOf(s.Type, append(path, "type"))
+			if s.Compensate != nil {
 				d.typeOf(s.Compensate.Type, append(path, "compensate", "type"))
 			}
 		}

@@ -25,6 +25,8 @@ func TestAVerdictIsWhatTheHandlerAskedFor(t *testing.T) {
 		{"nil finishes", nil, task.Verdict{Outcome: task.Completed, Result: []byte("r")}},
 		{"a plain error is retried", errCause, task.Verdict{Outcome: task.Errored, Error: "the cause", Delay: policy}},
 		{"Permanent gives up", task.Permanent(errCause), task.Verdict{Outcome: task.Errored, Error: "the cause", Delay: policy, GiveUp: true}},
+		{"EndAs ends", task.WithClass("c", task.EndAs(task.Cancelled, errCause)), task.Verdict{Outcome: task.Errored, Error: "the cause", Delay: policy, GiveUp: true, Next: task.Cancelled, Class: "c"}},
+		{"Permanent after EndAs asks a person", task.Permanent(task.EndAs(task.Failed, errCause)), task.Verdict{Outcome: task.Errored, Error: "the cause", Delay: policy, GiveUp: true}},
 		{"RetryIn sets the delay", task.RetryIn(time.Minute, errCause), task.Verdict{Outcome: task.Errored, Error: "the cause", Delay: time.Minute}},
 		{"RetryIn zero is at once", task.RetryIn(0, errCause), task.Verdict{Outcome: task.Errored, Error: "the cause"}},
 		{"RetryIn before now is at once", task.RetryIn(-time.Hour, errCause), task.Verdict{Outcome: task.Errored, Error: "the cause"}},

@@ -29,6 +29,7 @@ func TestSQLAddsNothingThatIsReserved(t *testing.T) {
 			t.Errorf("add(%s): %v, want %q", args, err, want)
 		}
 	}
+	mustAdd(t, c, "'taskengine.workflow', '{}'") // anybody may
 	mustAdd(t, c, "'ship', id => '00000000-0001-82aa-b4a9-58ce9f91b6eb'::uuid")
 }
 
