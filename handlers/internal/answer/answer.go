@@ -154,7 +154,7 @@ func (a *Answer) End(other []byte) ([]byte, error) {
 	}
 	switch {
 	case a.wait != nil && a.wait.children != nil:
-		return result, task.WaitForChildren(a.wait.children, a.at, options...)
+		return result, task.WaitForEither(a.wait.signals, a.wait.children, a.at, options...)
 	case a.wait != nil:
 		return result, task.WaitFor(a.wait.signals, a.at, options...)
 	case a.again || options != nil:

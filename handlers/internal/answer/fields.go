@@ -89,10 +89,7 @@ func (p parser) wait(at string, v json.RawMessage, a *Answer) (err error) {
 	if a.at, err = when.from(p.now.Here); err != nil {
 		return fmt.Errorf("%s: %w; write until or timeout", at, err)
 	}
-	switch {
-	case w.signals != nil && w.children != nil:
-		return fmt.Errorf("%s has signals and children: a task waits for one of both", at)
-	case w.signals == nil && w.children == nil:
+	if w.signals == nil && w.children == nil {
 		return fmt.Errorf("%s has neither signals nor children; to wait for a time, write again", at)
 	}
 	a.wait = w
