@@ -18,12 +18,14 @@ import (
 
 // unmirrored has the fields of messages that the types of this package leave out, and why.
 var unmirrored = map[string]string{
-	"taskengine.v1.Task.payload_text":        "it is in JSON only",
-	"taskengine.v1.Task.result_text":         "it is in JSON only",
-	"taskengine.v1.ReceivedSignal.data_text": "it is in JSON only",
-	"taskengine.v1.NewTask.text":             "a payload is bytes",
-	"taskengine.v1.SetLimitRequest.name":     "it is a parameter",
-	"taskengine.v1.UnsetLimitRequest.name":   "it is a parameter",
+	"taskengine.v1.Task.payload_text":                  "it is in JSON only",
+	"taskengine.v1.Task.result_text":                   "it is in JSON only",
+	"taskengine.v1.ReceivedSignal.data_text":           "it is in JSON only",
+	"taskengine.v1.NewTask.text":                       "a payload is bytes",
+	"taskengine.v1.SetLimitRequest.name":               "it is a parameter",
+	"taskengine.v1.SubmitWithChildrenRequest.task":     "it is a parameter",
+	"taskengine.v1.SubmitWithChildrenRequest.children": "it is a parameter",
+	"taskengine.v1.UnsetLimitRequest.name":             "it is a parameter",
 }
 
 // Every field of a message arrives in the field of the same name, also with any other field absent.
@@ -76,6 +78,7 @@ func TestEveryFieldThatACallerGivesIsSent(t *testing.T) {
 		convert func(any) proto.Message
 	}{
 		{new(Request), func(v any) proto.Message { return newTaskMessage(v.(*Request), v.(*Request).ID) }},
+		{new(ChildrenOptions), func(v any) proto.Message { return childrenMessage(v.(*ChildrenOptions)) }},
 		{new(ScheduleDefinition), func(v any) proto.Message { return definitionMessage(v.(*ScheduleDefinition)) }},
 		{new(LimitChange), func(v any) proto.Message { return setLimitMessage("mail", v.(*LimitChange)) }},
 		{new(LimitUnset), func(v any) proto.Message { return unsetLimitMessage("mail", v.(*LimitUnset)) }},

@@ -53,3 +53,31 @@ func TestATreeIsReadAndCancelled(t *testing.T) {
 		t.Errorf("of no task it says %v", err)
 	}
 }
+
+func TestATaskIsSubmittedWithItsChildren(t *testing.T) {
+	c, _ := newClient(t)
+	of := func(typ string) client.Request { return client.Request{Type: typ} }
+	parent := of("echo")
+	parent.Key = "family"
+	first, err := c.SubmitWithChildren(t.Context(), parent, []client.Request{of("echo"), of("echo")}, client.ChildrenOptions{Name: "page"})
+	if err != nil || !first.Created {
+		t.Fatalf("%+v, %v", first, err)
+	}
+	again, err := c.SubmitWithChildren(t.Context(), parent, []client.Request{of("echo")}, client.ChildrenOptions{})
+	if err != nil || again.Created || again.ID != first.ID {
+		t.Errorf("the same key again: %+v, %v", again, err)
+	}
+	got, err := c.Wait(t.Context(), first.ID)
+	if err != nil || got.State != client.StateDone {
+		t.Errorf("it ends as %+v, %v", got, err)
+	}
+	child, err := c.Get(t.Context(), task.Parent{ID: first.ID, Name: "page", Index: 1}.Child())
+	if err != nil || child.State != client.StateDone {
+		t.Errorf("a child is %+v, %v", child, err)
+	}
+	invalid := of("echo")
+	invalid.Key = "k"
+	if _, err := c.SubmitWithChildren(t.Context(), of("echo"), []client.Request{invalid}, client.ChildrenOptions{}); !errors.Is(err, client.ErrInvalid) {
+		t.Errorf("a child with a key: %v", err)
+	}
+}

@@ -82,21 +82,21 @@ func (e *Engine) familyRows(reqs []Request, shards *task.Shards, rowsOf func([]R
 
 // checkParent returns an error if a task cannot begin with the children of its request.
 func checkParent(r *Request) error {
-	of, names := r.Children, make(map[string]bool)
+	of, given := r.Children, make(map[string]uint64)
 	for _, set := range of.Sets {
 		if err := checkChildName(set.Name); err != nil {
 			return err
 		}
-		names[set.Name] = true
+		given[set.Name] += uint64(len(set.Requests))
 	}
 	switch {
 	case !r.At.IsZero():
 		return errors.New("it has children and a time: it runs when the children have ended; give these a time")
-	case len(names) == 0:
+	case len(given) == 0:
 		return errors.New("it has children, and no name of them is given")
 	case outOfRange(of.Until):
 		return errors.New("times must lie between the years 1970 and 9999")
-	case len(of.Waits) == 0 && len(names) > 1:
+	case len(of.Waits) == 0 && len(given) > 1:
 		return errors.New("its children have several names, and it is not said for which it waits")
 	case len(of.Waits) == 0:
 		return nil
@@ -105,11 +105,11 @@ func checkParent(r *Request) error {
 		return err
 	}
 	for _, w := range of.Waits {
-		if !names[w.Name] {
+		switch n, has := given[w.Name]; {
+		case !has:
 			return fmt.Errorf("it waits for children %q, and no such are given", w.Name)
-		}
-		if w.Count > task.MaxChildren {
-			return fmt.Errorf("it waits for %d children %q, of %d allowed", w.Count, w.Name, task.MaxChildren)
+		case uint64(w.Count) > n:
+			return fmt.Errorf("it waits for %d children %q, and %d are given", w.Count, w.Name, n)
 		}
 	}
 	return nil

@@ -25,10 +25,11 @@ import (
 
 // Limits of one request. A client that needs more sends several.
 const (
-	MaxSubmit = 1000 // tasks in one submit, or in one message of a stream
-	MaxList   = 1000 // tasks in one page
-	MaxFilter = 1000 // types or states in one filter
-	MaxWait   = time.Minute
+	MaxSubmit   = 1000  // tasks in one submit, or in one message of a stream
+	MaxChildren = 10000 // children of one task that are submitted with it
+	MaxList     = 1000  // tasks in one page
+	MaxFilter   = 1000  // types or states in one filter
+	MaxWait     = time.Minute
 
 	defaultList = 100
 	defaultWait = 30 * time.Second

@@ -1,12 +1,19 @@
 package server_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
+	"connectrpc.com/connect"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/taskengine/taskengine/internal/access"
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
+	"github.com/taskengine/taskengine/server/proto/taskengine/v1/taskenginev1connect"
 	"github.com/taskengine/taskengine/task"
 )
 
@@ -60,5 +67,73 @@ func TestATaskIsShownWithItsParentAndItsChildren(t *testing.T) {
 	}
 	if got := get(parent); string(got.GetResult()) != "children" || got.GetChildren() != nil {
 		t.Errorf("it is %v", got)
+	}
+}
+
+func TestATaskIsSubmittedWithItsChildren(t *testing.T) {
+	n := newNode(t)
+	c := n.client(t)
+	echo := &taskenginev1.NewTask{Type: "echo", Input: &taskenginev1.NewTask_Text{Text: "1"}}
+	req := &taskenginev1.SubmitWithChildrenRequest{
+		Task: &taskenginev1.NewTask{Type: "echo", Key: "k", Input: &taskenginev1.NewTask_Text{Text: "all"}}, Children: []*taskenginev1.NewTask{echo, {Type: "idle"}},
+	}
+	res, err := c.SubmitWithChildren(t.Context(), req)
+	if err != nil || !res.GetReceipt().GetCreated() {
+		t.Fatalf("%v, %v", res, err)
+	}
+	id := res.GetReceipt().GetId()
+	if again, err := c.SubmitWithChildren(t.Context(), req); err != nil || again.GetReceipt().GetCreated() || again.GetReceipt().GetId() != id {
+		t.Errorf("the same key again: %v, %v", again, err)
+	}
+	tree := func() []*taskenginev1.TreeTask {
+		res, err := c.Tree(t.Context(), &taskenginev1.TreeRequest{Id: id})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res.GetTasks()
+	}
+	for tree()[0].GetTask().GetChildren()[0].GetDone() == 0 { // the report follows the end
+		time.Sleep(time.Millisecond)
+	}
+	got := tree()
+	if want := (&taskenginev1.ChildSet{Name: "child", Added: 2, Done: 1, Awaits: 2}); len(got) != 3 || !proto.Equal(got[0].GetTask().GetChildren()[0], want) {
+		t.Errorf("the tree is %v", got)
+	}
+	if _, err := c.Cancel(t.Context(), &taskenginev1.CancelRequest{Id: got[2].GetTask().GetId()}); err != nil {
+		t.Error(err)
+	}
+	if got := n.settle(t, id); got.GetState() != "done" {
+		t.Errorf("it is %v", got)
+	}
+	empty, err := c.SubmitWithChildren(t.Context(), &taskenginev1.SubmitWithChildrenRequest{Task: echo, Name: "none"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := n.settle(t, empty.GetReceipt().GetId()); got.GetState() != "done" {
+		t.Errorf("one without children is %v", got)
+	}
+	for why, req := range map[string]*taskenginev1.SubmitWithChildrenRequest{
+		"task is missing":                       {},
+		"of 10000 allowed":                      {Task: echo, Children: make([]*taskenginev1.NewTask, 10001)},
+		"child 1: invalid request: priority is": {Task: echo, Children: []*taskenginev1.NewTask{echo, {Type: "echo", Priority: proto.Uint32(10)}}},
+		"has an id or a key":                    {Task: echo, Children: []*taskenginev1.NewTask{{Type: "echo", Key: "k"}}},
+		"waits for 2 children":                  {Task: echo, Children: []*taskenginev1.NewTask{echo}, Count: 2},
+		"and a time":                            {Task: &taskenginev1.NewTask{Type: "echo", In: durationpb.New(time.Hour)}, Children: []*taskenginev1.NewTask{echo}},
+	} {
+		if _, err := c.SubmitWithChildren(t.Context(), req); connect.CodeOf(err) != connect.CodeInvalidArgument || !strings.Contains(err.Error(), why) {
+			t.Errorf("it says %v, want %q", err, why)
+		}
+	}
+}
+
+func TestATokenForATaskIsNotForTheChildrenThatItIsSubmittedWith(t *testing.T) {
+	g := newGuarded(t, of("echo", access.Submit, "echo"))
+	c := g.library(t, g.tcp.Addr().String())
+	for typ, want := range map[string]codes.Code{"echo": codes.OK, "idle": codes.PermissionDenied} {
+		req := &taskenginev1.SubmitWithChildrenRequest{Task: &taskenginev1.NewTask{Type: "echo"}, Children: []*taskenginev1.NewTask{{Type: "echo"}, {Type: typ}}}
+		err := c.Invoke(withToken(t.Context(), "echo"), taskenginev1connect.TaskServiceSubmitWithChildrenProcedure, req, new(taskenginev1.SubmitWithChildrenResponse))
+		if status.Code(err) != want {
+			t.Errorf("with a child of type %s: %v", typ, err)
+		}
 	}
 }

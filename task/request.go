@@ -30,7 +30,7 @@ type NewChildren struct {
 	Sets []ChildRequests // at least one; it may have no requests
 
 	// Waits say for which children the parent waits: until one of these waits is over. Nil is a wait for all children, if they have
-	// one name. A Count may be greater than the number of children that are given, up to [MaxChildren]: the others follow later.
+	// one name. A Count is at most the number of children that are given.
 	Waits []ChildrenWait
 
 	Until time.Time // when the parent runs although the wait is not over; zero is never

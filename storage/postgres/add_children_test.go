@@ -99,9 +99,9 @@ func TestSQLAddsChildrenAsTheEngineDoes(t *testing.T) {
 				OrderingKey: "o",
 				Children:    &task.NewChildren{Sets: []task.ChildRequests{{Name: "näme", Requests: []engine.Request{ordered, ordered}}}, Waits: []task.ChildrenWait{{Name: "näme", OrFailed: true}}},
 			},
-			fmt.Sprintf(`'report', '[{"type": "page", "payload": {"n": 1}}]', id => $id, count => 5, until => '%s', expires_at => '%[1]s'`, until.Format(time.RFC3339Nano)): {
+			fmt.Sprintf(`'report', '[{"type": "page", "payload": {"n": 1}}, {"type": "page"}]', id => $id, count => 1, until => '%s', expires_at => '%[1]s'`, until.Format(time.RFC3339Nano)): {
 				ExpiresAt: until,
-				Children:  &task.NewChildren{Sets: []task.ChildRequests{{Name: "child", Requests: []engine.Request{one}}}, Waits: []task.ChildrenWait{{Name: "child", Count: 5}}, Until: until},
+				Children:  &task.NewChildren{Sets: []task.ChildRequests{{Name: "child", Requests: []engine.Request{one, page(engine.Request{})}}}, Waits: []task.ChildrenWait{{Name: "child", Count: 1}}, Until: until},
 			},
 			`'report', '[]', id => $id`: {Children: &task.NewChildren{Sets: []task.ChildRequests{{Name: "child"}}}},
 			`'report', '[{"type": "page", "payload": {"n": 1}}]', id => $id, until => '2020-01-01 00:00:00 UTC'`: {
@@ -174,10 +174,10 @@ func TestChildrenThatCannotBeAreRefusedInSQL(t *testing.T) {
 		`'report', '[{"type": "page", "ordering_key": "o"}, {"type": "page"}]'`: "some of the children",
 		`'report', '[{"type": "page"}, {"type": "page", "ordering_key": "o"}]'`: "some of the children",
 		`'report', '[]', name => ''`:                                            "is not a name",
-		`'report', '[]', count => 1048577`:                                      "of 1 to 1048576",
-		`'report', '[]', count => 0`:                                            "of 1 to 1048576",
-		`'', '[]'`:                                                              "type is missing",
-		`'report', '[]', until => 'infinity'`:                                   "times must lie",
+		`'report', '[{"type": "page"}]', count => 2`:                            "waits for 2 children",
+		`'report', '[{"type": "page"}]', count => 0`:                            "waits for 0 children",
+		`'', '[]'`:                            "type is missing",
+		`'report', '[]', until => 'infinity'`: "times must lie",
 	} {
 		_, _, err := addWithChildren(t.Context(), n.store.Pool(), args)
 		if e, ok := errors.AsType[*pgconn.PgError](err); !ok || e.Code != "22023" || !strings.Contains(e.Message, why) {

@@ -688,7 +688,7 @@ begin
 		when coalesce(octet_length(called), 0) not between 1 and 100 or name ~ e'[\\x01-\\x1f\\x7f]' then
 			format('%s is not a name of children, which is 1 to 100 bytes of printable UTF-8', coalesce(to_json(left(name, 40))::text, 'null'))
 		when given > 1048576 then format('there would be %s children %s, of 1048576 allowed', given, to_json(name))
-		when count not between 1 and 1048576 then format('count is %s, of 1 to 1048576', count)
+		when count not between 1 and given then format('it waits for %s children %s, and %s are given', count, to_json(name), given)
 		when until not between timestamptz '1970-01-01 00:00:00 UTC' and timestamptz '9999-12-31 23:59:59.999999 UTC' then 'times must lie between the years 1970 and 9999'
 	end;
 	if problem is not null then

@@ -26,6 +26,11 @@ type addFlags struct {
 	wait                       bool
 	timeout                    duration
 	file                       string
+
+	children, childrenName string
+	count                  uint32
+	orFailed               bool
+	until                  instant
 }
 
 func newTaskAdd(a *app) *cobra.Command {
@@ -44,7 +49,10 @@ JSON object:
 Its fields are type, data (any JSON) or payload_base64 (any bytes), id, key, ordering_key,
 priority, at, in, expires_at and headers. TYPE is that of lines without one. Invalid lines are
 reported with their numbers and left out. The same file may be loaded again: lines with an id
-or a key are not added twice.`,
+or a key are not added twice.
+
+With --children, add children together with the task: all of them, or nothing. The task runs
+when they have ended. The file has one child a line, as that of --file, without id and key.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 || len(args) == 0 && f.file == "" {
 				return errors.New("want a TYPE, or --file")
@@ -55,6 +63,8 @@ or a key are not added twice.`,
 			return a.with(func(c *client) error {
 				if f.file == "" {
 					return a.add(cmd, c, &f, args[0])
+				} else if cmd.Flags().Changed("children") {
+					return exit.Errorf(exit.Usage, "--children does not go with --file")
 				}
 				if err := onlyWithoutFile(cmd); err != nil {
 					return err
@@ -76,6 +86,11 @@ or a key are not added twice.`,
 	flags.BoolVar(&f.wait, "wait", false, "wait for the task to end, and show it")
 	flags.Var(&f.timeout, "timeout", "how long to wait; without it, for ever")
 	flags.StringVar(&f.file, "file", "", "add the tasks in this file; - is standard input")
+	flags.StringVar(&f.children, "children", "", "add the children in this file with the task, which runs when they have ended; - is standard input")
+	flags.StringVar(&f.childrenName, "children-name", "", "the name of the children, by which the handler finds their counts; without it, child")
+	flags.Uint32Var(&f.count, "count", 0, "with --children: run when so many have ended; without it, all")
+	flags.BoolVar(&f.orFailed, "or-failed", false, "with --children: also run when one has failed or was cancelled")
+	flags.Var(&f.until, "until", "with --children: run at this time at the latest")
 	return cmd
 }
 
@@ -102,7 +117,7 @@ func (a *app) add(cmd *cobra.Command, c *client, f *addFlags, typ string) error 
 	}
 	t.Id = f.id
 	a.name(t)
-	receipts, err := submit(cmd.Context(), c, []*taskenginev1.NewTask{t}, false)
+	receipts, err := a.submitOne(cmd, c, f, t)
 	if err != nil {
 		return err
 	}
@@ -233,17 +248,25 @@ func readData(data string, stdin io.Reader) ([]byte, error) {
 // again when the node says that it is stopping, too. Receipts of an earlier try count as
 // created.
 func submit(ctx context.Context, c *client, tasks []*taskenginev1.NewTask, restarts bool) ([]*taskenginev1.Receipt, error) {
+	return untilAnswered(ctx, c, tasks, restarts, func() ([]*taskenginev1.Receipt, error) {
+		res, err := call(ctx, c, c.Submit, &taskenginev1.SubmitRequest{Tasks: tasks})
+		return res.GetReceipts(), err
+	})
+}
+
+// untilAnswered is submit for tasks that ask adds.
+func untilAnswered(ctx context.Context, c *client, tasks []*taskenginev1.NewTask, restarts bool, ask func() ([]*taskenginev1.Receipt, error)) ([]*taskenginev1.Receipt, error) {
 	begin := time.Now()
 	for again := false; ; again = true {
-		res, err := call(ctx, c, c.Submit, &taskenginev1.SubmitRequest{Tasks: tasks})
-		if err == nil && len(res.GetReceipts()) != len(tasks) {
-			return nil, fmt.Errorf("the node answered %d tasks with %d receipts", len(tasks), len(res.GetReceipts()))
+		receipts, err := ask()
+		if err == nil && len(receipts) != len(tasks) {
+			return nil, fmt.Errorf("the node answered %d tasks with %d receipts", len(tasks), len(receipts))
 		}
 		if err == nil {
-			for i, r := range res.GetReceipts() {
+			for i, r := range receipts {
 				r.Created = r.Created || again && r.Id == tasks[i].Id
 			}
-			return res.GetReceipts(), nil
+			return receipts, nil
 		}
 		unsure := exit.Code(err) == exit.Unavailable && c.heard && (restarts || !c.refused) && tlsAdvice(err) == ""
 		if !unsure || time.Since(begin) > patience {

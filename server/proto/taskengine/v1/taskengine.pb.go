@@ -288,6 +288,140 @@ func (x *SubmitResponse) GetReceipts() []*Receipt {
 	return nil
 }
 
+type SubmitWithChildrenRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Task  *NewTask               `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"` // without at and in
+	// At most 10000, and may be none: then the task runs at once. They have no id and no key. Either all
+	// have an ordering key, or none has.
+	Children []*NewTask `protobuf:"bytes,2,rep,name=children,proto3" json:"children,omitempty"`
+	// The name of the children, by which the handler of the task finds them. Default: child.
+	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	// The task runs when so many children have ended. Default: all.
+	Count uint32 `protobuf:"varint,4,opt,name=count,proto3" json:"count,omitempty"`
+	// It also runs when one of them has failed or was cancelled.
+	OrFailed bool `protobuf:"varint,5,opt,name=or_failed,json=orFailed,proto3" json:"or_failed,omitempty"`
+	// When it runs at the latest. Absent: never.
+	Until         *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=until,proto3" json:"until,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SubmitWithChildrenRequest) Reset() {
+	*x = SubmitWithChildrenRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SubmitWithChildrenRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SubmitWithChildrenRequest) ProtoMessage() {}
+
+func (x *SubmitWithChildrenRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SubmitWithChildrenRequest.ProtoReflect.Descriptor instead.
+func (*SubmitWithChildrenRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *SubmitWithChildrenRequest) GetTask() *NewTask {
+	if x != nil {
+		return x.Task
+	}
+	return nil
+}
+
+func (x *SubmitWithChildrenRequest) GetChildren() []*NewTask {
+	if x != nil {
+		return x.Children
+	}
+	return nil
+}
+
+func (x *SubmitWithChildrenRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SubmitWithChildrenRequest) GetCount() uint32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *SubmitWithChildrenRequest) GetOrFailed() bool {
+	if x != nil {
+		return x.OrFailed
+	}
+	return false
+}
+
+func (x *SubmitWithChildrenRequest) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
+type SubmitWithChildrenResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Receipt       *Receipt               `protobuf:"bytes,1,opt,name=receipt,proto3" json:"receipt,omitempty"` // of the task
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SubmitWithChildrenResponse) Reset() {
+	*x = SubmitWithChildrenResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SubmitWithChildrenResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SubmitWithChildrenResponse) ProtoMessage() {}
+
+func (x *SubmitWithChildrenResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SubmitWithChildrenResponse.ProtoReflect.Descriptor instead.
+func (*SubmitWithChildrenResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *SubmitWithChildrenResponse) GetReceipt() *Receipt {
+	if x != nil {
+		return x.Receipt
+	}
+	return nil
+}
+
 type SubmitStreamRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tasks         []*StreamedTask        `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"` // at most 1000
@@ -297,7 +431,7 @@ type SubmitStreamRequest struct {
 
 func (x *SubmitStreamRequest) Reset() {
 	*x = SubmitStreamRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[3]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -309,7 +443,7 @@ func (x *SubmitStreamRequest) String() string {
 func (*SubmitStreamRequest) ProtoMessage() {}
 
 func (x *SubmitStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[3]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -322,7 +456,7 @@ func (x *SubmitStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitStreamRequest.ProtoReflect.Descriptor instead.
 func (*SubmitStreamRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{3}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *SubmitStreamRequest) GetTasks() []*StreamedTask {
@@ -343,7 +477,7 @@ type StreamedTask struct {
 
 func (x *StreamedTask) Reset() {
 	*x = StreamedTask{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[4]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -355,7 +489,7 @@ func (x *StreamedTask) String() string {
 func (*StreamedTask) ProtoMessage() {}
 
 func (x *StreamedTask) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[4]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -368,7 +502,7 @@ func (x *StreamedTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamedTask.ProtoReflect.Descriptor instead.
 func (*StreamedTask) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{4}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *StreamedTask) GetSequence() uint64 {
@@ -396,7 +530,7 @@ type SubmitStreamResponse struct {
 
 func (x *SubmitStreamResponse) Reset() {
 	*x = SubmitStreamResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[5]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -408,7 +542,7 @@ func (x *SubmitStreamResponse) String() string {
 func (*SubmitStreamResponse) ProtoMessage() {}
 
 func (x *SubmitStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[5]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -421,7 +555,7 @@ func (x *SubmitStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitStreamResponse.ProtoReflect.Descriptor instead.
 func (*SubmitStreamResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{5}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *SubmitStreamResponse) GetOutcomes() []*SubmitOutcome {
@@ -453,7 +587,7 @@ type SubmitOutcome struct {
 
 func (x *SubmitOutcome) Reset() {
 	*x = SubmitOutcome{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[6]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -465,7 +599,7 @@ func (x *SubmitOutcome) String() string {
 func (*SubmitOutcome) ProtoMessage() {}
 
 func (x *SubmitOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[6]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -478,7 +612,7 @@ func (x *SubmitOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitOutcome.ProtoReflect.Descriptor instead.
 func (*SubmitOutcome) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{6}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *SubmitOutcome) GetSequence() uint64 {
@@ -544,7 +678,7 @@ type SubmitError struct {
 
 func (x *SubmitError) Reset() {
 	*x = SubmitError{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[7]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -556,7 +690,7 @@ func (x *SubmitError) String() string {
 func (*SubmitError) ProtoMessage() {}
 
 func (x *SubmitError) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[7]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -569,7 +703,7 @@ func (x *SubmitError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitError.ProtoReflect.Descriptor instead.
 func (*SubmitError) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{7}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *SubmitError) GetCode() string {
@@ -617,7 +751,7 @@ type Receipt struct {
 
 func (x *Receipt) Reset() {
 	*x = Receipt{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[8]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -629,7 +763,7 @@ func (x *Receipt) String() string {
 func (*Receipt) ProtoMessage() {}
 
 func (x *Receipt) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[8]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -642,7 +776,7 @@ func (x *Receipt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Receipt.ProtoReflect.Descriptor instead.
 func (*Receipt) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{8}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Receipt) GetId() string {
@@ -749,7 +883,7 @@ type Task struct {
 
 func (x *Task) Reset() {
 	*x = Task{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[9]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -761,7 +895,7 @@ func (x *Task) String() string {
 func (*Task) ProtoMessage() {}
 
 func (x *Task) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[9]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -774,7 +908,7 @@ func (x *Task) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Task.ProtoReflect.Descriptor instead.
 func (*Task) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{9}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Task) GetId() string {
@@ -1027,7 +1161,7 @@ type Parent struct {
 
 func (x *Parent) Reset() {
 	*x = Parent{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[10]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1039,7 +1173,7 @@ func (x *Parent) String() string {
 func (*Parent) ProtoMessage() {}
 
 func (x *Parent) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[10]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1052,7 +1186,7 @@ func (x *Parent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Parent.ProtoReflect.Descriptor instead.
 func (*Parent) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{10}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Parent) GetId() string {
@@ -1095,7 +1229,7 @@ type ChildSet struct {
 
 func (x *ChildSet) Reset() {
 	*x = ChildSet{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[11]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1107,7 +1241,7 @@ func (x *ChildSet) String() string {
 func (*ChildSet) ProtoMessage() {}
 
 func (x *ChildSet) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[11]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1120,7 +1254,7 @@ func (x *ChildSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChildSet.ProtoReflect.Descriptor instead.
 func (*ChildSet) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{11}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ChildSet) GetName() string {
@@ -1185,7 +1319,7 @@ type ReceivedSignal struct {
 
 func (x *ReceivedSignal) Reset() {
 	*x = ReceivedSignal{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[12]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1197,7 +1331,7 @@ func (x *ReceivedSignal) String() string {
 func (*ReceivedSignal) ProtoMessage() {}
 
 func (x *ReceivedSignal) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[12]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1210,7 +1344,7 @@ func (x *ReceivedSignal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReceivedSignal.ProtoReflect.Descriptor instead.
 func (*ReceivedSignal) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{12}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ReceivedSignal) GetName() string {
@@ -1255,7 +1389,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[13]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1267,7 +1401,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[13]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1280,7 +1414,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{13}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Progress) GetDone() uint64 {
@@ -1326,7 +1460,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[14]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1338,7 +1472,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[14]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1351,7 +1485,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{14}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Attempt) GetNumber() uint32 {
@@ -1410,7 +1544,7 @@ type GetRequest struct {
 
 func (x *GetRequest) Reset() {
 	*x = GetRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[15]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1422,7 +1556,7 @@ func (x *GetRequest) String() string {
 func (*GetRequest) ProtoMessage() {}
 
 func (x *GetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[15]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1435,7 +1569,7 @@ func (x *GetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRequest.ProtoReflect.Descriptor instead.
 func (*GetRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{15}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GetRequest) GetId() string {
@@ -1475,7 +1609,7 @@ type GetResponse struct {
 
 func (x *GetResponse) Reset() {
 	*x = GetResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[16]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1487,7 +1621,7 @@ func (x *GetResponse) String() string {
 func (*GetResponse) ProtoMessage() {}
 
 func (x *GetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[16]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1500,7 +1634,7 @@ func (x *GetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetResponse.ProtoReflect.Descriptor instead.
 func (*GetResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{16}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GetResponse) GetTask() *Task {
@@ -1523,7 +1657,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[17]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1535,7 +1669,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[17]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1548,7 +1682,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{17}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListRequest) GetStates() []string {
@@ -1596,7 +1730,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[18]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1608,7 +1742,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[18]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1621,7 +1755,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{18}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListResponse) GetTasks() []*Task {
@@ -1648,7 +1782,7 @@ type CountRequest struct {
 
 func (x *CountRequest) Reset() {
 	*x = CountRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[19]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1660,7 +1794,7 @@ func (x *CountRequest) String() string {
 func (*CountRequest) ProtoMessage() {}
 
 func (x *CountRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[19]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1673,7 +1807,7 @@ func (x *CountRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountRequest.ProtoReflect.Descriptor instead.
 func (*CountRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{19}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CountRequest) GetStates() []string {
@@ -1699,7 +1833,7 @@ type CountResponse struct {
 
 func (x *CountResponse) Reset() {
 	*x = CountResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[20]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1711,7 +1845,7 @@ func (x *CountResponse) String() string {
 func (*CountResponse) ProtoMessage() {}
 
 func (x *CountResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[20]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1724,7 +1858,7 @@ func (x *CountResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountResponse.ProtoReflect.Descriptor instead.
 func (*CountResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{20}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CountResponse) GetCounts() []*StateCount {
@@ -1745,7 +1879,7 @@ type StateCount struct {
 
 func (x *StateCount) Reset() {
 	*x = StateCount{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[21]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1757,7 +1891,7 @@ func (x *StateCount) String() string {
 func (*StateCount) ProtoMessage() {}
 
 func (x *StateCount) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[21]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1770,7 +1904,7 @@ func (x *StateCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateCount.ProtoReflect.Descriptor instead.
 func (*StateCount) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{21}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *StateCount) GetState() string {
@@ -1807,7 +1941,7 @@ type WaitRequest struct {
 
 func (x *WaitRequest) Reset() {
 	*x = WaitRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[22]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1819,7 +1953,7 @@ func (x *WaitRequest) String() string {
 func (*WaitRequest) ProtoMessage() {}
 
 func (x *WaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[22]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1832,7 +1966,7 @@ func (x *WaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitRequest.ProtoReflect.Descriptor instead.
 func (*WaitRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{22}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *WaitRequest) GetIds() []string {
@@ -1870,7 +2004,7 @@ type WaitResponse struct {
 
 func (x *WaitResponse) Reset() {
 	*x = WaitResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[23]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1882,7 +2016,7 @@ func (x *WaitResponse) String() string {
 func (*WaitResponse) ProtoMessage() {}
 
 func (x *WaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[23]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1895,7 +2029,7 @@ func (x *WaitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitResponse.ProtoReflect.Descriptor instead.
 func (*WaitResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{23}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *WaitResponse) GetSettled() bool {
@@ -1928,7 +2062,7 @@ type WhyRequest struct {
 
 func (x *WhyRequest) Reset() {
 	*x = WhyRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[24]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1940,7 +2074,7 @@ func (x *WhyRequest) String() string {
 func (*WhyRequest) ProtoMessage() {}
 
 func (x *WhyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[24]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1953,7 +2087,7 @@ func (x *WhyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyRequest.ProtoReflect.Descriptor instead.
 func (*WhyRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{24}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *WhyRequest) GetId() string {
@@ -1973,7 +2107,7 @@ type WhyResponse struct {
 
 func (x *WhyResponse) Reset() {
 	*x = WhyResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[25]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1985,7 +2119,7 @@ func (x *WhyResponse) String() string {
 func (*WhyResponse) ProtoMessage() {}
 
 func (x *WhyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[25]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1998,7 +2132,7 @@ func (x *WhyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyResponse.ProtoReflect.Descriptor instead.
 func (*WhyResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{25}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *WhyResponse) GetTask() *Task {
@@ -2049,7 +2183,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[26]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2061,7 +2195,7 @@ func (x *Reason) String() string {
 func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[26]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2074,7 +2208,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{26}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Reason) GetCode() string {
@@ -2187,7 +2321,7 @@ type TaskLogsRequest struct {
 
 func (x *TaskLogsRequest) Reset() {
 	*x = TaskLogsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[27]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2199,7 +2333,7 @@ func (x *TaskLogsRequest) String() string {
 func (*TaskLogsRequest) ProtoMessage() {}
 
 func (x *TaskLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[27]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2212,7 +2346,7 @@ func (x *TaskLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskLogsRequest.ProtoReflect.Descriptor instead.
 func (*TaskLogsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{27}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *TaskLogsRequest) GetId() string {
@@ -2265,7 +2399,7 @@ type TaskLogsResponse struct {
 
 func (x *TaskLogsResponse) Reset() {
 	*x = TaskLogsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[28]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2277,7 +2411,7 @@ func (x *TaskLogsResponse) String() string {
 func (*TaskLogsResponse) ProtoMessage() {}
 
 func (x *TaskLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[28]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2290,7 +2424,7 @@ func (x *TaskLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskLogsResponse.ProtoReflect.Descriptor instead.
 func (*TaskLogsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{28}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *TaskLogsResponse) GetLines() []*LogLine {
@@ -2334,7 +2468,7 @@ type RanElsewhere struct {
 
 func (x *RanElsewhere) Reset() {
 	*x = RanElsewhere{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[29]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2346,7 +2480,7 @@ func (x *RanElsewhere) String() string {
 func (*RanElsewhere) ProtoMessage() {}
 
 func (x *RanElsewhere) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[29]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2359,7 +2493,7 @@ func (x *RanElsewhere) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RanElsewhere.ProtoReflect.Descriptor instead.
 func (*RanElsewhere) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{29}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RanElsewhere) GetAttempt() uint32 {
@@ -2411,7 +2545,7 @@ type LogLine struct {
 
 func (x *LogLine) Reset() {
 	*x = LogLine{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[30]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2423,7 +2557,7 @@ func (x *LogLine) String() string {
 func (*LogLine) ProtoMessage() {}
 
 func (x *LogLine) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[30]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2436,7 +2570,7 @@ func (x *LogLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
 func (*LogLine) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{30}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *LogLine) GetAttempt() uint32 {
@@ -2504,7 +2638,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[31]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2516,7 +2650,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[31]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2529,7 +2663,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{31}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *CancelRequest) GetId() string {
@@ -2577,7 +2711,7 @@ type CancelResponse struct {
 
 func (x *CancelResponse) Reset() {
 	*x = CancelResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[32]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2589,7 +2723,7 @@ func (x *CancelResponse) String() string {
 func (*CancelResponse) ProtoMessage() {}
 
 func (x *CancelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[32]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2602,7 +2736,7 @@ func (x *CancelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResponse.ProtoReflect.Descriptor instead.
 func (*CancelResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{32}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *CancelResponse) GetTask() *Task {
@@ -2643,7 +2777,7 @@ type TreeRequest struct {
 
 func (x *TreeRequest) Reset() {
 	*x = TreeRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[33]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2655,7 +2789,7 @@ func (x *TreeRequest) String() string {
 func (*TreeRequest) ProtoMessage() {}
 
 func (x *TreeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[33]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2668,7 +2802,7 @@ func (x *TreeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TreeRequest.ProtoReflect.Descriptor instead.
 func (*TreeRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{33}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *TreeRequest) GetId() string {
@@ -2697,7 +2831,7 @@ type TreeResponse struct {
 
 func (x *TreeResponse) Reset() {
 	*x = TreeResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[34]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2709,7 +2843,7 @@ func (x *TreeResponse) String() string {
 func (*TreeResponse) ProtoMessage() {}
 
 func (x *TreeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[34]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2722,7 +2856,7 @@ func (x *TreeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TreeResponse.ProtoReflect.Descriptor instead.
 func (*TreeResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{34}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *TreeResponse) GetTasks() []*TreeTask {
@@ -2749,7 +2883,7 @@ type TreeTask struct {
 
 func (x *TreeTask) Reset() {
 	*x = TreeTask{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[35]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2761,7 +2895,7 @@ func (x *TreeTask) String() string {
 func (*TreeTask) ProtoMessage() {}
 
 func (x *TreeTask) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[35]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2774,7 +2908,7 @@ func (x *TreeTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TreeTask.ProtoReflect.Descriptor instead.
 func (*TreeTask) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{35}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *TreeTask) GetTask() *Task {
@@ -2810,7 +2944,7 @@ type SubmitWorkflowRequest struct {
 
 func (x *SubmitWorkflowRequest) Reset() {
 	*x = SubmitWorkflowRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[36]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2822,7 +2956,7 @@ func (x *SubmitWorkflowRequest) String() string {
 func (*SubmitWorkflowRequest) ProtoMessage() {}
 
 func (x *SubmitWorkflowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[36]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2835,7 +2969,7 @@ func (x *SubmitWorkflowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitWorkflowRequest.ProtoReflect.Descriptor instead.
 func (*SubmitWorkflowRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{36}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *SubmitWorkflowRequest) GetName() string {
@@ -2910,7 +3044,7 @@ type SubmitWorkflowResponse struct {
 
 func (x *SubmitWorkflowResponse) Reset() {
 	*x = SubmitWorkflowResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[37]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2922,7 +3056,7 @@ func (x *SubmitWorkflowResponse) String() string {
 func (*SubmitWorkflowResponse) ProtoMessage() {}
 
 func (x *SubmitWorkflowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[37]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2935,7 +3069,7 @@ func (x *SubmitWorkflowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitWorkflowResponse.ProtoReflect.Descriptor instead.
 func (*SubmitWorkflowResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{37}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *SubmitWorkflowResponse) GetReceipt() *Receipt {
@@ -2956,7 +3090,7 @@ type GetWorkflowRequest struct {
 
 func (x *GetWorkflowRequest) Reset() {
 	*x = GetWorkflowRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[38]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2968,7 +3102,7 @@ func (x *GetWorkflowRequest) String() string {
 func (*GetWorkflowRequest) ProtoMessage() {}
 
 func (x *GetWorkflowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[38]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2981,7 +3115,7 @@ func (x *GetWorkflowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetWorkflowRequest.ProtoReflect.Descriptor instead.
 func (*GetWorkflowRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{38}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *GetWorkflowRequest) GetId() string {
@@ -3007,7 +3141,7 @@ type GetWorkflowResponse struct {
 
 func (x *GetWorkflowResponse) Reset() {
 	*x = GetWorkflowResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[39]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3019,7 +3153,7 @@ func (x *GetWorkflowResponse) String() string {
 func (*GetWorkflowResponse) ProtoMessage() {}
 
 func (x *GetWorkflowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[39]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3032,7 +3166,7 @@ func (x *GetWorkflowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetWorkflowResponse.ProtoReflect.Descriptor instead.
 func (*GetWorkflowResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{39}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *GetWorkflowResponse) GetWorkflow() *Workflow {
@@ -3056,7 +3190,7 @@ type RetryWorkflowRequest struct {
 
 func (x *RetryWorkflowRequest) Reset() {
 	*x = RetryWorkflowRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[40]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3068,7 +3202,7 @@ func (x *RetryWorkflowRequest) String() string {
 func (*RetryWorkflowRequest) ProtoMessage() {}
 
 func (x *RetryWorkflowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[40]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3081,7 +3215,7 @@ func (x *RetryWorkflowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryWorkflowRequest.ProtoReflect.Descriptor instead.
 func (*RetryWorkflowRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{40}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *RetryWorkflowRequest) GetId() string {
@@ -3114,7 +3248,7 @@ type RetryWorkflowResponse struct {
 
 func (x *RetryWorkflowResponse) Reset() {
 	*x = RetryWorkflowResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[41]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3126,7 +3260,7 @@ func (x *RetryWorkflowResponse) String() string {
 func (*RetryWorkflowResponse) ProtoMessage() {}
 
 func (x *RetryWorkflowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[41]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3139,7 +3273,7 @@ func (x *RetryWorkflowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryWorkflowResponse.ProtoReflect.Descriptor instead.
 func (*RetryWorkflowResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{41}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *RetryWorkflowResponse) GetWorkflow() *Workflow {
@@ -3162,7 +3296,7 @@ type Workflow struct {
 
 func (x *Workflow) Reset() {
 	*x = Workflow{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[42]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3174,7 +3308,7 @@ func (x *Workflow) String() string {
 func (*Workflow) ProtoMessage() {}
 
 func (x *Workflow) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[42]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3187,7 +3321,7 @@ func (x *Workflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workflow.ProtoReflect.Descriptor instead.
 func (*Workflow) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{42}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Workflow) GetName() string {
@@ -3253,7 +3387,7 @@ type WorkflowStep struct {
 
 func (x *WorkflowStep) Reset() {
 	*x = WorkflowStep{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[43]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3265,7 +3399,7 @@ func (x *WorkflowStep) String() string {
 func (*WorkflowStep) ProtoMessage() {}
 
 func (x *WorkflowStep) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[43]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3278,7 +3412,7 @@ func (x *WorkflowStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowStep.ProtoReflect.Descriptor instead.
 func (*WorkflowStep) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{43}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *WorkflowStep) GetName() string {
@@ -3403,7 +3537,7 @@ type ResumeRequest struct {
 
 func (x *ResumeRequest) Reset() {
 	*x = ResumeRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[44]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3415,7 +3549,7 @@ func (x *ResumeRequest) String() string {
 func (*ResumeRequest) ProtoMessage() {}
 
 func (x *ResumeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[44]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3428,7 +3562,7 @@ func (x *ResumeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeRequest.ProtoReflect.Descriptor instead.
 func (*ResumeRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{44}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ResumeRequest) GetId() string {
@@ -3454,7 +3588,7 @@ type ResumeResponse struct {
 
 func (x *ResumeResponse) Reset() {
 	*x = ResumeResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[45]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3466,7 +3600,7 @@ func (x *ResumeResponse) String() string {
 func (*ResumeResponse) ProtoMessage() {}
 
 func (x *ResumeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[45]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3479,7 +3613,7 @@ func (x *ResumeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeResponse.ProtoReflect.Descriptor instead.
 func (*ResumeResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{45}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ResumeResponse) GetTask() *Task {
@@ -3500,7 +3634,7 @@ type FailRequest struct {
 
 func (x *FailRequest) Reset() {
 	*x = FailRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[46]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3512,7 +3646,7 @@ func (x *FailRequest) String() string {
 func (*FailRequest) ProtoMessage() {}
 
 func (x *FailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[46]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3525,7 +3659,7 @@ func (x *FailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailRequest.ProtoReflect.Descriptor instead.
 func (*FailRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{46}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *FailRequest) GetId() string {
@@ -3558,7 +3692,7 @@ type FailResponse struct {
 
 func (x *FailResponse) Reset() {
 	*x = FailResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[47]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3570,7 +3704,7 @@ func (x *FailResponse) String() string {
 func (*FailResponse) ProtoMessage() {}
 
 func (x *FailResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[47]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3583,7 +3717,7 @@ func (x *FailResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailResponse.ProtoReflect.Descriptor instead.
 func (*FailResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{47}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *FailResponse) GetTask() *Task {
@@ -3610,7 +3744,7 @@ type RescheduleRequest struct {
 
 func (x *RescheduleRequest) Reset() {
 	*x = RescheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[48]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3622,7 +3756,7 @@ func (x *RescheduleRequest) String() string {
 func (*RescheduleRequest) ProtoMessage() {}
 
 func (x *RescheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[48]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3635,7 +3769,7 @@ func (x *RescheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RescheduleRequest.ProtoReflect.Descriptor instead.
 func (*RescheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{48}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *RescheduleRequest) GetId() string {
@@ -3702,7 +3836,7 @@ type RescheduleResponse struct {
 
 func (x *RescheduleResponse) Reset() {
 	*x = RescheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[49]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3714,7 +3848,7 @@ func (x *RescheduleResponse) String() string {
 func (*RescheduleResponse) ProtoMessage() {}
 
 func (x *RescheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[49]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3727,7 +3861,7 @@ func (x *RescheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RescheduleResponse.ProtoReflect.Descriptor instead.
 func (*RescheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{49}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *RescheduleResponse) GetTask() *Task {
@@ -3757,7 +3891,7 @@ type SignalRequest struct {
 
 func (x *SignalRequest) Reset() {
 	*x = SignalRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[50]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3769,7 +3903,7 @@ func (x *SignalRequest) String() string {
 func (*SignalRequest) ProtoMessage() {}
 
 func (x *SignalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[50]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3782,7 +3916,7 @@ func (x *SignalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalRequest.ProtoReflect.Descriptor instead.
 func (*SignalRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{50}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *SignalRequest) GetId() string {
@@ -3854,7 +3988,7 @@ type SignalResponse struct {
 
 func (x *SignalResponse) Reset() {
 	*x = SignalResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[51]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3866,7 +4000,7 @@ func (x *SignalResponse) String() string {
 func (*SignalResponse) ProtoMessage() {}
 
 func (x *SignalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[51]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3879,7 +4013,7 @@ func (x *SignalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalResponse.ProtoReflect.Descriptor instead.
 func (*SignalResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{51}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *SignalResponse) GetOutcome() string {
@@ -3909,7 +4043,7 @@ type ListKeysRequest struct {
 
 func (x *ListKeysRequest) Reset() {
 	*x = ListKeysRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[52]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3921,7 +4055,7 @@ func (x *ListKeysRequest) String() string {
 func (*ListKeysRequest) ProtoMessage() {}
 
 func (x *ListKeysRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[52]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3934,7 +4068,7 @@ func (x *ListKeysRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeysRequest.ProtoReflect.Descriptor instead.
 func (*ListKeysRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{52}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ListKeysRequest) GetStates() []string {
@@ -3975,7 +4109,7 @@ type ListKeysResponse struct {
 
 func (x *ListKeysResponse) Reset() {
 	*x = ListKeysResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[53]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3987,7 +4121,7 @@ func (x *ListKeysResponse) String() string {
 func (*ListKeysResponse) ProtoMessage() {}
 
 func (x *ListKeysResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[53]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4000,7 +4134,7 @@ func (x *ListKeysResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeysResponse.ProtoReflect.Descriptor instead.
 func (*ListKeysResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{53}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ListKeysResponse) GetKeys() []*OrderingKey {
@@ -4033,7 +4167,7 @@ type OrderingKey struct {
 
 func (x *OrderingKey) Reset() {
 	*x = OrderingKey{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[54]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4045,7 +4179,7 @@ func (x *OrderingKey) String() string {
 func (*OrderingKey) ProtoMessage() {}
 
 func (x *OrderingKey) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[54]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4058,7 +4192,7 @@ func (x *OrderingKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderingKey.ProtoReflect.Descriptor instead.
 func (*OrderingKey) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{54}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *OrderingKey) GetKey() string {
@@ -4107,7 +4241,7 @@ type GetKeyRequest struct {
 
 func (x *GetKeyRequest) Reset() {
 	*x = GetKeyRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[55]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4119,7 +4253,7 @@ func (x *GetKeyRequest) String() string {
 func (*GetKeyRequest) ProtoMessage() {}
 
 func (x *GetKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[55]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4132,7 +4266,7 @@ func (x *GetKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetKeyRequest.ProtoReflect.Descriptor instead.
 func (*GetKeyRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{55}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *GetKeyRequest) GetKey() string {
@@ -4167,7 +4301,7 @@ type GetKeyResponse struct {
 
 func (x *GetKeyResponse) Reset() {
 	*x = GetKeyResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[56]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4179,7 +4313,7 @@ func (x *GetKeyResponse) String() string {
 func (*GetKeyResponse) ProtoMessage() {}
 
 func (x *GetKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[56]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4192,7 +4326,7 @@ func (x *GetKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetKeyResponse.ProtoReflect.Descriptor instead.
 func (*GetKeyResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{56}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *GetKeyResponse) GetHead() *Task {
@@ -4225,7 +4359,7 @@ type ResumeKeyRequest struct {
 
 func (x *ResumeKeyRequest) Reset() {
 	*x = ResumeKeyRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[57]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4237,7 +4371,7 @@ func (x *ResumeKeyRequest) String() string {
 func (*ResumeKeyRequest) ProtoMessage() {}
 
 func (x *ResumeKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[57]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4250,7 +4384,7 @@ func (x *ResumeKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeKeyRequest.ProtoReflect.Descriptor instead.
 func (*ResumeKeyRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{57}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ResumeKeyRequest) GetKey() string {
@@ -4269,7 +4403,7 @@ type ResumeKeyResponse struct {
 
 func (x *ResumeKeyResponse) Reset() {
 	*x = ResumeKeyResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[58]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4281,7 +4415,7 @@ func (x *ResumeKeyResponse) String() string {
 func (*ResumeKeyResponse) ProtoMessage() {}
 
 func (x *ResumeKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[58]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4294,7 +4428,7 @@ func (x *ResumeKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeKeyResponse.ProtoReflect.Descriptor instead.
 func (*ResumeKeyResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{58}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ResumeKeyResponse) GetTask() *Task {
@@ -4314,7 +4448,7 @@ type SkipKeyRequest struct {
 
 func (x *SkipKeyRequest) Reset() {
 	*x = SkipKeyRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[59]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4326,7 +4460,7 @@ func (x *SkipKeyRequest) String() string {
 func (*SkipKeyRequest) ProtoMessage() {}
 
 func (x *SkipKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[59]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4339,7 +4473,7 @@ func (x *SkipKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkipKeyRequest.ProtoReflect.Descriptor instead.
 func (*SkipKeyRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{59}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *SkipKeyRequest) GetKey() string {
@@ -4365,7 +4499,7 @@ type SkipKeyResponse struct {
 
 func (x *SkipKeyResponse) Reset() {
 	*x = SkipKeyResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[60]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4377,7 +4511,7 @@ func (x *SkipKeyResponse) String() string {
 func (*SkipKeyResponse) ProtoMessage() {}
 
 func (x *SkipKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[60]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4390,7 +4524,7 @@ func (x *SkipKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkipKeyResponse.ProtoReflect.Descriptor instead.
 func (*SkipKeyResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{60}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *SkipKeyResponse) GetTask() *Task {
@@ -4408,7 +4542,7 @@ type ListTypesRequest struct {
 
 func (x *ListTypesRequest) Reset() {
 	*x = ListTypesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[61]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4420,7 +4554,7 @@ func (x *ListTypesRequest) String() string {
 func (*ListTypesRequest) ProtoMessage() {}
 
 func (x *ListTypesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[61]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4433,7 +4567,7 @@ func (x *ListTypesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTypesRequest.ProtoReflect.Descriptor instead.
 func (*ListTypesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{61}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{63}
 }
 
 type ListTypesResponse struct {
@@ -4448,7 +4582,7 @@ type ListTypesResponse struct {
 
 func (x *ListTypesResponse) Reset() {
 	*x = ListTypesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[62]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4460,7 +4594,7 @@ func (x *ListTypesResponse) String() string {
 func (*ListTypesResponse) ProtoMessage() {}
 
 func (x *ListTypesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[62]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4473,7 +4607,7 @@ func (x *ListTypesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTypesResponse.ProtoReflect.Descriptor instead.
 func (*ListTypesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{62}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ListTypesResponse) GetTypes() []*Type {
@@ -4507,7 +4641,7 @@ type Type struct {
 
 func (x *Type) Reset() {
 	*x = Type{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[63]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4519,7 +4653,7 @@ func (x *Type) String() string {
 func (*Type) ProtoMessage() {}
 
 func (x *Type) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[63]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4532,7 +4666,7 @@ func (x *Type) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Type.ProtoReflect.Descriptor instead.
 func (*Type) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{63}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Type) GetName() string {
@@ -4593,7 +4727,7 @@ type PauseTypeRequest struct {
 
 func (x *PauseTypeRequest) Reset() {
 	*x = PauseTypeRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[64]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4605,7 +4739,7 @@ func (x *PauseTypeRequest) String() string {
 func (*PauseTypeRequest) ProtoMessage() {}
 
 func (x *PauseTypeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[64]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4618,7 +4752,7 @@ func (x *PauseTypeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseTypeRequest.ProtoReflect.Descriptor instead.
 func (*PauseTypeRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{64}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *PauseTypeRequest) GetType() string {
@@ -4636,7 +4770,7 @@ type PauseTypeResponse struct {
 
 func (x *PauseTypeResponse) Reset() {
 	*x = PauseTypeResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[65]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4648,7 +4782,7 @@ func (x *PauseTypeResponse) String() string {
 func (*PauseTypeResponse) ProtoMessage() {}
 
 func (x *PauseTypeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[65]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4661,7 +4795,7 @@ func (x *PauseTypeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseTypeResponse.ProtoReflect.Descriptor instead.
 func (*PauseTypeResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{65}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{67}
 }
 
 type ResumeTypeRequest struct {
@@ -4673,7 +4807,7 @@ type ResumeTypeRequest struct {
 
 func (x *ResumeTypeRequest) Reset() {
 	*x = ResumeTypeRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[66]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4685,7 +4819,7 @@ func (x *ResumeTypeRequest) String() string {
 func (*ResumeTypeRequest) ProtoMessage() {}
 
 func (x *ResumeTypeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[66]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4698,7 +4832,7 @@ func (x *ResumeTypeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTypeRequest.ProtoReflect.Descriptor instead.
 func (*ResumeTypeRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{66}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ResumeTypeRequest) GetType() string {
@@ -4716,7 +4850,7 @@ type ResumeTypeResponse struct {
 
 func (x *ResumeTypeResponse) Reset() {
 	*x = ResumeTypeResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[67]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4728,7 +4862,7 @@ func (x *ResumeTypeResponse) String() string {
 func (*ResumeTypeResponse) ProtoMessage() {}
 
 func (x *ResumeTypeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[67]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4741,7 +4875,7 @@ func (x *ResumeTypeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTypeResponse.ProtoReflect.Descriptor instead.
 func (*ResumeTypeResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{67}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{69}
 }
 
 type ListWorkersRequest struct {
@@ -4752,7 +4886,7 @@ type ListWorkersRequest struct {
 
 func (x *ListWorkersRequest) Reset() {
 	*x = ListWorkersRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[68]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4764,7 +4898,7 @@ func (x *ListWorkersRequest) String() string {
 func (*ListWorkersRequest) ProtoMessage() {}
 
 func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[68]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4777,7 +4911,7 @@ func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersRequest.ProtoReflect.Descriptor instead.
 func (*ListWorkersRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{68}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{70}
 }
 
 type ListWorkersResponse struct {
@@ -4789,7 +4923,7 @@ type ListWorkersResponse struct {
 
 func (x *ListWorkersResponse) Reset() {
 	*x = ListWorkersResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[69]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4801,7 +4935,7 @@ func (x *ListWorkersResponse) String() string {
 func (*ListWorkersResponse) ProtoMessage() {}
 
 func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[69]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4814,7 +4948,7 @@ func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersResponse.ProtoReflect.Descriptor instead.
 func (*ListWorkersResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{69}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *ListWorkersResponse) GetWorkers() []*Worker {
@@ -4847,7 +4981,7 @@ type Worker struct {
 
 func (x *Worker) Reset() {
 	*x = Worker{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[70]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4859,7 +4993,7 @@ func (x *Worker) String() string {
 func (*Worker) ProtoMessage() {}
 
 func (x *Worker) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[70]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4872,7 +5006,7 @@ func (x *Worker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Worker.ProtoReflect.Descriptor instead.
 func (*Worker) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{70}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Worker) GetId() string {
@@ -4954,7 +5088,7 @@ type DrainWorkerRequest struct {
 
 func (x *DrainWorkerRequest) Reset() {
 	*x = DrainWorkerRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[71]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4966,7 +5100,7 @@ func (x *DrainWorkerRequest) String() string {
 func (*DrainWorkerRequest) ProtoMessage() {}
 
 func (x *DrainWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[71]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4979,7 +5113,7 @@ func (x *DrainWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainWorkerRequest.ProtoReflect.Descriptor instead.
 func (*DrainWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{71}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *DrainWorkerRequest) GetWorker() string {
@@ -4998,7 +5132,7 @@ type DrainWorkerResponse struct {
 
 func (x *DrainWorkerResponse) Reset() {
 	*x = DrainWorkerResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[72]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5010,7 +5144,7 @@ func (x *DrainWorkerResponse) String() string {
 func (*DrainWorkerResponse) ProtoMessage() {}
 
 func (x *DrainWorkerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[72]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5023,7 +5157,7 @@ func (x *DrainWorkerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainWorkerResponse.ProtoReflect.Descriptor instead.
 func (*DrainWorkerResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{72}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *DrainWorkerResponse) GetWorkers() []*Worker {
@@ -5041,7 +5175,7 @@ type VersionRequest struct {
 
 func (x *VersionRequest) Reset() {
 	*x = VersionRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[73]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5053,7 +5187,7 @@ func (x *VersionRequest) String() string {
 func (*VersionRequest) ProtoMessage() {}
 
 func (x *VersionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[73]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5066,7 +5200,7 @@ func (x *VersionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionRequest.ProtoReflect.Descriptor instead.
 func (*VersionRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{73}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{75}
 }
 
 type VersionResponse struct {
@@ -5082,7 +5216,7 @@ type VersionResponse struct {
 
 func (x *VersionResponse) Reset() {
 	*x = VersionResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[74]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5094,7 +5228,7 @@ func (x *VersionResponse) String() string {
 func (*VersionResponse) ProtoMessage() {}
 
 func (x *VersionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[74]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5107,7 +5241,7 @@ func (x *VersionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionResponse.ProtoReflect.Descriptor instead.
 func (*VersionResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{74}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *VersionResponse) GetVersion() string {
@@ -5157,7 +5291,7 @@ type Rate struct {
 
 func (x *Rate) Reset() {
 	*x = Rate{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[75]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5169,7 +5303,7 @@ func (x *Rate) String() string {
 func (*Rate) ProtoMessage() {}
 
 func (x *Rate) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[75]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5182,7 +5316,7 @@ func (x *Rate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rate.ProtoReflect.Descriptor instead.
 func (*Rate) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{75}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *Rate) GetCount() uint32 {
@@ -5242,7 +5376,7 @@ type Limit struct {
 
 func (x *Limit) Reset() {
 	*x = Limit{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[76]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5254,7 +5388,7 @@ func (x *Limit) String() string {
 func (*Limit) ProtoMessage() {}
 
 func (x *Limit) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[76]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5267,7 +5401,7 @@ func (x *Limit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limit.ProtoReflect.Descriptor instead.
 func (*Limit) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{76}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *Limit) GetName() string {
@@ -5395,7 +5529,7 @@ type LimitSetting struct {
 
 func (x *LimitSetting) Reset() {
 	*x = LimitSetting{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[77]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5407,7 +5541,7 @@ func (x *LimitSetting) String() string {
 func (*LimitSetting) ProtoMessage() {}
 
 func (x *LimitSetting) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[77]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5420,7 +5554,7 @@ func (x *LimitSetting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitSetting.ProtoReflect.Descriptor instead.
 func (*LimitSetting) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{77}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *LimitSetting) GetMax() uint32 {
@@ -5494,7 +5628,7 @@ type ListLimitsRequest struct {
 
 func (x *ListLimitsRequest) Reset() {
 	*x = ListLimitsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[78]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5506,7 +5640,7 @@ func (x *ListLimitsRequest) String() string {
 func (*ListLimitsRequest) ProtoMessage() {}
 
 func (x *ListLimitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[78]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5519,7 +5653,7 @@ func (x *ListLimitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLimitsRequest.ProtoReflect.Descriptor instead.
 func (*ListLimitsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{78}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{80}
 }
 
 type ListLimitsResponse struct {
@@ -5531,7 +5665,7 @@ type ListLimitsResponse struct {
 
 func (x *ListLimitsResponse) Reset() {
 	*x = ListLimitsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[79]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5543,7 +5677,7 @@ func (x *ListLimitsResponse) String() string {
 func (*ListLimitsResponse) ProtoMessage() {}
 
 func (x *ListLimitsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[79]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5556,7 +5690,7 @@ func (x *ListLimitsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLimitsResponse.ProtoReflect.Descriptor instead.
 func (*ListLimitsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{79}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *ListLimitsResponse) GetLimits() []*Limit {
@@ -5576,7 +5710,7 @@ type GetLimitRequest struct {
 
 func (x *GetLimitRequest) Reset() {
 	*x = GetLimitRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[80]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5588,7 +5722,7 @@ func (x *GetLimitRequest) String() string {
 func (*GetLimitRequest) ProtoMessage() {}
 
 func (x *GetLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[80]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5601,7 +5735,7 @@ func (x *GetLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLimitRequest.ProtoReflect.Descriptor instead.
 func (*GetLimitRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{80}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *GetLimitRequest) GetName() string {
@@ -5627,7 +5761,7 @@ type GetLimitResponse struct {
 
 func (x *GetLimitResponse) Reset() {
 	*x = GetLimitResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[81]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5639,7 +5773,7 @@ func (x *GetLimitResponse) String() string {
 func (*GetLimitResponse) ProtoMessage() {}
 
 func (x *GetLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[81]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5652,7 +5786,7 @@ func (x *GetLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLimitResponse.ProtoReflect.Descriptor instead.
 func (*GetLimitResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{81}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *GetLimitResponse) GetLimit() *Limit {
@@ -5680,7 +5814,7 @@ type SetLimitRequest struct {
 
 func (x *SetLimitRequest) Reset() {
 	*x = SetLimitRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[82]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5692,7 +5826,7 @@ func (x *SetLimitRequest) String() string {
 func (*SetLimitRequest) ProtoMessage() {}
 
 func (x *SetLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[82]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5705,7 +5839,7 @@ func (x *SetLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLimitRequest.ProtoReflect.Descriptor instead.
 func (*SetLimitRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{82}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *SetLimitRequest) GetName() string {
@@ -5766,7 +5900,7 @@ type SetLimitResponse struct {
 
 func (x *SetLimitResponse) Reset() {
 	*x = SetLimitResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[83]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5778,7 +5912,7 @@ func (x *SetLimitResponse) String() string {
 func (*SetLimitResponse) ProtoMessage() {}
 
 func (x *SetLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[83]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5791,7 +5925,7 @@ func (x *SetLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLimitResponse.ProtoReflect.Descriptor instead.
 func (*SetLimitResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{83}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *SetLimitResponse) GetLimit() *Limit {
@@ -5813,7 +5947,7 @@ type UnsetLimitRequest struct {
 
 func (x *UnsetLimitRequest) Reset() {
 	*x = UnsetLimitRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[84]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5825,7 +5959,7 @@ func (x *UnsetLimitRequest) String() string {
 func (*UnsetLimitRequest) ProtoMessage() {}
 
 func (x *UnsetLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[84]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5838,7 +5972,7 @@ func (x *UnsetLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsetLimitRequest.ProtoReflect.Descriptor instead.
 func (*UnsetLimitRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{84}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *UnsetLimitRequest) GetName() string {
@@ -5878,7 +6012,7 @@ type UnsetLimitResponse struct {
 
 func (x *UnsetLimitResponse) Reset() {
 	*x = UnsetLimitResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[85]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5890,7 +6024,7 @@ func (x *UnsetLimitResponse) String() string {
 func (*UnsetLimitResponse) ProtoMessage() {}
 
 func (x *UnsetLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[85]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5903,7 +6037,7 @@ func (x *UnsetLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsetLimitResponse.ProtoReflect.Descriptor instead.
 func (*UnsetLimitResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{85}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *UnsetLimitResponse) GetLimit() *Limit {
@@ -5923,7 +6057,7 @@ type WatchLimitsRequest struct {
 
 func (x *WatchLimitsRequest) Reset() {
 	*x = WatchLimitsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[86]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5935,7 +6069,7 @@ func (x *WatchLimitsRequest) String() string {
 func (*WatchLimitsRequest) ProtoMessage() {}
 
 func (x *WatchLimitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[86]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5948,7 +6082,7 @@ func (x *WatchLimitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchLimitsRequest.ProtoReflect.Descriptor instead.
 func (*WatchLimitsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{86}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *WatchLimitsRequest) GetTimeout() *durationpb.Duration {
@@ -5967,7 +6101,7 @@ type WatchLimitsResponse struct {
 
 func (x *WatchLimitsResponse) Reset() {
 	*x = WatchLimitsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[87]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5979,7 +6113,7 @@ func (x *WatchLimitsResponse) String() string {
 func (*WatchLimitsResponse) ProtoMessage() {}
 
 func (x *WatchLimitsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[87]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5992,7 +6126,7 @@ func (x *WatchLimitsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchLimitsResponse.ProtoReflect.Descriptor instead.
 func (*WatchLimitsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{87}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *WatchLimitsResponse) GetLimits() []*Limit {
@@ -6012,7 +6146,7 @@ type WhyLimitRequest struct {
 
 func (x *WhyLimitRequest) Reset() {
 	*x = WhyLimitRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[88]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6024,7 +6158,7 @@ func (x *WhyLimitRequest) String() string {
 func (*WhyLimitRequest) ProtoMessage() {}
 
 func (x *WhyLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[88]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6037,7 +6171,7 @@ func (x *WhyLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyLimitRequest.ProtoReflect.Descriptor instead.
 func (*WhyLimitRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{88}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *WhyLimitRequest) GetName() string {
@@ -6075,7 +6209,7 @@ type WhyLimitResponse struct {
 
 func (x *WhyLimitResponse) Reset() {
 	*x = WhyLimitResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[89]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6087,7 +6221,7 @@ func (x *WhyLimitResponse) String() string {
 func (*WhyLimitResponse) ProtoMessage() {}
 
 func (x *WhyLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[89]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6100,7 +6234,7 @@ func (x *WhyLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyLimitResponse.ProtoReflect.Descriptor instead.
 func (*WhyLimitResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{89}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *WhyLimitResponse) GetLimit() *Limit {
@@ -6158,7 +6292,7 @@ type LimitTask struct {
 
 func (x *LimitTask) Reset() {
 	*x = LimitTask{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[90]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6170,7 +6304,7 @@ func (x *LimitTask) String() string {
 func (*LimitTask) ProtoMessage() {}
 
 func (x *LimitTask) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[90]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6183,7 +6317,7 @@ func (x *LimitTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitTask.ProtoReflect.Descriptor instead.
 func (*LimitTask) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{90}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *LimitTask) GetId() string {
@@ -6228,7 +6362,7 @@ type LimitNode struct {
 
 func (x *LimitNode) Reset() {
 	*x = LimitNode{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[91]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6240,7 +6374,7 @@ func (x *LimitNode) String() string {
 func (*LimitNode) ProtoMessage() {}
 
 func (x *LimitNode) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[91]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6253,7 +6387,7 @@ func (x *LimitNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitNode.ProtoReflect.Descriptor instead.
 func (*LimitNode) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{91}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *LimitNode) GetNode() string {
@@ -6295,7 +6429,7 @@ type LimitQueue struct {
 
 func (x *LimitQueue) Reset() {
 	*x = LimitQueue{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[92]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6307,7 +6441,7 @@ func (x *LimitQueue) String() string {
 func (*LimitQueue) ProtoMessage() {}
 
 func (x *LimitQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[92]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6320,7 +6454,7 @@ func (x *LimitQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitQueue.ProtoReflect.Descriptor instead.
 func (*LimitQueue) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{92}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *LimitQueue) GetType() string {
@@ -6358,7 +6492,7 @@ type Alert struct {
 
 func (x *Alert) Reset() {
 	*x = Alert{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[93]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6370,7 +6504,7 @@ func (x *Alert) String() string {
 func (*Alert) ProtoMessage() {}
 
 func (x *Alert) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[93]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6383,7 +6517,7 @@ func (x *Alert) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alert.ProtoReflect.Descriptor instead.
 func (*Alert) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{93}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *Alert) GetRule() string {
@@ -6487,7 +6621,7 @@ type AlertSilence struct {
 
 func (x *AlertSilence) Reset() {
 	*x = AlertSilence{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[94]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6499,7 +6633,7 @@ func (x *AlertSilence) String() string {
 func (*AlertSilence) ProtoMessage() {}
 
 func (x *AlertSilence) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[94]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6512,7 +6646,7 @@ func (x *AlertSilence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AlertSilence.ProtoReflect.Descriptor instead.
 func (*AlertSilence) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{94}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *AlertSilence) GetId() string {
@@ -6578,7 +6712,7 @@ type UnsentAlerts struct {
 
 func (x *UnsentAlerts) Reset() {
 	*x = UnsentAlerts{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[95]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6590,7 +6724,7 @@ func (x *UnsentAlerts) String() string {
 func (*UnsentAlerts) ProtoMessage() {}
 
 func (x *UnsentAlerts) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[95]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6603,7 +6737,7 @@ func (x *UnsentAlerts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsentAlerts.ProtoReflect.Descriptor instead.
 func (*UnsentAlerts) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{95}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *UnsentAlerts) GetId() string {
@@ -6649,7 +6783,7 @@ type ListAlertsRequest struct {
 
 func (x *ListAlertsRequest) Reset() {
 	*x = ListAlertsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[96]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6661,7 +6795,7 @@ func (x *ListAlertsRequest) String() string {
 func (*ListAlertsRequest) ProtoMessage() {}
 
 func (x *ListAlertsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[96]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6674,7 +6808,7 @@ func (x *ListAlertsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAlertsRequest.ProtoReflect.Descriptor instead.
 func (*ListAlertsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{96}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{98}
 }
 
 type ListAlertsResponse struct {
@@ -6688,7 +6822,7 @@ type ListAlertsResponse struct {
 
 func (x *ListAlertsResponse) Reset() {
 	*x = ListAlertsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[97]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6700,7 +6834,7 @@ func (x *ListAlertsResponse) String() string {
 func (*ListAlertsResponse) ProtoMessage() {}
 
 func (x *ListAlertsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[97]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6713,7 +6847,7 @@ func (x *ListAlertsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAlertsResponse.ProtoReflect.Descriptor instead.
 func (*ListAlertsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{97}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *ListAlertsResponse) GetAlerts() []*Alert {
@@ -6746,7 +6880,7 @@ type TestAlertsRequest struct {
 
 func (x *TestAlertsRequest) Reset() {
 	*x = TestAlertsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[98]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6758,7 +6892,7 @@ func (x *TestAlertsRequest) String() string {
 func (*TestAlertsRequest) ProtoMessage() {}
 
 func (x *TestAlertsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[98]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6771,7 +6905,7 @@ func (x *TestAlertsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestAlertsRequest.ProtoReflect.Descriptor instead.
 func (*TestAlertsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{98}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *TestAlertsRequest) GetTargets() []string {
@@ -6790,7 +6924,7 @@ type TestAlertsResponse struct {
 
 func (x *TestAlertsResponse) Reset() {
 	*x = TestAlertsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[99]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6802,7 +6936,7 @@ func (x *TestAlertsResponse) String() string {
 func (*TestAlertsResponse) ProtoMessage() {}
 
 func (x *TestAlertsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[99]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6815,7 +6949,7 @@ func (x *TestAlertsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestAlertsResponse.ProtoReflect.Descriptor instead.
 func (*TestAlertsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{99}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *TestAlertsResponse) GetTests() []*AlertTest {
@@ -6837,7 +6971,7 @@ type AlertTest struct {
 
 func (x *AlertTest) Reset() {
 	*x = AlertTest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[100]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6849,7 +6983,7 @@ func (x *AlertTest) String() string {
 func (*AlertTest) ProtoMessage() {}
 
 func (x *AlertTest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[100]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6862,7 +6996,7 @@ func (x *AlertTest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AlertTest.ProtoReflect.Descriptor instead.
 func (*AlertTest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{100}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *AlertTest) GetTarget() string {
@@ -6899,7 +7033,7 @@ type SilenceAlertsRequest struct {
 
 func (x *SilenceAlertsRequest) Reset() {
 	*x = SilenceAlertsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[101]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6911,7 +7045,7 @@ func (x *SilenceAlertsRequest) String() string {
 func (*SilenceAlertsRequest) ProtoMessage() {}
 
 func (x *SilenceAlertsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[101]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6924,7 +7058,7 @@ func (x *SilenceAlertsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SilenceAlertsRequest.ProtoReflect.Descriptor instead.
 func (*SilenceAlertsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{101}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *SilenceAlertsRequest) GetRule() string {
@@ -6971,7 +7105,7 @@ type SilenceAlertsResponse struct {
 
 func (x *SilenceAlertsResponse) Reset() {
 	*x = SilenceAlertsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[102]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6983,7 +7117,7 @@ func (x *SilenceAlertsResponse) String() string {
 func (*SilenceAlertsResponse) ProtoMessage() {}
 
 func (x *SilenceAlertsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[102]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6996,7 +7130,7 @@ func (x *SilenceAlertsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SilenceAlertsResponse.ProtoReflect.Descriptor instead.
 func (*SilenceAlertsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{102}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *SilenceAlertsResponse) GetSilence() *AlertSilence {
@@ -7015,7 +7149,7 @@ type UnsilenceAlertsRequest struct {
 
 func (x *UnsilenceAlertsRequest) Reset() {
 	*x = UnsilenceAlertsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[103]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7027,7 +7161,7 @@ func (x *UnsilenceAlertsRequest) String() string {
 func (*UnsilenceAlertsRequest) ProtoMessage() {}
 
 func (x *UnsilenceAlertsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[103]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7040,7 +7174,7 @@ func (x *UnsilenceAlertsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsilenceAlertsRequest.ProtoReflect.Descriptor instead.
 func (*UnsilenceAlertsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{103}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *UnsilenceAlertsRequest) GetId() string {
@@ -7058,7 +7192,7 @@ type UnsilenceAlertsResponse struct {
 
 func (x *UnsilenceAlertsResponse) Reset() {
 	*x = UnsilenceAlertsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[104]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7070,7 +7204,7 @@ func (x *UnsilenceAlertsResponse) String() string {
 func (*UnsilenceAlertsResponse) ProtoMessage() {}
 
 func (x *UnsilenceAlertsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[104]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7083,7 +7217,7 @@ func (x *UnsilenceAlertsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsilenceAlertsResponse.ProtoReflect.Descriptor instead.
 func (*UnsilenceAlertsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{104}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{106}
 }
 
 // ScheduleDefinition says when a schedule fires and what it adds. Either cron or every is
@@ -7115,7 +7249,7 @@ type ScheduleDefinition struct {
 
 func (x *ScheduleDefinition) Reset() {
 	*x = ScheduleDefinition{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[105]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7127,7 +7261,7 @@ func (x *ScheduleDefinition) String() string {
 func (*ScheduleDefinition) ProtoMessage() {}
 
 func (x *ScheduleDefinition) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[105]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7140,7 +7274,7 @@ func (x *ScheduleDefinition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleDefinition.ProtoReflect.Descriptor instead.
 func (*ScheduleDefinition) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{105}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *ScheduleDefinition) GetCron() string {
@@ -7240,7 +7374,7 @@ type ScheduleCatchUp struct {
 
 func (x *ScheduleCatchUp) Reset() {
 	*x = ScheduleCatchUp{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[106]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7252,7 +7386,7 @@ func (x *ScheduleCatchUp) String() string {
 func (*ScheduleCatchUp) ProtoMessage() {}
 
 func (x *ScheduleCatchUp) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[106]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7265,7 +7399,7 @@ func (x *ScheduleCatchUp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleCatchUp.ProtoReflect.Descriptor instead.
 func (*ScheduleCatchUp) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{106}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *ScheduleCatchUp) GetPolicy() string {
@@ -7305,7 +7439,7 @@ type ScheduleTask struct {
 
 func (x *ScheduleTask) Reset() {
 	*x = ScheduleTask{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[107]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7317,7 +7451,7 @@ func (x *ScheduleTask) String() string {
 func (*ScheduleTask) ProtoMessage() {}
 
 func (x *ScheduleTask) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[107]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7330,7 +7464,7 @@ func (x *ScheduleTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleTask.ProtoReflect.Descriptor instead.
 func (*ScheduleTask) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{107}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *ScheduleTask) GetType() string {
@@ -7395,7 +7529,7 @@ type Schedule struct {
 
 func (x *Schedule) Reset() {
 	*x = Schedule{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[108]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7407,7 +7541,7 @@ func (x *Schedule) String() string {
 func (*Schedule) ProtoMessage() {}
 
 func (x *Schedule) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[108]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7420,7 +7554,7 @@ func (x *Schedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
 func (*Schedule) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{108}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *Schedule) GetName() string {
@@ -7531,7 +7665,7 @@ type SchedulePause struct {
 
 func (x *SchedulePause) Reset() {
 	*x = SchedulePause{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[109]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7543,7 +7677,7 @@ func (x *SchedulePause) String() string {
 func (*SchedulePause) ProtoMessage() {}
 
 func (x *SchedulePause) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[109]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7556,7 +7690,7 @@ func (x *SchedulePause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulePause.ProtoReflect.Descriptor instead.
 func (*SchedulePause) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{109}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *SchedulePause) GetSince() *timestamppb.Timestamp {
@@ -7584,7 +7718,7 @@ type ScheduleFire struct {
 
 func (x *ScheduleFire) Reset() {
 	*x = ScheduleFire{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[110]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7596,7 +7730,7 @@ func (x *ScheduleFire) String() string {
 func (*ScheduleFire) ProtoMessage() {}
 
 func (x *ScheduleFire) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[110]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7609,7 +7743,7 @@ func (x *ScheduleFire) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleFire.ProtoReflect.Descriptor instead.
 func (*ScheduleFire) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{110}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *ScheduleFire) GetTime() *timestamppb.Timestamp {
@@ -7636,7 +7770,7 @@ type ListSchedulesRequest struct {
 
 func (x *ListSchedulesRequest) Reset() {
 	*x = ListSchedulesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[111]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7648,7 +7782,7 @@ func (x *ListSchedulesRequest) String() string {
 func (*ListSchedulesRequest) ProtoMessage() {}
 
 func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[111]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7661,7 +7795,7 @@ func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesRequest.ProtoReflect.Descriptor instead.
 func (*ListSchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{111}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *ListSchedulesRequest) GetLimit() uint32 {
@@ -7688,7 +7822,7 @@ type ListSchedulesResponse struct {
 
 func (x *ListSchedulesResponse) Reset() {
 	*x = ListSchedulesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[112]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7700,7 +7834,7 @@ func (x *ListSchedulesResponse) String() string {
 func (*ListSchedulesResponse) ProtoMessage() {}
 
 func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[112]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7713,7 +7847,7 @@ func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesResponse.ProtoReflect.Descriptor instead.
 func (*ListSchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{112}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *ListSchedulesResponse) GetSchedules() []*Schedule {
@@ -7739,7 +7873,7 @@ type GetScheduleRequest struct {
 
 func (x *GetScheduleRequest) Reset() {
 	*x = GetScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[113]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7751,7 +7885,7 @@ func (x *GetScheduleRequest) String() string {
 func (*GetScheduleRequest) ProtoMessage() {}
 
 func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[113]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7764,7 +7898,7 @@ func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleRequest.ProtoReflect.Descriptor instead.
 func (*GetScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{113}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *GetScheduleRequest) GetName() string {
@@ -7783,7 +7917,7 @@ type GetScheduleResponse struct {
 
 func (x *GetScheduleResponse) Reset() {
 	*x = GetScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[114]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7795,7 +7929,7 @@ func (x *GetScheduleResponse) String() string {
 func (*GetScheduleResponse) ProtoMessage() {}
 
 func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[114]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7808,7 +7942,7 @@ func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleResponse.ProtoReflect.Descriptor instead.
 func (*GetScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{114}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *GetScheduleResponse) GetSchedule() *Schedule {
@@ -7828,7 +7962,7 @@ type ApplyScheduleRequest struct {
 
 func (x *ApplyScheduleRequest) Reset() {
 	*x = ApplyScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[115]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7840,7 +7974,7 @@ func (x *ApplyScheduleRequest) String() string {
 func (*ApplyScheduleRequest) ProtoMessage() {}
 
 func (x *ApplyScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[115]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7853,7 +7987,7 @@ func (x *ApplyScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyScheduleRequest.ProtoReflect.Descriptor instead.
 func (*ApplyScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{115}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *ApplyScheduleRequest) GetName() string {
@@ -7879,7 +8013,7 @@ type ApplyScheduleResponse struct {
 
 func (x *ApplyScheduleResponse) Reset() {
 	*x = ApplyScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[116]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7891,7 +8025,7 @@ func (x *ApplyScheduleResponse) String() string {
 func (*ApplyScheduleResponse) ProtoMessage() {}
 
 func (x *ApplyScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[116]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7904,7 +8038,7 @@ func (x *ApplyScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyScheduleResponse.ProtoReflect.Descriptor instead.
 func (*ApplyScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{116}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *ApplyScheduleResponse) GetOutcome() string {
@@ -7927,7 +8061,7 @@ type PreviewScheduleRequest struct {
 
 func (x *PreviewScheduleRequest) Reset() {
 	*x = PreviewScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[117]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7939,7 +8073,7 @@ func (x *PreviewScheduleRequest) String() string {
 func (*PreviewScheduleRequest) ProtoMessage() {}
 
 func (x *PreviewScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[117]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7952,7 +8086,7 @@ func (x *PreviewScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewScheduleRequest.ProtoReflect.Descriptor instead.
 func (*PreviewScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{117}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *PreviewScheduleRequest) GetName() string {
@@ -7992,7 +8126,7 @@ type PreviewScheduleResponse struct {
 
 func (x *PreviewScheduleResponse) Reset() {
 	*x = PreviewScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[118]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8004,7 +8138,7 @@ func (x *PreviewScheduleResponse) String() string {
 func (*PreviewScheduleResponse) ProtoMessage() {}
 
 func (x *PreviewScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[118]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8017,7 +8151,7 @@ func (x *PreviewScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewScheduleResponse.ProtoReflect.Descriptor instead.
 func (*PreviewScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{118}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *PreviewScheduleResponse) GetTimes() []*ScheduleTime {
@@ -8042,7 +8176,7 @@ type ScheduleTime struct {
 
 func (x *ScheduleTime) Reset() {
 	*x = ScheduleTime{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[119]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8054,7 +8188,7 @@ func (x *ScheduleTime) String() string {
 func (*ScheduleTime) ProtoMessage() {}
 
 func (x *ScheduleTime) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[119]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8067,7 +8201,7 @@ func (x *ScheduleTime) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleTime.ProtoReflect.Descriptor instead.
 func (*ScheduleTime) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{119}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *ScheduleTime) GetTime() *timestamppb.Timestamp {
@@ -8107,7 +8241,7 @@ type DeleteScheduleRequest struct {
 
 func (x *DeleteScheduleRequest) Reset() {
 	*x = DeleteScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[120]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8119,7 +8253,7 @@ func (x *DeleteScheduleRequest) String() string {
 func (*DeleteScheduleRequest) ProtoMessage() {}
 
 func (x *DeleteScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[120]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8132,7 +8266,7 @@ func (x *DeleteScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleRequest.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{120}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *DeleteScheduleRequest) GetName() string {
@@ -8150,7 +8284,7 @@ type DeleteScheduleResponse struct {
 
 func (x *DeleteScheduleResponse) Reset() {
 	*x = DeleteScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[121]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8162,7 +8296,7 @@ func (x *DeleteScheduleResponse) String() string {
 func (*DeleteScheduleResponse) ProtoMessage() {}
 
 func (x *DeleteScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[121]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8175,7 +8309,7 @@ func (x *DeleteScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleResponse.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{121}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{123}
 }
 
 type PauseScheduleRequest struct {
@@ -8188,7 +8322,7 @@ type PauseScheduleRequest struct {
 
 func (x *PauseScheduleRequest) Reset() {
 	*x = PauseScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[122]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8200,7 +8334,7 @@ func (x *PauseScheduleRequest) String() string {
 func (*PauseScheduleRequest) ProtoMessage() {}
 
 func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[122]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8213,7 +8347,7 @@ func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleRequest.ProtoReflect.Descriptor instead.
 func (*PauseScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{122}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *PauseScheduleRequest) GetName() string {
@@ -8239,7 +8373,7 @@ type PauseScheduleResponse struct {
 
 func (x *PauseScheduleResponse) Reset() {
 	*x = PauseScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[123]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8251,7 +8385,7 @@ func (x *PauseScheduleResponse) String() string {
 func (*PauseScheduleResponse) ProtoMessage() {}
 
 func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[123]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8264,7 +8398,7 @@ func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleResponse.ProtoReflect.Descriptor instead.
 func (*PauseScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{123}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *PauseScheduleResponse) GetSchedule() *Schedule {
@@ -8283,7 +8417,7 @@ type ResumeScheduleRequest struct {
 
 func (x *ResumeScheduleRequest) Reset() {
 	*x = ResumeScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[124]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8295,7 +8429,7 @@ func (x *ResumeScheduleRequest) String() string {
 func (*ResumeScheduleRequest) ProtoMessage() {}
 
 func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[124]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8308,7 +8442,7 @@ func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleRequest.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{124}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *ResumeScheduleRequest) GetName() string {
@@ -8327,7 +8461,7 @@ type ResumeScheduleResponse struct {
 
 func (x *ResumeScheduleResponse) Reset() {
 	*x = ResumeScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[125]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8339,7 +8473,7 @@ func (x *ResumeScheduleResponse) String() string {
 func (*ResumeScheduleResponse) ProtoMessage() {}
 
 func (x *ResumeScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[125]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8352,7 +8486,7 @@ func (x *ResumeScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleResponse.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{125}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *ResumeScheduleResponse) GetSchedule() *Schedule {
@@ -8371,7 +8505,7 @@ type TriggerScheduleRequest struct {
 
 func (x *TriggerScheduleRequest) Reset() {
 	*x = TriggerScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[126]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8383,7 +8517,7 @@ func (x *TriggerScheduleRequest) String() string {
 func (*TriggerScheduleRequest) ProtoMessage() {}
 
 func (x *TriggerScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[126]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8396,7 +8530,7 @@ func (x *TriggerScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerScheduleRequest.ProtoReflect.Descriptor instead.
 func (*TriggerScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{126}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *TriggerScheduleRequest) GetName() string {
@@ -8415,7 +8549,7 @@ type TriggerScheduleResponse struct {
 
 func (x *TriggerScheduleResponse) Reset() {
 	*x = TriggerScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[127]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8427,7 +8561,7 @@ func (x *TriggerScheduleResponse) String() string {
 func (*TriggerScheduleResponse) ProtoMessage() {}
 
 func (x *TriggerScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[127]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8440,7 +8574,7 @@ func (x *TriggerScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerScheduleResponse.ProtoReflect.Descriptor instead.
 func (*TriggerScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{127}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *TriggerScheduleResponse) GetTaskId() string {
@@ -8462,7 +8596,7 @@ type BackfillScheduleRequest struct {
 
 func (x *BackfillScheduleRequest) Reset() {
 	*x = BackfillScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[128]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8474,7 +8608,7 @@ func (x *BackfillScheduleRequest) String() string {
 func (*BackfillScheduleRequest) ProtoMessage() {}
 
 func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[128]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8487,7 +8621,7 @@ func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleRequest.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{128}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *BackfillScheduleRequest) GetName() string {
@@ -8527,7 +8661,7 @@ type BackfillScheduleResponse struct {
 
 func (x *BackfillScheduleResponse) Reset() {
 	*x = BackfillScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[129]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8539,7 +8673,7 @@ func (x *BackfillScheduleResponse) String() string {
 func (*BackfillScheduleResponse) ProtoMessage() {}
 
 func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[129]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8552,7 +8686,7 @@ func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleResponse.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{129}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *BackfillScheduleResponse) GetTasks() uint64 {
@@ -8592,7 +8726,7 @@ type Source struct {
 
 func (x *Source) Reset() {
 	*x = Source{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[130]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8604,7 +8738,7 @@ func (x *Source) String() string {
 func (*Source) ProtoMessage() {}
 
 func (x *Source) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[130]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8617,7 +8751,7 @@ func (x *Source) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Source.ProtoReflect.Descriptor instead.
 func (*Source) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{130}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *Source) GetName() string {
@@ -8749,7 +8883,7 @@ type SourcePause struct {
 
 func (x *SourcePause) Reset() {
 	*x = SourcePause{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[131]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8761,7 +8895,7 @@ func (x *SourcePause) String() string {
 func (*SourcePause) ProtoMessage() {}
 
 func (x *SourcePause) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[131]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8774,7 +8908,7 @@ func (x *SourcePause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourcePause.ProtoReflect.Descriptor instead.
 func (*SourcePause) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{131}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *SourcePause) GetSince() *timestamppb.Timestamp {
@@ -8813,7 +8947,7 @@ type SourcePartition struct {
 
 func (x *SourcePartition) Reset() {
 	*x = SourcePartition{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[132]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8825,7 +8959,7 @@ func (x *SourcePartition) String() string {
 func (*SourcePartition) ProtoMessage() {}
 
 func (x *SourcePartition) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[132]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8838,7 +8972,7 @@ func (x *SourcePartition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourcePartition.ProtoReflect.Descriptor instead.
 func (*SourcePartition) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{132}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *SourcePartition) GetTopic() string {
@@ -8946,7 +9080,7 @@ type SourceLoss struct {
 
 func (x *SourceLoss) Reset() {
 	*x = SourceLoss{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[133]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8958,7 +9092,7 @@ func (x *SourceLoss) String() string {
 func (*SourceLoss) ProtoMessage() {}
 
 func (x *SourceLoss) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[133]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8971,7 +9105,7 @@ func (x *SourceLoss) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceLoss.ProtoReflect.Descriptor instead.
 func (*SourceLoss) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{133}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *SourceLoss) GetBegin() uint64 {
@@ -9010,7 +9144,7 @@ type ListSourcesRequest struct {
 
 func (x *ListSourcesRequest) Reset() {
 	*x = ListSourcesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[134]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9022,7 +9156,7 @@ func (x *ListSourcesRequest) String() string {
 func (*ListSourcesRequest) ProtoMessage() {}
 
 func (x *ListSourcesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[134]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9035,7 +9169,7 @@ func (x *ListSourcesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSourcesRequest.ProtoReflect.Descriptor instead.
 func (*ListSourcesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{134}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{136}
 }
 
 type ListSourcesResponse struct {
@@ -9047,7 +9181,7 @@ type ListSourcesResponse struct {
 
 func (x *ListSourcesResponse) Reset() {
 	*x = ListSourcesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[135]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9059,7 +9193,7 @@ func (x *ListSourcesResponse) String() string {
 func (*ListSourcesResponse) ProtoMessage() {}
 
 func (x *ListSourcesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[135]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9072,7 +9206,7 @@ func (x *ListSourcesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSourcesResponse.ProtoReflect.Descriptor instead.
 func (*ListSourcesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{135}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *ListSourcesResponse) GetSources() []*Source {
@@ -9091,7 +9225,7 @@ type GetSourceRequest struct {
 
 func (x *GetSourceRequest) Reset() {
 	*x = GetSourceRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[136]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9103,7 +9237,7 @@ func (x *GetSourceRequest) String() string {
 func (*GetSourceRequest) ProtoMessage() {}
 
 func (x *GetSourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[136]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9116,7 +9250,7 @@ func (x *GetSourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSourceRequest.ProtoReflect.Descriptor instead.
 func (*GetSourceRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{136}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{138}
 }
 
 func (x *GetSourceRequest) GetName() string {
@@ -9135,7 +9269,7 @@ type GetSourceResponse struct {
 
 func (x *GetSourceResponse) Reset() {
 	*x = GetSourceResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[137]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9147,7 +9281,7 @@ func (x *GetSourceResponse) String() string {
 func (*GetSourceResponse) ProtoMessage() {}
 
 func (x *GetSourceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[137]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9160,7 +9294,7 @@ func (x *GetSourceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSourceResponse.ProtoReflect.Descriptor instead.
 func (*GetSourceResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{137}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{139}
 }
 
 func (x *GetSourceResponse) GetSource() *Source {
@@ -9180,7 +9314,7 @@ type PauseSourceRequest struct {
 
 func (x *PauseSourceRequest) Reset() {
 	*x = PauseSourceRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[138]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9192,7 +9326,7 @@ func (x *PauseSourceRequest) String() string {
 func (*PauseSourceRequest) ProtoMessage() {}
 
 func (x *PauseSourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[138]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9205,7 +9339,7 @@ func (x *PauseSourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSourceRequest.ProtoReflect.Descriptor instead.
 func (*PauseSourceRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{138}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{140}
 }
 
 func (x *PauseSourceRequest) GetName() string {
@@ -9231,7 +9365,7 @@ type PauseSourceResponse struct {
 
 func (x *PauseSourceResponse) Reset() {
 	*x = PauseSourceResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[139]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[141]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9243,7 +9377,7 @@ func (x *PauseSourceResponse) String() string {
 func (*PauseSourceResponse) ProtoMessage() {}
 
 func (x *PauseSourceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[139]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[141]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9256,7 +9390,7 @@ func (x *PauseSourceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSourceResponse.ProtoReflect.Descriptor instead.
 func (*PauseSourceResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{139}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{141}
 }
 
 func (x *PauseSourceResponse) GetSource() *Source {
@@ -9275,7 +9409,7 @@ type ResumeSourceRequest struct {
 
 func (x *ResumeSourceRequest) Reset() {
 	*x = ResumeSourceRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[140]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[142]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9287,7 +9421,7 @@ func (x *ResumeSourceRequest) String() string {
 func (*ResumeSourceRequest) ProtoMessage() {}
 
 func (x *ResumeSourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[140]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[142]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9300,7 +9434,7 @@ func (x *ResumeSourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSourceRequest.ProtoReflect.Descriptor instead.
 func (*ResumeSourceRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{140}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{142}
 }
 
 func (x *ResumeSourceRequest) GetName() string {
@@ -9319,7 +9453,7 @@ type ResumeSourceResponse struct {
 
 func (x *ResumeSourceResponse) Reset() {
 	*x = ResumeSourceResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[141]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[143]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9331,7 +9465,7 @@ func (x *ResumeSourceResponse) String() string {
 func (*ResumeSourceResponse) ProtoMessage() {}
 
 func (x *ResumeSourceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[141]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[143]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9344,7 +9478,7 @@ func (x *ResumeSourceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSourceResponse.ProtoReflect.Descriptor instead.
 func (*ResumeSourceResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{141}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{143}
 }
 
 func (x *ResumeSourceResponse) GetSource() *Source {
@@ -9373,7 +9507,7 @@ type SeekSourceRequest struct {
 
 func (x *SeekSourceRequest) Reset() {
 	*x = SeekSourceRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[142]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[144]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9385,7 +9519,7 @@ func (x *SeekSourceRequest) String() string {
 func (*SeekSourceRequest) ProtoMessage() {}
 
 func (x *SeekSourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[142]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[144]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9398,7 +9532,7 @@ func (x *SeekSourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeekSourceRequest.ProtoReflect.Descriptor instead.
 func (*SeekSourceRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{142}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{144}
 }
 
 func (x *SeekSourceRequest) GetName() string {
@@ -9512,7 +9646,7 @@ type SeekSourceResponse struct {
 
 func (x *SeekSourceResponse) Reset() {
 	*x = SeekSourceResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[143]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[145]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9524,7 +9658,7 @@ func (x *SeekSourceResponse) String() string {
 func (*SeekSourceResponse) ProtoMessage() {}
 
 func (x *SeekSourceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[143]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[145]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9537,7 +9671,7 @@ func (x *SeekSourceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeekSourceResponse.ProtoReflect.Descriptor instead.
 func (*SeekSourceResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{143}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{145}
 }
 
 func (x *SeekSourceResponse) GetSource() *Source {
@@ -9568,7 +9702,7 @@ type SourceMove struct {
 
 func (x *SourceMove) Reset() {
 	*x = SourceMove{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[144]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[146]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9580,7 +9714,7 @@ func (x *SourceMove) String() string {
 func (*SourceMove) ProtoMessage() {}
 
 func (x *SourceMove) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[144]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[146]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9593,7 +9727,7 @@ func (x *SourceMove) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceMove.ProtoReflect.Descriptor instead.
 func (*SourceMove) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{144}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{146}
 }
 
 func (x *SourceMove) GetTopic() string {
@@ -9651,7 +9785,16 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\rSubmitRequest\x12,\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x16.taskengine.v1.NewTaskR\x05tasks\"D\n" +
 	"\x0eSubmitResponse\x122\n" +
-	"\breceipts\x18\x01 \x03(\v2\x16.taskengine.v1.ReceiptR\breceipts\"H\n" +
+	"\breceipts\x18\x01 \x03(\v2\x16.taskengine.v1.ReceiptR\breceipts\"\xf4\x01\n" +
+	"\x19SubmitWithChildrenRequest\x12*\n" +
+	"\x04task\x18\x01 \x01(\v2\x16.taskengine.v1.NewTaskR\x04task\x122\n" +
+	"\bchildren\x18\x02 \x03(\v2\x16.taskengine.v1.NewTaskR\bchildren\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x14\n" +
+	"\x05count\x18\x04 \x01(\rR\x05count\x12\x1b\n" +
+	"\tor_failed\x18\x05 \x01(\bR\borFailed\x120\n" +
+	"\x05until\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"N\n" +
+	"\x1aSubmitWithChildrenResponse\x120\n" +
+	"\areceipt\x18\x01 \x01(\v2\x16.taskengine.v1.ReceiptR\areceipt\"H\n" +
 	"\x13SubmitStreamRequest\x121\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x1b.taskengine.v1.StreamedTaskR\x05tasks\"V\n" +
 	"\fStreamedTask\x12\x1a\n" +
@@ -10375,9 +10518,10 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\rR\tpartition\x12\x1a\n" +
 	"\bposition\x18\x03 \x01(\x04R\bposition\x12\x16\n" +
-	"\x06target\x18\x04 \x01(\x04R\x06target2\xd6 \n" +
+	"\x06target\x18\x04 \x01(\x04R\x06target2\xc1!\n" +
 	"\vTaskService\x12E\n" +
-	"\x06Submit\x12\x1c.taskengine.v1.SubmitRequest\x1a\x1d.taskengine.v1.SubmitResponse\x12[\n" +
+	"\x06Submit\x12\x1c.taskengine.v1.SubmitRequest\x1a\x1d.taskengine.v1.SubmitResponse\x12i\n" +
+	"\x12SubmitWithChildren\x12(.taskengine.v1.SubmitWithChildrenRequest\x1a).taskengine.v1.SubmitWithChildrenResponse\x12[\n" +
 	"\fSubmitStream\x12\".taskengine.v1.SubmitStreamRequest\x1a#.taskengine.v1.SubmitStreamResponse(\x010\x01\x12<\n" +
 	"\x03Get\x12\x19.taskengine.v1.GetRequest\x1a\x1a.taskengine.v1.GetResponse\x12?\n" +
 	"\x04List\x12\x1a.taskengine.v1.ListRequest\x1a\x1b.taskengine.v1.ListResponse\x12B\n" +
@@ -10449,424 +10593,432 @@ func file_taskengine_v1_taskengine_proto_rawDescGZIP() []byte {
 }
 
 var (
-	file_taskengine_v1_taskengine_proto_msgTypes = make([]protoimpl.MessageInfo, 152)
+	file_taskengine_v1_taskengine_proto_msgTypes = make([]protoimpl.MessageInfo, 154)
 	file_taskengine_v1_taskengine_proto_goTypes  = []any{
-		(*NewTask)(nil),                  // 0: taskengine.v1.NewTask
-		(*SubmitRequest)(nil),            // 1: taskengine.v1.SubmitRequest
-		(*SubmitResponse)(nil),           // 2: taskengine.v1.SubmitResponse
-		(*SubmitStreamRequest)(nil),      // 3: taskengine.v1.SubmitStreamRequest
-		(*StreamedTask)(nil),             // 4: taskengine.v1.StreamedTask
-		(*SubmitStreamResponse)(nil),     // 5: taskengine.v1.SubmitStreamResponse
-		(*SubmitOutcome)(nil),            // 6: taskengine.v1.SubmitOutcome
-		(*SubmitError)(nil),              // 7: taskengine.v1.SubmitError
-		(*Receipt)(nil),                  // 8: taskengine.v1.Receipt
-		(*Task)(nil),                     // 9: taskengine.v1.Task
-		(*Parent)(nil),                   // 10: taskengine.v1.Parent
-		(*ChildSet)(nil),                 // 11: taskengine.v1.ChildSet
-		(*ReceivedSignal)(nil),           // 12: taskengine.v1.ReceivedSignal
-		(*Progress)(nil),                 // 13: taskengine.v1.Progress
-		(*Attempt)(nil),                  // 14: taskengine.v1.Attempt
-		(*GetRequest)(nil),               // 15: taskengine.v1.GetRequest
-		(*GetResponse)(nil),              // 16: taskengine.v1.GetResponse
-		(*ListRequest)(nil),              // 17: taskengine.v1.ListRequest
-		(*ListResponse)(nil),             // 18: taskengine.v1.ListResponse
-		(*CountRequest)(nil),             // 19: taskengine.v1.CountRequest
-		(*CountResponse)(nil),            // 20: taskengine.v1.CountResponse
-		(*StateCount)(nil),               // 21: taskengine.v1.StateCount
-		(*WaitRequest)(nil),              // 22: taskengine.v1.WaitRequest
-		(*WaitResponse)(nil),             // 23: taskengine.v1.WaitResponse
-		(*WhyRequest)(nil),               // 24: taskengine.v1.WhyRequest
-		(*WhyResponse)(nil),              // 25: taskengine.v1.WhyResponse
-		(*Reason)(nil),                   // 26: taskengine.v1.Reason
-		(*TaskLogsRequest)(nil),          // 27: taskengine.v1.TaskLogsRequest
-		(*TaskLogsResponse)(nil),         // 28: taskengine.v1.TaskLogsResponse
-		(*RanElsewhere)(nil),             // 29: taskengine.v1.RanElsewhere
-		(*LogLine)(nil),                  // 30: taskengine.v1.LogLine
-		(*CancelRequest)(nil),            // 31: taskengine.v1.CancelRequest
-		(*CancelResponse)(nil),           // 32: taskengine.v1.CancelResponse
-		(*TreeRequest)(nil),              // 33: taskengine.v1.TreeRequest
-		(*TreeResponse)(nil),             // 34: taskengine.v1.TreeResponse
-		(*TreeTask)(nil),                 // 35: taskengine.v1.TreeTask
-		(*SubmitWorkflowRequest)(nil),    // 36: taskengine.v1.SubmitWorkflowRequest
-		(*SubmitWorkflowResponse)(nil),   // 37: taskengine.v1.SubmitWorkflowResponse
-		(*GetWorkflowRequest)(nil),       // 38: taskengine.v1.GetWorkflowRequest
-		(*GetWorkflowResponse)(nil),      // 39: taskengine.v1.GetWorkflowResponse
-		(*RetryWorkflowRequest)(nil),     // 40: taskengine.v1.RetryWorkflowRequest
-		(*RetryWorkflowResponse)(nil),    // 41: taskengine.v1.RetryWorkflowResponse
-		(*Workflow)(nil),                 // 42: taskengine.v1.Workflow
-		(*WorkflowStep)(nil),             // 43: taskengine.v1.WorkflowStep
-		(*ResumeRequest)(nil),            // 44: taskengine.v1.ResumeRequest
-		(*ResumeResponse)(nil),           // 45: taskengine.v1.ResumeResponse
-		(*FailRequest)(nil),              // 46: taskengine.v1.FailRequest
-		(*FailResponse)(nil),             // 47: taskengine.v1.FailResponse
-		(*RescheduleRequest)(nil),        // 48: taskengine.v1.RescheduleRequest
-		(*RescheduleResponse)(nil),       // 49: taskengine.v1.RescheduleResponse
-		(*SignalRequest)(nil),            // 50: taskengine.v1.SignalRequest
-		(*SignalResponse)(nil),           // 51: taskengine.v1.SignalResponse
-		(*ListKeysRequest)(nil),          // 52: taskengine.v1.ListKeysRequest
-		(*ListKeysResponse)(nil),         // 53: taskengine.v1.ListKeysResponse
-		(*OrderingKey)(nil),              // 54: taskengine.v1.OrderingKey
-		(*GetKeyRequest)(nil),            // 55: taskengine.v1.GetKeyRequest
-		(*GetKeyResponse)(nil),           // 56: taskengine.v1.GetKeyResponse
-		(*ResumeKeyRequest)(nil),         // 57: taskengine.v1.ResumeKeyRequest
-		(*ResumeKeyResponse)(nil),        // 58: taskengine.v1.ResumeKeyResponse
-		(*SkipKeyRequest)(nil),           // 59: taskengine.v1.SkipKeyRequest
-		(*SkipKeyResponse)(nil),          // 60: taskengine.v1.SkipKeyResponse
-		(*ListTypesRequest)(nil),         // 61: taskengine.v1.ListTypesRequest
-		(*ListTypesResponse)(nil),        // 62: taskengine.v1.ListTypesResponse
-		(*Type)(nil),                     // 63: taskengine.v1.Type
-		(*PauseTypeRequest)(nil),         // 64: taskengine.v1.PauseTypeRequest
-		(*PauseTypeResponse)(nil),        // 65: taskengine.v1.PauseTypeResponse
-		(*ResumeTypeRequest)(nil),        // 66: taskengine.v1.ResumeTypeRequest
-		(*ResumeTypeResponse)(nil),       // 67: taskengine.v1.ResumeTypeResponse
-		(*ListWorkersRequest)(nil),       // 68: taskengine.v1.ListWorkersRequest
-		(*ListWorkersResponse)(nil),      // 69: taskengine.v1.ListWorkersResponse
-		(*Worker)(nil),                   // 70: taskengine.v1.Worker
-		(*DrainWorkerRequest)(nil),       // 71: taskengine.v1.DrainWorkerRequest
-		(*DrainWorkerResponse)(nil),      // 72: taskengine.v1.DrainWorkerResponse
-		(*VersionRequest)(nil),           // 73: taskengine.v1.VersionRequest
-		(*VersionResponse)(nil),          // 74: taskengine.v1.VersionResponse
-		(*Rate)(nil),                     // 75: taskengine.v1.Rate
-		(*Limit)(nil),                    // 76: taskengine.v1.Limit
-		(*LimitSetting)(nil),             // 77: taskengine.v1.LimitSetting
-		(*ListLimitsRequest)(nil),        // 78: taskengine.v1.ListLimitsRequest
-		(*ListLimitsResponse)(nil),       // 79: taskengine.v1.ListLimitsResponse
-		(*GetLimitRequest)(nil),          // 80: taskengine.v1.GetLimitRequest
-		(*GetLimitResponse)(nil),         // 81: taskengine.v1.GetLimitResponse
-		(*SetLimitRequest)(nil),          // 82: taskengine.v1.SetLimitRequest
-		(*SetLimitResponse)(nil),         // 83: taskengine.v1.SetLimitResponse
-		(*UnsetLimitRequest)(nil),        // 84: taskengine.v1.UnsetLimitRequest
-		(*UnsetLimitResponse)(nil),       // 85: taskengine.v1.UnsetLimitResponse
-		(*WatchLimitsRequest)(nil),       // 86: taskengine.v1.WatchLimitsRequest
-		(*WatchLimitsResponse)(nil),      // 87: taskengine.v1.WatchLimitsResponse
-		(*WhyLimitRequest)(nil),          // 88: taskengine.v1.WhyLimitRequest
-		(*WhyLimitResponse)(nil),         // 89: taskengine.v1.WhyLimitResponse
-		(*LimitTask)(nil),                // 90: taskengine.v1.LimitTask
-		(*LimitNode)(nil),                // 91: taskengine.v1.LimitNode
-		(*LimitQueue)(nil),               // 92: taskengine.v1.LimitQueue
-		(*Alert)(nil),                    // 93: taskengine.v1.Alert
-		(*AlertSilence)(nil),             // 94: taskengine.v1.AlertSilence
-		(*UnsentAlerts)(nil),             // 95: taskengine.v1.UnsentAlerts
-		(*ListAlertsRequest)(nil),        // 96: taskengine.v1.ListAlertsRequest
-		(*ListAlertsResponse)(nil),       // 97: taskengine.v1.ListAlertsResponse
-		(*TestAlertsRequest)(nil),        // 98: taskengine.v1.TestAlertsRequest
-		(*TestAlertsResponse)(nil),       // 99: taskengine.v1.TestAlertsResponse
-		(*AlertTest)(nil),                // 100: taskengine.v1.AlertTest
-		(*SilenceAlertsRequest)(nil),     // 101: taskengine.v1.SilenceAlertsRequest
-		(*SilenceAlertsResponse)(nil),    // 102: taskengine.v1.SilenceAlertsResponse
-		(*UnsilenceAlertsRequest)(nil),   // 103: taskengine.v1.UnsilenceAlertsRequest
-		(*UnsilenceAlertsResponse)(nil),  // 104: taskengine.v1.UnsilenceAlertsResponse
-		(*ScheduleDefinition)(nil),       // 105: taskengine.v1.ScheduleDefinition
-		(*ScheduleCatchUp)(nil),          // 106: taskengine.v1.ScheduleCatchUp
-		(*ScheduleTask)(nil),             // 107: taskengine.v1.ScheduleTask
-		(*Schedule)(nil),                 // 108: taskengine.v1.Schedule
-		(*SchedulePause)(nil),            // 109: taskengine.v1.SchedulePause
-		(*ScheduleFire)(nil),             // 110: taskengine.v1.ScheduleFire
-		(*ListSchedulesRequest)(nil),     // 111: taskengine.v1.ListSchedulesRequest
-		(*ListSchedulesResponse)(nil),    // 112: taskengine.v1.ListSchedulesResponse
-		(*GetScheduleRequest)(nil),       // 113: taskengine.v1.GetScheduleRequest
-		(*GetScheduleResponse)(nil),      // 114: taskengine.v1.GetScheduleResponse
-		(*ApplyScheduleRequest)(nil),     // 115: taskengine.v1.ApplyScheduleRequest
-		(*ApplyScheduleResponse)(nil),    // 116: taskengine.v1.ApplyScheduleResponse
-		(*PreviewScheduleRequest)(nil),   // 117: taskengine.v1.PreviewScheduleRequest
-		(*PreviewScheduleResponse)(nil),  // 118: taskengine.v1.PreviewScheduleResponse
-		(*ScheduleTime)(nil),             // 119: taskengine.v1.ScheduleTime
-		(*DeleteScheduleRequest)(nil),    // 120: taskengine.v1.DeleteScheduleRequest
-		(*DeleteScheduleResponse)(nil),   // 121: taskengine.v1.DeleteScheduleResponse
-		(*PauseScheduleRequest)(nil),     // 122: taskengine.v1.PauseScheduleRequest
-		(*PauseScheduleResponse)(nil),    // 123: taskengine.v1.PauseScheduleResponse
-		(*ResumeScheduleRequest)(nil),    // 124: taskengine.v1.ResumeScheduleRequest
-		(*ResumeScheduleResponse)(nil),   // 125: taskengine.v1.ResumeScheduleResponse
-		(*TriggerScheduleRequest)(nil),   // 126: taskengine.v1.TriggerScheduleRequest
-		(*TriggerScheduleResponse)(nil),  // 127: taskengine.v1.TriggerScheduleResponse
-		(*BackfillScheduleRequest)(nil),  // 128: taskengine.v1.BackfillScheduleRequest
-		(*BackfillScheduleResponse)(nil), // 129: taskengine.v1.BackfillScheduleResponse
-		(*Source)(nil),                   // 130: taskengine.v1.Source
-		(*SourcePause)(nil),              // 131: taskengine.v1.SourcePause
-		(*SourcePartition)(nil),          // 132: taskengine.v1.SourcePartition
-		(*SourceLoss)(nil),               // 133: taskengine.v1.SourceLoss
-		(*ListSourcesRequest)(nil),       // 134: taskengine.v1.ListSourcesRequest
-		(*ListSourcesResponse)(nil),      // 135: taskengine.v1.ListSourcesResponse
-		(*GetSourceRequest)(nil),         // 136: taskengine.v1.GetSourceRequest
-		(*GetSourceResponse)(nil),        // 137: taskengine.v1.GetSourceResponse
-		(*PauseSourceRequest)(nil),       // 138: taskengine.v1.PauseSourceRequest
-		(*PauseSourceResponse)(nil),      // 139: taskengine.v1.PauseSourceResponse
-		(*ResumeSourceRequest)(nil),      // 140: taskengine.v1.ResumeSourceRequest
-		(*ResumeSourceResponse)(nil),     // 141: taskengine.v1.ResumeSourceResponse
-		(*SeekSourceRequest)(nil),        // 142: taskengine.v1.SeekSourceRequest
-		(*SeekSourceResponse)(nil),       // 143: taskengine.v1.SeekSourceResponse
-		(*SourceMove)(nil),               // 144: taskengine.v1.SourceMove
-		nil,                              // 145: taskengine.v1.NewTask.HeadersEntry
-		nil,                              // 146: taskengine.v1.Task.HeadersEntry
-		nil,                              // 147: taskengine.v1.SubmitWorkflowRequest.HeadersEntry
-		nil,                              // 148: taskengine.v1.Alert.LabelsEntry
-		nil,                              // 149: taskengine.v1.AlertSilence.LabelsEntry
-		nil,                              // 150: taskengine.v1.SilenceAlertsRequest.LabelsEntry
-		nil,                              // 151: taskengine.v1.ScheduleTask.HeadersEntry
-		(*timestamppb.Timestamp)(nil),    // 152: google.protobuf.Timestamp
-		(*durationpb.Duration)(nil),      // 153: google.protobuf.Duration
+		(*NewTask)(nil),                    // 0: taskengine.v1.NewTask
+		(*SubmitRequest)(nil),              // 1: taskengine.v1.SubmitRequest
+		(*SubmitResponse)(nil),             // 2: taskengine.v1.SubmitResponse
+		(*SubmitWithChildrenRequest)(nil),  // 3: taskengine.v1.SubmitWithChildrenRequest
+		(*SubmitWithChildrenResponse)(nil), // 4: taskengine.v1.SubmitWithChildrenResponse
+		(*SubmitStreamRequest)(nil),        // 5: taskengine.v1.SubmitStreamRequest
+		(*StreamedTask)(nil),               // 6: taskengine.v1.StreamedTask
+		(*SubmitStreamResponse)(nil),       // 7: taskengine.v1.SubmitStreamResponse
+		(*SubmitOutcome)(nil),              // 8: taskengine.v1.SubmitOutcome
+		(*SubmitError)(nil),                // 9: taskengine.v1.SubmitError
+		(*Receipt)(nil),                    // 10: taskengine.v1.Receipt
+		(*Task)(nil),                       // 11: taskengine.v1.Task
+		(*Parent)(nil),                     // 12: taskengine.v1.Parent
+		(*ChildSet)(nil),                   // 13: taskengine.v1.ChildSet
+		(*ReceivedSignal)(nil),             // 14: taskengine.v1.ReceivedSignal
+		(*Progress)(nil),                   // 15: taskengine.v1.Progress
+		(*Attempt)(nil),                    // 16: taskengine.v1.Attempt
+		(*GetRequest)(nil),                 // 17: taskengine.v1.GetRequest
+		(*GetResponse)(nil),                // 18: taskengine.v1.GetResponse
+		(*ListRequest)(nil),                // 19: taskengine.v1.ListRequest
+		(*ListResponse)(nil),               // 20: taskengine.v1.ListResponse
+		(*CountRequest)(nil),               // 21: taskengine.v1.CountRequest
+		(*CountResponse)(nil),              // 22: taskengine.v1.CountResponse
+		(*StateCount)(nil),                 // 23: taskengine.v1.StateCount
+		(*WaitRequest)(nil),                // 24: taskengine.v1.WaitRequest
+		(*WaitResponse)(nil),               // 25: taskengine.v1.WaitResponse
+		(*WhyRequest)(nil),                 // 26: taskengine.v1.WhyRequest
+		(*WhyResponse)(nil),                // 27: taskengine.v1.WhyResponse
+		(*Reason)(nil),                     // 28: taskengine.v1.Reason
+		(*TaskLogsRequest)(nil),            // 29: taskengine.v1.TaskLogsRequest
+		(*TaskLogsResponse)(nil),           // 30: taskengine.v1.TaskLogsResponse
+		(*RanElsewhere)(nil),               // 31: taskengine.v1.RanElsewhere
+		(*LogLine)(nil),                    // 32: taskengine.v1.LogLine
+		(*CancelRequest)(nil),              // 33: taskengine.v1.CancelRequest
+		(*CancelResponse)(nil),             // 34: taskengine.v1.CancelResponse
+		(*TreeRequest)(nil),                // 35: taskengine.v1.TreeRequest
+		(*TreeResponse)(nil),               // 36: taskengine.v1.TreeResponse
+		(*TreeTask)(nil),                   // 37: taskengine.v1.TreeTask
+		(*SubmitWorkflowRequest)(nil),      // 38: taskengine.v1.SubmitWorkflowRequest
+		(*SubmitWorkflowResponse)(nil),     // 39: taskengine.v1.SubmitWorkflowResponse
+		(*GetWorkflowRequest)(nil),         // 40: taskengine.v1.GetWorkflowRequest
+		(*GetWorkflowResponse)(nil),        // 41: taskengine.v1.GetWorkflowResponse
+		(*RetryWorkflowRequest)(nil),       // 42: taskengine.v1.RetryWorkflowRequest
+		(*RetryWorkflowResponse)(nil),      // 43: taskengine.v1.RetryWorkflowResponse
+		(*Workflow)(nil),                   // 44: taskengine.v1.Workflow
+		(*WorkflowStep)(nil),               // 45: taskengine.v1.WorkflowStep
+		(*ResumeRequest)(nil),              // 46: taskengine.v1.ResumeRequest
+		(*ResumeResponse)(nil),             // 47: taskengine.v1.ResumeResponse
+		(*FailRequest)(nil),                // 48: taskengine.v1.FailRequest
+		(*FailResponse)(nil),               // 49: taskengine.v1.FailResponse
+		(*RescheduleRequest)(nil),          // 50: taskengine.v1.RescheduleRequest
+		(*RescheduleResponse)(nil),         // 51: taskengine.v1.RescheduleResponse
+		(*SignalRequest)(nil),              // 52: taskengine.v1.SignalRequest
+		(*SignalResponse)(nil),             // 53: taskengine.v1.SignalResponse
+		(*ListKeysRequest)(nil),            // 54: taskengine.v1.ListKeysRequest
+		(*ListKeysResponse)(nil),           // 55: taskengine.v1.ListKeysResponse
+		(*OrderingKey)(nil),                // 56: taskengine.v1.OrderingKey
+		(*GetKeyRequest)(nil),              // 57: taskengine.v1.GetKeyRequest
+		(*GetKeyResponse)(nil),             // 58: taskengine.v1.GetKeyResponse
+		(*ResumeKeyRequest)(nil),           // 59: taskengine.v1.ResumeKeyRequest
+		(*ResumeKeyResponse)(nil),          // 60: taskengine.v1.ResumeKeyResponse
+		(*SkipKeyRequest)(nil),             // 61: taskengine.v1.SkipKeyRequest
+		(*SkipKeyResponse)(nil),            // 62: taskengine.v1.SkipKeyResponse
+		(*ListTypesRequest)(nil),           // 63: taskengine.v1.ListTypesRequest
+		(*ListTypesResponse)(nil),          // 64: taskengine.v1.ListTypesResponse
+		(*Type)(nil),                       // 65: taskengine.v1.Type
+		(*PauseTypeRequest)(nil),           // 66: taskengine.v1.PauseTypeRequest
+		(*PauseTypeResponse)(nil),          // 67: taskengine.v1.PauseTypeResponse
+		(*ResumeTypeRequest)(nil),          // 68: taskengine.v1.ResumeTypeRequest
+		(*ResumeTypeResponse)(nil),         // 69: taskengine.v1.ResumeTypeResponse
+		(*ListWorkersRequest)(nil),         // 70: taskengine.v1.ListWorkersRequest
+		(*ListWorkersResponse)(nil),        // 71: taskengine.v1.ListWorkersResponse
+		(*Worker)(nil),                     // 72: taskengine.v1.Worker
+		(*DrainWorkerRequest)(nil),         // 73: taskengine.v1.DrainWorkerRequest
+		(*DrainWorkerResponse)(nil),        // 74: taskengine.v1.DrainWorkerResponse
+		(*VersionRequest)(nil),             // 75: taskengine.v1.VersionRequest
+		(*VersionResponse)(nil),            // 76: taskengine.v1.VersionResponse
+		(*Rate)(nil),                       // 77: taskengine.v1.Rate
+		(*Limit)(nil),                      // 78: taskengine.v1.Limit
+		(*LimitSetting)(nil),               // 79: taskengine.v1.LimitSetting
+		(*ListLimitsRequest)(nil),          // 80: taskengine.v1.ListLimitsRequest
+		(*ListLimitsResponse)(nil),         // 81: taskengine.v1.ListLimitsResponse
+		(*GetLimitRequest)(nil),            // 82: taskengine.v1.GetLimitRequest
+		(*GetLimitResponse)(nil),           // 83: taskengine.v1.GetLimitResponse
+		(*SetLimitRequest)(nil),            // 84: taskengine.v1.SetLimitRequest
+		(*SetLimitResponse)(nil),           // 85: taskengine.v1.SetLimitResponse
+		(*UnsetLimitRequest)(nil),          // 86: taskengine.v1.UnsetLimitRequest
+		(*UnsetLimitResponse)(nil),         // 87: taskengine.v1.UnsetLimitResponse
+		(*WatchLimitsRequest)(nil),         // 88: taskengine.v1.WatchLimitsRequest
+		(*WatchLimitsResponse)(nil),        // 89: taskengine.v1.WatchLimitsResponse
+		(*WhyLimitRequest)(nil),            // 90: taskengine.v1.WhyLimitRequest
+		(*WhyLimitResponse)(nil),           // 91: taskengine.v1.WhyLimitResponse
+		(*LimitTask)(nil),                  // 92: taskengine.v1.LimitTask
+		(*LimitNode)(nil),                  // 93: taskengine.v1.LimitNode
+		(*LimitQueue)(nil),                 // 94: taskengine.v1.LimitQueue
+		(*Alert)(nil),                      // 95: taskengine.v1.Alert
+		(*AlertSilence)(nil),               // 96: taskengine.v1.AlertSilence
+		(*UnsentAlerts)(nil),               // 97: taskengine.v1.UnsentAlerts
+		(*ListAlertsRequest)(nil),          // 98: taskengine.v1.ListAlertsRequest
+		(*ListAlertsResponse)(nil),         // 99: taskengine.v1.ListAlertsResponse
+		(*TestAlertsRequest)(nil),          // 100: taskengine.v1.TestAlertsRequest
+		(*TestAlertsResponse)(nil),         // 101: taskengine.v1.TestAlertsResponse
+		(*AlertTest)(nil),                  // 102: taskengine.v1.AlertTest
+		(*SilenceAlertsRequest)(nil),       // 103: taskengine.v1.SilenceAlertsRequest
+		(*SilenceAlertsResponse)(nil),      // 104: taskengine.v1.SilenceAlertsResponse
+		(*UnsilenceAlertsRequest)(nil),     // 105: taskengine.v1.UnsilenceAlertsRequest
+		(*UnsilenceAlertsResponse)(nil),    // 106: taskengine.v1.UnsilenceAlertsResponse
+		(*ScheduleDefinition)(nil),         // 107: taskengine.v1.ScheduleDefinition
+		(*ScheduleCatchUp)(nil),            // 108: taskengine.v1.ScheduleCatchUp
+		(*ScheduleTask)(nil),               // 109: taskengine.v1.ScheduleTask
+		(*Schedule)(nil),                   // 110: taskengine.v1.Schedule
+		(*SchedulePause)(nil),              // 111: taskengine.v1.SchedulePause
+		(*ScheduleFire)(nil),               // 112: taskengine.v1.ScheduleFire
+		(*ListSchedulesRequest)(nil),       // 113: taskengine.v1.ListSchedulesRequest
+		(*ListSchedulesResponse)(nil),      // 114: taskengine.v1.ListSchedulesResponse
+		(*GetScheduleRequest)(nil),         // 115: taskengine.v1.GetScheduleRequest
+		(*GetScheduleResponse)(nil),        // 116: taskengine.v1.GetScheduleResponse
+		(*ApplyScheduleRequest)(nil),       // 117: taskengine.v1.ApplyScheduleRequest
+		(*ApplyScheduleResponse)(nil),      // 118: taskengine.v1.ApplyScheduleResponse
+		(*PreviewScheduleRequest)(nil),     // 119: taskengine.v1.PreviewScheduleRequest
+		(*PreviewScheduleResponse)(nil),    // 120: taskengine.v1.PreviewScheduleResponse
+		(*ScheduleTime)(nil),               // 121: taskengine.v1.ScheduleTime
+		(*DeleteScheduleRequest)(nil),      // 122: taskengine.v1.DeleteScheduleRequest
+		(*DeleteScheduleResponse)(nil),     // 123: taskengine.v1.DeleteScheduleResponse
+		(*PauseScheduleRequest)(nil),       // 124: taskengine.v1.PauseScheduleRequest
+		(*PauseScheduleResponse)(nil),      // 125: taskengine.v1.PauseScheduleResponse
+		(*ResumeScheduleRequest)(nil),      // 126: taskengine.v1.ResumeScheduleRequest
+		(*ResumeScheduleResponse)(nil),     // 127: taskengine.v1.ResumeScheduleResponse
+		(*TriggerScheduleRequest)(nil),     // 128: taskengine.v1.TriggerScheduleRequest
+		(*TriggerScheduleResponse)(nil),    // 129: taskengine.v1.TriggerScheduleResponse
+		(*BackfillScheduleRequest)(nil),    // 130: taskengine.v1.BackfillScheduleRequest
+		(*BackfillScheduleResponse)(nil),   // 131: taskengine.v1.BackfillScheduleResponse
+		(*Source)(nil),                     // 132: taskengine.v1.Source
+		(*SourcePause)(nil),                // 133: taskengine.v1.SourcePause
+		(*SourcePartition)(nil),            // 134: taskengine.v1.SourcePartition
+		(*SourceLoss)(nil),                 // 135: taskengine.v1.SourceLoss
+		(*ListSourcesRequest)(nil),         // 136: taskengine.v1.ListSourcesRequest
+		(*ListSourcesResponse)(nil),        // 137: taskengine.v1.ListSourcesResponse
+		(*GetSourceRequest)(nil),           // 138: taskengine.v1.GetSourceRequest
+		(*GetSourceResponse)(nil),          // 139: taskengine.v1.GetSourceResponse
+		(*PauseSourceRequest)(nil),         // 140: taskengine.v1.PauseSourceRequest
+		(*PauseSourceResponse)(nil),        // 141: taskengine.v1.PauseSourceResponse
+		(*ResumeSourceRequest)(nil),        // 142: taskengine.v1.ResumeSourceRequest
+		(*ResumeSourceResponse)(nil),       // 143: taskengine.v1.ResumeSourceResponse
+		(*SeekSourceRequest)(nil),          // 144: taskengine.v1.SeekSourceRequest
+		(*SeekSourceResponse)(nil),         // 145: taskengine.v1.SeekSourceResponse
+		(*SourceMove)(nil),                 // 146: taskengine.v1.SourceMove
+		nil,                                // 147: taskengine.v1.NewTask.HeadersEntry
+		nil,                                // 148: taskengine.v1.Task.HeadersEntry
+		nil,                                // 149: taskengine.v1.SubmitWorkflowRequest.HeadersEntry
+		nil,                                // 150: taskengine.v1.Alert.LabelsEntry
+		nil,                                // 151: taskengine.v1.AlertSilence.LabelsEntry
+		nil,                                // 152: taskengine.v1.SilenceAlertsRequest.LabelsEntry
+		nil,                                // 153: taskengine.v1.ScheduleTask.HeadersEntry
+		(*timestamppb.Timestamp)(nil),      // 154: google.protobuf.Timestamp
+		(*durationpb.Duration)(nil),        // 155: google.protobuf.Duration
 	}
 )
 
 var file_taskengine_v1_taskengine_proto_depIdxs = []int32{
-	152, // 0: taskengine.v1.NewTask.at:type_name -> google.protobuf.Timestamp
-	153, // 1: taskengine.v1.NewTask.in:type_name -> google.protobuf.Duration
-	152, // 2: taskengine.v1.NewTask.expires_at:type_name -> google.protobuf.Timestamp
-	145, // 3: taskengine.v1.NewTask.headers:type_name -> taskengine.v1.NewTask.HeadersEntry
+	154, // 0: taskengine.v1.NewTask.at:type_name -> google.protobuf.Timestamp
+	155, // 1: taskengine.v1.NewTask.in:type_name -> google.protobuf.Duration
+	154, // 2: taskengine.v1.NewTask.expires_at:type_name -> google.protobuf.Timestamp
+	147, // 3: taskengine.v1.NewTask.headers:type_name -> taskengine.v1.NewTask.HeadersEntry
 	0,   // 4: taskengine.v1.SubmitRequest.tasks:type_name -> taskengine.v1.NewTask
-	8,   // 5: taskengine.v1.SubmitResponse.receipts:type_name -> taskengine.v1.Receipt
-	4,   // 6: taskengine.v1.SubmitStreamRequest.tasks:type_name -> taskengine.v1.StreamedTask
-	0,   // 7: taskengine.v1.StreamedTask.task:type_name -> taskengine.v1.NewTask
-	6,   // 8: taskengine.v1.SubmitStreamResponse.outcomes:type_name -> taskengine.v1.SubmitOutcome
-	8,   // 9: taskengine.v1.SubmitOutcome.receipt:type_name -> taskengine.v1.Receipt
-	7,   // 10: taskengine.v1.SubmitOutcome.error:type_name -> taskengine.v1.SubmitError
-	146, // 11: taskengine.v1.Task.headers:type_name -> taskengine.v1.Task.HeadersEntry
-	152, // 12: taskengine.v1.Task.created_at:type_name -> google.protobuf.Timestamp
-	152, // 13: taskengine.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
-	152, // 14: taskengine.v1.Task.next_event_at:type_name -> google.protobuf.Timestamp
-	152, // 15: taskengine.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
-	152, // 16: taskengine.v1.Task.started_at:type_name -> google.protobuf.Timestamp
-	152, // 17: taskengine.v1.Task.updated_at:type_name -> google.protobuf.Timestamp
-	14,  // 18: taskengine.v1.Task.history:type_name -> taskengine.v1.Attempt
-	13,  // 19: taskengine.v1.Task.progress:type_name -> taskengine.v1.Progress
-	12,  // 20: taskengine.v1.Task.woken_signal:type_name -> taskengine.v1.ReceivedSignal
-	12,  // 21: taskengine.v1.Task.kept_signals:type_name -> taskengine.v1.ReceivedSignal
-	10,  // 22: taskengine.v1.Task.parent:type_name -> taskengine.v1.Parent
-	11,  // 23: taskengine.v1.Task.children:type_name -> taskengine.v1.ChildSet
-	152, // 24: taskengine.v1.ReceivedSignal.at:type_name -> google.protobuf.Timestamp
-	152, // 25: taskengine.v1.Progress.at:type_name -> google.protobuf.Timestamp
-	152, // 26: taskengine.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	152, // 27: taskengine.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
-	9,   // 28: taskengine.v1.GetResponse.task:type_name -> taskengine.v1.Task
-	9,   // 29: taskengine.v1.ListResponse.tasks:type_name -> taskengine.v1.Task
-	21,  // 30: taskengine.v1.CountResponse.counts:type_name -> taskengine.v1.StateCount
-	153, // 31: taskengine.v1.WaitRequest.timeout:type_name -> google.protobuf.Duration
-	9,   // 32: taskengine.v1.WaitResponse.tasks:type_name -> taskengine.v1.Task
-	9,   // 33: taskengine.v1.WhyResponse.task:type_name -> taskengine.v1.Task
-	26,  // 34: taskengine.v1.WhyResponse.reasons:type_name -> taskengine.v1.Reason
-	152, // 35: taskengine.v1.Reason.until:type_name -> google.protobuf.Timestamp
-	153, // 36: taskengine.v1.TaskLogsRequest.timeout:type_name -> google.protobuf.Duration
-	30,  // 37: taskengine.v1.TaskLogsResponse.lines:type_name -> taskengine.v1.LogLine
-	29,  // 38: taskengine.v1.TaskLogsResponse.elsewhere:type_name -> taskengine.v1.RanElsewhere
-	152, // 39: taskengine.v1.LogLine.time:type_name -> google.protobuf.Timestamp
-	9,   // 40: taskengine.v1.CancelResponse.task:type_name -> taskengine.v1.Task
-	35,  // 41: taskengine.v1.TreeResponse.tasks:type_name -> taskengine.v1.TreeTask
-	9,   // 42: taskengine.v1.TreeTask.task:type_name -> taskengine.v1.Task
-	152, // 43: taskengine.v1.SubmitWorkflowRequest.at:type_name -> google.protobuf.Timestamp
-	153, // 44: taskengine.v1.SubmitWorkflowRequest.in:type_name -> google.protobuf.Duration
-	147, // 45: taskengine.v1.SubmitWorkflowRequest.headers:type_name -> taskengine.v1.SubmitWorkflowRequest.HeadersEntry
-	8,   // 46: taskengine.v1.SubmitWorkflowResponse.receipt:type_name -> taskengine.v1.Receipt
-	42,  // 47: taskengine.v1.GetWorkflowResponse.workflow:type_name -> taskengine.v1.Workflow
-	42,  // 48: taskengine.v1.RetryWorkflowResponse.workflow:type_name -> taskengine.v1.Workflow
-	9,   // 49: taskengine.v1.Workflow.task:type_name -> taskengine.v1.Task
-	43,  // 50: taskengine.v1.Workflow.steps:type_name -> taskengine.v1.WorkflowStep
-	152, // 51: taskengine.v1.WorkflowStep.began:type_name -> google.protobuf.Timestamp
-	152, // 52: taskengine.v1.WorkflowStep.ended:type_name -> google.protobuf.Timestamp
-	152, // 53: taskengine.v1.WorkflowStep.until:type_name -> google.protobuf.Timestamp
-	43,  // 54: taskengine.v1.WorkflowStep.compensation:type_name -> taskengine.v1.WorkflowStep
-	9,   // 55: taskengine.v1.ResumeResponse.task:type_name -> taskengine.v1.Task
-	9,   // 56: taskengine.v1.FailResponse.task:type_name -> taskengine.v1.Task
-	152, // 57: taskengine.v1.RescheduleRequest.at:type_name -> google.protobuf.Timestamp
-	153, // 58: taskengine.v1.RescheduleRequest.in:type_name -> google.protobuf.Duration
-	9,   // 59: taskengine.v1.RescheduleResponse.task:type_name -> taskengine.v1.Task
-	9,   // 60: taskengine.v1.SignalResponse.task:type_name -> taskengine.v1.Task
-	54,  // 61: taskengine.v1.ListKeysResponse.keys:type_name -> taskengine.v1.OrderingKey
-	9,   // 62: taskengine.v1.OrderingKey.head:type_name -> taskengine.v1.Task
-	152, // 63: taskengine.v1.OrderingKey.oldest_ready_at:type_name -> google.protobuf.Timestamp
-	9,   // 64: taskengine.v1.GetKeyResponse.head:type_name -> taskengine.v1.Task
-	9,   // 65: taskengine.v1.GetKeyResponse.behind:type_name -> taskengine.v1.Task
-	9,   // 66: taskengine.v1.ResumeKeyResponse.task:type_name -> taskengine.v1.Task
-	9,   // 67: taskengine.v1.SkipKeyResponse.task:type_name -> taskengine.v1.Task
-	63,  // 68: taskengine.v1.ListTypesResponse.types:type_name -> taskengine.v1.Type
-	70,  // 69: taskengine.v1.ListWorkersResponse.workers:type_name -> taskengine.v1.Worker
-	152, // 70: taskengine.v1.Worker.connected_at:type_name -> google.protobuf.Timestamp
-	153, // 71: taskengine.v1.Worker.clock_ahead:type_name -> google.protobuf.Duration
-	70,  // 72: taskengine.v1.DrainWorkerResponse.workers:type_name -> taskengine.v1.Worker
-	153, // 73: taskengine.v1.Rate.per:type_name -> google.protobuf.Duration
-	75,  // 74: taskengine.v1.Limit.rate:type_name -> taskengine.v1.Rate
-	75,  // 75: taskengine.v1.Limit.configured_rate:type_name -> taskengine.v1.Rate
-	77,  // 76: taskengine.v1.Limit.setting:type_name -> taskengine.v1.LimitSetting
-	77,  // 77: taskengine.v1.Limit.inherited:type_name -> taskengine.v1.LimitSetting
-	75,  // 78: taskengine.v1.LimitSetting.rate:type_name -> taskengine.v1.Rate
-	152, // 79: taskengine.v1.LimitSetting.at:type_name -> google.protobuf.Timestamp
-	76,  // 80: taskengine.v1.ListLimitsResponse.limits:type_name -> taskengine.v1.Limit
-	76,  // 81: taskengine.v1.GetLimitResponse.limit:type_name -> taskengine.v1.Limit
-	75,  // 82: taskengine.v1.SetLimitRequest.rate:type_name -> taskengine.v1.Rate
-	76,  // 83: taskengine.v1.SetLimitResponse.limit:type_name -> taskengine.v1.Limit
-	76,  // 84: taskengine.v1.UnsetLimitResponse.limit:type_name -> taskengine.v1.Limit
-	153, // 85: taskengine.v1.WatchLimitsRequest.timeout:type_name -> google.protobuf.Duration
-	76,  // 86: taskengine.v1.WatchLimitsResponse.limits:type_name -> taskengine.v1.Limit
-	76,  // 87: taskengine.v1.WhyLimitResponse.limit:type_name -> taskengine.v1.Limit
-	90,  // 88: taskengine.v1.WhyLimitResponse.tasks:type_name -> taskengine.v1.LimitTask
-	92,  // 89: taskengine.v1.WhyLimitResponse.queued:type_name -> taskengine.v1.LimitQueue
-	152, // 90: taskengine.v1.WhyLimitResponse.next_start:type_name -> google.protobuf.Timestamp
-	91,  // 91: taskengine.v1.WhyLimitResponse.nodes:type_name -> taskengine.v1.LimitNode
-	152, // 92: taskengine.v1.LimitTask.started_at:type_name -> google.protobuf.Timestamp
-	152, // 93: taskengine.v1.LimitNode.since:type_name -> google.protobuf.Timestamp
-	148, // 94: taskengine.v1.Alert.labels:type_name -> taskengine.v1.Alert.LabelsEntry
-	152, // 95: taskengine.v1.Alert.since:type_name -> google.protobuf.Timestamp
-	152, // 96: taskengine.v1.Alert.fired_at:type_name -> google.protobuf.Timestamp
-	152, // 97: taskengine.v1.Alert.resolved_at:type_name -> google.protobuf.Timestamp
-	149, // 98: taskengine.v1.AlertSilence.labels:type_name -> taskengine.v1.AlertSilence.LabelsEntry
-	152, // 99: taskengine.v1.AlertSilence.until:type_name -> google.protobuf.Timestamp
-	152, // 100: taskengine.v1.AlertSilence.at:type_name -> google.protobuf.Timestamp
-	152, // 101: taskengine.v1.UnsentAlerts.at:type_name -> google.protobuf.Timestamp
-	93,  // 102: taskengine.v1.ListAlertsResponse.alerts:type_name -> taskengine.v1.Alert
-	94,  // 103: taskengine.v1.ListAlertsResponse.silences:type_name -> taskengine.v1.AlertSilence
-	95,  // 104: taskengine.v1.ListAlertsResponse.unsent:type_name -> taskengine.v1.UnsentAlerts
-	100, // 105: taskengine.v1.TestAlertsResponse.tests:type_name -> taskengine.v1.AlertTest
-	153, // 106: taskengine.v1.AlertTest.took:type_name -> google.protobuf.Duration
-	150, // 107: taskengine.v1.SilenceAlertsRequest.labels:type_name -> taskengine.v1.SilenceAlertsRequest.LabelsEntry
-	153, // 108: taskengine.v1.SilenceAlertsRequest.for:type_name -> google.protobuf.Duration
-	94,  // 109: taskengine.v1.SilenceAlertsResponse.silence:type_name -> taskengine.v1.AlertSilence
-	153, // 110: taskengine.v1.ScheduleDefinition.every:type_name -> google.protobuf.Duration
-	152, // 111: taskengine.v1.ScheduleDefinition.anchor:type_name -> google.protobuf.Timestamp
-	152, // 112: taskengine.v1.ScheduleDefinition.start:type_name -> google.protobuf.Timestamp
-	152, // 113: taskengine.v1.ScheduleDefinition.end:type_name -> google.protobuf.Timestamp
-	153, // 114: taskengine.v1.ScheduleDefinition.jitter:type_name -> google.protobuf.Duration
-	106, // 115: taskengine.v1.ScheduleDefinition.catch_up:type_name -> taskengine.v1.ScheduleCatchUp
-	107, // 116: taskengine.v1.ScheduleDefinition.task:type_name -> taskengine.v1.ScheduleTask
-	153, // 117: taskengine.v1.ScheduleCatchUp.window:type_name -> google.protobuf.Duration
-	151, // 118: taskengine.v1.ScheduleTask.headers:type_name -> taskengine.v1.ScheduleTask.HeadersEntry
-	153, // 119: taskengine.v1.ScheduleTask.expires:type_name -> google.protobuf.Duration
-	105, // 120: taskengine.v1.Schedule.definition:type_name -> taskengine.v1.ScheduleDefinition
-	152, // 121: taskengine.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	109, // 122: taskengine.v1.Schedule.paused:type_name -> taskengine.v1.SchedulePause
-	110, // 123: taskengine.v1.Schedule.last:type_name -> taskengine.v1.ScheduleFire
-	152, // 124: taskengine.v1.Schedule.waiting:type_name -> google.protobuf.Timestamp
-	110, // 125: taskengine.v1.Schedule.running:type_name -> taskengine.v1.ScheduleFire
-	152, // 126: taskengine.v1.SchedulePause.since:type_name -> google.protobuf.Timestamp
-	152, // 127: taskengine.v1.ScheduleFire.time:type_name -> google.protobuf.Timestamp
-	108, // 128: taskengine.v1.ListSchedulesResponse.schedules:type_name -> taskengine.v1.Schedule
-	108, // 129: taskengine.v1.GetScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
-	105, // 130: taskengine.v1.ApplyScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
-	105, // 131: taskengine.v1.PreviewScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
-	152, // 132: taskengine.v1.PreviewScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	119, // 133: taskengine.v1.PreviewScheduleResponse.times:type_name -> taskengine.v1.ScheduleTime
-	152, // 134: taskengine.v1.ScheduleTime.time:type_name -> google.protobuf.Timestamp
-	108, // 135: taskengine.v1.PauseScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
-	108, // 136: taskengine.v1.ResumeScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
-	152, // 137: taskengine.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	152, // 138: taskengine.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
-	131, // 139: taskengine.v1.Source.paused:type_name -> taskengine.v1.SourcePause
-	132, // 140: taskengine.v1.Source.partitions:type_name -> taskengine.v1.SourcePartition
-	152, // 141: taskengine.v1.SourcePause.since:type_name -> google.protobuf.Timestamp
-	133, // 142: taskengine.v1.SourcePartition.lost:type_name -> taskengine.v1.SourceLoss
-	152, // 143: taskengine.v1.SourceLoss.at:type_name -> google.protobuf.Timestamp
-	130, // 144: taskengine.v1.ListSourcesResponse.sources:type_name -> taskengine.v1.Source
-	130, // 145: taskengine.v1.GetSourceResponse.source:type_name -> taskengine.v1.Source
-	130, // 146: taskengine.v1.PauseSourceResponse.source:type_name -> taskengine.v1.Source
-	130, // 147: taskengine.v1.ResumeSourceResponse.source:type_name -> taskengine.v1.Source
-	152, // 148: taskengine.v1.SeekSourceRequest.time:type_name -> google.protobuf.Timestamp
-	130, // 149: taskengine.v1.SeekSourceResponse.source:type_name -> taskengine.v1.Source
-	144, // 150: taskengine.v1.SeekSourceResponse.moves:type_name -> taskengine.v1.SourceMove
-	1,   // 151: taskengine.v1.TaskService.Submit:input_type -> taskengine.v1.SubmitRequest
-	3,   // 152: taskengine.v1.TaskService.SubmitStream:input_type -> taskengine.v1.SubmitStreamRequest
-	15,  // 153: taskengine.v1.TaskService.Get:input_type -> taskengine.v1.GetRequest
-	17,  // 154: taskengine.v1.TaskService.List:input_type -> taskengine.v1.ListRequest
-	19,  // 155: taskengine.v1.TaskService.Count:input_type -> taskengine.v1.CountRequest
-	22,  // 156: taskengine.v1.TaskService.Wait:input_type -> taskengine.v1.WaitRequest
-	24,  // 157: taskengine.v1.TaskService.Why:input_type -> taskengine.v1.WhyRequest
-	33,  // 158: taskengine.v1.TaskService.Tree:input_type -> taskengine.v1.TreeRequest
-	36,  // 159: taskengine.v1.TaskService.SubmitWorkflow:input_type -> taskengine.v1.SubmitWorkflowRequest
-	38,  // 160: taskengine.v1.TaskService.GetWorkflow:input_type -> taskengine.v1.GetWorkflowRequest
-	40,  // 161: taskengine.v1.TaskService.RetryWorkflow:input_type -> taskengine.v1.RetryWorkflowRequest
-	27,  // 162: taskengine.v1.TaskService.TaskLogs:input_type -> taskengine.v1.TaskLogsRequest
-	31,  // 163: taskengine.v1.TaskService.Cancel:input_type -> taskengine.v1.CancelRequest
-	44,  // 164: taskengine.v1.TaskService.Resume:input_type -> taskengine.v1.ResumeRequest
-	46,  // 165: taskengine.v1.TaskService.Fail:input_type -> taskengine.v1.FailRequest
-	48,  // 166: taskengine.v1.TaskService.Reschedule:input_type -> taskengine.v1.RescheduleRequest
-	50,  // 167: taskengine.v1.TaskService.Signal:input_type -> taskengine.v1.SignalRequest
-	52,  // 168: taskengine.v1.TaskService.ListKeys:input_type -> taskengine.v1.ListKeysRequest
-	55,  // 169: taskengine.v1.TaskService.GetKey:input_type -> taskengine.v1.GetKeyRequest
-	57,  // 170: taskengine.v1.TaskService.ResumeKey:input_type -> taskengine.v1.ResumeKeyRequest
-	59,  // 171: taskengine.v1.TaskService.SkipKey:input_type -> taskengine.v1.SkipKeyRequest
-	61,  // 172: taskengine.v1.TaskService.ListTypes:input_type -> taskengine.v1.ListTypesRequest
-	64,  // 173: taskengine.v1.TaskService.PauseType:input_type -> taskengine.v1.PauseTypeRequest
-	66,  // 174: taskengine.v1.TaskService.ResumeType:input_type -> taskengine.v1.ResumeTypeRequest
-	68,  // 175: taskengine.v1.TaskService.ListWorkers:input_type -> taskengine.v1.ListWorkersRequest
-	71,  // 176: taskengine.v1.TaskService.DrainWorker:input_type -> taskengine.v1.DrainWorkerRequest
-	78,  // 177: taskengine.v1.TaskService.ListLimits:input_type -> taskengine.v1.ListLimitsRequest
-	80,  // 178: taskengine.v1.TaskService.GetLimit:input_type -> taskengine.v1.GetLimitRequest
-	82,  // 179: taskengine.v1.TaskService.SetLimit:input_type -> taskengine.v1.SetLimitRequest
-	84,  // 180: taskengine.v1.TaskService.UnsetLimit:input_type -> taskengine.v1.UnsetLimitRequest
-	86,  // 181: taskengine.v1.TaskService.WatchLimits:input_type -> taskengine.v1.WatchLimitsRequest
-	88,  // 182: taskengine.v1.TaskService.WhyLimit:input_type -> taskengine.v1.WhyLimitRequest
-	96,  // 183: taskengine.v1.TaskService.ListAlerts:input_type -> taskengine.v1.ListAlertsRequest
-	98,  // 184: taskengine.v1.TaskService.TestAlerts:input_type -> taskengine.v1.TestAlertsRequest
-	101, // 185: taskengine.v1.TaskService.SilenceAlerts:input_type -> taskengine.v1.SilenceAlertsRequest
-	103, // 186: taskengine.v1.TaskService.UnsilenceAlerts:input_type -> taskengine.v1.UnsilenceAlertsRequest
-	111, // 187: taskengine.v1.TaskService.ListSchedules:input_type -> taskengine.v1.ListSchedulesRequest
-	113, // 188: taskengine.v1.TaskService.GetSchedule:input_type -> taskengine.v1.GetScheduleRequest
-	115, // 189: taskengine.v1.TaskService.ApplySchedule:input_type -> taskengine.v1.ApplyScheduleRequest
-	117, // 190: taskengine.v1.TaskService.PreviewSchedule:input_type -> taskengine.v1.PreviewScheduleRequest
-	120, // 191: taskengine.v1.TaskService.DeleteSchedule:input_type -> taskengine.v1.DeleteScheduleRequest
-	122, // 192: taskengine.v1.TaskService.PauseSchedule:input_type -> taskengine.v1.PauseScheduleRequest
-	124, // 193: taskengine.v1.TaskService.ResumeSchedule:input_type -> taskengine.v1.ResumeScheduleRequest
-	126, // 194: taskengine.v1.TaskService.TriggerSchedule:input_type -> taskengine.v1.TriggerScheduleRequest
-	128, // 195: taskengine.v1.TaskService.BackfillSchedule:input_type -> taskengine.v1.BackfillScheduleRequest
-	134, // 196: taskengine.v1.TaskService.ListSources:input_type -> taskengine.v1.ListSourcesRequest
-	136, // 197: taskengine.v1.TaskService.GetSource:input_type -> taskengine.v1.GetSourceRequest
-	138, // 198: taskengine.v1.TaskService.PauseSource:input_type -> taskengine.v1.PauseSourceRequest
-	140, // 199: taskengine.v1.TaskService.ResumeSource:input_type -> taskengine.v1.ResumeSourceRequest
-	142, // 200: taskengine.v1.TaskService.SeekSource:input_type -> taskengine.v1.SeekSourceRequest
-	73,  // 201: taskengine.v1.TaskService.Version:input_type -> taskengine.v1.VersionRequest
-	2,   // 202: taskengine.v1.TaskService.Submit:output_type -> taskengine.v1.SubmitResponse
-	5,   // 203: taskengine.v1.TaskService.SubmitStream:output_type -> taskengine.v1.SubmitStreamResponse
-	16,  // 204: taskengine.v1.TaskService.Get:output_type -> taskengine.v1.GetResponse
-	18,  // 205: taskengine.v1.TaskService.List:output_type -> taskengine.v1.ListResponse
-	20,  // 206: taskengine.v1.TaskService.Count:output_type -> taskengine.v1.CountResponse
-	23,  // 207: taskengine.v1.TaskService.Wait:output_type -> taskengine.v1.WaitResponse
-	25,  // 208: taskengine.v1.TaskService.Why:output_type -> taskengine.v1.WhyResponse
-	34,  // 209: taskengine.v1.TaskService.Tree:output_type -> taskengine.v1.TreeResponse
-	37,  // 210: taskengine.v1.TaskService.SubmitWorkflow:output_type -> taskengine.v1.SubmitWorkflowResponse
-	39,  // 211: taskengine.v1.TaskService.GetWorkflow:output_type -> taskengine.v1.GetWorkflowResponse
-	41,  // 212: taskengine.v1.TaskService.RetryWorkflow:output_type -> taskengine.v1.RetryWorkflowResponse
-	28,  // 213: taskengine.v1.TaskService.TaskLogs:output_type -> taskengine.v1.TaskLogsResponse
-	32,  // 214: taskengine.v1.TaskService.Cancel:output_type -> taskengine.v1.CancelResponse
-	45,  // 215: taskengine.v1.TaskService.Resume:output_type -> taskengine.v1.ResumeResponse
-	47,  // 216: taskengine.v1.TaskService.Fail:output_type -> taskengine.v1.FailResponse
-	49,  // 217: taskengine.v1.TaskService.Reschedule:output_type -> taskengine.v1.RescheduleResponse
-	51,  // 218: taskengine.v1.TaskService.Signal:output_type -> taskengine.v1.SignalResponse
-	53,  // 219: taskengine.v1.TaskService.ListKeys:output_type -> taskengine.v1.ListKeysResponse
-	56,  // 220: taskengine.v1.TaskService.GetKey:output_type -> taskengine.v1.GetKeyResponse
-	58,  // 221: taskengine.v1.TaskService.ResumeKey:output_type -> taskengine.v1.ResumeKeyResponse
-	60,  // 222: taskengine.v1.TaskService.SkipKey:output_type -> taskengine.v1.SkipKeyResponse
-	62,  // 223: taskengine.v1.TaskService.ListTypes:output_type -> taskengine.v1.ListTypesResponse
-	65,  // 224: taskengine.v1.TaskService.PauseType:output_type -> taskengine.v1.PauseTypeResponse
-	67,  // 225: taskengine.v1.TaskService.ResumeType:output_type -> taskengine.v1.ResumeTypeResponse
-	69,  // 226: taskengine.v1.TaskService.ListWorkers:output_type -> taskengine.v1.ListWorkersResponse
-	72,  // 227: taskengine.v1.TaskService.DrainWorker:output_type -> taskengine.v1.DrainWorkerResponse
-	79,  // 228: taskengine.v1.TaskService.ListLimits:output_type -> taskengine.v1.ListLimitsResponse
-	81,  // 229: taskengine.v1.TaskService.GetLimit:output_type -> taskengine.v1.GetLimitResponse
-	83,  // 230: taskengine.v1.TaskService.SetLimit:output_type -> taskengine.v1.SetLimitResponse
-	85,  // 231: taskengine.v1.TaskService.UnsetLimit:output_type -> taskengine.v1.UnsetLimitResponse
-	87,  // 232: taskengine.v1.TaskService.WatchLimits:output_type -> taskengine.v1.WatchLimitsResponse
-	89,  // 233: taskengine.v1.TaskService.WhyLimit:output_type -> taskengine.v1.WhyLimitResponse
-	97,  // 234: taskengine.v1.TaskService.ListAlerts:output_type -> taskengine.v1.ListAlertsResponse
-	99,  // 235: taskengine.v1.TaskService.TestAlerts:output_type -> taskengine.v1.TestAlertsResponse
-	102, // 236: taskengine.v1.TaskService.SilenceAlerts:output_type -> taskengine.v1.SilenceAlertsResponse
-	104, // 237: taskengine.v1.TaskService.UnsilenceAlerts:output_type -> taskengine.v1.UnsilenceAlertsResponse
-	112, // 238: taskengine.v1.TaskService.ListSchedules:output_type -> taskengine.v1.ListSchedulesResponse
-	114, // 239: taskengine.v1.TaskService.GetSchedule:output_type -> taskengine.v1.GetScheduleResponse
-	116, // 240: taskengine.v1.TaskService.ApplySchedule:output_type -> taskengine.v1.ApplyScheduleResponse
-	118, // 241: taskengine.v1.TaskService.PreviewSchedule:output_type -> taskengine.v1.PreviewScheduleResponse
-	121, // 242: taskengine.v1.TaskService.DeleteSchedule:output_type -> taskengine.v1.DeleteScheduleResponse
-	123, // 243: taskengine.v1.TaskService.PauseSchedule:output_type -> taskengine.v1.PauseScheduleResponse
-	125, // 244: taskengine.v1.TaskService.ResumeSchedule:output_type -> taskengine.v1.ResumeScheduleResponse
-	127, // 245: taskengine.v1.TaskService.TriggerSchedule:output_type -> taskengine.v1.TriggerScheduleResponse
-	129, // 246: taskengine.v1.TaskService.BackfillSchedule:output_type -> taskengine.v1.BackfillScheduleResponse
-	135, // 247: taskengine.v1.TaskService.ListSources:output_type -> taskengine.v1.ListSourcesResponse
-	137, // 248: taskengine.v1.TaskService.GetSource:output_type -> taskengine.v1.GetSourceResponse
-	139, // 249: taskengine.v1.TaskService.PauseSource:output_type -> taskengine.v1.PauseSourceResponse
-	141, // 250: taskengine.v1.TaskService.ResumeSource:output_type -> taskengine.v1.ResumeSourceResponse
-	143, // 251: taskengine.v1.TaskService.SeekSource:output_type -> taskengine.v1.SeekSourceResponse
-	74,  // 252: taskengine.v1.TaskService.Version:output_type -> taskengine.v1.VersionResponse
-	202, // [202:253] is the sub-list for method output_type
-	151, // [151:202] is the sub-list for method input_type
-	151, // [151:151] is the sub-list for extension type_name
-	151, // [151:151] is the sub-list for extension extendee
-	0,   // [0:151] is the sub-list for field type_name
+	10,  // 5: taskengine.v1.SubmitResponse.receipts:type_name -> taskengine.v1.Receipt
+	0,   // 6: taskengine.v1.SubmitWithChildrenRequest.task:type_name -> taskengine.v1.NewTask
+	0,   // 7: taskengine.v1.SubmitWithChildrenRequest.children:type_name -> taskengine.v1.NewTask
+	154, // 8: taskengine.v1.SubmitWithChildrenRequest.until:type_name -> google.protobuf.Timestamp
+	10,  // 9: taskengine.v1.SubmitWithChildrenResponse.receipt:type_name -> taskengine.v1.Receipt
+	6,   // 10: taskengine.v1.SubmitStreamRequest.tasks:type_name -> taskengine.v1.StreamedTask
+	0,   // 11: taskengine.v1.StreamedTask.task:type_name -> taskengine.v1.NewTask
+	8,   // 12: taskengine.v1.SubmitStreamResponse.outcomes:type_name -> taskengine.v1.SubmitOutcome
+	10,  // 13: taskengine.v1.SubmitOutcome.receipt:type_name -> taskengine.v1.Receipt
+	9,   // 14: taskengine.v1.SubmitOutcome.error:type_name -> taskengine.v1.SubmitError
+	148, // 15: taskengine.v1.Task.headers:type_name -> taskengine.v1.Task.HeadersEntry
+	154, // 16: taskengine.v1.Task.created_at:type_name -> google.protobuf.Timestamp
+	154, // 17: taskengine.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
+	154, // 18: taskengine.v1.Task.next_event_at:type_name -> google.protobuf.Timestamp
+	154, // 19: taskengine.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
+	154, // 20: taskengine.v1.Task.started_at:type_name -> google.protobuf.Timestamp
+	154, // 21: taskengine.v1.Task.updated_at:type_name -> google.protobuf.Timestamp
+	16,  // 22: taskengine.v1.Task.history:type_name -> taskengine.v1.Attempt
+	15,  // 23: taskengine.v1.Task.progress:type_name -> taskengine.v1.Progress
+	14,  // 24: taskengine.v1.Task.woken_signal:type_name -> taskengine.v1.ReceivedSignal
+	14,  // 25: taskengine.v1.Task.kept_signals:type_name -> taskengine.v1.ReceivedSignal
+	12,  // 26: taskengine.v1.Task.parent:type_name -> taskengine.v1.Parent
+	13,  // 27: taskengine.v1.Task.children:type_name -> taskengine.v1.ChildSet
+	154, // 28: taskengine.v1.ReceivedSignal.at:type_name -> google.protobuf.Timestamp
+	154, // 29: taskengine.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	154, // 30: taskengine.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	154, // 31: taskengine.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	11,  // 32: taskengine.v1.GetResponse.task:type_name -> taskengine.v1.Task
+	11,  // 33: taskengine.v1.ListResponse.tasks:type_name -> taskengine.v1.Task
+	23,  // 34: taskengine.v1.CountResponse.counts:type_name -> taskengine.v1.StateCount
+	155, // 35: taskengine.v1.WaitRequest.timeout:type_name -> google.protobuf.Duration
+	11,  // 36: taskengine.v1.WaitResponse.tasks:type_name -> taskengine.v1.Task
+	11,  // 37: taskengine.v1.WhyResponse.task:type_name -> taskengine.v1.Task
+	28,  // 38: taskengine.v1.WhyResponse.reasons:type_name -> taskengine.v1.Reason
+	154, // 39: taskengine.v1.Reason.until:type_name -> google.protobuf.Timestamp
+	155, // 40: taskengine.v1.TaskLogsRequest.timeout:type_name -> google.protobuf.Duration
+	32,  // 41: taskengine.v1.TaskLogsResponse.lines:type_name -> taskengine.v1.LogLine
+	31,  // 42: taskengine.v1.TaskLogsResponse.elsewhere:type_name -> taskengine.v1.RanElsewhere
+	154, // 43: taskengine.v1.LogLine.time:type_name -> google.protobuf.Timestamp
+	11,  // 44: taskengine.v1.CancelResponse.task:type_name -> taskengine.v1.Task
+	37,  // 45: taskengine.v1.TreeResponse.tasks:type_name -> taskengine.v1.TreeTask
+	11,  // 46: taskengine.v1.TreeTask.task:type_name -> taskengine.v1.Task
+	154, // 47: taskengine.v1.SubmitWorkflowRequest.at:type_name -> google.protobuf.Timestamp
+	155, // 48: taskengine.v1.SubmitWorkflowRequest.in:type_name -> google.protobuf.Duration
+	149, // 49: taskengine.v1.SubmitWorkflowRequest.headers:type_name -> taskengine.v1.SubmitWorkflowRequest.HeadersEntry
+	10,  // 50: taskengine.v1.SubmitWorkflowResponse.receipt:type_name -> taskengine.v1.Receipt
+	44,  // 51: taskengine.v1.GetWorkflowResponse.workflow:type_name -> taskengine.v1.Workflow
+	44,  // 52: taskengine.v1.RetryWorkflowResponse.workflow:type_name -> taskengine.v1.Workflow
+	11,  // 53: taskengine.v1.Workflow.task:type_name -> taskengine.v1.Task
+	45,  // 54: taskengine.v1.Workflow.steps:type_name -> taskengine.v1.WorkflowStep
+	154, // 55: taskengine.v1.WorkflowStep.began:type_name -> google.protobuf.Timestamp
+	154, // 56: taskengine.v1.WorkflowStep.ended:type_name -> google.protobuf.Timestamp
+	154, // 57: taskengine.v1.WorkflowStep.until:type_name -> google.protobuf.Timestamp
+	45,  // 58: taskengine.v1.WorkflowStep.compensation:type_name -> taskengine.v1.WorkflowStep
+	11,  // 59: taskengine.v1.ResumeResponse.task:type_name -> taskengine.v1.Task
+	11,  // 60: taskengine.v1.FailResponse.task:type_name -> taskengine.v1.Task
+	154, // 61: taskengine.v1.RescheduleRequest.at:type_name -> google.protobuf.Timestamp
+	155, // 62: taskengine.v1.RescheduleRequest.in:type_name -> google.protobuf.Duration
+	11,  // 63: taskengine.v1.RescheduleResponse.task:type_name -> taskengine.v1.Task
+	11,  // 64: taskengine.v1.SignalResponse.task:type_name -> taskengine.v1.Task
+	56,  // 65: taskengine.v1.ListKeysResponse.keys:type_name -> taskengine.v1.OrderingKey
+	11,  // 66: taskengine.v1.OrderingKey.head:type_name -> taskengine.v1.Task
+	154, // 67: taskengine.v1.OrderingKey.oldest_ready_at:type_name -> google.protobuf.Timestamp
+	11,  // 68: taskengine.v1.GetKeyResponse.head:type_name -> taskengine.v1.Task
+	11,  // 69: taskengine.v1.GetKeyResponse.behind:type_name -> taskengine.v1.Task
+	11,  // 70: taskengine.v1.ResumeKeyResponse.task:type_name -> taskengine.v1.Task
+	11,  // 71: taskengine.v1.SkipKeyResponse.task:type_name -> taskengine.v1.Task
+	65,  // 72: taskengine.v1.ListTypesResponse.types:type_name -> taskengine.v1.Type
+	72,  // 73: taskengine.v1.ListWorkersResponse.workers:type_name -> taskengine.v1.Worker
+	154, // 74: taskengine.v1.Worker.connected_at:type_name -> google.protobuf.Timestamp
+	155, // 75: taskengine.v1.Worker.clock_ahead:type_name -> google.protobuf.Duration
+	72,  // 76: taskengine.v1.DrainWorkerResponse.workers:type_name -> taskengine.v1.Worker
+	155, // 77: taskengine.v1.Rate.per:type_name -> google.protobuf.Duration
+	77,  // 78: taskengine.v1.Limit.rate:type_name -> taskengine.v1.Rate
+	77,  // 79: taskengine.v1.Limit.configured_rate:type_name -> taskengine.v1.Rate
+	79,  // 80: taskengine.v1.Limit.setting:type_name -> taskengine.v1.LimitSetting
+	79,  // 81: taskengine.v1.Limit.inherited:type_name -> taskengine.v1.LimitSetting
+	77,  // 82: taskengine.v1.LimitSetting.rate:type_name -> taskengine.v1.Rate
+	154, // 83: taskengine.v1.LimitSetting.at:type_name -> google.protobuf.Timestamp
+	78,  // 84: taskengine.v1.ListLimitsResponse.limits:type_name -> taskengine.v1.Limit
+	78,  // 85: taskengine.v1.GetLimitResponse.limit:type_name -> taskengine.v1.Limit
+	77,  // 86: taskengine.v1.SetLimitRequest.rate:type_name -> taskengine.v1.Rate
+	78,  // 87: taskengine.v1.SetLimitResponse.limit:type_name -> taskengine.v1.Limit
+	78,  // 88: taskengine.v1.UnsetLimitResponse.limit:type_name -> taskengine.v1.Limit
+	155, // 89: taskengine.v1.WatchLimitsRequest.timeout:type_name -> google.protobuf.Duration
+	78,  // 90: taskengine.v1.WatchLimitsResponse.limits:type_name -> taskengine.v1.Limit
+	78,  // 91: taskengine.v1.WhyLimitResponse.limit:type_name -> taskengine.v1.Limit
+	92,  // 92: taskengine.v1.WhyLimitResponse.tasks:type_name -> taskengine.v1.LimitTask
+	94,  // 93: taskengine.v1.WhyLimitResponse.queued:type_name -> taskengine.v1.LimitQueue
+	154, // 94: taskengine.v1.WhyLimitResponse.next_start:type_name -> google.protobuf.Timestamp
+	93,  // 95: taskengine.v1.WhyLimitResponse.nodes:type_name -> taskengine.v1.LimitNode
+	154, // 96: taskengine.v1.LimitTask.started_at:type_name -> google.protobuf.Timestamp
+	154, // 97: taskengine.v1.LimitNode.since:type_name -> google.protobuf.Timestamp
+	150, // 98: taskengine.v1.Alert.labels:type_name -> taskengine.v1.Alert.LabelsEntry
+	154, // 99: taskengine.v1.Alert.since:type_name -> google.protobuf.Timestamp
+	154, // 100: taskengine.v1.Alert.fired_at:type_name -> google.protobuf.Timestamp
+	154, // 101: taskengine.v1.Alert.resolved_at:type_name -> google.protobuf.Timestamp
+	151, // 102: taskengine.v1.AlertSilence.labels:type_name -> taskengine.v1.AlertSilence.LabelsEntry
+	154, // 103: taskengine.v1.AlertSilence.until:type_name -> google.protobuf.Timestamp
+	154, // 104: taskengine.v1.AlertSilence.at:type_name -> google.protobuf.Timestamp
+	154, // 105: taskengine.v1.UnsentAlerts.at:type_name -> google.protobuf.Timestamp
+	95,  // 106: taskengine.v1.ListAlertsResponse.alerts:type_name -> taskengine.v1.Alert
+	96,  // 107: taskengine.v1.ListAlertsResponse.silences:type_name -> taskengine.v1.AlertSilence
+	97,  // 108: taskengine.v1.ListAlertsResponse.unsent:type_name -> taskengine.v1.UnsentAlerts
+	102, // 109: taskengine.v1.TestAlertsResponse.tests:type_name -> taskengine.v1.AlertTest
+	155, // 110: taskengine.v1.AlertTest.took:type_name -> google.protobuf.Duration
+	152, // 111: taskengine.v1.SilenceAlertsRequest.labels:type_name -> taskengine.v1.SilenceAlertsRequest.LabelsEntry
+	155, // 112: taskengine.v1.SilenceAlertsRequest.for:type_name -> google.protobuf.Duration
+	96,  // 113: taskengine.v1.SilenceAlertsResponse.silence:type_name -> taskengine.v1.AlertSilence
+	155, // 114: taskengine.v1.ScheduleDefinition.every:type_name -> google.protobuf.Duration
+	154, // 115: taskengine.v1.ScheduleDefinition.anchor:type_name -> google.protobuf.Timestamp
+	154, // 116: taskengine.v1.ScheduleDefinition.start:type_name -> google.protobuf.Timestamp
+	154, // 117: taskengine.v1.ScheduleDefinition.end:type_name -> google.protobuf.Timestamp
+	155, // 118: taskengine.v1.ScheduleDefinition.jitter:type_name -> google.protobuf.Duration
+	108, // 119: taskengine.v1.ScheduleDefinition.catch_up:type_name -> taskengine.v1.ScheduleCatchUp
+	109, // 120: taskengine.v1.ScheduleDefinition.task:type_name -> taskengine.v1.ScheduleTask
+	155, // 121: taskengine.v1.ScheduleCatchUp.window:type_name -> google.protobuf.Duration
+	153, // 122: taskengine.v1.ScheduleTask.headers:type_name -> taskengine.v1.ScheduleTask.HeadersEntry
+	155, // 123: taskengine.v1.ScheduleTask.expires:type_name -> google.protobuf.Duration
+	107, // 124: taskengine.v1.Schedule.definition:type_name -> taskengine.v1.ScheduleDefinition
+	154, // 125: taskengine.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	111, // 126: taskengine.v1.Schedule.paused:type_name -> taskengine.v1.SchedulePause
+	112, // 127: taskengine.v1.Schedule.last:type_name -> taskengine.v1.ScheduleFire
+	154, // 128: taskengine.v1.Schedule.waiting:type_name -> google.protobuf.Timestamp
+	112, // 129: taskengine.v1.Schedule.running:type_name -> taskengine.v1.ScheduleFire
+	154, // 130: taskengine.v1.SchedulePause.since:type_name -> google.protobuf.Timestamp
+	154, // 131: taskengine.v1.ScheduleFire.time:type_name -> google.protobuf.Timestamp
+	110, // 132: taskengine.v1.ListSchedulesResponse.schedules:type_name -> taskengine.v1.Schedule
+	110, // 133: taskengine.v1.GetScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
+	107, // 134: taskengine.v1.ApplyScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
+	107, // 135: taskengine.v1.PreviewScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
+	154, // 136: taskengine.v1.PreviewScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	121, // 137: taskengine.v1.PreviewScheduleResponse.times:type_name -> taskengine.v1.ScheduleTime
+	154, // 138: taskengine.v1.ScheduleTime.time:type_name -> google.protobuf.Timestamp
+	110, // 139: taskengine.v1.PauseScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
+	110, // 140: taskengine.v1.ResumeScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
+	154, // 141: taskengine.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	154, // 142: taskengine.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	133, // 143: taskengine.v1.Source.paused:type_name -> taskengine.v1.SourcePause
+	134, // 144: taskengine.v1.Source.partitions:type_name -> taskengine.v1.SourcePartition
+	154, // 145: taskengine.v1.SourcePause.since:type_name -> google.protobuf.Timestamp
+	135, // 146: taskengine.v1.SourcePartition.lost:type_name -> taskengine.v1.SourceLoss
+	154, // 147: taskengine.v1.SourceLoss.at:type_name -> google.protobuf.Timestamp
+	132, // 148: taskengine.v1.ListSourcesResponse.sources:type_name -> taskengine.v1.Source
+	132, // 149: taskengine.v1.GetSourceResponse.source:type_name -> taskengine.v1.Source
+	132, // 150: taskengine.v1.PauseSourceResponse.source:type_name -> taskengine.v1.Source
+	132, // 151: taskengine.v1.ResumeSourceResponse.source:type_name -> taskengine.v1.Source
+	154, // 152: taskengine.v1.SeekSourceRequest.time:type_name -> google.protobuf.Timestamp
+	132, // 153: taskengine.v1.SeekSourceResponse.source:type_name -> taskengine.v1.Source
+	146, // 154: taskengine.v1.SeekSourceResponse.moves:type_name -> taskengine.v1.SourceMove
+	1,   // 155: taskengine.v1.TaskService.Submit:input_type -> taskengine.v1.SubmitRequest
+	3,   // 156: taskengine.v1.TaskService.SubmitWithChildren:input_type -> taskengine.v1.SubmitWithChildrenRequest
+	5,   // 157: taskengine.v1.TaskService.SubmitStream:input_type -> taskengine.v1.SubmitStreamRequest
+	17,  // 158: taskengine.v1.TaskService.Get:input_type -> taskengine.v1.GetRequest
+	19,  // 159: taskengine.v1.TaskService.List:input_type -> taskengine.v1.ListRequest
+	21,  // 160: taskengine.v1.TaskService.Count:input_type -> taskengine.v1.CountRequest
+	24,  // 161: taskengine.v1.TaskService.Wait:input_type -> taskengine.v1.WaitRequest
+	26,  // 162: taskengine.v1.TaskService.Why:input_type -> taskengine.v1.WhyRequest
+	35,  // 163: taskengine.v1.TaskService.Tree:input_type -> taskengine.v1.TreeRequest
+	38,  // 164: taskengine.v1.TaskService.SubmitWorkflow:input_type -> taskengine.v1.SubmitWorkflowRequest
+	40,  // 165: taskengine.v1.TaskService.GetWorkflow:input_type -> taskengine.v1.GetWorkflowRequest
+	42,  // 166: taskengine.v1.TaskService.RetryWorkflow:input_type -> taskengine.v1.RetryWorkflowRequest
+	29,  // 167: taskengine.v1.TaskService.TaskLogs:input_type -> taskengine.v1.TaskLogsRequest
+	33,  // 168: taskengine.v1.TaskService.Cancel:input_type -> taskengine.v1.CancelRequest
+	46,  // 169: taskengine.v1.TaskService.Resume:input_type -> taskengine.v1.ResumeRequest
+	48,  // 170: taskengine.v1.TaskService.Fail:input_type -> taskengine.v1.FailRequest
+	50,  // 171: taskengine.v1.TaskService.Reschedule:input_type -> taskengine.v1.RescheduleRequest
+	52,  // 172: taskengine.v1.TaskService.Signal:input_type -> taskengine.v1.SignalRequest
+	54,  // 173: taskengine.v1.TaskService.ListKeys:input_type -> taskengine.v1.ListKeysRequest
+	57,  // 174: taskengine.v1.TaskService.GetKey:input_type -> taskengine.v1.GetKeyRequest
+	59,  // 175: taskengine.v1.TaskService.ResumeKey:input_type -> taskengine.v1.ResumeKeyRequest
+	61,  // 176: taskengine.v1.TaskService.SkipKey:input_type -> taskengine.v1.SkipKeyRequest
+	63,  // 177: taskengine.v1.TaskService.ListTypes:input_type -> taskengine.v1.ListTypesRequest
+	66,  // 178: taskengine.v1.TaskService.PauseType:input_type -> taskengine.v1.PauseTypeRequest
+	68,  // 179: taskengine.v1.TaskService.ResumeType:input_type -> taskengine.v1.ResumeTypeRequest
+	70,  // 180: taskengine.v1.TaskService.ListWorkers:input_type -> taskengine.v1.ListWorkersRequest
+	73,  // 181: taskengine.v1.TaskService.DrainWorker:input_type -> taskengine.v1.DrainWorkerRequest
+	80,  // 182: taskengine.v1.TaskService.ListLimits:input_type -> taskengine.v1.ListLimitsRequest
+	82,  // 183: taskengine.v1.TaskService.GetLimit:input_type -> taskengine.v1.GetLimitRequest
+	84,  // 184: taskengine.v1.TaskService.SetLimit:input_type -> taskengine.v1.SetLimitRequest
+	86,  // 185: taskengine.v1.TaskService.UnsetLimit:input_type -> taskengine.v1.UnsetLimitRequest
+	88,  // 186: taskengine.v1.TaskService.WatchLimits:input_type -> taskengine.v1.WatchLimitsRequest
+	90,  // 187: taskengine.v1.TaskService.WhyLimit:input_type -> taskengine.v1.WhyLimitRequest
+	98,  // 188: taskengine.v1.TaskService.ListAlerts:input_type -> taskengine.v1.ListAlertsRequest
+	100, // 189: taskengine.v1.TaskService.TestAlerts:input_type -> taskengine.v1.TestAlertsRequest
+	103, // 190: taskengine.v1.TaskService.SilenceAlerts:input_type -> taskengine.v1.SilenceAlertsRequest
+	105, // 191: taskengine.v1.TaskService.UnsilenceAlerts:input_type -> taskengine.v1.UnsilenceAlertsRequest
+	113, // 192: taskengine.v1.TaskService.ListSchedules:input_type -> taskengine.v1.ListSchedulesRequest
+	115, // 193: taskengine.v1.TaskService.GetSchedule:input_type -> taskengine.v1.GetScheduleRequest
+	117, // 194: taskengine.v1.TaskService.ApplySchedule:input_type -> taskengine.v1.ApplyScheduleRequest
+	119, // 195: taskengine.v1.TaskService.PreviewSchedule:input_type -> taskengine.v1.PreviewScheduleRequest
+	122, // 196: taskengine.v1.TaskService.DeleteSchedule:input_type -> taskengine.v1.DeleteScheduleRequest
+	124, // 197: taskengine.v1.TaskService.PauseSchedule:input_type -> taskengine.v1.PauseScheduleRequest
+	126, // 198: taskengine.v1.TaskService.ResumeSchedule:input_type -> taskengine.v1.ResumeScheduleRequest
+	128, // 199: taskengine.v1.TaskService.TriggerSchedule:input_type -> taskengine.v1.TriggerScheduleRequest
+	130, // 200: taskengine.v1.TaskService.BackfillSchedule:input_type -> taskengine.v1.BackfillScheduleRequest
+	136, // 201: taskengine.v1.TaskService.ListSources:input_type -> taskengine.v1.ListSourcesRequest
+	138, // 202: taskengine.v1.TaskService.GetSource:input_type -> taskengine.v1.GetSourceRequest
+	140, // 203: taskengine.v1.TaskService.PauseSource:input_type -> taskengine.v1.PauseSourceRequest
+	142, // 204: taskengine.v1.TaskService.ResumeSource:input_type -> taskengine.v1.ResumeSourceRequest
+	144, // 205: taskengine.v1.TaskService.SeekSource:input_type -> taskengine.v1.SeekSourceRequest
+	75,  // 206: taskengine.v1.TaskService.Version:input_type -> taskengine.v1.VersionRequest
+	2,   // 207: taskengine.v1.TaskService.Submit:output_type -> taskengine.v1.SubmitResponse
+	4,   // 208: taskengine.v1.TaskService.SubmitWithChildren:output_type -> taskengine.v1.SubmitWithChildrenResponse
+	7,   // 209: taskengine.v1.TaskService.SubmitStream:output_type -> taskengine.v1.SubmitStreamResponse
+	18,  // 210: taskengine.v1.TaskService.Get:output_type -> taskengine.v1.GetResponse
+	20,  // 211: taskengine.v1.TaskService.List:output_type -> taskengine.v1.ListResponse
+	22,  // 212: taskengine.v1.TaskService.Count:output_type -> taskengine.v1.CountResponse
+	25,  // 213: taskengine.v1.TaskService.Wait:output_type -> taskengine.v1.WaitResponse
+	27,  // 214: taskengine.v1.TaskService.Why:output_type -> taskengine.v1.WhyResponse
+	36,  // 215: taskengine.v1.TaskService.Tree:output_type -> taskengine.v1.TreeResponse
+	39,  // 216: taskengine.v1.TaskService.SubmitWorkflow:output_type -> taskengine.v1.SubmitWorkflowResponse
+	41,  // 217: taskengine.v1.TaskService.GetWorkflow:output_type -> taskengine.v1.GetWorkflowResponse
+	43,  // 218: taskengine.v1.TaskService.RetryWorkflow:output_type -> taskengine.v1.RetryWorkflowResponse
+	30,  // 219: taskengine.v1.TaskService.TaskLogs:output_type -> taskengine.v1.TaskLogsResponse
+	34,  // 220: taskengine.v1.TaskService.Cancel:output_type -> taskengine.v1.CancelResponse
+	47,  // 221: taskengine.v1.TaskService.Resume:output_type -> taskengine.v1.ResumeResponse
+	49,  // 222: taskengine.v1.TaskService.Fail:output_type -> taskengine.v1.FailResponse
+	51,  // 223: taskengine.v1.TaskService.Reschedule:output_type -> taskengine.v1.RescheduleResponse
+	53,  // 224: taskengine.v1.TaskService.Signal:output_type -> taskengine.v1.SignalResponse
+	55,  // 225: taskengine.v1.TaskService.ListKeys:output_type -> taskengine.v1.ListKeysResponse
+	58,  // 226: taskengine.v1.TaskService.GetKey:output_type -> taskengine.v1.GetKeyResponse
+	60,  // 227: taskengine.v1.TaskService.ResumeKey:output_type -> taskengine.v1.ResumeKeyResponse
+	62,  // 228: taskengine.v1.TaskService.SkipKey:output_type -> taskengine.v1.SkipKeyResponse
+	64,  // 229: taskengine.v1.TaskService.ListTypes:output_type -> taskengine.v1.ListTypesResponse
+	67,  // 230: taskengine.v1.TaskService.PauseType:output_type -> taskengine.v1.PauseTypeResponse
+	69,  // 231: taskengine.v1.TaskService.ResumeType:output_type -> taskengine.v1.ResumeTypeResponse
+	71,  // 232: taskengine.v1.TaskService.ListWorkers:output_type -> taskengine.v1.ListWorkersResponse
+	74,  // 233: taskengine.v1.TaskService.DrainWorker:output_type -> taskengine.v1.DrainWorkerResponse
+	81,  // 234: taskengine.v1.TaskService.ListLimits:output_type -> taskengine.v1.ListLimitsResponse
+	83,  // 235: taskengine.v1.TaskService.GetLimit:output_type -> taskengine.v1.GetLimitResponse
+	85,  // 236: taskengine.v1.TaskService.SetLimit:output_type -> taskengine.v1.SetLimitResponse
+	87,  // 237: taskengine.v1.TaskService.UnsetLimit:output_type -> taskengine.v1.UnsetLimitResponse
+	89,  // 238: taskengine.v1.TaskService.WatchLimits:output_type -> taskengine.v1.WatchLimitsResponse
+	91,  // 239: taskengine.v1.TaskService.WhyLimit:output_type -> taskengine.v1.WhyLimitResponse
+	99,  // 240: taskengine.v1.TaskService.ListAlerts:output_type -> taskengine.v1.ListAlertsResponse
+	101, // 241: taskengine.v1.TaskService.TestAlerts:output_type -> taskengine.v1.TestAlertsResponse
+	104, // 242: taskengine.v1.TaskService.SilenceAlerts:output_type -> taskengine.v1.SilenceAlertsResponse
+	106, // 243: taskengine.v1.TaskService.UnsilenceAlerts:output_type -> taskengine.v1.UnsilenceAlertsResponse
+	114, // 244: taskengine.v1.TaskService.ListSchedules:output_type -> taskengine.v1.ListSchedulesResponse
+	116, // 245: taskengine.v1.TaskService.GetSchedule:output_type -> taskengine.v1.GetScheduleResponse
+	118, // 246: taskengine.v1.TaskService.ApplySchedule:output_type -> taskengine.v1.ApplyScheduleResponse
+	120, // 247: taskengine.v1.TaskService.PreviewSchedule:output_type -> taskengine.v1.PreviewScheduleResponse
+	123, // 248: taskengine.v1.TaskService.DeleteSchedule:output_type -> taskengine.v1.DeleteScheduleResponse
+	125, // 249: taskengine.v1.TaskService.PauseSchedule:output_type -> taskengine.v1.PauseScheduleResponse
+	127, // 250: taskengine.v1.TaskService.ResumeSchedule:output_type -> taskengine.v1.ResumeScheduleResponse
+	129, // 251: taskengine.v1.TaskService.TriggerSchedule:output_type -> taskengine.v1.TriggerScheduleResponse
+	131, // 252: taskengine.v1.TaskService.BackfillSchedule:output_type -> taskengine.v1.BackfillScheduleResponse
+	137, // 253: taskengine.v1.TaskService.ListSources:output_type -> taskengine.v1.ListSourcesResponse
+	139, // 254: taskengine.v1.TaskService.GetSource:output_type -> taskengine.v1.GetSourceResponse
+	141, // 255: taskengine.v1.TaskService.PauseSource:output_type -> taskengine.v1.PauseSourceResponse
+	143, // 256: taskengine.v1.TaskService.ResumeSource:output_type -> taskengine.v1.ResumeSourceResponse
+	145, // 257: taskengine.v1.TaskService.SeekSource:output_type -> taskengine.v1.SeekSourceResponse
+	76,  // 258: taskengine.v1.TaskService.Version:output_type -> taskengine.v1.VersionResponse
+	207, // [207:259] is the sub-list for method output_type
+	155, // [155:207] is the sub-list for method input_type
+	155, // [155:155] is the sub-list for extension type_name
+	155, // [155:155] is the sub-list for extension extendee
+	0,   // [0:155] is the sub-list for field type_name
 }
 
 func init() { file_taskengine_v1_taskengine_proto_init() }
@@ -10878,24 +11030,24 @@ func file_taskengine_v1_taskengine_proto_init() {
 		(*NewTask_Payload)(nil),
 		(*NewTask_Text)(nil),
 	}
-	file_taskengine_v1_taskengine_proto_msgTypes[6].OneofWrappers = []any{
+	file_taskengine_v1_taskengine_proto_msgTypes[8].OneofWrappers = []any{
 		(*SubmitOutcome_Receipt)(nil),
 		(*SubmitOutcome_Error)(nil),
 	}
-	file_taskengine_v1_taskengine_proto_msgTypes[8].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[9].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[36].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[48].OneofWrappers = []any{
+	file_taskengine_v1_taskengine_proto_msgTypes[10].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[11].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[38].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[50].OneofWrappers = []any{
 		(*RescheduleRequest_At)(nil),
 		(*RescheduleRequest_In)(nil),
 	}
-	file_taskengine_v1_taskengine_proto_msgTypes[77].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[82].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[79].OneofWrappers = []any{}
 	file_taskengine_v1_taskengine_proto_msgTypes[84].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[107].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[130].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[86].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[109].OneofWrappers = []any{}
 	file_taskengine_v1_taskengine_proto_msgTypes[132].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[142].OneofWrappers = []any{
+	file_taskengine_v1_taskengine_proto_msgTypes[134].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[144].OneofWrappers = []any{
 		(*SeekSourceRequest_Begin)(nil),
 		(*SeekSourceRequest_End)(nil),
 		(*SeekSourceRequest_Time)(nil),
@@ -10907,7 +11059,7 @@ func file_taskengine_v1_taskengine_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_taskengine_v1_taskengine_proto_rawDesc), len(file_taskengine_v1_taskengine_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   152,
+			NumMessages:   154,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -46,6 +46,9 @@ const (
 const (
 	// TaskServiceSubmitProcedure is the fully-qualified name of the TaskService's Submit RPC.
 	TaskServiceSubmitProcedure = "/taskengine.v1.TaskService/Submit"
+	// TaskServiceSubmitWithChildrenProcedure is the fully-qualified name of the TaskService's
+	// SubmitWithChildren RPC.
+	TaskServiceSubmitWithChildrenProcedure = "/taskengine.v1.TaskService/SubmitWithChildren"
 	// TaskServiceSubmitStreamProcedure is the fully-qualified name of the TaskService's SubmitStream
 	// RPC.
 	TaskServiceSubmitStreamProcedure = "/taskengine.v1.TaskService/SubmitStream"
@@ -171,6 +174,12 @@ type TaskServiceClient interface {
 	// its type allows, the code is out_of_range. After any other error, or without an answer, the tasks may have
 	// been added: repeat the request with the same ids or keys, and no task is added twice.
 	Submit(context.Context, *v1.SubmitRequest) (*v1.SubmitResponse, error)
+	// SubmitWithChildren adds a task and children of it, all of them or none: a batch and the task that
+	// is to follow it. The task waits, and runs when its children have ended; its handler learns how.
+	// If the key or the id of the task is taken, no child is added, and the request replaces no task. It
+	// fails as Submit does with one task. It does not wait for room in a backlog: the code is
+	// resource_exhausted, then. The token must be for the types of all of them.
+	SubmitWithChildren(context.Context, *v1.SubmitWithChildrenRequest) (*v1.SubmitWithChildrenResponse, error)
 	// SubmitStream adds tasks for a client that has many. Each task is a request of its own,
 	// with a number that the client chooses, and each gets one outcome: a receipt, or an error
 	// that concerns no other task. A task is durable when its receipt is sent. Requests that
@@ -357,6 +366,12 @@ func NewTaskServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			httpClient,
 			baseURL+TaskServiceSubmitProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("Submit")),
+			connect.WithClientOptions(opts...),
+		),
+		submitWithChildren: connect.NewClient[v1.SubmitWithChildrenRequest, v1.SubmitWithChildrenResponse](
+			httpClient,
+			baseURL+TaskServiceSubmitWithChildrenProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("SubmitWithChildren")),
 			connect.WithClientOptions(opts...),
 		),
 		submitStream: connect.NewClient[v1.SubmitStreamRequest, v1.SubmitStreamResponse](
@@ -664,62 +679,72 @@ func NewTaskServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 
 // taskServiceClient implements TaskServiceClient.
 type taskServiceClient struct {
-	submit           *connect.Client[v1.SubmitRequest, v1.SubmitResponse]
-	submitStream     *connect.Client[v1.SubmitStreamRequest, v1.SubmitStreamResponse]
-	get              *connect.Client[v1.GetRequest, v1.GetResponse]
-	list             *connect.Client[v1.ListRequest, v1.ListResponse]
-	count            *connect.Client[v1.CountRequest, v1.CountResponse]
-	wait             *connect.Client[v1.WaitRequest, v1.WaitResponse]
-	why              *connect.Client[v1.WhyRequest, v1.WhyResponse]
-	tree             *connect.Client[v1.TreeRequest, v1.TreeResponse]
-	submitWorkflow   *connect.Client[v1.SubmitWorkflowRequest, v1.SubmitWorkflowResponse]
-	getWorkflow      *connect.Client[v1.GetWorkflowRequest, v1.GetWorkflowResponse]
-	retryWorkflow    *connect.Client[v1.RetryWorkflowRequest, v1.RetryWorkflowResponse]
-	taskLogs         *connect.Client[v1.TaskLogsRequest, v1.TaskLogsResponse]
-	cancel           *connect.Client[v1.CancelRequest, v1.CancelResponse]
-	resume           *connect.Client[v1.ResumeRequest, v1.ResumeResponse]
-	fail             *connect.Client[v1.FailRequest, v1.FailResponse]
-	reschedule       *connect.Client[v1.RescheduleRequest, v1.RescheduleResponse]
-	signal           *connect.Client[v1.SignalRequest, v1.SignalResponse]
-	listKeys         *connect.Client[v1.ListKeysRequest, v1.ListKeysResponse]
-	getKey           *connect.Client[v1.GetKeyRequest, v1.GetKeyResponse]
-	resumeKey        *connect.Client[v1.ResumeKeyRequest, v1.ResumeKeyResponse]
-	skipKey          *connect.Client[v1.SkipKeyRequest, v1.SkipKeyResponse]
-	listTypes        *connect.Client[v1.ListTypesRequest, v1.ListTypesResponse]
-	pauseType        *connect.Client[v1.PauseTypeRequest, v1.PauseTypeResponse]
-	resumeType       *connect.Client[v1.ResumeTypeRequest, v1.ResumeTypeResponse]
-	listWorkers      *connect.Client[v1.ListWorkersRequest, v1.ListWorkersResponse]
-	drainWorker      *connect.Client[v1.DrainWorkerRequest, v1.DrainWorkerResponse]
-	listLimits       *connect.Client[v1.ListLimitsRequest, v1.ListLimitsResponse]
-	getLimit         *connect.Client[v1.GetLimitRequest, v1.GetLimitResponse]
-	setLimit         *connect.Client[v1.SetLimitRequest, v1.SetLimitResponse]
-	unsetLimit       *connect.Client[v1.UnsetLimitRequest, v1.UnsetLimitResponse]
-	watchLimits      *connect.Client[v1.WatchLimitsRequest, v1.WatchLimitsResponse]
-	whyLimit         *connect.Client[v1.WhyLimitRequest, v1.WhyLimitResponse]
-	listAlerts       *connect.Client[v1.ListAlertsRequest, v1.ListAlertsResponse]
-	testAlerts       *connect.Client[v1.TestAlertsRequest, v1.TestAlertsResponse]
-	silenceAlerts    *connect.Client[v1.SilenceAlertsRequest, v1.SilenceAlertsResponse]
-	unsilenceAlerts  *connect.Client[v1.UnsilenceAlertsRequest, v1.UnsilenceAlertsResponse]
-	listSchedules    *connect.Client[v1.ListSchedulesRequest, v1.ListSchedulesResponse]
-	getSchedule      *connect.Client[v1.GetScheduleRequest, v1.GetScheduleResponse]
-	applySchedule    *connect.Client[v1.ApplyScheduleRequest, v1.ApplyScheduleResponse]
-	previewSchedule  *connect.Client[v1.PreviewScheduleRequest, v1.PreviewScheduleResponse]
-	deleteSchedule   *connect.Client[v1.DeleteScheduleRequest, v1.DeleteScheduleResponse]
-	pauseSchedule    *connect.Client[v1.PauseScheduleRequest, v1.PauseScheduleResponse]
-	resumeSchedule   *connect.Client[v1.ResumeScheduleRequest, v1.ResumeScheduleResponse]
-	triggerSchedule  *connect.Client[v1.TriggerScheduleRequest, v1.TriggerScheduleResponse]
-	backfillSchedule *connect.Client[v1.BackfillScheduleRequest, v1.BackfillScheduleResponse]
-	listSources      *connect.Client[v1.ListSourcesRequest, v1.ListSourcesResponse]
-	getSource        *connect.Client[v1.GetSourceRequest, v1.GetSourceResponse]
-	pauseSource      *connect.Client[v1.PauseSourceRequest, v1.PauseSourceResponse]
-	resumeSource     *connect.Client[v1.ResumeSourceRequest, v1.ResumeSourceResponse]
-	seekSource       *connect.Client[v1.SeekSourceRequest, v1.SeekSourceResponse]
-	version          *connect.Client[v1.VersionRequest, v1.VersionResponse]
+	submit             *connect.Client[v1.SubmitRequest, v1.SubmitResponse]
+	submitWithChildren *connect.Client[v1.SubmitWithChildrenRequest, v1.SubmitWithChildrenResponse]
+	submitStream       *connect.Client[v1.SubmitStreamRequest, v1.SubmitStreamResponse]
+	get                *connect.Client[v1.GetRequest, v1.GetResponse]
+	list               *connect.Client[v1.ListRequest, v1.ListResponse]
+	count              *connect.Client[v1.CountRequest, v1.CountResponse]
+	wait               *connect.Client[v1.WaitRequest, v1.WaitResponse]
+	why                *connect.Client[v1.WhyRequest, v1.WhyResponse]
+	tree               *connect.Client[v1.TreeRequest, v1.TreeResponse]
+	submitWorkflow     *connect.Client[v1.SubmitWorkflowRequest, v1.SubmitWorkflowResponse]
+	getWorkflow        *connect.Client[v1.GetWorkflowRequest, v1.GetWorkflowResponse]
+	retryWorkflow      *connect.Client[v1.RetryWorkflowRequest, v1.RetryWorkflowResponse]
+	taskLogs           *connect.Client[v1.TaskLogsRequest, v1.TaskLogsResponse]
+	cancel             *connect.Client[v1.CancelRequest, v1.CancelResponse]
+	resume             *connect.Client[v1.ResumeRequest, v1.ResumeResponse]
+	fail               *connect.Client[v1.FailRequest, v1.FailResponse]
+	reschedule         *connect.Client[v1.RescheduleRequest, v1.RescheduleResponse]
+	signal             *connect.Client[v1.SignalRequest, v1.SignalResponse]
+	listKeys           *connect.Client[v1.ListKeysRequest, v1.ListKeysResponse]
+	getKey             *connect.Client[v1.GetKeyRequest, v1.GetKeyResponse]
+	resumeKey          *connect.Client[v1.ResumeKeyRequest, v1.ResumeKeyResponse]
+	skipKey            *connect.Client[v1.SkipKeyRequest, v1.SkipKeyResponse]
+	listTypes          *connect.Client[v1.ListTypesRequest, v1.ListTypesResponse]
+	pauseType          *connect.Client[v1.PauseTypeRequest, v1.PauseTypeResponse]
+	resumeType         *connect.Client[v1.ResumeTypeRequest, v1.ResumeTypeResponse]
+	listWorkers        *connect.Client[v1.ListWorkersRequest, v1.ListWorkersResponse]
+	drainWorker        *connect.Client[v1.DrainWorkerRequest, v1.DrainWorkerResponse]
+	listLimits         *connect.Client[v1.ListLimitsRequest, v1.ListLimitsResponse]
+	getLimit           *connect.Client[v1.GetLimitRequest, v1.GetLimitResponse]
+	setLimit           *connect.Client[v1.SetLimitRequest, v1.SetLimitResponse]
+	unsetLimit         *connect.Client[v1.UnsetLimitRequest, v1.UnsetLimitResponse]
+	watchLimits        *connect.Client[v1.WatchLimitsRequest, v1.WatchLimitsResponse]
+	whyLimit           *connect.Client[v1.WhyLimitRequest, v1.WhyLimitResponse]
+	listAlerts         *connect.Client[v1.ListAlertsRequest, v1.ListAlertsResponse]
+	testAlerts         *connect.Client[v1.TestAlertsRequest, v1.TestAlertsResponse]
+	silenceAlerts      *connect.Client[v1.SilenceAlertsRequest, v1.SilenceAlertsResponse]
+	unsilenceAlerts    *connect.Client[v1.UnsilenceAlertsRequest, v1.UnsilenceAlertsResponse]
+	listSchedules      *connect.Client[v1.ListSchedulesRequest, v1.ListSchedulesResponse]
+	getSchedule        *connect.Client[v1.GetScheduleRequest, v1.GetScheduleResponse]
+	applySchedule      *connect.Client[v1.ApplyScheduleRequest, v1.ApplyScheduleResponse]
+	previewSchedule    *connect.Client[v1.PreviewScheduleRequest, v1.PreviewScheduleResponse]
+	deleteSchedule     *connect.Client[v1.DeleteScheduleRequest, v1.DeleteScheduleResponse]
+	pauseSchedule      *connect.Client[v1.PauseScheduleRequest, v1.PauseScheduleResponse]
+	resumeSchedule     *connect.Client[v1.ResumeScheduleRequest, v1.ResumeScheduleResponse]
+	triggerSchedule    *connect.Client[v1.TriggerScheduleRequest, v1.TriggerScheduleResponse]
+	backfillSchedule   *connect.Client[v1.BackfillScheduleRequest, v1.BackfillScheduleResponse]
+	listSources        *connect.Client[v1.ListSourcesRequest, v1.ListSourcesResponse]
+	getSource          *connect.Client[v1.GetSourceRequest, v1.GetSourceResponse]
+	pauseSource        *connect.Client[v1.PauseSourceRequest, v1.PauseSourceResponse]
+	resumeSource       *connect.Client[v1.ResumeSourceRequest, v1.ResumeSourceResponse]
+	seekSource         *connect.Client[v1.SeekSourceRequest, v1.SeekSourceResponse]
+	version            *connect.Client[v1.VersionRequest, v1.VersionResponse]
 }
 
 // Submit calls taskengine.v1.TaskService.Submit.
 func (c *taskServiceClient) Submit(ctx context.Context, req *v1.SubmitRequest) (*v1.SubmitResponse, error) {
 	response, err := c.submit.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// SubmitWithChildren calls taskengine.v1.TaskService.SubmitWithChildren.
+func (c *taskServiceClient) SubmitWithChildren(ctx context.Context, req *v1.SubmitWithChildrenRequest) (*v1.SubmitWithChildrenResponse, error) {
+	response, err := c.submitWithChildren.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
 	}
@@ -1173,6 +1198,12 @@ type TaskServiceHandler interface {
 	// its type allows, the code is out_of_range. After any other error, or without an answer, the tasks may have
 	// been added: repeat the request with the same ids or keys, and no task is added twice.
 	Submit(context.Context, *v1.SubmitRequest) (*v1.SubmitResponse, error)
+	// SubmitWithChildren adds a task and children of it, all of them or none: a batch and the task that
+	// is to follow it. The task waits, and runs when its children have ended; its handler learns how.
+	// If the key or the id of the task is taken, no child is added, and the request replaces no task. It
+	// fails as Submit does with one task. It does not wait for room in a backlog: the code is
+	// resource_exhausted, then. The token must be for the types of all of them.
+	SubmitWithChildren(context.Context, *v1.SubmitWithChildrenRequest) (*v1.SubmitWithChildrenResponse, error)
 	// SubmitStream adds tasks for a client that has many. Each task is a request of its own,
 	// with a number that the client chooses, and each gets one outcome: a receipt, or an error
 	// that concerns no other task. A task is durable when its receipt is sent. Requests that
@@ -1355,6 +1386,12 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 		TaskServiceSubmitProcedure,
 		svc.Submit,
 		connect.WithSchema(taskServiceMethods.ByName("Submit")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceSubmitWithChildrenHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceSubmitWithChildrenProcedure,
+		svc.SubmitWithChildren,
+		connect.WithSchema(taskServiceMethods.ByName("SubmitWithChildren")),
 		connect.WithHandlerOptions(opts...),
 	)
 	taskServiceSubmitStreamHandler := connect.NewBidiStreamHandler(
@@ -1661,6 +1698,8 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 		switch r.URL.Path {
 		case TaskServiceSubmitProcedure:
 			taskServiceSubmitHandler.ServeHTTP(w, r)
+		case TaskServiceSubmitWithChildrenProcedure:
+			taskServiceSubmitWithChildrenHandler.ServeHTTP(w, r)
 		case TaskServiceSubmitStreamProcedure:
 			taskServiceSubmitStreamHandler.ServeHTTP(w, r)
 		case TaskServiceGetProcedure:
@@ -1772,6 +1811,10 @@ type UnimplementedTaskServiceHandler struct{}
 
 func (UnimplementedTaskServiceHandler) Submit(context.Context, *v1.SubmitRequest) (*v1.SubmitResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.Submit is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) SubmitWithChildren(context.Context, *v1.SubmitWithChildrenRequest) (*v1.SubmitWithChildrenResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.SubmitWithChildren is not implemented"))
 }
 
 func (UnimplementedTaskServiceHandler) SubmitStream(context.Context, *connect.BidiStream[v1.SubmitStreamRequest, v1.SubmitStreamResponse]) error {
