@@ -215,22 +215,23 @@ type TreeTask struct {
 	Depth uint32 // how many tasks of the tree are above it
 }
 
-// Tree returns a task and the tasks below it, at most limit, which is at most 1000; 0 stands for 100. A task comes before its children, which
-// come by their names and indexes. isCut says that there are more. A task that is done has forgotten its children.
-func (c *Client) Tree(ctx context.Context, id task.ID, limit uint32) (tasks []TreeTask, isCut bool, err error) {
-	req := &taskenginev1.TreeRequest{Id: id.String(), Limit: limit}
+// Tree returns a page of a task and the tasks below it, at most limit, which is at most 1000; 0 stands for 100. A task comes before its
+// children, which come by their names and indexes. pageToken is that of the page before, and empty for the first one; next is
+// empty at the end. A task that is done has forgotten its children.
+func (c *Client) Tree(ctx context.Context, id task.ID, limit uint32, pageToken string) (tasks []TreeTask, next string, err error) {
+	req := &taskenginev1.TreeRequest{Id: id.String(), Limit: limit, PageToken: pageToken}
 	res, err := call[taskenginev1.TreeResponse](ctx, c, taskenginev1connect.TaskServiceTreeProcedure, req, true)
 	if err != nil {
-		return nil, false, err
+		return nil, "", err
 	}
 	for _, m := range res.GetTasks() {
 		t, err := decodeTask(m.GetTask())
 		if err != nil {
-			return nil, false, err
+			return nil, "", err
 		}
 		tasks = append(tasks, TreeTask{t, m.GetDepth()})
 	}
-	return tasks, res.GetCut(), nil
+	return tasks, res.GetNextPageToken(), nil
 }
 
 // Fail ends a task as failed, and returns it as [Client.Cancel] does. For a task in the state error it acknowledges the error.

@@ -33,9 +33,12 @@ func TestATreeIsReadAndCancelled(t *testing.T) {
 	if err != nil || len(why) != 1 || why[0].Code != client.ReasonChildren || why[0].Max != 3 || len(why[0].Holders) != 3 {
 		t.Errorf("why: %+v, %v", why, err)
 	}
-	below, isCut, err := c.Tree(t.Context(), root.ID, 3)
-	if err != nil || !isCut || len(below) != 3 || below[0].Depth != 0 || below[2].Depth != 1 {
-		t.Fatalf("the tree is %+v, %v, %v", below, isCut, err)
+	below, next, err := c.Tree(t.Context(), root.ID, 3, "")
+	if err != nil || next == "" || len(below) != 3 || below[0].Depth != 0 || below[2].Depth != 1 {
+		t.Fatalf("the tree is %+v, %q, %v", below, next, err)
+	}
+	if rest, next, err := c.Tree(t.Context(), root.ID, 3, next); err != nil || next != "" || len(rest) != 1 || rest[0].Task.Parent.Index != 2 {
+		t.Errorf("the rest of the tree is %+v, %q, %v", rest, next, err)
 	}
 	if want := (task.Parent{ID: root.ID, Name: "page", Index: 1}); *below[2].Task.Parent != want || below[2].Task.ID != want.Child() {
 		t.Errorf("the second child is %+v", below[2].Task)
@@ -49,7 +52,7 @@ func TestATreeIsReadAndCancelled(t *testing.T) {
 	if _, err := c.CancelTree(t.Context(), task.ID{1}, ""); !errors.Is(err, client.ErrNotFound) {
 		t.Errorf("of no task it says %v", err)
 	}
-	if _, _, err := c.Tree(t.Context(), task.ID{1}, 0); !errors.Is(err, client.ErrNotFound) {
+	if _, _, err := c.Tree(t.Context(), task.ID{1}, 0, ""); !errors.Is(err, client.ErrNotFound) {
 		t.Errorf("of no task it says %v", err)
 	}
 }

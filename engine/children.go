@@ -160,7 +160,17 @@ func checkWaits(names []string, waits []task.ChildrenWait) error {
 // TreeTask is a task of a tree, see [Engine.Tree].
 type TreeTask struct {
 	Task  *task.Task
-	Depth int // how many parents it has in the tree: 0 for the root
+	Depth int       // how many parents it has in the tree: 0 for the root
+	Place TreePlace // valid until the next task is asked for
+}
+
+// TreePlace is the place of a task in a tree: the way to it from the root, with one step for each child. The root has none.
+type TreePlace []TreeStep
+
+// TreeStep is a step from a task to one of its children.
+type TreeStep struct {
+	Set   uint32 // by index into the Sets of the task's Children, to which sets are only appended
+	Index uint32 // of the child in the set
 }
 
 // Tree returns a task and all that is below it: its children, their children, and so on. A task comes before its children, and these come
@@ -168,41 +178,72 @@ type TreeTask struct {
 // it has forgotten them. The tree may change meanwhile. After an error there is nothing more. The memory it needs grows with the
 // depth of the tree only.
 func (e *Engine) Tree(ctx context.Context, id task.ID) iter.Seq2[TreeTask, error] {
+	return e.treeFrom(ctx, id, nil, false)
+}
+
+// TreeAfter is Tree from behind a task on that it has returned, whether that is still there or not.
+func (e *Engine) TreeAfter(ctx context.Context, id task.ID, after TreePlace) iter.Seq2[TreeTask, error] {
+	return e.treeFrom(ctx, id, after, true)
+}
+
+func (e *Engine) treeFrom(ctx context.Context, id task.ID, after TreePlace, resumes bool) iter.Seq2[TreeTask, error] {
 	return func(yield func(TreeTask, error) bool) {
 		root, err := e.store.Get(ctx, id)
 		if err != nil {
 			yield(TreeTask{}, fmt.Errorf("engine: tree of %v: %w", id, err))
 			return
 		}
-		e.branch(ctx, root, 0, yield)
+		w := &treeWalk{engine: e, ctx: ctx, yield: yield}
+		w.branch(root, after, resumes)
 	}
 }
 
-// branch yields t and the tasks below it, and reports whether to go on.
-func (e *Engine) branch(ctx context.Context, t *task.Task, depth int, yield func(TreeTask, error) bool) bool {
-	id, family := t.ID, t.Children
-	if !yield(TreeTask{e.shown(t), depth}, nil) {
+// treeWalk is a run of [Engine.Tree]. It ends with the call that has its context.
+type treeWalk struct {
+	engine *Engine
+	ctx    context.Context
+	yield  func(TreeTask, error) bool
+	place  TreePlace // of the task of the branch
+}
+
+// branch yields t and what is below it, and reports whether to go on. If resumes is set, t was yielded before, and it goes on behind
+// the task that is at after, from t.
+func (w *treeWalk) branch(t *task.Task, after TreePlace, resumes bool) bool {
+	e, id, family, depth := w.engine, t.ID, t.Children, len(w.place)
+	if !resumes && !w.yield(TreeTask{e.shown(t), depth, w.place}, nil) {
 		return false
 	}
 	if family == nil {
 		return true
 	}
-	for i := range family.Sets {
+	var from TreeStep
+	if len(after) > 0 {
+		from = after[0]
+	}
+	for i := int(from.Set); i < len(family.Sets); i++ {
 		s := &family.Sets[i]
-		for index := range s.Added {
-			child, err := e.getChild(ctx, id, s, index)
+		for index := from.Index; index < s.Added; index++ {
+			child, err := e.getChild(w.ctx, id, s, index)
+			isOn := len(after) > 0 && after[0] == TreeStep{uint32(i), index}
 			switch {
 			case errors.Is(err, task.ErrNotFound):
 				continue
 			case err != nil:
-				yield(TreeTask{}, fmt.Errorf("engine: child %d %q of %v: %w", index, s.Name, id, err))
+				w.yield(TreeTask{}, fmt.Errorf("engine: child %d %q of %v: %w", index, s.Name, id, err))
 				return false
 			}
-			if !e.branch(ctx, child, depth+1, yield) {
+			var rest TreePlace
+			if isOn {
+				rest = after[1:]
+			}
+			w.place = append(w.place[:depth], TreeStep{uint32(i), index})
+			if !w.branch(child, rest, isOn) {
 				return false
 			}
 		}
+		from.Index = 0
 	}
+	w.place = w.place[:depth]
 	return true
 }
 

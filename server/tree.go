@@ -2,6 +2,9 @@ package server
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"math"
 
 	"github.com/taskengine/taskengine/engine"
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
@@ -35,23 +38,65 @@ func (a *API) tree(ctx context.Context, req *taskenginev1.TreeRequest) (*taskeng
 	if err != nil {
 		return nil, err
 	}
-	res := new(taskenginev1.TreeResponse)
-	for one, err := range a.engine.Tree(ctx, id) {
+	tree := a.engine.Tree(ctx, id)
+	if token := req.GetPageToken(); token != "" {
+		after, err := placeOf(token)
+		if err != nil {
+			return nil, err
+		}
+		tree = a.engine.TreeAfter(ctx, id, after)
+	}
+	res, last := new(taskenginev1.TreeResponse), ""
+	for one, err := range tree {
 		if err != nil {
 			return nil, err
 		}
 		if err := a.permit(ctx, one.Task.Type); err != nil {
 			return nil, err
 		}
-		if res.Cut = len(res.Tasks) == limit; res.Cut {
+		if len(res.Tasks) == limit {
+			res.NextPageToken = last
 			break
 		}
 		m := summaryOf(one.Task)
 		m.Children = childrenOf(one.Task)
-		res.Tasks = append(res.Tasks, &taskenginev1.TreeTask{Task: m, Depth: uint32(one.Depth)})
+		if res.Tasks = append(res.Tasks, &taskenginev1.TreeTask{Task: m, Depth: uint32(one.Depth)}); len(res.Tasks) == limit {
+			last = tokenOf(one.Place)
+		}
 	}
 	return res, nil
 }
+
+// tokenOf returns the page token for the tasks of a tree behind a place. That of the root is one byte, not empty.
+func tokenOf(place engine.TreePlace) string {
+	b := []byte{1}
+	for _, step := range place {
+		b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(step.Set)), uint64(step.Index))
+	}
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+// placeOf returns the place that a page token has.
+func placeOf(token string) (place engine.TreePlace, err error) {
+	b, err := base64.RawURLEncoding.DecodeString(token)
+	if err != nil || len(b) == 0 || b[0] != 1 {
+		return nil, errPageToken
+	}
+	for b = b[1:]; len(b) > 0; {
+		var of [2]uint32
+		for i := range of {
+			v, n := binary.Uvarint(b)
+			if n <= 0 || v > math.MaxUint32 {
+				return nil, errPageToken
+			}
+			of[i], b = uint32(v), b[n:]
+		}
+		place = append(place, engine.TreeStep{Set: of[0], Index: of[1]})
+	}
+	return place, nil
+}
+
+var errPageToken = invalid("page_token is not one of an earlier response")
 
 // cancelTree cancels a task and all tasks below it, as far as the time of the request allows.
 func (a *API) cancelTree(ctx context.Context, req *taskenginev1.CancelRequest) (*taskenginev1.CancelResponse, error) {

@@ -51,13 +51,30 @@ func TestATreeIsReadAndCancelled(t *testing.T) {
 	}
 	for limit, want := range map[uint32]string{0: "waiting done error submitted", 4: "waiting done error submitted", 3: "waiting done error"} {
 		res := tree(limit)
-		if got := strings.Join(states(res), " "); got != want || res.GetCut() != (limit == 3) || len(res.GetTasks()[0].GetTask().GetChildren()) != 1 {
+		if got := strings.Join(states(res), " "); got != want || (res.GetNextPageToken() != "") != (limit == 3) || len(res.GetTasks()[0].GetTask().GetChildren()) != 1 {
 			t.Errorf("the tree up to %d is %s: %v", limit, got, res)
 		}
 	}
-	for want, req := range map[connect.Code]*taskenginev1.TreeRequest{
-		connect.CodeInvalidArgument: {Id: root, Limit: 1001},
-		connect.CodeNotFound:        {Id: "0192d1c4-5a6b-7c8d-9e0f-112233445566"},
+	var paged []string
+	for token := ""; ; {
+		res, err := c.Tree(t.Context(), &taskenginev1.TreeRequest{Id: root, Limit: 1, PageToken: token})
+		if err != nil || len(res.GetTasks()) != 1 {
+			t.Fatalf("a page: %v, %v", res, err)
+		}
+		paged = append(paged, res.GetTasks()[0].GetTask().GetState())
+		if token = res.GetNextPageToken(); token == "" {
+			break
+		}
+	}
+	if got := strings.Join(paged, " "); got != "waiting done error submitted" {
+		t.Errorf("page by page it is %s", got)
+	}
+	for req, want := range map[*taskenginev1.TreeRequest]connect.Code{
+		{Id: root, Limit: 1001}:                      connect.CodeInvalidArgument,
+		{Id: root, PageToken: "x"}:                   connect.CodeInvalidArgument,
+		{Id: root, PageToken: "AP8"}:                 connect.CodeInvalidArgument,
+		{Id: root, PageToken: "AQE"}:                 connect.CodeInvalidArgument,
+		{Id: "0192d1c4-5a6b-7c8d-9e0f-112233445566"}: connect.CodeNotFound,
 	} {
 		if _, err := c.Tree(t.Context(), req); connect.CodeOf(err) != want {
 			t.Errorf("%v: %v, want %v", req, err, want)

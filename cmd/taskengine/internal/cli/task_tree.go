@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -10,25 +11,44 @@ import (
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 )
 
+// treePage is how many tasks of a tree are asked for at once.
+const treePage = 1000
+
 func newTaskTree(a *app) *cobra.Command {
-	req := new(taskenginev1.TreeRequest)
+	var limit uint32
 	cmd := &cobra.Command{
 		Use:   "tree ID",
 		Short: "Show a task and the tasks below it: its children, their children, and so on",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			req.Id = args[0]
 			return a.with(func(c *client) error {
-				res, err := call(cmd.Context(), c, c.Tree, req)
+				tree, err := readTree(cmd.Context(), c, args[0], limit)
 				if err != nil {
-					return aboutTask(req.GetId(), err)
+					return aboutTask(args[0], err)
 				}
-				return a.showTree(res, time.Now())
+				return a.showTree(tree, time.Now())
 			})
 		},
 	}
-	cmd.Flags().Uint32Var(&req.Limit, "limit", 100, "how many tasks are shown at most, up to 1000")
+	cmd.Flags().Uint32Var(&limit, "limit", 100, "how many tasks are shown at most")
 	return cmd
+}
+
+// readTree reads a tree page by page, up to a number of tasks.
+func readTree(ctx context.Context, c *client, id string, limit uint32) (*taskenginev1.TreeResponse, error) {
+	limit = max(limit, 1)
+	all := new(taskenginev1.TreeResponse)
+	for {
+		req := &taskenginev1.TreeRequest{Id: id, Limit: min(treePage, limit-uint32(len(all.Tasks))), PageToken: all.NextPageToken}
+		page, err := call(ctx, c, c.Tree, req)
+		if err != nil {
+			return nil, err
+		}
+		all.Tasks, all.NextPageToken = append(all.Tasks, page.GetTasks()...), page.GetNextPageToken()
+		if all.NextPageToken == "" || uint32(len(all.Tasks)) >= limit {
+			return all, nil
+		}
+	}
 }
 
 // showTree writes the tasks of a tree, those below others with more space before their places, or each as a line of JSON.
@@ -47,8 +67,8 @@ func (a *app) showTree(res *taskenginev1.TreeResponse, now time.Time) error {
 		}
 		err = a.printTable(append([]string{"CHILD"}, taskHead...), rows, "VERSION", "ATTEMPT", "NEXT")
 	}
-	if err == nil && res.GetCut() {
-		a.note("only %d tasks are shown: give a higher --limit, up to 1000, or the ID of a task below", len(res.GetTasks()))
+	if err == nil && res.GetNextPageToken() != "" {
+		a.note("only %d tasks are shown: give a higher --limit, or the ID of a task below", len(res.GetTasks()))
 	}
 	return err
 }

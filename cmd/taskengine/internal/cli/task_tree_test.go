@@ -28,7 +28,14 @@ func (*treeNode) Tree(_ context.Context, req *taskenginev1.TreeRequest) (*tasken
 			Id: id, Type: "t", State: "error", Parent: &taskenginev1.Parent{Id: parent, Name: name, Index: index},
 		}}
 	}
-	return &taskenginev1.TreeResponse{Tasks: []*taskenginev1.TreeTask{below("i", "above", "x", 1, 0), below("j", "i", "page", 7, 1), below("k", "j", "line", 0, 2)}, Cut: req.GetLimit() == 3}, nil
+	all := []*taskenginev1.TreeTask{below("i", "above", "x", 1, 0), below("j", "i", "page", 7, 1), below("k", "j", "line", 0, 2)}
+	if req.GetLimit() > 2 && req.GetPageToken() == "" { // in pages of two
+		return &taskenginev1.TreeResponse{Tasks: all[:2], NextPageToken: "2"}, nil
+	}
+	if req.GetPageToken() == "2" {
+		return &taskenginev1.TreeResponse{Tasks: all[2:]}, nil
+	}
+	return &taskenginev1.TreeResponse{Tasks: all[:req.GetLimit()], NextPageToken: "3"}, nil
 }
 
 func (n *treeNode) Cancel(_ context.Context, req *taskenginev1.CancelRequest) (*taskenginev1.CancelResponse, error) {
@@ -53,7 +60,7 @@ func TestATreeIsShownAndCancelled(t *testing.T) {
 		stdout, said string
 	}{
 		"tree i":                      {exit.OK, "\n-         i   t     error  0        0        -    -\npage 7    j   t     error  0        0        -    -\n  line 0  k   t     error  0        0        -    -\n", ""},
-		"tree i --limit 3":            {exit.OK, "CHILD", "only 3 tasks are shown"},
+		"tree i --limit 2":            {exit.OK, "CHILD", "only 2 tasks are shown"},
 		"tree i --output json":        {exit.OK, `"parent":{"id":"j","name":"line","index":0},"children":[]},"depth":2}` + "\n", ""},
 		"tree none":                   {exit.NotFound, "", "none"},
 		"cancel i --tree":             {exit.OK, "40 tasks were cancelled\n", ""},

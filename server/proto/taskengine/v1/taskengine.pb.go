@@ -2768,9 +2768,11 @@ func (x *CancelResponse) GetMore() bool {
 }
 
 type TreeRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Limit         uint32                 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"` // default 100, at most 1000
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Limit uint32                 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"` // default 100, at most 1000
+	// The next_page_token of the response before; empty for the first page.
+	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2819,12 +2821,19 @@ func (x *TreeRequest) GetLimit() uint32 {
 	return 0
 }
 
+func (x *TreeRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
 type TreeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// A task comes before its children, which come by their names and indexes. Children that were
 	// removed are left out.
 	Tasks         []*TreeTask `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`
-	Cut           bool        `protobuf:"varint,2,opt,name=cut,proto3" json:"cut,omitempty"` // there are more tasks than the limit
+	NextPageToken string      `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"` // empty at the end
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2866,11 +2875,11 @@ func (x *TreeResponse) GetTasks() []*TreeTask {
 	return nil
 }
 
-func (x *TreeResponse) GetCut() bool {
+func (x *TreeResponse) GetNextPageToken() string {
 	if x != nil {
-		return x.Cut
+		return x.NextPageToken
 	}
-	return false
+	return ""
 }
 
 type TreeTask struct {
@@ -9988,13 +9997,15 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x04task\x18\x01 \x01(\v2\x13.taskengine.v1.TaskR\x04task\x12\x1c\n" +
 	"\tcancelled\x18\x02 \x01(\x04R\tcancelled\x12\x18\n" +
 	"\amissing\x18\x03 \x01(\x04R\amissing\x12\x12\n" +
-	"\x04more\x18\x04 \x01(\bR\x04more\"3\n" +
+	"\x04more\x18\x04 \x01(\bR\x04more\"R\n" +
 	"\vTreeRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
-	"\x05limit\x18\x02 \x01(\rR\x05limit\"O\n" +
+	"\x05limit\x18\x02 \x01(\rR\x05limit\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\"e\n" +
 	"\fTreeResponse\x12-\n" +
-	"\x05tasks\x18\x01 \x03(\v2\x17.taskengine.v1.TreeTaskR\x05tasks\x12\x10\n" +
-	"\x03cut\x18\x02 \x01(\bR\x03cut\"I\n" +
+	"\x05tasks\x18\x01 \x03(\v2\x17.taskengine.v1.TreeTaskR\x05tasks\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"I\n" +
 	"\bTreeTask\x12'\n" +
 	"\x04task\x18\x01 \x01(\v2\x13.taskengine.v1.TaskR\x04task\x12\x14\n" +
 	"\x05depth\x18\x02 \x01(\rR\x05depth\"\x91\x03\n" +
