@@ -61,8 +61,8 @@ class Blocking:
 
     def __getattr__(self, name):
         method = getattr(self.client, name)
-        if name in ("tasks", "schedules"):
-            return lambda **named: over(method(**named))
+        if name in ("tasks", "schedules", "tree"):
+            return lambda *args, **named: over(method(*args, **named))
         return lambda *args, **named: asyncio.to_thread(method, *args, **named)
 
 
@@ -135,6 +135,51 @@ class Verbs(NodeTest):
         self.assertEqual((await c.resume(receipt.id)).state, "submitted")
         self.assertEqual((await c.fail(receipt.id, "no", version=0)).state, "failed")
         self.assertEqual((await c.wait(receipt.id)).state, "failed")
+
+    @on_both
+    async def test_a_task_is_submitted_with_its_children(self, c):
+        key = str(uuid.uuid4())
+        task = NewTask("echo", {"all": 1}, key=key)
+        receipt = await c.submit_with_children(task, [NewTask("echo", 1), NewTask("echo", 2)], name="page")
+        self.assertTrue(receipt.created)
+        again = await c.submit_with_children(task, [NewTask("echo", 1)], name="page")
+        self.assertEqual((again.id, again.created), (receipt.id, False))
+        self.assertEqual(await c.result(receipt.id, timeout=PATIENCE), {"all": 1})
+        self.assertTrue((await c.submit_with_children(NewTask("echo"), [])).created)
+        for wrong in (NewTask("echo", key="k"), NewTask("echo", id=uuid.uuid4())):
+            with self.assertRaises(Invalid):
+                await c.submit_with_children(NewTask("echo"), [wrong])
+        with self.assertRaises(Invalid):
+            await c.submit_with_children(NewTask("echo"), [NewTask("echo")], count=2)
+
+    @on_both
+    async def test_a_tree_is_read_and_cancelled(self, c):
+        children = [NewTask("idle", i) for i in range(1001)]
+        root = await c.submit_with_children(NewTask("echo"), children, count=7, or_failed=True, until=time.time() + 3600)
+        tree = [one async for one in c.tree(root.id)]
+        self.assertEqual([one.depth for one in tree], [0] + [1] * 1001)
+        self.assertEqual([one.task.parent.index for one in tree[1:]], list(range(1001)))
+        of = tree[0].task.children[0]
+        self.assertEqual((of.name, of.added, of.awaits, of.or_failed), ("child", 1001, 7, True))
+        cancelled = await c.cancel_tree(root.id, "no need")
+        self.assertEqual((cancelled.task.state, cancelled.task.error), ("cancelled", "no need"))
+        self.assertEqual((cancelled.cancelled, cancelled.missing), (1002, 0))
+        self.assertEqual((await c.cancel_tree(root.id)).cancelled, 0)
+
+    @on_both
+    async def test_a_signal_is_sent_once(self, c):
+        key, signal_id = str(uuid.uuid4()), uuid.uuid4()
+        receipt = await c.submit("idle", key=key)
+        self.assertEqual((await c.signal("paid", id=receipt.id)).outcome, "dropped")
+        for outcome in ("kept", "repeated"):
+            got = await c.signal("paid", {"cents": 5}, type="idle", key=key, keep=True, request_id=signal_id)
+            self.assertEqual((got.outcome, got.task.id), (outcome, receipt.id))
+        kept = (await c.get(receipt.id)).kept_signals
+        self.assertEqual([(s.name, s.data) for s in kept], [("paid", b'{"cents":5}')])
+        with self.assertRaises(Invalid):
+            await c.signal("paid")
+        with self.assertRaises(NotFound):
+            await c.signal("paid", id=uuid.uuid4())
 
     @on_both
     async def test_tasks_are_listed_by_pages_and_counted(self, c):

@@ -70,7 +70,11 @@ def submits(c: Client) -> Order:
         if isinstance(outcome, client.Error):
             raise outcome
         receipt = outcome
-    listed: list[client.Task] = list(c.tasks(states=["error"]))
+    receipt = c.submit_with_children(client.NewTask("mail"), [client.NewTask("mail")], until=1.5)
+    below: list[client.TreeTask] = list(c.tree(receipt.id))
+    said: client.Signaled = c.signal("paid", Order("a", 1), id=below[0].task.id)
+    missing: int = c.cancel_tree(said.task.id).missing
+    listed: list[client.Task] = list(c.tasks(states=["error"])) if missing else []
     limit: client.Limit = c.set_limit("partner", rate=client.Rate(20, timedelta(seconds=1)))
     made: Order = c.result(receipt.id, order)
     return made if listed and limit.max else order(c.result(receipt.id))

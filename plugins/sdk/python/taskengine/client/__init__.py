@@ -32,6 +32,7 @@ from ._errors import (
 )  # fmt: skip
 from ._messages import (
     Attempt,
+    CancelledTree,
     ChildSet,
     Limit,
     LimitSetting,
@@ -47,6 +48,7 @@ from ._messages import (
     SchedulePause,
     ScheduleTask,
     ScheduleTime,
+    Signaled,
     Source,
     SourceLoss,
     SourceMove,
@@ -54,13 +56,14 @@ from ._messages import (
     SourcePause,
     StateCount,
     Task,
+    TreeTask,
 )  # fmt: skip
 from ._requests import NewTask, Receipt
 
 __all__ = [
-    "AlreadyExists", "AsyncClient", "Attempt", "BacklogFull", "ChildSet", "Client", "Closed", "Conflict", "DeadlineExceeded",
-    "Error", "Internal", "Invalid", "Late", "Limit", "LimitSetting", "NewTask", "NotAllowed", "NotDone", "NotFound",
+    "AlreadyExists", "AsyncClient", "Attempt", "BacklogFull", "CancelledTree", "ChildSet", "Client", "Closed", "Conflict",
+    "DeadlineExceeded", "Error", "Internal", "Invalid", "Late", "Limit", "LimitSetting", "NewTask", "NotAllowed", "NotDone", "NotFound",
     "Parent", "Progress", "Rate", "Reason", "Receipt", "ReceivedSignal", "ResultRemoved", "Schedule", "ScheduleCatchUp",
     "ScheduleDefinition", "ScheduleFire", "SchedulePause", "ScheduleTask", "ScheduleTime", "Source", "SourceLoss", "SourceMove",
-    "SourcePartition", "SourcePause", "StateCount", "Task", "TooLarge", "Unavailable", "Unsupported",
+    "Signaled", "SourcePartition", "SourcePause", "StateCount", "Task", "TooLarge", "TreeTask", "Unavailable", "Unsupported",
 ]  # fmt: skip

@@ -19,7 +19,7 @@ from ._flow import Caller, Flow, Outcome, Submission
 from ._ids import Ids
 from ._messages import Task
 from ._nodes import Access, Node, Nodes
-from ._requests import Id, NewTask, Receipt, encode_task, first_of_two, refusal
+from ._requests import Id, NewTask, Receipt, encode_child, encode_task, first_of_two, refusal
 from ._sender import Sender
 from ._silent import Patience, Silence, patience_of, suspect
 from ._waiting import Deadline
@@ -113,14 +113,21 @@ class Base:
         """The messages of tasks that are added together, with their ids."""
         return [self._encode(task) for task in tasks]
 
+    def _children(self, tasks: Iterable[NewTask]) -> list[bytes]:
+        """The messages of children."""
+        return [encode_child(self._decorated(task)) for task in tasks]
+
     def _encode(self, task: NewTask) -> tuple[bytes, str, bool]:
-        if self._decorate is not None:
-            try:
-                task = self._decorate(task)
-            except Exception as e:
-                why = "decorate of a task of type %.40r: %s: %s" % (task.type, type(e).__name__, e)
-                raise Invalid(why, "invalid_argument") from e
-        return encode_task(task, self._ids)
+        return encode_task(self._decorated(task), self._ids)
+
+    def _decorated(self, task: NewTask) -> NewTask:
+        if self._decorate is None:
+            return task
+        try:
+            return self._decorate(task)
+        except Exception as e:
+            why = "decorate of a task of type %.40r: %s: %s" % (task.type, type(e).__name__, e)
+            raise Invalid(why, "invalid_argument") from e
 
     def _failed(self, node: Node, call: Call[Any], e: Exception) -> Error:
         """The error of a try of a call, after which another node may be used."""

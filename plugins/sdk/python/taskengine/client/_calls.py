@@ -11,18 +11,21 @@ from .._wire import _encode_varint, _fields
 from ._codec import decode, encode, give_duration, integer, sized, text
 from ._errors import Error, Invalid
 from ._messages import (
+    CancelledTree,
     Limit,
     Rate,
     Reason,
     Schedule,
     ScheduleDefinition,
     ScheduleTime,
+    Signaled,
     Source,
     SourceMove,
     StateCount,
     Task,
+    TreeTask,
 )  # fmt: skip
-from ._requests import MAX_TOGETHER, Id, Instant, Receipt, Seconds, decode_receipts, instant, seconds
+from ._requests import MAX_TOGETHER, Id, Instant, Receipt, Seconds, decode_receipts, instant, payload_of, seconds
 
 T = TypeVar("T")
 
@@ -119,6 +122,46 @@ def submit(tasks: Sequence[bytes]) -> Call[Sequence[Receipt]]:
         )
     request = b"".join(sized(1, task) for task in tasks)
     return Call("Submit", request, lambda buf: decode_receipts(buf, len(tasks)), True)
+
+
+@_checked
+def submit_with_children(
+    task: bytes, children: Sequence[bytes], name: str, count: int, or_failed: bool, until: Instant | None
+) -> Call[Sequence[Receipt]]:
+    request = sized(1, task) + b"".join(sized(2, child) for child in children) + text(3, name)
+    request += integer(4, count) + integer(5, int(or_failed))
+    if until is not None:
+        request += sized(6, instant(until))
+    return Call("SubmitWithChildren", request, lambda buf: decode_receipts(buf, 1), True)
+
+
+@_checked
+def signal(
+    name: str, data: object, id: Id | None, task_type: str, key: str, ordering_key: str, keep: bool, request_id: str
+) -> Call[Signaled]:
+    request = text(1, "" if id is None else str(id)) + text(2, task_type) + text(3, key) + text(4, ordering_key)
+    request += text(5, name) + integer(7, int(keep)) + text(8, request_id)
+    if data is not None:
+        request += sized(6, payload_of(data))
+    task = _read(Task, 2)
+    return Call("Signal", request, lambda buf: Signaled(_read_text(buf), task(buf)), True)
+
+
+@_checked
+def tree(id: Id, token: str) -> Call[Page[TreeTask]]:
+    return Call("Tree", text(1, str(id)) + integer(2, 1000) + text(3, token), _read_page(TreeTask), True)
+
+
+@_checked
+def cancel_tree(id: Id, reason: str) -> Call[tuple[CancelledTree, bool]]:
+    """Cancels a part of a tree, and returns whether there is more."""
+
+    def read(buf: bytes) -> tuple[CancelledTree, bool]:
+        fields = dict(_fields(buf))
+        cancelled = CancelledTree(decode(Task, fields.get(1, b"")), int(fields.get(2, 0)), int(fields.get(3, 0)))
+        return cancelled, bool(fields.get(4, 0))
+
+    return Call("Cancel", text(1, str(id)) + text(3, reason) + integer(4, 1), read, True)
 
 
 @_checked

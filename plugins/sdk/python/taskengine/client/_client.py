@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Callable, TypeVar, overload
 
@@ -12,16 +13,19 @@ from ._calls import POLL, Call, Page
 from ._errors import Closed, DeadlineExceeded, Error, Unavailable
 from ._flow import Submission
 from ._messages import (
+    CancelledTree,
     Limit,
     Rate,
     Reason,
     Schedule,
     ScheduleDefinition,
     ScheduleTime,
+    Signaled,
     Source,
     SourceMove,
     StateCount,
     Task,
+    TreeTask,
 )  # fmt: skip
 from ._requests import Id, Instant, NewTask, Receipt, Seconds
 from ._silent import attempt
@@ -139,6 +143,26 @@ class Client(Base):
         call = _calls.submit([m for m, _, _ in messages])
         return together(messages, self._call(call, timeout))
 
+    def submit_with_children(
+        self,
+        task: NewTask,
+        children: Iterable[NewTask],
+        *,
+        name: str = "",
+        count: int = 0,
+        or_failed: bool = False,
+        until: Instant | None = None,
+        timeout: float | None = None,
+    ) -> Receipt:
+        """Adds a task and up to 10000 children of it, all or none. The task runs when the children have
+        ended: all of them or, with count, so many; with or_failed, also when one has failed or was
+        cancelled; at the latest at until. Its handler finds their counts by the name, which is child by
+        default. The children have no id and no key. If the key or the id of the task is taken, nothing
+        is added."""
+        messages = self._messages([task])
+        call = _calls.submit_with_children(messages[0][0], self._children(children), name, count, or_failed, until)
+        return together(messages, self._call(call, timeout))[0]
+
     # --- reading tasks
 
     def get(self, id: Id, *, timeout: float | None = None) -> Task:
@@ -153,6 +177,12 @@ class Client(Base):
         """Tasks without payload and result, the newest first. Without arguments all of them. Each page
         is a call of its own."""
         return self._items(lambda token: _calls.tasks(states, types, key, token))
+
+    def tree(self, id: Id) -> Iterator[TreeTask]:
+        """A task and the tasks below it: its children, their children, and so on. A task comes before its
+        children, which come by their names and indexes. Each page is a call of its own. A task that is
+        done has forgotten its children."""
+        return self._items(lambda token: _calls.tree(id, token))
 
     def _items(self, call: Callable[[str], Call[Page[T]]]) -> Iterator[T]:
         token = ""
@@ -204,6 +234,36 @@ class Client(Base):
     def cancel(self, id: Id, reason: str = "", *, version: int = 0, timeout: float | None = None) -> Task:
         """Ends a task as cancelled. If it is running, its handler is stopped."""
         return self._call(_calls.change("Cancel", id, version, reason), timeout)
+
+    def cancel_tree(self, id: Id, reason: str = "", *, timeout: float | None = None) -> CancelledTree:
+        """Cancels a task and all tasks below it that have not ended, whether the task has ended or not.
+        After an error it may be called again, and goes on with the rest."""
+        deadline, cancelled = Deadline(self._timeout if timeout is None else timeout), 0
+        while True:
+            tree, more = self._call(_calls.cancel_tree(id, reason), deadline.left())
+            cancelled += tree.cancelled
+            if not more:
+                return CancelledTree(tree.task, cancelled, tree.missing)
+
+    def signal(
+        self,
+        name: str,
+        data: object = None,
+        *,
+        id: Id | None = None,
+        type: str = "",
+        key: str = "",
+        ordering_key: str = "",
+        keep: bool = False,
+        request_id: Id | None = None,
+        timeout: float | None = None,
+    ) -> Signaled:
+        """Sends a signal to a task, by its id, or by its type and key. With keep, a task that does not
+        wait for it keeps it; otherwise it is dropped. It is sent again when a node does not answer, and
+        the task gets it once. data is encoded as a payload is."""
+        request = str(uuid.uuid4() if request_id is None else request_id)
+        call = _calls.signal(name, data, id, type, key, ordering_key, keep, request)
+        return self._call(call, timeout)
 
     def fail(self, id: Id, reason: str = "", *, version: int = 0, timeout: float | None = None) -> Task:
         """Ends a task as failed. For a task in the state error it acknowledges the error."""

@@ -107,6 +107,31 @@ class Task:
 
 
 @dataclass(frozen=True)
+class TreeTask:
+    """A task of a tree."""
+
+    task: Task = one(1, message(Task))  # without payload and result, but with its children
+    depth: int = one(2, UINT32)  # how many tasks of the tree are above it
+
+
+@dataclass(frozen=True)
+class CancelledTree:
+    """What has become of a task and the tasks below it."""
+
+    task: Task  # after the change
+    cancelled: int  # how many tasks were cancelled
+    missing: int  # how many children were not found although they have not ended: cancel the tree again
+
+
+@dataclass(frozen=True)
+class Signaled:
+    """What has become of a signal: woke, kept, repeated, dropped, no_room or ended."""
+
+    outcome: str
+    task: Task  # after that
+
+
+@dataclass(frozen=True)
 class StateCount:
     """How many tasks of a type are in a state."""
 
@@ -337,7 +362,8 @@ class SourceMove:
 
 
 MESSAGES: tuple[type[Any], ...] = (
-    Progress, Attempt, ReceivedSignal, Parent, ChildSet, Task, StateCount, Reason, Rate, LimitSetting, Limit, ScheduleCatchUp, ScheduleTask,
+    Progress, Attempt, ReceivedSignal, Parent, ChildSet, Task, TreeTask, StateCount, Reason, Rate, LimitSetting, Limit, ScheduleCatchUp,
+    ScheduleTask,
     ScheduleDefinition, SchedulePause, ScheduleFire, Schedule, ScheduleTime,
     SourcePause, SourceLoss, SourcePartition, Source, SourceMove,
 )  # fmt: skip

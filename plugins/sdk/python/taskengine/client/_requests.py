@@ -96,6 +96,12 @@ def encode_task(task: NewTask, ids: Ids) -> tuple[bytes, str, bool]:
         raise Invalid("a task of type %.40r: %s" % (getattr(task, "type", None), e), "invalid_argument") from e
 
 
+def encode_child(task: NewTask) -> bytes:
+    """Returns the message of a child, which gets its id from its parent. Raises Invalid."""
+    message, task_id, is_own = encode_task(task, Ids())
+    return message[len(sized(1, task_id.encode())) :] if is_own else message
+
+
 def _encode(task: NewTask, ids: Ids) -> tuple[bytes, str, bool]:
     is_own = task.id is None
     task_id = ids.next(task.type, task.key, task.ordering_key) if is_own else str(task.id)
