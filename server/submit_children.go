@@ -9,6 +9,7 @@ import (
 	"github.com/taskengine/taskengine/engine"
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 	"github.com/taskengine/taskengine/task"
+	"github.com/taskengine/taskengine/workflow"
 )
 
 // defaultChildren is the name of children for which a request gives none.
@@ -20,19 +21,19 @@ func (a *API) SubmitWithChildren(ctx context.Context, req *taskenginev1.SubmitWi
 	if err != nil {
 		return nil, a.answer(err)
 	}
-	if err := a.permit(ctx, r.Type); err != nil {
-		return nil, err
+	if err := a.permitRequest(ctx, &r); err != nil {
+		return nil, a.answer(err)
 	}
 	seen := map[string]bool{r.Type: true}
 	for i := range r.Children.Sets[0].Requests {
-		typ := r.Children.Sets[0].Requests[i].Type
-		if seen[typ] {
+		child := &r.Children.Sets[0].Requests[i]
+		if seen[child.Type] && child.Type != workflow.Type { // a workflow is for other types, too
 			continue
 		}
-		if err := a.permit(ctx, typ); err != nil {
-			return nil, err
+		if err := a.permitRequest(ctx, child); err != nil {
+			return nil, a.answer(err)
 		}
-		seen[typ] = true
+		seen[child.Type] = true
 	}
 	if a.submitted != nil {
 		ctx = a.submitted(ctx, headerOf(ctx))

@@ -101,6 +101,11 @@ func TestAWorkflowNeedsATokenForTheTypesOfItsSteps(t *testing.T) {
 		if status.Code(err) != one.want {
 			t.Errorf("submitted as a task, %s for %s and %s: %v, want %v", one.token, one.typ, one.undo, err, one.want)
 		}
+		family := &taskenginev1.SubmitWithChildrenRequest{Task: &taskenginev1.NewTask{Type: "echo"}, Children: []*taskenginev1.NewTask{{Type: "echo"}, {Type: workflow.Type, Input: payload}}}
+		err = c.Invoke(withToken(t.Context(), one.token), taskenginev1connect.TaskServiceSubmitWithChildrenProcedure, family, new(taskenginev1.SubmitWithChildrenResponse))
+		if status.Code(err) != one.want {
+			t.Errorf("submitted as a child, %s for %s and %s: %v, want %v", one.token, one.typ, one.undo, err, one.want)
+		}
 		if one.token == "all" {
 			err = c.Invoke(withToken(t.Context(), "some"), taskenginev1connect.TaskServiceGetWorkflowProcedure, &taskenginev1.GetWorkflowRequest{Id: res.GetReceipt().GetId()}, new(taskenginev1.GetWorkflowResponse))
 			if status.Code(err) != codes.PermissionDenied {
