@@ -13,6 +13,7 @@ type Retry struct {
 	Max     int             // maximum number of attempts, including the first; at least 1, or [Forever]
 	Backoff Backoff         // the delay between two attempts
 	On      map[string]Rule // rules for classes of errors, by class
+	Fails   bool            // a task without another attempt becomes [task.Failed]; otherwise a [task.Error], about which a person decides
 }
 
 // Exhausted reports whether attempt n was the last one that Max allows. The first attempt is number 1.

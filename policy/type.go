@@ -70,7 +70,7 @@ func (t Type) Rules() *task.Rules {
 	return &task.Rules{
 		QueueTimeout: t.Timeout.Queue, TotalTimeout: t.Timeout.Total,
 		OnConflict: t.Unique.OnConflict, Window: t.Unique.Window, MaxLateness: t.MaxLateness,
-		AtMostOnce: t.Delivery == AtMostOnce, MaxCrashes: t.MaxCrashes, Retry: t.Retry,
+		AtMostOnce: t.Delivery == AtMostOnce, MaxCrashes: t.MaxCrashes, Retry: t.Retry, Fails: t.Retry.Fails,
 		Continues: t.Ordering.OnExhausted == Continue, Yields: t.Ordering.OnRetry == Yield,
 		KeepDone: t.Retention.Done, KeepFailed: t.Retention.Failed, KeepCancelled: t.Retention.Cancelled,
 		Remember: t.Unique.Remembers(),

@@ -114,14 +114,18 @@ func (r *Rules) decide(now time.Time, a *Running, v Verdict, chance func() float
 	delay, again := r.Retry.Next(a.Attempt, v, chance())
 	switch {
 	case again:
-		return wait(delay)
+		c = wait(delay)
 	case v.Next != 0:
 		c.To = v.Next
-		return c
 	case !v.GiveUp && r.Retry.Exhausted(a.Attempt):
-		return giveUp(fmt.Sprintf("attempt %d of %s", a.Attempt, r.Retry.Attempts()))
+		c = giveUp(fmt.Sprintf("attempt %d of %s", a.Attempt, r.Retry.Attempts()))
+	default:
+		c = giveUp("")
 	}
-	return giveUp("")
+	if c.To == Error && r.Fails {
+		c.To = Failed
+	}
+	return c
 }
 
 // Seat completes a change of a task by what happens to its seat: whether an error gives it up, and whether a retry takes

@@ -28,6 +28,7 @@ func TestWhatFollowsTheEndOfAnAttempt(t *testing.T) {
 	later := start.Add(10 * time.Second)
 	base := task.Rules{QueueTimeout: time.Minute, MaxCrashes: 2, Retry: thrice{}, KeepDone: time.Hour, KeepFailed: -1}
 	with := func(edit func(*task.Rules)) task.Rules { r := base; edit(&r); return r }
+	fails := with(func(r *task.Rules) { r.Fails = true })
 	atMostOnce := with(func(r *task.Rules) { r.AtMostOnce = true })
 	removes := with(func(r *task.Rules) { r.KeepDone, r.Remember = 0, 2*time.Hour })
 	errored := task.Verdict{Outcome: task.Errored, Error: "no", Delay: -1}
@@ -55,6 +56,12 @@ func TestWhatFollowsTheEndOfAnAttempt(t *testing.T) {
 		"has no time":                {base, func(t *task.Task) { t.ExpiresAt = later }, errored, task.Change{To: task.Error, Error: "no (there is no time for another attempt before it expires)"}, false},
 		"was the last":               {base, func(t *task.Task) { t.Attempt = 3 }, errored, task.Change{To: task.Error, Error: "no (attempt 3 of 3)"}, false},
 		"leaves its seat":            {with(func(r *task.Rules) { r.Continues = true }), func(t *task.Task) { ordered(t); t.Attempt = 3 }, errored, task.Change{OrderingKey: "o", To: task.Error, Leaves: true, Error: "no (attempt 3 of 3)"}, false},
+		"fails for good":             {fails, nil, task.Verdict{Outcome: task.Errored, Error: "no", GiveUp: true, Delay: -1}, task.Change{To: task.Failed, Error: "no"}, false},
+		"fails with the last":        {fails, func(t *task.Task) { t.Attempt = 3 }, errored, task.Change{To: task.Failed, Error: "no (attempt 3 of 3)"}, false},
+		"fails without time":         {fails, func(t *task.Task) { t.ExpiresAt = later }, errored, task.Change{To: task.Failed, Error: "no (there is no time for another attempt before it expires)"}, false},
+		"is retried before it fails": {fails, nil, errored, task.Change{To: task.Waiting, NextEventAt: later, Error: "no"}, false},
+		"fails, but is in doubt":     {with(func(r *task.Rules) { r.Fails, r.AtMostOnce = true, true }), nil, task.Verdict{Outcome: task.Errored, Error: "no", InDoubt: true, Delay: -1}, task.Change{To: task.Error, Error: "no (" + once + ")"}, false},
+		"fails, but crashes":         {fails, func(t *task.Task) { t.Crashes = 1 }, task.Verdict{Outcome: task.Crashed, Error: "no", Delay: -1}, task.Change{To: task.Error, Error: "no (quarantined after 2 crashes in a row)"}, false},
 		"gives up":                   {base, nil, task.Verdict{Outcome: task.Errored, Error: "no", GiveUp: true, Delay: -1}, task.Change{To: task.Error, Error: "no"}, false},
 		"is cancelled by a function": {base, nil, task.Verdict{Outcome: task.Errored, Error: "no", GiveUp: true, Next: task.Failed, Delay: -1}, task.Change{To: task.Failed, Error: "no"}, false},
 		"is in doubt":                {atMostOnce, nil, task.Verdict{Outcome: task.Errored, Error: "no", InDoubt: true, Delay: -1}, task.Change{To: task.Error, Error: "no (" + once + ")"}, false},

@@ -18,6 +18,7 @@ type Rules struct {
 	AtMostOnce bool    // an attempt that ended without an answer makes its task an Error
 	MaxCrashes uint32  // after this many crashed attempts in a row the task becomes an Error; 0 is never
 	Retry      Retries // whether and when another attempt follows a failed one
+	Fails      bool    // a task without another attempt becomes Failed; otherwise an Error, about which a person decides
 	Continues  bool    // a task that becomes an Error gives up its seat
 	Yields     bool    // a task that waits for its next attempt takes the seat of that time
 

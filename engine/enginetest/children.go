@@ -189,13 +189,13 @@ func childrenByTx(n *node) {
 func refusesChildren(n *node) {
 	child := engine.Request{Type: "child"}
 	ends := map[string]error{
-		"has an id or a key": all("c", engine.Request{Type: "child", Key: "k"}),
-		"have an ordering":   all("c", child, engine.Request{Type: "child", OrderingKey: "o"}),
-		"not a name":         all("", child),
-		"are given twice":    task.WaitForChildren([]task.ChildrenWait{{Name: "c"}, {Name: "c"}}, time.Time{}, task.WithChildren("c", child)),
-		"no name":            task.WaitForChildren(nil, time.Time{}, task.WithChildren("c", child)),
-		"not the name of":    task.WaitFor([]string{"a", task.AwaitsChildren}, time.Time{}),
-		"has 2000000 bytes":  all("c", child, engine.Request{Type: "child", Payload: make([]byte, 2_000_000)}),
+		"has an id or a key":  all("c", engine.Request{Type: "child", Key: "k"}),
+		"have an ordering":    all("c", child, engine.Request{Type: "child", OrderingKey: "o"}),
+		"not a name":          all("", child),
+		"are given twice":     task.WaitForChildren([]task.ChildrenWait{{Name: "c"}, {Name: "c"}}, time.Time{}, task.WithChildren("c", child)),
+		"no name":             task.WaitForChildren(nil, time.Time{}, task.WithChildren("c", child)),
+		"no name of children": task.WaitFor([]string{"a", task.AwaitsChildren}, time.Time{}),
+		"has 2000000 bytes":   all("c", child, engine.Request{Type: "child", Payload: make([]byte, 2_000_000)}),
 	}
 	n.start(types(10, func(p *policy.Type) { p.Retry.Max = 1 }, "parent", "child"), map[string]handle{
 		"parent": func(_ context.Context, t *task.Task) ([]byte, error) { return nil, ends[string(t.Payload)] },

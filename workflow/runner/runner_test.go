@@ -236,6 +236,28 @@ func TestAWorkflowThatFailsStopsAndCompensates(t *testing.T) {
 	})
 }
 
+// With retry.then: failed, nobody is asked about a task that has failed for good.
+func TestAWorkflowCompensatesWhenAStepHasNoAttemptsLeft(t *testing.T) {
+	c := config()
+	flaky := policy.DefaultType()
+	flaky.Retry.Max, flaky.Retry.Fails = 2, true
+	c.Policies.Types["flaky"], c.Handlers["flaky"] = flaky, task.HandlerFunc(func(context.Context, *task.Task) ([]byte, error) {
+		return nil, errors.New("the bank is closed")
+	})
+	taskenginetest.Run(t, c, func(t *testing.T, e *taskenginetest.Engine) {
+		id := submit(t, e, `{"on_failure": "compensate", "steps": {
+			"reserve": {"type": "echo", "compensate": {"type": "undo"}},
+			"charge":  {"type": "flaky", "after": ["reserve"]}
+		}}`, "")
+		e.Advance(time.Minute)
+		w := ended(t, e, id, task.Failed, "step charge has failed: task 0 (")
+		if !strings.Contains(w.Task.LastError, "the bank is closed (attempt 2 of 2)") {
+			t.Errorf("the error is %s", w.Task.LastError)
+		}
+		checkPhases(t, w, "charge=failed reserve=done/done")
+	})
+}
+
 func TestACompensationThatFailsIsInTheError(t *testing.T) {
 	taskenginetest.Run(t, config(), func(t *testing.T, e *taskenginetest.Engine) {
 		id := submit(t, e, `{"steps": {
