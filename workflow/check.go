@@ -86,7 +86,7 @@ func compile(d *Definition) (*graph, error) {
 	return g, g.readValues()
 }
 
-// sort fills order, place and before. It returns an error if steps come after each other in a circle.
+// sort fills order, place and before. It returns an error if steps come after each other in a cycle.
 func (g *graph) sort(names []string) error {
 	g.place, g.before = make(map[string]int, len(names)), make(map[string]map[string]bool, len(names))
 	for len(g.order) < len(names) {
@@ -107,15 +107,15 @@ func (g *graph) sort(names []string) error {
 			g.order = append(g.order, name)
 		}
 		if len(g.order) == had {
-			circle := g.circle(names)
-			return fmt.Errorf("steps.%s.after: the steps come after each other in a circle: %s", circle[0], strings.Join(circle, " after "))
+			cycle := g.cycle(names)
+			return fmt.Errorf("steps.%s.after: the steps come after each other in a cycle: %s", cycle[0], strings.Join(cycle, " after "))
 		}
 	}
 	return nil
 }
 
-// circle returns a circle among the steps that have no place.
-func (g *graph) circle(names []string) (at []string) {
+// cycle returns a cycle among the steps that have no place.
+func (g *graph) cycle(names []string) (at []string) {
 	next := func(name string) string {
 		for _, other := range g.Steps[name].After {
 			if g.before[other] == nil {

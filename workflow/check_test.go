@@ -30,7 +30,7 @@ func TestMistakesInDefinitionsAreNamedWithTheirPlace(t *testing.T) {
 		{`{"steps": {"charge": {"type": "a"}, "ship": {"type": "b", "after": ["chrge"]}}}`, `steps.ship.after: there is no step "chrge", did you mean charge?`},
 		{`{"steps": {"a": {"type": "a", "after": ["a"]}}}`, "steps.a.after: the step comes after itself"},
 		{`{"steps": {"a": {"type": "a"}, "b": {"type": "a", "after": ["a", "a"]}}}`, "steps.b.after: a is given twice"},
-		{`{"steps": {"a": {"type": "a"}, "b": {"type": "a", "after": ["a", "d"]}, "c": {"type": "a", "after": ["b"]}, "d": {"type": "a", "after": ["c"]}}}`, "steps.b.after: the steps come after each other in a circle: b after d after c after b"},
+		{`{"steps": {"a": {"type": "a"}, "b": {"type": "a", "after": ["a", "d"]}, "c": {"type": "a", "after": ["b"]}, "d": {"type": "a", "after": ["c"]}}}`, "steps.b.after: the steps come after each other in a cycle: b after d after c after b"},
 		{`{"steps": {"a": {"type": "taskengine.schedule"}}}`, `steps.a: type "taskengine.schedule" is reserved`},
 		{`{"steps": {"a": {"type": "a", "compensate": {}}}}`, "steps.a: compensate: type is missing"},
 		{`{"steps": {"a": {"type": "a", "on_failure": "stop"}}}`, `steps.a: on_failure is "stop", and fail, continue or compensate`},
