@@ -88,6 +88,7 @@ var memberScenarios = []clusterScenario{
 		}
 	}},
 	{"signals that tasks on a node that is killed have sent are taken once each", shortLease, signalsOfKilled},
+	{"random trees with signals end as their model says, though nodes are killed and one is cut off", shortLease, forestOfKilled},
 	{"the duty to recover tasks moves to another node as often as the one that has it is killed", shortLease, func(c *cluster) {
 		set, never := types(20, nil, "mail"), make(chan struct{})
 		var victim atomic.Pointer[peer]

@@ -54,6 +54,44 @@ func signalsOfKilled(c *cluster) {
 	}
 }
 
+// forestOfKilled has random trees grow on four nodes. Meanwhile one is cut off from everything for longer than its lease, and two are
+// killed, one after the other.
+func forestOfKilled(c *cluster) {
+	var last *peer
+	f := newForest(5, c.Errorf, func() *engine.Engine { return last.opened() })
+	nodes := c.joinAll(4, types(20, untilDone, "tree"), map[string]handle{"tree": f.handle})
+	last = nodes[3]
+	ctx, stop := context.WithCancel(c.ctx)
+	var killing sync.WaitGroup
+	killing.Go(func() {
+		for i, p := range nodes[:3] {
+			for c.ledger.total() < 20*(i+1) {
+				if !wakeup(ctx, time.Millisecond) {
+					return
+				}
+			}
+			if i == 0 {
+				for _, l := range p.links() {
+					l.Cut()
+				}
+				defer func() {
+					for _, l := range p.links() {
+						l.Heal()
+					}
+				}()
+				continue
+			}
+			p.kill()
+		}
+		wakeup(ctx, 2*shortLease.Lease)
+	})
+	f.grow(last.node, 8, func() {})
+	stop()
+	if killing.Wait(); len(c.living()) != 2 {
+		c.Errorf("%d nodes were not killed: there were too few attempts", len(c.living())-2)
+	}
+}
+
 // waitsByTheSharedClock has tasks wait for a signal that does not come. The clock that the nodes share is ten minutes off that of their
 // machine, so a wait by the wrong clock ends at once, or after the end of the scenario.
 func waitsByTheSharedClock(c *cluster) {
