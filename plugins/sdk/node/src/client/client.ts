@@ -1,5 +1,6 @@
 // The client.
 
+import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import {
   type DescMessage,
@@ -37,31 +38,38 @@ import {
 import { Flow, type Submission } from "./flow.js";
 import { Ids } from "./ids.js";
 import type {
+  CancelledTree,
   Limit,
   Reason,
   Schedule,
   ScheduleDefinition,
   ScheduleTime,
+  Signaled,
   Source,
   SourceMove,
   StateCount,
   Task,
+  TreeTask,
+  Workflow,
 } from "./messages.js";
 import { duration, fromNative, timestamp, toNative } from "./native.js";
 import { Deadline, type Nodes } from "./nodes.js";
 import type {
   CallOptions,
   ChangeOptions,
+  ChildrenOptions,
   ClientOptions,
   LimitChange,
+  NewWorkflow,
   SchedulePreview,
+  SignalOptions,
   SourceSeek,
   TaskFilter,
+  WorkflowRetry,
 } from "./options.js";
 import {
   type Encoded,
   encodeTask,
-  firstOfTwo,
   MAX_TOGETHER,
   type NewTask,
   type Receipt,
@@ -70,6 +78,7 @@ import {
 } from "./request.js";
 import { FIRST_PAUSE, jittered, MOST_PAUSE, Sender } from "./sender.js";
 import { patienceOf } from "./silent.js";
+import { newWorkflow, receiptOf, signalOf, WORKFLOW, withChildren, workflowOf } from "./trees.js";
 
 const POLL = 20_000; // milliseconds that a node waits before it answers that tasks have not ended
 const MAX_TIMER = 2 ** 31 - 1;
@@ -215,14 +224,29 @@ export class Client {
     if (answer.receipts.length !== all.length) {
       throw new Internal(`a node answered ${all.length} tasks with ${answer.receipts.length} receipts`);
     }
-    const receipts = answer.receipts.map(({ id, created, outcome, warning }, i) =>
-      firstOfTwo({ id, created, outcome, ...(warning && { warning }) }, all[i] as Encoded),
-    );
+    const receipts = answer.receipts.map((receipt, i) => receiptOf(receipt, all[i] as Encoded));
     for (const receipt of receipts) {
       const refused = refusal(receipt);
       if (refused) throw Object.assign(refused, { receipts });
     }
     return receipts;
+  }
+
+  /**
+   * Adds a task and up to 10 000 children of it, all or none. The task runs when the children have ended, at once if there
+   * are none, and has no `at` and no `delay`. The children have no `id` and no `key`; either all have an `orderingKey`, or
+   * none has. If the key or the id of the task is taken, nothing is added.
+   */
+  async submitWithChildren(
+    task: NewTask,
+    children: readonly NewTask[],
+    options: ChildrenOptions & CallOptions = {},
+  ): Promise<Receipt> {
+    const parent = encodeTask(task, this.#ids, this.#decorate);
+    const encodings = children.map((child) => encodeTask(child, this.#ids, this.#decorate));
+    const request = () => withChildren(parent, encodings, options);
+    const { receipt } = await this.#call(TaskService.method.submitWithChildren, request, options);
+    return receiptOf(receipt, parent);
   }
 
   // --- reading tasks
@@ -248,6 +272,19 @@ export class Client {
     do {
       const page = await this.#call(TaskService.method.list, () => ({ states, types, key, pageToken }), options);
       for (const task of page.tasks) yield toNative(TaskSchema, task);
+      pageToken = page.nextPageToken;
+    } while (pageToken);
+  }
+
+  /**
+   * A task and the tasks below it: its children, their children, and so on. A task comes before its children, which come by
+   * their names and indexes. Each page is a call of its own. A task that is done has forgotten its children.
+   */
+  async *tree(id: string, options?: CallOptions): AsyncGenerator<TreeTask, void, undefined> {
+    let pageToken = "";
+    do {
+      const page = await this.#call(TaskService.method.tree, () => ({ id, limit: 1000, pageToken }), options);
+      for (const one of page.tasks) yield { task: taskOf(one), depth: one.depth };
       pageToken = page.nextPageToken;
     } while (pageToken);
   }
@@ -316,6 +353,30 @@ export class Client {
     );
   }
 
+  /**
+   * Cancels a task and all tasks below it that have not ended, whether the task has ended or not. After an error it may be
+   * called again, and goes on with the rest.
+   */
+  async cancelTree(id: string, reason = "", options: CallOptions = {}): Promise<CancelledTree> {
+    const deadline = new Deadline(options.timeout ?? this.#timeout);
+    for (let cancelled = 0; ; ) {
+      const part = { ...options, timeout: deadline.left };
+      const answer = await this.#call(TaskService.method.cancel, () => ({ id, reason, tree: true }), part);
+      cancelled += Number(answer.cancelled);
+      if (!answer.more) return { task: taskOf(answer), cancelled, missing: Number(answer.missing) };
+    }
+  }
+
+  /**
+   * Sends a signal to a task, by its id, or by its type and key. Data is encoded as a payload is. It is sent again when a
+   * node does not answer, and the task gets it once.
+   */
+  async signal(name: string, data?: unknown, options: SignalOptions & CallOptions = {}): Promise<Signaled> {
+    const { requestId = randomUUID() } = options;
+    const answer = await this.#call(TaskService.method.signal, () => signalOf(name, data, options, requestId), options);
+    return { outcome: answer.outcome, task: taskOf(answer) };
+  }
+
   /** Ends a task as failed. For a task in the state error it acknowledges the error. */
   async fail(id: string, reason = "", { version = 0, ...options }: ChangeOptions = {}): Promise<Task> {
     return taskOf(
@@ -345,6 +406,36 @@ export class Client {
       };
     };
     return taskOf(await this.#call(TaskService.method.reschedule, request, options, false));
+  }
+
+  // --- workflows, which cancelTree cancels
+
+  /** Adds a workflow. It is repeated as `submit` is. `decorate` of the client is not called for it. */
+  async submitWorkflow(workflow: NewWorkflow, options?: CallOptions): Promise<Receipt> {
+    const { key = "" } = workflow;
+    const isOwn = workflow.id === undefined;
+    const id = workflow.id ?? this.#ids.next(WORKFLOW, key, "");
+    const { receipt } = await this.#call(TaskService.method.submitWorkflow, () => newWorkflow(workflow, id), options);
+    return receiptOf(receipt, { id, isOwn });
+  }
+
+  /** A workflow with its steps. */
+  async workflow(id: string, options?: CallOptions): Promise<Workflow> {
+    return workflowOf(await this.#call(TaskService.method.getWorkflow, () => ({ id }), options));
+  }
+
+  /** The workflow that has a key. */
+  async workflowOf(key: string, options?: CallOptions): Promise<Workflow> {
+    return workflowOf(await this.#call(TaskService.method.getWorkflow, () => ({ key }), options));
+  }
+
+  /** Makes a workflow run again that has failed, was cancelled or is in error. */
+  async retryWorkflow(
+    id: string,
+    { from = "", version = 0, ...options }: WorkflowRetry & ChangeOptions = {},
+  ): Promise<Workflow> {
+    const request = () => ({ id, from, version: BigInt(version) });
+    return workflowOf(await this.#call(TaskService.method.retryWorkflow, request, options, false));
   }
 
   // --- limits

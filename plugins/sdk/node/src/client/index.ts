@@ -35,23 +35,32 @@ export {
   Unsupported,
 } from "./errors.js";
 export type {
+  CancelledTree,
   Limit,
   Reason,
   Schedule,
   ScheduleDefinition,
   ScheduleTime,
+  Signaled,
   Source,
   SourceMove,
   StateCount,
   Task,
+  TreeTask,
+  Workflow,
+  WorkflowStep,
 } from "./messages.js";
 export type {
   CallOptions,
   ChangeOptions,
+  ChildrenOptions,
   ClientOptions,
   LimitChange,
+  NewWorkflow,
   SchedulePreview,
+  SignalOptions,
   SourceSeek,
   TaskFilter,
+  WorkflowRetry,
 } from "./options.js";
 export type { NewTask, Receipt, TaskOptions } from "./request.js";

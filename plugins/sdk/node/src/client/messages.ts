@@ -1,4 +1,4 @@
-// What nodes say of tasks, limits, schedules and sources. The proto file of the API describes each field. Times are Dates, and
+// What nodes say of tasks, workflows, limits, schedules and sources. The proto file of the API describes each field. Times are Dates, and
 // durations are milliseconds.
 
 import type * as api from "../gen/taskengine_pb.js";
@@ -6,6 +6,45 @@ import type { Given, Native } from "./native.js";
 
 /** A task with its state and history. */
 export interface Task extends Native<api.Task> {}
+
+/** A task of a tree. */
+export interface TreeTask {
+  /** Without payload and result, but with its children. */
+  task: Task;
+  /** How many tasks of the tree are above it. */
+  depth: number;
+}
+
+/** The effect of a cancelTree. */
+export interface CancelledTree {
+  /** After the change. */
+  task: Task;
+  /** How many tasks were cancelled. */
+  cancelled: number;
+  /** How many children were not found although they have not ended: cancel the tree again. */
+  missing: number;
+}
+
+/** The effect of a signal. */
+export interface Signaled {
+  /**
+   * woke (the task waited for it), kept, repeated (the task got it before), dropped (the task does not wait for it), no_room
+   * (likewise, and it cannot keep another one) or ended (the task has ended).
+   */
+  outcome: string;
+  /** After that. */
+  task: Task;
+}
+
+/** A step of a workflow. */
+export interface WorkflowStep extends Native<api.WorkflowStep> {}
+
+/** A workflow and its steps. Its output is JSON, and empty if it is not done or has none. */
+export interface Workflow extends Omit<Native<api.Workflow>, "task" | "steps"> {
+  /** Without payload and result. */
+  task: Task;
+  steps: WorkflowStep[];
+}
 
 /** How many tasks of a type are in a state. */
 export interface StateCount {

@@ -1,7 +1,7 @@
 // The options of a client and of its calls.
 
 import type { ScheduleDefinition } from "./messages.js";
-import type { NewTask } from "./request.js";
+import type { NewTask, TaskOptions } from "./request.js";
 
 /** The options of a client. */
 export interface ClientOptions {
@@ -33,6 +33,50 @@ export interface CallOptions {
 export interface ChangeOptions extends CallOptions {
   /** Only if the task is at this version. */
   version?: number | bigint;
+}
+
+/** How a task waits for the children that are added with it. */
+export interface ChildrenOptions {
+  /** The name of the children, by which the handler of the task finds them; left out, child. */
+  name?: string;
+  /** The task runs when so many have ended; left out, all. */
+  count?: number;
+  /** It also runs when one of them has failed or was cancelled. */
+  orFailed?: boolean;
+  /** When it runs at the latest: a Date or milliseconds since 1970; left out, never. */
+  until?: Date | number;
+}
+
+/** The task to which a signal is sent, by its id or by its type and key, and how it is sent. */
+export interface SignalOptions {
+  id?: string;
+  type?: string;
+  key?: string;
+  /** Of the task with the key. */
+  orderingKey?: string;
+  /** A task that does not wait for the signal keeps it. Otherwise such a signal is dropped. */
+  keep?: boolean;
+  /** Identifies the signal, which a task gets once however often it is sent: a UUID; left out, a new one. */
+  requestId?: string;
+}
+
+/** A workflow to add. Either name or definition is given. Its key is unique among all workflows. */
+export interface NewWorkflow extends Omit<TaskOptions, "orderingKey" | "expiresAt"> {
+  /** Of a workflow in the configuration of the node. */
+  name?: string;
+  /** JSON: a text or bytes, which are sent as they are, or a value that is sent as JSON. */
+  definition?: unknown;
+  /** Likewise. */
+  input?: unknown;
+}
+
+/** Which steps of a workflow run again. */
+export interface WorkflowRetry {
+  /**
+   * The name of a step: it and all after it run anew. Left out, only the steps that have failed, were stopped or were
+   * compensated, and those after them. These run anew in any case.
+   */
+  from?: string;
 }
 
 /** Which tasks are listed or counted. What is left out is any. */

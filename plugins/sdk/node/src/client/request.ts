@@ -107,7 +107,8 @@ function encodeOr(task: NewTask, ids: Ids): Encoded {
   return { message: w.finish(), id, isOwn };
 }
 
-function checkText(...texts: unknown[]): void {
+/** Throws for half of a character, which would become another text without a word. */
+export function checkText(...texts: unknown[]): void {
   for (const text of texts) {
     if (typeof text !== "string" || SURROGATE.test(text)) throw new TypeError("a key or a header is no Unicode text");
   }
@@ -128,7 +129,7 @@ export function refusal({ id, outcome }: Receipt): AlreadyExists | Late | undefi
  * The receipt of a request that may have been sent twice: if nothing else adds a task under its id, an earlier try has
  * added it.
  */
-export function firstOfTwo(r: Receipt, { id, isOwn }: Encoded): Receipt {
+export function firstOfTwo(r: Receipt, { id, isOwn }: Pick<Encoded, "id" | "isOwn">): Receipt {
   return isOwn && r.id === id ? { ...r, created: true, outcome: "created" } : r;
 }
 
