@@ -40,7 +40,66 @@ final class Messages {
         t.getTurn(),
         t.hasInheritedPriority() ? t.getInheritedPriority() : null,
         t.getTombstone(),
-        t.getNode());
+        t.getNode(),
+        t.getAwaitsList(),
+        t.getWokenBy(),
+        t.hasWokenSignal() ? signal(t.getWokenSignal()) : null,
+        all(t.getKeptSignalsList(), Messages::signal),
+        t.hasParent() ? parent(t.getParent()) : null,
+        all(t.getChildrenList(), Messages::children));
+  }
+
+  private static ReceivedSignal signal(Api.ReceivedSignal s) {
+    return new ReceivedSignal(
+        s.getName(), s.hasAt() ? Times.instant(s.getAt()) : null, s.getData().toByteArray());
+  }
+
+  private static Parent parent(Api.Parent p) {
+    return new Parent(p.getId(), p.getName(), p.getIndex());
+  }
+
+  private static ChildSet children(Api.ChildSet c) {
+    return new ChildSet(
+        c.getName(),
+        c.getAdded(),
+        c.getDone(),
+        c.getFailed(),
+        c.getCancelled(),
+        c.getAwaits(),
+        c.getOrFailed());
+  }
+
+  static TreeTask treeTask(Api.TreeTask t) {
+    return new TreeTask(task(t.getTask()), t.getDepth());
+  }
+
+  static Workflow workflow(Api.Workflow w) {
+    return new Workflow(
+        w.getName(),
+        task(w.getTask()),
+        all(w.getStepsList(), Messages::step),
+        w.getOutput(),
+        w.getRetries());
+  }
+
+  private static WorkflowStep step(Api.WorkflowStep s) {
+    return new WorkflowStep(
+        s.getName(),
+        s.getType(),
+        s.getState(),
+        s.getAfterList(),
+        s.getWaitsList(),
+        s.getCount(),
+        s.getDone(),
+        s.getFailed(),
+        s.getCancelled(),
+        s.getTaskIdsList(),
+        s.hasBegan() ? Times.instant(s.getBegan()) : null,
+        s.hasEnded() ? Times.instant(s.getEnded()) : null,
+        s.getError(),
+        s.getSignal(),
+        s.hasUntil() ? Times.instant(s.getUntil()) : null,
+        s.hasCompensation() ? step(s.getCompensation()) : null);
   }
 
   private static Attempt attempt(Api.Attempt a) {

@@ -29,6 +29,12 @@ final class Methods {
           "Submit",
           Api.SubmitRequest.getDefaultInstance(),
           Api.SubmitResponse.getDefaultInstance());
+  static final MethodDescriptor<Api.SubmitWithChildrenRequest, Api.SubmitWithChildrenResponse>
+      SUBMIT_WITH_CHILDREN =
+          unary(
+              "SubmitWithChildren",
+              Api.SubmitWithChildrenRequest.getDefaultInstance(),
+              Api.SubmitWithChildrenResponse.getDefaultInstance());
   static final MethodDescriptor<Api.GetRequest, Api.GetResponse> GET =
       unary("Get", Api.GetRequest.getDefaultInstance(), Api.GetResponse.getDefaultInstance());
   static final MethodDescriptor<Api.ListRequest, Api.ListResponse> LIST =
@@ -39,6 +45,25 @@ final class Methods {
       unary("Wait", Api.WaitRequest.getDefaultInstance(), Api.WaitResponse.getDefaultInstance());
   static final MethodDescriptor<Api.WhyRequest, Api.WhyResponse> WHY =
       unary("Why", Api.WhyRequest.getDefaultInstance(), Api.WhyResponse.getDefaultInstance());
+  static final MethodDescriptor<Api.TreeRequest, Api.TreeResponse> TREE =
+      unary("Tree", Api.TreeRequest.getDefaultInstance(), Api.TreeResponse.getDefaultInstance());
+  static final MethodDescriptor<Api.SubmitWorkflowRequest, Api.SubmitWorkflowResponse>
+      SUBMIT_WORKFLOW =
+          unary(
+              "SubmitWorkflow",
+              Api.SubmitWorkflowRequest.getDefaultInstance(),
+              Api.SubmitWorkflowResponse.getDefaultInstance());
+  static final MethodDescriptor<Api.GetWorkflowRequest, Api.GetWorkflowResponse> GET_WORKFLOW =
+      unary(
+          "GetWorkflow",
+          Api.GetWorkflowRequest.getDefaultInstance(),
+          Api.GetWorkflowResponse.getDefaultInstance());
+  static final MethodDescriptor<Api.RetryWorkflowRequest, Api.RetryWorkflowResponse>
+      RETRY_WORKFLOW =
+          unary(
+              "RetryWorkflow",
+              Api.RetryWorkflowRequest.getDefaultInstance(),
+              Api.RetryWorkflowResponse.getDefaultInstance());
   static final MethodDescriptor<Api.CancelRequest, Api.CancelResponse> CANCEL =
       unary(
           "Cancel",
@@ -56,6 +81,11 @@ final class Methods {
           "Reschedule",
           Api.RescheduleRequest.getDefaultInstance(),
           Api.RescheduleResponse.getDefaultInstance());
+  static final MethodDescriptor<Api.SignalRequest, Api.SignalResponse> SIGNAL =
+      unary(
+          "Signal",
+          Api.SignalRequest.getDefaultInstance(),
+          Api.SignalResponse.getDefaultInstance());
   static final MethodDescriptor<Api.ListLimitsRequest, Api.ListLimitsResponse> LIST_LIMITS =
       unary(
           "ListLimits",

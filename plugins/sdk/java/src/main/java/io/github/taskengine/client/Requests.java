@@ -11,6 +11,8 @@ import org.jspecify.annotations.Nullable;
 
 /** Makes messages of requests. Any thread may call it. */
 final class Requests {
+  private static final String WORKFLOW = "taskengine.workflow"; // the type of workflows
+
   private final Json json;
   private final UnaryOperator<Request> decorate;
   private final Ids ids;
@@ -101,7 +103,83 @@ final class Requests {
     }
   }
 
-  private ByteString payload(Request request, Object payload) {
+  /**
+   * The message of a child, which gets its id from its parent.
+   *
+   * @throws InvalidException if it cannot be sent
+   */
+  Api.NewTask child(Request request) {
+    Request decorated = decorated(request);
+    Api.NewTask message = message(decorated);
+    return decorated.id() == null ? message.toBuilder().clearId().build() : message;
+  }
+
+  /**
+   * The message of a signal.
+   *
+   * @throws InvalidException if it cannot be sent
+   */
+  Api.SignalRequest message(Signal signal) {
+    Api.SignalRequest.Builder message =
+        Api.SignalRequest.newBuilder()
+            .setId(text(signal, signal.to()))
+            .setType(text(signal, signal.type()))
+            .setKey(text(signal, signal.key()))
+            .setOrderingKey(text(signal, signal.orderingKey()))
+            .setName(text(signal, signal.name()))
+            .setKeep(signal.isKept())
+            .setRequestId(signal.id() == null ? ids.next("", "", "") : text(signal, signal.id()));
+    if (signal.data() != null) {
+      message.setData(payload(signal, signal.data()));
+    }
+    return message.build();
+  }
+
+  /**
+   * The message of a request for a workflow.
+   *
+   * @throws InvalidException if it cannot be sent
+   */
+  Api.SubmitWorkflowRequest message(WorkflowRequest request) {
+    Api.SubmitWorkflowRequest.Builder message =
+        Api.SubmitWorkflowRequest.newBuilder()
+            .setName(text(request, request.name()))
+            .setKey(text(request, request.key()))
+            .setId(
+                request.id() == null
+                    ? ids.next(WORKFLOW, request.key(), "")
+                    : text(request, request.id()));
+    if (request.definition() != null) {
+      message.setDefinitionBytes(json(request, request.definition()));
+    }
+    if (request.input() != null) {
+      message.setInputBytes(json(request, request.input()));
+    }
+    if (request.priority() != null) {
+      message.setPriority(request.priority());
+    }
+    if (request.at() != null) {
+      message.setAt(Times.timestamp(request.at()));
+    }
+    if (request.delay() != null) {
+      message.setIn(Times.duration(request.delay()));
+    }
+    request
+        .headers()
+        .forEach((name, value) -> message.putHeaders(text(request, name), text(request, value)));
+    return message.build();
+  }
+
+  private ByteString json(Object of, Object value) {
+    ByteString text = payload(of, value);
+    if (!text.isValidUtf8()) {
+      throw invalid(of, "its definition or input is not UTF-8", null);
+    }
+    return text;
+  }
+
+  /** The bytes of a value. The request that has it is for an error. */
+  private ByteString payload(Object of, Object payload) {
     if (payload instanceof byte[] bytes) {
       return UnsafeByteOperations.unsafeWrap(bytes); // it is encoded before the call returns
     }
@@ -112,26 +190,40 @@ final class Requests {
     try {
       return UnsafeByteOperations.unsafeWrap(json.encode(payload));
     } catch (JsonException e) {
-      throw invalid(request, "its payload is no JSON: " + e.getMessage(), e);
+      throw invalid(of, "its payload is no JSON: " + e.getMessage(), e);
     }
   }
 
   /** A text, if UTF-8 can represent it. */
-  private static String text(Request request, String text) {
+  private static String text(Object of, String text) {
     for (int i = 0; i < text.length(); i++) {
       if (Character.isSurrogate(text.charAt(i))) {
         if (StandardCharsets.UTF_8.newEncoder().canEncode(text)) {
           return text;
         }
-        throw invalid(request, "its key or a header has half a surrogate pair", null);
+        throw invalid(of, "its key or another text has half a surrogate pair", null);
       }
     }
     return text;
   }
 
-  private static ClientException invalid(Request request, String why, @Nullable Exception cause) {
-    String type = request.type().substring(0, Math.min(40, request.type().length()));
-    ClientException e = Failure.invalid("a task of type " + type + ": " + why).exception();
+  /** A request for people. */
+  private static String subject(Object request) {
+    if (request instanceof Signal signal) {
+      return "a signal " + start(signal.name());
+    }
+    if (request instanceof WorkflowRequest workflow) {
+      return ("a workflow " + start(workflow.name())).trim();
+    }
+    return "a task of type " + start(((Request) request).type());
+  }
+
+  private static String start(String name) {
+    return name.substring(0, Math.min(40, name.length()));
+  }
+
+  private static ClientException invalid(Object of, String why, @Nullable Exception cause) {
+    ClientException e = Failure.invalid(subject(of) + ": " + why).exception();
     e.initCause(cause);
     return e;
   }

@@ -38,6 +38,15 @@ import org.jspecify.annotations.Nullable;
  *     and history were removed: only its key is remembered
  * @param node the name of the node that runs it, or that ran its newest attempt; empty before the
  *     first
+ * @param awaits the names of the signals that it waits for, until nextEventAt; taskengine.children
+ *     if it waits for children
+ * @param wokenBy what ended its newest wait: signal, children, timeout or user; empty if it has not
+ *     waited, or has done its work since
+ * @param wokenSignal the signal that ended it; null if none did, and in lists
+ * @param keptSignals that came before it waited for them, the oldest first; empty in lists
+ * @param parent the task that learns of its end; null if none does
+ * @param children that it has added, by their names; a task that is done has forgotten them; empty
+ *     in lists
  */
 public record Task(
     String id,
@@ -65,11 +74,20 @@ public record Task(
     String turn,
     @Nullable Integer inheritedPriority,
     boolean tombstone,
-    String node) {
+    String node,
+    List<String> awaits,
+    String wokenBy,
+    @Nullable ReceivedSignal wokenSignal,
+    List<ReceivedSignal> keptSignals,
+    @Nullable Parent parent,
+    List<ChildSet> children) {
   /** Makes it, with copies of its lists. */
   public Task {
     headers = Map.copyOf(headers);
     history = List.copyOf(history);
+    awaits = List.copyOf(awaits);
+    keptSignals = List.copyOf(keptSignals);
+    children = List.copyOf(children);
   }
 
   /**

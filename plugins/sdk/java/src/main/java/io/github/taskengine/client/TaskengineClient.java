@@ -105,6 +105,19 @@ public final class TaskengineClient implements AutoCloseable {
     return new Sources(core.calls, timeout);
   }
 
+  /**
+   * The workflows.
+   *
+   * @return what adds, reads and retries them
+   */
+  public Workflows workflows() {
+    return new Workflows(core.calls, core.requests, timeout);
+  }
+
+  private Trees trees() {
+    return new Trees(core.calls, core.requests, timeout);
+  }
+
   // --- adding tasks
 
   /**
@@ -205,6 +218,19 @@ public final class TaskengineClient implements AutoCloseable {
     return receipts;
   }
 
+  /**
+   * Adds a task and children of it, all or none, and returns when they are durable. The task runs
+   * when the children have ended, at once if there are none. If its key or its id is taken, nothing
+   * is added. It is repeated as {@link #submit} is.
+   *
+   * @param request for the task, without at and delay
+   * @param children of it, and how it waits for them
+   * @return which task it has added
+   */
+  public Receipt submitWithChildren(Request request, Children children) {
+    return trees().submit(request, children);
+  }
+
   // --- reading tasks
 
   /**
@@ -266,6 +292,18 @@ public final class TaskengineClient implements AutoCloseable {
           return Page.of(
               Messages.all(page.getTasksList(), Messages::task), page.getNextPageToken());
         });
+  }
+
+  /**
+   * A task and the tasks below it: its children, their children, and so on. A task comes before its
+   * children, which come by their names and indexes. Each page is a call of its own, which is made
+   * when it is needed. A task that is done has forgotten its children.
+   *
+   * @param id of the task
+   * @return the tasks
+   */
+  public Stream<TreeTask> tree(String id) {
+    return trees().read(id);
   }
 
   /**
@@ -410,6 +448,33 @@ public final class TaskengineClient implements AutoCloseable {
     Api.CancelRequest request =
         Api.CancelRequest.newBuilder().setId(id).setReason(reason).setVersion(version).build();
     return Messages.task(core.calls.make(Methods.CANCEL, request, false, timeout).getTask());
+  }
+
+  /**
+   * Cancels a task and all tasks below it that have not ended, whether the task has ended or not.
+   * After an error it may be called again, and goes on with the rest. A task that is done has
+   * forgotten its children: those are not cancelled.
+   *
+   * @param id of the task
+   * @param reason for it; may be empty
+   * @return the task, and how many tasks were cancelled
+   */
+  public CancelledTree cancelTree(String id, String reason) {
+    return trees().cancel(id, reason);
+  }
+
+  /**
+   * Sends a signal to a task. It is sent again when a node does not answer, and the task gets it
+   * once.
+   *
+   * @param signal to a task
+   * @return its effect, and the task
+   * @throws NotFoundException if there is no such task
+   */
+  public Signaled signal(Signal signal) {
+    Api.SignalRequest request = core.requests.message(signal);
+    Api.SignalResponse answer = core.calls.make(Methods.SIGNAL, request, true, timeout);
+    return new Signaled(answer.getOutcome(), Messages.task(answer.getTask()));
   }
 
   /**

@@ -9,6 +9,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collection;
 import java.util.List;
+import java.util.Map;
 import java.util.Queue;
 import java.util.Random;
 import java.util.UUID;
@@ -78,6 +79,20 @@ class LostTest {
       assertTrue(receipts.stream().allMatch(Receipt::created));
       assertEquals(2, wire.lost.get());
       assertEquals(sorted(receipts), idsOf(direct, "idle"));
+    }
+  }
+
+  @Test
+  void aTaskGetsASignalOnceIfTheAnswerIsLost() throws Exception {
+    try (TestNode node = new TestNode();
+        Lossy wire = new Lossy(node.address(), List.of(2000, 2000)); // less than the answer has
+        TaskengineClient client = open(wire.address());
+        TaskengineClient direct = open(node.address())) {
+      Request request = Request.of("idle").headers(Map.of("long", "x".repeat(4000)));
+      String id = direct.submit(request).id();
+      assertEquals("repeated", client.signal(Signal.to(id, "paid").keep()).outcome());
+      assertEquals(2, wire.lost.get());
+      assertEquals(1, direct.get(id).keptSignals().size());
     }
   }
 
