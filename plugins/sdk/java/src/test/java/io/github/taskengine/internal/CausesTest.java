@@ -25,8 +25,10 @@ class CausesTest {
   void whatTheMessageSaysIsNotSaidTwice() {
     assertEquals("away", Causes.textOf(new IOException("away")));
     assertEquals("IOException", Causes.textOf(new IOException()));
-    assertEquals("java.io.IOException: away", Causes.textOf(new RuntimeException(new IOException("away"))));
-    assertEquals("lost: IOException", Causes.textOf(new RuntimeException("lost", new IOException())));
+    assertEquals(
+        "java.io.IOException: away", Causes.textOf(new RuntimeException(new IOException("away"))));
+    assertEquals(
+        "lost: IOException", Causes.textOf(new RuntimeException("lost", new IOException())));
   }
 
   @Test
