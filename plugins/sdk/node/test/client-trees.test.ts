@@ -4,8 +4,11 @@ import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { after, before, describe, type TestContext, test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
+import { create, fromBinary, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
+import { Server, ServerCredentials, type ServerUnaryCall, type sendUnaryData } from "@grpc/grpc-js";
 import * as client from "../dist/client/index.js";
 import { Client } from "../dist/client/index.js";
+import { CancelRequestSchema, CancelResponseSchema } from "../dist/gen/taskengine_pb.js";
 import { Lossy, PATIENCE, skip, TestNode } from "./node.js";
 
 const HOUR = 3_600_000;
@@ -206,4 +209,45 @@ describe("with a node", { skip }, () => {
     assert.deepEqual(names, ["s0", "s1", "s2"]);
     assert.ok(wire.lost > 0, "an answer was lost");
   });
+});
+
+test("a tree is cancelled in parts until there is no more", async (t) => {
+  const parts: MessageInitShape<typeof CancelResponseSchema>[] = [
+    { cancelled: 3n, missing: 2n, more: true },
+    { cancelled: 4n, more: true },
+    { task: { id: "t", state: "cancelled" }, cancelled: 5n, missing: 1n },
+  ];
+  const requests: unknown[] = [];
+  const identity = (bytes: Buffer) => bytes;
+  const codec = {
+    requestSerialize: identity,
+    requestDeserialize: identity,
+    responseSerialize: identity,
+    responseDeserialize: identity,
+  };
+  const path = "/taskengine.v1.TaskService/Cancel";
+  const server = new Server();
+  server.addService(
+    { Cancel: { path, requestStream: false, responseStream: false, ...codec } },
+    {
+      Cancel: (call: ServerUnaryCall<Buffer, Buffer>, answer: sendUnaryData<Buffer>) => {
+        const { id, reason, tree } = fromBinary(CancelRequestSchema, call.request);
+        requests.push([id, reason, tree]);
+        const part = create(CancelResponseSchema, parts[requests.length - 1] ?? {});
+        answer(null, Buffer.from(toBinary(CancelResponseSchema, part)));
+      },
+    },
+  );
+  const port = await new Promise<number>((resolve, reject) => {
+    server.bindAsync("localhost:0", ServerCredentials.createInsecure(), (e, bound) => (e ? reject(e) : resolve(bound)));
+  });
+  t.after(() => server.forceShutdown());
+  const c = new Client(`localhost:${port}`, { timeout: PATIENCE });
+  t.after(() => c.close());
+  const { task, cancelled, missing } = await c.cancelTree("t", "no need");
+  assert.deepEqual([task.id, task.state, cancelled, missing], ["t", "cancelled", 12, 1]);
+  assert.deepEqual(
+    requests,
+    parts.map(() => ["t", "no need", true]),
+  );
 });
