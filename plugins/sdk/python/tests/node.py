@@ -30,6 +30,8 @@ types:
   prompt: {handler: echo, max_lateness: 10s}
   limited: {handler: echo, limits: [partner]}
   brief: {handler: echo, retention: {done: 0s}, unique: {remember: 1h}}
+workflows:
+  say: {steps: {say: {type: echo, payload: {$input: ""}}}, output: {$result: say}}
 limits:
   partner: {max: 2, per: key}
 kafka: {main: {brokers: ["127.0.0.1:1"]}}

@@ -66,6 +66,27 @@ class Blocking:
         return lambda *args, **named: asyncio.to_thread(method, *args, **named)
 
 
+WORKFLOW = {
+    "steps": {
+        "say": {"type": "echo", "payload": {"$input": ""}, "compensate": {"type": "echo"}},
+        "wait": {"after": ["say"], "wait": {"signal": "go", "timeout": "1h"}},
+    },
+    "output": {"$result": "say"},
+}
+
+
+async def when(c, key, holds):
+    """The workflow with a key, when something holds of it."""
+    end = time.monotonic() + PATIENCE
+    while True:
+        found = await c.workflow_of(key)
+        if holds(found):
+            return found
+        if time.monotonic() > end:
+            raise AssertionError(found)
+        await asyncio.sleep(0.01)
+
+
 async def over(items):
     for item in items:
         yield item
@@ -180,6 +201,46 @@ class Verbs(NodeTest):
             await c.signal("paid")
         with self.assertRaises(NotFound):
             await c.signal("paid", id=uuid.uuid4())
+
+    @on_both
+    async def test_a_workflow_is_submitted_read_and_retried(self, c):
+        key = str(uuid.uuid4())
+        receipt = await c.submit_workflow(definition=WORKFLOW, input=[7], key=key, headers={"h": "v"})
+        self.assertTrue(receipt.created)
+        again = await c.submit_workflow(definition=WORKFLOW, key=key)
+        self.assertEqual((again.id, again.created), (receipt.id, False))
+        waits = await when(c, key, lambda w: w.steps[1].state == "running")
+        say, last = waits.steps
+        self.assertEqual((say.name, say.type, say.state, say.count, say.done), ("say", "echo", "done", 1, 1))
+        self.assertEqual((len(say.task_ids), last.signal, last.after), (1, "go", ("say",)))
+        self.assertEqual((say.ended is None, last.until is None, last.ended), (False, False, None))
+        self.assertEqual((waits.task.id, waits.task.headers), (receipt.id, {"h": "v"}))
+        with self.assertRaises(client.NotAllowed):
+            await c.retry_workflow(receipt.id)
+        self.assertEqual((await c.cancel_tree(receipt.id, "no need")).cancelled, 1)
+        with self.assertRaises(client.Conflict):
+            await c.retry_workflow(receipt.id, version=1)
+        self.assertEqual((await c.retry_workflow(receipt.id, from_step="say")).retries, 1)
+        await c.signal("go", id=receipt.id, keep=True)
+        self.assertEqual((await when(c, key, lambda w: w.task.has_ended)).output, "[7]")
+        self.assertEqual((await c.workflow(receipt.id)).task.state, "done")
+
+    @on_both
+    async def test_a_workflow_is_that_of_the_configuration(self, c):
+        key, at = str(uuid.uuid4()), datetime(2100, 1, 1, tzinfo=timezone.utc)
+        receipt = await c.submit_workflow("say", input="[8]", key=key)
+        done = await when(c, key, lambda w: w.task.has_ended)
+        self.assertEqual((done.name, done.output, done.task.id), ("say", "[8]", receipt.id))
+        own = uuid.uuid4()
+        later = await c.submit_workflow("say", priority=2, at=at, id=own)
+        task = (await c.workflow(later.id)).task
+        self.assertEqual((task.id, task.priority, task.ready_at), (str(own), 2, at))
+        for wrong in ({}, {"definition": "{"}, {"name": "say", "input": b"\xff"}, {"name": "say", "priority": 10}):
+            with self.subTest(wrong), self.assertRaises(Invalid):
+                await c.submit_workflow(**wrong)
+        for call in (c.submit_workflow("none"), c.workflow(uuid.uuid4())):
+            with self.assertRaises(NotFound):
+                await call
 
     @on_both
     async def test_tasks_are_listed_by_pages_and_counted(self, c):

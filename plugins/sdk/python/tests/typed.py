@@ -75,6 +75,10 @@ def submits(c: Client) -> Order:
     said: client.Signaled = c.signal("paid", Order("a", 1), id=below[0].task.id)
     missing: int = c.cancel_tree(said.task.id).missing
     listed: list[client.Task] = list(c.tasks(states=["error"])) if missing else []
+    receipt = c.submit_workflow("order", input=Order("a", 1), delay=1)
+    undone: client.WorkflowStep | None = c.retry_workflow(receipt.id, from_step="pay").steps[0].compensation
+    shown: client.Workflow = c.workflow_of("o-1")
+    listed = [shown.task] if undone is not None else listed
     limit: client.Limit = c.set_limit("partner", rate=client.Rate(20, timedelta(seconds=1)))
     made: Order = c.result(receipt.id, order)
     return made if listed and limit.max else order(c.result(receipt.id))

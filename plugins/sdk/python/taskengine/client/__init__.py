@@ -57,6 +57,8 @@ from ._messages import (
     StateCount,
     Task,
     TreeTask,
+    Workflow,
+    WorkflowStep,
 )  # fmt: skip
 from ._requests import NewTask, Receipt
 
@@ -65,5 +67,6 @@ __all__ = [
     "DeadlineExceeded", "Error", "Internal", "Invalid", "Late", "Limit", "LimitSetting", "NewTask", "NotAllowed", "NotDone", "NotFound",
     "Parent", "Progress", "Rate", "Reason", "Receipt", "ReceivedSignal", "ResultRemoved", "Schedule", "ScheduleCatchUp",
     "ScheduleDefinition", "ScheduleFire", "SchedulePause", "ScheduleTask", "ScheduleTime", "Source", "SourceLoss", "SourceMove",
-    "Signaled", "SourcePartition", "SourcePause", "StateCount", "Task", "TooLarge", "TreeTask", "Unavailable", "Unsupported",
+    "Signaled", "SourcePartition", "SourcePause", "StateCount", "Task", "TooLarge", "TreeTask", "Unavailable", "Unsupported", "Workflow",
+    "WorkflowStep",
 ]  # fmt: skip

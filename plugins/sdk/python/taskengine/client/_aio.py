@@ -28,6 +28,7 @@ from ._messages import (
     StateCount,
     Task,
     TreeTask,
+    Workflow,
 )  # fmt: skip
 from ._nodes import Node
 from ._requests import Id, Instant, NewTask, Receipt, Seconds
@@ -382,6 +383,45 @@ class AsyncClient(Base):
     ) -> Task:
         """Sets the time at which a task is due that is not running."""
         return await self._call(_calls.reschedule(id, at, delay, version), timeout)
+
+    # --- workflows
+
+    async def submit_workflow(
+        self,
+        name: str = "",
+        *,
+        definition: object = None,
+        input: object = None,
+        key: str = "",
+        priority: int | None = None,
+        at: Instant | None = None,
+        delay: Seconds | None = None,
+        headers: Mapping[str, str] | None = None,
+        id: Id | None = None,
+        timeout: float | None = None,
+    ) -> Receipt:
+        """Adds a workflow of the configuration of the node by its name, or one with a definition. Both the
+        definition and the input are encoded as a payload is, and are JSON. The key is unique among all
+        workflows, and the priority that of the workflow and not of its tasks. It is repeated as submit is,
+        and decorate is not called."""
+        call = _calls.submit_workflow(name, definition, input, key, priority, at, delay, headers, id, self._ids)
+        return await self._call(call, timeout)
+
+    async def workflow(self, id: Id, *, timeout: float | None = None) -> Workflow:
+        """A workflow with its steps."""
+        return await self._call(_calls.workflow(id), timeout)
+
+    async def workflow_of(self, key: str, *, timeout: float | None = None) -> Workflow:
+        """The workflow that has a key."""
+        return await self._call(_calls.workflow_of(key), timeout)
+
+    async def retry_workflow(
+        self, id: Id, *, from_step: str = "", version: int = 0, timeout: float | None = None
+    ) -> Workflow:
+        """Has a workflow run again that has failed, was cancelled or is in error: from_step and all after
+        it, and the steps that have failed, were stopped or were compensated, with those after them.
+        cancel_tree cancels a workflow. With a version, it is retried only if its task is at that version."""
+        return await self._call(_calls.retry_workflow(id, from_step, version), timeout)
 
     # --- limits
 

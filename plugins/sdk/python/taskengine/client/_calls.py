@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Callable, Generic, TypeVar
 
 from .._wire import _encode_varint, _fields
-from ._codec import decode, encode, give_duration, integer, sized, text
+from ._codec import decode, encode, give_duration, integer, mapping, sized, text
 from ._errors import Error, Invalid
+from ._ids import Ids
 from ._messages import (
     CancelledTree,
     Limit,
@@ -24,10 +25,25 @@ from ._messages import (
     StateCount,
     Task,
     TreeTask,
+    Workflow,
 )  # fmt: skip
-from ._requests import MAX_TOGETHER, Id, Instant, Receipt, Seconds, decode_receipts, instant, payload_of, seconds
+from ._requests import (
+    MAX_TOGETHER,
+    Id,
+    Instant,
+    Receipt,
+    Seconds,
+    decode_receipts,
+    first_of_two,
+    instant,
+    payload_of,
+    seconds,
+)  # fmt: skip
 
 T = TypeVar("T")
+
+WORKFLOW = "taskengine.workflow"
+"""The type of tasks that are workflows."""
 
 POLL = 20
 """How many seconds a node waits before it answers that tasks have not ended."""
@@ -210,6 +226,57 @@ def reschedule(id: Id, at: Instant | None, delay: Seconds | None, version: int) 
     if at is not None:
         when = sized(3, instant(at))
     return Call("Reschedule", text(1, str(id)) + integer(2, version) + when, _read(Task), False)
+
+
+# --- workflows
+
+
+@_checked
+def submit_workflow(
+    name: str,
+    definition: object,
+    input: object,
+    key: str,
+    priority: int | None,
+    at: Instant | None,
+    delay: Seconds | None,
+    headers: Mapping[str, str] | None,
+    id: Id | None,
+    ids: Ids,
+) -> Call[Receipt]:
+    if priority is not None and not 0 <= priority <= 9:
+        raise ValueError("the priority is %r: give 0 to 9" % (priority,))
+    task_id = ids.next(WORKFLOW, key, "") if id is None else str(id)
+    request = text(1, name) + text(4, task_id) + text(5, key) + _optional(6, priority) + mapping(9, headers or {})
+    if definition is not None:
+        request += sized(2, payload_of(definition))
+    if input is not None:
+        request += sized(3, payload_of(input))
+    if at is not None:
+        request += sized(7, instant(at))
+    if delay is not None:
+        request += sized(8, give_duration(seconds(delay)))
+
+    def read(buf: bytes) -> Receipt:
+        return first_of_two(decode_receipts(buf, 1)[0], task_id, id is None)
+
+    return Call("SubmitWorkflow", request, read, True)
+
+
+@_checked
+def workflow(id: Id) -> Call[Workflow]:
+    return Call("GetWorkflow", text(1, str(id)), _read(Workflow), True)
+
+
+@_checked
+def workflow_of(key: str) -> Call[Workflow]:
+    return Call("GetWorkflow", text(2, key), _read(Workflow), True)
+
+
+@_checked
+def retry_workflow(id: Id, from_step: str, version: int) -> Call[Workflow]:
+    request = text(1, str(id)) + integer(2, version) + text(3, from_step)
+    return Call("RetryWorkflow", request, _read(Workflow), False)
 
 
 # --- limits

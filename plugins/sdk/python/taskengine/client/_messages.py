@@ -1,4 +1,4 @@
-"""What nodes say of tasks, limits, schedules and sources. The proto file of the API describes each field."""
+"""What nodes say of tasks, workflows, limits, schedules and sources. The proto file of the API describes each field."""
 
 from __future__ import annotations
 
@@ -7,7 +7,26 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from ._codec import BOOL, BYTES, DURATION, INT64, TEXT, TIME, UINT32, UINT64, many, message, one, optional, texts
+from ._codec import (
+    BOOL,
+    BYTES,
+    DURATION,
+    INT64,
+    TEXT,
+    TIME,
+    UINT32,
+    UINT64,
+    Kind,
+    decode,
+    encode,
+    many,
+    message,
+    one,
+    optional,
+    texts,
+)  # fmt: skip
+
+_STEP = Kind("WorkflowStep", lambda buf: decode(WorkflowStep, buf), encode, None)  # of a field of itself
 
 
 @dataclass(frozen=True)
@@ -129,6 +148,39 @@ class Signaled:
 
     outcome: str
     task: Task  # after that
+
+
+@dataclass(frozen=True)
+class WorkflowStep:
+    """A step of a workflow. Its tasks are those of its newest run."""
+
+    name: str = one(1, TEXT)
+    type: str = one(2, TEXT)  # of its tasks; empty for a wait
+    state: str = one(3, TEXT)  # pending, running, done, failed or cancelled
+    after: Sequence[str] = many(4, TEXT)
+    waits: Sequence[str] = many(5, TEXT)  # the steps for which a pending one waits
+    count: int = one(6, UINT32)  # of its tasks
+    done: int = one(7, UINT32)
+    failed: int = one(8, UINT32)
+    cancelled: int = one(9, UINT32)
+    task_ids: Sequence[str] = many(10, TEXT)  # of the first hundred
+    began: datetime | None = one(11, TIME)
+    ended: datetime | None = one(12, TIME)
+    error: str = one(13, TEXT)
+    signal: str = one(14, TEXT)  # that it waits for
+    until: datetime | None = one(15, TIME)  # until when it waits
+    compensation: WorkflowStep | None = one(16, _STEP)  # None if it was not compensated
+
+
+@dataclass(frozen=True)
+class Workflow:
+    """A workflow and its steps."""
+
+    name: str = one(1, TEXT)
+    task: Task = one(2, message(Task))  # without payload and result
+    steps: Sequence[WorkflowStep] = many(3, message(WorkflowStep))  # in an order in which they may run
+    output: str = one(4, TEXT)  # JSON; empty if it is not done, or has none
+    retries: int = one(5, UINT32)  # how often it was retried
 
 
 @dataclass(frozen=True)
@@ -362,8 +414,8 @@ class SourceMove:
 
 
 MESSAGES: tuple[type[Any], ...] = (
-    Progress, Attempt, ReceivedSignal, Parent, ChildSet, Task, TreeTask, StateCount, Reason, Rate, LimitSetting, Limit, ScheduleCatchUp,
-    ScheduleTask,
+    Progress, Attempt, ReceivedSignal, Parent, ChildSet, Task, TreeTask, WorkflowStep, Workflow, StateCount, Reason, Rate, LimitSetting, Limit,
+    ScheduleCatchUp, ScheduleTask,
     ScheduleDefinition, SchedulePause, ScheduleFire, Schedule, ScheduleTime,
     SourcePause, SourceLoss, SourcePartition, Source, SourceMove,
 )  # fmt: skip
