@@ -34,6 +34,8 @@ func (l *letters) grow(_ context.Context, t *task.Task) ([]byte, error) {
 		}
 		wait := []task.ChildrenWait{{Name: "near"}}
 		return nil, task.WaitForChildren(wait, time.Time{}, task.WithChildren("near", nears...), task.WithChildren("far", fars...))
+	case near.Ended() < near.Added: // a request with children waits for those of far
+		return nil, task.WaitForChildren([]task.ChildrenWait{{Name: "near"}}, time.Time{})
 	case far.Ended() < far.Added:
 		return nil, task.WaitForChildren([]task.ChildrenWait{{Name: "far"}}, time.Time{})
 	case near.Done != near.Added || far.Done != far.Added:
