@@ -164,18 +164,21 @@ func family(t *testing.T, s *postgres.Store, id task.ID) (rows []*task.Task) {
 func TestChildrenThatCannotBeAreRefusedInSQL(t *testing.T) {
 	n := alone(t, server.Database(t), types("report", "page"), nil)
 	for args, why := range map[string]string{
-		`'report', null`:                                                        "must be a JSON array",
-		`'report', '{}'`:                                                        "must be a JSON array",
-		`'report', '[1]'`:                                                       "must be a JSON array",
-		`'report', '[{"type": "page"}, {}]'`:                                    "child 1: type is missing",
-		`'report', '[{"type": "page", "key": "k"}]'`:                            `child 0: it has the member "key"`,
-		`'report', '[{"type": "page", "priority": 10}]'`:                        "child 0: priority is 10",
-		`'report', '[{"type": "taskengine.relay"}]'`:                            "is reserved",
+		`'report', null`:                                 "must be a JSON array",
+		`'report', '{}'`:                                 "must be a JSON array",
+		`'report', '[1]'`:                                "must be a JSON array",
+		`'report', '[{"type": "page"}, {}]'`:             "child 1: type is missing",
+		`'report', '[{"type": "page", "key": "k"}]'`:     `child 0: it has the member "key"`,
+		`'report', '[{"type": "page", "priority": 10}]'`: "child 0: priority is 10",
+		`'report', '[{"type": "taskengine.relay"}]'`:     "is reserved",
+
 		`'report', '[{"type": "page", "ordering_key": "o"}, {"type": "page"}]'`: "some of the children",
 		`'report', '[{"type": "page"}, {"type": "page", "ordering_key": "o"}]'`: "some of the children",
-		`'report', '[]', name => ''`:                                            "is not a name",
-		`'report', '[{"type": "page"}]', count => 2`:                            "waits for 2 children",
-		`'report', '[{"type": "page"}]', count => 0`:                            "waits for 0 children",
+
+		`'report', '[]', name => ''`:                 "is not a name",
+		`'report', '[{"type": "page"}]', count => 2`: "waits for 2 children",
+		`'report', '[{"type": "page"}]', count => 0`: "waits for 0 children",
+
 		`'', '[]'`:                            "type is missing",
 		`'report', '[]', until => 'infinity'`: "times must lie",
 	} {
