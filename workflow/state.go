@@ -113,7 +113,7 @@ type Failure struct {
 	Step  string    `json:"step"`
 	Error string    `json:"error"`
 	At    time.Time `json:"at"`
-	Undo  bool      `json:"undo,omitempty"` // what is done is compensated
+	Undo  bool      `json:"undo,omitempty"` // the steps that are done are compensated
 }
 
 // ParseState reads the checkpoint of a workflow.
