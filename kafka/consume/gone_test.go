@@ -8,6 +8,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 
+	"github.com/taskengine/taskengine/internal/kafkatest"
 	"github.com/taskengine/taskengine/kafka/consume"
 )
 
@@ -61,9 +62,7 @@ func (n *node) pauseAt(name string) {
 // recreate deletes a topic and creates it with other partitions.
 func recreate(t *testing.T, n *node, at *kadm.Client, topic string, partitions int32) {
 	t.Helper()
-	if gone, err := at.DeleteTopics(t.Context(), topic); err != nil || gone[topic].Err != nil {
-		t.Fatal(err, gone)
-	}
+	kafkatest.DeleteTopics(t, n.cluster.Brokers(), topic)
 	n.await("a topic with the same name", func() bool {
 		made, err := at.CreateTopic(t.Context(), partitions, 1, nil, topic)
 		return err == nil && made.Err == nil
@@ -123,9 +122,7 @@ func testWhatIsLostWithADeletedTopicIsShown(t *testing.T, brokers cluster) {
 	n.pauseAt("orders")
 	produce(t, brokers, numbered(topic, 1, 10, 7)...)
 	n.await("the ends", func() bool { return n.knows(`"ends":[17]`) })
-	if gone, err := admin(t, brokers).DeleteTopics(t.Context(), topic); err != nil || gone[topic].Err != nil {
-		t.Fatal(err, gone)
-	}
+	kafkatest.DeleteTopics(t, brokers.Brokers(), topic)
 	if err := n.sources.Resume(t.Context(), n.Engine, "orders"); err != nil {
 		t.Fatal(err)
 	}

@@ -262,9 +262,7 @@ func testATopicThatIsCreatedAgainAndNewPartitionsAreRead(t *testing.T, brokers c
 	produce(t, brokers, append(numbered(prefix, 3, 10, 30), numbered(prefix+"-more", 1, 40, 10)...)...)
 	n.await("new partitions", func() bool { look(); return partitions() == 4 })
 	n.await("the new records", func() bool { tasks, _ := n.ran(); return tasks == 50 })
-	if _, err := admin(t, brokers).DeleteTopics(t.Context(), prefix); err != nil {
-		t.Fatal(err)
-	}
+	kafkatest.DeleteTopics(t, brokers.Brokers(), prefix)
 	n.await("a topic with the same name", func() bool {
 		made, err := admin(t, brokers).CreateTopic(t.Context(), 2, 1, nil, prefix)
 		return err == nil && made.Err == nil
@@ -278,9 +276,7 @@ func testATopicThatIsCreatedAgainAndNewPartitionsAreRead(t *testing.T, brokers c
 	if _, most := n.ran(); most != 1 {
 		t.Errorf("a task has run %d times", most)
 	}
-	if _, err := admin(t, brokers).DeleteTopics(t.Context(), prefix+"-more"); err != nil {
-		t.Fatal(err)
-	}
+	kafkatest.DeleteTopics(t, brokers.Brokers(), prefix+"-more")
 	if err := n.sources.Seek(t.Context(), n.Engine, "orders", consume.Seek{Begin: true}); err != nil {
 		t.Fatal(err)
 	}

@@ -300,9 +300,7 @@ func TestATopicThatIsDeletedAndCreatedAgain(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if deleted, err := admin.DeleteTopic(t.Context(), topic); err != nil || deleted.Err != nil {
-				t.Fatal(err, deleted.Err)
-			}
+			kafkatest.DeleteTopics(t, brokers.Brokers(), topic)
 			_, err := h.Handle(t.Context(), newTask("x"))
 			if v := task.VerdictOf(nil, err); !v.GiveUp || v.Class != kafka.UnknownTopic {
 				t.Fatalf("without the topic: %v", err)
