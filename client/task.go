@@ -71,7 +71,7 @@ type Task struct {
 	KeptSignals []ReceivedSignal // that came before it waited for them, the oldest first; not in lists
 
 	Parent   *task.Parent // the task that learns of its end; nil if none does
-	Children []ChildSet   // that it has added; a task that is done has forgotten them; not in lists
+	Children []ChildSet   // that it has added; not in lists
 
 	Turn              Turn   // its place among the tasks with its ordering key
 	InheritedPriority *uint8 // the priority it runs with, of a task behind it; nil if it runs with its own

@@ -189,8 +189,7 @@ type CancelledTree struct {
 }
 
 // CancelTree cancels a task, and all tasks below it that have not ended, whether the task has ended or not. It does so until ctx ends.
-// After an error it may be called again, and goes on with the rest. A task that is done has forgotten its children: those are not
-// cancelled.
+// After an error it may be called again, and goes on with the rest.
 func (c *Client) CancelTree(ctx context.Context, id task.ID, reason string) (*CancelledTree, error) {
 	req := &taskenginev1.CancelRequest{Id: id.String(), Reason: reason, Tree: true}
 	var tree CancelledTree
@@ -217,7 +216,7 @@ type TreeTask struct {
 
 // Tree returns a page of a task and the tasks below it, at most limit, which is at most 1000; 0 stands for 100. A task comes before its
 // children, which come by their names and indexes. pageToken is that of the page before, and empty for the first one; next is
-// empty at the end. A task that is done has forgotten its children.
+// empty at the end.
 func (c *Client) Tree(ctx context.Context, id task.ID, limit uint32, pageToken string) (tasks []TreeTask, next string, err error) {
 	req := &taskenginev1.TreeRequest{Id: id.String(), Limit: limit, PageToken: pageToken}
 	res, err := call[taskenginev1.TreeResponse](ctx, c, taskenginev1connect.TaskServiceTreeProcedure, req, true)

@@ -174,8 +174,7 @@ type TreeStep struct {
 }
 
 // Tree returns a task and all that is below it: its children, their children, and so on. A task comes before its children, and these come
-// by their sets and numbers. A child that is no more in the store is left out, and so are the children of a task that is done, because
-// it has forgotten them. The tree may change meanwhile. After an error there is nothing more. The memory it needs grows with the
+// by their sets and numbers. A child that is no more in the store is left out, and so is what is below it. The tree may change meanwhile. After an error there is nothing more. The memory it needs grows with the
 // depth of the tree only.
 func (e *Engine) Tree(ctx context.Context, id task.ID) iter.Seq2[TreeTask, error] {
 	return e.treeFrom(ctx, id, nil, false)
@@ -310,19 +309,19 @@ type CancelledTree struct {
 // treeWidth is how many children of one task are cancelled at once: they share commits.
 const treeWidth = 64
 
-// CancelTree cancels a task, and all tasks below it that have not ended, also below tasks that had failed or were cancelled before.
+// CancelTree cancels a task, and all tasks below it that have not ended, also below tasks that had ended before.
 // Those in the state error are cancelled, too. Each task is cancelled before its children are looked for, so it adds no others. After
 // an error, and with a task that is cancelled already, it can be called again, and goes on with the rest. The memory it needs grows
 // with the depth of the tree only.
 //
-// A task that is done has forgotten its children: those are not cancelled, and if it is the root, CancelTree returns [ErrNotAllowed].
+// If the root is done and has no children, CancelTree returns [ErrNotAllowed]. A [task.Task.Tombstone] has none left.
 func (e *Engine) CancelTree(ctx context.Context, id task.ID, how TreeCancel) (CancelledTree, error) {
 	root, err := e.store.Get(ctx, id)
 	if err != nil {
 		return CancelledTree{}, fmt.Errorf("engine: cancel the tree of %v: %w", id, err)
 	}
-	if root.State == task.Done {
-		return CancelledTree{}, fmt.Errorf("%w: cannot cancel the tree of a task that is done: it has forgotten its children", ErrNotAllowed)
+	if root.State == task.Done && root.Children == nil {
+		return CancelledTree{}, fmt.Errorf("%w: cannot cancel the tree of a task that is done and has no children", ErrNotAllowed)
 	}
 	c := &treeCancellation{engine: e, how: how}
 	after, isNew, err := c.cancel(ctx, root)

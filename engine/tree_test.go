@@ -158,7 +158,57 @@ func TestAChildThatIsNotThereIsMissing(t *testing.T) {
 	})
 }
 
-func TestTheTreeOfATaskThatIsDoneIsNotCancelled(t *testing.T) {
+// A task is done before its children have ended, one of which has a child that is done.
+func TestATaskThatIsDoneKeepsItsTree(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		n := start(t, one("tree", nil), handle("tree", func(ctx context.Context, t *task.Task) ([]byte, error) {
+			level, _ := strconv.Atoi(string(t.Payload))
+			child := task.Request{Type: "tree", Payload: strconv.AppendInt(nil, int64(level-1), 10)}
+			switch {
+			case level == 0 && t.Parent.Index == 1:
+				<-ctx.Done()
+				return nil, ctx.Err()
+			case level > 0 && t.Woken().By == task.NotWoken:
+				return nil, task.WaitForChildren([]task.ChildrenWait{{Name: "a", Count: 1}}, time.Time{}, task.WithChildren("a", child, child))
+			}
+			return nil, nil
+		}))
+		root := n.submit(engine.Request{Type: "tree", Payload: []byte("2")})
+		n.end(root)
+		synctest.Wait()
+		if got := n.get(root); got.State != task.Done || got.Children.Set("a").Added != 2 || got.Children.Set("a").Done != 2 {
+			t.Fatalf("the root is %v, with %+v", got.State, got.Children)
+		}
+		states := map[task.State]int{}
+		for b, err := range n.Tree(t.Context(), root) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			states[b.Task.State]++
+		}
+		if states[task.Done] != 5 || states[task.Processing] != 2 {
+			t.Errorf("the tree has %v", states)
+		}
+		running := childID(childID(root, "a", 0), "a", 1)
+		tree, err := n.CancelTree(t.Context(), root, engine.TreeCancel{Reason: "no need"})
+		if err != nil || tree.Cancelled != 2 || tree.Missing != 0 || tree.Root.State != task.Done || n.get(running).LastError != "no need" {
+			t.Errorf("it returns %+v, %v", tree, err)
+		}
+		time.Sleep(time.Second) // on the clock of the bubble: the ends are reported
+		if set := n.get(childID(root, "a", 0)).Children.Set("a"); set.Done != 1 || set.Cancelled != 1 || set.Await != 0 {
+			t.Errorf("a parent that was done before has learned %+v", set)
+		}
+		gone := n.get(running)
+		if err := n.store.Update(t.Context(), func(tx storage.Tx) error { _, err := tx.Delete(t.Context(), gone.Ref()); return err }); err != nil {
+			t.Fatal(err)
+		}
+		if tree, err := n.CancelTree(t.Context(), root, engine.TreeCancel{}); err != nil || tree.Cancelled != 0 || tree.Missing != 0 {
+			t.Errorf("after the retention of a child it returns %+v, %v", tree, err)
+		}
+	})
+}
+
+func TestATaskThatIsDoneWithoutChildrenHasNoTreeToCancel(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		n := start(t, one("x", nil), handle("x", func(context.Context, *task.Task) ([]byte, error) { return nil, nil }))
 		id := n.submit(engine.Request{Type: "x"})

@@ -65,7 +65,7 @@ func TestATaskIsShownWithItsParentAndItsChildren(t *testing.T) {
 	if got := n.settle(t, parent); got.GetState() != "done" {
 		t.Errorf("it is %v", got)
 	}
-	if got := get(parent); string(got.GetResult()) != "children" || got.GetChildren() != nil {
+	if got := get(parent); string(got.GetResult()) != "children" || got.GetChildren()[0].GetDone() != 1 || got.GetChildren()[0].GetFailed() != 1 || got.GetChildren()[0].GetAwaits() != 0 {
 		t.Errorf("it is %v", got)
 	}
 }

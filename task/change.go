@@ -140,7 +140,7 @@ func (t *Task) Create(to State, at, nextEventAt time.Time) {
 // another version, if the state of t cannot become c.To, if t is not as By or Due say, if c grabs t and t is overdue at
 // c.At, see [Task.IsOverdue], or Behind, if c replaces, remembers or frees what it may not, see [Replace], Remember
 // and FreesKey, or if it Adds children at other places than the next. A change with a Signal applies unless t has ended, has
-// got that signal, or does not wait for it and cannot keep it. One with Ends applies if one of them is new, unless t is Done. Times are stamped, and an error that is too long is cut. t keeps no reference to c except to its Result,
+// got that signal, or does not wait for it and cannot keep it. One with Ends applies if one of them is new. Times are stamped, and an error that is too long is cut. t keeps no reference to c except to its Result,
 // its Payload and its Checkpoint.
 func (c Change) Apply(t *Task) bool {
 	switch {

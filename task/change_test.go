@@ -283,7 +283,7 @@ func checkApplied(t *rapid.T, before *task.Task, c task.Change, now *task.Task) 
 		want.Notes = task.NewNotes(want.Progress(), *c.Checkpoint)
 	}
 	if c.To == task.Done {
-		want.LastError, want.Children = "", nil
+		want.LastError = ""
 	}
 	kept := now.LastError
 	if c.Error != "" && c.Remember == 0 {
@@ -304,7 +304,7 @@ func checkApplied(t *rapid.T, before *task.Task, c task.Change, now *task.Task) 
 		want.History = want.History[max(0, len(want.History)-task.MaxHistory):]
 	}
 	if c.Remember > 0 {
-		want.Payload, want.Result, want.Headers, want.LastError, want.History, want.Notes, want.Inherits = nil, nil, nil, "", nil, nil, false
+		want.Payload, want.Result, want.Headers, want.LastError, want.History, want.Notes, want.Inherits, want.Children = nil, nil, nil, "", nil, nil, false, nil
 		want.Tombstone = true
 		want.NextEventAt = want.UpdatedAt.Add(c.Remember).Truncate(time.Microsecond)
 	}

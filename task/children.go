@@ -23,7 +23,7 @@ type Parent struct {
 }
 
 // Children are the children that a task has added with the ends of its attempts, and which of them have ended. A task that is
-// done has forgotten them. Most tasks have none, therefore a row has a pointer to them, which is nil then. The Children of a row are never changed, but replaced.
+// done keeps them; a [Task.Tombstone] has none. Most tasks have none, therefore a row has a pointer to them, which is nil then. The Children of a row are never changed, but replaced.
 type Children struct {
 	Sets []ChildSet // in the order in which they were added; each Name once
 }
@@ -187,7 +187,7 @@ func (c *Children) rest() bool {
 
 // family returns the Children of t after c, but for the waits that begin with it.
 func (c *Change) family(t *Task) *Children {
-	if c.To == Done {
+	if c.Remember > 0 {
 		return nil
 	}
 	if len(c.Adds) == 0 {
@@ -260,7 +260,7 @@ func (c *Children) areMet(waits []ChildrenWait) bool {
 // report applies a change that reports ends of children. It applies if one of them is new.
 func (c *Change) report(t *Task) bool {
 	set := t.Children.Set(c.Ends.Name)
-	if set == nil || t.State == Done {
+	if set == nil {
 		return false
 	}
 	isNew := false

@@ -58,7 +58,6 @@ type treeStep struct {
 type treeState struct {
 	Step int
 	Got  []string // the data of signals
-	Sets []task.ChildSet
 	Wait treeStep // the newest wait
 }
 
@@ -190,9 +189,6 @@ func (f *forest) end(t *task.Task, is *tree, at *treeState) ([]byte, error) {
 		data, _ := json.Marshal(at)
 		return nil, task.WaitFor([]string{"s"}, time.Time{}, task.WithCheckpoint(data))
 	}
-	if t.Children != nil {
-		at.Sets = t.Children.Sets
-	}
 	result, _ := json.Marshal(at)
 	if t.Parent == nil {
 		return result, task.Again(time.Time{})
@@ -302,7 +298,6 @@ func (f *forest) verify(all map[task.ID]*task.Task) {
 				f.errorf("the result of %v is %q", t.ID, t.Result)
 				continue
 			}
-			sets = at.Sets
 			f.verifySignals(t, &at, sets, all)
 		}
 		if len(children[t.ID]) != len(sets) {

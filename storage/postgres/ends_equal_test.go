@@ -179,6 +179,9 @@ func aRow(r *rand.Rand, n int, now time.Time, typ string) *task.Task {
 	t.LastError = []string{"", "it failed"}[r.IntN(2)]
 	t.Result = []byte([]string{"", "earlier"}[r.IntN(2)])
 	t.Notes = task.NewNotes(task.Progress{}, []byte([]string{"", "kept"}[r.IntN(2)]))
+	if r.IntN(2) == 0 {
+		t.Children = &task.Children{Sets: []task.ChildSet{{Name: "page", Added: 9, Done: 1, Reported: []byte{4, 0}}}}
+	}
 	return t
 }
 

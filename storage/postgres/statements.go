@@ -187,14 +187,14 @@ with gone as (
 	using unnest($1::uuid[], $2::bigint[], $3::bytea[], $4::bigint[], $5::bigint[], $6::bigint[], $7::integer[], $8::uuid[])
 		as c (id, version, new_result, at, next, ended_at, keep, by)
 	where t.id = c.id and t.version = c.version and t.state = 3 and (c.by is null or t.owner = c.by)
-	returning {narrow:t}, t.payload, c.new_result, c.at, c.next, c.ended_at, c.keep)
-insert into {ended} ({narrow}, checkpoint, payload, result, due_at, due_state, queued, ended_at, keep)
-select {done}, null, payload, new_result, null, null, false, ended_at, keep
+	returning {narrow:t}, t.children, t.payload, c.new_result, c.at, c.next, c.ended_at, c.keep)
+insert into {ended} ({narrow}, children, checkpoint, payload, result, due_at, due_state, queued, ended_at, keep)
+select {done}, children, null, payload, new_result, null, null, false, ended_at, keep
 from gone
-returning {narrow}`
+returning {narrow}, signals, children`
 
 // moveNoted is moveDone with notesEnds.
-var moveNoted = strings.Replace(moveDone, "\ninsert", ",\nmoved as (insert", 1) + "),\n" + strings.TrimSpace(notesEnds) + "\nselect {narrow} from moved, noted"
+var moveNoted = strings.Replace(moveDone, "\ninsert", ",\nmoved as (insert", 1) + "),\n" + strings.TrimSpace(notesEnds) + "\nselect {narrow}, signals, children from moved, noted"
 
 const dropDone = `
 with gone as (

@@ -2,6 +2,7 @@ package storagetest
 
 import (
 	"sync"
+	"time"
 
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/task"
@@ -48,6 +49,39 @@ var childrenCases = []testCase{
 			})
 			f.step(t, task.Change{To: to, At: at(11), Owner: task.ID{1}})
 			f.report(t, "a", 12, task.ChildEnd{State: task.Failed})
+		}
+	}},
+	{"a task that is done keeps its children and learns of their ends, until it becomes a tombstone", func(f *fixture) {
+		for _, n := range []uint32{10, 24_000} {
+			t := f.row(task.Waiting, func(t *task.Task) { t.Key = "done" + t.ID.String() }, waitingForChildren, func(t *task.Task) { t.Children.Sets[0].Added = n })
+			f.put(t)
+			f.step(t, task.Change{To: task.Processing, At: at(2), Owner: task.ID{1}})
+			f.step(t, task.Change{To: task.Done, At: at(3), Outcome: task.Completed, NextEventAt: at(1000), Result: []byte("r")})
+			equal(f, "children", t.Children.Set("page").Added, n)
+			f.report(t, "page", 4, task.ChildEnd{Index: 7, State: task.Done}, task.ChildEnd{Index: 8, State: task.Failed})
+			f.report(t, "page", 5, task.ChildEnd{Index: 7, State: task.Done})
+			f.step(t, task.Change{To: task.Done, At: at(6), Remember: 1000 * time.Second})
+			f.report(t, "page", 7, task.ChildEnd{Index: 9, State: task.Done})
+			f.check()
+		}
+		t := f.row(task.Processing, func(t *task.Task) { t.Key, t.Children = "forgets", children(10) })
+		f.put(t)
+		f.step(t, task.Change{To: task.Done, At: at(3), Outcome: task.Completed, Remember: 1000 * time.Second})
+	}},
+	{"a batch that ends a task keeps its children, and deletes those of a task that is not kept", func(f *fixture) {
+		for _, remove := range []bool{false, true} {
+			t := f.row(task.Processing, func(t *task.Task) { t.Children = children(24_000) })
+			f.put(t)
+			c := task.Change{Ref: t.Ref(), To: task.Done, At: at(2), Outcome: task.Completed, NextEventAt: at(1000)}
+			out, err := f.Commit(f.ctx(), &storage.Batch{Swap: []task.Change{c}, Remove: []bool{remove}}).Wait()
+			if err != nil || out.Swapped[0] == nil {
+				f.Fatalf("%+v, %v", out, err)
+			}
+			if c.Apply(t); !remove {
+				f.same(out.Swapped[0], handedOut(t))
+				f.same(f.get(t.ID), t)
+			}
+			f.check()
 		}
 	}},
 	{"a task that has failed or was cancelled learns of its children", func(f *fixture) {

@@ -964,6 +964,7 @@ begin
 		r.headers := null;
 		r.progress := null;
 		r.history := null;
+		r.children := null;
 		r.payload := null;
 		result := null;
 	end if;
@@ -981,10 +982,10 @@ begin
 		delete from {schema}.task t where t.id = id;
 		insert into {schema}.ended (id, owner, version, seq, created_at, ready_at, next_event_at, expires_at, started_at, updated_at, due_at,
 			attempt, crashes, shard, turn, state, priority, boost, due_state, queued, inherits, tombstone,
-			type, grp, key, ordering_key, node, headers, progress, error, history, parent, checkpoint, payload, result, ended_at, keep)
+			type, grp, key, ordering_key, node, headers, progress, error, history, parent, children, checkpoint, payload, result, ended_at, keep)
 		values (id, null, version + 1, r.seq, r.created_at, r.ready_at, until, r.expires_at, r.started_at, now_us, null,
 			r.attempt, 0, r.shard, 0, 4, r.priority + coalesce(r.boost, 0), null, null, false, r.inherits, nullif(forgets, false),
-			r.type, r.grp, r.key, r.ordering_key, r.node, r.headers, r.progress, null, r.history, r.parent, null, r.payload, {schema}.stored(result), ended_at, class);
+			r.type, r.grp, r.key, r.ordering_key, r.node, r.headers, r.progress, null, r.history, r.parent, r.children, null, r.payload, {schema}.stored(result), ended_at, class);
 	end if;
 	if r.parent is not null then
 		perform {schema}.report_end(r, wake);

@@ -874,8 +874,8 @@ type Task struct {
 	KeptSignals []*ReceivedSignal `protobuf:"bytes,32,rep,name=kept_signals,json=keptSignals,proto3" json:"kept_signals,omitempty"`
 	// The task that learns of its end. Absent if none does.
 	Parent *Parent `protobuf:"bytes,33,opt,name=parent,proto3" json:"parent,omitempty"`
-	// The children that it has added, by their names. A task that is done has forgotten them. Not
-	// in lists.
+	// The children that it has added, by their names. A task that is kept for its key alone has
+	// none. Not in lists.
 	Children      []*ChildSet `protobuf:"bytes,34,rep,name=children,proto3" json:"children,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2627,10 +2627,9 @@ type CancelRequest struct {
 	Id      string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Version uint64                 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"` // 0: any version
 	Reason  string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Also cancel all tasks below it that have not ended, whether it has ended or not. A task that
-	// is done has forgotten its children: those are not cancelled, and if it is the task of the
-	// id, the code is failed_precondition. The token must be for the types of all tasks. Excludes
-	// version.
+	// Also cancel all tasks below it that have not ended, whether it has ended or not. If it is
+	// done and has no children, the code is failed_precondition. The token must be for the types
+	// of all tasks. Excludes version.
 	Tree          bool `protobuf:"varint,4,opt,name=tree,proto3" json:"tree,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

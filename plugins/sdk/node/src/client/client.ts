@@ -278,7 +278,7 @@ export class Client {
 
   /**
    * A task and the tasks below it: its children, their children, and so on. A task comes before its children, which come by
-   * their names and indexes. Each page is a call of its own. A task that is done has forgotten its children.
+   * their names and indexes. Each page is a call of its own.
    */
   async *tree(id: string, options?: CallOptions): AsyncGenerator<TreeTask, void, undefined> {
     let pageToken = "";

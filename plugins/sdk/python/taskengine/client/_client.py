@@ -181,8 +181,7 @@ class Client(Base):
 
     def tree(self, id: Id) -> Iterator[TreeTask]:
         """A task and the tasks below it: its children, their children, and so on. A task comes before its
-        children, which come by their names and indexes. Each page is a call of its own. A task that is
-        done has forgotten its children."""
+        children, which come by their names and indexes. Each page is a call of its own."""
         return self._items(lambda token: _calls.tree(id, token))
 
     def _items(self, call: Callable[[str], Call[Page[T]]]) -> Iterator[T]:

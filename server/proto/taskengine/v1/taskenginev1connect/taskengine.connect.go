@@ -207,7 +207,8 @@ type TaskServiceClient interface {
 	// Why says what keeps a task from running.
 	Why(context.Context, *v1.WhyRequest) (*v1.WhyResponse, error)
 	// Tree returns a task and the tasks below it: its children, their children, and so on. The
-	// token must be for the types of all of them. A task that is done has forgotten its children.
+	// token must be for the types of all of them. What is below a task that is not kept any more is
+	// left out.
 	Tree(context.Context, *v1.TreeRequest) (*v1.TreeResponse, error)
 	// SubmitWorkflow adds a workflow: a task whose steps run as a graph. The token must be for the type
 	// taskengine.workflow and for the types of all tasks that the workflow may add; for all types if
@@ -1231,7 +1232,8 @@ type TaskServiceHandler interface {
 	// Why says what keeps a task from running.
 	Why(context.Context, *v1.WhyRequest) (*v1.WhyResponse, error)
 	// Tree returns a task and the tasks below it: its children, their children, and so on. The
-	// token must be for the types of all of them. A task that is done has forgotten its children.
+	// token must be for the types of all of them. What is below a task that is not kept any more is
+	// left out.
 	Tree(context.Context, *v1.TreeRequest) (*v1.TreeResponse, error)
 	// SubmitWorkflow adds a workflow: a task whose steps run as a graph. The token must be for the type
 	// taskengine.workflow and for the types of all tasks that the workflow may add; for all types if

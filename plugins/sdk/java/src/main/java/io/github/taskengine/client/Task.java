@@ -45,8 +45,7 @@ import org.jspecify.annotations.Nullable;
  * @param wokenSignal the signal that ended it; null if none did, and in lists
  * @param keptSignals that came before it waited for them, the oldest first; empty in lists
  * @param parent the task that learns of its end; null if none does
- * @param children that it has added, by their names; a task that is done has forgotten them; empty
- *     in lists
+ * @param children that it has added, by their names; empty in lists
  */
 public record Task(
     String id,

@@ -297,7 +297,7 @@ public final class TaskengineClient implements AutoCloseable {
   /**
    * A task and the tasks below it: its children, their children, and so on. A task comes before its
    * children, which come by their names and indexes. Each page is a call of its own, which is made
-   * when it is needed. A task that is done has forgotten its children.
+   * when it is needed.
    *
    * @param id of the task
    * @return the tasks
@@ -452,8 +452,7 @@ public final class TaskengineClient implements AutoCloseable {
 
   /**
    * Cancels a task and all tasks below it that have not ended, whether the task has ended or not.
-   * After an error it may be called again, and goes on with the rest. A task that is done has
-   * forgotten its children: those are not cancelled.
+   * After an error it may be called again, and goes on with the rest.
    *
    * @param id of the task
    * @param reason for it; may be empty
