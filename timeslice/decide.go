@@ -1,0 +1,318 @@
+package timeslice
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/taskengine/taskengine/task"
+)
+
+const (
+	leastPace  = 50 * time.Millisecond
+	mostPace   = time.Second
+	lookAgain  = time.Minute // how long the end of an open slice may go unnoticed
+	mostProbes = 4           // doublings of the pause between probes
+)
+
+// Status is what has become of an open slice.
+type Status struct {
+	State Condition
+	Split bool // its handler has split it
+}
+
+// Condition is the condition of an open slice.
+type Condition uint8
+
+// The conditions.
+const (
+	Live    Condition = iota // it runs, or will
+	Failed                   // its task is in the state error
+	Done                     // it is done, or it was done and is not stored any more
+	GivenUp                  // it was cancelled or failed by hand
+)
+
+// Run is one run of a cursor, as data. It has no effects by itself.
+type Run struct {
+	Platform Platform
+	State    State // after the run
+
+	Made    []Slice   // the slices to add
+	Retried []Slice   // failed slices to be resumed before that
+	Next    time.Time // when to run again; zero is at the next order
+
+	now     time.Time
+	running int // open slices that have not failed
+	failed  int
+	ended   int // open slices that have ended since the last run
+	done    int // likewise, and are done
+}
+
+// Decide returns the run of a cursor at the time now. seen has what has become of each slice of s.Open. created is when the
+// platform was added.
+func Decide(p Platform, s State, seen []Status, created, now time.Time) *Run {
+	r := &Run{Platform: p, State: s, now: task.Stamp(now)}
+	r.State.History = slices.Clone(s.History)
+	r.look(seen)
+	r.obey()
+	r.settle()
+	if used := r.State.Used; used != nil {
+		if r.State.Cursor.IsZero() {
+			r.State.Cursor = task.Stamp(used.Start)
+			if used.Start.IsZero() {
+				r.State.Cursor = task.Stamp(created).Truncate(used.Interval)
+			}
+		}
+		r.guard(used)
+		r.retry(used)
+		r.make(used)
+		r.rearm(used)
+	}
+	return r
+}
+
+// look takes up what has become of the open slices.
+func (r *Run) look(seen []Status) {
+	s := &r.State
+	open := make([]Slice, 0, len(s.Open))
+	for i, one := range s.Open {
+		if seen[i].Split && !one.WasSplit {
+			one.WasSplit = true
+			s.Length = one.End.Sub(one.Start) / 2
+		}
+		switch seen[i].State {
+		case Done:
+			s.Done++
+			s.FailedInRow = 0
+			r.done++
+			r.ended++
+			if one.CatchUp && !one.WasSplit {
+				s.Length = max(s.Length, 2*one.End.Sub(one.Start))
+			}
+			continue
+		case GivenUp:
+			s.GivenUp++
+			r.ended++
+			continue
+		case Failed:
+			r.failed++
+			if one.Failed.IsZero() {
+				if one.Failed = r.now; s.FailedInRow == 0 {
+					s.RowSince = r.now
+				}
+				s.Failed++
+				s.FailedInRow++
+				if one.CatchUp {
+					s.Length = one.End.Sub(one.Start) / 2
+				}
+			}
+		case Live:
+			one.Failed, one.Retry = time.Time{}, false // a person may have resumed it
+			r.running++
+		}
+		open = append(open, one)
+	}
+	s.Open = open
+}
+
+// obey carries out the orders.
+func (r *Run) obey() {
+	s := &r.State
+	for i := range s.Orders {
+		o := &s.Orders[i]
+		switch {
+		case o.Source != nil:
+			if o.Source.Revision >= s.Revision {
+				s.Revision, s.Type = o.Source.Revision, o.Source.Type
+				s.Layers.File, s.Layers.Live, s.Layers.FileOwn = o.Source.File, o.Source.Live, o.Source.FileOwn
+			}
+			continue // its history is that of the source
+		case o.Set != nil:
+			for name, text := range o.Set {
+				_ = s.Layers.Own.Set(name, text) // it was checked when the order was given
+			}
+		case o.Pause:
+			if s.Paused == nil {
+				s.Paused = &Pause{Since: o.At, Reason: o.Reason}
+			}
+		case o.Resume:
+			s.Paused = nil
+		case o.Add:
+			s.Removed, s.ByFile = false, false
+		case o.Remove:
+			s.Removed, s.ByFile = true, o.ByFile
+		case o.Reset != nil:
+			s.Cursor = task.Stamp(*o.Reset)
+			s.Epoch++
+		case o.Retry != nil:
+			for i := range s.Open {
+				if one := &s.Open[i]; !one.Failed.IsZero() && o.Retry.has(one) {
+					one.Retry = true
+				}
+			}
+		}
+		s.History = append(s.History, Event{At: o.At, By: o.By, What: o.String()})
+	}
+	s.Orders = nil
+	s.History = s.History[max(0, len(s.History)-MaxHistory):]
+}
+
+// settle finds the settings that are in force.
+func (r *Run) settle() {
+	s := &r.State
+	settings, err := s.Layers.Settings()
+	if s.Problem = ""; err != nil {
+		s.Problem = err.Error()
+		return
+	}
+	if s.Used == nil || *s.Used != settings {
+		s.Used = &settings
+	}
+}
+
+// guard is the breaker: it stops the platform after some failed slices in a row, and ends that when a slice is done.
+func (r *Run) guard(used *Settings) {
+	s := &r.State
+	most := used.Breaker
+	if most > 1 && used.Order == InOrder {
+		most = 1 // nothing runs behind a failed slice
+	}
+	switch {
+	case s.Stopped != nil && (most == 0 || r.done > 0 && s.FailedInRow < most):
+		for i := range s.Open { // the failures had one reason, which is gone
+			if one := &s.Open[i]; !one.Failed.IsZero() && !one.Failed.Before(s.Stopped.From) {
+				one.Retry = true
+			}
+		}
+		s.Stopped = nil
+	case s.Stopped == nil && most > 0 && s.FailedInRow >= most:
+		s.Stopped = &Stop{Since: r.now, From: s.RowSince, Next: r.now.Add(used.Probe)}
+	case s.Stopped != nil && !r.probes(used) && !r.now.Before(s.Stopped.Next) && s.Paused == nil:
+		stop := *s.Stopped
+		stop.Probes++
+		stop.Next = r.now.Add(used.Probe << min(stop.Probes, mostProbes))
+		s.Stopped = &stop
+		if i := slices.IndexFunc(s.Open, func(one Slice) bool { return !one.Failed.IsZero() }); i >= 0 {
+			s.Open[i].Retry = true
+		} else { // people have decided about all of them: a new slice is the probe
+			s.Stopped, s.FailedInRow = nil, most-1
+		}
+	}
+}
+
+// probes reports whether an open slice may still show that the platform works again.
+func (r *Run) probes(used *Settings) bool {
+	if used.Order == InOrder { // those behind a failed slice wait
+		return r.failed == 0 && r.running > 0
+	}
+	return r.running > 0
+}
+
+// retry resumes failed slices, as far as there is room for them.
+func (r *Run) retry(used *Settings) {
+	for i := range r.State.Open {
+		one := &r.State.Open[i]
+		if !one.Retry || r.running >= used.MaxOpen && !one.InOrder {
+			continue
+		}
+		one.Failed, one.Retry = time.Time{}, false
+		r.Retried = append(r.Retried, *one)
+		r.running++
+		r.failed--
+	}
+}
+
+// make makes the slices that are due, as far as there is room for them.
+func (r *Run) make(used *Settings) {
+	s := &r.State
+	for r.makes(used) && r.running < used.MaxOpen && !r.due(used).After(r.now) {
+		length := used.Interval
+		if behind := r.now.Add(-used.Lag).Sub(s.Cursor); behind >= 2*used.Interval {
+			longest := max(used.Interval, min(s.Length, used.CatchUp))
+			length = min(behind, longest) / used.Interval * used.Interval
+		}
+		if s.Length = min(max(s.Length, used.Interval), used.CatchUp); used.CatchUp > used.Interval && length == used.Interval {
+			s.Length = max(s.Length, 2*used.Interval)
+		}
+		one := Slice{Start: s.Cursor, End: s.Cursor.Add(length), Epoch: s.Epoch, CatchUp: length > used.Interval, InOrder: used.Order == InOrder}
+		s.Cursor = one.End
+		s.Open = append(s.Open, one)
+		s.Made++
+		r.Made = append(r.Made, one)
+		r.running++
+	}
+}
+
+// makes reports whether the platform makes slices, if there is room for them.
+func (r *Run) makes(used *Settings) bool {
+	s := &r.State
+	isHeld := used.Order == InOrder && r.failed > 0
+	return s.Stopped == nil && s.Paused == nil && !s.Removed && r.failed < MaxFailed && !isHeld
+}
+
+// due returns when the next slice is due.
+func (r *Run) due(used *Settings) time.Time { return r.State.Cursor.Add(used.Interval + used.Lag) }
+
+// rearm says when the cursor runs again.
+func (r *Run) rearm(used *Settings) {
+	s := &r.State
+	at := func(t time.Time) {
+		if r.Next.IsZero() || t.Before(r.Next) {
+			r.Next = t
+		}
+	}
+	isFull := r.running >= used.MaxOpen
+	s.Pace = min(max(s.Pace, leastPace), mostPace)
+	switch {
+	case !isFull:
+		s.Pace = 0
+	case 2*r.ended >= used.MaxOpen:
+		s.Pace = max(leastPace, s.Pace/2)
+	case r.ended == 0:
+		s.Pace = min(mostPace, 2*s.Pace)
+	}
+	hasRetry := slices.ContainsFunc(s.Open, func(one Slice) bool { return one.Retry })
+	switch makes := r.makes(used); {
+	case isFull && (makes || hasRetry):
+		at(r.now.Add(s.Pace))
+	case makes:
+		at(r.due(used))
+	}
+	if s.Stopped != nil && s.Paused == nil {
+		at(later(s.Stopped.Next, r.now.Add(mostPace)))
+		if r.running > 0 {
+			at(r.now.Add(mostPace))
+		}
+	}
+	if r.running > 0 {
+		at(r.now.Add(lookAgain))
+	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// Request returns the task of a slice.
+func (r *Run) Request(one Slice) task.Request {
+	used := r.State.Used
+	q := task.Request{
+		ID: one.ID(r.Platform.Cursor()), Type: r.State.Type, Headers: map[string]string{Header: r.Platform.String()},
+		Payload: Work{
+			Source: r.Platform.Source, Platform: r.Platform.Name, From: one.Start.Add(-used.Overlap), Start: one.Start, End: one.End,
+			Timeout: Span(used.Timeout), Retries: used.Retries, RetryInterval: Span(used.RetryInterval), InOrder: used.Order == InOrder,
+		}.Encode(),
+	}
+	if used.Order == InOrder {
+		q.OrderingKey = r.Platform.String()
+	}
+	return q
+}
+
+// String says what a run does, for the log.
+func (r *Run) String() string {
+	return fmt.Sprintf("%s: made %d, retried %d, cursor %v", r.Platform, len(r.Made), len(r.Retried), r.State.Cursor)
+}

@@ -1,0 +1,283 @@
+package slicer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/internal/reserved"
+	"github.com/taskengine/taskengine/policy"
+	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
+	"github.com/taskengine/taskengine/timeslice"
+)
+
+// Config describes the sources of a node.
+type Config struct {
+	Log     *slog.Logger
+	Sources map[string]timeslice.Definition // by name
+}
+
+// Sources are the sources of a node. It is safe for concurrent use.
+type Sources struct {
+	log *slog.Logger
+	all map[string]timeslice.Definition
+}
+
+// New returns the sources of a node. They run when an engine has their Handlers and Policies, and Apply was called.
+func New(c Config) (*Sources, error) {
+	s := &Sources{log: c.Log, all: maps.Clone(c.Sources)}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	for _, name := range s.Names() {
+		d := s.all[name]
+		if err := d.Check(name); err != nil {
+			return nil, fmt.Errorf("source %s: %w", name, err)
+		}
+	}
+	return s, nil
+}
+
+// Names returns the names of the sources, in their order.
+func (s *Sources) Names() []string { return slices.Sorted(maps.Keys(s.all)) }
+
+// Handlers returns the handlers of the types of the sources themselves. Those of their slices are made by [Handler].
+func (s *Sources) Handlers() map[string]task.Handler {
+	all := make(map[string]task.Handler, len(s.all))
+	for name := range s.all {
+		all[timeslice.CursorType(name)] = task.HandlerFunc(func(ctx context.Context, t *task.Task) ([]byte, error) { return nil, s.handle(ctx, name, t) })
+	}
+	return all
+}
+
+// Policies returns the policies of the types of the sources themselves.
+func (s *Sources) Policies() map[string]policy.Type {
+	p := policy.DefaultType()
+	p.Priority, p.Slotless = task.HighestPriority, true
+	p.MaxCrashes = 0
+	p.Retry = policy.Retry{Max: policy.Forever, Backoff: policy.Backoff{Kind: policy.Exponential, Initial: time.Second, Factor: 2, Max: time.Minute}}
+	p.Retention = policy.Retention{Done: policy.Forever, Failed: policy.Forever, Cancelled: policy.Forever}
+	all := make(map[string]policy.Type, len(s.all))
+	for name := range s.all {
+		all[timeslice.CursorType(name)] = p
+	}
+	return all
+}
+
+// never is when a task runs again that has nothing to do: an order makes it run earlier.
+var never = time.Date(9999, time.December, 31, 0, 0, 0, 0, time.UTC)
+
+// handle runs a source or the cursor of one of its platforms.
+func (s *Sources) handle(ctx context.Context, source string, t *task.Task) error {
+	e, ok := engine.FromContext(ctx)
+	if !ok {
+		return errors.New("a source must be run by an engine")
+	}
+	if t.ID == timeslice.SourceID(source) {
+		return s.runSource(ctx, e, source, t)
+	}
+	return s.runCursor(ctx, e, t)
+}
+
+// runCursor makes the slices of a platform that are due.
+func (s *Sources) runCursor(ctx context.Context, e *engine.Engine, t *task.Task) error {
+	p, state, err := timeslice.Decode(t.Payload, t.Checkpoint())
+	if err != nil {
+		return err
+	}
+	seen, err := look(ctx, e, p, &state)
+	if err != nil {
+		return err
+	}
+	r := timeslice.Decide(p, state, seen, t.CreatedAt, e.Now())
+	for i := range r.Retried {
+		if err := resume(ctx, e, r.Retried[i].ID(p.Cursor())); err != nil {
+			return fmt.Errorf("%s: retry the slice of %v: %w", p, r.Retried[i].Start, err)
+		}
+	}
+	s.report(ctx, p, &state, &r.State)
+	requests := make([]task.Request, len(r.Made))
+	for i, one := range r.Made {
+		requests[i] = r.Request(one)
+	}
+	at := r.Next
+	if at.IsZero() {
+		at = never
+	}
+	return task.Again(at, task.WithCheckpoint(r.State.Encode()), task.WithTasks(requests...))
+}
+
+// report logs the failures of a platform.
+func (s *Sources) report(ctx context.Context, p timeslice.Platform, before, after *timeslice.State) {
+	if n := after.Failed - before.Failed; n > 0 {
+		s.log.WarnContext(ctx, "slices have failed; look at them with: taskengine source show "+p.String(), "platform", p.String(), "slices", n, "low", after.Low())
+	}
+	switch {
+	case before.Stopped == nil && after.Stopped != nil:
+		s.log.ErrorContext(ctx, "a platform makes no slices until one of its failed slices is done", "platform", p.String(), "failed_in_row", after.FailedInRow, "next", after.Stopped.Next)
+	case before.Stopped != nil && after.Stopped == nil:
+		s.log.InfoContext(ctx, "a platform makes slices again", "platform", p.String(), "since", before.Stopped.Since)
+	}
+	if after.Problem != "" && after.Problem != before.Problem {
+		s.log.ErrorContext(ctx, "the values of a platform cannot be; the last good ones stay in force", "platform", p.String(), "problem", after.Problem)
+	}
+}
+
+// look returns what has become of the open slices of a platform.
+func look(ctx context.Context, e *engine.Engine, p timeslice.Platform, s *timeslice.State) ([]timeslice.Status, error) {
+	seen := make([]timeslice.Status, len(s.Open))
+	for i := range s.Open {
+		t, err := e.Get(ctx, s.Open[i].ID(p.Cursor()))
+		switch {
+		case errors.Is(err, task.ErrNotFound): // it was done, and was removed
+			seen[i].State = timeslice.Done
+			continue
+		case err != nil && !errors.Is(err, engine.ErrUnreadable):
+			return nil, fmt.Errorf("%s: look at the slice of %v: %w", p, s.Open[i].Start, err)
+		}
+		seen[i].Split = t.Children.Set(halves) != nil
+		switch t.State {
+		case task.Done:
+			seen[i].State = timeslice.Done
+		case task.Error:
+			seen[i].State = timeslice.Failed
+		case task.Failed, task.Cancelled:
+			seen[i].State = timeslice.GivenUp
+		}
+	}
+	return seen, nil
+}
+
+// resume has a failed slice run again. It may be repeated.
+func resume(ctx context.Context, e *engine.Engine, id task.ID) error {
+	t, err := e.Get(ctx, id)
+	if errors.Is(err, task.ErrNotFound) || err == nil && t.State != task.Error {
+		return nil
+	}
+	if err == nil {
+		_, err = e.Resume(ctx, t.Ref())
+	}
+	if errors.Is(err, engine.ErrStale) || errors.Is(err, engine.ErrNotAllowed) || errors.Is(err, task.ErrNotFound) {
+		return nil // a person was faster
+	}
+	return err
+}
+
+// atOnce is how many platforms a source passes its values to at the same time.
+const atOnce = 32
+
+// runSource passes the values of a source to its platforms, and adds those that are new.
+func (s *Sources) runSource(ctx context.Context, e *engine.Engine, source string, t *task.Task) error {
+	state, err := timeslice.DecodeSource(t.Checkpoint())
+	if err != nil {
+		return err
+	}
+	if len(state.Orders) > 0 { // the values are stored before any platform has them
+		state = state.Obey()
+		return task.Again(e.Now(), task.WithCheckpoint(state.Encode()))
+	}
+	if state.Passed == state.Revision {
+		return task.Again(never, task.WithCheckpoint(state.Encode()))
+	}
+	for name := range state.Defined.Platforms {
+		if err := add(ctx, e, timeslice.Platform{Source: source, Name: name}); err != nil {
+			return err
+		}
+	}
+	if err := s.pass(ctx, e, source, &state); err != nil {
+		return err
+	}
+	state.Passed, state.Former = state.Revision, nil
+	return task.Again(never, task.WithCheckpoint(state.Encode()))
+}
+
+// add adds the cursor of a platform, if there is none.
+func add(ctx context.Context, e *engine.Engine, p timeslice.Platform) error {
+	_, err := e.SubmitReserved(ctx, reserved.Owner{}, task.Request{
+		ID: p.Cursor(), Type: timeslice.CursorType(p.Source), At: never, Headers: map[string]string{timeslice.Header: p.String()}, Payload: p.Encode(),
+	})
+	if err != nil {
+		return fmt.Errorf("add platform %s: %w", p, err)
+	}
+	return nil
+}
+
+// pass gives all platforms of a source its values.
+func (s *Sources) pass(ctx context.Context, e *engine.Engine, source string, state *timeslice.SourceState) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var group sync.WaitGroup
+	slots := make(chan struct{}, atOnce)
+	err := eachCursor(ctx, e, source, func(id task.ID) error {
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		group.Go(func() {
+			defer func() { <-slots }()
+			if err := passTo(ctx, e, id, state); err != nil {
+				cancel(err)
+			}
+		})
+		return nil
+	})
+	group.Wait()
+	if cause := context.Cause(ctx); cause != nil {
+		err = cause
+	}
+	return err
+}
+
+// passTo gives a platform the values of its source.
+func passTo(ctx context.Context, e *engine.Engine, id task.ID, from *timeslice.SourceState) error {
+	return change(ctx, e, id, func(p timeslice.Platform, s *timeslice.State) ([]timeslice.Order, error) {
+		var orders []timeslice.Order
+		_, isDefined := from.Defined.Platforms[p.Name]
+		switch {
+		case slices.Contains(from.Former, p.Name) && !s.Removed:
+			orders = append(orders, timeslice.Order{Remove: true, ByFile: true, Reason: "the configuration does not have it any more"})
+		case isDefined && s.Removed && s.ByFile:
+			orders = append(orders, timeslice.Order{Add: true, ByFile: true, Reason: "the configuration has it again"})
+		}
+		values := from.For(p.Name)
+		if s.Knows(values.Revision) && len(orders) == 0 {
+			return nil, nil
+		}
+		return append([]timeslice.Order{{Source: &values}}, orders...), nil
+	})
+}
+
+// page is how many cursors are read at a time.
+const page = 1000
+
+// eachCursor calls fn with the id of each cursor of a source, in no particular order.
+func eachCursor(ctx context.Context, e *engine.Engine, source string, fn func(id task.ID) error) error {
+	for before := afterReserved; ; {
+		rows, next, err := e.List(ctx, storage.Filter{Types: []string{timeslice.CursorType(source)}}, before, page)
+		if err != nil {
+			return fmt.Errorf("list the platforms of source %s: %w", source, err)
+		}
+		for _, t := range rows {
+			if t.ID != timeslice.SourceID(source) {
+				if err := fn(t.ID); err != nil {
+					return err
+				}
+			}
+		}
+		if next.IsZero() {
+			return nil
+		}
+		before = next
+	}
+}
+
+// afterReserved is an id above all reserved ones.
+var afterReserved = task.ID{5: 1}

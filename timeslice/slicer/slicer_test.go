@@ -1,0 +1,374 @@
+package slicer_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/policy"
+	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/storage/memory"
+	"github.com/taskengine/taskengine/task"
+	"github.com/taskengine/taskengine/timeslice"
+	"github.com/taskengine/taskengine/timeslice/slicer"
+)
+
+// call is one attempt of a slice.
+type call struct {
+	timeslice.Work
+	at      time.Time
+	attempt uint32
+}
+
+// node is an engine with the source orders, in made-up time.
+type node struct {
+	*engine.Engine
+	t       *testing.T
+	store   storage.Store
+	sources *slicer.Sources
+	answer  func(timeslice.Work, *task.Task) error
+
+	mu    sync.Mutex
+	calls []call // guarded by mu
+}
+
+// start opens a node. answer decides how an attempt of a slice ends; nil: it is done.
+func start(t *testing.T, d timeslice.Definition, answer func(timeslice.Work, *task.Task) error) *node {
+	t.Helper()
+	n := &node{t: t, store: memory.New(), answer: answer}
+	n.open(d)
+	t.Cleanup(n.close)
+	return n
+}
+
+func (n *node) open(d timeslice.Definition) {
+	n.t.Helper()
+	var err error
+	if n.sources, err = slicer.New(slicer.Config{Sources: map[string]timeslice.Definition{"orders": d}}); err != nil {
+		n.t.Fatal(err)
+	}
+	handlers, set := n.sources.Handlers(), policy.Set{Types: n.sources.Policies()}
+	handlers["fetch"], set.Types["fetch"] = slicer.Handler(task.HandlerFunc(n.fetch)), slicer.SlicePolicy(policy.DefaultType())
+	if n.Engine, err = engine.Open(context.Background(), engine.Config{Store: n.store, Handlers: handlers, Policies: set}); err != nil {
+		n.t.Fatal(err)
+	}
+	if err := n.sources.Apply(context.Background(), n.Engine); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+func (n *node) close() {
+	n.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := n.Close(ctx); err != nil {
+		n.t.Errorf("close: %v", err)
+	}
+}
+
+func (n *node) fetch(_ context.Context, t *task.Task) ([]byte, error) {
+	w, ok, err := timeslice.WorkOf(t)
+	if !ok || err != nil {
+		return nil, errors.Join(errors.New("no slice"), err)
+	}
+	n.mu.Lock()
+	n.calls = append(n.calls, call{w, time.Now(), t.Attempt})
+	n.mu.Unlock()
+	if n.answer != nil {
+		return nil, n.answer(w, t)
+	}
+	return nil, nil
+}
+
+// fetched returns the attempts of a platform since the last call, in their order.
+func (n *node) fetched(platform string) (all []call) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.calls = slices.DeleteFunc(n.calls, func(c call) bool {
+		if c.Platform == platform {
+			all = append(all, c)
+		}
+		return c.Platform == platform
+	})
+	return all
+}
+
+func (n *node) get(platform string) *slicer.Status {
+	n.t.Helper()
+	s, err := n.sources.Get(context.Background(), n.Engine, timeslice.Platform{Source: "orders", Name: platform})
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return s
+}
+
+// inBubble runs fn in made-up time, which begins at midnight of the first of January 2000.
+func inBubble(t *testing.T, fn func(t *testing.T)) {
+	t.Helper()
+	synctest.Test(t, fn)
+}
+
+func definition(t *testing.T, values map[string]string, platforms ...string) timeslice.Definition {
+	t.Helper()
+	d := timeslice.Definition{Type: "fetch", Platforms: make(map[string]timeslice.Values)}
+	for name, text := range values {
+		if err := d.Values.Set(name, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range platforms {
+		d.Platforms[name] = timeslice.Values{}
+	}
+	return d
+}
+
+var a = timeslice.Platform{Source: "orders", Name: "a"}
+
+// tiles checks that the calls tile the time from a start to an end, one attempt each.
+func tiles(t *testing.T, calls []call, from, to time.Time) {
+	t.Helper()
+	slices.SortFunc(calls, func(a, b call) int { return a.Start.Compare(b.Start) })
+	for _, c := range calls {
+		if !c.Start.Equal(from) {
+			t.Errorf("a slice begins at %v, and not at %v", c.Start, from)
+		}
+		from = c.End
+	}
+	if !from.Equal(to) {
+		t.Errorf("the last slice ends at %v, and not at %v", from, to)
+	}
+}
+
+func TestEachSliceIsFetchedWhenItIsDue(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		begin := time.Now()
+		n := start(t, definition(t, map[string]string{"interval": "1m", "overlap": "5s", "lag": "10s"}, "a", "b"), nil)
+		time.Sleep(time.Hour + 30*time.Second)
+		for _, platform := range []string{"a", "b"} {
+			calls := n.fetched(platform)
+			for _, c := range calls {
+				if late := c.at.Sub(c.End.Add(10 * time.Second)); late < 0 || late > 100*time.Millisecond || c.attempt != 1 || !c.From.Equal(c.Start.Add(-5*time.Second)) {
+					t.Errorf("%+v ran %v after it was due", c, late)
+				}
+			}
+			tiles(t, calls, begin, begin.Add(time.Hour))
+		}
+		if s := n.get("a"); !s.State.Low().Equal(begin.Add(time.Hour)) || len(s.State.Open) > 0 || s.State.Made != 60 {
+			t.Errorf("%+v", s.State)
+		}
+	})
+}
+
+// The delays of retries are exactly one, two, three times the interval. Then the slice has failed, until it is retried.
+func TestASliceIsRetriedInGrowingIntervals(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var isDown atomic.Bool
+		isDown.Store(true)
+		n := start(t, definition(t, map[string]string{"interval": "1h", "retries": "3", "retry_interval": "20s", "breaker": "0"}, "a"), func(timeslice.Work, *task.Task) error {
+			if isDown.Load() {
+				return errors.New("the platform is down")
+			}
+			return nil
+		})
+		time.Sleep(time.Hour + 10*time.Minute)
+		calls := n.fetched("a")
+		var delays []time.Duration
+		for i := 1; i < len(calls); i++ {
+			delays = append(delays, calls[i].at.Sub(calls[i-1].at).Round(10*time.Millisecond))
+		}
+		if want := []time.Duration{20 * time.Second, 40 * time.Second, time.Minute}; !slices.Equal(delays, want) {
+			t.Errorf("delays %v", delays)
+		}
+		s := n.get("a")
+		if running, failed := s.State.Running(); running != 0 || failed != 1 {
+			t.Fatalf("%+v", s.State)
+		}
+		isDown.Store(false)
+		time.Sleep(time.Hour)
+		for range 2 { // the second one finds nothing to do
+			if err := n.sources.Retry(t.Context(), n.Engine, a, timeslice.Range{}, slicer.By{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Minute)
+		if calls := n.fetched("a"); len(calls) != 2 { // the retry, and the slice of the second hour
+			t.Errorf("%d attempts", len(calls))
+		}
+		if s := n.get("a"); len(s.State.Open) != 0 {
+			t.Errorf("%+v", s.State)
+		}
+	})
+}
+
+func TestASliceThatIsSplitIsDoneWhenItsHalvesAre(t *testing.T) {
+	for _, order := range []string{"parallel", "in_order"} {
+		t.Run(order, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				begin, most := time.Now(), 20*time.Minute
+				n := start(t, definition(t, map[string]string{"interval": "1h", "overlap": "1m", "order": order}, "a"), func(w timeslice.Work, _ *task.Task) error {
+					if w.End.Sub(w.Start) > most {
+						return slicer.Split()
+					}
+					return nil
+				})
+				time.Sleep(2*time.Hour + 30*time.Minute)
+				calls := slices.DeleteFunc(n.fetched("a"), func(c call) bool { return c.End.Sub(c.Start) > most })
+				for _, c := range calls {
+					if !c.From.Equal(c.Start.Add(-time.Minute)) {
+						t.Errorf("%+v has another overlap", c)
+					}
+				}
+				if order == "in_order" && !slices.IsSortedFunc(calls, func(a, b call) int { return a.Start.Compare(b.Start) }) {
+					t.Error("the halves were not fetched in their order")
+				}
+				tiles(t, calls, begin, begin.Add(2*time.Hour))
+				if s := n.get("a"); len(s.State.Open) > 0 || !s.State.Low().Equal(begin.Add(2*time.Hour)) {
+					t.Errorf("%+v", s.State)
+				}
+			})
+		})
+	}
+}
+
+// A value that is set while nodes run is in force for the next slice, for all platforms without one of their own. Slices that were
+// made before keep theirs.
+func TestValuesAreSetAtBothLevels(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		n := start(t, definition(t, map[string]string{"interval": "1h", "retries": "7"}, "a", "b"), nil)
+		ctx := t.Context()
+		time.Sleep(90 * time.Minute)
+		n.fetched("a")
+		n.fetched("b")
+		if err := n.sources.Set(ctx, n.Engine, a, map[string]string{"interval": "10m"}, slicer.By{Who: "anna", Reason: "a fair"}); err != nil {
+			t.Fatal(err)
+		}
+		if err := n.sources.SetSource(ctx, n.Engine, "orders", map[string]string{"interval": "30m", "retries": "2"}, slicer.By{Who: "bert"}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if got := []int{len(n.fetched("a")), len(n.fetched("b"))}; !slices.Equal(got, []int{3, 1}) {
+			t.Errorf("slices within a second: %v", got)
+		}
+		if s := n.get("a").State; s.Used.Interval != 10*time.Minute || s.Used.Retries != 2 || s.History[0].By != "anna" || s.History[0].What != "set interval=10m: a fair" {
+			t.Errorf("%+v", s)
+		}
+		for what, err := range map[string]error{
+			"an interval of zero":     n.sources.Set(ctx, n.Engine, a, map[string]string{"interval": "0s"}, slicer.By{}),
+			"an overlap of an hour":   n.sources.SetSource(ctx, n.Engine, "orders", map[string]string{"overlap": "1h"}, slicer.By{}),
+			"text":                    n.sources.SetSource(ctx, n.Engine, "orders", map[string]string{"interval": "often"}, slicer.By{}),
+			"a name that is none":     n.sources.Set(ctx, n.Engine, a, map[string]string{"intervall": "1m"}, slicer.By{}),
+			"a platform that is none": n.sources.Set(ctx, n.Engine, timeslice.Platform{Source: "orders", Name: "c"}, map[string]string{"interval": "1m"}, slicer.By{}),
+		} {
+			if !errors.Is(err, timeslice.ErrInvalid) && !errors.Is(err, slicer.ErrUnknown) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		if err := n.sources.Set(ctx, n.Engine, a, map[string]string{"interval": ""}, slicer.By{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if s := n.get("a").State; s.Used.Interval != 30*time.Minute {
+			t.Errorf("%+v", s.Used)
+		}
+	})
+}
+
+// The configuration of a node that starts again adds and removes platforms, and leaves what people have set.
+func TestAChangedConfigurationIsAppliedByTheNextStart(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		n := start(t, definition(t, map[string]string{"interval": "1h"}, "a", "b"), nil)
+		ctx := t.Context()
+		time.Sleep(time.Second)
+		if err := n.sources.Add(ctx, n.Engine, "orders", "live", slicer.By{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := n.sources.Remove(ctx, n.Engine, a, slicer.By{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := n.sources.SetSource(ctx, n.Engine, "orders", map[string]string{"lag": "1m"}, slicer.By{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		n.close()
+		n.open(definition(t, map[string]string{"interval": "30m"}, "a", "c"))
+		time.Sleep(time.Second)
+		for platform, isRemoved := range map[string]bool{"a": true, "b": true, "c": false, "live": false} {
+			if s := n.get(platform).State; s.Removed != isRemoved || s.Used == nil || s.Used.Interval != 30*time.Minute || s.Used.Lag != time.Minute {
+				t.Errorf("%s: %+v", platform, s)
+			}
+		}
+		n.close()
+		n.open(definition(t, map[string]string{"interval": "30m"}, "b", "c"))
+		time.Sleep(time.Second)
+		if n.get("b").State.Removed {
+			t.Error("b is not back")
+		}
+	})
+}
+
+// A source with many platforms passes its values to all of them.
+func TestManyPlatformsGetTheValuesOfTheirSource(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var names []string
+		for i := range 2500 {
+			names = append(names, fmt.Sprint("p", i))
+		}
+		n := start(t, definition(t, map[string]string{"interval": "1h"}, names...), nil)
+		time.Sleep(time.Second)
+		if err := n.sources.SetSource(t.Context(), n.Engine, "orders", map[string]string{"interval": "1m"}, slicer.By{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		count := 0
+		err := n.sources.List(t.Context(), n.Engine, "orders", func(s *slicer.Status) error {
+			if count++; s.State.Used == nil || s.State.Used.Interval != time.Minute {
+				t.Errorf("%s: %+v", s.Platform, s.State.Used)
+			}
+			return nil
+		})
+		if err != nil || count != len(names) {
+			t.Errorf("%d platforms, %v", count, err)
+		}
+	})
+}
+
+func TestACursorIsMovedOnlyFromWhereItIsBelievedToBe(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		begin := time.Now()
+		n := start(t, definition(t, map[string]string{"interval": "1m"}, "a"), nil)
+		time.Sleep(10*time.Minute + time.Second)
+		n.fetched("a")
+		ctx, at := t.Context(), n.get("a").State.Cursor
+		if err := n.sources.Reset(ctx, n.Engine, a, at.Add(-time.Minute), begin, slicer.By{}); !errors.Is(err, slicer.ErrMoved) {
+			t.Errorf("%v", err)
+		}
+		if err := n.sources.Reset(ctx, n.Engine, a, at, begin, slicer.By{Who: "anna"}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		tiles(t, n.fetched("a"), begin, begin.Add(10*time.Minute))
+	})
+}
+
+func TestTheTimeoutOfASliceIsItsOwn(t *testing.T) {
+	d := definition(t, map[string]string{"interval": "1m", "timeout": "3s", "retries": "0"}, "a")
+	inBubble(t, func(t *testing.T) {
+		handler := slicer.Handler(task.HandlerFunc(func(ctx context.Context, _ *task.Task) ([]byte, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}))
+		begin := time.Now()
+		w := timeslice.Work{Source: "orders", Platform: "a", Start: begin, End: begin.Add(time.Minute), Timeout: *d.Values.Timeout}
+		_, err := handler.Handle(t.Context(), &task.Task{Attempt: 1, Headers: map[string]string{timeslice.Header: "orders/a"}, Payload: w.Encode()})
+		if v := task.VerdictOf(nil, err); v.Class != "timeout" || !v.GiveUp || time.Since(begin) != 3*time.Second {
+			t.Errorf("%+v after %v", v, time.Since(begin))
+		}
+	})
+}
