@@ -203,7 +203,7 @@ func TestAlertsAreListedTestedAndSilenced(t *testing.T) {
 // awaitAlerts lists the alerts until they are as they should be.
 func awaitAlerts(t *testing.T, n *running, isSo func(alertsJSON) bool) alertsJSON {
 	t.Helper()
-	for begin := time.Now(); ; time.Sleep(50 * time.Millisecond) {
+	for begin := time.Now(); ; time.Sleep(askEvery) {
 		list := decode[alertsJSON](t, n.ok(t, "alert", "list", "-o", "json"))[0]
 		if isSo(list) {
 			return list
@@ -238,7 +238,7 @@ func (r *receiver) nodes() (told []string) {
 // awaitNodes waits until there is a notification about a node.
 func (r *receiver) awaitNodes(t *testing.T, want string) {
 	t.Helper()
-	for begin := time.Now(); !slices.Contains(r.nodes(), want); time.Sleep(50 * time.Millisecond) {
+	for begin := time.Now(); !slices.Contains(r.nodes(), want); time.Sleep(askEvery) {
 		if time.Since(begin) > limit {
 			t.Fatalf("the notifications about nodes are %q, want %q", r.nodes(), want)
 		}
@@ -265,7 +265,7 @@ alerts:
 	begin := func(name string) *running {
 		n := node(name)
 		const known = "SELECT count(*) FROM taskengine.engine_setting WHERE name = convert_to('taskengine/settings/alerts', 'UTF8') AND convert_from(value, 'UTF8') LIKE '%%\"node/%s\"%%'"
-		for begin := time.Now(); query(t, url, fmt.Sprintf(known, name)) == "0"; time.Sleep(20 * time.Millisecond) {
+		for begin := time.Now(); query(t, url, fmt.Sprintf(known, name)) == "0"; time.Sleep(askEvery) {
 			if time.Since(begin) > limit {
 				t.Fatalf("node %s does not store that it has begun", name)
 			}

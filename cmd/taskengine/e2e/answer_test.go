@@ -177,7 +177,7 @@ handlers:
           jq -c '{children: {page: [.payload[] | {type: "page", payload: .}]}, tasks: [{type: "note"}, {type: "note"}],
             wait: {children: [{name: "page"}]}, checkpoint: {pages: .payload | length}}' >&"$TASKENGINE_ANSWER_FD"
           echo >> "$GATE.began"
-          while ! [ -e "$GATE" ]; do sleep 0.01; done
+          true < "$GATE.pipe"
         else
           jq -c '[.checkpoint.pages, .children.page.done]'
         fi
@@ -185,7 +185,7 @@ handlers:
     pass_env: PATH
     env: {GATE: %[1]q}
     may_add: [page, note]
-  page: {exec: [sh, -c, 'while ! [ -e "$GATE.pages" ]; do sleep 0.01; done'], pass_env: PATH, env: {GATE: %[1]q}}
+  page: {exec: [sh, -c, 'while ! [ -e "$GATE.pages" ]; do sleep 0.05; done'], pass_env: PATH, env: {GATE: %[1]q}}
   note: {exec: ["true"], pass_env: PATH}
 types: {crowd: {max_crashes: 0}, page: {max_crashes: 0}, note: {}}
 `
@@ -217,6 +217,7 @@ func TestAnAnswerCountsAsAWholeThoughNodesAreKilled(t *testing.T) {
 	}
 	g.open(t)
 	for fmt.Sprint(n.objects(t, "task", "get", id)[0]["awaits"]) != "[taskengine.children]" {
+		time.Sleep(askEvery)
 	}
 	kill() // the children run
 	if err := os.WriteFile(string(g)+".pages", nil, 0o600); err != nil {

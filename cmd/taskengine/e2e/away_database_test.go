@@ -23,7 +23,7 @@ node: {slots: 50, drain_timeout: 50s}
 storage: %s
 coordination: {lease: 2s}
 handlers:
-  hold: {exec: [/bin/sh, -c, 'echo "$TASKENGINE_TASK_ID" >> "$JOURNAL"; while ! [ -e "$GATE" ]; do /bin/sleep 0.01; done'], env: {GATE: %q, JOURNAL: %q}, grace: 100ms}
+  hold: {exec: [/bin/sh, -c, 'echo "$TASKENGINE_TASK_ID" >> "$JOURNAL"; true < "$GATE.pipe"'], env: {GATE: %q, JOURNAL: %q}, grace: 100ms}
 types:
   hold: {}
 `
@@ -46,7 +46,7 @@ func TestTasksOfAKilledNodeRunAgainThoughOneOfItsDatabasesHangs(t *testing.T) {
 	held := func(database string, attempt int) {
 		t.Helper()
 		const sql = "select count(*) from taskengine.tasks where state = 'processing' and attempt = %d"
-		for begin := time.Now(); query(t, database, fmt.Sprintf(sql, attempt)) != fmt.Sprint(eachHalf); time.Sleep(20 * time.Millisecond) {
+		for begin := time.Now(); query(t, database, fmt.Sprintf(sql, attempt)) != fmt.Sprint(eachHalf); time.Sleep(askEvery) {
 			if time.Since(begin) > limit {
 				t.Fatalf("the tasks of %s do not run for the %d. time", database, attempt)
 			}

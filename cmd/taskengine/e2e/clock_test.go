@@ -15,7 +15,7 @@ const clockConfig = `
 storage: %s
 handlers:
   copy: {exec: [/bin/cat]}
-  hold: {exec: [/bin/sh, -c, 'while ! [ -e "$GATE" ]; do /bin/sleep 0.01; done; echo null'], env: {GATE: %q}}
+  hold: {exec: [/bin/sh, -c, 'true < "$GATE.pipe"; echo null'], env: {GATE: %q}}
 types:
   copy: {}
   hold: {concurrency: 1, timeout: {queue: 5s}}

@@ -99,7 +99,7 @@ func TestANodeThatIsCutOffItsCoordinatorStartsNothing(t *testing.T) {
 		other := nodeOf(t, settingsFor(t, database+coordinated(driver, endpoint(t, driver), prefix), g), 1)
 		wire.Stall()
 		cut.says(t, "the node cannot prove that it is alive")
-		for begin := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		for begin := time.Now(); ; time.Sleep(askEvery) {
 			got := other.objects(t, "task", "get", id)[0]
 			if got["state"] == "processing" && len(got["history"].([]any)) > 0 { // its first attempt was interrupted
 				break
@@ -133,7 +133,7 @@ func TestNodesWithAStoreEachShareALimit(t *testing.T) {
 node: {drain_timeout: 1s}
 storage: {driver: %s, path: ./data}%s
 handlers:
-  hold: {exec: [/bin/sh, -c, 'while ! [ -e "$GATE" ]; do /bin/sleep 0.01; done'], env: {GATE: %q}, grace: 100ms}
+  hold: {exec: [/bin/sh, -c, 'true < "$GATE.pipe"'], env: {GATE: %q}, grace: 100ms}
   copy: {exec: [/bin/cat]}
 types:
   hold: {limits: payouts}

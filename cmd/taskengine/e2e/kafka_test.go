@@ -95,7 +95,7 @@ func TestANodeAndABrokerThatAreKilledLoseNoTaskOnTheWayToATopic(t *testing.T) {
 			const rounds = 4
 			for round := range rounds {
 				n := start(t, nil, "run", "-c", file)
-				load := submitUntilKilled(n, rng.Uint64(), 2*time.Millisecond)
+				load := submitUntilKilled(n, rng.Uint64(), 25*time.Millisecond)
 				load.awaitAccepted(t, fewest*kills/rounds)
 				if round%2 == 1 {
 					if err := c.Kill(0); err != nil {

@@ -21,7 +21,7 @@ handlers:
     exec:
       - sh
       - -c
-      - of="${TASKENGINE_TYPE%%%%_*} $(cat)"; echo "+1 $of" >> "$JOURNAL"; while ! [ -e "$GATE" ]; do sleep 0.01; done; echo "-1 $of" >> "$JOURNAL"
+      - of="${TASKENGINE_TYPE%%%%_*} $(cat)"; echo "+1 $of" >> "$JOURNAL"; true < "$GATE.pipe"; echo "-1 $of" >> "$JOURNAL"
     env: {JOURNAL: %q, GATE: %q}
 types:
   payload: {handler: witness, limits: [account]}
@@ -103,7 +103,7 @@ func addLimited(t *testing.T, n *running, value string, i int) []string {
 func verifyHeld(t *testing.T, n *running, journal string, ids []string) {
 	t.Helper()
 	const values = 2 * 4
-	for begin := time.Now(); began(t, journal) < values; time.Sleep(time.Millisecond) {
+	for begin := time.Now(); began(t, journal) < values; time.Sleep(10 * time.Millisecond) {
 		if time.Since(begin) > limit {
 			t.Fatalf("%d tasks run, of %d values", began(t, journal), values)
 		}

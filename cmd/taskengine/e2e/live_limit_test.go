@@ -19,7 +19,7 @@ func liveLimits(t *testing.T, storage string, g gate) string {
 node: {slots: 50, drain_timeout: 0s}
 storage: %s
 handlers:
-  hold: {exec: [/bin/sh, -c, 'while ! [ -e "$GATE" ]; do /bin/sleep 0.01; done'], env: {GATE: %q}, grace: 100ms}
+  hold: {exec: [/bin/sh, -c, 'true < "$GATE.pipe"'], env: {GATE: %q}, grace: 100ms}
 types:
   hold: {limits: partner}
 limits:
@@ -37,7 +37,7 @@ func (n *running) pay(t *testing.T, partner string, flags ...string) string {
 // runs waits until so many tasks of type hold run on all nodes.
 func (n *running) runs(t *testing.T, want int) {
 	t.Helper()
-	for begin := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+	for begin := time.Now(); ; time.Sleep(askEvery) {
 		got := 0.0
 		for _, c := range n.objects(t, "task", "count", "--type", "hold", "--state", "processing") {
 			got += c["count"].(float64)
@@ -54,7 +54,7 @@ func (n *running) runs(t *testing.T, want int) {
 // limitIs waits until a node has a limit with a maximum, and returns it.
 func (n *running) limitIs(t *testing.T, limitArg string, most int) object {
 	t.Helper()
-	for begin := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+	for begin := time.Now(); ; time.Sleep(askEvery) {
 		got := n.objects(t, "limit", "get", limitArg)[0]
 		if got["max"] == float64(most) {
 			return got
@@ -276,7 +276,7 @@ limits:
 // isPaused waits until a node knows that a limit is paused.
 func (n *running) isPaused(t *testing.T, limitArg string) {
 	t.Helper()
-	for begin := time.Now(); n.objects(t, "limit", "get", limitArg)[0]["paused"] != true; time.Sleep(10 * time.Millisecond) {
+	for begin := time.Now(); n.objects(t, "limit", "get", limitArg)[0]["paused"] != true; time.Sleep(askEvery) {
 		if time.Since(begin) > limit {
 			t.Fatalf("the node does not learn that %s is paused", limitArg)
 		}

@@ -27,6 +27,8 @@ import (
 	commandline "github.com/taskengine/taskengine/cmd/taskengine/internal/cli"
 	"github.com/taskengine/taskengine/internal/freeze"
 	"github.com/taskengine/taskengine/plugins/handler"
+	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
+	"github.com/taskengine/taskengine/server/proto/taskengine/v1/taskenginev1connect"
 	"github.com/taskengine/taskengine/task"
 )
 
@@ -49,6 +51,10 @@ func TestMain(m *testing.M) {
 
 // limit is how long a program may take: far more than it does.
 const limit = 3 * time.Minute
+
+// askEvery is between two questions, each of which starts a program or connects to a database. That takes about ten milliseconds
+// of processor time.
+const askEvery = 50 * time.Millisecond
 
 // result is the outcome of a program.
 type result struct {
@@ -116,6 +122,28 @@ func (l *lines) add(s string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.all = append(l.all, s)
+}
+
+// after returns the lines behind the first n.
+func (l *lines) after(n int) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all[n:len(l.all):len(l.all)]
+}
+
+// await waits until a text is in the log so many times, and reports whether that is so within limit.
+func (l *lines) await(text string, times int) bool {
+	read, found := 0, 0
+	for begin := time.Now(); time.Since(begin) < limit; time.Sleep(2 * time.Millisecond) {
+		for _, line := range l.after(read) {
+			read++
+			found += strings.Count(line, text)
+		}
+		if found >= times {
+			return true
+		}
+	}
+	return false
 }
 
 // String returns the log.
@@ -207,10 +235,8 @@ func (n *running) says(t *testing.T, text string) {
 // saysTimes waits until the node's log has a text so many times.
 func (n *running) saysTimes(t *testing.T, text string, times int) {
 	t.Helper()
-	for begin := time.Now(); strings.Count(n.log.String(), text) < times; time.Sleep(time.Millisecond) {
-		if time.Since(begin) > limit {
-			t.Fatalf("the node does not say %q %d times", text, times)
-		}
+	if !n.log.await(text, times) {
+		t.Fatalf("the node does not say %q %d times", text, times)
 	}
 }
 
@@ -303,15 +329,22 @@ func decode[T any](t *testing.T, text string) []T {
 	return all
 }
 
-// until waits for a task to be in a state.
+// until waits for a task to be in a state. It asks the API: a command for each question would take most of the processor.
 func (n *running) until(t *testing.T, id, state string) object {
 	t.Helper()
-	for begin := time.Now(); time.Since(begin) < limit; {
+	web := &http.Client{Transport: &http.Transport{}}
+	defer web.CloseIdleConnections()
+	client := taskenginev1connect.NewTaskServiceClient(web, "http://"+n.api)
+	for begin := time.Now(); time.Since(begin) < limit; time.Sleep(5 * time.Millisecond) {
+		res, err := client.Get(t.Context(), &taskenginev1.GetRequest{Id: id})
+		if err != nil || res.GetTask().GetState() != state {
+			continue // the command says why, if that does not change
+		}
 		if o := n.objects(t, "task", "get", id)[0]; o["state"] == state {
 			return o
 		}
 	}
-	t.Fatalf("task %s does not become %s", id, state)
+	t.Fatalf("task %s does not become %s: %s", id, state, n.ok(t, "task", "get", id))
 	return nil
 }
 

@@ -101,7 +101,7 @@ types: {shout: {handler: good}, talk: {handler: later}, whisper: {handler: wrong
 // saysWhy waits until the node says why a task does not run.
 func (n *running) saysWhy(t *testing.T, id, want string) {
 	t.Helper()
-	for begin := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+	for begin := time.Now(); ; time.Sleep(askEvery) {
 		got := n.ok(t, "task", "why", id)
 		if strings.Contains(got, want) {
 			return

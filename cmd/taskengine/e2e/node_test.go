@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,16 +14,33 @@ import (
 	"time"
 )
 
-// gate is a file that the tasks of type hold wait for.
+// gate is a file that the tasks of type hold wait for. A shell waits without asking again and again: beside the file there
+// is a pipe, which a program can open for reading when the gate is open, until the test ends.
 type gate string
 
-func newGate(t *testing.T) gate { return gate(filepath.Join(t.TempDir(), "open")) }
+func newGate(t *testing.T) gate {
+	t.Helper()
+	g := gate(filepath.Join(t.TempDir(), "open"))
+	if err := syscall.Mkfifo(g.pipe(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func (g gate) pipe() string { return string(g) + ".pipe" }
 
 func (g gate) open(t *testing.T) {
 	t.Helper()
 	if err := os.WriteFile(string(g), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	pipe, err := os.OpenFile(g.pipe(), os.O_RDWR, 0) // for writing only it would wait for a reader
+	if errors.Is(err, os.ErrNotExist) {
+		return
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { pipe.Close() })
 }
 
 // awaitFile waits until a file is there.
@@ -51,7 +69,7 @@ node: {slots: 10, drain_timeout: 50s}
 storage: %s
 handlers:
   copy: {exec: [/bin/cat]}
-  hold: {exec: [/bin/sh, -c, 'while ! [ -e "$GATE" ]; do /bin/sleep 0.01; done; echo '' "held"'''], env: {GATE: %q}, grace: 100ms}
+  hold: {exec: [/bin/sh, -c, 'true < "$GATE.pipe"; echo '' "held"'''], env: {GATE: %q}, grace: 100ms}
   fail: {exec: [/bin/sh, -c, 'echo sorry >&2; exit 65']}
 types:
   copy: {}
@@ -274,7 +292,7 @@ func TestANodeThatRestartsIsWaitedFor(t *testing.T) {
 	waited := make(chan result, 1)
 	go func() { waited <- n.cli(t, "task", "add", "hold", "--wait", "--timeout", "1m", "-o", "json") }()
 	var list []object
-	for len(list) == 0 {
+	for ; len(list) == 0; time.Sleep(askEvery) {
 		list = n.objects(t, "task", "list", "--state", "processing")
 	}
 	n.signal(t, syscall.SIGKILL)

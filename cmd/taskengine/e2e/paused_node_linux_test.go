@@ -31,7 +31,7 @@ storage: %s
 coordination: {lease: 4s}
 handlers:
   pay:
-    exec: [/bin/sh, -c, 'from=$(date +%%s%%N); while ! [ -e "$GATE" ]; do sleep 0.01; done; sleep 0.03; : > "$GATE.$TASKENGINE_TASK_ID"; echo "{\"node\": \"$NODE\", \"from\": $from, \"to\": $(date +%%s%%N)}"']
+    exec: [/bin/sh, -c, 'from=$(date +%%s%%N); true < "$GATE.pipe"; sleep 0.03; : > "$GATE.$TASKENGINE_TASK_ID"; echo "{\"node\": \"$NODE\", \"from\": $from, \"to\": $(date +%%s%%N)}"']
     env: {GATE: none, NODE: none, PATH: %q}
 types:
   pay: {limits: few}
@@ -117,7 +117,7 @@ func (p *payers) effects(at *running, ids []string) (all map[string]effect) {
 // has waits until a query of the database has an answer.
 func (p *payers) has(want, sql string) {
 	p.t.Helper()
-	for begin := time.Now(); query(p.t, p.database, sql) != want; time.Sleep(20 * time.Millisecond) {
+	for begin := time.Now(); query(p.t, p.database, sql) != want; time.Sleep(askEvery) {
 		if time.Since(begin) > limit {
 			p.t.Fatalf("%s does not become %s", sql, want)
 		}

@@ -217,7 +217,7 @@ func TestADatabaseThatCrashesWhileANodeStartsIsWaitedFor(t *testing.T) {
 	n := launch(t, "127.0.0.1:0", nil, "run", "-c", write(t, "taskengine.yaml", fmt.Sprintf(`
 storage: %s
 handlers:
-  late: {plugin: [/bin/sh, -c, ': > "$GATE.begun"; while ! [ -e "$GATE" ]; do /bin/sleep 0.01; done; exec %s'], env: {%s: plugin, GATE: %q}, start_timeout: 2m}
+  late: {plugin: [/bin/sh, -c, ': > "$GATE.begun"; true < "$GATE.pipe"; exec %s'], env: {%s: plugin, GATE: %q}, start_timeout: 2m}
 types: {shout: {handler: late}}
 `, onPostgres(tablesOn(t, s)), self, role, string(g))))
 	awaitFile(t, string(g)+".begun")

@@ -25,7 +25,7 @@ types: {scan: {handler: scanner, retry: {backoff: none}}}
 	n := start(t, nil, "run", "-c", file)
 	id := n.objects(t, "task", "add", "scan")[0]["id"].(string)
 	var shown object
-	for begin := time.Now(); shown["progress"] == nil || shown["checkpoint"] == nil; time.Sleep(time.Millisecond) {
+	for begin := time.Now(); shown["progress"] == nil || shown["checkpoint"] == nil; time.Sleep(askEvery) {
 		if shown = n.objects(t, "task", "get", id)[0]; time.Since(begin) > limit {
 			t.Fatalf("the task shows no progress: %v", shown)
 		}

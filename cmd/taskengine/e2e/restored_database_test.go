@@ -62,7 +62,7 @@ func TestADatabaseIsRestoredWhileNodesRun(t *testing.T) {
 	ready := func(when string) {
 		t.Helper()
 		for _, one := range n {
-			for deadline := time.Now().Add(limit); ; time.Sleep(50 * time.Millisecond) {
+			for deadline := time.Now().Add(limit); ; time.Sleep(askEvery) {
 				code, body := one.readiness(t)
 				if code == http.StatusOK {
 					break
@@ -76,7 +76,7 @@ func TestADatabaseIsRestoredWhileNodesRun(t *testing.T) {
 	// sure repeats a command: connections that the restart has cut fail once.
 	sure := func(one *running, args ...string) string {
 		t.Helper()
-		for deadline := time.Now().Add(limit); ; time.Sleep(50 * time.Millisecond) {
+		for deadline := time.Now().Add(limit); ; time.Sleep(askEvery) {
 			r := one.cli(t, args...)
 			if r.code == exitOK {
 				return strings.TrimSpace(r.stdout)
@@ -116,7 +116,7 @@ func TestADatabaseIsRestoredWhileNodesRun(t *testing.T) {
 		return types[i]["paused"] == true
 	}
 	for _, one := range n {
-		for deadline := time.Now().Add(limit); one.objects(t, "limit", "get", "all")[0]["max"] != 9.0 || isPaused(one); {
+		for deadline := time.Now().Add(limit); one.objects(t, "limit", "get", "all")[0]["max"] != 9.0 || isPaused(one); time.Sleep(askEvery) {
 			if time.Now().After(deadline) {
 				t.Fatalf("a node has other settings than the database: %s %s", one.ok(t, "limit", "get", "all"), one.ok(t, "type", "list"))
 			}

@@ -53,7 +53,7 @@ types: {copy: {limits: [all]}}
 		n[0].ok(t, append([]string{"task", "wait", "--timeout", "2m"}, ids...)...)
 		n[1].ok(t, "limit", "set", "all", "--max", "7")
 		for _, one := range n {
-			for deadline := time.Now().Add(limit); one.objects(t, "limit", "get", "all")[0]["max"] != 7.0; {
+			for deadline := time.Now().Add(limit); one.objects(t, "limit", "get", "all")[0]["max"] != 7.0; time.Sleep(askEvery) {
 				if time.Now().After(deadline) {
 					t.Fatalf("a node does not learn of the change of a limit: %s", one.ok(t, "limit", "get", "all"))
 				}

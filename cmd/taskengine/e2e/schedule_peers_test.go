@@ -85,7 +85,7 @@ func (s *sharing) fires(t *testing.T) map[int64][]string {
 // verify waits until each second from the first one until now has a task, and checks that none has tasks on two nodes.
 func (s *sharing) verify(t *testing.T) {
 	t.Helper()
-	for begin, last := time.Now(), time.Now().Unix(); ; time.Sleep(50 * time.Millisecond) {
+	for begin, last := time.Now(), time.Now().Unix(); ; time.Sleep(askEvery) {
 		all, first := s.fires(t), last
 		for second := range all {
 			first = min(first, second)
@@ -130,7 +130,7 @@ func TestNodesWithStoresOfTheirOwnFireAScheduleOnce(t *testing.T) {
 			s.verify(t)
 			s.nodes[0].ok(t, "schedule", "pause", "clock")
 			for i, n := range s.nodes {
-				for begin := time.Now(); ; time.Sleep(50 * time.Millisecond) {
+				for begin := time.Now(); ; time.Sleep(askEvery) {
 					if text := n.ok(t, "schedule", "show", "clock"); strings.Contains(text, "paused") {
 						break
 					} else if time.Since(begin) > limit {

@@ -19,8 +19,8 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// stoppedFor is how long a database does not answer.
-const stoppedFor = time.Minute
+// stoppedFor is how long a database does not answer: for three times as long as a node waits for an answer.
+const stoppedFor = 30 * time.Second
 
 // slowConfig makes a node with few slots. Its handler notes when tasks begin; tasks of the type bulk
 // run one by one, and slowly until the gate is open.
@@ -114,7 +114,7 @@ func TestADatabaseThatHangsDelaysItsOwnTasksOnly(t *testing.T) {
 	t.Parallel()
 	hangs := own(t)
 	d, stamps, g := startOnTwo(t, tables(t), tablesOn(t, hangs))
-	for range 10 {
+	for range 6 { // a node has a thousand of them in memory
 		for _, isLive := range []bool{true, true, true, false} {
 			if err := d.submit(limit, "bulk", 250, isLive); err != nil {
 				t.Fatal(err)
@@ -129,7 +129,7 @@ func TestADatabaseThatHangsDelaysItsOwnTasksOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = hangs.Resume() })
-	time.Sleep(stoppedFor - 20*time.Second)
+	time.Sleep(stoppedFor / 2)
 	d.why()
 	time.Sleep(time.Until(stopped.Add(stoppedFor)))
 	resumed := time.Now()

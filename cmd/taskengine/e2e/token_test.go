@@ -71,7 +71,7 @@ api: {tls: {cert: %q, key: %q}, tokens: %q, socket: %q, audit: %q}
 	if r := cli(t, nil, "", "token", "revoke", "shop", "-c", file); r.code != exitOK {
 		t.Errorf("revoke: %+v", r)
 	}
-	for begin := time.Now(); call(submits, "task", "count", "--type", "copy").code != exitNotAllowed; time.Sleep(10 * time.Millisecond) {
+	for begin := time.Now(); call(submits, "task", "count", "--type", "copy").code != exitNotAllowed; time.Sleep(askEvery) {
 		if time.Since(begin) > limit {
 			t.Fatal("a revoked token is valid")
 		}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // Tasks that wait for a slot of a plugin have not begun: a node that is stopped or killed
@@ -43,6 +44,7 @@ types:
 				n.ok(t, "task", "add", "talk")
 			}
 			for len(n.objects(t, "task", "list", "--state", "processing")) < slots {
+				time.Sleep(askEvery)
 			}
 			if waiting := n.objects(t, "task", "list", "--state", "submitted", "--limit", fmt.Sprint(tasks)); len(waiting) != tasks-slots {
 				t.Errorf("%d tasks wait, want %d", len(waiting), tasks-slots)

@@ -79,10 +79,8 @@ func (w *worker) says(t testing.TB, text string) {
 // saysOften waits until the worker's log has a text so many times.
 func (w *worker) saysOften(t testing.TB, text string, times int) {
 	t.Helper()
-	for begin := time.Now(); strings.Count(w.log.String(), text) < times; time.Sleep(time.Millisecond) {
-		if time.Since(begin) > limit {
-			t.Fatalf("the worker does not say %q %d times:\n%s", text, times, w.log)
-		}
+	if !w.log.await(text, times) {
+		t.Fatalf("the worker does not say %q %d times:\n%s", text, times, w.log)
 	}
 }
 
@@ -362,7 +360,7 @@ func testDisturbed(t *testing.T, launch launcher) {
 	n := start(t, nil, "run", "-c", file)
 	f := newCrew(t, launch, n.api, journal)
 	for range disturbedRounds {
-		load := submitUntilKilled(n, rng.Uint64(), 20*time.Millisecond)
+		load := submitUntilKilled(n, rng.Uint64(), 50*time.Millisecond)
 		load.awaitAccepted(t, fewest*kills/disturbedRounds+1)
 		for range 3 {
 			f.disturb(t, rng)
@@ -442,14 +440,9 @@ api: {tls: {cert: %q, key: %q, client_ca: %q}, tokens: %q}
 		t.Fatalf("add: %+v", r)
 	}
 	launch(t, n.api, append(env, "TASKENGINE_TOKEN="+create("next", "work", "shout"))...)
-	for begin := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-		r := cli(t, append(env, "TASKENGINE_ADDRESS="+n.api, "TASKENGINE_TOKEN="+submits), "", "task", "list", "--type", "shout", "--state", "done", "-o", "json")
-		if strings.Count(r.stdout, `"done"`) == 2 {
-			break
-		}
-		if time.Since(begin) > limit {
-			t.Fatalf("the next worker does not run the task: %+v", r)
-		}
+	wait := []string{"task", "wait", strings.TrimSpace(r.stdout), "--timeout", limit.String()}
+	if r := cli(t, append(env, "TASKENGINE_ADDRESS="+n.api, "TASKENGINE_TOKEN="+submits), "", wait...); r.code != exitOK {
+		t.Fatalf("the next worker does not run the task: %+v", r)
 	}
 	for _, text := range []string{works, others, submits} {
 		if strings.Contains(n.log.String(), text) {
