@@ -178,7 +178,7 @@ func (in *insertion) add(p *pipe, locked []string) {
 		values := rows.RawValues()
 		in.created[task.ID(values[0])] = binary.BigEndian.Uint64(values[1])
 		return nil
-	}, sql.inserts[kind], args...)
+	}, sql.inserts[kind](), args...)
 	// In a statement after the insert: while a row of an id is in the table task, the insert finds the
 	// id taken, and a row that has moved to the table ended before is visible to a new statement.
 	p.add(func(rows pgx.Rows) error {

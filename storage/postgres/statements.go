@@ -3,6 +3,7 @@ package postgres
 import (
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/taskengine/taskengine/storage/postgres/internal/home"
 	"github.com/taskengine/taskengine/storage/postgres/schema"
@@ -17,7 +18,7 @@ import (
 // priority with which the head h of a key is to run. {done} is the columns {narrow} of a row of gone that is done now.
 type statements struct {
 	get, lockTask, lockEnded                              string
-	inserts                                               map[insertKind]string
+	inserts                                               map[insertKind]func() string
 	claimKeys, releaseKeys, holders, allHolders, areFree  string
 	removeEnded, remove, note, grab, finish, drop, update string
 	rerun, finishNoted, dropNoted                         string
@@ -339,50 +340,54 @@ func filler(name string) func(string) string {
 	for n := 1; n < 10; n++ { // is the row's shard in a bitmap, null for all
 		pairs = append(pairs, fmt.Sprintf("{mine:%d}", n), fmt.Sprintf("($%d::bytea is null or get_bit($%[1]d, shard) = 1)", n))
 	}
+	parts := strings.NewReplacer("{inherited}", inherited, "{done}", done).Replace
 	own, names := strings.NewReplacer(pairs...).Replace, schema.Fill(name)
-	return func(sql string) string {
-		return names(own(strings.NewReplacer("{inherited}", inherited, "{done}", done).Replace(sql)))
-	}
+	return func(sql string) string { return names(own(parts(sql))) }
 }
 
 // fill replaces the placeholders of one statement.
 func (s *Store) fill(sql string) string { return filler(s.partitions.schema)(sql) }
 
-// insertsIn returns the statements that insert.
-func insertsIn(fill func(string) string) map[insertKind]string {
-	all := make(map[insertKind]string)
+// insertsIn returns the statements that insert. Each is made when it is used first: there are many, and a store uses few.
+func insertsIn(fill func(string) string) map[insertKind]func() string {
+	all := make(map[insertKind]func() string)
 	for n := range 1 << 6 {
 		kind := insertKind{fresh: n&1 > 0, keyed: n&2 > 0, careful: n&4 > 0, follows: n&8 > 0, seats: n&16 > 0, ends: n&32 > 0}
-		given, values := fresh+", "+others, namesIn(others)
-		if kind.fresh {
-			given, values = fresh, noOthers
-		}
-		rows, taken, turn := givenRows, namesIn(fresh), "turn"
-		if kind.seats {
-			rows, taken, turn = seatRows, strings.Replace(taken, ", turn,", ", seat,", 1), "seat"
-		}
-		var conditions []string
-		if kind.keyed {
-			conditions = append(conditions, whichKeyed)
-		}
-		if kind.follows {
-			which := whichFollows
-			if kind.ends {
-				which = "(" + whichFollows + " or " + whichEnded + ")"
-			}
-			given, conditions = given+", "+follows, append(conditions, which)
-		}
-		which := ""
-		if len(conditions) > 0 {
-			which = "where " + strings.Join(conditions, " and ")
-		}
-		if kind.careful {
-			which += "\non conflict (id) do nothing"
-		}
-		all[kind] = fill(strings.NewReplacer("{taken}", taken, "{turn}", turn, "{fresh}", namesIn(fresh), "{others}", namesIn(others), "{values}", values,
-			"{given}", namesIn(given), "{params}", paramsFor(given), "{which}", which).Replace(strings.ReplaceAll(insertTask, "{rows}", rows)))
+		all[kind] = sync.OnceValue(func() string { return insertIn(fill, kind) })
 	}
 	return all
+}
+
+// insertIn returns the statement of a kind that inserts.
+func insertIn(fill func(string) string, kind insertKind) string {
+	given, values := fresh+", "+others, namesIn(others)
+	if kind.fresh {
+		given, values = fresh, noOthers
+	}
+	rows, taken, turn := givenRows, namesIn(fresh), "turn"
+	if kind.seats {
+		rows, taken, turn = seatRows, strings.Replace(taken, ", turn,", ", seat,", 1), "seat"
+	}
+	var conditions []string
+	if kind.keyed {
+		conditions = append(conditions, whichKeyed)
+	}
+	if kind.follows {
+		which := whichFollows
+		if kind.ends {
+			which = "(" + whichFollows + " or " + whichEnded + ")"
+		}
+		given, conditions = given+", "+follows, append(conditions, which)
+	}
+	which := ""
+	if len(conditions) > 0 {
+		which = "where " + strings.Join(conditions, " and ")
+	}
+	if kind.careful {
+		which += "\non conflict (id) do nothing"
+	}
+	return fill(strings.NewReplacer("{taken}", taken, "{turn}", turn, "{fresh}", namesIn(fresh), "{others}", namesIn(others), "{values}", values,
+		"{given}", namesIn(given), "{params}", paramsFor(given), "{which}", which).Replace(strings.ReplaceAll(insertTask, "{rows}", rows)))
 }
 
 // namesIn returns the names in a list of columns with their types.
