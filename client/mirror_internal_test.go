@@ -25,6 +25,7 @@ var unmirrored = map[string]string{
 	"taskengine.v1.SetLimitRequest.name":               "it is a parameter",
 	"taskengine.v1.SubmitWithChildrenRequest.task":     "it is a parameter",
 	"taskengine.v1.SubmitWithChildrenRequest.children": "it is a parameter",
+	"taskengine.v1.SubmitWithChildrenRequest.open":     "the client splits the children",
 	"taskengine.v1.UnsetLimitRequest.name":             "it is a parameter",
 }
 

@@ -92,6 +92,7 @@ type ChildSet struct {
 
 	Awaits   uint32 // the task waits until so many have ended; 0 if it does not wait for them
 	OrFailed bool   // likewise, or until one has failed or was cancelled
+	Open     bool   // the task waits until the last children are added
 }
 
 // WokenBy is what ended a wait of a task for a signal, or for children. A node of a newer version may have others.
@@ -275,7 +276,7 @@ func receivedOf(m *taskenginev1.ReceivedSignal) ReceivedSignal {
 func childSetOf(m *taskenginev1.ChildSet) ChildSet {
 	return ChildSet{
 		Name: m.GetName(), Added: m.GetAdded(), Done: m.GetDone(), Failed: m.GetFailed(), Cancelled: m.GetCancelled(),
-		Awaits: m.GetAwaits(), OrFailed: m.GetOrFailed(),
+		Awaits: m.GetAwaits(), OrFailed: m.GetOrFailed(), Open: m.GetOpen(),
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/client"
+	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/task"
 )
 
@@ -82,5 +83,49 @@ func TestATaskIsSubmittedWithItsChildren(t *testing.T) {
 	invalid.Key = "k"
 	if _, err := c.SubmitWithChildren(t.Context(), of("echo"), []client.Request{invalid}, client.ChildrenOptions{}); !errors.Is(err, client.ErrInvalid) {
 		t.Errorf("a child with a key: %v", err)
+	}
+}
+
+func TestMoreChildrenThanARequestMayHaveAreAddedInSeveral(t *testing.T) {
+	c, _ := newClient(t)
+	of := func(typ string) client.Request { return client.Request{Type: typ} }
+	children := make([]client.Request, client.MaxChildren+2)
+	for i := range children {
+		children[i] = of("echo")
+	}
+	parent := of("echo")
+	parent.Key = "large family"
+	for try := range 2 {
+		receipt, err := c.SubmitWithChildren(t.Context(), parent, children, client.ChildrenOptions{Name: "page", Count: uint32(len(children))})
+		if err != nil || receipt.Created != (try == 0) {
+			t.Fatalf("try %d: %+v, %v", try, receipt, err)
+		}
+		got, err := c.Wait(t.Context(), receipt.ID)
+		if err != nil || got.State != client.StateDone || len(got.Children) != 1 || int(got.Children[0].Done) != len(children) {
+			t.Errorf("try %d: it ends as %+v, %v", try, got, err)
+		}
+	}
+}
+
+// The request of the first part was made, and then the caller was lost.
+func TestChildrenWhoseCallerWasLostAreContinued(t *testing.T) {
+	c, n := newClient(t)
+	id := task.ID{1, 2, 3, 4}
+	first := []engine.Request{{Type: "echo"}, {Type: "echo"}, {Type: "echo"}}
+	_, err := n.engine.Submit(t.Context(), engine.Request{ID: id, Type: "echo", Children: &task.NewChildren{Sets: []task.ChildRequests{{Name: "child", Requests: first}}, Open: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := make([]client.Request, client.MaxChildren+1)
+	for i := range all {
+		all[i] = client.Request{Type: "echo"}
+	}
+	receipt, err := c.SubmitWithChildren(t.Context(), client.Request{ID: id, Type: "echo"}, all, client.ChildrenOptions{OrFailed: true})
+	if err != nil || receipt.Created || receipt.ID != id {
+		t.Fatalf("%+v, %v", receipt, err)
+	}
+	got, err := c.Wait(t.Context(), id)
+	if err != nil || got.State != client.StateDone || int(got.Children[0].Done) != len(all) || got.Children[0].Open {
+		t.Errorf("it ends as %+v, %v", got, err)
 	}
 }

@@ -74,7 +74,7 @@ func (e *Engine) childrenOf(t *task.Task, sets []task.ChildRequests) (reqs []Req
 		add := task.AddedChildren{Name: set.Name, From: has, Count: uint32(len(set.Requests))}
 		for i, r := range set.Requests {
 			if !r.ID.IsZero() || r.Key != "" {
-				return nil, nil, nil, fmt.Errorf("child %d of %q has an id or a key of its own: its parent, the name and its number make the id", i, set.Name)
+				return nil, nil, nil, fmt.Errorf("child %d of %q has an id or a key of its own: its parent, the name and its number make the id", has+uint32(i), set.Name)
 			}
 			if bound != (r.OrderingKey != "") {
 				return nil, nil, nil, errMixedChildren(set.Name)

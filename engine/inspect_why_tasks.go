@@ -158,6 +158,10 @@ func (e *Engine) withChildren(ctx context.Context, t *task.Task, rs []Reason) []
 func (e *Engine) sayChildren(ctx context.Context, t *task.Task, s *task.ChildSet, left *int, r *Reason) {
 	r.Used, r.Max = int(s.Ended()), int(s.Await)
 	r.Text = fmt.Sprintf("it waits for %d more of %d children %q", s.Await-min(s.Await, s.Ended()), s.Added, s.Name)
+	if s.IsOpen() {
+		r.Max = int(s.Added)
+		r.Text = fmt.Sprintf("its children %q are not complete: %d were added, and more are to follow", s.Name, s.Added)
+	}
 	if s.OrFailed {
 		r.Text += ", or for one that fails or is cancelled"
 	}

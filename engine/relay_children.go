@@ -149,15 +149,10 @@ func (e *Engine) reportTx(ctx context.Context, tx storage.Tx, to task.ID, ends [
 		return err
 	}
 	for _, after := range rows {
-		if after == nil || after.State != task.Submitted || after.Version == t.Version {
-			continue
+		if after != nil && after.Version != t.Version {
+			e.wokenTx(tx, t, after)
+			break
 		}
-		was := t.Hint()
-		e.tell(func(state *state, now time.Time) { state.ReplaceUncertain(now, was.Ref) }) // the answer to the commit may be lost
-		tx.OnCommit(func() {
-			e.tell(func(state *state, now time.Time) { state.Replaced(now, &storage.Replacement{Was: was, Row: after}) })
-		})
-		break
 	}
 	return nil
 }

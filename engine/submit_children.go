@@ -96,6 +96,8 @@ func checkParent(r *Request) error {
 		return errors.New("it has children, and no name of them is given")
 	case outOfRange(of.Until):
 		return errors.New("times must lie between the years 1970 and 9999")
+	case of.Open && (len(of.Waits) > 0 || len(given) > 1):
+		return errors.New("its children are open: they have one name, and how the task waits is said when they are closed")
 	case len(of.Waits) == 0 && len(given) > 1:
 		return errors.New("its children have several names, and it is not said for which it waits")
 	case len(of.Waits) == 0:
@@ -117,33 +119,45 @@ func checkParent(r *Request) error {
 
 // raise makes the rows of children, and has the row of their parent wait for them.
 func (e *Engine) raise(f *family, parent *task.Task, of *task.NewChildren) error {
-	reqs, parents, adds, err := e.childrenOf(parent, of.Sets)
+	adds, err := e.raiseSets(f, parent, of.Sets)
 	if err != nil {
 		return err
-	}
-	if f.all, err = e.catalog.rows(reqs, nil); err != nil {
-		one, ok := errors.AsType[*InvalidRequestError](err)
-		if !ok {
-			return err
-		}
-		return fmt.Errorf("child %d of %q: %w", parents[one.Index].Index, parents[one.Index].Name, one.Err)
-	}
-	for i, t := range f.all {
-		if t.Key != "" {
-			return fmt.Errorf("child %d of %q: %w", parents[i].Index, parents[i].Name, errKeyOfChild)
-		}
-		t.Parent = parents[i]
 	}
 	names, waits := make([]string, len(of.Sets)), of.Waits
 	for i, set := range of.Sets {
 		names[i] = set.Name
 	}
-	if len(waits) == 0 {
+	switch {
+	case of.Open:
+		waits = []task.ChildrenWait{{Name: names[0], Count: task.OpenChildren}}
+	case len(waits) == 0:
 		waits = []task.ChildrenWait{{Name: names[0]}}
 	}
 	parent.Children, parent.ReadyAt = task.Expecting(names, adds, waits), of.Until
-	f.reqs = reqs
 	return nil
+}
+
+// raiseSets makes the rows of children that a task gets beside those that it has.
+func (e *Engine) raiseSets(f *family, parent *task.Task, sets []task.ChildRequests) ([]task.AddedChildren, error) {
+	reqs, parents, adds, err := e.childrenOf(parent, sets)
+	if err != nil {
+		return nil, err
+	}
+	if f.all, err = e.catalog.rows(reqs, nil); err != nil {
+		one, ok := errors.AsType[*InvalidRequestError](err)
+		if !ok {
+			return nil, err
+		}
+		return nil, fmt.Errorf("child %d of %q: %w", parents[one.Index].Index, parents[one.Index].Name, one.Err)
+	}
+	for i, t := range f.all {
+		if t.Key != "" {
+			return nil, fmt.Errorf("child %d of %q: %w", parents[i].Index, parents[i].Name, errKeyOfChild)
+		}
+		t.Parent = parents[i]
+	}
+	f.reqs = reqs
+	return adds, nil
 }
 
 // submitFamilies is Submit for requests some of which have children: one transaction of the database of the first such request.

@@ -110,7 +110,7 @@ func descriptors() (all []protoreflect.MethodDescriptor) {
 
 // least has the smallest role for each method. A method that is missing here fails the test of roles.
 var least = map[string]access.Role{
-	"Submit": access.Submit, "SubmitWithChildren": access.Submit, "SubmitStream": access.Submit, "Get": access.Submit, "List": access.Submit, "Count": access.Submit, "Wait": access.Submit,
+	"Submit": access.Submit, "SubmitWithChildren": access.Submit, "AddChildren": access.Submit, "SubmitStream": access.Submit, "Get": access.Submit, "List": access.Submit, "Count": access.Submit, "Wait": access.Submit,
 	"Why": access.Submit, "Tree": access.Submit, "SubmitWorkflow": access.Submit, "GetWorkflow": access.Submit, "RetryWorkflow": access.Operate, "Signal": access.Submit, "TaskLogs": access.Submit, "ListTypes": access.Submit, "ListKeys": access.Submit, "GetKey": access.Submit,
 	"ListWorkers": access.Submit, "ListLimits": access.Submit, "GetLimit": access.Submit, "WatchLimits": access.Submit, "WhyLimit": access.Submit, "ListAlerts": access.Submit,
 	"ListSchedules": access.Submit, "GetSchedule": access.Submit, "PreviewSchedule": access.Submit,

@@ -126,6 +126,54 @@ func TestATaskIsSubmittedWithItsChildren(t *testing.T) {
 	}
 }
 
+func TestChildrenAreAddedInSeveralRequests(t *testing.T) {
+	n := newNode(t)
+	c := n.client(t)
+	echo := &taskenginev1.NewTask{Type: "echo", Input: &taskenginev1.NewTask_Text{Text: "1"}}
+	two := []*taskenginev1.NewTask{echo, echo}
+	res, err := c.SubmitWithChildren(t.Context(), &taskenginev1.SubmitWithChildrenRequest{Task: echo, Children: two, Open: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := res.GetReceipt().GetId()
+	add := func(req *taskenginev1.AddChildrenRequest, want *taskenginev1.AddChildrenResponse) {
+		t.Helper()
+		req.Id = id
+		if got, err := c.AddChildren(t.Context(), req); err != nil || !proto.Equal(got, want) {
+			t.Errorf("%v: %v, %v", req, got, err)
+		}
+	}
+	add(&taskenginev1.AddChildrenRequest{From: 2, Children: two}, &taskenginev1.AddChildrenResponse{Added: 4, Open: true})
+	add(&taskenginev1.AddChildrenRequest{From: 2, Children: two}, &taskenginev1.AddChildrenResponse{Added: 4, Open: true})
+	got, err := c.Get(t.Context(), &taskenginev1.GetRequest{Id: id})
+	if set := got.GetTask().GetChildren(); err != nil || len(set) != 1 || !set[0].GetOpen() || set[0].GetAwaits() != 0 || set[0].GetAdded() != 4 {
+		t.Errorf("it has %v, %v", set, err)
+	}
+	for why, req := range map[string]*taskenginev1.AddChildrenRequest{
+		"has the number 4, not 5":               {Id: id, From: 5},
+		"take no more":                          {Id: id, Name: "other", Children: two},
+		"of 10000 allowed":                      {Id: id, Children: make([]*taskenginev1.NewTask, 10001)},
+		"child 5: invalid request: priority is": {Id: id, From: 4, Children: []*taskenginev1.NewTask{echo, {Type: "echo", Priority: proto.Uint32(10)}}},
+		"not a task id":                         {Id: "x"},
+	} {
+		want := connect.CodeInvalidArgument
+		if strings.Contains(why, "number") || strings.Contains(why, "no more") {
+			want, req.Children = connect.CodeFailedPrecondition, two
+		}
+		if _, err := c.AddChildren(t.Context(), req); connect.CodeOf(err) != want || !strings.Contains(err.Error(), why) {
+			t.Errorf("it says %v, want %q", err, why)
+		}
+	}
+	if _, err := c.SubmitWithChildren(t.Context(), &taskenginev1.SubmitWithChildrenRequest{Task: echo, Open: true, Count: 1}); connect.CodeOf(err) != connect.CodeInvalidArgument {
+		t.Errorf("open children with a count: %v", err)
+	}
+	add(&taskenginev1.AddChildrenRequest{From: 4, Children: two, Close: true}, &taskenginev1.AddChildrenResponse{Added: 6})
+	if got := n.settle(t, id); got.GetState() != "done" {
+		t.Errorf("it is %v", got)
+	}
+	add(&taskenginev1.AddChildrenRequest{From: 4, Children: two, Close: true}, &taskenginev1.AddChildrenResponse{Added: 6})
+}
+
 func TestATokenForATaskIsNotForTheChildrenThatItIsSubmittedWith(t *testing.T) {
 	g := newGuarded(t, of("echo", access.Submit, "echo"))
 	c := g.library(t, g.tcp.Addr().String())
@@ -134,6 +182,17 @@ func TestATokenForATaskIsNotForTheChildrenThatItIsSubmittedWith(t *testing.T) {
 		err := c.Invoke(withToken(t.Context(), "echo"), taskenginev1connect.TaskServiceSubmitWithChildrenProcedure, req, new(taskenginev1.SubmitWithChildrenResponse))
 		if status.Code(err) != want {
 			t.Errorf("with a child of type %s: %v", typ, err)
+		}
+	}
+	res := new(taskenginev1.SubmitWithChildrenResponse)
+	open := &taskenginev1.SubmitWithChildrenRequest{Task: &taskenginev1.NewTask{Type: "echo"}, Open: true}
+	if err := c.Invoke(withToken(t.Context(), "echo"), taskenginev1connect.TaskServiceSubmitWithChildrenProcedure, open, res); err != nil {
+		t.Fatal(err)
+	}
+	for typ, want := range map[string]codes.Code{"echo": codes.OK, "idle": codes.PermissionDenied} {
+		req := &taskenginev1.AddChildrenRequest{Id: res.GetReceipt().GetId(), Children: []*taskenginev1.NewTask{{Type: typ}}}
+		if err := c.Invoke(withToken(t.Context(), "echo"), taskenginev1connect.TaskServiceAddChildrenProcedure, req, new(taskenginev1.AddChildrenResponse)); status.Code(err) != want {
+			t.Errorf("one more child of type %s: %v", typ, err)
 		}
 	}
 }

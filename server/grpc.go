@@ -59,6 +59,7 @@ func (a *API) unaryMethods() []grpc.MethodDesc {
 	return []grpc.MethodDesc{
 		unary(a, "Submit", a.Submit),
 		unary(a, "SubmitWithChildren", a.SubmitWithChildren),
+		unary(a, "AddChildren", a.AddChildren),
 		unary(a, "Get", a.Get),
 		unary(a, "List", a.List),
 		unary(a, "Count", a.Count),

@@ -56,9 +56,13 @@ func childrenOf(t *task.Task) (ms []*taskenginev1.ChildSet) {
 		return nil
 	}
 	for _, s := range t.Children.Sets {
-		ms = append(ms, &taskenginev1.ChildSet{
+		m := &taskenginev1.ChildSet{
 			Name: text(s.Name), Added: s.Added, Done: s.Done, Failed: s.Failed, Cancelled: s.Cancelled, Awaits: s.Await, OrFailed: s.OrFailed,
-		})
+		}
+		if s.IsOpen() {
+			m.Awaits, m.Open = 0, true
+		}
+		ms = append(ms, m)
 	}
 	return ms
 }

@@ -24,6 +24,7 @@ type right struct {
 var rights = map[string]right{
 	"Submit":             {access.Submit, ofTypes},
 	"SubmitWithChildren": {access.Submit, ofTypes},
+	"AddChildren":        {access.Submit, ofTypes},
 	"SubmitStream":       {access.Submit, ofTypes},
 	"SubmitWorkflow":     {access.Submit, ofTypes},
 	"Get":                {access.Submit, ofTypes},

@@ -120,7 +120,7 @@ type Tasks interface {
 	Insert(ctx context.Context, ts ...*task.Task) ([]Inserted, error)
 
 	// Swap applies each change, in order, to the row of that ID if the row is at that Version
-	// and [task.Change.Apply] permits it. A change with a Signal or Ends names no version, and is applied to
+	// and [task.Change.Apply] permits it. A change with a Signal, Ends or More names no version, and is applied to
 	// the row as it is. The answer has for each change the row as it then is, or nil if the change was
 	// not applied. A row that became Processing has its payload and checkpoint, others have neither. No
 	// row has its result. Each has all of its Signals and Children, unless it was deleted.

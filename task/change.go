@@ -77,6 +77,10 @@ type Change struct {
 	// by that, it becomes Submitted, with another version. Otherwise the row keeps its version. Nil is any other change.
 	Ends *ChildEnds
 
+	// More adds children to the set of a task that is open for them, or closes it, at any version, see [MoreChildren]. If the wait of
+	// the task is over by that, it becomes Submitted, with another version. Otherwise the row keeps its version. Nil is any other change.
+	More *MoreChildren
+
 	// Signal delivers a signal to a task at any version: the Version is not used, nor is another field but ID, At and
 	// OrderingKey. If the task waits for a signal of that name, it becomes Submitted, with another version. Otherwise the row
 	// keeps its version, because the end of a running attempt names that. Nil is any other change.
@@ -140,7 +144,8 @@ func (t *Task) Create(to State, at, nextEventAt time.Time) {
 // another version, if the state of t cannot become c.To, if t is not as By or Due say, if c grabs t and t is overdue at
 // c.At, see [Task.IsOverdue], or Behind, if c replaces, remembers or frees what it may not, see [Replace], Remember
 // and FreesKey, or if it Adds children at other places than the next. A change with a Signal applies unless t has ended, has
-// got that signal, or does not wait for it and cannot keep it. One with Ends applies if one of them is new. Times are stamped, and an error that is too long is cut. t keeps no reference to c except to its Result,
+// got that signal, or does not wait for it and cannot keep it. One with Ends applies if one of them is new. One with
+// More applies if the set is open and has From children. Times are stamped, and an error that is too long is cut. t keeps no reference to c except to its Result,
 // its Payload and its Checkpoint.
 func (c Change) Apply(t *Task) bool {
 	switch {
@@ -150,6 +155,8 @@ func (c Change) Apply(t *Task) bool {
 		return c.deliver(t)
 	case c.Ends != nil:
 		return c.report(t)
+	case c.More != nil:
+		return c.extend(t)
 	}
 	if t.Ref() != c.Ref || !c.permitted(t) {
 		return false

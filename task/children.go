@@ -40,7 +40,7 @@ type ChildSet struct {
 	// Shards has the shard of each child, if an ordering key of one of them decides that; otherwise it is nil. See [ChildSet.Child].
 	Shards []byte
 
-	Await    uint32 // the task waits until so many have ended; 0 if it does not wait for them
+	Await    uint32 // the task waits until so many have ended; 0 if it does not wait for them; [OpenChildren] if more are added from outside
 	OrFailed bool   // likewise, or until one has failed or was cancelled
 }
 
@@ -272,7 +272,12 @@ func (c *Change) report(t *Task) bool {
 	if !isNew {
 		return false
 	}
-	if t.State == Waiting && slices.Contains(t.Awaits(), AwaitsChildren) && set.isMet() {
+	return c.learn(t, now, set.isMet())
+}
+
+// learn gives t its new children. If its wait for some of these is over, t becomes Submitted.
+func (c *Change) learn(t *Task, now *Children, isOver bool) bool {
+	if isOver && t.State == Waiting && slices.Contains(t.Awaits(), AwaitsChildren) {
 		patience := t.Signals.Patience
 		next := Change{Ref: t.Ref(), To: Submitted, At: c.At, ReadyAt: c.At, NextEventAt: overdueAt(c.At, patience)}
 		if !next.Apply(t) {

@@ -34,6 +34,11 @@ type NewChildren struct {
 	Waits []ChildrenWait
 
 	Until time.Time // when the parent runs although the wait is not over; zero is never
+
+	// Open says that more children follow, by Engine.AddChildren: for more than one call or transaction should have. The parent does not
+	// run before the last ones are added, except at Until, or if a person has it run, and then takes no more. The children have one
+	// name, and there are no Waits. The children that are there run.
+	Open bool
 }
 
 // SignalRequest describes a signal to send to one task. It is addressed by To or, if that is zero, by Type and Key.

@@ -22,6 +22,9 @@ var newChildrenScenarios = []scenario{
 	{"a request with children that cannot be is refused with all of them", refusesNewChildren},
 	{"a full backlog refuses a task with all of its children", refusesChildrenInFull},
 	{"a transaction adds tasks with children if and only if it commits", newChildrenByTx},
+	{"children are added in several calls, and their parent runs when the last call has closed them", addsMoreChildren},
+	{"open children that cannot be are refused, and a task that was woken or has ended takes no more", refusesMoreChildren},
+	{"children are added in several calls though the store does not say whether it failed", addsMoreInWeather},
 	{"tasks are submitted with children though the store does not say whether it failed", submitsInWeather},
 }
 

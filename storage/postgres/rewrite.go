@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -73,20 +74,39 @@ func (v *verbs) lock(ctx context.Context, w *swaps) (map[task.ID]*rewritten, err
 		ids[j] = w.changes[i].ID
 		again = again || w.changes[i].To == task.Submitted && w.changes[i].Replace == nil || w.changes[i].Remember > 0 || w.changes[i].FreesKey || w.changes[i].Ends != nil
 	}
-	var p pipe
-	p.add(note, v.store.sql.lockTask, uuids(ids, itself))
-	if err := v.do(ctx, &p); err != nil || !again || len(rows) == len(ids) {
-		return rows, err
-	}
-	var left []task.ID
-	for _, id := range ids {
-		if _, ok := rows[id]; !ok {
-			left = append(left, id)
+	for left := ids; ; {
+		for _, sql := range []string{v.store.sql.lockTask, v.store.sql.lockEnded} {
+			var p pipe
+			p.add(note, sql, uuids(left, itself))
+			if err := v.do(ctx, &p); err != nil || !again {
+				return rows, err
+			}
+			left = slices.DeleteFunc(slices.Clone(left), func(id task.ID) bool { return rows[id] != nil })
+			if len(left) == 0 {
+				return rows, nil
+			}
+		}
+		var err error
+		if left, err = v.moved(ctx, left); err != nil || len(left) == 0 {
+			return rows, err
 		}
 	}
-	p = pipe{}
-	p.add(note, v.store.sql.lockEnded, uuids(left, itself))
-	return rows, v.do(ctx, &p)
+}
+
+// moved returns which of some rows that were not found by statements that lock rows are there nevertheless: such a statement waits for
+// another transaction that moves a row, and does not see where to, also if the row is in the same table again.
+func (v *verbs) moved(ctx context.Context, missing []task.ID) (left []task.ID, err error) {
+	var p pipe
+	for _, id := range missing {
+		p.add(func(r pgx.Rows) error {
+			t, err := scanRow(r)
+			if err == nil {
+				left = append(left, t.ID)
+			}
+			return err
+		}, v.store.sql.get, id)
+	}
+	return left, v.read(ctx, &p)
 }
 
 // writeBack writes the rows that have changed, each to the table where it belongs.

@@ -219,15 +219,22 @@ func (v *verbs) Get(ctx context.Context, id task.ID) (found *task.Task, err erro
 		return err
 	}
 	err = v.again(ctx, "get", func() error {
-		var p pipe
-		if v.tx == nil {
-			p.add(row, v.store.sql.get, id)
-		} else { // a row may return to the table task between the first two statements
-			p.add(row, v.store.sql.lockTask, uuids([]task.ID{id}, itself))
-			p.add(row, v.store.sql.lockEnded, uuids([]task.ID{id}, itself))
-			p.add(row, v.store.sql.lockTask, uuids([]task.ID{id}, itself))
+		for {
+			var p pipe
+			if v.tx == nil {
+				p.add(row, v.store.sql.get, id)
+			} else { // a row may return to the table task between the first two statements
+				p.add(row, v.store.sql.lockTask, uuids([]task.ID{id}, itself))
+				p.add(row, v.store.sql.lockEnded, uuids([]task.ID{id}, itself))
+				p.add(row, v.store.sql.lockTask, uuids([]task.ID{id}, itself))
+			}
+			if err := v.read(ctx, &p); err != nil || found != nil || v.tx == nil {
+				return err
+			}
+			if left, err := v.moved(ctx, []task.ID{id}); err != nil || len(left) == 0 {
+				return err
+			}
 		}
-		return v.read(ctx, &p)
 	})
 	if err == nil && found == nil {
 		err = fmt.Errorf("postgres: %v: %w", id, task.ErrNotFound)

@@ -84,6 +84,41 @@ var childrenCases = []testCase{
 			f.check()
 		}
 	}},
+	{"open children are added and closed as Apply says, whatever the version is", func(f *fixture) {
+		for _, shards := range [][]byte{nil, {1, 2, 3}} {
+			of := func(from uint32) task.AddedChildren {
+				add := task.AddedChildren{Name: "a", From: from, Count: 3}
+				add.Shards = shards
+				return add
+			}
+			t := f.row(task.Waiting, func(t *task.Task) {
+				t.Signals = &task.Signals{Awaits: []string{task.AwaitsChildren}}
+				t.Children = task.Expecting([]string{"a"}, []task.AddedChildren{of(0)}, []task.ChildrenWait{{Name: "a", Count: task.OpenChildren}})
+			})
+			f.put(t)
+			f.extend(t, 2, task.MoreChildren{AddedChildren: of(3)})
+			f.extend(t, 3, task.MoreChildren{AddedChildren: of(3)})
+			f.extend(t, 3, task.MoreChildren{AddedChildren: task.AddedChildren{Name: "b"}})
+			for i := range uint32(6) {
+				f.report(t, "a", 4, task.ChildEnd{Index: i, State: task.Done})
+			}
+			equal(f, "state", t.State, task.Waiting)
+			f.extend(t, 5, task.MoreChildren{AddedChildren: of(6), Close: true, Wait: task.ChildrenWait{Count: 8, OrFailed: true}})
+			f.extend(t, 5, task.MoreChildren{AddedChildren: of(9)})
+			equal(f, "state", t.State, task.Waiting)
+			f.report(t, "a", 6, task.ChildEnd{Index: 8, State: task.Failed})
+			equal(f, "state", t.State, task.Submitted)
+			f.extend(t, 7, task.MoreChildren{AddedChildren: of(9)})
+			f.check()
+		}
+		t := f.row(task.Waiting, func(t *task.Task) {
+			t.Signals = &task.Signals{Awaits: []string{task.AwaitsChildren}}
+			t.Children = task.Expecting([]string{"a"}, nil, []task.ChildrenWait{{Name: "a", Count: task.OpenChildren}})
+		})
+		f.put(t)
+		f.extend(t, 2, task.MoreChildren{AddedChildren: task.AddedChildren{Name: "a"}, Close: true})
+		equal(f, "state", t.State, task.Submitted)
+	}},
 	{"a task that has failed or was cancelled learns of its children", func(f *fixture) {
 		for _, to := range []task.State{task.Failed, task.Cancelled} {
 			t := f.row(task.Processing, func(t *task.Task) { t.Children, t.Parent = children(10), &task.Parent{ID: task.ID{8}, Name: "p"} })
@@ -123,6 +158,33 @@ var childrenCases = []testCase{
 			f.Errorf("it is %v and has %+v", now.State, now.Children)
 		}
 	}},
+	{"children of a task that has ended are all counted, and the task is always there for transactions", func(f *fixture) {
+		const n, each = 4, 12
+		t := f.row(task.Processing, func(t *task.Task) {
+			t.Children = &task.Children{Sets: []task.ChildSet{{Name: "a", Added: n * each}}}
+		})
+		f.put(t)
+		f.step(t, task.Change{To: task.Done, At: at(2), Outcome: task.Completed, NextEventAt: at(1000)})
+		var wg sync.WaitGroup
+		for i := range uint32(n) {
+			wg.Go(func() {
+				for j := range uint32(each) {
+					ends := &task.ChildEnds{Name: "a", Ends: []task.ChildEnd{{Index: i*each + j, State: task.Done}}}
+					rows, err := f.Swap(f.ctx(), task.Change{Ref: task.Ref{ID: t.ID}, At: at(4), Ends: ends})
+					if err != nil || rows[0] == nil {
+						f.Errorf("child %d: %v, %v", i*each+j, rows, err)
+					}
+					if err := f.Update(f.ctx(), func(tx storage.Tx) error { _, err := tx.Get(f.ctx(), t.ID); return err }); err != nil {
+						f.Error(err)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		if now := f.get(t.ID); now.State != task.Done || now.Children.Set("a").Done != n*each {
+			f.Errorf("it is %v and has %+v", now.State, now.Children)
+		}
+	}},
 	{"the end of a child in a batch makes the parent the head of its ordering key", func(f *fixture) {
 		key := f.queue().key
 		t := f.row(task.Waiting, func(t *task.Task) {
@@ -149,6 +211,19 @@ func (f *fixture) report(t *task.Task, name string, now int, ends ...task.ChildE
 	got := f.swap(c)
 	if applied := c.Apply(t); (got != nil) != applied {
 		f.Fatalf("the end of a child of %s: got %v, applies: %t", name, got, applied)
+	} else if applied {
+		f.same(got, handedOut(t))
+	}
+	f.same(f.get(t.ID), t)
+}
+
+// extend adds more children to t, in the store and in t, and compares.
+func (f *fixture) extend(t *task.Task, now int, more task.MoreChildren) {
+	f.Helper()
+	c := task.Change{Ref: task.Ref{ID: t.ID}, At: at(now), OrderingKey: t.OrderingKey, More: &more}
+	got := f.swap(c)
+	if applied := c.Apply(t); (got != nil) != applied {
+		f.Fatalf("more children of %s: got %v, applies: %t", more.Name, got, applied)
 	} else if applied {
 		f.same(got, handedOut(t))
 	}

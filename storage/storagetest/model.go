@@ -166,7 +166,9 @@ func (m *model) randomTask() *task.Task {
 	if m.rand.IntN(4) == 0 {
 		t.Children = children(uint32(8*pick(m, modelSizes)) + 1)
 		if t.State == task.Waiting && m.rand.IntN(2) == 0 {
-			waitingForChildren(t)
+			if waitingForChildren(t); m.rand.IntN(2) == 0 {
+				t.Children.Sets[0].Await, t.Children.Sets[0].OrFailed = task.OpenChildren, false
+			}
 		}
 	}
 	if m.rand.IntN(2) == 0 {
@@ -275,9 +277,15 @@ func (m *model) randomSignal() task.Change {
 	return task.Change{Ref: task.Ref{ID: pick(m, m.ids)}, At: m.randomTime(), Signal: &task.Delivery{Signal: s, Keep: m.rand.IntN(2) == 0}}
 }
 
-// randomChildren returns a change that reports the end of a child, or one that adds children and begins a wait for some.
+// randomChildren returns a change that reports the end of a child, one that adds more children, or one that adds children and begins a
+// wait for some.
 func (m *model) randomChildren() task.Change {
 	c := task.Change{Ref: task.Ref{ID: pick(m, m.ids)}, At: m.randomTime()}
+	if m.rand.IntN(6) == 0 {
+		add := task.AddedChildren{Name: "page", From: pick(m, []uint32{8*uint32(pick(m, modelSizes)) + 1, 10}), Count: uint32(m.rand.IntN(3))}
+		c.More = &task.MoreChildren{AddedChildren: add, Close: m.rand.IntN(4) == 0, Wait: task.ChildrenWait{Count: uint32(m.rand.IntN(9)), OrFailed: m.rand.IntN(2) == 0}}
+		return c
+	}
 	if m.rand.IntN(2) == 0 {
 		end := task.ChildEnd{Index: uint32(m.rand.IntN(12)), State: pick(m, task.States())}
 		c.Ends = &task.ChildEnds{Name: pick(m, []string{"page", "page", "new"}), Ends: []task.ChildEnd{end, {Index: 1, State: task.Done}}}

@@ -159,7 +159,7 @@ func (tx *Tx) Swap(ctx context.Context, cs ...task.Change) (out []*task.Task, er
 // swap makes one change and returns the caller's copy of the row.
 func (s *state) swap(c *task.Change) (*task.Task, error) {
 	old, err := s.row(c.ID)
-	if err != nil || old == nil || old.Version != c.Version && c.Signal == nil && c.Ends == nil {
+	if err != nil || old == nil || old.Version != c.Version && c.Signal == nil && c.Ends == nil && c.More == nil {
 		return nil, err
 	}
 	out := new(task.Task)

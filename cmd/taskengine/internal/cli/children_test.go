@@ -20,6 +20,9 @@ func TestATaskIsShownWithItsParentAndItsChildren(t *testing.T) {
 		"waits for      5 more of 9 children \"page\", or one that fails or is cancelled, or 1 more of 2 children \"b\"\n": {
 			State: "waiting", Awaits: awaits, Children: []*taskenginev1.ChildSet{page(9, true), {Name: "c", Added: 1}, {Name: "b", Added: 2, Awaits: 1}},
 		},
+		"waits for      more children \"page\" to be added, of which there are 9\n": {
+			State: "waiting", Awaits: awaits, Children: []*taskenginev1.ChildSet{{Name: "page", Added: 9, Open: true}},
+		},
 		"waits for      children\n":          {State: "waiting", Awaits: awaits},
 		"waits for      the signal a or b\n": {State: "waiting", Awaits: []string{"a", "b"}},
 		"woken by       children\n":          {WokenBy: "children"},

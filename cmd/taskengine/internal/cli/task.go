@@ -139,6 +139,9 @@ func awaited(t *taskenginev1.Task) string {
 	}
 	var waits []string
 	for _, s := range t.GetChildren() {
+		if s.GetOpen() {
+			waits = append(waits, fmt.Sprintf("more children %q to be added, of which there are %d", s.GetName(), s.GetAdded()))
+		}
 		if s.GetAwaits() == 0 {
 			continue
 		}

@@ -51,8 +51,10 @@ priority, at, in, expires_at and headers. TYPE is that of lines without one. Inv
 reported with their numbers and left out. The same file may be loaded again: lines with an id
 or a key are not added twice.
 
-With --children, add children together with the task: all of them, or nothing. The task runs
-when they have ended. The file has one child a line, as that of --file, without id and key.`,
+With --children, add children together with the task, which runs when they have ended. The file
+has one child a line, as that of --file, without id and key. Up to 10,000 of them are added all
+or not at all. More are added in parts: if that is interrupted, the same command, with an --id or
+a --key, goes on.`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 || len(args) == 0 && f.file == "" {
 				return errors.New("want a TYPE, or --file")

@@ -2,12 +2,15 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
@@ -18,12 +21,69 @@ import (
 // familyNode keeps the last request for a task with children.
 type familyNode struct {
 	taskenginev1connect.UnimplementedTaskServiceHandler
-	got *taskenginev1.SubmitWithChildrenRequest
+	got   *taskenginev1.SubmitWithChildrenRequest
+	id    string // of the task; empty: that of the request
+	added uint32 // how many children it has
+	adds  []*taskenginev1.AddChildrenRequest
+	fails bool // all calls that add more
 }
 
 func (n *familyNode) SubmitWithChildren(_ context.Context, req *taskenginev1.SubmitWithChildrenRequest) (*taskenginev1.SubmitWithChildrenResponse, error) {
 	n.got = req
+	if n.id != "" {
+		return &taskenginev1.SubmitWithChildrenResponse{Receipt: &taskenginev1.Receipt{Id: n.id, Outcome: "existing"}}, nil
+	}
+	n.added = uint32(len(req.GetChildren()))
 	return &taskenginev1.SubmitWithChildrenResponse{Receipt: &taskenginev1.Receipt{Id: req.GetTask().GetId(), Created: true, Outcome: "created"}}, nil
+}
+
+func (n *familyNode) AddChildren(_ context.Context, req *taskenginev1.AddChildrenRequest) (*taskenginev1.AddChildrenResponse, error) {
+	n.adds = append(n.adds, req)
+	if n.fails {
+		return nil, connect.NewError(connect.CodeResourceExhausted, errors.New("no room"))
+	}
+	n.added = max(n.added, req.GetFrom()+uint32(len(req.GetChildren())))
+	return &taskenginev1.AddChildrenResponse{Added: n.added, Open: !req.GetClose()}, nil
+}
+
+func TestMoreChildrenThanARequestMayHaveAreAddedInSeveral(t *testing.T) {
+	for name, c := range map[string]struct {
+		node  familyNode
+		froms []uint32 // of the requests after the first
+		fails bool
+	}{
+		"new":             {familyNode{}, []uint32{10_000, 20_000}, false},
+		"continued":       {familyNode{id: "018df9e2-b200-7000-8e42-d4cae8864908", added: 15_000}, []uint32{0, 15_000}, false},
+		"all there":       {familyNode{id: "018df9e2-b200-7000-8e42-d4cae8864908", added: 25_000}, []uint32{0, 25_000}, false},
+		"a full backlog":  {familyNode{fails: true}, []uint32{10_000}, true},
+		"others as large": {familyNode{id: "018df9e2-b200-7000-8e42-d4cae8864908", added: 99_999}, []uint32{0, 25_000}, false},
+	} {
+		n := &c.node
+		_, h := taskenginev1connect.NewTaskServiceHandler(n)
+		s := httptest.NewServer(h)
+		got := cli(t, []string{"TASKENGINE_ADDRESS=" + s.Listener.Addr().String()}, strings.Repeat("{\"type\": \"page\"}\n", 25_000), strings.Fields("task add report --key k --children - --count 7")...)
+		s.Close()
+		if (got.code != exit.OK) != c.fails {
+			t.Errorf("%s: it says %+v", name, got)
+		}
+		if c.fails && !strings.Contains(got.stderr, "10000 of 25000 children of the task") {
+			t.Errorf("%s: it says %+v", name, got)
+		}
+		if !n.got.GetOpen() || n.got.GetCount() != 0 || len(n.got.GetChildren()) != 10_000 {
+			t.Errorf("%s: the first request has %d children, open: %t", name, len(n.got.GetChildren()), n.got.GetOpen())
+		}
+		var froms []uint32
+		for _, add := range n.adds {
+			froms = append(froms, add.GetFrom())
+		}
+		if !slices.Equal(froms, c.froms) {
+			t.Errorf("%s: the others are from %v, want %v", name, froms, c.froms)
+		}
+		last := n.adds[len(n.adds)-1]
+		if isLast := last.GetFrom()+uint32(len(last.GetChildren())) == 25_000; last.GetClose() != isLast || (last.GetCount() == 7) != isLast || isLast == c.fails {
+			t.Errorf("%s: the last request is from %d, close: %t, count: %d", name, last.GetFrom(), last.GetClose(), last.GetCount())
+		}
+	}
 }
 
 func TestATaskIsAddedWithTheChildrenInAFile(t *testing.T) {

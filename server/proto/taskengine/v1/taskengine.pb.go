@@ -301,7 +301,10 @@ type SubmitWithChildrenRequest struct {
 	// It also runs when one of them has failed or was cancelled.
 	OrFailed bool `protobuf:"varint,5,opt,name=or_failed,json=orFailed,proto3" json:"or_failed,omitempty"`
 	// When it runs at the latest. Absent: never.
-	Until         *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=until,proto3" json:"until,omitempty"`
+	Until *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=until,proto3" json:"until,omitempty"`
+	// More children follow, by AddChildren: the task does not run before the last of them closes the
+	// set, but for until. Excludes count and or_failed.
+	Open          bool `protobuf:"varint,7,opt,name=open,proto3" json:"open,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -378,6 +381,13 @@ func (x *SubmitWithChildrenRequest) GetUntil() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *SubmitWithChildrenRequest) GetOpen() bool {
+	if x != nil {
+		return x.Open
+	}
+	return false
+}
+
 type SubmitWithChildrenResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Receipt       *Receipt               `protobuf:"bytes,1,opt,name=receipt,proto3" json:"receipt,omitempty"` // of the task
@@ -422,6 +432,153 @@ func (x *SubmitWithChildrenResponse) GetReceipt() *Receipt {
 	return nil
 }
 
+type AddChildrenRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`      // of the task that was submitted with open children
+	Name  string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`  // of the children. Default: child.
+	From  uint32                 `protobuf:"varint,3,opt,name=from,proto3" json:"from,omitempty"` // the number of the first of these children, from 0 on
+	// At most 10000, and may be none, as in SubmitWithChildrenRequest.
+	Children []*NewTask `protobuf:"bytes,4,rep,name=children,proto3" json:"children,omitempty"`
+	// They are the last: the task has from and as many as these.
+	Close bool `protobuf:"varint,5,opt,name=close,proto3" json:"close,omitempty"`
+	// With close, as in SubmitWithChildrenRequest.
+	Count         uint32 `protobuf:"varint,6,opt,name=count,proto3" json:"count,omitempty"`
+	OrFailed      bool   `protobuf:"varint,7,opt,name=or_failed,json=orFailed,proto3" json:"or_failed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AddChildrenRequest) Reset() {
+	*x = AddChildrenRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AddChildrenRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AddChildrenRequest) ProtoMessage() {}
+
+func (x *AddChildrenRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AddChildrenRequest.ProtoReflect.Descriptor instead.
+func (*AddChildrenRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *AddChildrenRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *AddChildrenRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *AddChildrenRequest) GetFrom() uint32 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *AddChildrenRequest) GetChildren() []*NewTask {
+	if x != nil {
+		return x.Children
+	}
+	return nil
+}
+
+func (x *AddChildrenRequest) GetClose() bool {
+	if x != nil {
+		return x.Close
+	}
+	return false
+}
+
+func (x *AddChildrenRequest) GetCount() uint32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *AddChildrenRequest) GetOrFailed() bool {
+	if x != nil {
+		return x.OrFailed
+	}
+	return false
+}
+
+type AddChildrenResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Added         uint32                 `protobuf:"varint,1,opt,name=added,proto3" json:"added,omitempty"` // how many children the task has
+	Open          bool                   `protobuf:"varint,2,opt,name=open,proto3" json:"open,omitempty"`   // more can be added
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AddChildrenResponse) Reset() {
+	*x = AddChildrenResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AddChildrenResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AddChildrenResponse) ProtoMessage() {}
+
+func (x *AddChildrenResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AddChildrenResponse.ProtoReflect.Descriptor instead.
+func (*AddChildrenResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *AddChildrenResponse) GetAdded() uint32 {
+	if x != nil {
+		return x.Added
+	}
+	return 0
+}
+
+func (x *AddChildrenResponse) GetOpen() bool {
+	if x != nil {
+		return x.Open
+	}
+	return false
+}
+
 type SubmitStreamRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tasks         []*StreamedTask        `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"` // at most 1000
@@ -431,7 +588,7 @@ type SubmitStreamRequest struct {
 
 func (x *SubmitStreamRequest) Reset() {
 	*x = SubmitStreamRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[5]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -443,7 +600,7 @@ func (x *SubmitStreamRequest) String() string {
 func (*SubmitStreamRequest) ProtoMessage() {}
 
 func (x *SubmitStreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[5]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -456,7 +613,7 @@ func (x *SubmitStreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitStreamRequest.ProtoReflect.Descriptor instead.
 func (*SubmitStreamRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{5}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *SubmitStreamRequest) GetTasks() []*StreamedTask {
@@ -477,7 +634,7 @@ type StreamedTask struct {
 
 func (x *StreamedTask) Reset() {
 	*x = StreamedTask{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[6]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -489,7 +646,7 @@ func (x *StreamedTask) String() string {
 func (*StreamedTask) ProtoMessage() {}
 
 func (x *StreamedTask) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[6]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -502,7 +659,7 @@ func (x *StreamedTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamedTask.ProtoReflect.Descriptor instead.
 func (*StreamedTask) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{6}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *StreamedTask) GetSequence() uint64 {
@@ -530,7 +687,7 @@ type SubmitStreamResponse struct {
 
 func (x *SubmitStreamResponse) Reset() {
 	*x = SubmitStreamResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[7]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -542,7 +699,7 @@ func (x *SubmitStreamResponse) String() string {
 func (*SubmitStreamResponse) ProtoMessage() {}
 
 func (x *SubmitStreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[7]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -555,7 +712,7 @@ func (x *SubmitStreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitStreamResponse.ProtoReflect.Descriptor instead.
 func (*SubmitStreamResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{7}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *SubmitStreamResponse) GetOutcomes() []*SubmitOutcome {
@@ -587,7 +744,7 @@ type SubmitOutcome struct {
 
 func (x *SubmitOutcome) Reset() {
 	*x = SubmitOutcome{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[8]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -599,7 +756,7 @@ func (x *SubmitOutcome) String() string {
 func (*SubmitOutcome) ProtoMessage() {}
 
 func (x *SubmitOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[8]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -612,7 +769,7 @@ func (x *SubmitOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitOutcome.ProtoReflect.Descriptor instead.
 func (*SubmitOutcome) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{8}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *SubmitOutcome) GetSequence() uint64 {
@@ -678,7 +835,7 @@ type SubmitError struct {
 
 func (x *SubmitError) Reset() {
 	*x = SubmitError{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[9]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -690,7 +847,7 @@ func (x *SubmitError) String() string {
 func (*SubmitError) ProtoMessage() {}
 
 func (x *SubmitError) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[9]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -703,7 +860,7 @@ func (x *SubmitError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitError.ProtoReflect.Descriptor instead.
 func (*SubmitError) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{9}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *SubmitError) GetCode() string {
@@ -751,7 +908,7 @@ type Receipt struct {
 
 func (x *Receipt) Reset() {
 	*x = Receipt{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[10]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -763,7 +920,7 @@ func (x *Receipt) String() string {
 func (*Receipt) ProtoMessage() {}
 
 func (x *Receipt) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[10]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -776,7 +933,7 @@ func (x *Receipt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Receipt.ProtoReflect.Descriptor instead.
 func (*Receipt) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{10}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Receipt) GetId() string {
@@ -883,7 +1040,7 @@ type Task struct {
 
 func (x *Task) Reset() {
 	*x = Task{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[11]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -895,7 +1052,7 @@ func (x *Task) String() string {
 func (*Task) ProtoMessage() {}
 
 func (x *Task) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[11]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -908,7 +1065,7 @@ func (x *Task) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Task.ProtoReflect.Descriptor instead.
 func (*Task) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{11}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Task) GetId() string {
@@ -1161,7 +1318,7 @@ type Parent struct {
 
 func (x *Parent) Reset() {
 	*x = Parent{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[12]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1173,7 +1330,7 @@ func (x *Parent) String() string {
 func (*Parent) ProtoMessage() {}
 
 func (x *Parent) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[12]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1186,7 +1343,7 @@ func (x *Parent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Parent.ProtoReflect.Descriptor instead.
 func (*Parent) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{12}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Parent) GetId() string {
@@ -1219,17 +1376,19 @@ type ChildSet struct {
 	Done      uint32 `protobuf:"varint,3,opt,name=done,proto3" json:"done,omitempty"`
 	Failed    uint32 `protobuf:"varint,4,opt,name=failed,proto3" json:"failed,omitempty"`
 	Cancelled uint32 `protobuf:"varint,5,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
-	// The task waits until so many have ended. 0 if it does not wait for them.
+	// The task waits until so many have ended. 0 if it does not wait for them, or if they are open.
 	Awaits uint32 `protobuf:"varint,6,opt,name=awaits,proto3" json:"awaits,omitempty"`
 	// The task waits for that, or until one has failed or was cancelled.
-	OrFailed      bool `protobuf:"varint,7,opt,name=or_failed,json=orFailed,proto3" json:"or_failed,omitempty"`
+	OrFailed bool `protobuf:"varint,7,opt,name=or_failed,json=orFailed,proto3" json:"or_failed,omitempty"`
+	// The task waits until the last children are added.
+	Open          bool `protobuf:"varint,8,opt,name=open,proto3" json:"open,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ChildSet) Reset() {
 	*x = ChildSet{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[13]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1241,7 +1400,7 @@ func (x *ChildSet) String() string {
 func (*ChildSet) ProtoMessage() {}
 
 func (x *ChildSet) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[13]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1254,7 +1413,7 @@ func (x *ChildSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChildSet.ProtoReflect.Descriptor instead.
 func (*ChildSet) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{13}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ChildSet) GetName() string {
@@ -1306,6 +1465,13 @@ func (x *ChildSet) GetOrFailed() bool {
 	return false
 }
 
+func (x *ChildSet) GetOpen() bool {
+	if x != nil {
+		return x.Open
+	}
+	return false
+}
+
 // ReceivedSignal is a signal that a task has got.
 type ReceivedSignal struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1319,7 +1485,7 @@ type ReceivedSignal struct {
 
 func (x *ReceivedSignal) Reset() {
 	*x = ReceivedSignal{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[14]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1331,7 +1497,7 @@ func (x *ReceivedSignal) String() string {
 func (*ReceivedSignal) ProtoMessage() {}
 
 func (x *ReceivedSignal) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[14]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1344,7 +1510,7 @@ func (x *ReceivedSignal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReceivedSignal.ProtoReflect.Descriptor instead.
 func (*ReceivedSignal) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{14}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ReceivedSignal) GetName() string {
@@ -1389,7 +1555,7 @@ type Progress struct {
 
 func (x *Progress) Reset() {
 	*x = Progress{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[15]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1401,7 +1567,7 @@ func (x *Progress) String() string {
 func (*Progress) ProtoMessage() {}
 
 func (x *Progress) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[15]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1414,7 +1580,7 @@ func (x *Progress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Progress.ProtoReflect.Descriptor instead.
 func (*Progress) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{15}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Progress) GetDone() uint64 {
@@ -1460,7 +1626,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[16]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1472,7 +1638,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[16]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1485,7 +1651,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{16}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Attempt) GetNumber() uint32 {
@@ -1544,7 +1710,7 @@ type GetRequest struct {
 
 func (x *GetRequest) Reset() {
 	*x = GetRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[17]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1556,7 +1722,7 @@ func (x *GetRequest) String() string {
 func (*GetRequest) ProtoMessage() {}
 
 func (x *GetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[17]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1569,7 +1735,7 @@ func (x *GetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRequest.ProtoReflect.Descriptor instead.
 func (*GetRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{17}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GetRequest) GetId() string {
@@ -1609,7 +1775,7 @@ type GetResponse struct {
 
 func (x *GetResponse) Reset() {
 	*x = GetResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[18]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1621,7 +1787,7 @@ func (x *GetResponse) String() string {
 func (*GetResponse) ProtoMessage() {}
 
 func (x *GetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[18]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1634,7 +1800,7 @@ func (x *GetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetResponse.ProtoReflect.Descriptor instead.
 func (*GetResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{18}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GetResponse) GetTask() *Task {
@@ -1657,7 +1823,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[19]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1669,7 +1835,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[19]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1682,7 +1848,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{19}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListRequest) GetStates() []string {
@@ -1730,7 +1896,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[20]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1742,7 +1908,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[20]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1755,7 +1921,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{20}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListResponse) GetTasks() []*Task {
@@ -1782,7 +1948,7 @@ type CountRequest struct {
 
 func (x *CountRequest) Reset() {
 	*x = CountRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[21]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1794,7 +1960,7 @@ func (x *CountRequest) String() string {
 func (*CountRequest) ProtoMessage() {}
 
 func (x *CountRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[21]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1807,7 +1973,7 @@ func (x *CountRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountRequest.ProtoReflect.Descriptor instead.
 func (*CountRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{21}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CountRequest) GetStates() []string {
@@ -1833,7 +1999,7 @@ type CountResponse struct {
 
 func (x *CountResponse) Reset() {
 	*x = CountResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[22]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1845,7 +2011,7 @@ func (x *CountResponse) String() string {
 func (*CountResponse) ProtoMessage() {}
 
 func (x *CountResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[22]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1858,7 +2024,7 @@ func (x *CountResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountResponse.ProtoReflect.Descriptor instead.
 func (*CountResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{22}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CountResponse) GetCounts() []*StateCount {
@@ -1879,7 +2045,7 @@ type StateCount struct {
 
 func (x *StateCount) Reset() {
 	*x = StateCount{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[23]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1891,7 +2057,7 @@ func (x *StateCount) String() string {
 func (*StateCount) ProtoMessage() {}
 
 func (x *StateCount) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[23]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1904,7 +2070,7 @@ func (x *StateCount) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateCount.ProtoReflect.Descriptor instead.
 func (*StateCount) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{23}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *StateCount) GetState() string {
@@ -1941,7 +2107,7 @@ type WaitRequest struct {
 
 func (x *WaitRequest) Reset() {
 	*x = WaitRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[24]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1953,7 +2119,7 @@ func (x *WaitRequest) String() string {
 func (*WaitRequest) ProtoMessage() {}
 
 func (x *WaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[24]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1966,7 +2132,7 @@ func (x *WaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitRequest.ProtoReflect.Descriptor instead.
 func (*WaitRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{24}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *WaitRequest) GetIds() []string {
@@ -2004,7 +2170,7 @@ type WaitResponse struct {
 
 func (x *WaitResponse) Reset() {
 	*x = WaitResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[25]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2016,7 +2182,7 @@ func (x *WaitResponse) String() string {
 func (*WaitResponse) ProtoMessage() {}
 
 func (x *WaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[25]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2029,7 +2195,7 @@ func (x *WaitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitResponse.ProtoReflect.Descriptor instead.
 func (*WaitResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{25}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *WaitResponse) GetSettled() bool {
@@ -2062,7 +2228,7 @@ type WhyRequest struct {
 
 func (x *WhyRequest) Reset() {
 	*x = WhyRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[26]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2074,7 +2240,7 @@ func (x *WhyRequest) String() string {
 func (*WhyRequest) ProtoMessage() {}
 
 func (x *WhyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[26]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2087,7 +2253,7 @@ func (x *WhyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyRequest.ProtoReflect.Descriptor instead.
 func (*WhyRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{26}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *WhyRequest) GetId() string {
@@ -2107,7 +2273,7 @@ type WhyResponse struct {
 
 func (x *WhyResponse) Reset() {
 	*x = WhyResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[27]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2119,7 +2285,7 @@ func (x *WhyResponse) String() string {
 func (*WhyResponse) ProtoMessage() {}
 
 func (x *WhyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[27]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2132,7 +2298,7 @@ func (x *WhyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyResponse.ProtoReflect.Descriptor instead.
 func (*WhyResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{27}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *WhyResponse) GetTask() *Task {
@@ -2183,7 +2349,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[28]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2195,7 +2361,7 @@ func (x *Reason) String() string {
 func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[28]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2208,7 +2374,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{28}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Reason) GetCode() string {
@@ -2321,7 +2487,7 @@ type TaskLogsRequest struct {
 
 func (x *TaskLogsRequest) Reset() {
 	*x = TaskLogsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[29]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2333,7 +2499,7 @@ func (x *TaskLogsRequest) String() string {
 func (*TaskLogsRequest) ProtoMessage() {}
 
 func (x *TaskLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[29]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2346,7 +2512,7 @@ func (x *TaskLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskLogsRequest.ProtoReflect.Descriptor instead.
 func (*TaskLogsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{29}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *TaskLogsRequest) GetId() string {
@@ -2399,7 +2565,7 @@ type TaskLogsResponse struct {
 
 func (x *TaskLogsResponse) Reset() {
 	*x = TaskLogsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[30]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2411,7 +2577,7 @@ func (x *TaskLogsResponse) String() string {
 func (*TaskLogsResponse) ProtoMessage() {}
 
 func (x *TaskLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[30]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2424,7 +2590,7 @@ func (x *TaskLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskLogsResponse.ProtoReflect.Descriptor instead.
 func (*TaskLogsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{30}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *TaskLogsResponse) GetLines() []*LogLine {
@@ -2468,7 +2634,7 @@ type RanElsewhere struct {
 
 func (x *RanElsewhere) Reset() {
 	*x = RanElsewhere{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[31]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2480,7 +2646,7 @@ func (x *RanElsewhere) String() string {
 func (*RanElsewhere) ProtoMessage() {}
 
 func (x *RanElsewhere) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[31]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2493,7 +2659,7 @@ func (x *RanElsewhere) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RanElsewhere.ProtoReflect.Descriptor instead.
 func (*RanElsewhere) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{31}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RanElsewhere) GetAttempt() uint32 {
@@ -2545,7 +2711,7 @@ type LogLine struct {
 
 func (x *LogLine) Reset() {
 	*x = LogLine{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[32]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2557,7 +2723,7 @@ func (x *LogLine) String() string {
 func (*LogLine) ProtoMessage() {}
 
 func (x *LogLine) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[32]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2570,7 +2736,7 @@ func (x *LogLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
 func (*LogLine) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{32}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *LogLine) GetAttempt() uint32 {
@@ -2637,7 +2803,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[33]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2649,7 +2815,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[33]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2662,7 +2828,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{33}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *CancelRequest) GetId() string {
@@ -2710,7 +2876,7 @@ type CancelResponse struct {
 
 func (x *CancelResponse) Reset() {
 	*x = CancelResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[34]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2722,7 +2888,7 @@ func (x *CancelResponse) String() string {
 func (*CancelResponse) ProtoMessage() {}
 
 func (x *CancelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[34]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2735,7 +2901,7 @@ func (x *CancelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResponse.ProtoReflect.Descriptor instead.
 func (*CancelResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{34}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *CancelResponse) GetTask() *Task {
@@ -2778,7 +2944,7 @@ type TreeRequest struct {
 
 func (x *TreeRequest) Reset() {
 	*x = TreeRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[35]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2790,7 +2956,7 @@ func (x *TreeRequest) String() string {
 func (*TreeRequest) ProtoMessage() {}
 
 func (x *TreeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[35]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2803,7 +2969,7 @@ func (x *TreeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TreeRequest.ProtoReflect.Descriptor instead.
 func (*TreeRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{35}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *TreeRequest) GetId() string {
@@ -2839,7 +3005,7 @@ type TreeResponse struct {
 
 func (x *TreeResponse) Reset() {
 	*x = TreeResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[36]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2851,7 +3017,7 @@ func (x *TreeResponse) String() string {
 func (*TreeResponse) ProtoMessage() {}
 
 func (x *TreeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[36]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2864,7 +3030,7 @@ func (x *TreeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TreeResponse.ProtoReflect.Descriptor instead.
 func (*TreeResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{36}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *TreeResponse) GetTasks() []*TreeTask {
@@ -2891,7 +3057,7 @@ type TreeTask struct {
 
 func (x *TreeTask) Reset() {
 	*x = TreeTask{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[37]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2903,7 +3069,7 @@ func (x *TreeTask) String() string {
 func (*TreeTask) ProtoMessage() {}
 
 func (x *TreeTask) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[37]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2916,7 +3082,7 @@ func (x *TreeTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TreeTask.ProtoReflect.Descriptor instead.
 func (*TreeTask) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{37}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *TreeTask) GetTask() *Task {
@@ -2952,7 +3118,7 @@ type SubmitWorkflowRequest struct {
 
 func (x *SubmitWorkflowRequest) Reset() {
 	*x = SubmitWorkflowRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[38]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2964,7 +3130,7 @@ func (x *SubmitWorkflowRequest) String() string {
 func (*SubmitWorkflowRequest) ProtoMessage() {}
 
 func (x *SubmitWorkflowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[38]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2977,7 +3143,7 @@ func (x *SubmitWorkflowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitWorkflowRequest.ProtoReflect.Descriptor instead.
 func (*SubmitWorkflowRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{38}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *SubmitWorkflowRequest) GetName() string {
@@ -3052,7 +3218,7 @@ type SubmitWorkflowResponse struct {
 
 func (x *SubmitWorkflowResponse) Reset() {
 	*x = SubmitWorkflowResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[39]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3064,7 +3230,7 @@ func (x *SubmitWorkflowResponse) String() string {
 func (*SubmitWorkflowResponse) ProtoMessage() {}
 
 func (x *SubmitWorkflowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[39]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3077,7 +3243,7 @@ func (x *SubmitWorkflowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitWorkflowResponse.ProtoReflect.Descriptor instead.
 func (*SubmitWorkflowResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{39}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *SubmitWorkflowResponse) GetReceipt() *Receipt {
@@ -3098,7 +3264,7 @@ type GetWorkflowRequest struct {
 
 func (x *GetWorkflowRequest) Reset() {
 	*x = GetWorkflowRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[40]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3110,7 +3276,7 @@ func (x *GetWorkflowRequest) String() string {
 func (*GetWorkflowRequest) ProtoMessage() {}
 
 func (x *GetWorkflowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[40]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3123,7 +3289,7 @@ func (x *GetWorkflowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetWorkflowRequest.ProtoReflect.Descriptor instead.
 func (*GetWorkflowRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{40}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *GetWorkflowRequest) GetId() string {
@@ -3149,7 +3315,7 @@ type GetWorkflowResponse struct {
 
 func (x *GetWorkflowResponse) Reset() {
 	*x = GetWorkflowResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[41]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3161,7 +3327,7 @@ func (x *GetWorkflowResponse) String() string {
 func (*GetWorkflowResponse) ProtoMessage() {}
 
 func (x *GetWorkflowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[41]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3174,7 +3340,7 @@ func (x *GetWorkflowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetWorkflowResponse.ProtoReflect.Descriptor instead.
 func (*GetWorkflowResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{41}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *GetWorkflowResponse) GetWorkflow() *Workflow {
@@ -3198,7 +3364,7 @@ type RetryWorkflowRequest struct {
 
 func (x *RetryWorkflowRequest) Reset() {
 	*x = RetryWorkflowRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[42]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3210,7 +3376,7 @@ func (x *RetryWorkflowRequest) String() string {
 func (*RetryWorkflowRequest) ProtoMessage() {}
 
 func (x *RetryWorkflowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[42]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3223,7 +3389,7 @@ func (x *RetryWorkflowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryWorkflowRequest.ProtoReflect.Descriptor instead.
 func (*RetryWorkflowRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{42}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *RetryWorkflowRequest) GetId() string {
@@ -3256,7 +3422,7 @@ type RetryWorkflowResponse struct {
 
 func (x *RetryWorkflowResponse) Reset() {
 	*x = RetryWorkflowResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[43]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3268,7 +3434,7 @@ func (x *RetryWorkflowResponse) String() string {
 func (*RetryWorkflowResponse) ProtoMessage() {}
 
 func (x *RetryWorkflowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[43]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3281,7 +3447,7 @@ func (x *RetryWorkflowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryWorkflowResponse.ProtoReflect.Descriptor instead.
 func (*RetryWorkflowResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{43}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *RetryWorkflowResponse) GetWorkflow() *Workflow {
@@ -3304,7 +3470,7 @@ type Workflow struct {
 
 func (x *Workflow) Reset() {
 	*x = Workflow{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[44]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3316,7 +3482,7 @@ func (x *Workflow) String() string {
 func (*Workflow) ProtoMessage() {}
 
 func (x *Workflow) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[44]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3329,7 +3495,7 @@ func (x *Workflow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Workflow.ProtoReflect.Descriptor instead.
 func (*Workflow) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{44}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Workflow) GetName() string {
@@ -3395,7 +3561,7 @@ type WorkflowStep struct {
 
 func (x *WorkflowStep) Reset() {
 	*x = WorkflowStep{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[45]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3407,7 +3573,7 @@ func (x *WorkflowStep) String() string {
 func (*WorkflowStep) ProtoMessage() {}
 
 func (x *WorkflowStep) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[45]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3420,7 +3586,7 @@ func (x *WorkflowStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkflowStep.ProtoReflect.Descriptor instead.
 func (*WorkflowStep) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{45}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *WorkflowStep) GetName() string {
@@ -3545,7 +3711,7 @@ type ResumeRequest struct {
 
 func (x *ResumeRequest) Reset() {
 	*x = ResumeRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[46]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3557,7 +3723,7 @@ func (x *ResumeRequest) String() string {
 func (*ResumeRequest) ProtoMessage() {}
 
 func (x *ResumeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[46]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3570,7 +3736,7 @@ func (x *ResumeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeRequest.ProtoReflect.Descriptor instead.
 func (*ResumeRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{46}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ResumeRequest) GetId() string {
@@ -3596,7 +3762,7 @@ type ResumeResponse struct {
 
 func (x *ResumeResponse) Reset() {
 	*x = ResumeResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[47]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3608,7 +3774,7 @@ func (x *ResumeResponse) String() string {
 func (*ResumeResponse) ProtoMessage() {}
 
 func (x *ResumeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[47]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3621,7 +3787,7 @@ func (x *ResumeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeResponse.ProtoReflect.Descriptor instead.
 func (*ResumeResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{47}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ResumeResponse) GetTask() *Task {
@@ -3642,7 +3808,7 @@ type FailRequest struct {
 
 func (x *FailRequest) Reset() {
 	*x = FailRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[48]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3654,7 +3820,7 @@ func (x *FailRequest) String() string {
 func (*FailRequest) ProtoMessage() {}
 
 func (x *FailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[48]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3667,7 +3833,7 @@ func (x *FailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailRequest.ProtoReflect.Descriptor instead.
 func (*FailRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{48}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *FailRequest) GetId() string {
@@ -3700,7 +3866,7 @@ type FailResponse struct {
 
 func (x *FailResponse) Reset() {
 	*x = FailResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[49]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3712,7 +3878,7 @@ func (x *FailResponse) String() string {
 func (*FailResponse) ProtoMessage() {}
 
 func (x *FailResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[49]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3725,7 +3891,7 @@ func (x *FailResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailResponse.ProtoReflect.Descriptor instead.
 func (*FailResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{49}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *FailResponse) GetTask() *Task {
@@ -3752,7 +3918,7 @@ type RescheduleRequest struct {
 
 func (x *RescheduleRequest) Reset() {
 	*x = RescheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[50]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3764,7 +3930,7 @@ func (x *RescheduleRequest) String() string {
 func (*RescheduleRequest) ProtoMessage() {}
 
 func (x *RescheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[50]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3777,7 +3943,7 @@ func (x *RescheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RescheduleRequest.ProtoReflect.Descriptor instead.
 func (*RescheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{50}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *RescheduleRequest) GetId() string {
@@ -3844,7 +4010,7 @@ type RescheduleResponse struct {
 
 func (x *RescheduleResponse) Reset() {
 	*x = RescheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[51]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3856,7 +4022,7 @@ func (x *RescheduleResponse) String() string {
 func (*RescheduleResponse) ProtoMessage() {}
 
 func (x *RescheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[51]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3869,7 +4035,7 @@ func (x *RescheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RescheduleResponse.ProtoReflect.Descriptor instead.
 func (*RescheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{51}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *RescheduleResponse) GetTask() *Task {
@@ -3899,7 +4065,7 @@ type SignalRequest struct {
 
 func (x *SignalRequest) Reset() {
 	*x = SignalRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[52]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3911,7 +4077,7 @@ func (x *SignalRequest) String() string {
 func (*SignalRequest) ProtoMessage() {}
 
 func (x *SignalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[52]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3924,7 +4090,7 @@ func (x *SignalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalRequest.ProtoReflect.Descriptor instead.
 func (*SignalRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{52}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *SignalRequest) GetId() string {
@@ -3996,7 +4162,7 @@ type SignalResponse struct {
 
 func (x *SignalResponse) Reset() {
 	*x = SignalResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[53]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4008,7 +4174,7 @@ func (x *SignalResponse) String() string {
 func (*SignalResponse) ProtoMessage() {}
 
 func (x *SignalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[53]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4021,7 +4187,7 @@ func (x *SignalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalResponse.ProtoReflect.Descriptor instead.
 func (*SignalResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{53}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *SignalResponse) GetOutcome() string {
@@ -4051,7 +4217,7 @@ type ListKeysRequest struct {
 
 func (x *ListKeysRequest) Reset() {
 	*x = ListKeysRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[54]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4063,7 +4229,7 @@ func (x *ListKeysRequest) String() string {
 func (*ListKeysRequest) ProtoMessage() {}
 
 func (x *ListKeysRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[54]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4076,7 +4242,7 @@ func (x *ListKeysRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeysRequest.ProtoReflect.Descriptor instead.
 func (*ListKeysRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{54}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ListKeysRequest) GetStates() []string {
@@ -4117,7 +4283,7 @@ type ListKeysResponse struct {
 
 func (x *ListKeysResponse) Reset() {
 	*x = ListKeysResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[55]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4129,7 +4295,7 @@ func (x *ListKeysResponse) String() string {
 func (*ListKeysResponse) ProtoMessage() {}
 
 func (x *ListKeysResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[55]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4142,7 +4308,7 @@ func (x *ListKeysResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeysResponse.ProtoReflect.Descriptor instead.
 func (*ListKeysResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{55}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ListKeysResponse) GetKeys() []*OrderingKey {
@@ -4175,7 +4341,7 @@ type OrderingKey struct {
 
 func (x *OrderingKey) Reset() {
 	*x = OrderingKey{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[56]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4187,7 +4353,7 @@ func (x *OrderingKey) String() string {
 func (*OrderingKey) ProtoMessage() {}
 
 func (x *OrderingKey) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[56]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4200,7 +4366,7 @@ func (x *OrderingKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderingKey.ProtoReflect.Descriptor instead.
 func (*OrderingKey) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{56}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *OrderingKey) GetKey() string {
@@ -4249,7 +4415,7 @@ type GetKeyRequest struct {
 
 func (x *GetKeyRequest) Reset() {
 	*x = GetKeyRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[57]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4261,7 +4427,7 @@ func (x *GetKeyRequest) String() string {
 func (*GetKeyRequest) ProtoMessage() {}
 
 func (x *GetKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[57]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4274,7 +4440,7 @@ func (x *GetKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetKeyRequest.ProtoReflect.Descriptor instead.
 func (*GetKeyRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{57}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *GetKeyRequest) GetKey() string {
@@ -4309,7 +4475,7 @@ type GetKeyResponse struct {
 
 func (x *GetKeyResponse) Reset() {
 	*x = GetKeyResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[58]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4321,7 +4487,7 @@ func (x *GetKeyResponse) String() string {
 func (*GetKeyResponse) ProtoMessage() {}
 
 func (x *GetKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[58]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4334,7 +4500,7 @@ func (x *GetKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetKeyResponse.ProtoReflect.Descriptor instead.
 func (*GetKeyResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{58}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *GetKeyResponse) GetHead() *Task {
@@ -4367,7 +4533,7 @@ type ResumeKeyRequest struct {
 
 func (x *ResumeKeyRequest) Reset() {
 	*x = ResumeKeyRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[59]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4379,7 +4545,7 @@ func (x *ResumeKeyRequest) String() string {
 func (*ResumeKeyRequest) ProtoMessage() {}
 
 func (x *ResumeKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[59]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4392,7 +4558,7 @@ func (x *ResumeKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeKeyRequest.ProtoReflect.Descriptor instead.
 func (*ResumeKeyRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{59}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ResumeKeyRequest) GetKey() string {
@@ -4411,7 +4577,7 @@ type ResumeKeyResponse struct {
 
 func (x *ResumeKeyResponse) Reset() {
 	*x = ResumeKeyResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[60]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4423,7 +4589,7 @@ func (x *ResumeKeyResponse) String() string {
 func (*ResumeKeyResponse) ProtoMessage() {}
 
 func (x *ResumeKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[60]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4436,7 +4602,7 @@ func (x *ResumeKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeKeyResponse.ProtoReflect.Descriptor instead.
 func (*ResumeKeyResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{60}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ResumeKeyResponse) GetTask() *Task {
@@ -4456,7 +4622,7 @@ type SkipKeyRequest struct {
 
 func (x *SkipKeyRequest) Reset() {
 	*x = SkipKeyRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[61]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4468,7 +4634,7 @@ func (x *SkipKeyRequest) String() string {
 func (*SkipKeyRequest) ProtoMessage() {}
 
 func (x *SkipKeyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[61]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4481,7 +4647,7 @@ func (x *SkipKeyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkipKeyRequest.ProtoReflect.Descriptor instead.
 func (*SkipKeyRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{61}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *SkipKeyRequest) GetKey() string {
@@ -4507,7 +4673,7 @@ type SkipKeyResponse struct {
 
 func (x *SkipKeyResponse) Reset() {
 	*x = SkipKeyResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[62]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4519,7 +4685,7 @@ func (x *SkipKeyResponse) String() string {
 func (*SkipKeyResponse) ProtoMessage() {}
 
 func (x *SkipKeyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[62]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4532,7 +4698,7 @@ func (x *SkipKeyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SkipKeyResponse.ProtoReflect.Descriptor instead.
 func (*SkipKeyResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{62}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *SkipKeyResponse) GetTask() *Task {
@@ -4550,7 +4716,7 @@ type ListTypesRequest struct {
 
 func (x *ListTypesRequest) Reset() {
 	*x = ListTypesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[63]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4562,7 +4728,7 @@ func (x *ListTypesRequest) String() string {
 func (*ListTypesRequest) ProtoMessage() {}
 
 func (x *ListTypesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[63]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4575,7 +4741,7 @@ func (x *ListTypesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTypesRequest.ProtoReflect.Descriptor instead.
 func (*ListTypesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{63}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{65}
 }
 
 type ListTypesResponse struct {
@@ -4590,7 +4756,7 @@ type ListTypesResponse struct {
 
 func (x *ListTypesResponse) Reset() {
 	*x = ListTypesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[64]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4602,7 +4768,7 @@ func (x *ListTypesResponse) String() string {
 func (*ListTypesResponse) ProtoMessage() {}
 
 func (x *ListTypesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[64]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4615,7 +4781,7 @@ func (x *ListTypesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTypesResponse.ProtoReflect.Descriptor instead.
 func (*ListTypesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{64}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ListTypesResponse) GetTypes() []*Type {
@@ -4649,7 +4815,7 @@ type Type struct {
 
 func (x *Type) Reset() {
 	*x = Type{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[65]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4661,7 +4827,7 @@ func (x *Type) String() string {
 func (*Type) ProtoMessage() {}
 
 func (x *Type) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[65]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4674,7 +4840,7 @@ func (x *Type) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Type.ProtoReflect.Descriptor instead.
 func (*Type) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{65}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Type) GetName() string {
@@ -4735,7 +4901,7 @@ type PauseTypeRequest struct {
 
 func (x *PauseTypeRequest) Reset() {
 	*x = PauseTypeRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[66]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4747,7 +4913,7 @@ func (x *PauseTypeRequest) String() string {
 func (*PauseTypeRequest) ProtoMessage() {}
 
 func (x *PauseTypeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[66]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4760,7 +4926,7 @@ func (x *PauseTypeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseTypeRequest.ProtoReflect.Descriptor instead.
 func (*PauseTypeRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{66}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *PauseTypeRequest) GetType() string {
@@ -4778,7 +4944,7 @@ type PauseTypeResponse struct {
 
 func (x *PauseTypeResponse) Reset() {
 	*x = PauseTypeResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[67]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4790,7 +4956,7 @@ func (x *PauseTypeResponse) String() string {
 func (*PauseTypeResponse) ProtoMessage() {}
 
 func (x *PauseTypeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[67]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4803,7 +4969,7 @@ func (x *PauseTypeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseTypeResponse.ProtoReflect.Descriptor instead.
 func (*PauseTypeResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{67}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{69}
 }
 
 type ResumeTypeRequest struct {
@@ -4815,7 +4981,7 @@ type ResumeTypeRequest struct {
 
 func (x *ResumeTypeRequest) Reset() {
 	*x = ResumeTypeRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[68]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4827,7 +4993,7 @@ func (x *ResumeTypeRequest) String() string {
 func (*ResumeTypeRequest) ProtoMessage() {}
 
 func (x *ResumeTypeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[68]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4840,7 +5006,7 @@ func (x *ResumeTypeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTypeRequest.ProtoReflect.Descriptor instead.
 func (*ResumeTypeRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{68}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ResumeTypeRequest) GetType() string {
@@ -4858,7 +5024,7 @@ type ResumeTypeResponse struct {
 
 func (x *ResumeTypeResponse) Reset() {
 	*x = ResumeTypeResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[69]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4870,7 +5036,7 @@ func (x *ResumeTypeResponse) String() string {
 func (*ResumeTypeResponse) ProtoMessage() {}
 
 func (x *ResumeTypeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[69]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4883,7 +5049,7 @@ func (x *ResumeTypeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeTypeResponse.ProtoReflect.Descriptor instead.
 func (*ResumeTypeResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{69}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{71}
 }
 
 type ListWorkersRequest struct {
@@ -4894,7 +5060,7 @@ type ListWorkersRequest struct {
 
 func (x *ListWorkersRequest) Reset() {
 	*x = ListWorkersRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[70]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4906,7 +5072,7 @@ func (x *ListWorkersRequest) String() string {
 func (*ListWorkersRequest) ProtoMessage() {}
 
 func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[70]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4919,7 +5085,7 @@ func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersRequest.ProtoReflect.Descriptor instead.
 func (*ListWorkersRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{70}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{72}
 }
 
 type ListWorkersResponse struct {
@@ -4931,7 +5097,7 @@ type ListWorkersResponse struct {
 
 func (x *ListWorkersResponse) Reset() {
 	*x = ListWorkersResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[71]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4943,7 +5109,7 @@ func (x *ListWorkersResponse) String() string {
 func (*ListWorkersResponse) ProtoMessage() {}
 
 func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[71]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4956,7 +5122,7 @@ func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersResponse.ProtoReflect.Descriptor instead.
 func (*ListWorkersResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{71}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ListWorkersResponse) GetWorkers() []*Worker {
@@ -4989,7 +5155,7 @@ type Worker struct {
 
 func (x *Worker) Reset() {
 	*x = Worker{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[72]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5001,7 +5167,7 @@ func (x *Worker) String() string {
 func (*Worker) ProtoMessage() {}
 
 func (x *Worker) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[72]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5014,7 +5180,7 @@ func (x *Worker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Worker.ProtoReflect.Descriptor instead.
 func (*Worker) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{72}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Worker) GetId() string {
@@ -5096,7 +5262,7 @@ type DrainWorkerRequest struct {
 
 func (x *DrainWorkerRequest) Reset() {
 	*x = DrainWorkerRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[73]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5108,7 +5274,7 @@ func (x *DrainWorkerRequest) String() string {
 func (*DrainWorkerRequest) ProtoMessage() {}
 
 func (x *DrainWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[73]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5121,7 +5287,7 @@ func (x *DrainWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainWorkerRequest.ProtoReflect.Descriptor instead.
 func (*DrainWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{73}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *DrainWorkerRequest) GetWorker() string {
@@ -5140,7 +5306,7 @@ type DrainWorkerResponse struct {
 
 func (x *DrainWorkerResponse) Reset() {
 	*x = DrainWorkerResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[74]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5152,7 +5318,7 @@ func (x *DrainWorkerResponse) String() string {
 func (*DrainWorkerResponse) ProtoMessage() {}
 
 func (x *DrainWorkerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[74]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5165,7 +5331,7 @@ func (x *DrainWorkerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainWorkerResponse.ProtoReflect.Descriptor instead.
 func (*DrainWorkerResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{74}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *DrainWorkerResponse) GetWorkers() []*Worker {
@@ -5183,7 +5349,7 @@ type VersionRequest struct {
 
 func (x *VersionRequest) Reset() {
 	*x = VersionRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[75]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5195,7 +5361,7 @@ func (x *VersionRequest) String() string {
 func (*VersionRequest) ProtoMessage() {}
 
 func (x *VersionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[75]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5208,7 +5374,7 @@ func (x *VersionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionRequest.ProtoReflect.Descriptor instead.
 func (*VersionRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{75}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{77}
 }
 
 type VersionResponse struct {
@@ -5224,7 +5390,7 @@ type VersionResponse struct {
 
 func (x *VersionResponse) Reset() {
 	*x = VersionResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[76]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5236,7 +5402,7 @@ func (x *VersionResponse) String() string {
 func (*VersionResponse) ProtoMessage() {}
 
 func (x *VersionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[76]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5249,7 +5415,7 @@ func (x *VersionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionResponse.ProtoReflect.Descriptor instead.
 func (*VersionResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{76}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *VersionResponse) GetVersion() string {
@@ -5299,7 +5465,7 @@ type Rate struct {
 
 func (x *Rate) Reset() {
 	*x = Rate{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[77]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5311,7 +5477,7 @@ func (x *Rate) String() string {
 func (*Rate) ProtoMessage() {}
 
 func (x *Rate) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[77]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5324,7 +5490,7 @@ func (x *Rate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rate.ProtoReflect.Descriptor instead.
 func (*Rate) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{77}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *Rate) GetCount() uint32 {
@@ -5384,7 +5550,7 @@ type Limit struct {
 
 func (x *Limit) Reset() {
 	*x = Limit{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[78]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5396,7 +5562,7 @@ func (x *Limit) String() string {
 func (*Limit) ProtoMessage() {}
 
 func (x *Limit) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[78]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5409,7 +5575,7 @@ func (x *Limit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limit.ProtoReflect.Descriptor instead.
 func (*Limit) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{78}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *Limit) GetName() string {
@@ -5537,7 +5703,7 @@ type LimitSetting struct {
 
 func (x *LimitSetting) Reset() {
 	*x = LimitSetting{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[79]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5549,7 +5715,7 @@ func (x *LimitSetting) String() string {
 func (*LimitSetting) ProtoMessage() {}
 
 func (x *LimitSetting) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[79]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5562,7 +5728,7 @@ func (x *LimitSetting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitSetting.ProtoReflect.Descriptor instead.
 func (*LimitSetting) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{79}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *LimitSetting) GetMax() uint32 {
@@ -5636,7 +5802,7 @@ type ListLimitsRequest struct {
 
 func (x *ListLimitsRequest) Reset() {
 	*x = ListLimitsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[80]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5648,7 +5814,7 @@ func (x *ListLimitsRequest) String() string {
 func (*ListLimitsRequest) ProtoMessage() {}
 
 func (x *ListLimitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[80]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5661,7 +5827,7 @@ func (x *ListLimitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLimitsRequest.ProtoReflect.Descriptor instead.
 func (*ListLimitsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{80}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{82}
 }
 
 type ListLimitsResponse struct {
@@ -5673,7 +5839,7 @@ type ListLimitsResponse struct {
 
 func (x *ListLimitsResponse) Reset() {
 	*x = ListLimitsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[81]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5685,7 +5851,7 @@ func (x *ListLimitsResponse) String() string {
 func (*ListLimitsResponse) ProtoMessage() {}
 
 func (x *ListLimitsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[81]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5698,7 +5864,7 @@ func (x *ListLimitsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListLimitsResponse.ProtoReflect.Descriptor instead.
 func (*ListLimitsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{81}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ListLimitsResponse) GetLimits() []*Limit {
@@ -5718,7 +5884,7 @@ type GetLimitRequest struct {
 
 func (x *GetLimitRequest) Reset() {
 	*x = GetLimitRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[82]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5730,7 +5896,7 @@ func (x *GetLimitRequest) String() string {
 func (*GetLimitRequest) ProtoMessage() {}
 
 func (x *GetLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[82]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5743,7 +5909,7 @@ func (x *GetLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLimitRequest.ProtoReflect.Descriptor instead.
 func (*GetLimitRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{82}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *GetLimitRequest) GetName() string {
@@ -5769,7 +5935,7 @@ type GetLimitResponse struct {
 
 func (x *GetLimitResponse) Reset() {
 	*x = GetLimitResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[83]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5781,7 +5947,7 @@ func (x *GetLimitResponse) String() string {
 func (*GetLimitResponse) ProtoMessage() {}
 
 func (x *GetLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[83]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5794,7 +5960,7 @@ func (x *GetLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetLimitResponse.ProtoReflect.Descriptor instead.
 func (*GetLimitResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{83}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *GetLimitResponse) GetLimit() *Limit {
@@ -5822,7 +5988,7 @@ type SetLimitRequest struct {
 
 func (x *SetLimitRequest) Reset() {
 	*x = SetLimitRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[84]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5834,7 +6000,7 @@ func (x *SetLimitRequest) String() string {
 func (*SetLimitRequest) ProtoMessage() {}
 
 func (x *SetLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[84]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5847,7 +6013,7 @@ func (x *SetLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLimitRequest.ProtoReflect.Descriptor instead.
 func (*SetLimitRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{84}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *SetLimitRequest) GetName() string {
@@ -5908,7 +6074,7 @@ type SetLimitResponse struct {
 
 func (x *SetLimitResponse) Reset() {
 	*x = SetLimitResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[85]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5920,7 +6086,7 @@ func (x *SetLimitResponse) String() string {
 func (*SetLimitResponse) ProtoMessage() {}
 
 func (x *SetLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[85]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5933,7 +6099,7 @@ func (x *SetLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLimitResponse.ProtoReflect.Descriptor instead.
 func (*SetLimitResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{85}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *SetLimitResponse) GetLimit() *Limit {
@@ -5955,7 +6121,7 @@ type UnsetLimitRequest struct {
 
 func (x *UnsetLimitRequest) Reset() {
 	*x = UnsetLimitRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[86]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5967,7 +6133,7 @@ func (x *UnsetLimitRequest) String() string {
 func (*UnsetLimitRequest) ProtoMessage() {}
 
 func (x *UnsetLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[86]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5980,7 +6146,7 @@ func (x *UnsetLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsetLimitRequest.ProtoReflect.Descriptor instead.
 func (*UnsetLimitRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{86}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *UnsetLimitRequest) GetName() string {
@@ -6020,7 +6186,7 @@ type UnsetLimitResponse struct {
 
 func (x *UnsetLimitResponse) Reset() {
 	*x = UnsetLimitResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[87]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6032,7 +6198,7 @@ func (x *UnsetLimitResponse) String() string {
 func (*UnsetLimitResponse) ProtoMessage() {}
 
 func (x *UnsetLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[87]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6045,7 +6211,7 @@ func (x *UnsetLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsetLimitResponse.ProtoReflect.Descriptor instead.
 func (*UnsetLimitResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{87}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *UnsetLimitResponse) GetLimit() *Limit {
@@ -6065,7 +6231,7 @@ type WatchLimitsRequest struct {
 
 func (x *WatchLimitsRequest) Reset() {
 	*x = WatchLimitsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[88]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6077,7 +6243,7 @@ func (x *WatchLimitsRequest) String() string {
 func (*WatchLimitsRequest) ProtoMessage() {}
 
 func (x *WatchLimitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[88]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6090,7 +6256,7 @@ func (x *WatchLimitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchLimitsRequest.ProtoReflect.Descriptor instead.
 func (*WatchLimitsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{88}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *WatchLimitsRequest) GetTimeout() *durationpb.Duration {
@@ -6109,7 +6275,7 @@ type WatchLimitsResponse struct {
 
 func (x *WatchLimitsResponse) Reset() {
 	*x = WatchLimitsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[89]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6121,7 +6287,7 @@ func (x *WatchLimitsResponse) String() string {
 func (*WatchLimitsResponse) ProtoMessage() {}
 
 func (x *WatchLimitsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[89]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6134,7 +6300,7 @@ func (x *WatchLimitsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchLimitsResponse.ProtoReflect.Descriptor instead.
 func (*WatchLimitsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{89}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *WatchLimitsResponse) GetLimits() []*Limit {
@@ -6154,7 +6320,7 @@ type WhyLimitRequest struct {
 
 func (x *WhyLimitRequest) Reset() {
 	*x = WhyLimitRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[90]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6166,7 +6332,7 @@ func (x *WhyLimitRequest) String() string {
 func (*WhyLimitRequest) ProtoMessage() {}
 
 func (x *WhyLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[90]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6179,7 +6345,7 @@ func (x *WhyLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyLimitRequest.ProtoReflect.Descriptor instead.
 func (*WhyLimitRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{90}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *WhyLimitRequest) GetName() string {
@@ -6217,7 +6383,7 @@ type WhyLimitResponse struct {
 
 func (x *WhyLimitResponse) Reset() {
 	*x = WhyLimitResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[91]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6229,7 +6395,7 @@ func (x *WhyLimitResponse) String() string {
 func (*WhyLimitResponse) ProtoMessage() {}
 
 func (x *WhyLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[91]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6242,7 +6408,7 @@ func (x *WhyLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyLimitResponse.ProtoReflect.Descriptor instead.
 func (*WhyLimitResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{91}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *WhyLimitResponse) GetLimit() *Limit {
@@ -6300,7 +6466,7 @@ type LimitTask struct {
 
 func (x *LimitTask) Reset() {
 	*x = LimitTask{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[92]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6312,7 +6478,7 @@ func (x *LimitTask) String() string {
 func (*LimitTask) ProtoMessage() {}
 
 func (x *LimitTask) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[92]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6325,7 +6491,7 @@ func (x *LimitTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitTask.ProtoReflect.Descriptor instead.
 func (*LimitTask) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{92}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *LimitTask) GetId() string {
@@ -6370,7 +6536,7 @@ type LimitNode struct {
 
 func (x *LimitNode) Reset() {
 	*x = LimitNode{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[93]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6382,7 +6548,7 @@ func (x *LimitNode) String() string {
 func (*LimitNode) ProtoMessage() {}
 
 func (x *LimitNode) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[93]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6395,7 +6561,7 @@ func (x *LimitNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitNode.ProtoReflect.Descriptor instead.
 func (*LimitNode) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{93}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *LimitNode) GetNode() string {
@@ -6437,7 +6603,7 @@ type LimitQueue struct {
 
 func (x *LimitQueue) Reset() {
 	*x = LimitQueue{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[94]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6449,7 +6615,7 @@ func (x *LimitQueue) String() string {
 func (*LimitQueue) ProtoMessage() {}
 
 func (x *LimitQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[94]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6462,7 +6628,7 @@ func (x *LimitQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitQueue.ProtoReflect.Descriptor instead.
 func (*LimitQueue) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{94}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *LimitQueue) GetType() string {
@@ -6500,7 +6666,7 @@ type Alert struct {
 
 func (x *Alert) Reset() {
 	*x = Alert{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[95]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6512,7 +6678,7 @@ func (x *Alert) String() string {
 func (*Alert) ProtoMessage() {}
 
 func (x *Alert) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[95]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6525,7 +6691,7 @@ func (x *Alert) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alert.ProtoReflect.Descriptor instead.
 func (*Alert) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{95}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *Alert) GetRule() string {
@@ -6629,7 +6795,7 @@ type AlertSilence struct {
 
 func (x *AlertSilence) Reset() {
 	*x = AlertSilence{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[96]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6641,7 +6807,7 @@ func (x *AlertSilence) String() string {
 func (*AlertSilence) ProtoMessage() {}
 
 func (x *AlertSilence) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[96]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6654,7 +6820,7 @@ func (x *AlertSilence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AlertSilence.ProtoReflect.Descriptor instead.
 func (*AlertSilence) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{96}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *AlertSilence) GetId() string {
@@ -6720,7 +6886,7 @@ type UnsentAlerts struct {
 
 func (x *UnsentAlerts) Reset() {
 	*x = UnsentAlerts{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[97]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6732,7 +6898,7 @@ func (x *UnsentAlerts) String() string {
 func (*UnsentAlerts) ProtoMessage() {}
 
 func (x *UnsentAlerts) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[97]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6745,7 +6911,7 @@ func (x *UnsentAlerts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsentAlerts.ProtoReflect.Descriptor instead.
 func (*UnsentAlerts) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{97}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *UnsentAlerts) GetId() string {
@@ -6791,7 +6957,7 @@ type ListAlertsRequest struct {
 
 func (x *ListAlertsRequest) Reset() {
 	*x = ListAlertsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[98]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6803,7 +6969,7 @@ func (x *ListAlertsRequest) String() string {
 func (*ListAlertsRequest) ProtoMessage() {}
 
 func (x *ListAlertsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[98]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6816,7 +6982,7 @@ func (x *ListAlertsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAlertsRequest.ProtoReflect.Descriptor instead.
 func (*ListAlertsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{98}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{100}
 }
 
 type ListAlertsResponse struct {
@@ -6830,7 +6996,7 @@ type ListAlertsResponse struct {
 
 func (x *ListAlertsResponse) Reset() {
 	*x = ListAlertsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[99]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6842,7 +7008,7 @@ func (x *ListAlertsResponse) String() string {
 func (*ListAlertsResponse) ProtoMessage() {}
 
 func (x *ListAlertsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[99]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6855,7 +7021,7 @@ func (x *ListAlertsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAlertsResponse.ProtoReflect.Descriptor instead.
 func (*ListAlertsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{99}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *ListAlertsResponse) GetAlerts() []*Alert {
@@ -6888,7 +7054,7 @@ type TestAlertsRequest struct {
 
 func (x *TestAlertsRequest) Reset() {
 	*x = TestAlertsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[100]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6900,7 +7066,7 @@ func (x *TestAlertsRequest) String() string {
 func (*TestAlertsRequest) ProtoMessage() {}
 
 func (x *TestAlertsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[100]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6913,7 +7079,7 @@ func (x *TestAlertsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestAlertsRequest.ProtoReflect.Descriptor instead.
 func (*TestAlertsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{100}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *TestAlertsRequest) GetTargets() []string {
@@ -6932,7 +7098,7 @@ type TestAlertsResponse struct {
 
 func (x *TestAlertsResponse) Reset() {
 	*x = TestAlertsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[101]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6944,7 +7110,7 @@ func (x *TestAlertsResponse) String() string {
 func (*TestAlertsResponse) ProtoMessage() {}
 
 func (x *TestAlertsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[101]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6957,7 +7123,7 @@ func (x *TestAlertsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestAlertsResponse.ProtoReflect.Descriptor instead.
 func (*TestAlertsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{101}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *TestAlertsResponse) GetTests() []*AlertTest {
@@ -6979,7 +7145,7 @@ type AlertTest struct {
 
 func (x *AlertTest) Reset() {
 	*x = AlertTest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[102]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6991,7 +7157,7 @@ func (x *AlertTest) String() string {
 func (*AlertTest) ProtoMessage() {}
 
 func (x *AlertTest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[102]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7004,7 +7170,7 @@ func (x *AlertTest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AlertTest.ProtoReflect.Descriptor instead.
 func (*AlertTest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{102}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *AlertTest) GetTarget() string {
@@ -7041,7 +7207,7 @@ type SilenceAlertsRequest struct {
 
 func (x *SilenceAlertsRequest) Reset() {
 	*x = SilenceAlertsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[103]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7053,7 +7219,7 @@ func (x *SilenceAlertsRequest) String() string {
 func (*SilenceAlertsRequest) ProtoMessage() {}
 
 func (x *SilenceAlertsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[103]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7066,7 +7232,7 @@ func (x *SilenceAlertsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SilenceAlertsRequest.ProtoReflect.Descriptor instead.
 func (*SilenceAlertsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{103}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *SilenceAlertsRequest) GetRule() string {
@@ -7113,7 +7279,7 @@ type SilenceAlertsResponse struct {
 
 func (x *SilenceAlertsResponse) Reset() {
 	*x = SilenceAlertsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[104]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7125,7 +7291,7 @@ func (x *SilenceAlertsResponse) String() string {
 func (*SilenceAlertsResponse) ProtoMessage() {}
 
 func (x *SilenceAlertsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[104]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7138,7 +7304,7 @@ func (x *SilenceAlertsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SilenceAlertsResponse.ProtoReflect.Descriptor instead.
 func (*SilenceAlertsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{104}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *SilenceAlertsResponse) GetSilence() *AlertSilence {
@@ -7157,7 +7323,7 @@ type UnsilenceAlertsRequest struct {
 
 func (x *UnsilenceAlertsRequest) Reset() {
 	*x = UnsilenceAlertsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[105]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7169,7 +7335,7 @@ func (x *UnsilenceAlertsRequest) String() string {
 func (*UnsilenceAlertsRequest) ProtoMessage() {}
 
 func (x *UnsilenceAlertsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[105]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7182,7 +7348,7 @@ func (x *UnsilenceAlertsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsilenceAlertsRequest.ProtoReflect.Descriptor instead.
 func (*UnsilenceAlertsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{105}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *UnsilenceAlertsRequest) GetId() string {
@@ -7200,7 +7366,7 @@ type UnsilenceAlertsResponse struct {
 
 func (x *UnsilenceAlertsResponse) Reset() {
 	*x = UnsilenceAlertsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[106]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7212,7 +7378,7 @@ func (x *UnsilenceAlertsResponse) String() string {
 func (*UnsilenceAlertsResponse) ProtoMessage() {}
 
 func (x *UnsilenceAlertsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[106]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7225,7 +7391,7 @@ func (x *UnsilenceAlertsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnsilenceAlertsResponse.ProtoReflect.Descriptor instead.
 func (*UnsilenceAlertsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{106}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{108}
 }
 
 // ScheduleDefinition says when a schedule fires and what it adds. Either cron or every is
@@ -7257,7 +7423,7 @@ type ScheduleDefinition struct {
 
 func (x *ScheduleDefinition) Reset() {
 	*x = ScheduleDefinition{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[107]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7269,7 +7435,7 @@ func (x *ScheduleDefinition) String() string {
 func (*ScheduleDefinition) ProtoMessage() {}
 
 func (x *ScheduleDefinition) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[107]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7282,7 +7448,7 @@ func (x *ScheduleDefinition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleDefinition.ProtoReflect.Descriptor instead.
 func (*ScheduleDefinition) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{107}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *ScheduleDefinition) GetCron() string {
@@ -7382,7 +7548,7 @@ type ScheduleCatchUp struct {
 
 func (x *ScheduleCatchUp) Reset() {
 	*x = ScheduleCatchUp{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[108]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7394,7 +7560,7 @@ func (x *ScheduleCatchUp) String() string {
 func (*ScheduleCatchUp) ProtoMessage() {}
 
 func (x *ScheduleCatchUp) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[108]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7407,7 +7573,7 @@ func (x *ScheduleCatchUp) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleCatchUp.ProtoReflect.Descriptor instead.
 func (*ScheduleCatchUp) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{108}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *ScheduleCatchUp) GetPolicy() string {
@@ -7447,7 +7613,7 @@ type ScheduleTask struct {
 
 func (x *ScheduleTask) Reset() {
 	*x = ScheduleTask{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[109]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7459,7 +7625,7 @@ func (x *ScheduleTask) String() string {
 func (*ScheduleTask) ProtoMessage() {}
 
 func (x *ScheduleTask) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[109]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7472,7 +7638,7 @@ func (x *ScheduleTask) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleTask.ProtoReflect.Descriptor instead.
 func (*ScheduleTask) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{109}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *ScheduleTask) GetType() string {
@@ -7537,7 +7703,7 @@ type Schedule struct {
 
 func (x *Schedule) Reset() {
 	*x = Schedule{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[110]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7549,7 +7715,7 @@ func (x *Schedule) String() string {
 func (*Schedule) ProtoMessage() {}
 
 func (x *Schedule) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[110]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7562,7 +7728,7 @@ func (x *Schedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
 func (*Schedule) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{110}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *Schedule) GetName() string {
@@ -7673,7 +7839,7 @@ type SchedulePause struct {
 
 func (x *SchedulePause) Reset() {
 	*x = SchedulePause{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[111]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7685,7 +7851,7 @@ func (x *SchedulePause) String() string {
 func (*SchedulePause) ProtoMessage() {}
 
 func (x *SchedulePause) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[111]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7698,7 +7864,7 @@ func (x *SchedulePause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulePause.ProtoReflect.Descriptor instead.
 func (*SchedulePause) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{111}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *SchedulePause) GetSince() *timestamppb.Timestamp {
@@ -7726,7 +7892,7 @@ type ScheduleFire struct {
 
 func (x *ScheduleFire) Reset() {
 	*x = ScheduleFire{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[112]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7738,7 +7904,7 @@ func (x *ScheduleFire) String() string {
 func (*ScheduleFire) ProtoMessage() {}
 
 func (x *ScheduleFire) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[112]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7751,7 +7917,7 @@ func (x *ScheduleFire) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleFire.ProtoReflect.Descriptor instead.
 func (*ScheduleFire) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{112}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *ScheduleFire) GetTime() *timestamppb.Timestamp {
@@ -7778,7 +7944,7 @@ type ListSchedulesRequest struct {
 
 func (x *ListSchedulesRequest) Reset() {
 	*x = ListSchedulesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[113]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7790,7 +7956,7 @@ func (x *ListSchedulesRequest) String() string {
 func (*ListSchedulesRequest) ProtoMessage() {}
 
 func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[113]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7803,7 +7969,7 @@ func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesRequest.ProtoReflect.Descriptor instead.
 func (*ListSchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{113}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *ListSchedulesRequest) GetLimit() uint32 {
@@ -7830,7 +7996,7 @@ type ListSchedulesResponse struct {
 
 func (x *ListSchedulesResponse) Reset() {
 	*x = ListSchedulesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[114]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7842,7 +8008,7 @@ func (x *ListSchedulesResponse) String() string {
 func (*ListSchedulesResponse) ProtoMessage() {}
 
 func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[114]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7855,7 +8021,7 @@ func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesResponse.ProtoReflect.Descriptor instead.
 func (*ListSchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{114}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *ListSchedulesResponse) GetSchedules() []*Schedule {
@@ -7881,7 +8047,7 @@ type GetScheduleRequest struct {
 
 func (x *GetScheduleRequest) Reset() {
 	*x = GetScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[115]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7893,7 +8059,7 @@ func (x *GetScheduleRequest) String() string {
 func (*GetScheduleRequest) ProtoMessage() {}
 
 func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[115]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7906,7 +8072,7 @@ func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleRequest.ProtoReflect.Descriptor instead.
 func (*GetScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{115}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *GetScheduleRequest) GetName() string {
@@ -7925,7 +8091,7 @@ type GetScheduleResponse struct {
 
 func (x *GetScheduleResponse) Reset() {
 	*x = GetScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[116]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7937,7 +8103,7 @@ func (x *GetScheduleResponse) String() string {
 func (*GetScheduleResponse) ProtoMessage() {}
 
 func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[116]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7950,7 +8116,7 @@ func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleResponse.ProtoReflect.Descriptor instead.
 func (*GetScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{116}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *GetScheduleResponse) GetSchedule() *Schedule {
@@ -7970,7 +8136,7 @@ type ApplyScheduleRequest struct {
 
 func (x *ApplyScheduleRequest) Reset() {
 	*x = ApplyScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[117]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7982,7 +8148,7 @@ func (x *ApplyScheduleRequest) String() string {
 func (*ApplyScheduleRequest) ProtoMessage() {}
 
 func (x *ApplyScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[117]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7995,7 +8161,7 @@ func (x *ApplyScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyScheduleRequest.ProtoReflect.Descriptor instead.
 func (*ApplyScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{117}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *ApplyScheduleRequest) GetName() string {
@@ -8021,7 +8187,7 @@ type ApplyScheduleResponse struct {
 
 func (x *ApplyScheduleResponse) Reset() {
 	*x = ApplyScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[118]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8033,7 +8199,7 @@ func (x *ApplyScheduleResponse) String() string {
 func (*ApplyScheduleResponse) ProtoMessage() {}
 
 func (x *ApplyScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[118]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8046,7 +8212,7 @@ func (x *ApplyScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyScheduleResponse.ProtoReflect.Descriptor instead.
 func (*ApplyScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{118}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *ApplyScheduleResponse) GetOutcome() string {
@@ -8069,7 +8235,7 @@ type PreviewScheduleRequest struct {
 
 func (x *PreviewScheduleRequest) Reset() {
 	*x = PreviewScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[119]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8081,7 +8247,7 @@ func (x *PreviewScheduleRequest) String() string {
 func (*PreviewScheduleRequest) ProtoMessage() {}
 
 func (x *PreviewScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[119]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8094,7 +8260,7 @@ func (x *PreviewScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewScheduleRequest.ProtoReflect.Descriptor instead.
 func (*PreviewScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{119}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *PreviewScheduleRequest) GetName() string {
@@ -8134,7 +8300,7 @@ type PreviewScheduleResponse struct {
 
 func (x *PreviewScheduleResponse) Reset() {
 	*x = PreviewScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[120]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8146,7 +8312,7 @@ func (x *PreviewScheduleResponse) String() string {
 func (*PreviewScheduleResponse) ProtoMessage() {}
 
 func (x *PreviewScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[120]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8159,7 +8325,7 @@ func (x *PreviewScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewScheduleResponse.ProtoReflect.Descriptor instead.
 func (*PreviewScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{120}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *PreviewScheduleResponse) GetTimes() []*ScheduleTime {
@@ -8184,7 +8350,7 @@ type ScheduleTime struct {
 
 func (x *ScheduleTime) Reset() {
 	*x = ScheduleTime{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[121]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8196,7 +8362,7 @@ func (x *ScheduleTime) String() string {
 func (*ScheduleTime) ProtoMessage() {}
 
 func (x *ScheduleTime) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[121]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8209,7 +8375,7 @@ func (x *ScheduleTime) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleTime.ProtoReflect.Descriptor instead.
 func (*ScheduleTime) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{121}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *ScheduleTime) GetTime() *timestamppb.Timestamp {
@@ -8249,7 +8415,7 @@ type DeleteScheduleRequest struct {
 
 func (x *DeleteScheduleRequest) Reset() {
 	*x = DeleteScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[122]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8261,7 +8427,7 @@ func (x *DeleteScheduleRequest) String() string {
 func (*DeleteScheduleRequest) ProtoMessage() {}
 
 func (x *DeleteScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[122]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8274,7 +8440,7 @@ func (x *DeleteScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleRequest.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{122}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *DeleteScheduleRequest) GetName() string {
@@ -8292,7 +8458,7 @@ type DeleteScheduleResponse struct {
 
 func (x *DeleteScheduleResponse) Reset() {
 	*x = DeleteScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[123]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8304,7 +8470,7 @@ func (x *DeleteScheduleResponse) String() string {
 func (*DeleteScheduleResponse) ProtoMessage() {}
 
 func (x *DeleteScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[123]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8317,7 +8483,7 @@ func (x *DeleteScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleResponse.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{123}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{125}
 }
 
 type PauseScheduleRequest struct {
@@ -8330,7 +8496,7 @@ type PauseScheduleRequest struct {
 
 func (x *PauseScheduleRequest) Reset() {
 	*x = PauseScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[124]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8342,7 +8508,7 @@ func (x *PauseScheduleRequest) String() string {
 func (*PauseScheduleRequest) ProtoMessage() {}
 
 func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[124]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8355,7 +8521,7 @@ func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleRequest.ProtoReflect.Descriptor instead.
 func (*PauseScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{124}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *PauseScheduleRequest) GetName() string {
@@ -8381,7 +8547,7 @@ type PauseScheduleResponse struct {
 
 func (x *PauseScheduleResponse) Reset() {
 	*x = PauseScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[125]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8393,7 +8559,7 @@ func (x *PauseScheduleResponse) String() string {
 func (*PauseScheduleResponse) ProtoMessage() {}
 
 func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[125]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8406,7 +8572,7 @@ func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleResponse.ProtoReflect.Descriptor instead.
 func (*PauseScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{125}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *PauseScheduleResponse) GetSchedule() *Schedule {
@@ -8425,7 +8591,7 @@ type ResumeScheduleRequest struct {
 
 func (x *ResumeScheduleRequest) Reset() {
 	*x = ResumeScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[126]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8437,7 +8603,7 @@ func (x *ResumeScheduleRequest) String() string {
 func (*ResumeScheduleRequest) ProtoMessage() {}
 
 func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[126]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8450,7 +8616,7 @@ func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleRequest.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{126}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *ResumeScheduleRequest) GetName() string {
@@ -8469,7 +8635,7 @@ type ResumeScheduleResponse struct {
 
 func (x *ResumeScheduleResponse) Reset() {
 	*x = ResumeScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[127]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8481,7 +8647,7 @@ func (x *ResumeScheduleResponse) String() string {
 func (*ResumeScheduleResponse) ProtoMessage() {}
 
 func (x *ResumeScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[127]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8494,7 +8660,7 @@ func (x *ResumeScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleResponse.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{127}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *ResumeScheduleResponse) GetSchedule() *Schedule {
@@ -8513,7 +8679,7 @@ type TriggerScheduleRequest struct {
 
 func (x *TriggerScheduleRequest) Reset() {
 	*x = TriggerScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[128]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8525,7 +8691,7 @@ func (x *TriggerScheduleRequest) String() string {
 func (*TriggerScheduleRequest) ProtoMessage() {}
 
 func (x *TriggerScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[128]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8538,7 +8704,7 @@ func (x *TriggerScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerScheduleRequest.ProtoReflect.Descriptor instead.
 func (*TriggerScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{128}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *TriggerScheduleRequest) GetName() string {
@@ -8557,7 +8723,7 @@ type TriggerScheduleResponse struct {
 
 func (x *TriggerScheduleResponse) Reset() {
 	*x = TriggerScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[129]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[131]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8569,7 +8735,7 @@ func (x *TriggerScheduleResponse) String() string {
 func (*TriggerScheduleResponse) ProtoMessage() {}
 
 func (x *TriggerScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[129]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[131]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8582,7 +8748,7 @@ func (x *TriggerScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerScheduleResponse.ProtoReflect.Descriptor instead.
 func (*TriggerScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{129}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{131}
 }
 
 func (x *TriggerScheduleResponse) GetTaskId() string {
@@ -8604,7 +8770,7 @@ type BackfillScheduleRequest struct {
 
 func (x *BackfillScheduleRequest) Reset() {
 	*x = BackfillScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[130]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[132]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8616,7 +8782,7 @@ func (x *BackfillScheduleRequest) String() string {
 func (*BackfillScheduleRequest) ProtoMessage() {}
 
 func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[130]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[132]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8629,7 +8795,7 @@ func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleRequest.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{130}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{132}
 }
 
 func (x *BackfillScheduleRequest) GetName() string {
@@ -8669,7 +8835,7 @@ type BackfillScheduleResponse struct {
 
 func (x *BackfillScheduleResponse) Reset() {
 	*x = BackfillScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[131]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8681,7 +8847,7 @@ func (x *BackfillScheduleResponse) String() string {
 func (*BackfillScheduleResponse) ProtoMessage() {}
 
 func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[131]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8694,7 +8860,7 @@ func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleResponse.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{131}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *BackfillScheduleResponse) GetTasks() uint64 {
@@ -8734,7 +8900,7 @@ type Source struct {
 
 func (x *Source) Reset() {
 	*x = Source{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[132]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8746,7 +8912,7 @@ func (x *Source) String() string {
 func (*Source) ProtoMessage() {}
 
 func (x *Source) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[132]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8759,7 +8925,7 @@ func (x *Source) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Source.ProtoReflect.Descriptor instead.
 func (*Source) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{132}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *Source) GetName() string {
@@ -8891,7 +9057,7 @@ type SourcePause struct {
 
 func (x *SourcePause) Reset() {
 	*x = SourcePause{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[133]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8903,7 +9069,7 @@ func (x *SourcePause) String() string {
 func (*SourcePause) ProtoMessage() {}
 
 func (x *SourcePause) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[133]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8916,7 +9082,7 @@ func (x *SourcePause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourcePause.ProtoReflect.Descriptor instead.
 func (*SourcePause) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{133}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *SourcePause) GetSince() *timestamppb.Timestamp {
@@ -8955,7 +9121,7 @@ type SourcePartition struct {
 
 func (x *SourcePartition) Reset() {
 	*x = SourcePartition{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[134]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8967,7 +9133,7 @@ func (x *SourcePartition) String() string {
 func (*SourcePartition) ProtoMessage() {}
 
 func (x *SourcePartition) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[134]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8980,7 +9146,7 @@ func (x *SourcePartition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourcePartition.ProtoReflect.Descriptor instead.
 func (*SourcePartition) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{134}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *SourcePartition) GetTopic() string {
@@ -9088,7 +9254,7 @@ type SourceLoss struct {
 
 func (x *SourceLoss) Reset() {
 	*x = SourceLoss{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[135]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9100,7 +9266,7 @@ func (x *SourceLoss) String() string {
 func (*SourceLoss) ProtoMessage() {}
 
 func (x *SourceLoss) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[135]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9113,7 +9279,7 @@ func (x *SourceLoss) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceLoss.ProtoReflect.Descriptor instead.
 func (*SourceLoss) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{135}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{137}
 }
 
 func (x *SourceLoss) GetBegin() uint64 {
@@ -9152,7 +9318,7 @@ type ListSourcesRequest struct {
 
 func (x *ListSourcesRequest) Reset() {
 	*x = ListSourcesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[136]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9164,7 +9330,7 @@ func (x *ListSourcesRequest) String() string {
 func (*ListSourcesRequest) ProtoMessage() {}
 
 func (x *ListSourcesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[136]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9177,7 +9343,7 @@ func (x *ListSourcesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSourcesRequest.ProtoReflect.Descriptor instead.
 func (*ListSourcesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{136}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{138}
 }
 
 type ListSourcesResponse struct {
@@ -9189,7 +9355,7 @@ type ListSourcesResponse struct {
 
 func (x *ListSourcesResponse) Reset() {
 	*x = ListSourcesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[137]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9201,7 +9367,7 @@ func (x *ListSourcesResponse) String() string {
 func (*ListSourcesResponse) ProtoMessage() {}
 
 func (x *ListSourcesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[137]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9214,7 +9380,7 @@ func (x *ListSourcesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSourcesResponse.ProtoReflect.Descriptor instead.
 func (*ListSourcesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{137}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{139}
 }
 
 func (x *ListSourcesResponse) GetSources() []*Source {
@@ -9233,7 +9399,7 @@ type GetSourceRequest struct {
 
 func (x *GetSourceRequest) Reset() {
 	*x = GetSourceRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[138]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9245,7 +9411,7 @@ func (x *GetSourceRequest) String() string {
 func (*GetSourceRequest) ProtoMessage() {}
 
 func (x *GetSourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[138]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9258,7 +9424,7 @@ func (x *GetSourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSourceRequest.ProtoReflect.Descriptor instead.
 func (*GetSourceRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{138}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{140}
 }
 
 func (x *GetSourceRequest) GetName() string {
@@ -9277,7 +9443,7 @@ type GetSourceResponse struct {
 
 func (x *GetSourceResponse) Reset() {
 	*x = GetSourceResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[139]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[141]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9289,7 +9455,7 @@ func (x *GetSourceResponse) String() string {
 func (*GetSourceResponse) ProtoMessage() {}
 
 func (x *GetSourceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[139]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[141]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9302,7 +9468,7 @@ func (x *GetSourceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSourceResponse.ProtoReflect.Descriptor instead.
 func (*GetSourceResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{139}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{141}
 }
 
 func (x *GetSourceResponse) GetSource() *Source {
@@ -9322,7 +9488,7 @@ type PauseSourceRequest struct {
 
 func (x *PauseSourceRequest) Reset() {
 	*x = PauseSourceRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[140]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[142]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9334,7 +9500,7 @@ func (x *PauseSourceRequest) String() string {
 func (*PauseSourceRequest) ProtoMessage() {}
 
 func (x *PauseSourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[140]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[142]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9347,7 +9513,7 @@ func (x *PauseSourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSourceRequest.ProtoReflect.Descriptor instead.
 func (*PauseSourceRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{140}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{142}
 }
 
 func (x *PauseSourceRequest) GetName() string {
@@ -9373,7 +9539,7 @@ type PauseSourceResponse struct {
 
 func (x *PauseSourceResponse) Reset() {
 	*x = PauseSourceResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[141]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[143]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9385,7 +9551,7 @@ func (x *PauseSourceResponse) String() string {
 func (*PauseSourceResponse) ProtoMessage() {}
 
 func (x *PauseSourceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[141]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[143]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9398,7 +9564,7 @@ func (x *PauseSourceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSourceResponse.ProtoReflect.Descriptor instead.
 func (*PauseSourceResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{141}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{143}
 }
 
 func (x *PauseSourceResponse) GetSource() *Source {
@@ -9417,7 +9583,7 @@ type ResumeSourceRequest struct {
 
 func (x *ResumeSourceRequest) Reset() {
 	*x = ResumeSourceRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[142]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[144]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9429,7 +9595,7 @@ func (x *ResumeSourceRequest) String() string {
 func (*ResumeSourceRequest) ProtoMessage() {}
 
 func (x *ResumeSourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[142]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[144]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9442,7 +9608,7 @@ func (x *ResumeSourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSourceRequest.ProtoReflect.Descriptor instead.
 func (*ResumeSourceRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{142}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{144}
 }
 
 func (x *ResumeSourceRequest) GetName() string {
@@ -9461,7 +9627,7 @@ type ResumeSourceResponse struct {
 
 func (x *ResumeSourceResponse) Reset() {
 	*x = ResumeSourceResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[143]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[145]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9473,7 +9639,7 @@ func (x *ResumeSourceResponse) String() string {
 func (*ResumeSourceResponse) ProtoMessage() {}
 
 func (x *ResumeSourceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[143]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[145]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9486,7 +9652,7 @@ func (x *ResumeSourceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSourceResponse.ProtoReflect.Descriptor instead.
 func (*ResumeSourceResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{143}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{145}
 }
 
 func (x *ResumeSourceResponse) GetSource() *Source {
@@ -9515,7 +9681,7 @@ type SeekSourceRequest struct {
 
 func (x *SeekSourceRequest) Reset() {
 	*x = SeekSourceRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[144]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[146]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9527,7 +9693,7 @@ func (x *SeekSourceRequest) String() string {
 func (*SeekSourceRequest) ProtoMessage() {}
 
 func (x *SeekSourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[144]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[146]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9540,7 +9706,7 @@ func (x *SeekSourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeekSourceRequest.ProtoReflect.Descriptor instead.
 func (*SeekSourceRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{144}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{146}
 }
 
 func (x *SeekSourceRequest) GetName() string {
@@ -9654,7 +9820,7 @@ type SeekSourceResponse struct {
 
 func (x *SeekSourceResponse) Reset() {
 	*x = SeekSourceResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[145]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[147]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9666,7 +9832,7 @@ func (x *SeekSourceResponse) String() string {
 func (*SeekSourceResponse) ProtoMessage() {}
 
 func (x *SeekSourceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[145]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[147]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9679,7 +9845,7 @@ func (x *SeekSourceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeekSourceResponse.ProtoReflect.Descriptor instead.
 func (*SeekSourceResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{145}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{147}
 }
 
 func (x *SeekSourceResponse) GetSource() *Source {
@@ -9710,7 +9876,7 @@ type SourceMove struct {
 
 func (x *SourceMove) Reset() {
 	*x = SourceMove{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[146]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[148]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9722,7 +9888,7 @@ func (x *SourceMove) String() string {
 func (*SourceMove) ProtoMessage() {}
 
 func (x *SourceMove) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[146]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[148]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9735,7 +9901,7 @@ func (x *SourceMove) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceMove.ProtoReflect.Descriptor instead.
 func (*SourceMove) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{146}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{148}
 }
 
 func (x *SourceMove) GetTopic() string {
@@ -9793,16 +9959,28 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\rSubmitRequest\x12,\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x16.taskengine.v1.NewTaskR\x05tasks\"D\n" +
 	"\x0eSubmitResponse\x122\n" +
-	"\breceipts\x18\x01 \x03(\v2\x16.taskengine.v1.ReceiptR\breceipts\"\xf4\x01\n" +
+	"\breceipts\x18\x01 \x03(\v2\x16.taskengine.v1.ReceiptR\breceipts\"\x88\x02\n" +
 	"\x19SubmitWithChildrenRequest\x12*\n" +
 	"\x04task\x18\x01 \x01(\v2\x16.taskengine.v1.NewTaskR\x04task\x122\n" +
 	"\bchildren\x18\x02 \x03(\v2\x16.taskengine.v1.NewTaskR\bchildren\x12\x12\n" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x12\x14\n" +
 	"\x05count\x18\x04 \x01(\rR\x05count\x12\x1b\n" +
 	"\tor_failed\x18\x05 \x01(\bR\borFailed\x120\n" +
-	"\x05until\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"N\n" +
+	"\x05until\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x12\n" +
+	"\x04open\x18\a \x01(\bR\x04open\"N\n" +
 	"\x1aSubmitWithChildrenResponse\x120\n" +
-	"\areceipt\x18\x01 \x01(\v2\x16.taskengine.v1.ReceiptR\areceipt\"H\n" +
+	"\areceipt\x18\x01 \x01(\v2\x16.taskengine.v1.ReceiptR\areceipt\"\xc9\x01\n" +
+	"\x12AddChildrenRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
+	"\x04from\x18\x03 \x01(\rR\x04from\x122\n" +
+	"\bchildren\x18\x04 \x03(\v2\x16.taskengine.v1.NewTaskR\bchildren\x12\x14\n" +
+	"\x05close\x18\x05 \x01(\bR\x05close\x12\x14\n" +
+	"\x05count\x18\x06 \x01(\rR\x05count\x12\x1b\n" +
+	"\tor_failed\x18\a \x01(\bR\borFailed\"?\n" +
+	"\x13AddChildrenResponse\x12\x14\n" +
+	"\x05added\x18\x01 \x01(\rR\x05added\x12\x12\n" +
+	"\x04open\x18\x02 \x01(\bR\x04open\"H\n" +
 	"\x13SubmitStreamRequest\x121\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x1b.taskengine.v1.StreamedTaskR\x05tasks\"V\n" +
 	"\fStreamedTask\x12\x1a\n" +
@@ -9878,7 +10056,7 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x06Parent\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
-	"\x05index\x18\x03 \x01(\rR\x05index\"\xb3\x01\n" +
+	"\x05index\x18\x03 \x01(\rR\x05index\"\xc7\x01\n" +
 	"\bChildSet\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05added\x18\x02 \x01(\rR\x05added\x12\x12\n" +
@@ -9886,7 +10064,8 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x06failed\x18\x04 \x01(\rR\x06failed\x12\x1c\n" +
 	"\tcancelled\x18\x05 \x01(\rR\tcancelled\x12\x16\n" +
 	"\x06awaits\x18\x06 \x01(\rR\x06awaits\x12\x1b\n" +
-	"\tor_failed\x18\a \x01(\bR\borFailed\"\x81\x01\n" +
+	"\tor_failed\x18\a \x01(\bR\borFailed\x12\x12\n" +
+	"\x04open\x18\b \x01(\bR\x04open\"\x81\x01\n" +
 	"\x0eReceivedSignal\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12*\n" +
 	"\x02at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x12\n" +
@@ -10528,10 +10707,11 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\rR\tpartition\x12\x1a\n" +
 	"\bposition\x18\x03 \x01(\x04R\bposition\x12\x16\n" +
-	"\x06target\x18\x04 \x01(\x04R\x06target2\xc1!\n" +
+	"\x06target\x18\x04 \x01(\x04R\x06target2\x97\"\n" +
 	"\vTaskService\x12E\n" +
 	"\x06Submit\x12\x1c.taskengine.v1.SubmitRequest\x1a\x1d.taskengine.v1.SubmitResponse\x12i\n" +
-	"\x12SubmitWithChildren\x12(.taskengine.v1.SubmitWithChildrenRequest\x1a).taskengine.v1.SubmitWithChildrenResponse\x12[\n" +
+	"\x12SubmitWithChildren\x12(.taskengine.v1.SubmitWithChildrenRequest\x1a).taskengine.v1.SubmitWithChildrenResponse\x12T\n" +
+	"\vAddChildren\x12!.taskengine.v1.AddChildrenRequest\x1a\".taskengine.v1.AddChildrenResponse\x12[\n" +
 	"\fSubmitStream\x12\".taskengine.v1.SubmitStreamRequest\x1a#.taskengine.v1.SubmitStreamResponse(\x010\x01\x12<\n" +
 	"\x03Get\x12\x19.taskengine.v1.GetRequest\x1a\x1a.taskengine.v1.GetResponse\x12?\n" +
 	"\x04List\x12\x1a.taskengine.v1.ListRequest\x1a\x1b.taskengine.v1.ListResponse\x12B\n" +
@@ -10603,432 +10783,437 @@ func file_taskengine_v1_taskengine_proto_rawDescGZIP() []byte {
 }
 
 var (
-	file_taskengine_v1_taskengine_proto_msgTypes = make([]protoimpl.MessageInfo, 154)
+	file_taskengine_v1_taskengine_proto_msgTypes = make([]protoimpl.MessageInfo, 156)
 	file_taskengine_v1_taskengine_proto_goTypes  = []any{
 		(*NewTask)(nil),                    // 0: taskengine.v1.NewTask
 		(*SubmitRequest)(nil),              // 1: taskengine.v1.SubmitRequest
 		(*SubmitResponse)(nil),             // 2: taskengine.v1.SubmitResponse
 		(*SubmitWithChildrenRequest)(nil),  // 3: taskengine.v1.SubmitWithChildrenRequest
 		(*SubmitWithChildrenResponse)(nil), // 4: taskengine.v1.SubmitWithChildrenResponse
-		(*SubmitStreamRequest)(nil),        // 5: taskengine.v1.SubmitStreamRequest
-		(*StreamedTask)(nil),               // 6: taskengine.v1.StreamedTask
-		(*SubmitStreamResponse)(nil),       // 7: taskengine.v1.SubmitStreamResponse
-		(*SubmitOutcome)(nil),              // 8: taskengine.v1.SubmitOutcome
-		(*SubmitError)(nil),                // 9: taskengine.v1.SubmitError
-		(*Receipt)(nil),                    // 10: taskengine.v1.Receipt
-		(*Task)(nil),                       // 11: taskengine.v1.Task
-		(*Parent)(nil),                     // 12: taskengine.v1.Parent
-		(*ChildSet)(nil),                   // 13: taskengine.v1.ChildSet
-		(*ReceivedSignal)(nil),             // 14: taskengine.v1.ReceivedSignal
-		(*Progress)(nil),                   // 15: taskengine.v1.Progress
-		(*Attempt)(nil),                    // 16: taskengine.v1.Attempt
-		(*GetRequest)(nil),                 // 17: taskengine.v1.GetRequest
-		(*GetResponse)(nil),                // 18: taskengine.v1.GetResponse
-		(*ListRequest)(nil),                // 19: taskengine.v1.ListRequest
-		(*ListResponse)(nil),               // 20: taskengine.v1.ListResponse
-		(*CountRequest)(nil),               // 21: taskengine.v1.CountRequest
-		(*CountResponse)(nil),              // 22: taskengine.v1.CountResponse
-		(*StateCount)(nil),                 // 23: taskengine.v1.StateCount
-		(*WaitRequest)(nil),                // 24: taskengine.v1.WaitRequest
-		(*WaitResponse)(nil),               // 25: taskengine.v1.WaitResponse
-		(*WhyRequest)(nil),                 // 26: taskengine.v1.WhyRequest
-		(*WhyResponse)(nil),                // 27: taskengine.v1.WhyResponse
-		(*Reason)(nil),                     // 28: taskengine.v1.Reason
-		(*TaskLogsRequest)(nil),            // 29: taskengine.v1.TaskLogsRequest
-		(*TaskLogsResponse)(nil),           // 30: taskengine.v1.TaskLogsResponse
-		(*RanElsewhere)(nil),               // 31: taskengine.v1.RanElsewhere
-		(*LogLine)(nil),                    // 32: taskengine.v1.LogLine
-		(*CancelRequest)(nil),              // 33: taskengine.v1.CancelRequest
-		(*CancelResponse)(nil),             // 34: taskengine.v1.CancelResponse
-		(*TreeRequest)(nil),                // 35: taskengine.v1.TreeRequest
-		(*TreeResponse)(nil),               // 36: taskengine.v1.TreeResponse
-		(*TreeTask)(nil),                   // 37: taskengine.v1.TreeTask
-		(*SubmitWorkflowRequest)(nil),      // 38: taskengine.v1.SubmitWorkflowRequest
-		(*SubmitWorkflowResponse)(nil),     // 39: taskengine.v1.SubmitWorkflowResponse
-		(*GetWorkflowRequest)(nil),         // 40: taskengine.v1.GetWorkflowRequest
-		(*GetWorkflowResponse)(nil),        // 41: taskengine.v1.GetWorkflowResponse
-		(*RetryWorkflowRequest)(nil),       // 42: taskengine.v1.RetryWorkflowRequest
-		(*RetryWorkflowResponse)(nil),      // 43: taskengine.v1.RetryWorkflowResponse
-		(*Workflow)(nil),                   // 44: taskengine.v1.Workflow
-		(*WorkflowStep)(nil),               // 45: taskengine.v1.WorkflowStep
-		(*ResumeRequest)(nil),              // 46: taskengine.v1.ResumeRequest
-		(*ResumeResponse)(nil),             // 47: taskengine.v1.ResumeResponse
-		(*FailRequest)(nil),                // 48: taskengine.v1.FailRequest
-		(*FailResponse)(nil),               // 49: taskengine.v1.FailResponse
-		(*RescheduleRequest)(nil),          // 50: taskengine.v1.RescheduleRequest
-		(*RescheduleResponse)(nil),         // 51: taskengine.v1.RescheduleResponse
-		(*SignalRequest)(nil),              // 52: taskengine.v1.SignalRequest
-		(*SignalResponse)(nil),             // 53: taskengine.v1.SignalResponse
-		(*ListKeysRequest)(nil),            // 54: taskengine.v1.ListKeysRequest
-		(*ListKeysResponse)(nil),           // 55: taskengine.v1.ListKeysResponse
-		(*OrderingKey)(nil),                // 56: taskengine.v1.OrderingKey
-		(*GetKeyRequest)(nil),              // 57: taskengine.v1.GetKeyRequest
-		(*GetKeyResponse)(nil),             // 58: taskengine.v1.GetKeyResponse
-		(*ResumeKeyRequest)(nil),           // 59: taskengine.v1.ResumeKeyRequest
-		(*ResumeKeyResponse)(nil),          // 60: taskengine.v1.ResumeKeyResponse
-		(*SkipKeyRequest)(nil),             // 61: taskengine.v1.SkipKeyRequest
-		(*SkipKeyResponse)(nil),            // 62: taskengine.v1.SkipKeyResponse
-		(*ListTypesRequest)(nil),           // 63: taskengine.v1.ListTypesRequest
-		(*ListTypesResponse)(nil),          // 64: taskengine.v1.ListTypesResponse
-		(*Type)(nil),                       // 65: taskengine.v1.Type
-		(*PauseTypeRequest)(nil),           // 66: taskengine.v1.PauseTypeRequest
-		(*PauseTypeResponse)(nil),          // 67: taskengine.v1.PauseTypeResponse
-		(*ResumeTypeRequest)(nil),          // 68: taskengine.v1.ResumeTypeRequest
-		(*ResumeTypeResponse)(nil),         // 69: taskengine.v1.ResumeTypeResponse
-		(*ListWorkersRequest)(nil),         // 70: taskengine.v1.ListWorkersRequest
-		(*ListWorkersResponse)(nil),        // 71: taskengine.v1.ListWorkersResponse
-		(*Worker)(nil),                     // 72: taskengine.v1.Worker
-		(*DrainWorkerRequest)(nil),         // 73: taskengine.v1.DrainWorkerRequest
-		(*DrainWorkerResponse)(nil),        // 74: taskengine.v1.DrainWorkerResponse
-		(*VersionRequest)(nil),             // 75: taskengine.v1.VersionRequest
-		(*VersionResponse)(nil),            // 76: taskengine.v1.VersionResponse
-		(*Rate)(nil),                       // 77: taskengine.v1.Rate
-		(*Limit)(nil),                      // 78: taskengine.v1.Limit
-		(*LimitSetting)(nil),               // 79: taskengine.v1.LimitSetting
-		(*ListLimitsRequest)(nil),          // 80: taskengine.v1.ListLimitsRequest
-		(*ListLimitsResponse)(nil),         // 81: taskengine.v1.ListLimitsResponse
-		(*GetLimitRequest)(nil),            // 82: taskengine.v1.GetLimitRequest
-		(*GetLimitResponse)(nil),           // 83: taskengine.v1.GetLimitResponse
-		(*SetLimitRequest)(nil),            // 84: taskengine.v1.SetLimitRequest
-		(*SetLimitResponse)(nil),           // 85: taskengine.v1.SetLimitResponse
-		(*UnsetLimitRequest)(nil),          // 86: taskengine.v1.UnsetLimitRequest
-		(*UnsetLimitResponse)(nil),         // 87: taskengine.v1.UnsetLimitResponse
-		(*WatchLimitsRequest)(nil),         // 88: taskengine.v1.WatchLimitsRequest
-		(*WatchLimitsResponse)(nil),        // 89: taskengine.v1.WatchLimitsResponse
-		(*WhyLimitRequest)(nil),            // 90: taskengine.v1.WhyLimitRequest
-		(*WhyLimitResponse)(nil),           // 91: taskengine.v1.WhyLimitResponse
-		(*LimitTask)(nil),                  // 92: taskengine.v1.LimitTask
-		(*LimitNode)(nil),                  // 93: taskengine.v1.LimitNode
-		(*LimitQueue)(nil),                 // 94: taskengine.v1.LimitQueue
-		(*Alert)(nil),                      // 95: taskengine.v1.Alert
-		(*AlertSilence)(nil),               // 96: taskengine.v1.AlertSilence
-		(*UnsentAlerts)(nil),               // 97: taskengine.v1.UnsentAlerts
-		(*ListAlertsRequest)(nil),          // 98: taskengine.v1.ListAlertsRequest
-		(*ListAlertsResponse)(nil),         // 99: taskengine.v1.ListAlertsResponse
-		(*TestAlertsRequest)(nil),          // 100: taskengine.v1.TestAlertsRequest
-		(*TestAlertsResponse)(nil),         // 101: taskengine.v1.TestAlertsResponse
-		(*AlertTest)(nil),                  // 102: taskengine.v1.AlertTest
-		(*SilenceAlertsRequest)(nil),       // 103: taskengine.v1.SilenceAlertsRequest
-		(*SilenceAlertsResponse)(nil),      // 104: taskengine.v1.SilenceAlertsResponse
-		(*UnsilenceAlertsRequest)(nil),     // 105: taskengine.v1.UnsilenceAlertsRequest
-		(*UnsilenceAlertsResponse)(nil),    // 106: taskengine.v1.UnsilenceAlertsResponse
-		(*ScheduleDefinition)(nil),         // 107: taskengine.v1.ScheduleDefinition
-		(*ScheduleCatchUp)(nil),            // 108: taskengine.v1.ScheduleCatchUp
-		(*ScheduleTask)(nil),               // 109: taskengine.v1.ScheduleTask
-		(*Schedule)(nil),                   // 110: taskengine.v1.Schedule
-		(*SchedulePause)(nil),              // 111: taskengine.v1.SchedulePause
-		(*ScheduleFire)(nil),               // 112: taskengine.v1.ScheduleFire
-		(*ListSchedulesRequest)(nil),       // 113: taskengine.v1.ListSchedulesRequest
-		(*ListSchedulesResponse)(nil),      // 114: taskengine.v1.ListSchedulesResponse
-		(*GetScheduleRequest)(nil),         // 115: taskengine.v1.GetScheduleRequest
-		(*GetScheduleResponse)(nil),        // 116: taskengine.v1.GetScheduleResponse
-		(*ApplyScheduleRequest)(nil),       // 117: taskengine.v1.ApplyScheduleRequest
-		(*ApplyScheduleResponse)(nil),      // 118: taskengine.v1.ApplyScheduleResponse
-		(*PreviewScheduleRequest)(nil),     // 119: taskengine.v1.PreviewScheduleRequest
-		(*PreviewScheduleResponse)(nil),    // 120: taskengine.v1.PreviewScheduleResponse
-		(*ScheduleTime)(nil),               // 121: taskengine.v1.ScheduleTime
-		(*DeleteScheduleRequest)(nil),      // 122: taskengine.v1.DeleteScheduleRequest
-		(*DeleteScheduleResponse)(nil),     // 123: taskengine.v1.DeleteScheduleResponse
-		(*PauseScheduleRequest)(nil),       // 124: taskengine.v1.PauseScheduleRequest
-		(*PauseScheduleResponse)(nil),      // 125: taskengine.v1.PauseScheduleResponse
-		(*ResumeScheduleRequest)(nil),      // 126: taskengine.v1.ResumeScheduleRequest
-		(*ResumeScheduleResponse)(nil),     // 127: taskengine.v1.ResumeScheduleResponse
-		(*TriggerScheduleRequest)(nil),     // 128: taskengine.v1.TriggerScheduleRequest
-		(*TriggerScheduleResponse)(nil),    // 129: taskengine.v1.TriggerScheduleResponse
-		(*BackfillScheduleRequest)(nil),    // 130: taskengine.v1.BackfillScheduleRequest
-		(*BackfillScheduleResponse)(nil),   // 131: taskengine.v1.BackfillScheduleResponse
-		(*Source)(nil),                     // 132: taskengine.v1.Source
-		(*SourcePause)(nil),                // 133: taskengine.v1.SourcePause
-		(*SourcePartition)(nil),            // 134: taskengine.v1.SourcePartition
-		(*SourceLoss)(nil),                 // 135: taskengine.v1.SourceLoss
-		(*ListSourcesRequest)(nil),         // 136: taskengine.v1.ListSourcesRequest
-		(*ListSourcesResponse)(nil),        // 137: taskengine.v1.ListSourcesResponse
-		(*GetSourceRequest)(nil),           // 138: taskengine.v1.GetSourceRequest
-		(*GetSourceResponse)(nil),          // 139: taskengine.v1.GetSourceResponse
-		(*PauseSourceRequest)(nil),         // 140: taskengine.v1.PauseSourceRequest
-		(*PauseSourceResponse)(nil),        // 141: taskengine.v1.PauseSourceResponse
-		(*ResumeSourceRequest)(nil),        // 142: taskengine.v1.ResumeSourceRequest
-		(*ResumeSourceResponse)(nil),       // 143: taskengine.v1.ResumeSourceResponse
-		(*SeekSourceRequest)(nil),          // 144: taskengine.v1.SeekSourceRequest
-		(*SeekSourceResponse)(nil),         // 145: taskengine.v1.SeekSourceResponse
-		(*SourceMove)(nil),                 // 146: taskengine.v1.SourceMove
-		nil,                                // 147: taskengine.v1.NewTask.HeadersEntry
-		nil,                                // 148: taskengine.v1.Task.HeadersEntry
-		nil,                                // 149: taskengine.v1.SubmitWorkflowRequest.HeadersEntry
-		nil,                                // 150: taskengine.v1.Alert.LabelsEntry
-		nil,                                // 151: taskengine.v1.AlertSilence.LabelsEntry
-		nil,                                // 152: taskengine.v1.SilenceAlertsRequest.LabelsEntry
-		nil,                                // 153: taskengine.v1.ScheduleTask.HeadersEntry
-		(*timestamppb.Timestamp)(nil),      // 154: google.protobuf.Timestamp
-		(*durationpb.Duration)(nil),        // 155: google.protobuf.Duration
+		(*AddChildrenRequest)(nil),         // 5: taskengine.v1.AddChildrenRequest
+		(*AddChildrenResponse)(nil),        // 6: taskengine.v1.AddChildrenResponse
+		(*SubmitStreamRequest)(nil),        // 7: taskengine.v1.SubmitStreamRequest
+		(*StreamedTask)(nil),               // 8: taskengine.v1.StreamedTask
+		(*SubmitStreamResponse)(nil),       // 9: taskengine.v1.SubmitStreamResponse
+		(*SubmitOutcome)(nil),              // 10: taskengine.v1.SubmitOutcome
+		(*SubmitError)(nil),                // 11: taskengine.v1.SubmitError
+		(*Receipt)(nil),                    // 12: taskengine.v1.Receipt
+		(*Task)(nil),                       // 13: taskengine.v1.Task
+		(*Parent)(nil),                     // 14: taskengine.v1.Parent
+		(*ChildSet)(nil),                   // 15: taskengine.v1.ChildSet
+		(*ReceivedSignal)(nil),             // 16: taskengine.v1.ReceivedSignal
+		(*Progress)(nil),                   // 17: taskengine.v1.Progress
+		(*Attempt)(nil),                    // 18: taskengine.v1.Attempt
+		(*GetRequest)(nil),                 // 19: taskengine.v1.GetRequest
+		(*GetResponse)(nil),                // 20: taskengine.v1.GetResponse
+		(*ListRequest)(nil),                // 21: taskengine.v1.ListRequest
+		(*ListResponse)(nil),               // 22: taskengine.v1.ListResponse
+		(*CountRequest)(nil),               // 23: taskengine.v1.CountRequest
+		(*CountResponse)(nil),              // 24: taskengine.v1.CountResponse
+		(*StateCount)(nil),                 // 25: taskengine.v1.StateCount
+		(*WaitRequest)(nil),                // 26: taskengine.v1.WaitRequest
+		(*WaitResponse)(nil),               // 27: taskengine.v1.WaitResponse
+		(*WhyRequest)(nil),                 // 28: taskengine.v1.WhyRequest
+		(*WhyResponse)(nil),                // 29: taskengine.v1.WhyResponse
+		(*Reason)(nil),                     // 30: taskengine.v1.Reason
+		(*TaskLogsRequest)(nil),            // 31: taskengine.v1.TaskLogsRequest
+		(*TaskLogsResponse)(nil),           // 32: taskengine.v1.TaskLogsResponse
+		(*RanElsewhere)(nil),               // 33: taskengine.v1.RanElsewhere
+		(*LogLine)(nil),                    // 34: taskengine.v1.LogLine
+		(*CancelRequest)(nil),              // 35: taskengine.v1.CancelRequest
+		(*CancelResponse)(nil),             // 36: taskengine.v1.CancelResponse
+		(*TreeRequest)(nil),                // 37: taskengine.v1.TreeRequest
+		(*TreeResponse)(nil),               // 38: taskengine.v1.TreeResponse
+		(*TreeTask)(nil),                   // 39: taskengine.v1.TreeTask
+		(*SubmitWorkflowRequest)(nil),      // 40: taskengine.v1.SubmitWorkflowRequest
+		(*SubmitWorkflowResponse)(nil),     // 41: taskengine.v1.SubmitWorkflowResponse
+		(*GetWorkflowRequest)(nil),         // 42: taskengine.v1.GetWorkflowRequest
+		(*GetWorkflowResponse)(nil),        // 43: taskengine.v1.GetWorkflowResponse
+		(*RetryWorkflowRequest)(nil),       // 44: taskengine.v1.RetryWorkflowRequest
+		(*RetryWorkflowResponse)(nil),      // 45: taskengine.v1.RetryWorkflowResponse
+		(*Workflow)(nil),                   // 46: taskengine.v1.Workflow
+		(*WorkflowStep)(nil),               // 47: taskengine.v1.WorkflowStep
+		(*ResumeRequest)(nil),              // 48: taskengine.v1.ResumeRequest
+		(*ResumeResponse)(nil),             // 49: taskengine.v1.ResumeResponse
+		(*FailRequest)(nil),                // 50: taskengine.v1.FailRequest
+		(*FailResponse)(nil),               // 51: taskengine.v1.FailResponse
+		(*RescheduleRequest)(nil),          // 52: taskengine.v1.RescheduleRequest
+		(*RescheduleResponse)(nil),         // 53: taskengine.v1.RescheduleResponse
+		(*SignalRequest)(nil),              // 54: taskengine.v1.SignalRequest
+		(*SignalResponse)(nil),             // 55: taskengine.v1.SignalResponse
+		(*ListKeysRequest)(nil),            // 56: taskengine.v1.ListKeysRequest
+		(*ListKeysResponse)(nil),           // 57: taskengine.v1.ListKeysResponse
+		(*OrderingKey)(nil),                // 58: taskengine.v1.OrderingKey
+		(*GetKeyRequest)(nil),              // 59: taskengine.v1.GetKeyRequest
+		(*GetKeyResponse)(nil),             // 60: taskengine.v1.GetKeyResponse
+		(*ResumeKeyRequest)(nil),           // 61: taskengine.v1.ResumeKeyRequest
+		(*ResumeKeyResponse)(nil),          // 62: taskengine.v1.ResumeKeyResponse
+		(*SkipKeyRequest)(nil),             // 63: taskengine.v1.SkipKeyRequest
+		(*SkipKeyResponse)(nil),            // 64: taskengine.v1.SkipKeyResponse
+		(*ListTypesRequest)(nil),           // 65: taskengine.v1.ListTypesRequest
+		(*ListTypesResponse)(nil),          // 66: taskengine.v1.ListTypesResponse
+		(*Type)(nil),                       // 67: taskengine.v1.Type
+		(*PauseTypeRequest)(nil),           // 68: taskengine.v1.PauseTypeRequest
+		(*PauseTypeResponse)(nil),          // 69: taskengine.v1.PauseTypeResponse
+		(*ResumeTypeRequest)(nil),          // 70: taskengine.v1.ResumeTypeRequest
+		(*ResumeTypeResponse)(nil),         // 71: taskengine.v1.ResumeTypeResponse
+		(*ListWorkersRequest)(nil),         // 72: taskengine.v1.ListWorkersRequest
+		(*ListWorkersResponse)(nil),        // 73: taskengine.v1.ListWorkersResponse
+		(*Worker)(nil),                     // 74: taskengine.v1.Worker
+		(*DrainWorkerRequest)(nil),         // 75: taskengine.v1.DrainWorkerRequest
+		(*DrainWorkerResponse)(nil),        // 76: taskengine.v1.DrainWorkerResponse
+		(*VersionRequest)(nil),             // 77: taskengine.v1.VersionRequest
+		(*VersionResponse)(nil),            // 78: taskengine.v1.VersionResponse
+		(*Rate)(nil),                       // 79: taskengine.v1.Rate
+		(*Limit)(nil),                      // 80: taskengine.v1.Limit
+		(*LimitSetting)(nil),               // 81: taskengine.v1.LimitSetting
+		(*ListLimitsRequest)(nil),          // 82: taskengine.v1.ListLimitsRequest
+		(*ListLimitsResponse)(nil),         // 83: taskengine.v1.ListLimitsResponse
+		(*GetLimitRequest)(nil),            // 84: taskengine.v1.GetLimitRequest
+		(*GetLimitResponse)(nil),           // 85: taskengine.v1.GetLimitResponse
+		(*SetLimitRequest)(nil),            // 86: taskengine.v1.SetLimitRequest
+		(*SetLimitResponse)(nil),           // 87: taskengine.v1.SetLimitResponse
+		(*UnsetLimitRequest)(nil),          // 88: taskengine.v1.UnsetLimitRequest
+		(*UnsetLimitResponse)(nil),         // 89: taskengine.v1.UnsetLimitResponse
+		(*WatchLimitsRequest)(nil),         // 90: taskengine.v1.WatchLimitsRequest
+		(*WatchLimitsResponse)(nil),        // 91: taskengine.v1.WatchLimitsResponse
+		(*WhyLimitRequest)(nil),            // 92: taskengine.v1.WhyLimitRequest
+		(*WhyLimitResponse)(nil),           // 93: taskengine.v1.WhyLimitResponse
+		(*LimitTask)(nil),                  // 94: taskengine.v1.LimitTask
+		(*LimitNode)(nil),                  // 95: taskengine.v1.LimitNode
+		(*LimitQueue)(nil),                 // 96: taskengine.v1.LimitQueue
+		(*Alert)(nil),                      // 97: taskengine.v1.Alert
+		(*AlertSilence)(nil),               // 98: taskengine.v1.AlertSilence
+		(*UnsentAlerts)(nil),               // 99: taskengine.v1.UnsentAlerts
+		(*ListAlertsRequest)(nil),          // 100: taskengine.v1.ListAlertsRequest
+		(*ListAlertsResponse)(nil),         // 101: taskengine.v1.ListAlertsResponse
+		(*TestAlertsRequest)(nil),          // 102: taskengine.v1.TestAlertsRequest
+		(*TestAlertsResponse)(nil),         // 103: taskengine.v1.TestAlertsResponse
+		(*AlertTest)(nil),                  // 104: taskengine.v1.AlertTest
+		(*SilenceAlertsRequest)(nil),       // 105: taskengine.v1.SilenceAlertsRequest
+		(*SilenceAlertsResponse)(nil),      // 106: taskengine.v1.SilenceAlertsResponse
+		(*UnsilenceAlertsRequest)(nil),     // 107: taskengine.v1.UnsilenceAlertsRequest
+		(*UnsilenceAlertsResponse)(nil),    // 108: taskengine.v1.UnsilenceAlertsResponse
+		(*ScheduleDefinition)(nil),         // 109: taskengine.v1.ScheduleDefinition
+		(*ScheduleCatchUp)(nil),            // 110: taskengine.v1.ScheduleCatchUp
+		(*ScheduleTask)(nil),               // 111: taskengine.v1.ScheduleTask
+		(*Schedule)(nil),                   // 112: taskengine.v1.Schedule
+		(*SchedulePause)(nil),              // 113: taskengine.v1.SchedulePause
+		(*ScheduleFire)(nil),               // 114: taskengine.v1.ScheduleFire
+		(*ListSchedulesRequest)(nil),       // 115: taskengine.v1.ListSchedulesRequest
+		(*ListSchedulesResponse)(nil),      // 116: taskengine.v1.ListSchedulesResponse
+		(*GetScheduleRequest)(nil),         // 117: taskengine.v1.GetScheduleRequest
+		(*GetScheduleResponse)(nil),        // 118: taskengine.v1.GetScheduleResponse
+		(*ApplyScheduleRequest)(nil),       // 119: taskengine.v1.ApplyScheduleRequest
+		(*ApplyScheduleResponse)(nil),      // 120: taskengine.v1.ApplyScheduleResponse
+		(*PreviewScheduleRequest)(nil),     // 121: taskengine.v1.PreviewScheduleRequest
+		(*PreviewScheduleResponse)(nil),    // 122: taskengine.v1.PreviewScheduleResponse
+		(*ScheduleTime)(nil),               // 123: taskengine.v1.ScheduleTime
+		(*DeleteScheduleRequest)(nil),      // 124: taskengine.v1.DeleteScheduleRequest
+		(*DeleteScheduleResponse)(nil),     // 125: taskengine.v1.DeleteScheduleResponse
+		(*PauseScheduleRequest)(nil),       // 126: taskengine.v1.PauseScheduleRequest
+		(*PauseScheduleResponse)(nil),      // 127: taskengine.v1.PauseScheduleResponse
+		(*ResumeScheduleRequest)(nil),      // 128: taskengine.v1.ResumeScheduleRequest
+		(*ResumeScheduleResponse)(nil),     // 129: taskengine.v1.ResumeScheduleResponse
+		(*TriggerScheduleRequest)(nil),     // 130: taskengine.v1.TriggerScheduleRequest
+		(*TriggerScheduleResponse)(nil),    // 131: taskengine.v1.TriggerScheduleResponse
+		(*BackfillScheduleRequest)(nil),    // 132: taskengine.v1.BackfillScheduleRequest
+		(*BackfillScheduleResponse)(nil),   // 133: taskengine.v1.BackfillScheduleResponse
+		(*Source)(nil),                     // 134: taskengine.v1.Source
+		(*SourcePause)(nil),                // 135: taskengine.v1.SourcePause
+		(*SourcePartition)(nil),            // 136: taskengine.v1.SourcePartition
+		(*SourceLoss)(nil),                 // 137: taskengine.v1.SourceLoss
+		(*ListSourcesRequest)(nil),         // 138: taskengine.v1.ListSourcesRequest
+		(*ListSourcesResponse)(nil),        // 139: taskengine.v1.ListSourcesResponse
+		(*GetSourceRequest)(nil),           // 140: taskengine.v1.GetSourceRequest
+		(*GetSourceResponse)(nil),          // 141: taskengine.v1.GetSourceResponse
+		(*PauseSourceRequest)(nil),         // 142: taskengine.v1.PauseSourceRequest
+		(*PauseSourceResponse)(nil),        // 143: taskengine.v1.PauseSourceResponse
+		(*ResumeSourceRequest)(nil),        // 144: taskengine.v1.ResumeSourceRequest
+		(*ResumeSourceResponse)(nil),       // 145: taskengine.v1.ResumeSourceResponse
+		(*SeekSourceRequest)(nil),          // 146: taskengine.v1.SeekSourceRequest
+		(*SeekSourceResponse)(nil),         // 147: taskengine.v1.SeekSourceResponse
+		(*SourceMove)(nil),                 // 148: taskengine.v1.SourceMove
+		nil,                                // 149: taskengine.v1.NewTask.HeadersEntry
+		nil,                                // 150: taskengine.v1.Task.HeadersEntry
+		nil,                                // 151: taskengine.v1.SubmitWorkflowRequest.HeadersEntry
+		nil,                                // 152: taskengine.v1.Alert.LabelsEntry
+		nil,                                // 153: taskengine.v1.AlertSilence.LabelsEntry
+		nil,                                // 154: taskengine.v1.SilenceAlertsRequest.LabelsEntry
+		nil,                                // 155: taskengine.v1.ScheduleTask.HeadersEntry
+		(*timestamppb.Timestamp)(nil),      // 156: google.protobuf.Timestamp
+		(*durationpb.Duration)(nil),        // 157: google.protobuf.Duration
 	}
 )
 
 var file_taskengine_v1_taskengine_proto_depIdxs = []int32{
-	154, // 0: taskengine.v1.NewTask.at:type_name -> google.protobuf.Timestamp
-	155, // 1: taskengine.v1.NewTask.in:type_name -> google.protobuf.Duration
-	154, // 2: taskengine.v1.NewTask.expires_at:type_name -> google.protobuf.Timestamp
-	147, // 3: taskengine.v1.NewTask.headers:type_name -> taskengine.v1.NewTask.HeadersEntry
+	156, // 0: taskengine.v1.NewTask.at:type_name -> google.protobuf.Timestamp
+	157, // 1: taskengine.v1.NewTask.in:type_name -> google.protobuf.Duration
+	156, // 2: taskengine.v1.NewTask.expires_at:type_name -> google.protobuf.Timestamp
+	149, // 3: taskengine.v1.NewTask.headers:type_name -> taskengine.v1.NewTask.HeadersEntry
 	0,   // 4: taskengine.v1.SubmitRequest.tasks:type_name -> taskengine.v1.NewTask
-	10,  // 5: taskengine.v1.SubmitResponse.receipts:type_name -> taskengine.v1.Receipt
+	12,  // 5: taskengine.v1.SubmitResponse.receipts:type_name -> taskengine.v1.Receipt
 	0,   // 6: taskengine.v1.SubmitWithChildrenRequest.task:type_name -> taskengine.v1.NewTask
 	0,   // 7: taskengine.v1.SubmitWithChildrenRequest.children:type_name -> taskengine.v1.NewTask
-	154, // 8: taskengine.v1.SubmitWithChildrenRequest.until:type_name -> google.protobuf.Timestamp
-	10,  // 9: taskengine.v1.SubmitWithChildrenResponse.receipt:type_name -> taskengine.v1.Receipt
-	6,   // 10: taskengine.v1.SubmitStreamRequest.tasks:type_name -> taskengine.v1.StreamedTask
-	0,   // 11: taskengine.v1.StreamedTask.task:type_name -> taskengine.v1.NewTask
-	8,   // 12: taskengine.v1.SubmitStreamResponse.outcomes:type_name -> taskengine.v1.SubmitOutcome
-	10,  // 13: taskengine.v1.SubmitOutcome.receipt:type_name -> taskengine.v1.Receipt
-	9,   // 14: taskengine.v1.SubmitOutcome.error:type_name -> taskengine.v1.SubmitError
-	148, // 15: taskengine.v1.Task.headers:type_name -> taskengine.v1.Task.HeadersEntry
-	154, // 16: taskengine.v1.Task.created_at:type_name -> google.protobuf.Timestamp
-	154, // 17: taskengine.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
-	154, // 18: taskengine.v1.Task.next_event_at:type_name -> google.protobuf.Timestamp
-	154, // 19: taskengine.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
-	154, // 20: taskengine.v1.Task.started_at:type_name -> google.protobuf.Timestamp
-	154, // 21: taskengine.v1.Task.updated_at:type_name -> google.protobuf.Timestamp
-	16,  // 22: taskengine.v1.Task.history:type_name -> taskengine.v1.Attempt
-	15,  // 23: taskengine.v1.Task.progress:type_name -> taskengine.v1.Progress
-	14,  // 24: taskengine.v1.Task.woken_signal:type_name -> taskengine.v1.ReceivedSignal
-	14,  // 25: taskengine.v1.Task.kept_signals:type_name -> taskengine.v1.ReceivedSignal
-	12,  // 26: taskengine.v1.Task.parent:type_name -> taskengine.v1.Parent
-	13,  // 27: taskengine.v1.Task.children:type_name -> taskengine.v1.ChildSet
-	154, // 28: taskengine.v1.ReceivedSignal.at:type_name -> google.protobuf.Timestamp
-	154, // 29: taskengine.v1.Progress.at:type_name -> google.protobuf.Timestamp
-	154, // 30: taskengine.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	154, // 31: taskengine.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
-	11,  // 32: taskengine.v1.GetResponse.task:type_name -> taskengine.v1.Task
-	11,  // 33: taskengine.v1.ListResponse.tasks:type_name -> taskengine.v1.Task
-	23,  // 34: taskengine.v1.CountResponse.counts:type_name -> taskengine.v1.StateCount
-	155, // 35: taskengine.v1.WaitRequest.timeout:type_name -> google.protobuf.Duration
-	11,  // 36: taskengine.v1.WaitResponse.tasks:type_name -> taskengine.v1.Task
-	11,  // 37: taskengine.v1.WhyResponse.task:type_name -> taskengine.v1.Task
-	28,  // 38: taskengine.v1.WhyResponse.reasons:type_name -> taskengine.v1.Reason
-	154, // 39: taskengine.v1.Reason.until:type_name -> google.protobuf.Timestamp
-	155, // 40: taskengine.v1.TaskLogsRequest.timeout:type_name -> google.protobuf.Duration
-	32,  // 41: taskengine.v1.TaskLogsResponse.lines:type_name -> taskengine.v1.LogLine
-	31,  // 42: taskengine.v1.TaskLogsResponse.elsewhere:type_name -> taskengine.v1.RanElsewhere
-	154, // 43: taskengine.v1.LogLine.time:type_name -> google.protobuf.Timestamp
-	11,  // 44: taskengine.v1.CancelResponse.task:type_name -> taskengine.v1.Task
-	37,  // 45: taskengine.v1.TreeResponse.tasks:type_name -> taskengine.v1.TreeTask
-	11,  // 46: taskengine.v1.TreeTask.task:type_name -> taskengine.v1.Task
-	154, // 47: taskengine.v1.SubmitWorkflowRequest.at:type_name -> google.protobuf.Timestamp
-	155, // 48: taskengine.v1.SubmitWorkflowRequest.in:type_name -> google.protobuf.Duration
-	149, // 49: taskengine.v1.SubmitWorkflowRequest.headers:type_name -> taskengine.v1.SubmitWorkflowRequest.HeadersEntry
-	10,  // 50: taskengine.v1.SubmitWorkflowResponse.receipt:type_name -> taskengine.v1.Receipt
-	44,  // 51: taskengine.v1.GetWorkflowResponse.workflow:type_name -> taskengine.v1.Workflow
-	44,  // 52: taskengine.v1.RetryWorkflowResponse.workflow:type_name -> taskengine.v1.Workflow
-	11,  // 53: taskengine.v1.Workflow.task:type_name -> taskengine.v1.Task
-	45,  // 54: taskengine.v1.Workflow.steps:type_name -> taskengine.v1.WorkflowStep
-	154, // 55: taskengine.v1.WorkflowStep.began:type_name -> google.protobuf.Timestamp
-	154, // 56: taskengine.v1.WorkflowStep.ended:type_name -> google.protobuf.Timestamp
-	154, // 57: taskengine.v1.WorkflowStep.until:type_name -> google.protobuf.Timestamp
-	45,  // 58: taskengine.v1.WorkflowStep.compensation:type_name -> taskengine.v1.WorkflowStep
-	11,  // 59: taskengine.v1.ResumeResponse.task:type_name -> taskengine.v1.Task
-	11,  // 60: taskengine.v1.FailResponse.task:type_name -> taskengine.v1.Task
-	154, // 61: taskengine.v1.RescheduleRequest.at:type_name -> google.protobuf.Timestamp
-	155, // 62: taskengine.v1.RescheduleRequest.in:type_name -> google.protobuf.Duration
-	11,  // 63: taskengine.v1.RescheduleResponse.task:type_name -> taskengine.v1.Task
-	11,  // 64: taskengine.v1.SignalResponse.task:type_name -> taskengine.v1.Task
-	56,  // 65: taskengine.v1.ListKeysResponse.keys:type_name -> taskengine.v1.OrderingKey
-	11,  // 66: taskengine.v1.OrderingKey.head:type_name -> taskengine.v1.Task
-	154, // 67: taskengine.v1.OrderingKey.oldest_ready_at:type_name -> google.protobuf.Timestamp
-	11,  // 68: taskengine.v1.GetKeyResponse.head:type_name -> taskengine.v1.Task
-	11,  // 69: taskengine.v1.GetKeyResponse.behind:type_name -> taskengine.v1.Task
-	11,  // 70: taskengine.v1.ResumeKeyResponse.task:type_name -> taskengine.v1.Task
-	11,  // 71: taskengine.v1.SkipKeyResponse.task:type_name -> taskengine.v1.Task
-	65,  // 72: taskengine.v1.ListTypesResponse.types:type_name -> taskengine.v1.Type
-	72,  // 73: taskengine.v1.ListWorkersResponse.workers:type_name -> taskengine.v1.Worker
-	154, // 74: taskengine.v1.Worker.connected_at:type_name -> google.protobuf.Timestamp
-	155, // 75: taskengine.v1.Worker.clock_ahead:type_name -> google.protobuf.Duration
-	72,  // 76: taskengine.v1.DrainWorkerResponse.workers:type_name -> taskengine.v1.Worker
-	155, // 77: taskengine.v1.Rate.per:type_name -> google.protobuf.Duration
-	77,  // 78: taskengine.v1.Limit.rate:type_name -> taskengine.v1.Rate
-	77,  // 79: taskengine.v1.Limit.configured_rate:type_name -> taskengine.v1.Rate
-	79,  // 80: taskengine.v1.Limit.setting:type_name -> taskengine.v1.LimitSetting
-	79,  // 81: taskengine.v1.Limit.inherited:type_name -> taskengine.v1.LimitSetting
-	77,  // 82: taskengine.v1.LimitSetting.rate:type_name -> taskengine.v1.Rate
-	154, // 83: taskengine.v1.LimitSetting.at:type_name -> google.protobuf.Timestamp
-	78,  // 84: taskengine.v1.ListLimitsResponse.limits:type_name -> taskengine.v1.Limit
-	78,  // 85: taskengine.v1.GetLimitResponse.limit:type_name -> taskengine.v1.Limit
-	77,  // 86: taskengine.v1.SetLimitRequest.rate:type_name -> taskengine.v1.Rate
-	78,  // 87: taskengine.v1.SetLimitResponse.limit:type_name -> taskengine.v1.Limit
-	78,  // 88: taskengine.v1.UnsetLimitResponse.limit:type_name -> taskengine.v1.Limit
-	155, // 89: taskengine.v1.WatchLimitsRequest.timeout:type_name -> google.protobuf.Duration
-	78,  // 90: taskengine.v1.WatchLimitsResponse.limits:type_name -> taskengine.v1.Limit
-	78,  // 91: taskengine.v1.WhyLimitResponse.limit:type_name -> taskengine.v1.Limit
-	92,  // 92: taskengine.v1.WhyLimitResponse.tasks:type_name -> taskengine.v1.LimitTask
-	94,  // 93: taskengine.v1.WhyLimitResponse.queued:type_name -> taskengine.v1.LimitQueue
-	154, // 94: taskengine.v1.WhyLimitResponse.next_start:type_name -> google.protobuf.Timestamp
-	93,  // 95: taskengine.v1.WhyLimitResponse.nodes:type_name -> taskengine.v1.LimitNode
-	154, // 96: taskengine.v1.LimitTask.started_at:type_name -> google.protobuf.Timestamp
-	154, // 97: taskengine.v1.LimitNode.since:type_name -> google.protobuf.Timestamp
-	150, // 98: taskengine.v1.Alert.labels:type_name -> taskengine.v1.Alert.LabelsEntry
-	154, // 99: taskengine.v1.Alert.since:type_name -> google.protobuf.Timestamp
-	154, // 100: taskengine.v1.Alert.fired_at:type_name -> google.protobuf.Timestamp
-	154, // 101: taskengine.v1.Alert.resolved_at:type_name -> google.protobuf.Timestamp
-	151, // 102: taskengine.v1.AlertSilence.labels:type_name -> taskengine.v1.AlertSilence.LabelsEntry
-	154, // 103: taskengine.v1.AlertSilence.until:type_name -> google.protobuf.Timestamp
-	154, // 104: taskengine.v1.AlertSilence.at:type_name -> google.protobuf.Timestamp
-	154, // 105: taskengine.v1.UnsentAlerts.at:type_name -> google.protobuf.Timestamp
-	95,  // 106: taskengine.v1.ListAlertsResponse.alerts:type_name -> taskengine.v1.Alert
-	96,  // 107: taskengine.v1.ListAlertsResponse.silences:type_name -> taskengine.v1.AlertSilence
-	97,  // 108: taskengine.v1.ListAlertsResponse.unsent:type_name -> taskengine.v1.UnsentAlerts
-	102, // 109: taskengine.v1.TestAlertsResponse.tests:type_name -> taskengine.v1.AlertTest
-	155, // 110: taskengine.v1.AlertTest.took:type_name -> google.protobuf.Duration
-	152, // 111: taskengine.v1.SilenceAlertsRequest.labels:type_name -> taskengine.v1.SilenceAlertsRequest.LabelsEntry
-	155, // 112: taskengine.v1.SilenceAlertsRequest.for:type_name -> google.protobuf.Duration
-	96,  // 113: taskengine.v1.SilenceAlertsResponse.silence:type_name -> taskengine.v1.AlertSilence
-	155, // 114: taskengine.v1.ScheduleDefinition.every:type_name -> google.protobuf.Duration
-	154, // 115: taskengine.v1.ScheduleDefinition.anchor:type_name -> google.protobuf.Timestamp
-	154, // 116: taskengine.v1.ScheduleDefinition.start:type_name -> google.protobuf.Timestamp
-	154, // 117: taskengine.v1.ScheduleDefinition.end:type_name -> google.protobuf.Timestamp
-	155, // 118: taskengine.v1.ScheduleDefinition.jitter:type_name -> google.protobuf.Duration
-	108, // 119: taskengine.v1.ScheduleDefinition.catch_up:type_name -> taskengine.v1.ScheduleCatchUp
-	109, // 120: taskengine.v1.ScheduleDefinition.task:type_name -> taskengine.v1.ScheduleTask
-	155, // 121: taskengine.v1.ScheduleCatchUp.window:type_name -> google.protobuf.Duration
-	153, // 122: taskengine.v1.ScheduleTask.headers:type_name -> taskengine.v1.ScheduleTask.HeadersEntry
-	155, // 123: taskengine.v1.ScheduleTask.expires:type_name -> google.protobuf.Duration
-	107, // 124: taskengine.v1.Schedule.definition:type_name -> taskengine.v1.ScheduleDefinition
-	154, // 125: taskengine.v1.Schedule.next:type_name -> google.protobuf.Timestamp
-	111, // 126: taskengine.v1.Schedule.paused:type_name -> taskengine.v1.SchedulePause
-	112, // 127: taskengine.v1.Schedule.last:type_name -> taskengine.v1.ScheduleFire
-	154, // 128: taskengine.v1.Schedule.waiting:type_name -> google.protobuf.Timestamp
-	112, // 129: taskengine.v1.Schedule.running:type_name -> taskengine.v1.ScheduleFire
-	154, // 130: taskengine.v1.SchedulePause.since:type_name -> google.protobuf.Timestamp
-	154, // 131: taskengine.v1.ScheduleFire.time:type_name -> google.protobuf.Timestamp
-	110, // 132: taskengine.v1.ListSchedulesResponse.schedules:type_name -> taskengine.v1.Schedule
-	110, // 133: taskengine.v1.GetScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
-	107, // 134: taskengine.v1.ApplyScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
-	107, // 135: taskengine.v1.PreviewScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
-	154, // 136: taskengine.v1.PreviewScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	121, // 137: taskengine.v1.PreviewScheduleResponse.times:type_name -> taskengine.v1.ScheduleTime
-	154, // 138: taskengine.v1.ScheduleTime.time:type_name -> google.protobuf.Timestamp
-	110, // 139: taskengine.v1.PauseScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
-	110, // 140: taskengine.v1.ResumeScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
-	154, // 141: taskengine.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	154, // 142: taskengine.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
-	133, // 143: taskengine.v1.Source.paused:type_name -> taskengine.v1.SourcePause
-	134, // 144: taskengine.v1.Source.partitions:type_name -> taskengine.v1.SourcePartition
-	154, // 145: taskengine.v1.SourcePause.since:type_name -> google.protobuf.Timestamp
-	135, // 146: taskengine.v1.SourcePartition.lost:type_name -> taskengine.v1.SourceLoss
-	154, // 147: taskengine.v1.SourceLoss.at:type_name -> google.protobuf.Timestamp
-	132, // 148: taskengine.v1.ListSourcesResponse.sources:type_name -> taskengine.v1.Source
-	132, // 149: taskengine.v1.GetSourceResponse.source:type_name -> taskengine.v1.Source
-	132, // 150: taskengine.v1.PauseSourceResponse.source:type_name -> taskengine.v1.Source
-	132, // 151: taskengine.v1.ResumeSourceResponse.source:type_name -> taskengine.v1.Source
-	154, // 152: taskengine.v1.SeekSourceRequest.time:type_name -> google.protobuf.Timestamp
-	132, // 153: taskengine.v1.SeekSourceResponse.source:type_name -> taskengine.v1.Source
-	146, // 154: taskengine.v1.SeekSourceResponse.moves:type_name -> taskengine.v1.SourceMove
-	1,   // 155: taskengine.v1.TaskService.Submit:input_type -> taskengine.v1.SubmitRequest
-	3,   // 156: taskengine.v1.TaskService.SubmitWithChildren:input_type -> taskengine.v1.SubmitWithChildrenRequest
-	5,   // 157: taskengine.v1.TaskService.SubmitStream:input_type -> taskengine.v1.SubmitStreamRequest
-	17,  // 158: taskengine.v1.TaskService.Get:input_type -> taskengine.v1.GetRequest
-	19,  // 159: taskengine.v1.TaskService.List:input_type -> taskengine.v1.ListRequest
-	21,  // 160: taskengine.v1.TaskService.Count:input_type -> taskengine.v1.CountRequest
-	24,  // 161: taskengine.v1.TaskService.Wait:input_type -> taskengine.v1.WaitRequest
-	26,  // 162: taskengine.v1.TaskService.Why:input_type -> taskengine.v1.WhyRequest
-	35,  // 163: taskengine.v1.TaskService.Tree:input_type -> taskengine.v1.TreeRequest
-	38,  // 164: taskengine.v1.TaskService.SubmitWorkflow:input_type -> taskengine.v1.SubmitWorkflowRequest
-	40,  // 165: taskengine.v1.TaskService.GetWorkflow:input_type -> taskengine.v1.GetWorkflowRequest
-	42,  // 166: taskengine.v1.TaskService.RetryWorkflow:input_type -> taskengine.v1.RetryWorkflowRequest
-	29,  // 167: taskengine.v1.TaskService.TaskLogs:input_type -> taskengine.v1.TaskLogsRequest
-	33,  // 168: taskengine.v1.TaskService.Cancel:input_type -> taskengine.v1.CancelRequest
-	46,  // 169: taskengine.v1.TaskService.Resume:input_type -> taskengine.v1.ResumeRequest
-	48,  // 170: taskengine.v1.TaskService.Fail:input_type -> taskengine.v1.FailRequest
-	50,  // 171: taskengine.v1.TaskService.Reschedule:input_type -> taskengine.v1.RescheduleRequest
-	52,  // 172: taskengine.v1.TaskService.Signal:input_type -> taskengine.v1.SignalRequest
-	54,  // 173: taskengine.v1.TaskService.ListKeys:input_type -> taskengine.v1.ListKeysRequest
-	57,  // 174: taskengine.v1.TaskService.GetKey:input_type -> taskengine.v1.GetKeyRequest
-	59,  // 175: taskengine.v1.TaskService.ResumeKey:input_type -> taskengine.v1.ResumeKeyRequest
-	61,  // 176: taskengine.v1.TaskService.SkipKey:input_type -> taskengine.v1.SkipKeyRequest
-	63,  // 177: taskengine.v1.TaskService.ListTypes:input_type -> taskengine.v1.ListTypesRequest
-	66,  // 178: taskengine.v1.TaskService.PauseType:input_type -> taskengine.v1.PauseTypeRequest
-	68,  // 179: taskengine.v1.TaskService.ResumeType:input_type -> taskengine.v1.ResumeTypeRequest
-	70,  // 180: taskengine.v1.TaskService.ListWorkers:input_type -> taskengine.v1.ListWorkersRequest
-	73,  // 181: taskengine.v1.TaskService.DrainWorker:input_type -> taskengine.v1.DrainWorkerRequest
-	80,  // 182: taskengine.v1.TaskService.ListLimits:input_type -> taskengine.v1.ListLimitsRequest
-	82,  // 183: taskengine.v1.TaskService.GetLimit:input_type -> taskengine.v1.GetLimitRequest
-	84,  // 184: taskengine.v1.TaskService.SetLimit:input_type -> taskengine.v1.SetLimitRequest
-	86,  // 185: taskengine.v1.TaskService.UnsetLimit:input_type -> taskengine.v1.UnsetLimitRequest
-	88,  // 186: taskengine.v1.TaskService.WatchLimits:input_type -> taskengine.v1.WatchLimitsRequest
-	90,  // 187: taskengine.v1.TaskService.WhyLimit:input_type -> taskengine.v1.WhyLimitRequest
-	98,  // 188: taskengine.v1.TaskService.ListAlerts:input_type -> taskengine.v1.ListAlertsRequest
-	100, // 189: taskengine.v1.TaskService.TestAlerts:input_type -> taskengine.v1.TestAlertsRequest
-	103, // 190: taskengine.v1.TaskService.SilenceAlerts:input_type -> taskengine.v1.SilenceAlertsRequest
-	105, // 191: taskengine.v1.TaskService.UnsilenceAlerts:input_type -> taskengine.v1.UnsilenceAlertsRequest
-	113, // 192: taskengine.v1.TaskService.ListSchedules:input_type -> taskengine.v1.ListSchedulesRequest
-	115, // 193: taskengine.v1.TaskService.GetSchedule:input_type -> taskengine.v1.GetScheduleRequest
-	117, // 194: taskengine.v1.TaskService.ApplySchedule:input_type -> taskengine.v1.ApplyScheduleRequest
-	119, // 195: taskengine.v1.TaskService.PreviewSchedule:input_type -> taskengine.v1.PreviewScheduleRequest
-	122, // 196: taskengine.v1.TaskService.DeleteSchedule:input_type -> taskengine.v1.DeleteScheduleRequest
-	124, // 197: taskengine.v1.TaskService.PauseSchedule:input_type -> taskengine.v1.PauseScheduleRequest
-	126, // 198: taskengine.v1.TaskService.ResumeSchedule:input_type -> taskengine.v1.ResumeScheduleRequest
-	128, // 199: taskengine.v1.TaskService.TriggerSchedule:input_type -> taskengine.v1.TriggerScheduleRequest
-	130, // 200: taskengine.v1.TaskService.BackfillSchedule:input_type -> taskengine.v1.BackfillScheduleRequest
-	136, // 201: taskengine.v1.TaskService.ListSources:input_type -> taskengine.v1.ListSourcesRequest
-	138, // 202: taskengine.v1.TaskService.GetSource:input_type -> taskengine.v1.GetSourceRequest
-	140, // 203: taskengine.v1.TaskService.PauseSource:input_type -> taskengine.v1.PauseSourceRequest
-	142, // 204: taskengine.v1.TaskService.ResumeSource:input_type -> taskengine.v1.ResumeSourceRequest
-	144, // 205: taskengine.v1.TaskService.SeekSource:input_type -> taskengine.v1.SeekSourceRequest
-	75,  // 206: taskengine.v1.TaskService.Version:input_type -> taskengine.v1.VersionRequest
-	2,   // 207: taskengine.v1.TaskService.Submit:output_type -> taskengine.v1.SubmitResponse
-	4,   // 208: taskengine.v1.TaskService.SubmitWithChildren:output_type -> taskengine.v1.SubmitWithChildrenResponse
-	7,   // 209: taskengine.v1.TaskService.SubmitStream:output_type -> taskengine.v1.SubmitStreamResponse
-	18,  // 210: taskengine.v1.TaskService.Get:output_type -> taskengine.v1.GetResponse
-	20,  // 211: taskengine.v1.TaskService.List:output_type -> taskengine.v1.ListResponse
-	22,  // 212: taskengine.v1.TaskService.Count:output_type -> taskengine.v1.CountResponse
-	25,  // 213: taskengine.v1.TaskService.Wait:output_type -> taskengine.v1.WaitResponse
-	27,  // 214: taskengine.v1.TaskService.Why:output_type -> taskengine.v1.WhyResponse
-	36,  // 215: taskengine.v1.TaskService.Tree:output_type -> taskengine.v1.TreeResponse
-	39,  // 216: taskengine.v1.TaskService.SubmitWorkflow:output_type -> taskengine.v1.SubmitWorkflowResponse
-	41,  // 217: taskengine.v1.TaskService.GetWorkflow:output_type -> taskengine.v1.GetWorkflowResponse
-	43,  // 218: taskengine.v1.TaskService.RetryWorkflow:output_type -> taskengine.v1.RetryWorkflowResponse
-	30,  // 219: taskengine.v1.TaskService.TaskLogs:output_type -> taskengine.v1.TaskLogsResponse
-	34,  // 220: taskengine.v1.TaskService.Cancel:output_type -> taskengine.v1.CancelResponse
-	47,  // 221: taskengine.v1.TaskService.Resume:output_type -> taskengine.v1.ResumeResponse
-	49,  // 222: taskengine.v1.TaskService.Fail:output_type -> taskengine.v1.FailResponse
-	51,  // 223: taskengine.v1.TaskService.Reschedule:output_type -> taskengine.v1.RescheduleResponse
-	53,  // 224: taskengine.v1.TaskService.Signal:output_type -> taskengine.v1.SignalResponse
-	55,  // 225: taskengine.v1.TaskService.ListKeys:output_type -> taskengine.v1.ListKeysResponse
-	58,  // 226: taskengine.v1.TaskService.GetKey:output_type -> taskengine.v1.GetKeyResponse
-	60,  // 227: taskengine.v1.TaskService.ResumeKey:output_type -> taskengine.v1.ResumeKeyResponse
-	62,  // 228: taskengine.v1.TaskService.SkipKey:output_type -> taskengine.v1.SkipKeyResponse
-	64,  // 229: taskengine.v1.TaskService.ListTypes:output_type -> taskengine.v1.ListTypesResponse
-	67,  // 230: taskengine.v1.TaskService.PauseType:output_type -> taskengine.v1.PauseTypeResponse
-	69,  // 231: taskengine.v1.TaskService.ResumeType:output_type -> taskengine.v1.ResumeTypeResponse
-	71,  // 232: taskengine.v1.TaskService.ListWorkers:output_type -> taskengine.v1.ListWorkersResponse
-	74,  // 233: taskengine.v1.TaskService.DrainWorker:output_type -> taskengine.v1.DrainWorkerResponse
-	81,  // 234: taskengine.v1.TaskService.ListLimits:output_type -> taskengine.v1.ListLimitsResponse
-	83,  // 235: taskengine.v1.TaskService.GetLimit:output_type -> taskengine.v1.GetLimitResponse
-	85,  // 236: taskengine.v1.TaskService.SetLimit:output_type -> taskengine.v1.SetLimitResponse
-	87,  // 237: taskengine.v1.TaskService.UnsetLimit:output_type -> taskengine.v1.UnsetLimitResponse
-	89,  // 238: taskengine.v1.TaskService.WatchLimits:output_type -> taskengine.v1.WatchLimitsResponse
-	91,  // 239: taskengine.v1.TaskService.WhyLimit:output_type -> taskengine.v1.WhyLimitResponse
-	99,  // 240: taskengine.v1.TaskService.ListAlerts:output_type -> taskengine.v1.ListAlertsResponse
-	101, // 241: taskengine.v1.TaskService.TestAlerts:output_type -> taskengine.v1.TestAlertsResponse
-	104, // 242: taskengine.v1.TaskService.SilenceAlerts:output_type -> taskengine.v1.SilenceAlertsResponse
-	106, // 243: taskengine.v1.TaskService.UnsilenceAlerts:output_type -> taskengine.v1.UnsilenceAlertsResponse
-	114, // 244: taskengine.v1.TaskService.ListSchedules:output_type -> taskengine.v1.ListSchedulesResponse
-	116, // 245: taskengine.v1.TaskService.GetSchedule:output_type -> taskengine.v1.GetScheduleResponse
-	118, // 246: taskengine.v1.TaskService.ApplySchedule:output_type -> taskengine.v1.ApplyScheduleResponse
-	120, // 247: taskengine.v1.TaskService.PreviewSchedule:output_type -> taskengine.v1.PreviewScheduleResponse
-	123, // 248: taskengine.v1.TaskService.DeleteSchedule:output_type -> taskengine.v1.DeleteScheduleResponse
-	125, // 249: taskengine.v1.TaskService.PauseSchedule:output_type -> taskengine.v1.PauseScheduleResponse
-	127, // 250: taskengine.v1.TaskService.ResumeSchedule:output_type -> taskengine.v1.ResumeScheduleResponse
-	129, // 251: taskengine.v1.TaskService.TriggerSchedule:output_type -> taskengine.v1.TriggerScheduleResponse
-	131, // 252: taskengine.v1.TaskService.BackfillSchedule:output_type -> taskengine.v1.BackfillScheduleResponse
-	137, // 253: taskengine.v1.TaskService.ListSources:output_type -> taskengine.v1.ListSourcesResponse
-	139, // 254: taskengine.v1.TaskService.GetSource:output_type -> taskengine.v1.GetSourceResponse
-	141, // 255: taskengine.v1.TaskService.PauseSource:output_type -> taskengine.v1.PauseSourceResponse
-	143, // 256: taskengine.v1.TaskService.ResumeSource:output_type -> taskengine.v1.ResumeSourceResponse
-	145, // 257: taskengine.v1.TaskService.SeekSource:output_type -> taskengine.v1.SeekSourceResponse
-	76,  // 258: taskengine.v1.TaskService.Version:output_type -> taskengine.v1.VersionResponse
-	207, // [207:259] is the sub-list for method output_type
-	155, // [155:207] is the sub-list for method input_type
-	155, // [155:155] is the sub-list for extension type_name
-	155, // [155:155] is the sub-list for extension extendee
-	0,   // [0:155] is the sub-list for field type_name
+	156, // 8: taskengine.v1.SubmitWithChildrenRequest.until:type_name -> google.protobuf.Timestamp
+	12,  // 9: taskengine.v1.SubmitWithChildrenResponse.receipt:type_name -> taskengine.v1.Receipt
+	0,   // 10: taskengine.v1.AddChildrenRequest.children:type_name -> taskengine.v1.NewTask
+	8,   // 11: taskengine.v1.SubmitStreamRequest.tasks:type_name -> taskengine.v1.StreamedTask
+	0,   // 12: taskengine.v1.StreamedTask.task:type_name -> taskengine.v1.NewTask
+	10,  // 13: taskengine.v1.SubmitStreamResponse.outcomes:type_name -> taskengine.v1.SubmitOutcome
+	12,  // 14: taskengine.v1.SubmitOutcome.receipt:type_name -> taskengine.v1.Receipt
+	11,  // 15: taskengine.v1.SubmitOutcome.error:type_name -> taskengine.v1.SubmitError
+	150, // 16: taskengine.v1.Task.headers:type_name -> taskengine.v1.Task.HeadersEntry
+	156, // 17: taskengine.v1.Task.created_at:type_name -> google.protobuf.Timestamp
+	156, // 18: taskengine.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
+	156, // 19: taskengine.v1.Task.next_event_at:type_name -> google.protobuf.Timestamp
+	156, // 20: taskengine.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
+	156, // 21: taskengine.v1.Task.started_at:type_name -> google.protobuf.Timestamp
+	156, // 22: taskengine.v1.Task.updated_at:type_name -> google.protobuf.Timestamp
+	18,  // 23: taskengine.v1.Task.history:type_name -> taskengine.v1.Attempt
+	17,  // 24: taskengine.v1.Task.progress:type_name -> taskengine.v1.Progress
+	16,  // 25: taskengine.v1.Task.woken_signal:type_name -> taskengine.v1.ReceivedSignal
+	16,  // 26: taskengine.v1.Task.kept_signals:type_name -> taskengine.v1.ReceivedSignal
+	14,  // 27: taskengine.v1.Task.parent:type_name -> taskengine.v1.Parent
+	15,  // 28: taskengine.v1.Task.children:type_name -> taskengine.v1.ChildSet
+	156, // 29: taskengine.v1.ReceivedSignal.at:type_name -> google.protobuf.Timestamp
+	156, // 30: taskengine.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	156, // 31: taskengine.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	156, // 32: taskengine.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	13,  // 33: taskengine.v1.GetResponse.task:type_name -> taskengine.v1.Task
+	13,  // 34: taskengine.v1.ListResponse.tasks:type_name -> taskengine.v1.Task
+	25,  // 35: taskengine.v1.CountResponse.counts:type_name -> taskengine.v1.StateCount
+	157, // 36: taskengine.v1.WaitRequest.timeout:type_name -> google.protobuf.Duration
+	13,  // 37: taskengine.v1.WaitResponse.tasks:type_name -> taskengine.v1.Task
+	13,  // 38: taskengine.v1.WhyResponse.task:type_name -> taskengine.v1.Task
+	30,  // 39: taskengine.v1.WhyResponse.reasons:type_name -> taskengine.v1.Reason
+	156, // 40: taskengine.v1.Reason.until:type_name -> google.protobuf.Timestamp
+	157, // 41: taskengine.v1.TaskLogsRequest.timeout:type_name -> google.protobuf.Duration
+	34,  // 42: taskengine.v1.TaskLogsResponse.lines:type_name -> taskengine.v1.LogLine
+	33,  // 43: taskengine.v1.TaskLogsResponse.elsewhere:type_name -> taskengine.v1.RanElsewhere
+	156, // 44: taskengine.v1.LogLine.time:type_name -> google.protobuf.Timestamp
+	13,  // 45: taskengine.v1.CancelResponse.task:type_name -> taskengine.v1.Task
+	39,  // 46: taskengine.v1.TreeResponse.tasks:type_name -> taskengine.v1.TreeTask
+	13,  // 47: taskengine.v1.TreeTask.task:type_name -> taskengine.v1.Task
+	156, // 48: taskengine.v1.SubmitWorkflowRequest.at:type_name -> google.protobuf.Timestamp
+	157, // 49: taskengine.v1.SubmitWorkflowRequest.in:type_name -> google.protobuf.Duration
+	151, // 50: taskengine.v1.SubmitWorkflowRequest.headers:type_name -> taskengine.v1.SubmitWorkflowRequest.HeadersEntry
+	12,  // 51: taskengine.v1.SubmitWorkflowResponse.receipt:type_name -> taskengine.v1.Receipt
+	46,  // 52: taskengine.v1.GetWorkflowResponse.workflow:type_name -> taskengine.v1.Workflow
+	46,  // 53: taskengine.v1.RetryWorkflowResponse.workflow:type_name -> taskengine.v1.Workflow
+	13,  // 54: taskengine.v1.Workflow.task:type_name -> taskengine.v1.Task
+	47,  // 55: taskengine.v1.Workflow.steps:type_name -> taskengine.v1.WorkflowStep
+	156, // 56: taskengine.v1.WorkflowStep.began:type_name -> google.protobuf.Timestamp
+	156, // 57: taskengine.v1.WorkflowStep.ended:type_name -> google.protobuf.Timestamp
+	156, // 58: taskengine.v1.WorkflowStep.until:type_name -> google.protobuf.Timestamp
+	47,  // 59: taskengine.v1.WorkflowStep.compensation:type_name -> taskengine.v1.WorkflowStep
+	13,  // 60: taskengine.v1.ResumeResponse.task:type_name -> taskengine.v1.Task
+	13,  // 61: taskengine.v1.FailResponse.task:type_name -> taskengine.v1.Task
+	156, // 62: taskengine.v1.RescheduleRequest.at:type_name -> google.protobuf.Timestamp
+	157, // 63: taskengine.v1.RescheduleRequest.in:type_name -> google.protobuf.Duration
+	13,  // 64: taskengine.v1.RescheduleResponse.task:type_name -> taskengine.v1.Task
+	13,  // 65: taskengine.v1.SignalResponse.task:type_name -> taskengine.v1.Task
+	58,  // 66: taskengine.v1.ListKeysResponse.keys:type_name -> taskengine.v1.OrderingKey
+	13,  // 67: taskengine.v1.OrderingKey.head:type_name -> taskengine.v1.Task
+	156, // 68: taskengine.v1.OrderingKey.oldest_ready_at:type_name -> google.protobuf.Timestamp
+	13,  // 69: taskengine.v1.GetKeyResponse.head:type_name -> taskengine.v1.Task
+	13,  // 70: taskengine.v1.GetKeyResponse.behind:type_name -> taskengine.v1.Task
+	13,  // 71: taskengine.v1.ResumeKeyResponse.task:type_name -> taskengine.v1.Task
+	13,  // 72: taskengine.v1.SkipKeyResponse.task:type_name -> taskengine.v1.Task
+	67,  // 73: taskengine.v1.ListTypesResponse.types:type_name -> taskengine.v1.Type
+	74,  // 74: taskengine.v1.ListWorkersResponse.workers:type_name -> taskengine.v1.Worker
+	156, // 75: taskengine.v1.Worker.connected_at:type_name -> google.protobuf.Timestamp
+	157, // 76: taskengine.v1.Worker.clock_ahead:type_name -> google.protobuf.Duration
+	74,  // 77: taskengine.v1.DrainWorkerResponse.workers:type_name -> taskengine.v1.Worker
+	157, // 78: taskengine.v1.Rate.per:type_name -> google.protobuf.Duration
+	79,  // 79: taskengine.v1.Limit.rate:type_name -> taskengine.v1.Rate
+	79,  // 80: taskengine.v1.Limit.configured_rate:type_name -> taskengine.v1.Rate
+	81,  // 81: taskengine.v1.Limit.setting:type_name -> taskengine.v1.LimitSetting
+	81,  // 82: taskengine.v1.Limit.inherited:type_name -> taskengine.v1.LimitSetting
+	79,  // 83: taskengine.v1.LimitSetting.rate:type_name -> taskengine.v1.Rate
+	156, // 84: taskengine.v1.LimitSetting.at:type_name -> google.protobuf.Timestamp
+	80,  // 85: taskengine.v1.ListLimitsResponse.limits:type_name -> taskengine.v1.Limit
+	80,  // 86: taskengine.v1.GetLimitResponse.limit:type_name -> taskengine.v1.Limit
+	79,  // 87: taskengine.v1.SetLimitRequest.rate:type_name -> taskengine.v1.Rate
+	80,  // 88: taskengine.v1.SetLimitResponse.limit:type_name -> taskengine.v1.Limit
+	80,  // 89: taskengine.v1.UnsetLimitResponse.limit:type_name -> taskengine.v1.Limit
+	157, // 90: taskengine.v1.WatchLimitsRequest.timeout:type_name -> google.protobuf.Duration
+	80,  // 91: taskengine.v1.WatchLimitsResponse.limits:type_name -> taskengine.v1.Limit
+	80,  // 92: taskengine.v1.WhyLimitResponse.limit:type_name -> taskengine.v1.Limit
+	94,  // 93: taskengine.v1.WhyLimitResponse.tasks:type_name -> taskengine.v1.LimitTask
+	96,  // 94: taskengine.v1.WhyLimitResponse.queued:type_name -> taskengine.v1.LimitQueue
+	156, // 95: taskengine.v1.WhyLimitResponse.next_start:type_name -> google.protobuf.Timestamp
+	95,  // 96: taskengine.v1.WhyLimitResponse.nodes:type_name -> taskengine.v1.LimitNode
+	156, // 97: taskengine.v1.LimitTask.started_at:type_name -> google.protobuf.Timestamp
+	156, // 98: taskengine.v1.LimitNode.since:type_name -> google.protobuf.Timestamp
+	152, // 99: taskengine.v1.Alert.labels:type_name -> taskengine.v1.Alert.LabelsEntry
+	156, // 100: taskengine.v1.Alert.since:type_name -> google.protobuf.Timestamp
+	156, // 101: taskengine.v1.Alert.fired_at:type_name -> google.protobuf.Timestamp
+	156, // 102: taskengine.v1.Alert.resolved_at:type_name -> google.protobuf.Timestamp
+	153, // 103: taskengine.v1.AlertSilence.labels:type_name -> taskengine.v1.AlertSilence.LabelsEntry
+	156, // 104: taskengine.v1.AlertSilence.until:type_name -> google.protobuf.Timestamp
+	156, // 105: taskengine.v1.AlertSilence.at:type_name -> google.protobuf.Timestamp
+	156, // 106: taskengine.v1.UnsentAlerts.at:type_name -> google.protobuf.Timestamp
+	97,  // 107: taskengine.v1.ListAlertsResponse.alerts:type_name -> taskengine.v1.Alert
+	98,  // 108: taskengine.v1.ListAlertsResponse.silences:type_name -> taskengine.v1.AlertSilence
+	99,  // 109: taskengine.v1.ListAlertsResponse.unsent:type_name -> taskengine.v1.UnsentAlerts
+	104, // 110: taskengine.v1.TestAlertsResponse.tests:type_name -> taskengine.v1.AlertTest
+	157, // 111: taskengine.v1.AlertTest.took:type_name -> google.protobuf.Duration
+	154, // 112: taskengine.v1.SilenceAlertsRequest.labels:type_name -> taskengine.v1.SilenceAlertsRequest.LabelsEntry
+	157, // 113: taskengine.v1.SilenceAlertsRequest.for:type_name -> google.protobuf.Duration
+	98,  // 114: taskengine.v1.SilenceAlertsResponse.silence:type_name -> taskengine.v1.AlertSilence
+	157, // 115: taskengine.v1.ScheduleDefinition.every:type_name -> google.protobuf.Duration
+	156, // 116: taskengine.v1.ScheduleDefinition.anchor:type_name -> google.protobuf.Timestamp
+	156, // 117: taskengine.v1.ScheduleDefinition.start:type_name -> google.protobuf.Timestamp
+	156, // 118: taskengine.v1.ScheduleDefinition.end:type_name -> google.protobuf.Timestamp
+	157, // 119: taskengine.v1.ScheduleDefinition.jitter:type_name -> google.protobuf.Duration
+	110, // 120: taskengine.v1.ScheduleDefinition.catch_up:type_name -> taskengine.v1.ScheduleCatchUp
+	111, // 121: taskengine.v1.ScheduleDefinition.task:type_name -> taskengine.v1.ScheduleTask
+	157, // 122: taskengine.v1.ScheduleCatchUp.window:type_name -> google.protobuf.Duration
+	155, // 123: taskengine.v1.ScheduleTask.headers:type_name -> taskengine.v1.ScheduleTask.HeadersEntry
+	157, // 124: taskengine.v1.ScheduleTask.expires:type_name -> google.protobuf.Duration
+	109, // 125: taskengine.v1.Schedule.definition:type_name -> taskengine.v1.ScheduleDefinition
+	156, // 126: taskengine.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	113, // 127: taskengine.v1.Schedule.paused:type_name -> taskengine.v1.SchedulePause
+	114, // 128: taskengine.v1.Schedule.last:type_name -> taskengine.v1.ScheduleFire
+	156, // 129: taskengine.v1.Schedule.waiting:type_name -> google.protobuf.Timestamp
+	114, // 130: taskengine.v1.Schedule.running:type_name -> taskengine.v1.ScheduleFire
+	156, // 131: taskengine.v1.SchedulePause.since:type_name -> google.protobuf.Timestamp
+	156, // 132: taskengine.v1.ScheduleFire.time:type_name -> google.protobuf.Timestamp
+	112, // 133: taskengine.v1.ListSchedulesResponse.schedules:type_name -> taskengine.v1.Schedule
+	112, // 134: taskengine.v1.GetScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
+	109, // 135: taskengine.v1.ApplyScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
+	109, // 136: taskengine.v1.PreviewScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
+	156, // 137: taskengine.v1.PreviewScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	123, // 138: taskengine.v1.PreviewScheduleResponse.times:type_name -> taskengine.v1.ScheduleTime
+	156, // 139: taskengine.v1.ScheduleTime.time:type_name -> google.protobuf.Timestamp
+	112, // 140: taskengine.v1.PauseScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
+	112, // 141: taskengine.v1.ResumeScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
+	156, // 142: taskengine.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	156, // 143: taskengine.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	135, // 144: taskengine.v1.Source.paused:type_name -> taskengine.v1.SourcePause
+	136, // 145: taskengine.v1.Source.partitions:type_name -> taskengine.v1.SourcePartition
+	156, // 146: taskengine.v1.SourcePause.since:type_name -> google.protobuf.Timestamp
+	137, // 147: taskengine.v1.SourcePartition.lost:type_name -> taskengine.v1.SourceLoss
+	156, // 148: taskengine.v1.SourceLoss.at:type_name -> google.protobuf.Timestamp
+	134, // 149: taskengine.v1.ListSourcesResponse.sources:type_name -> taskengine.v1.Source
+	134, // 150: taskengine.v1.GetSourceResponse.source:type_name -> taskengine.v1.Source
+	134, // 151: taskengine.v1.PauseSourceResponse.source:type_name -> taskengine.v1.Source
+	134, // 152: taskengine.v1.ResumeSourceResponse.source:type_name -> taskengine.v1.Source
+	156, // 153: taskengine.v1.SeekSourceRequest.time:type_name -> google.protobuf.Timestamp
+	134, // 154: taskengine.v1.SeekSourceResponse.source:type_name -> taskengine.v1.Source
+	148, // 155: taskengine.v1.SeekSourceResponse.moves:type_name -> taskengine.v1.SourceMove
+	1,   // 156: taskengine.v1.TaskService.Submit:input_type -> taskengine.v1.SubmitRequest
+	3,   // 157: taskengine.v1.TaskService.SubmitWithChildren:input_type -> taskengine.v1.SubmitWithChildrenRequest
+	5,   // 158: taskengine.v1.TaskService.AddChildren:input_type -> taskengine.v1.AddChildrenRequest
+	7,   // 159: taskengine.v1.TaskService.SubmitStream:input_type -> taskengine.v1.SubmitStreamRequest
+	19,  // 160: taskengine.v1.TaskService.Get:input_type -> taskengine.v1.GetRequest
+	21,  // 161: taskengine.v1.TaskService.List:input_type -> taskengine.v1.ListRequest
+	23,  // 162: taskengine.v1.TaskService.Count:input_type -> taskengine.v1.CountRequest
+	26,  // 163: taskengine.v1.TaskService.Wait:input_type -> taskengine.v1.WaitRequest
+	28,  // 164: taskengine.v1.TaskService.Why:input_type -> taskengine.v1.WhyRequest
+	37,  // 165: taskengine.v1.TaskService.Tree:input_type -> taskengine.v1.TreeRequest
+	40,  // 166: taskengine.v1.TaskService.SubmitWorkflow:input_type -> taskengine.v1.SubmitWorkflowRequest
+	42,  // 167: taskengine.v1.TaskService.GetWorkflow:input_type -> taskengine.v1.GetWorkflowRequest
+	44,  // 168: taskengine.v1.TaskService.RetryWorkflow:input_type -> taskengine.v1.RetryWorkflowRequest
+	31,  // 169: taskengine.v1.TaskService.TaskLogs:input_type -> taskengine.v1.TaskLogsRequest
+	35,  // 170: taskengine.v1.TaskService.Cancel:input_type -> taskengine.v1.CancelRequest
+	48,  // 171: taskengine.v1.TaskService.Resume:input_type -> taskengine.v1.ResumeRequest
+	50,  // 172: taskengine.v1.TaskService.Fail:input_type -> taskengine.v1.FailRequest
+	52,  // 173: taskengine.v1.TaskService.Reschedule:input_type -> taskengine.v1.RescheduleRequest
+	54,  // 174: taskengine.v1.TaskService.Signal:input_type -> taskengine.v1.SignalRequest
+	56,  // 175: taskengine.v1.TaskService.ListKeys:input_type -> taskengine.v1.ListKeysRequest
+	59,  // 176: taskengine.v1.TaskService.GetKey:input_type -> taskengine.v1.GetKeyRequest
+	61,  // 177: taskengine.v1.TaskService.ResumeKey:input_type -> taskengine.v1.ResumeKeyRequest
+	63,  // 178: taskengine.v1.TaskService.SkipKey:input_type -> taskengine.v1.SkipKeyRequest
+	65,  // 179: taskengine.v1.TaskService.ListTypes:input_type -> taskengine.v1.ListTypesRequest
+	68,  // 180: taskengine.v1.TaskService.PauseType:input_type -> taskengine.v1.PauseTypeRequest
+	70,  // 181: taskengine.v1.TaskService.ResumeType:input_type -> taskengine.v1.ResumeTypeRequest
+	72,  // 182: taskengine.v1.TaskService.ListWorkers:input_type -> taskengine.v1.ListWorkersRequest
+	75,  // 183: taskengine.v1.TaskService.DrainWorker:input_type -> taskengine.v1.DrainWorkerRequest
+	82,  // 184: taskengine.v1.TaskService.ListLimits:input_type -> taskengine.v1.ListLimitsRequest
+	84,  // 185: taskengine.v1.TaskService.GetLimit:input_type -> taskengine.v1.GetLimitRequest
+	86,  // 186: taskengine.v1.TaskService.SetLimit:input_type -> taskengine.v1.SetLimitRequest
+	88,  // 187: taskengine.v1.TaskService.UnsetLimit:input_type -> taskengine.v1.UnsetLimitRequest
+	90,  // 188: taskengine.v1.TaskService.WatchLimits:input_type -> taskengine.v1.WatchLimitsRequest
+	92,  // 189: taskengine.v1.TaskService.WhyLimit:input_type -> taskengine.v1.WhyLimitRequest
+	100, // 190: taskengine.v1.TaskService.ListAlerts:input_type -> taskengine.v1.ListAlertsRequest
+	102, // 191: taskengine.v1.TaskService.TestAlerts:input_type -> taskengine.v1.TestAlertsRequest
+	105, // 192: taskengine.v1.TaskService.SilenceAlerts:input_type -> taskengine.v1.SilenceAlertsRequest
+	107, // 193: taskengine.v1.TaskService.UnsilenceAlerts:input_type -> taskengine.v1.UnsilenceAlertsRequest
+	115, // 194: taskengine.v1.TaskService.ListSchedules:input_type -> taskengine.v1.ListSchedulesRequest
+	117, // 195: taskengine.v1.TaskService.GetSchedule:input_type -> taskengine.v1.GetScheduleRequest
+	119, // 196: taskengine.v1.TaskService.ApplySchedule:input_type -> taskengine.v1.ApplyScheduleRequest
+	121, // 197: taskengine.v1.TaskService.PreviewSchedule:input_type -> taskengine.v1.PreviewScheduleRequest
+	124, // 198: taskengine.v1.TaskService.DeleteSchedule:input_type -> taskengine.v1.DeleteScheduleRequest
+	126, // 199: taskengine.v1.TaskService.PauseSchedule:input_type -> taskengine.v1.PauseScheduleRequest
+	128, // 200: taskengine.v1.TaskService.ResumeSchedule:input_type -> taskengine.v1.ResumeScheduleRequest
+	130, // 201: taskengine.v1.TaskService.TriggerSchedule:input_type -> taskengine.v1.TriggerScheduleRequest
+	132, // 202: taskengine.v1.TaskService.BackfillSchedule:input_type -> taskengine.v1.BackfillScheduleRequest
+	138, // 203: taskengine.v1.TaskService.ListSources:input_type -> taskengine.v1.ListSourcesRequest
+	140, // 204: taskengine.v1.TaskService.GetSource:input_type -> taskengine.v1.GetSourceRequest
+	142, // 205: taskengine.v1.TaskService.PauseSource:input_type -> taskengine.v1.PauseSourceRequest
+	144, // 206: taskengine.v1.TaskService.ResumeSource:input_type -> taskengine.v1.ResumeSourceRequest
+	146, // 207: taskengine.v1.TaskService.SeekSource:input_type -> taskengine.v1.SeekSourceRequest
+	77,  // 208: taskengine.v1.TaskService.Version:input_type -> taskengine.v1.VersionRequest
+	2,   // 209: taskengine.v1.TaskService.Submit:output_type -> taskengine.v1.SubmitResponse
+	4,   // 210: taskengine.v1.TaskService.SubmitWithChildren:output_type -> taskengine.v1.SubmitWithChildrenResponse
+	6,   // 211: taskengine.v1.TaskService.AddChildren:output_type -> taskengine.v1.AddChildrenResponse
+	9,   // 212: taskengine.v1.TaskService.SubmitStream:output_type -> taskengine.v1.SubmitStreamResponse
+	20,  // 213: taskengine.v1.TaskService.Get:output_type -> taskengine.v1.GetResponse
+	22,  // 214: taskengine.v1.TaskService.List:output_type -> taskengine.v1.ListResponse
+	24,  // 215: taskengine.v1.TaskService.Count:output_type -> taskengine.v1.CountResponse
+	27,  // 216: taskengine.v1.TaskService.Wait:output_type -> taskengine.v1.WaitResponse
+	29,  // 217: taskengine.v1.TaskService.Why:output_type -> taskengine.v1.WhyResponse
+	38,  // 218: taskengine.v1.TaskService.Tree:output_type -> taskengine.v1.TreeResponse
+	41,  // 219: taskengine.v1.TaskService.SubmitWorkflow:output_type -> taskengine.v1.SubmitWorkflowResponse
+	43,  // 220: taskengine.v1.TaskService.GetWorkflow:output_type -> taskengine.v1.GetWorkflowResponse
+	45,  // 221: taskengine.v1.TaskService.RetryWorkflow:output_type -> taskengine.v1.RetryWorkflowResponse
+	32,  // 222: taskengine.v1.TaskService.TaskLogs:output_type -> taskengine.v1.TaskLogsResponse
+	36,  // 223: taskengine.v1.TaskService.Cancel:output_type -> taskengine.v1.CancelResponse
+	49,  // 224: taskengine.v1.TaskService.Resume:output_type -> taskengine.v1.ResumeResponse
+	51,  // 225: taskengine.v1.TaskService.Fail:output_type -> taskengine.v1.FailResponse
+	53,  // 226: taskengine.v1.TaskService.Reschedule:output_type -> taskengine.v1.RescheduleResponse
+	55,  // 227: taskengine.v1.TaskService.Signal:output_type -> taskengine.v1.SignalResponse
+	57,  // 228: taskengine.v1.TaskService.ListKeys:output_type -> taskengine.v1.ListKeysResponse
+	60,  // 229: taskengine.v1.TaskService.GetKey:output_type -> taskengine.v1.GetKeyResponse
+	62,  // 230: taskengine.v1.TaskService.ResumeKey:output_type -> taskengine.v1.ResumeKeyResponse
+	64,  // 231: taskengine.v1.TaskService.SkipKey:output_type -> taskengine.v1.SkipKeyResponse
+	66,  // 232: taskengine.v1.TaskService.ListTypes:output_type -> taskengine.v1.ListTypesResponse
+	69,  // 233: taskengine.v1.TaskService.PauseType:output_type -> taskengine.v1.PauseTypeResponse
+	71,  // 234: taskengine.v1.TaskService.ResumeType:output_type -> taskengine.v1.ResumeTypeResponse
+	73,  // 235: taskengine.v1.TaskService.ListWorkers:output_type -> taskengine.v1.ListWorkersResponse
+	76,  // 236: taskengine.v1.TaskService.DrainWorker:output_type -> taskengine.v1.DrainWorkerResponse
+	83,  // 237: taskengine.v1.TaskService.ListLimits:output_type -> taskengine.v1.ListLimitsResponse
+	85,  // 238: taskengine.v1.TaskService.GetLimit:output_type -> taskengine.v1.GetLimitResponse
+	87,  // 239: taskengine.v1.TaskService.SetLimit:output_type -> taskengine.v1.SetLimitResponse
+	89,  // 240: taskengine.v1.TaskService.UnsetLimit:output_type -> taskengine.v1.UnsetLimitResponse
+	91,  // 241: taskengine.v1.TaskService.WatchLimits:output_type -> taskengine.v1.WatchLimitsResponse
+	93,  // 242: taskengine.v1.TaskService.WhyLimit:output_type -> taskengine.v1.WhyLimitResponse
+	101, // 243: taskengine.v1.TaskService.ListAlerts:output_type -> taskengine.v1.ListAlertsResponse
+	103, // 244: taskengine.v1.TaskService.TestAlerts:output_type -> taskengine.v1.TestAlertsResponse
+	106, // 245: taskengine.v1.TaskService.SilenceAlerts:output_type -> taskengine.v1.SilenceAlertsResponse
+	108, // 246: taskengine.v1.TaskService.UnsilenceAlerts:output_type -> taskengine.v1.UnsilenceAlertsResponse
+	116, // 247: taskengine.v1.TaskService.ListSchedules:output_type -> taskengine.v1.ListSchedulesResponse
+	118, // 248: taskengine.v1.TaskService.GetSchedule:output_type -> taskengine.v1.GetScheduleResponse
+	120, // 249: taskengine.v1.TaskService.ApplySchedule:output_type -> taskengine.v1.ApplyScheduleResponse
+	122, // 250: taskengine.v1.TaskService.PreviewSchedule:output_type -> taskengine.v1.PreviewScheduleResponse
+	125, // 251: taskengine.v1.TaskService.DeleteSchedule:output_type -> taskengine.v1.DeleteScheduleResponse
+	127, // 252: taskengine.v1.TaskService.PauseSchedule:output_type -> taskengine.v1.PauseScheduleResponse
+	129, // 253: taskengine.v1.TaskService.ResumeSchedule:output_type -> taskengine.v1.ResumeScheduleResponse
+	131, // 254: taskengine.v1.TaskService.TriggerSchedule:output_type -> taskengine.v1.TriggerScheduleResponse
+	133, // 255: taskengine.v1.TaskService.BackfillSchedule:output_type -> taskengine.v1.BackfillScheduleResponse
+	139, // 256: taskengine.v1.TaskService.ListSources:output_type -> taskengine.v1.ListSourcesResponse
+	141, // 257: taskengine.v1.TaskService.GetSource:output_type -> taskengine.v1.GetSourceResponse
+	143, // 258: taskengine.v1.TaskService.PauseSource:output_type -> taskengine.v1.PauseSourceResponse
+	145, // 259: taskengine.v1.TaskService.ResumeSource:output_type -> taskengine.v1.ResumeSourceResponse
+	147, // 260: taskengine.v1.TaskService.SeekSource:output_type -> taskengine.v1.SeekSourceResponse
+	78,  // 261: taskengine.v1.TaskService.Version:output_type -> taskengine.v1.VersionResponse
+	209, // [209:262] is the sub-list for method output_type
+	156, // [156:209] is the sub-list for method input_type
+	156, // [156:156] is the sub-list for extension type_name
+	156, // [156:156] is the sub-list for extension extendee
+	0,   // [0:156] is the sub-list for field type_name
 }
 
 func init() { file_taskengine_v1_taskengine_proto_init() }
@@ -11040,24 +11225,24 @@ func file_taskengine_v1_taskengine_proto_init() {
 		(*NewTask_Payload)(nil),
 		(*NewTask_Text)(nil),
 	}
-	file_taskengine_v1_taskengine_proto_msgTypes[8].OneofWrappers = []any{
+	file_taskengine_v1_taskengine_proto_msgTypes[10].OneofWrappers = []any{
 		(*SubmitOutcome_Receipt)(nil),
 		(*SubmitOutcome_Error)(nil),
 	}
-	file_taskengine_v1_taskengine_proto_msgTypes[10].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[11].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[38].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[50].OneofWrappers = []any{
+	file_taskengine_v1_taskengine_proto_msgTypes[12].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[13].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[40].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[52].OneofWrappers = []any{
 		(*RescheduleRequest_At)(nil),
 		(*RescheduleRequest_In)(nil),
 	}
-	file_taskengine_v1_taskengine_proto_msgTypes[79].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[84].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[81].OneofWrappers = []any{}
 	file_taskengine_v1_taskengine_proto_msgTypes[86].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[109].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[132].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[88].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[111].OneofWrappers = []any{}
 	file_taskengine_v1_taskengine_proto_msgTypes[134].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[144].OneofWrappers = []any{
+	file_taskengine_v1_taskengine_proto_msgTypes[136].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[146].OneofWrappers = []any{
 		(*SeekSourceRequest_Begin)(nil),
 		(*SeekSourceRequest_End)(nil),
 		(*SeekSourceRequest_Time)(nil),
@@ -11069,7 +11254,7 @@ func file_taskengine_v1_taskengine_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_taskengine_v1_taskengine_proto_rawDesc), len(file_taskengine_v1_taskengine_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   154,
+			NumMessages:   156,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -49,6 +49,8 @@ const (
 	// TaskServiceSubmitWithChildrenProcedure is the fully-qualified name of the TaskService's
 	// SubmitWithChildren RPC.
 	TaskServiceSubmitWithChildrenProcedure = "/taskengine.v1.TaskService/SubmitWithChildren"
+	// TaskServiceAddChildrenProcedure is the fully-qualified name of the TaskService's AddChildren RPC.
+	TaskServiceAddChildrenProcedure = "/taskengine.v1.TaskService/AddChildren"
 	// TaskServiceSubmitStreamProcedure is the fully-qualified name of the TaskService's SubmitStream
 	// RPC.
 	TaskServiceSubmitStreamProcedure = "/taskengine.v1.TaskService/SubmitStream"
@@ -180,6 +182,15 @@ type TaskServiceClient interface {
 	// fails as Submit does with one task. It does not wait for room in a backlog: the code is
 	// resource_exhausted, then. The token must be for the types of all of them.
 	SubmitWithChildren(context.Context, *v1.SubmitWithChildrenRequest) (*v1.SubmitWithChildrenResponse, error)
+	// AddChildren adds children to a task that was submitted with open children, and closes these: for
+	// more of them than one request may have. The children of one request are all added, or none. Those
+	// that the task has already, by their numbers, are not added again: after an error, or without an answer,
+	// repeat the request. If the task has all of them already, and there is nothing to close, the
+	// request does nothing. Otherwise, if the task does not wait for these children any more, because they
+	// were closed or it was woken or has ended, or if the ones before from are missing, the code is
+	// failed_precondition. If a backlog has no room, it is resource_exhausted. The token must be for
+	// the types of all of them.
+	AddChildren(context.Context, *v1.AddChildrenRequest) (*v1.AddChildrenResponse, error)
 	// SubmitStream adds tasks for a client that has many. Each task is a request of its own,
 	// with a number that the client chooses, and each gets one outcome: a receipt, or an error
 	// that concerns no other task. A task is durable when its receipt is sent. Requests that
@@ -373,6 +384,12 @@ func NewTaskServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			httpClient,
 			baseURL+TaskServiceSubmitWithChildrenProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("SubmitWithChildren")),
+			connect.WithClientOptions(opts...),
+		),
+		addChildren: connect.NewClient[v1.AddChildrenRequest, v1.AddChildrenResponse](
+			httpClient,
+			baseURL+TaskServiceAddChildrenProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("AddChildren")),
 			connect.WithClientOptions(opts...),
 		),
 		submitStream: connect.NewClient[v1.SubmitStreamRequest, v1.SubmitStreamResponse](
@@ -682,6 +699,7 @@ func NewTaskServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 type taskServiceClient struct {
 	submit             *connect.Client[v1.SubmitRequest, v1.SubmitResponse]
 	submitWithChildren *connect.Client[v1.SubmitWithChildrenRequest, v1.SubmitWithChildrenResponse]
+	addChildren        *connect.Client[v1.AddChildrenRequest, v1.AddChildrenResponse]
 	submitStream       *connect.Client[v1.SubmitStreamRequest, v1.SubmitStreamResponse]
 	get                *connect.Client[v1.GetRequest, v1.GetResponse]
 	list               *connect.Client[v1.ListRequest, v1.ListResponse]
@@ -746,6 +764,15 @@ func (c *taskServiceClient) Submit(ctx context.Context, req *v1.SubmitRequest) (
 // SubmitWithChildren calls taskengine.v1.TaskService.SubmitWithChildren.
 func (c *taskServiceClient) SubmitWithChildren(ctx context.Context, req *v1.SubmitWithChildrenRequest) (*v1.SubmitWithChildrenResponse, error) {
 	response, err := c.submitWithChildren.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// AddChildren calls taskengine.v1.TaskService.AddChildren.
+func (c *taskServiceClient) AddChildren(ctx context.Context, req *v1.AddChildrenRequest) (*v1.AddChildrenResponse, error) {
+	response, err := c.addChildren.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
 	}
@@ -1205,6 +1232,15 @@ type TaskServiceHandler interface {
 	// fails as Submit does with one task. It does not wait for room in a backlog: the code is
 	// resource_exhausted, then. The token must be for the types of all of them.
 	SubmitWithChildren(context.Context, *v1.SubmitWithChildrenRequest) (*v1.SubmitWithChildrenResponse, error)
+	// AddChildren adds children to a task that was submitted with open children, and closes these: for
+	// more of them than one request may have. The children of one request are all added, or none. Those
+	// that the task has already, by their numbers, are not added again: after an error, or without an answer,
+	// repeat the request. If the task has all of them already, and there is nothing to close, the
+	// request does nothing. Otherwise, if the task does not wait for these children any more, because they
+	// were closed or it was woken or has ended, or if the ones before from are missing, the code is
+	// failed_precondition. If a backlog has no room, it is resource_exhausted. The token must be for
+	// the types of all of them.
+	AddChildren(context.Context, *v1.AddChildrenRequest) (*v1.AddChildrenResponse, error)
 	// SubmitStream adds tasks for a client that has many. Each task is a request of its own,
 	// with a number that the client chooses, and each gets one outcome: a receipt, or an error
 	// that concerns no other task. A task is durable when its receipt is sent. Requests that
@@ -1394,6 +1430,12 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 		TaskServiceSubmitWithChildrenProcedure,
 		svc.SubmitWithChildren,
 		connect.WithSchema(taskServiceMethods.ByName("SubmitWithChildren")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceAddChildrenHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceAddChildrenProcedure,
+		svc.AddChildren,
+		connect.WithSchema(taskServiceMethods.ByName("AddChildren")),
 		connect.WithHandlerOptions(opts...),
 	)
 	taskServiceSubmitStreamHandler := connect.NewBidiStreamHandler(
@@ -1702,6 +1744,8 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 			taskServiceSubmitHandler.ServeHTTP(w, r)
 		case TaskServiceSubmitWithChildrenProcedure:
 			taskServiceSubmitWithChildrenHandler.ServeHTTP(w, r)
+		case TaskServiceAddChildrenProcedure:
+			taskServiceAddChildrenHandler.ServeHTTP(w, r)
 		case TaskServiceSubmitStreamProcedure:
 			taskServiceSubmitStreamHandler.ServeHTTP(w, r)
 		case TaskServiceGetProcedure:
@@ -1817,6 +1861,10 @@ func (UnimplementedTaskServiceHandler) Submit(context.Context, *v1.SubmitRequest
 
 func (UnimplementedTaskServiceHandler) SubmitWithChildren(context.Context, *v1.SubmitWithChildrenRequest) (*v1.SubmitWithChildrenResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.SubmitWithChildren is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) AddChildren(context.Context, *v1.AddChildrenRequest) (*v1.AddChildrenResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.AddChildren is not implemented"))
 }
 
 func (UnimplementedTaskServiceHandler) SubmitStream(context.Context, *connect.BidiStream[v1.SubmitStreamRequest, v1.SubmitStreamResponse]) error {
