@@ -96,7 +96,7 @@ var alertsTable = &object{fields: []field{
 // alertWays are keys of a target. Exactly one is given.
 var alertWays = []string{"log", "webhook", "exec", "smtp"}
 
-var alertTargetTable = &object{what: "a target of alerts", rivals: alertWays, fields: []field{
+var alertTargetTable = &object{what: "a target of alerts", rivals: [][]string{alertWays}, fields: []field{
 	{name: "log", doc: "`true` writes a line to the log of the node for each alert.", is: boolean(), at: in(func(t *AlertTarget) *bool { return &t.Log })},
 	{name: "webhook", doc: "Posts each notification as JSON to a URL.", is: alertWebhookTable, at: in(func(t *AlertTarget) *AlertWebhook {
 		t.Webhook = &AlertWebhook{Timeout: 10 * time.Second}

@@ -306,7 +306,9 @@ func (c *Config) Policies() policy.Set {
 	for name, t := range c.Types {
 		types[name] = t.Type
 	}
-	return policy.Set{Slots: c.Node.Slots, Types: types, Limits: maps.Clone(c.Limits)}
+	set := policy.Set{Slots: c.Node.Slots, Types: types, Limits: maps.Clone(c.Limits)}
+	c.limitSlices(&set)
+	return set
 }
 
 // taskLogFolder is the folder of the logs of tasks, in the storage folder.

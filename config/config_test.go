@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 
 	records "github.com/taskengine/taskengine/kafka/source"
 	"github.com/taskengine/taskengine/policy"
+	"github.com/taskengine/taskengine/timeslice"
 )
 
 // write makes a configuration file of text and returns its path.
@@ -147,8 +149,8 @@ sources:
 		t.Fatal(err)
 	}
 	want := map[string]Source{
-		"plain": {"main", records.Definition{Name: "plain", Topics: []string{"orders"}, Group: "taskengine-plain", Type: "order", Payload: "value"}},
-		"full": {"other", records.Definition{
+		"plain": {Connection: "main", Definition: records.Definition{Name: "plain", Topics: []string{"orders"}, Group: "taskengine-plain", Type: "order", Payload: "value"}},
+		"full": {Connection: "other", Definition: records.Definition{
 			Name: "full", Pattern: "orders-.*", Start: records.StartAt(time.Date(2026, 1, 31, 17, 0, 0, 0, time.UTC)), Group: "lag", TypeFrom: "headers.type",
 			Key: "value.id", OrderingKey: "key", Payload: "value.event", Headers: map[string]string{"source": "headers.source"},
 			Filter: map[string][]string{"value.kind": {"a", "b"}, "headers.test": {""}},
@@ -156,6 +158,54 @@ sources:
 	}
 	if diff := cmp.Diff(want, c.Sources, alike); diff != "" {
 		t.Errorf("(-want +got) %s", diff)
+	}
+}
+
+func TestTheFileBecomesSourcesOfSlices(t *testing.T) {
+	c, err := load(&source{name: "slices.yaml", text: `
+handlers: {fetch: {exec: [cat]}, poll: {exec: [cat]}}
+types: {fetch: {}, poll: {}}
+sources:
+  orders:
+    type: fetch
+    slices:
+      interval: 1m
+      overlap: 5s
+      retries: 3
+      order: in_order
+      threads: {node: 2, cluster: 4}
+      nodes: {zone: eu}
+      platforms: [a, b]
+      per_platform: {b: {interval: 5m, threads: {cluster: 1}, nodes: {zone: us}}}
+  weather: {type: poll, slices: {interval: 1h}}
+`}, t.TempDir(), nil, testEnv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	span := func(d time.Duration) *timeslice.Span { return new(timeslice.Span(d)) }
+	want := map[string]timeslice.Definition{
+		"orders": {
+			Type: "fetch", Values: timeslice.Values{Interval: span(time.Minute), Overlap: span(5 * time.Second), Retries: new(3), Order: new(timeslice.InOrder)},
+			Platforms: map[string]timeslice.Values{"a": {}, "b": {Interval: span(5 * time.Minute)}},
+		},
+		"weather": {Type: "poll", Values: timeslice.Values{Interval: span(time.Hour)}, Platforms: map[string]timeslice.Values{"weather": {}}},
+	}
+	if diff := cmp.Diff(want, c.TimeSlices()); diff != "" {
+		t.Errorf("(-want +got) %s", diff)
+	}
+	set := c.Policies()
+	if fetch := set.Types["fetch"]; fetch.Retry.Max != policy.Forever || !slices.Equal(fetch.Limits, []string{"orders-slices", "orders-slices-node"}) || len(set.Types["poll"].Limits) > 0 {
+		t.Errorf("%+v", fetch)
+	}
+	limit := policy.Limit{
+		Name: "orders-slices", Per: "headers.taskengine-platform", Max: 4, Cluster: true, Overrides: map[string]int{"orders/b": 1},
+		Nodes: map[string]policy.Nodes{"orders/*": {"zone": {"eu"}}, "orders/b": {"zone": {"us"}}},
+	}
+	if diff := cmp.Diff(limit, set.Limits["orders-slices"]); diff != "" {
+		t.Errorf("(-want +got) %s", diff)
+	}
+	if len(c.Limits) > 0 {
+		t.Errorf("the limits of the file are changed: %v", c.Limits)
 	}
 }
 

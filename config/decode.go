@@ -204,7 +204,7 @@ func in[T, V any](at func(*T) *V) func(any) any {
 type object struct {
 	what   string // for messages: "a handler that runs a plugin"
 	fields []field
-	rivals []string          // mutually exclusive keys
+	rivals [][]string        // keys of which at most one is given, by groups
 	later  map[string]string // keys of other versions, and the hint in messages about them
 }
 
@@ -213,7 +213,7 @@ func (o *object) decode(d *decoder, n *node, into any) {
 		return
 	}
 	given := make([]*node, len(o.fields))
-	rival := ""
+	rivals := make([]string, len(o.rivals)) // the key that is given, of each group
 	for _, e := range n.entries {
 		i := slices.IndexFunc(o.fields, func(f field) bool { return f.name == e.key })
 		if i < 0 {
@@ -221,12 +221,12 @@ func (o *object) decode(d *decoder, n *node, into any) {
 			continue
 		}
 		given[i] = e.value
-		if slices.Contains(o.rivals, e.key) {
-			if rival != "" {
-				d.fault(e.at, "%s cannot go with %s; keep one of them", e.key, rival)
+		if group := o.rivalsOf(e.key); group >= 0 {
+			if rivals[group] != "" {
+				d.fault(e.at, "%s cannot go with %s; keep one of them", e.key, rivals[group])
 				given[i] = nil
 			}
-			rival = e.key
+			rivals[group] = e.key
 		}
 	}
 	for i, f := range o.fields {
@@ -237,6 +237,11 @@ func (o *object) decode(d *decoder, n *node, into any) {
 			d.fault(n.at, "needs %s: %s", f.name, f.is.words())
 		}
 	}
+}
+
+// rivalsOf returns the group of rivals that a key belongs to, -1 if there is none.
+func (o *object) rivalsOf(key string) int {
+	return slices.IndexFunc(o.rivals, func(group []string) bool { return slices.Contains(group, key) })
 }
 
 func (o *object) unknown(d *decoder, e entry) {

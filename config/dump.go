@@ -41,7 +41,7 @@ func dumpObject(b *dump, o *object, n *node, depth int) {
 		case f.def != "" && (f.holds == nil || f.holds(b.of)):
 			fmt.Fprintf(b, "%s%s: %s # default\n", indent(depth), f.name, f.def)
 		default:
-			if inner, ok := f.is.(*object); ok && hasDefaults(inner) && !slices.Contains(o.rivals, f.name) {
+			if inner, ok := f.is.(*object); ok && hasDefaults(inner) && o.rivalsOf(f.name) < 0 {
 				dumpValue(b, f.name, inner, &node{}, depth)
 			}
 		}

@@ -70,20 +70,28 @@ func (o *object) schema() document {
 	} else {
 		doc["type"] = []string{"object", "null"}
 	}
-	if len(o.rivals) > 0 {
-		var alone []document
-		for _, key := range o.rivals {
-			var others []document
-			for _, other := range o.rivals {
-				if other != key {
-					others = append(others, document{"required": []string{other}})
-				}
-			}
-			alone = append(alone, document{"not": document{"anyOf": others}})
-		}
-		doc["anyOf"] = alone
+	var groups []document
+	for _, group := range o.rivals {
+		groups = append(groups, document{"anyOf": atMostOne(group)})
+	}
+	if len(groups) > 0 {
+		doc["allOf"] = groups
 	}
 	return doc
+}
+
+// atMostOne returns alternatives, of which one holds if at most one of some keys is given.
+func atMostOne(keys []string) (alone []document) {
+	for _, key := range keys {
+		var others []document
+		for _, other := range keys {
+			if other != key {
+				others = append(others, document{"required": []string{other}})
+			}
+		}
+		alone = append(alone, document{"not": document{"anyOf": others}})
+	}
+	return alone
 }
 
 func (t table[V]) schema() document {

@@ -11,10 +11,11 @@ import (
 	records "github.com/taskengine/taskengine/kafka/source"
 )
 
-// Source reads topics of Apache Kafka. Each record becomes a task.
+// Source reads topics of Apache Kafka, of which each record becomes a task, or polls platforms by slices of time.
 type Source struct {
 	Connection string
 	records.Definition
+	Slices *Slices // nil for a source of records
 }
 
 // mostTopics is how many topics a source can name. A pattern can select more.
@@ -34,9 +35,10 @@ const (
 	placesInRecord = "`key`, `value`, `value.NAME` for a member of a JSON value, `headers.NAME`, `topic`, `partition`, `offset` or `timestamp`"
 )
 
-var sourceTable = &object{what: "a source", rivals: []string{"type", "type_from"}, fields: []field{
-	{name: "kafka", doc: "The topics of Apache Kafka that are read.", required: true, is: topicsTable, at: in(func(s *Source) *Source { return s })},
-	{name: "type", doc: "The type of the tasks. Write this or `type_from`.", otherwise: "none", is: words("the name of a type", notEmpty), at: in(func(s *Source) *string { return &s.Type })},
+var sourceTable = &object{what: "a source", rivals: [][]string{{"kafka", "slices"}, {"type", "type_from"}}, fields: []field{
+	{name: "kafka", doc: "The topics of Apache Kafka that are read. Write this or `slices`.", otherwise: "none", is: topicsTable, at: in(func(s *Source) *Source { return s })},
+	{name: "slices", doc: "The platforms that are polled by slices of time. Each slice becomes a task. Write this or `kafka`.", otherwise: "none", is: slicesTable, at: sliced},
+	{name: "type", doc: "The type of the tasks. Write this or `type_from`, which slices do not have.", otherwise: "none", is: words("the name of a type", notEmpty), at: in(func(s *Source) *string { return &s.Type })},
 	{name: "type_from", doc: "The place in a record that has the type of its task: " + placesInRecord + ". A record without a value there becomes a task in the state `error`.", otherwise: "none", is: words("a place in a record, such as value.type", place.CheckRecord), at: in(func(s *Source) *string { return &s.TypeFrom })},
 	{name: "key", doc: "The place in a record that has the unique key of its task: see [Unique keys](#unique-keys). A record without a value there becomes a task without a key.", otherwise: "tasks have no key", is: words(aPlaceInRecord, place.CheckRecord), at: in(func(s *Source) *string { return &s.Key })},
 	{name: "ordering_key", doc: "The place in a record that has the ordering key of its task, such as `key`. Tasks with the same ordering key run one at a time, in the order of their records. A record without a value there becomes a task without an ordering key.", otherwise: "tasks have no ordering key", is: words("a place in a record, such as key", place.CheckRecord), at: in(func(s *Source) *string { return &s.OrderingKey })},
@@ -45,7 +47,7 @@ var sourceTable = &object{what: "a source", rivals: []string{"type", "type_from"
 	{name: "filter", doc: "Places in a record, each with one or more values: a record becomes a task if it has one of the values at each of the places. An empty string stands for no value.", otherwise: "every record becomes a task", is: table[[]string]{of: "places", keys: isFilterPlace, likely: "PLACE", is: sequence[string]{is: words("string", nil), single: true, least: 1, most: 1000}}, at: in(func(s *Source) *map[string][]string { return &s.Filter })},
 }}
 
-var topicsTable = &object{what: "kafka", rivals: []string{"topics", "pattern"}, fields: []field{
+var topicsTable = &object{what: "kafka", rivals: [][]string{{"topics", "pattern"}}, fields: []field{
 	{name: "connection", doc: "The name of a connection of `kafka`.", def: usualConnection, is: words("the name of a connection", notEmpty), at: in(func(s *Source) *string { return &s.Connection })},
 	{name: "topics", doc: "The names of the topics. Write this or `pattern`.", otherwise: "none", is: sequence[string]{is: words("a name of a topic", isTopic), single: true, least: 1, most: mostTopics}, at: in(func(s *Source) *[]string { return &s.Topics })},
 	{name: "pattern", doc: "A regular expression that matches the whole names of the topics. Topics with names that begin with `__` belong to Kafka itself and are left out.", otherwise: "none", is: words("a regular expression, such as orders-.*", isPattern), at: in(func(s *Source) *string { return &s.Pattern })},
@@ -85,14 +87,20 @@ func isPattern(s string) error {
 
 // sources refuses sources that cannot be, or name connections or types that do not exist.
 func (d *decoder) sources() {
-	groups := make(map[[2]string]string) // the sources, by their connections and groups
+	groups := make(map[[2]string]string) // the sources of records, by their connections and groups
+	types := make(map[string]string)     // the sources of slices, by their types
 	for _, name := range slices.Sorted(maps.Keys(d.cfg.Sources)) {
 		s := d.cfg.Sources[name]
 		written := d.cfg.tree.find("sources").child(name)
-		if written.child("kafka") == nil {
-			continue // that was reported
-		}
 		at := func(keys ...string) []string { return append([]string{"sources", name}, keys...) }
+		switch hasKafka := written.child("kafka") != nil; {
+		case s.Slices != nil && !hasKafka:
+			d.slices(name, &s, types)
+			continue
+		case !hasKafka:
+			d.conflict(at(), "there has to be either kafka or slices; write one of them")
+			continue
+		}
 		topics := written.child("kafka")
 		if topics.child("topics") == nil && topics.child("pattern") == nil {
 			d.conflict(at("kafka"), "there have to be either topics or a pattern; write one of them")

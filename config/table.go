@@ -40,7 +40,7 @@ var root = &object{
 		{name: "alerts", doc: "Notifications of operators about tasks in error, nodes that are down and the like. See the section about alerts in [operations.md](operations.md#alerts). Without this section the log says which types have new tasks in error, and there are no alerts.", is: alertsTable, at: in(func(c *Config) *Alerts { return &c.Alerts })},
 		{name: "schedules", doc: "Tasks that recur, by the names of their schedules: see [Schedules](schedules.md). A node applies them when it starts. A schedule that was removed from the file goes on until `taskengine schedule delete` ends it.", is: schedulesTable, at: in(func(c *Config) *map[string]schedule.Definition { return &c.Schedules })},
 		{name: "workflows", doc: "Graphs of steps that the node submits by their names: see [Workflows](workflows.md). A workflow has a copy of its definition, so a change of the file changes none that exists.", is: workflowsTable, at: in(func(c *Config) *map[string]*workflow.Definition { return &c.Workflows })},
-		{name: "sources", doc: "Topics with records that become tasks, by the names of the sources: see [Topics to tasks](kafka.md#topics-to-tasks).", is: sourcesTable, at: in(func(c *Config) *map[string]Source { return &c.Sources })},
+		{name: "sources", doc: "What adds tasks by itself, by the names of the sources: topics with records that become tasks, see [Topics to tasks](kafka.md#topics-to-tasks), and platforms that are polled, see [Slices of time](slices.md).", is: sourcesTable, at: in(func(c *Config) *map[string]Source { return &c.Sources })},
 	},
 	later: map[string]string{
 		"cluster": "not a section of this version; remove it: nodes that share a database need no other setting",
@@ -225,7 +225,7 @@ var ruleTable = &object{what: "a rule", fields: []field{
 	{name: "delay", doc: "The delay, instead of that of the backoff.", required: true, is: period("a duration, such as 1h", false), at: in(func(r *policy.Rule) *time.Duration { r.Delay = new(time.Duration); return r.Delay })},
 }}
 
-var backoffTable = &object{what: "backoff", rivals: []string{"exponential", "linear", "fixed"}, fields: []field{
+var backoffTable = &object{what: "backoff", rivals: [][]string{{"exponential", "linear", "fixed"}}, fields: []field{
 	{name: "exponential", doc: "Each delay is a multiple of the delay before.", is: exponentialTable, at: backoffOf(policy.Exponential)},
 	{name: "linear", doc: "Each delay is one step longer than the delay before.", is: linearTable, at: backoffOf(policy.Linear)},
 	{name: "fixed", doc: "A list of delays; the last one repeats.", is: delaysShape, at: backoffOf(policy.Fixed)},

@@ -10,7 +10,7 @@ import (
 
 var schedulesTable = table[schedule.Definition]{of: "schedules", keys: isScheduleName, likely: "NAME", is: scheduleTable}
 
-var scheduleTable = &object{what: "a schedule", rivals: []string{"cron", "every"}, fields: []field{
+var scheduleTable = &object{what: "a schedule", rivals: [][]string{{"cron", "every"}}, fields: []field{
 	{name: "cron", doc: "When the schedule fires, as an expression with five fields, or six with the seconds first: see [Schedules](schedules.md).", otherwise: "`every` is required", is: words("a cron expression, such as 30 2 * * *", notEmpty), at: in(func(s *schedule.Definition) *string { return &s.Cron })},
 	{name: "timezone", doc: "The time zone of `cron`, a name of the IANA time zone database.", otherwise: "UTC", is: words("a time zone, such as Europe/Berlin", isTimeZone), at: in(func(s *schedule.Definition) *string { return &s.TimeZone })},
 	{name: "gap", doc: "The effect of a time of `cron` that a clock change leaves out: `run_after` fires when the clock has passed it, `skip` does not fire.", def: "run_after", is: oneOf(nil, option[calendar.Gap]{"run_after", calendar.RunAfter}, option[calendar.Gap]{"skip", calendar.Skip}), at: in(func(s *schedule.Definition) *calendar.Gap { return &s.Gap })},

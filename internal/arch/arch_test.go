@@ -1,7 +1,7 @@
 //go:build !race
 
 // Package arch_test has the architecture of the module as tests: the allowed imports
-// (rules_test.go), and the forbidden code (source_test.go).
+// (rules_test.go), and the forbidden code (rules_code_test.go, source_test.go).
 package arch_test
 
 import (

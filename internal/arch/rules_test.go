@@ -373,6 +373,16 @@ var rules = slices.Concat(internalRules, []rule{
 		Why: "what a schedule does at a time is decided without an engine and a clock",
 	},
 	{
+		Of:  "timeslice",
+		May: []string{"task", "internal/suggest"},
+		Why: "what a platform does at a time is decided without effects",
+	},
+	{
+		Of:  "timeslice/slicer",
+		May: []string{"engine", "policy", "task", "internal/reserved", "storage", "timeslice"},
+		Why: "a platform is a task like any other: the slicer is a handler, and uses what every program can",
+	},
+	{
 		Of:  "schedule/scheduler",
 		May: []string{"coord", "engine", "policy", "task", "internal/ratelog", "internal/reserved", "schedule", "storage"},
 		Why: "a schedule is a task like any other: the scheduler is a handler, and uses what every program can",
@@ -433,7 +443,7 @@ var rules = slices.Concat(internalRules, []rule{
 	},
 	{
 		Of:  "config",
-		May: []string{"alert", "task", "policy", "kafka/source", "schedule", "schedule/calendar", "workflow", "internal/access", "internal/place", "internal/suggest", "internal/tlsfiles"},
+		May: []string{"alert", "task", "policy", "kafka/source", "schedule", "schedule/calendar", "timeslice", "workflow", "internal/access", "internal/place", "internal/suggest", "internal/tlsfiles"},
 		Out: []string{"*"},
 		Why: "a configuration is read into policies and definitions of schedules, workflows and sources; cmd/taskengine builds things from it",
 	},
@@ -470,7 +480,7 @@ var rules = slices.Concat(internalRules, []rule{
 		May: []string{
 			"cmd/taskengine/internal/alerting", "cmd/taskengine/internal/brokers", "cmd/taskengine/internal/coordinator", "cmd/taskengine/internal/database", "cmd/taskengine/internal/descriptors",
 			"cmd/taskengine/internal/sources", "cmd/taskengine/internal/stores", "cmd/taskengine/internal/systemd", "cmd/taskengine/internal/traces", "codec", "config", "coord", "coord/guid", "coord/kafka", "coord/postgres",
-			"engine", "policy", "task", "handlers", "internal/access", "internal/pgsession", "internal/tlsfiles", "kafka/consume", "kafka/publish", "plugins", "plugins/workers", "schedule", "schedule/scheduler", "server", "storage", "workflow", "workflow/runner", "tasklog",
+			"engine", "policy", "task", "handlers", "internal/access", "internal/pgsession", "internal/tlsfiles", "kafka/consume", "kafka/publish", "plugins", "plugins/workers", "schedule", "schedule/scheduler", "server", "storage", "timeslice/slicer", "workflow", "workflow/runner", "tasklog",
 		},
 		Out: []string{"github.com/cockroachdb/pebble", "github.com/jackc/pgx", "google.golang.org/grpc"},
 		Why: "a node is put together here: the engine, its store, its handlers and its server",
@@ -585,16 +595,3 @@ var onlyBy = map[string][]string{
 	"capacity": {"cmd/..."},
 	"cmd":      {"cmd/..."},
 }
-
-// deterministic packages decide, so they do no I/O and do not wait: time and chance are passed
-// in. Forbidden are whole packages, and the functions of package time that read a clock or wait.
-var deterministic = []string{"coord/guid/internal/election", "engine/internal/core", "engine/internal/shell", "engine/internal/table", "engine/internal/window", "policy", "schedule", "schedule/calendar"}
-
-var (
-	forbiddenImports = []string{"context", "crypto/rand", "database/sql", "io", "log", "log/slog", "net", "os", "sync", "sync/atomic", "syscall"}
-	allowedOfRand    = []string{"Rand", "Source", "New", "NewPCG", "NewChaCha8", "NewSource", "PCG", "ChaCha8"}
-	forbiddenOfTime  = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker"}
-)
-
-// Sizes beyond which a file stops being readable. Generated files are exempt.
-const maxFileLines = 600

@@ -42,11 +42,14 @@ type Source struct {
 	Definition source.Definition
 }
 
-// Sources returns the sources of a configuration, ordered by name.
+// Sources returns the sources of records of a configuration, ordered by name.
 func Sources(c *config.Config) []Source {
 	all := make([]Source, 0, len(c.Sources))
 	for _, name := range slices.Sorted(maps.Keys(c.Sources)) {
 		s := c.Sources[name]
+		if s.Slices != nil {
+			continue
+		}
 		all = append(all, Source{Connection(s.Connection, c.Kafka[s.Connection]), s.Definition})
 	}
 	return all

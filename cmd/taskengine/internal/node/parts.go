@@ -25,6 +25,7 @@ import (
 	"github.com/taskengine/taskengine/schedule/scheduler"
 	"github.com/taskengine/taskengine/server"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/timeslice/slicer"
 	"github.com/taskengine/taskengine/workflow"
 	"github.com/taskengine/taskengine/workflow/runner"
 )
@@ -42,6 +43,7 @@ type parts struct {
 	taskLog  taskLog
 	handlers *handlerSet
 	sources  *consume.Sources
+	slices   *slicer.Sources
 	failures *server.FailureLog
 	spans    *traces.Sender        // nil without tracing
 	tokens   func() *access.Tokens // of clients; nil if they need none

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"maps"
 
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/brokers"
@@ -10,6 +11,7 @@ import (
 	"github.com/taskengine/taskengine/kafka/consume"
 	"github.com/taskengine/taskengine/policy"
 	"github.com/taskengine/taskengine/task"
+	"github.com/taskengine/taskengine/timeslice/slicer"
 )
 
 // openSources makes the sources of the configuration, which read after the engine has opened and applied them.
@@ -22,19 +24,29 @@ func (p *parts) openSources() (err error) {
 		return err
 	}
 	p.add("the sources", p.sources.Close)
-	return nil
+	p.slices, err = slicer.New(slicer.Config{Log: p.node.Log, Sources: p.node.Config.TimeSlices()})
+	return err
 }
 
 // addSources adds the policies and the handlers of the sources to the ones of an engine.
 func (p *parts) addSources(types map[string]policy.Type, handlers map[string]task.Handler) {
 	maps.Copy(types, p.sources.Policies())
 	maps.Copy(handlers, p.sources.Handlers())
+	maps.Copy(types, p.slices.Policies())
+	maps.Copy(handlers, p.slices.Handlers())
+	for _, d := range p.node.Config.TimeSlices() {
+		if h, ok := handlers[d.Type]; ok { // otherwise other nodes fetch
+			handlers[d.Type] = slicer.Handler(h)
+		}
+	}
 }
 
 // shownSources returns the sources for the API, metrics and alerts.
 func (p *parts) shownSources() *sources.Sources { return sources.Of(p.sources, p.engine) }
 
-// applySources begins to read.
+// applySources begins to read and to poll.
 func (p *parts) applySources(ctx context.Context) error {
-	return database.Retry(ctx, p.node.Config.Storage, p.node.Log, func(ctx context.Context) error { return p.sources.Apply(ctx, p.engine) })
+	return database.Retry(ctx, p.node.Config.Storage, p.node.Log, func(ctx context.Context) error {
+		return errors.Join(p.sources.Apply(ctx, p.engine), p.slices.Apply(ctx, p.engine))
+	})
 }
