@@ -115,6 +115,8 @@ var least = map[string]access.Role{
 	"ListWorkers": access.Submit, "ListLimits": access.Submit, "GetLimit": access.Submit, "WatchLimits": access.Submit, "WhyLimit": access.Submit, "ListAlerts": access.Submit,
 	"ListSchedules": access.Submit, "GetSchedule": access.Submit, "PreviewSchedule": access.Submit,
 	"ListSources": access.Submit, "GetSource": access.Submit, "PauseSource": access.Operate, "ResumeSource": access.Operate, "SeekSource": access.Operate,
+	"ListSliceSources": access.Submit, "GetSliceSource": access.Submit, "ListPlatforms": access.Submit, "GetPlatform": access.Submit,
+	"SetSlices": access.Operate, "AddPlatform": access.Operate, "RemovePlatform": access.Operate, "PauseSlices": access.Operate, "ResumeSlices": access.Operate, "ResetPlatform": access.Operate, "RetrySlices": access.Operate,
 	"Cancel": access.Operate, "Resume": access.Operate, "Fail": access.Operate, "Reschedule": access.Operate, "PauseType": access.Operate,
 	"ResumeType": access.Operate, "ResumeKey": access.Operate, "SkipKey": access.Operate, "DrainWorker": access.Operate, "SetLimit": access.Operate, "UnsetLimit": access.Operate,
 	"SilenceAlerts": access.Operate, "UnsilenceAlerts": access.Operate, "PauseSchedule": access.Operate, "ResumeSchedule": access.Operate,

@@ -20,6 +20,7 @@ import (
 	"github.com/taskengine/taskengine/server/proto/taskengine/v1/taskenginev1connect"
 	"github.com/taskengine/taskengine/task"
 	"github.com/taskengine/taskengine/tasklog"
+	"github.com/taskengine/taskengine/timeslice/slicer"
 	"github.com/taskengine/taskengine/workflow"
 )
 
@@ -57,6 +58,7 @@ type APIConfig struct {
 	Alerts     Alerts                          // nil if the node has none
 	Workers    Workers                         // nil if the node takes none
 	Sources    Sources                         // nil if the node has none
+	Slices     *slicer.Sources                 // likewise; sources of time slices
 	Workflows  map[string]*workflow.Definition // that SubmitWorkflow knows by their names
 
 	// Submitted returns the context for adding the tasks of a Submit, for instance one with the trace context of the
@@ -92,6 +94,7 @@ type API struct {
 	alerts     Alerts                          // nil for none
 	workers    Workers                         // nil for none
 	sources    Sources                         // nil for none
+	slices     *slicer.Sources                 // nil for none
 	workflows  map[string]*workflow.Definition // by name; never changed
 	audit      *slog.Logger                    // nil for none
 	tokens     func() *access.Tokens           // nil: every caller may do everything
@@ -110,7 +113,7 @@ var _ taskenginev1connect.TaskServiceHandler = (*API)(nil)
 func NewAPI(c APIConfig) *API {
 	api := &API{
 		maxRequest: cmp.Or(c.MaxRequest, DefaultMaxRequest),
-		engine:     c.Engine, build: c.Build, node: c.Node, log: c.Log, metrics: c.Metrics, taskLog: c.TaskLog, alerts: c.Alerts, workers: c.Workers, sources: c.Sources, workflows: c.Workflows, tokens: c.Tokens, audit: c.Audit,
+		engine:     c.Engine, build: c.Build, node: c.Node, log: c.Log, metrics: c.Metrics, taskLog: c.TaskLog, alerts: c.Alerts, workers: c.Workers, sources: c.Sources, slices: c.Slices, workflows: c.Workflows, tokens: c.Tokens, audit: c.Audit,
 		submitted: c.Submitted, register: c.Register,
 		schedules: scheduler.Of(c.Engine), stopping: make(chan struct{}),
 	}

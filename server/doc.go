@@ -4,7 +4,7 @@
 //
 //	api.go, tasks.go, manage.go, types.go, logs.go   methods of proto/taskengine/v1
 //	submit_stream.go                                 tasks that are added over a stream
-//	sources.go                                       methods about sources of tasks
+//	sources.go, slices.go                            methods about sources of tasks
 //	request.go, reply.go, codec.go                   conversion between messages and types of the engine
 //	errors.go                                        codes of errors
 //	admin.go, health.go, build.go, backup.go         health, version, profiles and backups

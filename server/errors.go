@@ -11,6 +11,8 @@ import (
 	"github.com/taskengine/taskengine/schedule/scheduler"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/task"
+	"github.com/taskengine/taskengine/timeslice"
+	"github.com/taskengine/taskengine/timeslice/slicer"
 	"github.com/taskengine/taskengine/workflow/runner"
 )
 
@@ -29,6 +31,10 @@ var codes = []struct {
 	{ErrSourceSeek, connect.CodeInvalidArgument},
 	{ErrSourceBusy, connect.CodeAborted},
 	{ErrSourceBrokers, connect.CodeUnavailable},
+	{slicer.ErrUnknown, connect.CodeNotFound},
+	{timeslice.ErrInvalid, connect.CodeInvalidArgument},
+	{slicer.ErrBusy, connect.CodeAborted},
+	{slicer.ErrMoved, connect.CodeAborted},
 	{runner.ErrInvalid, connect.CodeInvalidArgument},
 	{runner.ErrNoWorkflow, connect.CodeFailedPrecondition},
 	{runner.ErrUnreadable, connect.CodeFailedPrecondition},

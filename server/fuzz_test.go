@@ -28,6 +28,7 @@ var methods = []string{
 	"ListSchedules", "GetSchedule", "ApplySchedule", "PreviewSchedule", "DeleteSchedule", "PauseSchedule", "ResumeSchedule",
 	"TriggerSchedule", "BackfillSchedule", "ListKeys", "GetKey", "ResumeKey", "SkipKey",
 	"ListSources", "GetSource", "PauseSource", "ResumeSource", "SeekSource",
+	"ListSliceSources", "GetSliceSource", "ListPlatforms", "GetPlatform", "SetSlices", "AddPlatform", "RemovePlatform", "PauseSlices", "ResumeSlices", "ResetPlatform", "RetrySlices",
 }
 
 // FuzzAPI sends arbitrary bodies to every method, as JSON and as protobuf. The code of the response is never internal.

@@ -106,6 +106,17 @@ func (a *API) unaryMethods() []grpc.MethodDesc {
 		unary(a, "PauseSource", a.PauseSource),
 		unary(a, "ResumeSource", a.ResumeSource),
 		unary(a, "SeekSource", a.SeekSource),
+		unary(a, "ListSliceSources", a.ListSliceSources),
+		unary(a, "GetSliceSource", a.GetSliceSource),
+		unary(a, "ListPlatforms", a.ListPlatforms),
+		unary(a, "GetPlatform", a.GetPlatform),
+		unary(a, "SetSlices", a.SetSlices),
+		unary(a, "AddPlatform", a.AddPlatform),
+		unary(a, "RemovePlatform", a.RemovePlatform),
+		unary(a, "PauseSlices", a.PauseSlices),
+		unary(a, "ResumeSlices", a.ResumeSlices),
+		unary(a, "ResetPlatform", a.ResetPlatform),
+		unary(a, "RetrySlices", a.RetrySlices),
 		unary(a, "Version", a.Version),
 	}
 }

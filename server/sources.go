@@ -168,11 +168,10 @@ func (a *API) source(ctx context.Context, name string) (*taskenginev1.Source, er
 
 // noSource returns the error of a request about a source that does not exist.
 func (a *API) noSource(name string) error {
-	var names []string
-	if a.sources != nil {
-		names = a.sources.Names()
-	}
+	names := a.sourceNames()
 	switch near := suggest.Nearest(name, names); {
+	case a.hasSlices(name):
+		return a.answer(fmt.Errorf("%w that reads topics: %.200q is a source of time slices", ErrNoSource, text(name)))
 	case near != "":
 		return a.answer(fmt.Errorf("%w: %.200q; did you mean %s?", ErrNoSource, text(name), text(near)))
 	case len(names) == 0:

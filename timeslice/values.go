@@ -274,3 +274,57 @@ type Layers struct {
 func (l *Layers) Settings() (Settings, error) {
 	return l.Own.Over(l.FileOwn).Over(l.Live).Over(l.File).Settings()
 }
+
+// Setting is a setting that is in force, as texts, and the layer that it is from.
+type Setting struct{ Name, Value, From string }
+
+// The layers of a [Setting].
+const (
+	FromOwn     = "own"      // of the platform, set while nodes run
+	FromFileOwn = "file_own" // of the platform, in the configuration
+	FromLive    = "live"     // of the source, set while nodes run
+	FromFile    = "file"     // of the source, in the configuration
+	FromDefault = "default"
+	FromBefore  = "before" // the layers cannot be: an earlier value stays in force
+)
+
+// Origins returns the settings in force by their names, and the layer of each. Settings that have no value, such as a start that
+// is not set, are left out.
+func (l *Layers) Origins(used *Settings) (all []Setting) {
+	texts := used.values().All()
+	layers := [...]struct {
+		from string
+		of   map[string]string
+	}{{FromOwn, l.Own.All()}, {FromFileOwn, l.FileOwn.All()}, {FromLive, l.Live.All()}, {FromFile, l.File.All()}}
+	defaults := DefaultSettings()
+	defaults.CatchUp = used.Interval
+	standard := defaults.values().All()
+	for _, name := range slices.Sorted(maps.Keys(texts)) {
+		one := Setting{Name: name, Value: texts[name]}
+		wanted, from := standard[name], FromDefault
+		for _, layer := range layers {
+			if text, ok := layer.of[name]; ok {
+				wanted, from = text, layer.from
+				break
+			}
+		}
+		if one.From = from; wanted != one.Value {
+			one.From = FromBefore
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// values returns the settings as values. A start that is not set is none.
+func (s *Settings) values() *Values {
+	span := func(d time.Duration) *Span { return new(Span(d)) }
+	v := &Values{
+		Interval: span(s.Interval), CatchUp: span(s.CatchUp), Overlap: span(s.Overlap), Lag: span(s.Lag), Timeout: span(s.Timeout),
+		Retries: &s.Retries, RetryInterval: span(s.RetryInterval), Order: &s.Order, MaxOpen: &s.MaxOpen, Breaker: &s.Breaker, Probe: span(s.Probe),
+	}
+	if !s.Start.IsZero() {
+		v.Start = &s.Start
+	}
+	return v
+}

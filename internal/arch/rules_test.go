@@ -349,7 +349,7 @@ var rules = slices.Concat(internalRules, []rule{
 	{
 		Of: "server",
 		May: []string{
-			"server/proto/...", "alert", "engine", "policy", "task", "schedule", "schedule/scheduler", "storage", "tasklog", "workflow", "workflow/runner",
+			"server/proto/...", "alert", "engine", "policy", "task", "schedule", "schedule/scheduler", "storage", "tasklog", "timeslice", "timeslice/slicer", "workflow", "workflow/runner",
 			"internal/access", "internal/ratelog", "internal/suggest", "internal/terminal",
 		},
 		Out: []string{"connectrpc.com/connect", "github.com/prometheus/client_golang", "golang.org/x/net", "google.golang.org/grpc", "google.golang.org/protobuf"},

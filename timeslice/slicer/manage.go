@@ -97,18 +97,11 @@ func (s *Sources) Add(ctx context.Context, e *engine.Engine, source, platform st
 	if err := timeslice.CheckName(platform); err != nil {
 		return err
 	}
-	t, err := e.Get(ctx, timeslice.SourceID(source))
-	if errors.Is(err, task.ErrNotFound) {
-		err = fmt.Errorf("%w: %s", ErrUnknown, source)
-	}
+	of, err := s.Source(ctx, e, source)
 	if err != nil {
-		return named("add to", source, err)
+		return err
 	}
-	state, err := timeslice.DecodeSource(t.Checkpoint())
-	if err != nil {
-		return named("add to", source, err)
-	}
-	state = state.Obey()
+	state := of.State.Obey()
 	p := timeslice.Platform{Source: source, Name: platform}
 	if _, err := state.Defined.Platforms[platform].Over(state.Live).Over(state.Defined.Values).Settings(); err != nil {
 		return named("add", p.String(), fmt.Errorf("%w: %w", timeslice.ErrInvalid, err))
@@ -191,34 +184,36 @@ func (s *Sources) Get(ctx context.Context, e *engine.Engine, p timeslice.Platfor
 	return one, nil
 }
 
-// Source returns the state of a source.
-func (s *Sources) Source(ctx context.Context, e *engine.Engine, source string) (timeslice.SourceState, error) {
-	t, err := e.Get(ctx, timeslice.SourceID(source))
-	if errors.Is(err, task.ErrNotFound) {
-		return timeslice.SourceState{}, fmt.Errorf("%w: %s", ErrUnknown, source)
-	}
-	if err != nil {
-		return timeslice.SourceState{}, named("read", source, err)
-	}
-	return timeslice.DecodeSource(t.Checkpoint())
+// SourceStatus is a source at one moment.
+type SourceStatus struct {
+	State   timeslice.SourceState
+	Task    task.ID
+	Problem string // why it carries out no orders; "" if it does
 }
 
-// List calls fn with each platform of a source as it is stored, in no particular order.
-func (s *Sources) List(ctx context.Context, e *engine.Engine, source string, fn func(*Status) error) error {
-	return eachCursor(ctx, e, source, func(id task.ID) error {
-		t, err := e.Get(ctx, id)
-		if errors.Is(err, task.ErrNotFound) {
-			return nil
-		}
-		if err != nil {
-			return named("read", source, err)
-		}
-		one, err := statusOf(t)
-		if err != nil {
-			return err
-		}
-		return fn(one)
-	})
+// Waiting returns how many orders the source has not carried out, or has not passed to all of its platforms.
+func (s *SourceStatus) Waiting() int {
+	n := len(s.State.Orders)
+	if s.State.Passed < s.State.Revision {
+		n++
+	}
+	return n
+}
+
+// Source returns a source.
+func (s *Sources) Source(ctx context.Context, e *engine.Engine, source string) (*SourceStatus, error) {
+	t, err := e.Get(ctx, timeslice.SourceID(source))
+	if errors.Is(err, task.ErrNotFound) {
+		return nil, fmt.Errorf("%w: %s", ErrUnknown, source)
+	}
+	if err != nil {
+		return nil, named("read", source, err)
+	}
+	state, err := timeslice.DecodeSource(t.Checkpoint())
+	if err != nil {
+		return nil, named("read", source, err)
+	}
+	return &SourceStatus{State: state, Task: t.ID, Problem: problemOf(t)}, nil
 }
 
 func statusOf(t *task.Task) (*Status, error) {
@@ -230,13 +225,21 @@ func statusOf(t *task.Task) (*Status, error) {
 	if t.State.Live() && t.NextEventAt.Before(never) {
 		one.Next = t.NextEventAt
 	}
-	switch {
-	case endedByHand(t):
-		one.Problem = ErrEnded.Error()
-	case t.State == task.Waiting && t.Attempt > 0 && t.LastError != "":
-		one.Problem = t.LastError
+	if problem := problemOf(t); problem != "" {
+		one.Problem = problem
 	}
 	return one, nil
+}
+
+// problemOf returns why the task of a source or a platform does not run; "" if it does.
+func problemOf(t *task.Task) string {
+	switch {
+	case endedByHand(t):
+		return ErrEnded.Error()
+	case t.State == task.Waiting && t.Attempt > 0:
+		return t.LastError
+	}
+	return ""
 }
 
 func endedByHand(t *task.Task) bool { return t.State == task.Cancelled || t.State == task.Failed }

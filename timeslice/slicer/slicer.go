@@ -7,13 +7,11 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/internal/reserved"
 	"github.com/taskengine/taskengine/policy"
-	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/task"
 	"github.com/taskengine/taskengine/timeslice"
 )
@@ -170,9 +168,6 @@ func resume(ctx context.Context, e *engine.Engine, id task.ID) error {
 	return err
 }
 
-// atOnce is how many platforms a source passes its values to at the same time.
-const atOnce = 32
-
 // runSource passes the values of a source to its platforms, and adds those that are new.
 func (s *Sources) runSource(ctx context.Context, e *engine.Engine, source string, t *task.Task) error {
 	state, err := timeslice.DecodeSource(t.Checkpoint())
@@ -191,7 +186,7 @@ func (s *Sources) runSource(ctx context.Context, e *engine.Engine, source string
 			return err
 		}
 	}
-	if err := s.pass(ctx, e, source, &state); err != nil {
+	if err := each(ctx, e, source, func(ctx context.Context, id task.ID) error { return passTo(ctx, e, id, &state) }); err != nil {
 		return err
 	}
 	state.Passed, state.Former = state.Revision, nil
@@ -207,33 +202,6 @@ func add(ctx context.Context, e *engine.Engine, p timeslice.Platform) error {
 		return fmt.Errorf("add platform %s: %w", p, err)
 	}
 	return nil
-}
-
-// pass gives all platforms of a source its values.
-func (s *Sources) pass(ctx context.Context, e *engine.Engine, source string, state *timeslice.SourceState) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var group sync.WaitGroup
-	slots := make(chan struct{}, atOnce)
-	err := eachCursor(ctx, e, source, func(id task.ID) error {
-		select {
-		case slots <- struct{}{}:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-		group.Go(func() {
-			defer func() { <-slots }()
-			if err := passTo(ctx, e, id, state); err != nil {
-				cancel(err)
-			}
-		})
-		return nil
-	})
-	group.Wait()
-	if cause := context.Cause(ctx); cause != nil {
-		err = cause
-	}
-	return err
 }
 
 // passTo gives a platform the values of its source.
@@ -254,30 +222,3 @@ func passTo(ctx context.Context, e *engine.Engine, id task.ID, from *timeslice.S
 		return append([]timeslice.Order{{Source: &values}}, orders...), nil
 	})
 }
-
-// page is how many cursors are read at a time.
-const page = 1000
-
-// eachCursor calls fn with the id of each cursor of a source, in no particular order.
-func eachCursor(ctx context.Context, e *engine.Engine, source string, fn func(id task.ID) error) error {
-	for before := afterReserved; ; {
-		rows, next, err := e.List(ctx, storage.Filter{Types: []string{timeslice.CursorType(source)}}, before, page)
-		if err != nil {
-			return fmt.Errorf("list the platforms of source %s: %w", source, err)
-		}
-		for _, t := range rows {
-			if t.ID != timeslice.SourceID(source) {
-				if err := fn(t.ID); err != nil {
-					return err
-				}
-			}
-		}
-		if next.IsZero() {
-			return nil
-		}
-		before = next
-	}
-}
-
-// afterReserved is an id above all reserved ones.
-var afterReserved = task.ID{5: 1}

@@ -372,3 +372,51 @@ func TestTheTimeoutOfASliceIsItsOwn(t *testing.T) {
 		}
 	})
 }
+
+func TestAnOrderForAllPlatformsReachesThoseThatItChanges(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		n := start(t, definition(t, map[string]string{"interval": "1m", "retries": "0", "breaker": "0"}, "a", "b", "c", "d"), func(w timeslice.Work, _ *task.Task) error {
+			if w.Platform == "b" {
+				return errors.New("the platform is down")
+			}
+			return nil
+		})
+		ctx := t.Context()
+		time.Sleep(time.Second)
+		if err := n.sources.Remove(ctx, n.Engine, timeslice.Platform{Source: "orders", Name: "c"}, slicer.By{}); err != nil {
+			t.Fatal(err)
+		}
+		d, err := n.Get(ctx, timeslice.Platform{Source: "orders", Name: "d"}.Cursor())
+		if err == nil {
+			_, err = n.Cancel(ctx, d.Ref(), "")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5*time.Minute + time.Second)
+		names, err := n.sources.Platforms(ctx, n.Engine, "orders")
+		if err != nil || !slices.Equal(names, []string{"a", "b", "c", "d"}) {
+			t.Errorf("%q, %v", names, err)
+		}
+		some, err := n.sources.Read(ctx, n.Engine, "orders", "d", "x", "a")
+		if err != nil || len(some) != 2 || some[0].Platform.Name != "d" || some[0].Problem == "" || some[1].Platform != a {
+			t.Errorf("%v, %v", some, err)
+		}
+		for _, c := range []struct {
+			do   func(context.Context, *engine.Engine, string, slicer.By) (int, error)
+			want int
+		}{{n.sources.PauseAll, 2}, {n.sources.PauseAll, 0}, {n.sources.ResumeAll, 2}, {n.sources.ResumeAll, 0}, {
+			func(ctx context.Context, e *engine.Engine, source string, by slicer.By) (int, error) {
+				return n.sources.RetryAll(ctx, e, source, timeslice.Range{}, by)
+			}, 1,
+		}} {
+			if got, err := c.do(ctx, n.Engine, "orders", slicer.By{Who: "anna", Reason: "why"}); err != nil || got != c.want {
+				t.Errorf("%d platforms have the order, want %d: %v", got, c.want, err)
+			}
+			time.Sleep(time.Second)
+		}
+		if s := n.get("b").State; len(s.History) != 3 || s.History[2].By != "anna" || s.History[2].What != "retry failed slices: why" {
+			t.Errorf("%+v", s.History)
+		}
+	})
+}

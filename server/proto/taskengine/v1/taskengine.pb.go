@@ -9932,6 +9932,1848 @@ func (x *SourceMove) GetTarget() uint64 {
 	return 0
 }
 
+// SliceSource is a source of time slices. Its platforms are polled: each slice of the time line of a
+// platform becomes a task. Removed platforms are in no sum.
+type SliceSource struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Type          string                 `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"` // of the tasks of its slices
+	Platforms     uint32                 `protobuf:"varint,3,opt,name=platforms,proto3" json:"platforms,omitempty"`
+	LowWater      *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=low_water,json=lowWater,proto3" json:"low_water,omitempty"`    // the oldest one of its platforms; absent: none has begun
+	CursorLag     *durationpb.Duration   `protobuf:"bytes,5,opt,name=cursor_lag,json=cursorLag,proto3" json:"cursor_lag,omitempty"` // the longest one of its platforms; absent: none has begun
+	Running       uint64                 `protobuf:"varint,6,opt,name=running,proto3" json:"running,omitempty"`                     // slices that run or will
+	Failed        uint64                 `protobuf:"varint,7,opt,name=failed,proto3" json:"failed,omitempty"`                       // slices that have failed, and wait until they are retried
+	Stopped       uint32                 `protobuf:"varint,8,opt,name=stopped,proto3" json:"stopped,omitempty"`                     // platforms that are stopped by their breaker
+	Paused        uint32                 `protobuf:"varint,9,opt,name=paused,proto3" json:"paused,omitempty"`                       // platforms
+	Problems      uint32                 `protobuf:"varint,10,opt,name=problems,proto3" json:"problems,omitempty"`                  // platforms that have a problem
+	Orders        uint32                 `protobuf:"varint,11,opt,name=orders,proto3" json:"orders,omitempty"`                      // that it has not carried out, or has not passed to all of its platforms
+	Problem       string                 `protobuf:"bytes,12,opt,name=problem,proto3" json:"problem,omitempty"`                     // why it carries out no orders; empty if it does
+	TaskId        string                 `protobuf:"bytes,13,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`         // of the task that is the source
+	Values        []*SliceSetting        `protobuf:"bytes,14,rep,name=values,proto3" json:"values,omitempty"`                       // that are set for it, by name; from is file or live; not in lists
+	History       []*SliceChange         `protobuf:"bytes,15,rep,name=history,proto3" json:"history,omitempty"`                     // the newest changes, the oldest first; not in lists
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SliceSource) Reset() {
+	*x = SliceSource{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[149]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SliceSource) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SliceSource) ProtoMessage() {}
+
+func (x *SliceSource) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[149]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SliceSource.ProtoReflect.Descriptor instead.
+func (*SliceSource) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{149}
+}
+
+func (x *SliceSource) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SliceSource) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *SliceSource) GetPlatforms() uint32 {
+	if x != nil {
+		return x.Platforms
+	}
+	return 0
+}
+
+func (x *SliceSource) GetLowWater() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LowWater
+	}
+	return nil
+}
+
+func (x *SliceSource) GetCursorLag() *durationpb.Duration {
+	if x != nil {
+		return x.CursorLag
+	}
+	return nil
+}
+
+func (x *SliceSource) GetRunning() uint64 {
+	if x != nil {
+		return x.Running
+	}
+	return 0
+}
+
+func (x *SliceSource) GetFailed() uint64 {
+	if x != nil {
+		return x.Failed
+	}
+	return 0
+}
+
+func (x *SliceSource) GetStopped() uint32 {
+	if x != nil {
+		return x.Stopped
+	}
+	return 0
+}
+
+func (x *SliceSource) GetPaused() uint32 {
+	if x != nil {
+		return x.Paused
+	}
+	return 0
+}
+
+func (x *SliceSource) GetProblems() uint32 {
+	if x != nil {
+		return x.Problems
+	}
+	return 0
+}
+
+func (x *SliceSource) GetOrders() uint32 {
+	if x != nil {
+		return x.Orders
+	}
+	return 0
+}
+
+func (x *SliceSource) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
+func (x *SliceSource) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *SliceSource) GetValues() []*SliceSetting {
+	if x != nil {
+		return x.Values
+	}
+	return nil
+}
+
+func (x *SliceSource) GetHistory() []*SliceChange {
+	if x != nil {
+		return x.History
+	}
+	return nil
+}
+
+// Platform is a platform of a source of time slices.
+type Platform struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Cursor        *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=cursor,proto3" json:"cursor,omitempty"`                        // the start of its next slice; absent: it has not begun
+	LowWater      *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=low_water,json=lowWater,proto3" json:"low_water,omitempty"`    // all slices before it have ended
+	CursorLag     *durationpb.Duration   `protobuf:"bytes,5,opt,name=cursor_lag,json=cursorLag,proto3" json:"cursor_lag,omitempty"` // the time from its cursor to the present; absent: it has not begun
+	Next          *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=next,proto3" json:"next,omitempty"`                            // when its cursor runs next; absent: at the next order
+	Running       uint32                 `protobuf:"varint,7,opt,name=running,proto3" json:"running,omitempty"`                     // slices that run or will
+	Failed        uint32                 `protobuf:"varint,8,opt,name=failed,proto3" json:"failed,omitempty"`                       // slices that have failed, and wait until they are retried
+	Stopped       *PlatformStop          `protobuf:"bytes,9,opt,name=stopped,proto3" json:"stopped,omitempty"`                      // by its breaker; absent: it is not
+	Paused        *SourcePause           `protobuf:"bytes,10,opt,name=paused,proto3" json:"paused,omitempty"`                       // absent: it is not
+	Removed       bool                   `protobuf:"varint,11,opt,name=removed,proto3" json:"removed,omitempty"`
+	Orders        uint32                 `protobuf:"varint,12,opt,name=orders,proto3" json:"orders,omitempty"`  // that were accepted and are not carried out yet
+	Problem       string                 `protobuf:"bytes,13,opt,name=problem,proto3" json:"problem,omitempty"` // why it does not go on, or why its newest values are not in force; empty if neither
+	Made          uint64                 `protobuf:"varint,14,opt,name=made,proto3" json:"made,omitempty"`      // slices, since it was added
+	Done          uint64                 `protobuf:"varint,15,opt,name=done,proto3" json:"done,omitempty"`
+	GivenUp       uint64                 `protobuf:"varint,16,opt,name=given_up,json=givenUp,proto3" json:"given_up,omitempty"` // slices whose tasks were cancelled or failed by hand
+	TaskId        string                 `protobuf:"bytes,17,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`     // of its cursor
+	Settings      []*SliceSetting        `protobuf:"bytes,18,rep,name=settings,proto3" json:"settings,omitempty"`               // in force, by name; none before it has begun; not in lists
+	Slices        []*OpenSlice           `protobuf:"bytes,19,rep,name=slices,proto3" json:"slices,omitempty"`                   // that have not ended, in the order in which they were made; not in lists
+	History       []*SliceChange         `protobuf:"bytes,20,rep,name=history,proto3" json:"history,omitempty"`                 // the newest changes, the oldest first; not in lists
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Platform) Reset() {
+	*x = Platform{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[150]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Platform) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Platform) ProtoMessage() {}
+
+func (x *Platform) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[150]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Platform.ProtoReflect.Descriptor instead.
+func (*Platform) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{150}
+}
+
+func (x *Platform) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *Platform) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Platform) GetCursor() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Cursor
+	}
+	return nil
+}
+
+func (x *Platform) GetLowWater() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LowWater
+	}
+	return nil
+}
+
+func (x *Platform) GetCursorLag() *durationpb.Duration {
+	if x != nil {
+		return x.CursorLag
+	}
+	return nil
+}
+
+func (x *Platform) GetNext() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Next
+	}
+	return nil
+}
+
+func (x *Platform) GetRunning() uint32 {
+	if x != nil {
+		return x.Running
+	}
+	return 0
+}
+
+func (x *Platform) GetFailed() uint32 {
+	if x != nil {
+		return x.Failed
+	}
+	return 0
+}
+
+func (x *Platform) GetStopped() *PlatformStop {
+	if x != nil {
+		return x.Stopped
+	}
+	return nil
+}
+
+func (x *Platform) GetPaused() *SourcePause {
+	if x != nil {
+		return x.Paused
+	}
+	return nil
+}
+
+func (x *Platform) GetRemoved() bool {
+	if x != nil {
+		return x.Removed
+	}
+	return false
+}
+
+func (x *Platform) GetOrders() uint32 {
+	if x != nil {
+		return x.Orders
+	}
+	return 0
+}
+
+func (x *Platform) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
+func (x *Platform) GetMade() uint64 {
+	if x != nil {
+		return x.Made
+	}
+	return 0
+}
+
+func (x *Platform) GetDone() uint64 {
+	if x != nil {
+		return x.Done
+	}
+	return 0
+}
+
+func (x *Platform) GetGivenUp() uint64 {
+	if x != nil {
+		return x.GivenUp
+	}
+	return 0
+}
+
+func (x *Platform) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+func (x *Platform) GetSettings() []*SliceSetting {
+	if x != nil {
+		return x.Settings
+	}
+	return nil
+}
+
+func (x *Platform) GetSlices() []*OpenSlice {
+	if x != nil {
+		return x.Slices
+	}
+	return nil
+}
+
+func (x *Platform) GetHistory() []*SliceChange {
+	if x != nil {
+		return x.History
+	}
+	return nil
+}
+
+// PlatformStop says that the breaker has stopped a platform.
+type PlatformStop struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Since         *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=since,proto3" json:"since,omitempty"`
+	Next          *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`      // when a failed slice is tried again
+	Probes        uint32                 `protobuf:"varint,3,opt,name=probes,proto3" json:"probes,omitempty"` // how many were
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlatformStop) Reset() {
+	*x = PlatformStop{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[151]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlatformStop) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlatformStop) ProtoMessage() {}
+
+func (x *PlatformStop) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[151]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlatformStop.ProtoReflect.Descriptor instead.
+func (*PlatformStop) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{151}
+}
+
+func (x *PlatformStop) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *PlatformStop) GetNext() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Next
+	}
+	return nil
+}
+
+func (x *PlatformStop) GetProbes() uint32 {
+	if x != nil {
+		return x.Probes
+	}
+	return 0
+}
+
+// SliceSetting is a value of a source or a platform, as text.
+type SliceSetting struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Value string                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	// Where it is from: own (set for the platform), file_own (of the platform, in the configuration), live
+	// (set for the source), file (of the source, in the configuration), default, or before: the newest
+	// values cannot be, and an earlier one is in force.
+	From          string `protobuf:"bytes,3,opt,name=from,proto3" json:"from,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SliceSetting) Reset() {
+	*x = SliceSetting{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[152]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SliceSetting) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SliceSetting) ProtoMessage() {}
+
+func (x *SliceSetting) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[152]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SliceSetting.ProtoReflect.Descriptor instead.
+func (*SliceSetting) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{152}
+}
+
+func (x *SliceSetting) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SliceSetting) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
+func (x *SliceSetting) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+// OpenSlice is a slice that has not ended.
+type OpenSlice struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Start         *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=start,proto3" json:"start,omitempty"`
+	End           *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=end,proto3" json:"end,omitempty"`                           // the start of the next slice
+	FailedAt      *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=failed_at,json=failedAt,proto3" json:"failed_at,omitempty"` // absent: it has not failed
+	TaskId        string                 `protobuf:"bytes,4,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OpenSlice) Reset() {
+	*x = OpenSlice{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[153]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OpenSlice) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OpenSlice) ProtoMessage() {}
+
+func (x *OpenSlice) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[153]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OpenSlice.ProtoReflect.Descriptor instead.
+func (*OpenSlice) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{153}
+}
+
+func (x *OpenSlice) GetStart() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Start
+	}
+	return nil
+}
+
+func (x *OpenSlice) GetEnd() *timestamppb.Timestamp {
+	if x != nil {
+		return x.End
+	}
+	return nil
+}
+
+func (x *OpenSlice) GetFailedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FailedAt
+	}
+	return nil
+}
+
+func (x *OpenSlice) GetTaskId() string {
+	if x != nil {
+		return x.TaskId
+	}
+	return ""
+}
+
+// SliceChange is a change of a source or a platform.
+type SliceChange struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	At            *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
+	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
+	What          string                 `protobuf:"bytes,3,opt,name=what,proto3" json:"what,omitempty"` // with its reason, for people
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SliceChange) Reset() {
+	*x = SliceChange{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[154]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SliceChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SliceChange) ProtoMessage() {}
+
+func (x *SliceChange) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[154]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SliceChange.ProtoReflect.Descriptor instead.
+func (*SliceChange) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{154}
+}
+
+func (x *SliceChange) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *SliceChange) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *SliceChange) GetWhat() string {
+	if x != nil {
+		return x.What
+	}
+	return ""
+}
+
+type ListSliceSourcesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSliceSourcesRequest) Reset() {
+	*x = ListSliceSourcesRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[155]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSliceSourcesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSliceSourcesRequest) ProtoMessage() {}
+
+func (x *ListSliceSourcesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[155]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSliceSourcesRequest.ProtoReflect.Descriptor instead.
+func (*ListSliceSourcesRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{155}
+}
+
+type ListSliceSourcesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sources       []*SliceSource         `protobuf:"bytes,1,rep,name=sources,proto3" json:"sources,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSliceSourcesResponse) Reset() {
+	*x = ListSliceSourcesResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[156]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSliceSourcesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSliceSourcesResponse) ProtoMessage() {}
+
+func (x *ListSliceSourcesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[156]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSliceSourcesResponse.ProtoReflect.Descriptor instead.
+func (*ListSliceSourcesResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{156}
+}
+
+func (x *ListSliceSourcesResponse) GetSources() []*SliceSource {
+	if x != nil {
+		return x.Sources
+	}
+	return nil
+}
+
+type GetSliceSourceRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetSliceSourceRequest) Reset() {
+	*x = GetSliceSourceRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[157]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetSliceSourceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetSliceSourceRequest) ProtoMessage() {}
+
+func (x *GetSliceSourceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[157]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetSliceSourceRequest.ProtoReflect.Descriptor instead.
+func (*GetSliceSourceRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{157}
+}
+
+func (x *GetSliceSourceRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type GetSliceSourceResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Source        *SliceSource           `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetSliceSourceResponse) Reset() {
+	*x = GetSliceSourceResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[158]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetSliceSourceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetSliceSourceResponse) ProtoMessage() {}
+
+func (x *GetSliceSourceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[158]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetSliceSourceResponse.ProtoReflect.Descriptor instead.
+func (*GetSliceSourceResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{158}
+}
+
+func (x *GetSliceSourceResponse) GetSource() *SliceSource {
+	if x != nil {
+		return x.Source
+	}
+	return nil
+}
+
+type ListPlatformsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	Prefix        string                 `protobuf:"bytes,2,opt,name=prefix,proto3" json:"prefix,omitempty"`                        // only platforms with names that begin so
+	Limit         uint32                 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`                         // at most 1000; default: 100
+	PageToken     string                 `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"` // of the page before
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListPlatformsRequest) Reset() {
+	*x = ListPlatformsRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[159]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListPlatformsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListPlatformsRequest) ProtoMessage() {}
+
+func (x *ListPlatformsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[159]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListPlatformsRequest.ProtoReflect.Descriptor instead.
+func (*ListPlatformsRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{159}
+}
+
+func (x *ListPlatformsRequest) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *ListPlatformsRequest) GetPrefix() string {
+	if x != nil {
+		return x.Prefix
+	}
+	return ""
+}
+
+func (x *ListPlatformsRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *ListPlatformsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+type ListPlatformsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Platforms     []*Platform            `protobuf:"bytes,1,rep,name=platforms,proto3" json:"platforms,omitempty"`
+	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"` // empty: there are no more
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListPlatformsResponse) Reset() {
+	*x = ListPlatformsResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[160]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListPlatformsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListPlatformsResponse) ProtoMessage() {}
+
+func (x *ListPlatformsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[160]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListPlatformsResponse.ProtoReflect.Descriptor instead.
+func (*ListPlatformsResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{160}
+}
+
+func (x *ListPlatformsResponse) GetPlatforms() []*Platform {
+	if x != nil {
+		return x.Platforms
+	}
+	return nil
+}
+
+func (x *ListPlatformsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+type GetPlatformRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	Platform      string                 `protobuf:"bytes,2,opt,name=platform,proto3" json:"platform,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetPlatformRequest) Reset() {
+	*x = GetPlatformRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[161]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetPlatformRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetPlatformRequest) ProtoMessage() {}
+
+func (x *GetPlatformRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[161]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetPlatformRequest.ProtoReflect.Descriptor instead.
+func (*GetPlatformRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{161}
+}
+
+func (x *GetPlatformRequest) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *GetPlatformRequest) GetPlatform() string {
+	if x != nil {
+		return x.Platform
+	}
+	return ""
+}
+
+type GetPlatformResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Platform      *Platform              `protobuf:"bytes,1,opt,name=platform,proto3" json:"platform,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetPlatformResponse) Reset() {
+	*x = GetPlatformResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[162]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetPlatformResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetPlatformResponse) ProtoMessage() {}
+
+func (x *GetPlatformResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[162]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetPlatformResponse.ProtoReflect.Descriptor instead.
+func (*GetPlatformResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{162}
+}
+
+func (x *GetPlatformResponse) GetPlatform() *Platform {
+	if x != nil {
+		return x.Platform
+	}
+	return nil
+}
+
+type SetSlicesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	Platform      string                 `protobuf:"bytes,2,opt,name=platform,proto3" json:"platform,omitempty"`                                                                       // empty: the source
+	Values        map[string]string      `protobuf:"bytes,3,rep,name=values,proto3" json:"values,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // as texts of a configuration, by their names; an empty text unsets a value
+	By            string                 `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`                                                                                   // who sets them, for people; at most 200 bytes
+	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`                                                                           // at most 1000 bytes
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetSlicesRequest) Reset() {
+	*x = SetSlicesRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[163]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetSlicesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetSlicesRequest) ProtoMessage() {}
+
+func (x *SetSlicesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[163]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetSlicesRequest.ProtoReflect.Descriptor instead.
+func (*SetSlicesRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{163}
+}
+
+func (x *SetSlicesRequest) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *SetSlicesRequest) GetPlatform() string {
+	if x != nil {
+		return x.Platform
+	}
+	return ""
+}
+
+func (x *SetSlicesRequest) GetValues() map[string]string {
+	if x != nil {
+		return x.Values
+	}
+	return nil
+}
+
+func (x *SetSlicesRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *SetSlicesRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type SetSlicesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Platform      *Platform              `protobuf:"bytes,1,opt,name=platform,proto3" json:"platform,omitempty"` // absent if the values are those of the source
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetSlicesResponse) Reset() {
+	*x = SetSlicesResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[164]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetSlicesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetSlicesResponse) ProtoMessage() {}
+
+func (x *SetSlicesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[164]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetSlicesResponse.ProtoReflect.Descriptor instead.
+func (*SetSlicesResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{164}
+}
+
+func (x *SetSlicesResponse) GetPlatform() *Platform {
+	if x != nil {
+		return x.Platform
+	}
+	return nil
+}
+
+type AddPlatformRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	Platform      string                 `protobuf:"bytes,2,opt,name=platform,proto3" json:"platform,omitempty"`
+	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"` // as in SetSlices
+	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AddPlatformRequest) Reset() {
+	*x = AddPlatformRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[165]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AddPlatformRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AddPlatformRequest) ProtoMessage() {}
+
+func (x *AddPlatformRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[165]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AddPlatformRequest.ProtoReflect.Descriptor instead.
+func (*AddPlatformRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{165}
+}
+
+func (x *AddPlatformRequest) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *AddPlatformRequest) GetPlatform() string {
+	if x != nil {
+		return x.Platform
+	}
+	return ""
+}
+
+func (x *AddPlatformRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *AddPlatformRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type AddPlatformResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Platform      *Platform              `protobuf:"bytes,1,opt,name=platform,proto3" json:"platform,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AddPlatformResponse) Reset() {
+	*x = AddPlatformResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[166]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AddPlatformResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AddPlatformResponse) ProtoMessage() {}
+
+func (x *AddPlatformResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[166]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AddPlatformResponse.ProtoReflect.Descriptor instead.
+func (*AddPlatformResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{166}
+}
+
+func (x *AddPlatformResponse) GetPlatform() *Platform {
+	if x != nil {
+		return x.Platform
+	}
+	return nil
+}
+
+type RemovePlatformRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	Platform      string                 `protobuf:"bytes,2,opt,name=platform,proto3" json:"platform,omitempty"`
+	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"` // as in SetSlices
+	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemovePlatformRequest) Reset() {
+	*x = RemovePlatformRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[167]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemovePlatformRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemovePlatformRequest) ProtoMessage() {}
+
+func (x *RemovePlatformRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[167]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemovePlatformRequest.ProtoReflect.Descriptor instead.
+func (*RemovePlatformRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{167}
+}
+
+func (x *RemovePlatformRequest) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *RemovePlatformRequest) GetPlatform() string {
+	if x != nil {
+		return x.Platform
+	}
+	return ""
+}
+
+func (x *RemovePlatformRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *RemovePlatformRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type RemovePlatformResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Platform      *Platform              `protobuf:"bytes,1,opt,name=platform,proto3" json:"platform,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemovePlatformResponse) Reset() {
+	*x = RemovePlatformResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[168]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemovePlatformResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemovePlatformResponse) ProtoMessage() {}
+
+func (x *RemovePlatformResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[168]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemovePlatformResponse.ProtoReflect.Descriptor instead.
+func (*RemovePlatformResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{168}
+}
+
+func (x *RemovePlatformResponse) GetPlatform() *Platform {
+	if x != nil {
+		return x.Platform
+	}
+	return nil
+}
+
+type PauseSlicesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	Platform      string                 `protobuf:"bytes,2,opt,name=platform,proto3" json:"platform,omitempty"` // empty: all of the source
+	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`             // as in SetSlices
+	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseSlicesRequest) Reset() {
+	*x = PauseSlicesRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[169]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseSlicesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseSlicesRequest) ProtoMessage() {}
+
+func (x *PauseSlicesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[169]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseSlicesRequest.ProtoReflect.Descriptor instead.
+func (*PauseSlicesRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{169}
+}
+
+func (x *PauseSlicesRequest) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *PauseSlicesRequest) GetPlatform() string {
+	if x != nil {
+		return x.Platform
+	}
+	return ""
+}
+
+func (x *PauseSlicesRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *PauseSlicesRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type PauseSlicesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Platform      *Platform              `protobuf:"bytes,1,opt,name=platform,proto3" json:"platform,omitempty"`    // absent if the order is for all
+	Platforms     uint32                 `protobuf:"varint,2,opt,name=platforms,proto3" json:"platforms,omitempty"` // how many have the order
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseSlicesResponse) Reset() {
+	*x = PauseSlicesResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[170]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseSlicesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseSlicesResponse) ProtoMessage() {}
+
+func (x *PauseSlicesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[170]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseSlicesResponse.ProtoReflect.Descriptor instead.
+func (*PauseSlicesResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{170}
+}
+
+func (x *PauseSlicesResponse) GetPlatform() *Platform {
+	if x != nil {
+		return x.Platform
+	}
+	return nil
+}
+
+func (x *PauseSlicesResponse) GetPlatforms() uint32 {
+	if x != nil {
+		return x.Platforms
+	}
+	return 0
+}
+
+type ResumeSlicesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	Platform      string                 `protobuf:"bytes,2,opt,name=platform,proto3" json:"platform,omitempty"` // empty: all of the source
+	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`             // as in SetSlices
+	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeSlicesRequest) Reset() {
+	*x = ResumeSlicesRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[171]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeSlicesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeSlicesRequest) ProtoMessage() {}
+
+func (x *ResumeSlicesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[171]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeSlicesRequest.ProtoReflect.Descriptor instead.
+func (*ResumeSlicesRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{171}
+}
+
+func (x *ResumeSlicesRequest) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *ResumeSlicesRequest) GetPlatform() string {
+	if x != nil {
+		return x.Platform
+	}
+	return ""
+}
+
+func (x *ResumeSlicesRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *ResumeSlicesRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type ResumeSlicesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Platform      *Platform              `protobuf:"bytes,1,opt,name=platform,proto3" json:"platform,omitempty"`    // absent if the order is for all
+	Platforms     uint32                 `protobuf:"varint,2,opt,name=platforms,proto3" json:"platforms,omitempty"` // how many have the order
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeSlicesResponse) Reset() {
+	*x = ResumeSlicesResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[172]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeSlicesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeSlicesResponse) ProtoMessage() {}
+
+func (x *ResumeSlicesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[172]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeSlicesResponse.ProtoReflect.Descriptor instead.
+func (*ResumeSlicesResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{172}
+}
+
+func (x *ResumeSlicesResponse) GetPlatform() *Platform {
+	if x != nil {
+		return x.Platform
+	}
+	return nil
+}
+
+func (x *ResumeSlicesResponse) GetPlatforms() uint32 {
+	if x != nil {
+		return x.Platforms
+	}
+	return 0
+}
+
+type ResetPlatformRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	Platform      string                 `protobuf:"bytes,2,opt,name=platform,proto3" json:"platform,omitempty"`
+	To            *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"`     // required: the start of the next slice
+	From          *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=from,proto3" json:"from,omitempty"` // where the caller believes the cursor to be; absent: anywhere
+	By            string                 `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`     // as in SetSlices
+	Reason        string                 `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResetPlatformRequest) Reset() {
+	*x = ResetPlatformRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[173]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResetPlatformRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResetPlatformRequest) ProtoMessage() {}
+
+func (x *ResetPlatformRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[173]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResetPlatformRequest.ProtoReflect.Descriptor instead.
+func (*ResetPlatformRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{173}
+}
+
+func (x *ResetPlatformRequest) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *ResetPlatformRequest) GetPlatform() string {
+	if x != nil {
+		return x.Platform
+	}
+	return ""
+}
+
+func (x *ResetPlatformRequest) GetTo() *timestamppb.Timestamp {
+	if x != nil {
+		return x.To
+	}
+	return nil
+}
+
+func (x *ResetPlatformRequest) GetFrom() *timestamppb.Timestamp {
+	if x != nil {
+		return x.From
+	}
+	return nil
+}
+
+func (x *ResetPlatformRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *ResetPlatformRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type ResetPlatformResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Platform      *Platform              `protobuf:"bytes,1,opt,name=platform,proto3" json:"platform,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResetPlatformResponse) Reset() {
+	*x = ResetPlatformResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[174]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResetPlatformResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResetPlatformResponse) ProtoMessage() {}
+
+func (x *ResetPlatformResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[174]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResetPlatformResponse.ProtoReflect.Descriptor instead.
+func (*ResetPlatformResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{174}
+}
+
+func (x *ResetPlatformResponse) GetPlatform() *Platform {
+	if x != nil {
+		return x.Platform
+	}
+	return nil
+}
+
+type RetrySlicesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	Platform      string                 `protobuf:"bytes,2,opt,name=platform,proto3" json:"platform,omitempty"` // empty: all of the source
+	From          *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=from,proto3" json:"from,omitempty"`         // only slices with a part at or after it; absent: from the first one on
+	Until         *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=until,proto3" json:"until,omitempty"`       // only slices with a part before it; absent: to the last one
+	By            string                 `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`             // as in SetSlices
+	Reason        string                 `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RetrySlicesRequest) Reset() {
+	*x = RetrySlicesRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[175]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RetrySlicesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RetrySlicesRequest) ProtoMessage() {}
+
+func (x *RetrySlicesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[175]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RetrySlicesRequest.ProtoReflect.Descriptor instead.
+func (*RetrySlicesRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{175}
+}
+
+func (x *RetrySlicesRequest) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *RetrySlicesRequest) GetPlatform() string {
+	if x != nil {
+		return x.Platform
+	}
+	return ""
+}
+
+func (x *RetrySlicesRequest) GetFrom() *timestamppb.Timestamp {
+	if x != nil {
+		return x.From
+	}
+	return nil
+}
+
+func (x *RetrySlicesRequest) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
+func (x *RetrySlicesRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *RetrySlicesRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type RetrySlicesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Platform      *Platform              `protobuf:"bytes,1,opt,name=platform,proto3" json:"platform,omitempty"`    // absent if the order is for all
+	Platforms     uint32                 `protobuf:"varint,2,opt,name=platforms,proto3" json:"platforms,omitempty"` // how many have the order
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RetrySlicesResponse) Reset() {
+	*x = RetrySlicesResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[176]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RetrySlicesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RetrySlicesResponse) ProtoMessage() {}
+
+func (x *RetrySlicesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[176]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RetrySlicesResponse.ProtoReflect.Descriptor instead.
+func (*RetrySlicesResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{176}
+}
+
+func (x *RetrySlicesResponse) GetPlatform() *Platform {
+	if x != nil {
+		return x.Platform
+	}
+	return nil
+}
+
+func (x *RetrySlicesResponse) GetPlatforms() uint32 {
+	if x != nil {
+		return x.Platforms
+	}
+	return 0
+}
+
 var File_taskengine_v1_taskengine_proto protoreflect.FileDescriptor
 
 const file_taskengine_v1_taskengine_proto_rawDesc = "" +
@@ -10707,7 +12549,146 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\rR\tpartition\x12\x1a\n" +
 	"\bposition\x18\x03 \x01(\x04R\bposition\x12\x16\n" +
-	"\x06target\x18\x04 \x01(\x04R\x06target2\x97\"\n" +
+	"\x06target\x18\x04 \x01(\x04R\x06target\"\xfc\x03\n" +
+	"\vSliceSource\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04type\x18\x02 \x01(\tR\x04type\x12\x1c\n" +
+	"\tplatforms\x18\x03 \x01(\rR\tplatforms\x127\n" +
+	"\tlow_water\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\blowWater\x128\n" +
+	"\n" +
+	"cursor_lag\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\tcursorLag\x12\x18\n" +
+	"\arunning\x18\x06 \x01(\x04R\arunning\x12\x16\n" +
+	"\x06failed\x18\a \x01(\x04R\x06failed\x12\x18\n" +
+	"\astopped\x18\b \x01(\rR\astopped\x12\x16\n" +
+	"\x06paused\x18\t \x01(\rR\x06paused\x12\x1a\n" +
+	"\bproblems\x18\n" +
+	" \x01(\rR\bproblems\x12\x16\n" +
+	"\x06orders\x18\v \x01(\rR\x06orders\x12\x18\n" +
+	"\aproblem\x18\f \x01(\tR\aproblem\x12\x17\n" +
+	"\atask_id\x18\r \x01(\tR\x06taskId\x123\n" +
+	"\x06values\x18\x0e \x03(\v2\x1b.taskengine.v1.SliceSettingR\x06values\x124\n" +
+	"\ahistory\x18\x0f \x03(\v2\x1a.taskengine.v1.SliceChangeR\ahistory\"\xf3\x05\n" +
+	"\bPlatform\x12\x16\n" +
+	"\x06source\x18\x01 \x01(\tR\x06source\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x122\n" +
+	"\x06cursor\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x06cursor\x127\n" +
+	"\tlow_water\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\blowWater\x128\n" +
+	"\n" +
+	"cursor_lag\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\tcursorLag\x12.\n" +
+	"\x04next\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x04next\x12\x18\n" +
+	"\arunning\x18\a \x01(\rR\arunning\x12\x16\n" +
+	"\x06failed\x18\b \x01(\rR\x06failed\x125\n" +
+	"\astopped\x18\t \x01(\v2\x1b.taskengine.v1.PlatformStopR\astopped\x122\n" +
+	"\x06paused\x18\n" +
+	" \x01(\v2\x1a.taskengine.v1.SourcePauseR\x06paused\x12\x18\n" +
+	"\aremoved\x18\v \x01(\bR\aremoved\x12\x16\n" +
+	"\x06orders\x18\f \x01(\rR\x06orders\x12\x18\n" +
+	"\aproblem\x18\r \x01(\tR\aproblem\x12\x12\n" +
+	"\x04made\x18\x0e \x01(\x04R\x04made\x12\x12\n" +
+	"\x04done\x18\x0f \x01(\x04R\x04done\x12\x19\n" +
+	"\bgiven_up\x18\x10 \x01(\x04R\agivenUp\x12\x17\n" +
+	"\atask_id\x18\x11 \x01(\tR\x06taskId\x127\n" +
+	"\bsettings\x18\x12 \x03(\v2\x1b.taskengine.v1.SliceSettingR\bsettings\x120\n" +
+	"\x06slices\x18\x13 \x03(\v2\x18.taskengine.v1.OpenSliceR\x06slices\x124\n" +
+	"\ahistory\x18\x14 \x03(\v2\x1a.taskengine.v1.SliceChangeR\ahistory\"\x88\x01\n" +
+	"\fPlatformStop\x120\n" +
+	"\x05since\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12.\n" +
+	"\x04next\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04next\x12\x16\n" +
+	"\x06probes\x18\x03 \x01(\rR\x06probes\"L\n" +
+	"\fSliceSetting\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\x12\x12\n" +
+	"\x04from\x18\x03 \x01(\tR\x04from\"\xbd\x01\n" +
+	"\tOpenSlice\x120\n" +
+	"\x05start\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x05start\x12,\n" +
+	"\x03end\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x03end\x127\n" +
+	"\tfailed_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\bfailedAt\x12\x17\n" +
+	"\atask_id\x18\x04 \x01(\tR\x06taskId\"]\n" +
+	"\vSliceChange\x12*\n" +
+	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\x12\x12\n" +
+	"\x04what\x18\x03 \x01(\tR\x04what\"\x19\n" +
+	"\x17ListSliceSourcesRequest\"P\n" +
+	"\x18ListSliceSourcesResponse\x124\n" +
+	"\asources\x18\x01 \x03(\v2\x1a.taskengine.v1.SliceSourceR\asources\"+\n" +
+	"\x15GetSliceSourceRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"L\n" +
+	"\x16GetSliceSourceResponse\x122\n" +
+	"\x06source\x18\x01 \x01(\v2\x1a.taskengine.v1.SliceSourceR\x06source\"{\n" +
+	"\x14ListPlatformsRequest\x12\x16\n" +
+	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
+	"\x06prefix\x18\x02 \x01(\tR\x06prefix\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\rR\x05limit\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x04 \x01(\tR\tpageToken\"v\n" +
+	"\x15ListPlatformsResponse\x125\n" +
+	"\tplatforms\x18\x01 \x03(\v2\x17.taskengine.v1.PlatformR\tplatforms\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"H\n" +
+	"\x12GetPlatformRequest\x12\x16\n" +
+	"\x06source\x18\x01 \x01(\tR\x06source\x12\x1a\n" +
+	"\bplatform\x18\x02 \x01(\tR\bplatform\"J\n" +
+	"\x13GetPlatformResponse\x123\n" +
+	"\bplatform\x18\x01 \x01(\v2\x17.taskengine.v1.PlatformR\bplatform\"\xee\x01\n" +
+	"\x10SetSlicesRequest\x12\x16\n" +
+	"\x06source\x18\x01 \x01(\tR\x06source\x12\x1a\n" +
+	"\bplatform\x18\x02 \x01(\tR\bplatform\x12C\n" +
+	"\x06values\x18\x03 \x03(\v2+.taskengine.v1.SetSlicesRequest.ValuesEntryR\x06values\x12\x0e\n" +
+	"\x02by\x18\x04 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\x1a9\n" +
+	"\vValuesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"H\n" +
+	"\x11SetSlicesResponse\x123\n" +
+	"\bplatform\x18\x01 \x01(\v2\x17.taskengine.v1.PlatformR\bplatform\"p\n" +
+	"\x12AddPlatformRequest\x12\x16\n" +
+	"\x06source\x18\x01 \x01(\tR\x06source\x12\x1a\n" +
+	"\bplatform\x18\x02 \x01(\tR\bplatform\x12\x0e\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"J\n" +
+	"\x13AddPlatformResponse\x123\n" +
+	"\bplatform\x18\x01 \x01(\v2\x17.taskengine.v1.PlatformR\bplatform\"s\n" +
+	"\x15RemovePlatformRequest\x12\x16\n" +
+	"\x06source\x18\x01 \x01(\tR\x06source\x12\x1a\n" +
+	"\bplatform\x18\x02 \x01(\tR\bplatform\x12\x0e\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"M\n" +
+	"\x16RemovePlatformResponse\x123\n" +
+	"\bplatform\x18\x01 \x01(\v2\x17.taskengine.v1.PlatformR\bplatform\"p\n" +
+	"\x12PauseSlicesRequest\x12\x16\n" +
+	"\x06source\x18\x01 \x01(\tR\x06source\x12\x1a\n" +
+	"\bplatform\x18\x02 \x01(\tR\bplatform\x12\x0e\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"h\n" +
+	"\x13PauseSlicesResponse\x123\n" +
+	"\bplatform\x18\x01 \x01(\v2\x17.taskengine.v1.PlatformR\bplatform\x12\x1c\n" +
+	"\tplatforms\x18\x02 \x01(\rR\tplatforms\"q\n" +
+	"\x13ResumeSlicesRequest\x12\x16\n" +
+	"\x06source\x18\x01 \x01(\tR\x06source\x12\x1a\n" +
+	"\bplatform\x18\x02 \x01(\tR\bplatform\x12\x0e\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"i\n" +
+	"\x14ResumeSlicesResponse\x123\n" +
+	"\bplatform\x18\x01 \x01(\v2\x17.taskengine.v1.PlatformR\bplatform\x12\x1c\n" +
+	"\tplatforms\x18\x02 \x01(\rR\tplatforms\"\xce\x01\n" +
+	"\x14ResetPlatformRequest\x12\x16\n" +
+	"\x06source\x18\x01 \x01(\tR\x06source\x12\x1a\n" +
+	"\bplatform\x18\x02 \x01(\tR\bplatform\x12*\n" +
+	"\x02to\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x02to\x12.\n" +
+	"\x04from\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x04from\x12\x0e\n" +
+	"\x02by\x18\x05 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\"L\n" +
+	"\x15ResetPlatformResponse\x123\n" +
+	"\bplatform\x18\x01 \x01(\v2\x17.taskengine.v1.PlatformR\bplatform\"\xd2\x01\n" +
+	"\x12RetrySlicesRequest\x12\x16\n" +
+	"\x06source\x18\x01 \x01(\tR\x06source\x12\x1a\n" +
+	"\bplatform\x18\x02 \x01(\tR\bplatform\x12.\n" +
+	"\x04from\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x04from\x120\n" +
+	"\x05until\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x0e\n" +
+	"\x02by\x18\x05 \x01(\tR\x02by\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\"h\n" +
+	"\x13RetrySlicesResponse\x123\n" +
+	"\bplatform\x18\x01 \x01(\v2\x17.taskengine.v1.PlatformR\bplatform\x12\x1c\n" +
+	"\tplatforms\x18\x02 \x01(\rR\tplatforms2\xf3)\n" +
 	"\vTaskService\x12E\n" +
 	"\x06Submit\x12\x1c.taskengine.v1.SubmitRequest\x1a\x1d.taskengine.v1.SubmitResponse\x12i\n" +
 	"\x12SubmitWithChildren\x12(.taskengine.v1.SubmitWithChildrenRequest\x1a).taskengine.v1.SubmitWithChildrenResponse\x12T\n" +
@@ -10767,7 +12748,18 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\vPauseSource\x12!.taskengine.v1.PauseSourceRequest\x1a\".taskengine.v1.PauseSourceResponse\x12W\n" +
 	"\fResumeSource\x12\".taskengine.v1.ResumeSourceRequest\x1a#.taskengine.v1.ResumeSourceResponse\x12Q\n" +
 	"\n" +
-	"SeekSource\x12 .taskengine.v1.SeekSourceRequest\x1a!.taskengine.v1.SeekSourceResponse\x12H\n" +
+	"SeekSource\x12 .taskengine.v1.SeekSourceRequest\x1a!.taskengine.v1.SeekSourceResponse\x12c\n" +
+	"\x10ListSliceSources\x12&.taskengine.v1.ListSliceSourcesRequest\x1a'.taskengine.v1.ListSliceSourcesResponse\x12]\n" +
+	"\x0eGetSliceSource\x12$.taskengine.v1.GetSliceSourceRequest\x1a%.taskengine.v1.GetSliceSourceResponse\x12Z\n" +
+	"\rListPlatforms\x12#.taskengine.v1.ListPlatformsRequest\x1a$.taskengine.v1.ListPlatformsResponse\x12T\n" +
+	"\vGetPlatform\x12!.taskengine.v1.GetPlatformRequest\x1a\".taskengine.v1.GetPlatformResponse\x12N\n" +
+	"\tSetSlices\x12\x1f.taskengine.v1.SetSlicesRequest\x1a .taskengine.v1.SetSlicesResponse\x12T\n" +
+	"\vAddPlatform\x12!.taskengine.v1.AddPlatformRequest\x1a\".taskengine.v1.AddPlatformResponse\x12]\n" +
+	"\x0eRemovePlatform\x12$.taskengine.v1.RemovePlatformRequest\x1a%.taskengine.v1.RemovePlatformResponse\x12T\n" +
+	"\vPauseSlices\x12!.taskengine.v1.PauseSlicesRequest\x1a\".taskengine.v1.PauseSlicesResponse\x12W\n" +
+	"\fResumeSlices\x12\".taskengine.v1.ResumeSlicesRequest\x1a#.taskengine.v1.ResumeSlicesResponse\x12Z\n" +
+	"\rResetPlatform\x12#.taskengine.v1.ResetPlatformRequest\x1a$.taskengine.v1.ResetPlatformResponse\x12T\n" +
+	"\vRetrySlices\x12!.taskengine.v1.RetrySlicesRequest\x1a\".taskengine.v1.RetrySlicesResponse\x12H\n" +
 	"\aVersion\x12\x1d.taskengine.v1.VersionRequest\x1a\x1e.taskengine.v1.VersionResponseBJZHgithub.com/taskengine/taskengine/server/proto/taskengine/v1;taskenginev1b\x06proto3"
 
 var (
@@ -10783,7 +12775,7 @@ func file_taskengine_v1_taskengine_proto_rawDescGZIP() []byte {
 }
 
 var (
-	file_taskengine_v1_taskengine_proto_msgTypes = make([]protoimpl.MessageInfo, 156)
+	file_taskengine_v1_taskengine_proto_msgTypes = make([]protoimpl.MessageInfo, 185)
 	file_taskengine_v1_taskengine_proto_goTypes  = []any{
 		(*NewTask)(nil),                    // 0: taskengine.v1.NewTask
 		(*SubmitRequest)(nil),              // 1: taskengine.v1.SubmitRequest
@@ -10934,28 +12926,57 @@ var (
 		(*SeekSourceRequest)(nil),          // 146: taskengine.v1.SeekSourceRequest
 		(*SeekSourceResponse)(nil),         // 147: taskengine.v1.SeekSourceResponse
 		(*SourceMove)(nil),                 // 148: taskengine.v1.SourceMove
-		nil,                                // 149: taskengine.v1.NewTask.HeadersEntry
-		nil,                                // 150: taskengine.v1.Task.HeadersEntry
-		nil,                                // 151: taskengine.v1.SubmitWorkflowRequest.HeadersEntry
-		nil,                                // 152: taskengine.v1.Alert.LabelsEntry
-		nil,                                // 153: taskengine.v1.AlertSilence.LabelsEntry
-		nil,                                // 154: taskengine.v1.SilenceAlertsRequest.LabelsEntry
-		nil,                                // 155: taskengine.v1.ScheduleTask.HeadersEntry
-		(*timestamppb.Timestamp)(nil),      // 156: google.protobuf.Timestamp
-		(*durationpb.Duration)(nil),        // 157: google.protobuf.Duration
+		(*SliceSource)(nil),                // 149: taskengine.v1.SliceSource
+		(*Platform)(nil),                   // 150: taskengine.v1.Platform
+		(*PlatformStop)(nil),               // 151: taskengine.v1.PlatformStop
+		(*SliceSetting)(nil),               // 152: taskengine.v1.SliceSetting
+		(*OpenSlice)(nil),                  // 153: taskengine.v1.OpenSlice
+		(*SliceChange)(nil),                // 154: taskengine.v1.SliceChange
+		(*ListSliceSourcesRequest)(nil),    // 155: taskengine.v1.ListSliceSourcesRequest
+		(*ListSliceSourcesResponse)(nil),   // 156: taskengine.v1.ListSliceSourcesResponse
+		(*GetSliceSourceRequest)(nil),      // 157: taskengine.v1.GetSliceSourceRequest
+		(*GetSliceSourceResponse)(nil),     // 158: taskengine.v1.GetSliceSourceResponse
+		(*ListPlatformsRequest)(nil),       // 159: taskengine.v1.ListPlatformsRequest
+		(*ListPlatformsResponse)(nil),      // 160: taskengine.v1.ListPlatformsResponse
+		(*GetPlatformRequest)(nil),         // 161: taskengine.v1.GetPlatformRequest
+		(*GetPlatformResponse)(nil),        // 162: taskengine.v1.GetPlatformResponse
+		(*SetSlicesRequest)(nil),           // 163: taskengine.v1.SetSlicesRequest
+		(*SetSlicesResponse)(nil),          // 164: taskengine.v1.SetSlicesResponse
+		(*AddPlatformRequest)(nil),         // 165: taskengine.v1.AddPlatformRequest
+		(*AddPlatformResponse)(nil),        // 166: taskengine.v1.AddPlatformResponse
+		(*RemovePlatformRequest)(nil),      // 167: taskengine.v1.RemovePlatformRequest
+		(*RemovePlatformResponse)(nil),     // 168: taskengine.v1.RemovePlatformResponse
+		(*PauseSlicesRequest)(nil),         // 169: taskengine.v1.PauseSlicesRequest
+		(*PauseSlicesResponse)(nil),        // 170: taskengine.v1.PauseSlicesResponse
+		(*ResumeSlicesRequest)(nil),        // 171: taskengine.v1.ResumeSlicesRequest
+		(*ResumeSlicesResponse)(nil),       // 172: taskengine.v1.ResumeSlicesResponse
+		(*ResetPlatformRequest)(nil),       // 173: taskengine.v1.ResetPlatformRequest
+		(*ResetPlatformResponse)(nil),      // 174: taskengine.v1.ResetPlatformResponse
+		(*RetrySlicesRequest)(nil),         // 175: taskengine.v1.RetrySlicesRequest
+		(*RetrySlicesResponse)(nil),        // 176: taskengine.v1.RetrySlicesResponse
+		nil,                                // 177: taskengine.v1.NewTask.HeadersEntry
+		nil,                                // 178: taskengine.v1.Task.HeadersEntry
+		nil,                                // 179: taskengine.v1.SubmitWorkflowRequest.HeadersEntry
+		nil,                                // 180: taskengine.v1.Alert.LabelsEntry
+		nil,                                // 181: taskengine.v1.AlertSilence.LabelsEntry
+		nil,                                // 182: taskengine.v1.SilenceAlertsRequest.LabelsEntry
+		nil,                                // 183: taskengine.v1.ScheduleTask.HeadersEntry
+		nil,                                // 184: taskengine.v1.SetSlicesRequest.ValuesEntry
+		(*timestamppb.Timestamp)(nil),      // 185: google.protobuf.Timestamp
+		(*durationpb.Duration)(nil),        // 186: google.protobuf.Duration
 	}
 )
 
 var file_taskengine_v1_taskengine_proto_depIdxs = []int32{
-	156, // 0: taskengine.v1.NewTask.at:type_name -> google.protobuf.Timestamp
-	157, // 1: taskengine.v1.NewTask.in:type_name -> google.protobuf.Duration
-	156, // 2: taskengine.v1.NewTask.expires_at:type_name -> google.protobuf.Timestamp
-	149, // 3: taskengine.v1.NewTask.headers:type_name -> taskengine.v1.NewTask.HeadersEntry
+	185, // 0: taskengine.v1.NewTask.at:type_name -> google.protobuf.Timestamp
+	186, // 1: taskengine.v1.NewTask.in:type_name -> google.protobuf.Duration
+	185, // 2: taskengine.v1.NewTask.expires_at:type_name -> google.protobuf.Timestamp
+	177, // 3: taskengine.v1.NewTask.headers:type_name -> taskengine.v1.NewTask.HeadersEntry
 	0,   // 4: taskengine.v1.SubmitRequest.tasks:type_name -> taskengine.v1.NewTask
 	12,  // 5: taskengine.v1.SubmitResponse.receipts:type_name -> taskengine.v1.Receipt
 	0,   // 6: taskengine.v1.SubmitWithChildrenRequest.task:type_name -> taskengine.v1.NewTask
 	0,   // 7: taskengine.v1.SubmitWithChildrenRequest.children:type_name -> taskengine.v1.NewTask
-	156, // 8: taskengine.v1.SubmitWithChildrenRequest.until:type_name -> google.protobuf.Timestamp
+	185, // 8: taskengine.v1.SubmitWithChildrenRequest.until:type_name -> google.protobuf.Timestamp
 	12,  // 9: taskengine.v1.SubmitWithChildrenResponse.receipt:type_name -> taskengine.v1.Receipt
 	0,   // 10: taskengine.v1.AddChildrenRequest.children:type_name -> taskengine.v1.NewTask
 	8,   // 11: taskengine.v1.SubmitStreamRequest.tasks:type_name -> taskengine.v1.StreamedTask
@@ -10963,257 +12984,314 @@ var file_taskengine_v1_taskengine_proto_depIdxs = []int32{
 	10,  // 13: taskengine.v1.SubmitStreamResponse.outcomes:type_name -> taskengine.v1.SubmitOutcome
 	12,  // 14: taskengine.v1.SubmitOutcome.receipt:type_name -> taskengine.v1.Receipt
 	11,  // 15: taskengine.v1.SubmitOutcome.error:type_name -> taskengine.v1.SubmitError
-	150, // 16: taskengine.v1.Task.headers:type_name -> taskengine.v1.Task.HeadersEntry
-	156, // 17: taskengine.v1.Task.created_at:type_name -> google.protobuf.Timestamp
-	156, // 18: taskengine.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
-	156, // 19: taskengine.v1.Task.next_event_at:type_name -> google.protobuf.Timestamp
-	156, // 20: taskengine.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
-	156, // 21: taskengine.v1.Task.started_at:type_name -> google.protobuf.Timestamp
-	156, // 22: taskengine.v1.Task.updated_at:type_name -> google.protobuf.Timestamp
+	178, // 16: taskengine.v1.Task.headers:type_name -> taskengine.v1.Task.HeadersEntry
+	185, // 17: taskengine.v1.Task.created_at:type_name -> google.protobuf.Timestamp
+	185, // 18: taskengine.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
+	185, // 19: taskengine.v1.Task.next_event_at:type_name -> google.protobuf.Timestamp
+	185, // 20: taskengine.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
+	185, // 21: taskengine.v1.Task.started_at:type_name -> google.protobuf.Timestamp
+	185, // 22: taskengine.v1.Task.updated_at:type_name -> google.protobuf.Timestamp
 	18,  // 23: taskengine.v1.Task.history:type_name -> taskengine.v1.Attempt
 	17,  // 24: taskengine.v1.Task.progress:type_name -> taskengine.v1.Progress
 	16,  // 25: taskengine.v1.Task.woken_signal:type_name -> taskengine.v1.ReceivedSignal
 	16,  // 26: taskengine.v1.Task.kept_signals:type_name -> taskengine.v1.ReceivedSignal
 	14,  // 27: taskengine.v1.Task.parent:type_name -> taskengine.v1.Parent
 	15,  // 28: taskengine.v1.Task.children:type_name -> taskengine.v1.ChildSet
-	156, // 29: taskengine.v1.ReceivedSignal.at:type_name -> google.protobuf.Timestamp
-	156, // 30: taskengine.v1.Progress.at:type_name -> google.protobuf.Timestamp
-	156, // 31: taskengine.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	156, // 32: taskengine.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	185, // 29: taskengine.v1.ReceivedSignal.at:type_name -> google.protobuf.Timestamp
+	185, // 30: taskengine.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	185, // 31: taskengine.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	185, // 32: taskengine.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
 	13,  // 33: taskengine.v1.GetResponse.task:type_name -> taskengine.v1.Task
 	13,  // 34: taskengine.v1.ListResponse.tasks:type_name -> taskengine.v1.Task
 	25,  // 35: taskengine.v1.CountResponse.counts:type_name -> taskengine.v1.StateCount
-	157, // 36: taskengine.v1.WaitRequest.timeout:type_name -> google.protobuf.Duration
+	186, // 36: taskengine.v1.WaitRequest.timeout:type_name -> google.protobuf.Duration
 	13,  // 37: taskengine.v1.WaitResponse.tasks:type_name -> taskengine.v1.Task
 	13,  // 38: taskengine.v1.WhyResponse.task:type_name -> taskengine.v1.Task
 	30,  // 39: taskengine.v1.WhyResponse.reasons:type_name -> taskengine.v1.Reason
-	156, // 40: taskengine.v1.Reason.until:type_name -> google.protobuf.Timestamp
-	157, // 41: taskengine.v1.TaskLogsRequest.timeout:type_name -> google.protobuf.Duration
+	185, // 40: taskengine.v1.Reason.until:type_name -> google.protobuf.Timestamp
+	186, // 41: taskengine.v1.TaskLogsRequest.timeout:type_name -> google.protobuf.Duration
 	34,  // 42: taskengine.v1.TaskLogsResponse.lines:type_name -> taskengine.v1.LogLine
 	33,  // 43: taskengine.v1.TaskLogsResponse.elsewhere:type_name -> taskengine.v1.RanElsewhere
-	156, // 44: taskengine.v1.LogLine.time:type_name -> google.protobuf.Timestamp
+	185, // 44: taskengine.v1.LogLine.time:type_name -> google.protobuf.Timestamp
 	13,  // 45: taskengine.v1.CancelResponse.task:type_name -> taskengine.v1.Task
 	39,  // 46: taskengine.v1.TreeResponse.tasks:type_name -> taskengine.v1.TreeTask
 	13,  // 47: taskengine.v1.TreeTask.task:type_name -> taskengine.v1.Task
-	156, // 48: taskengine.v1.SubmitWorkflowRequest.at:type_name -> google.protobuf.Timestamp
-	157, // 49: taskengine.v1.SubmitWorkflowRequest.in:type_name -> google.protobuf.Duration
-	151, // 50: taskengine.v1.SubmitWorkflowRequest.headers:type_name -> taskengine.v1.SubmitWorkflowRequest.HeadersEntry
+	185, // 48: taskengine.v1.SubmitWorkflowRequest.at:type_name -> google.protobuf.Timestamp
+	186, // 49: taskengine.v1.SubmitWorkflowRequest.in:type_name -> google.protobuf.Duration
+	179, // 50: taskengine.v1.SubmitWorkflowRequest.headers:type_name -> taskengine.v1.SubmitWorkflowRequest.HeadersEntry
 	12,  // 51: taskengine.v1.SubmitWorkflowResponse.receipt:type_name -> taskengine.v1.Receipt
 	46,  // 52: taskengine.v1.GetWorkflowResponse.workflow:type_name -> taskengine.v1.Workflow
 	46,  // 53: taskengine.v1.RetryWorkflowResponse.workflow:type_name -> taskengine.v1.Workflow
 	13,  // 54: taskengine.v1.Workflow.task:type_name -> taskengine.v1.Task
 	47,  // 55: taskengine.v1.Workflow.steps:type_name -> taskengine.v1.WorkflowStep
-	156, // 56: taskengine.v1.WorkflowStep.began:type_name -> google.protobuf.Timestamp
-	156, // 57: taskengine.v1.WorkflowStep.ended:type_name -> google.protobuf.Timestamp
-	156, // 58: taskengine.v1.WorkflowStep.until:type_name -> google.protobuf.Timestamp
+	185, // 56: taskengine.v1.WorkflowStep.began:type_name -> google.protobuf.Timestamp
+	185, // 57: taskengine.v1.WorkflowStep.ended:type_name -> google.protobuf.Timestamp
+	185, // 58: taskengine.v1.WorkflowStep.until:type_name -> google.protobuf.Timestamp
 	47,  // 59: taskengine.v1.WorkflowStep.compensation:type_name -> taskengine.v1.WorkflowStep
 	13,  // 60: taskengine.v1.ResumeResponse.task:type_name -> taskengine.v1.Task
 	13,  // 61: taskengine.v1.FailResponse.task:type_name -> taskengine.v1.Task
-	156, // 62: taskengine.v1.RescheduleRequest.at:type_name -> google.protobuf.Timestamp
-	157, // 63: taskengine.v1.RescheduleRequest.in:type_name -> google.protobuf.Duration
+	185, // 62: taskengine.v1.RescheduleRequest.at:type_name -> google.protobuf.Timestamp
+	186, // 63: taskengine.v1.RescheduleRequest.in:type_name -> google.protobuf.Duration
 	13,  // 64: taskengine.v1.RescheduleResponse.task:type_name -> taskengine.v1.Task
 	13,  // 65: taskengine.v1.SignalResponse.task:type_name -> taskengine.v1.Task
 	58,  // 66: taskengine.v1.ListKeysResponse.keys:type_name -> taskengine.v1.OrderingKey
 	13,  // 67: taskengine.v1.OrderingKey.head:type_name -> taskengine.v1.Task
-	156, // 68: taskengine.v1.OrderingKey.oldest_ready_at:type_name -> google.protobuf.Timestamp
+	185, // 68: taskengine.v1.OrderingKey.oldest_ready_at:type_name -> google.protobuf.Timestamp
 	13,  // 69: taskengine.v1.GetKeyResponse.head:type_name -> taskengine.v1.Task
 	13,  // 70: taskengine.v1.GetKeyResponse.behind:type_name -> taskengine.v1.Task
 	13,  // 71: taskengine.v1.ResumeKeyResponse.task:type_name -> taskengine.v1.Task
 	13,  // 72: taskengine.v1.SkipKeyResponse.task:type_name -> taskengine.v1.Task
 	67,  // 73: taskengine.v1.ListTypesResponse.types:type_name -> taskengine.v1.Type
 	74,  // 74: taskengine.v1.ListWorkersResponse.workers:type_name -> taskengine.v1.Worker
-	156, // 75: taskengine.v1.Worker.connected_at:type_name -> google.protobuf.Timestamp
-	157, // 76: taskengine.v1.Worker.clock_ahead:type_name -> google.protobuf.Duration
+	185, // 75: taskengine.v1.Worker.connected_at:type_name -> google.protobuf.Timestamp
+	186, // 76: taskengine.v1.Worker.clock_ahead:type_name -> google.protobuf.Duration
 	74,  // 77: taskengine.v1.DrainWorkerResponse.workers:type_name -> taskengine.v1.Worker
-	157, // 78: taskengine.v1.Rate.per:type_name -> google.protobuf.Duration
+	186, // 78: taskengine.v1.Rate.per:type_name -> google.protobuf.Duration
 	79,  // 79: taskengine.v1.Limit.rate:type_name -> taskengine.v1.Rate
 	79,  // 80: taskengine.v1.Limit.configured_rate:type_name -> taskengine.v1.Rate
 	81,  // 81: taskengine.v1.Limit.setting:type_name -> taskengine.v1.LimitSetting
 	81,  // 82: taskengine.v1.Limit.inherited:type_name -> taskengine.v1.LimitSetting
 	79,  // 83: taskengine.v1.LimitSetting.rate:type_name -> taskengine.v1.Rate
-	156, // 84: taskengine.v1.LimitSetting.at:type_name -> google.protobuf.Timestamp
+	185, // 84: taskengine.v1.LimitSetting.at:type_name -> google.protobuf.Timestamp
 	80,  // 85: taskengine.v1.ListLimitsResponse.limits:type_name -> taskengine.v1.Limit
 	80,  // 86: taskengine.v1.GetLimitResponse.limit:type_name -> taskengine.v1.Limit
 	79,  // 87: taskengine.v1.SetLimitRequest.rate:type_name -> taskengine.v1.Rate
 	80,  // 88: taskengine.v1.SetLimitResponse.limit:type_name -> taskengine.v1.Limit
 	80,  // 89: taskengine.v1.UnsetLimitResponse.limit:type_name -> taskengine.v1.Limit
-	157, // 90: taskengine.v1.WatchLimitsRequest.timeout:type_name -> google.protobuf.Duration
+	186, // 90: taskengine.v1.WatchLimitsRequest.timeout:type_name -> google.protobuf.Duration
 	80,  // 91: taskengine.v1.WatchLimitsResponse.limits:type_name -> taskengine.v1.Limit
 	80,  // 92: taskengine.v1.WhyLimitResponse.limit:type_name -> taskengine.v1.Limit
 	94,  // 93: taskengine.v1.WhyLimitResponse.tasks:type_name -> taskengine.v1.LimitTask
 	96,  // 94: taskengine.v1.WhyLimitResponse.queued:type_name -> taskengine.v1.LimitQueue
-	156, // 95: taskengine.v1.WhyLimitResponse.next_start:type_name -> google.protobuf.Timestamp
+	185, // 95: taskengine.v1.WhyLimitResponse.next_start:type_name -> google.protobuf.Timestamp
 	95,  // 96: taskengine.v1.WhyLimitResponse.nodes:type_name -> taskengine.v1.LimitNode
-	156, // 97: taskengine.v1.LimitTask.started_at:type_name -> google.protobuf.Timestamp
-	156, // 98: taskengine.v1.LimitNode.since:type_name -> google.protobuf.Timestamp
-	152, // 99: taskengine.v1.Alert.labels:type_name -> taskengine.v1.Alert.LabelsEntry
-	156, // 100: taskengine.v1.Alert.since:type_name -> google.protobuf.Timestamp
-	156, // 101: taskengine.v1.Alert.fired_at:type_name -> google.protobuf.Timestamp
-	156, // 102: taskengine.v1.Alert.resolved_at:type_name -> google.protobuf.Timestamp
-	153, // 103: taskengine.v1.AlertSilence.labels:type_name -> taskengine.v1.AlertSilence.LabelsEntry
-	156, // 104: taskengine.v1.AlertSilence.until:type_name -> google.protobuf.Timestamp
-	156, // 105: taskengine.v1.AlertSilence.at:type_name -> google.protobuf.Timestamp
-	156, // 106: taskengine.v1.UnsentAlerts.at:type_name -> google.protobuf.Timestamp
+	185, // 97: taskengine.v1.LimitTask.started_at:type_name -> google.protobuf.Timestamp
+	185, // 98: taskengine.v1.LimitNode.since:type_name -> google.protobuf.Timestamp
+	180, // 99: taskengine.v1.Alert.labels:type_name -> taskengine.v1.Alert.LabelsEntry
+	185, // 100: taskengine.v1.Alert.since:type_name -> google.protobuf.Timestamp
+	185, // 101: taskengine.v1.Alert.fired_at:type_name -> google.protobuf.Timestamp
+	185, // 102: taskengine.v1.Alert.resolved_at:type_name -> google.protobuf.Timestamp
+	181, // 103: taskengine.v1.AlertSilence.labels:type_name -> taskengine.v1.AlertSilence.LabelsEntry
+	185, // 104: taskengine.v1.AlertSilence.until:type_name -> google.protobuf.Timestamp
+	185, // 105: taskengine.v1.AlertSilence.at:type_name -> google.protobuf.Timestamp
+	185, // 106: taskengine.v1.UnsentAlerts.at:type_name -> google.protobuf.Timestamp
 	97,  // 107: taskengine.v1.ListAlertsResponse.alerts:type_name -> taskengine.v1.Alert
 	98,  // 108: taskengine.v1.ListAlertsResponse.silences:type_name -> taskengine.v1.AlertSilence
 	99,  // 109: taskengine.v1.ListAlertsResponse.unsent:type_name -> taskengine.v1.UnsentAlerts
 	104, // 110: taskengine.v1.TestAlertsResponse.tests:type_name -> taskengine.v1.AlertTest
-	157, // 111: taskengine.v1.AlertTest.took:type_name -> google.protobuf.Duration
-	154, // 112: taskengine.v1.SilenceAlertsRequest.labels:type_name -> taskengine.v1.SilenceAlertsRequest.LabelsEntry
-	157, // 113: taskengine.v1.SilenceAlertsRequest.for:type_name -> google.protobuf.Duration
+	186, // 111: taskengine.v1.AlertTest.took:type_name -> google.protobuf.Duration
+	182, // 112: taskengine.v1.SilenceAlertsRequest.labels:type_name -> taskengine.v1.SilenceAlertsRequest.LabelsEntry
+	186, // 113: taskengine.v1.SilenceAlertsRequest.for:type_name -> google.protobuf.Duration
 	98,  // 114: taskengine.v1.SilenceAlertsResponse.silence:type_name -> taskengine.v1.AlertSilence
-	157, // 115: taskengine.v1.ScheduleDefinition.every:type_name -> google.protobuf.Duration
-	156, // 116: taskengine.v1.ScheduleDefinition.anchor:type_name -> google.protobuf.Timestamp
-	156, // 117: taskengine.v1.ScheduleDefinition.start:type_name -> google.protobuf.Timestamp
-	156, // 118: taskengine.v1.ScheduleDefinition.end:type_name -> google.protobuf.Timestamp
-	157, // 119: taskengine.v1.ScheduleDefinition.jitter:type_name -> google.protobuf.Duration
+	186, // 115: taskengine.v1.ScheduleDefinition.every:type_name -> google.protobuf.Duration
+	185, // 116: taskengine.v1.ScheduleDefinition.anchor:type_name -> google.protobuf.Timestamp
+	185, // 117: taskengine.v1.ScheduleDefinition.start:type_name -> google.protobuf.Timestamp
+	185, // 118: taskengine.v1.ScheduleDefinition.end:type_name -> google.protobuf.Timestamp
+	186, // 119: taskengine.v1.ScheduleDefinition.jitter:type_name -> google.protobuf.Duration
 	110, // 120: taskengine.v1.ScheduleDefinition.catch_up:type_name -> taskengine.v1.ScheduleCatchUp
 	111, // 121: taskengine.v1.ScheduleDefinition.task:type_name -> taskengine.v1.ScheduleTask
-	157, // 122: taskengine.v1.ScheduleCatchUp.window:type_name -> google.protobuf.Duration
-	155, // 123: taskengine.v1.ScheduleTask.headers:type_name -> taskengine.v1.ScheduleTask.HeadersEntry
-	157, // 124: taskengine.v1.ScheduleTask.expires:type_name -> google.protobuf.Duration
+	186, // 122: taskengine.v1.ScheduleCatchUp.window:type_name -> google.protobuf.Duration
+	183, // 123: taskengine.v1.ScheduleTask.headers:type_name -> taskengine.v1.ScheduleTask.HeadersEntry
+	186, // 124: taskengine.v1.ScheduleTask.expires:type_name -> google.protobuf.Duration
 	109, // 125: taskengine.v1.Schedule.definition:type_name -> taskengine.v1.ScheduleDefinition
-	156, // 126: taskengine.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	185, // 126: taskengine.v1.Schedule.next:type_name -> google.protobuf.Timestamp
 	113, // 127: taskengine.v1.Schedule.paused:type_name -> taskengine.v1.SchedulePause
 	114, // 128: taskengine.v1.Schedule.last:type_name -> taskengine.v1.ScheduleFire
-	156, // 129: taskengine.v1.Schedule.waiting:type_name -> google.protobuf.Timestamp
+	185, // 129: taskengine.v1.Schedule.waiting:type_name -> google.protobuf.Timestamp
 	114, // 130: taskengine.v1.Schedule.running:type_name -> taskengine.v1.ScheduleFire
-	156, // 131: taskengine.v1.SchedulePause.since:type_name -> google.protobuf.Timestamp
-	156, // 132: taskengine.v1.ScheduleFire.time:type_name -> google.protobuf.Timestamp
+	185, // 131: taskengine.v1.SchedulePause.since:type_name -> google.protobuf.Timestamp
+	185, // 132: taskengine.v1.ScheduleFire.time:type_name -> google.protobuf.Timestamp
 	112, // 133: taskengine.v1.ListSchedulesResponse.schedules:type_name -> taskengine.v1.Schedule
 	112, // 134: taskengine.v1.GetScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
 	109, // 135: taskengine.v1.ApplyScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
 	109, // 136: taskengine.v1.PreviewScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
-	156, // 137: taskengine.v1.PreviewScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	185, // 137: taskengine.v1.PreviewScheduleRequest.from:type_name -> google.protobuf.Timestamp
 	123, // 138: taskengine.v1.PreviewScheduleResponse.times:type_name -> taskengine.v1.ScheduleTime
-	156, // 139: taskengine.v1.ScheduleTime.time:type_name -> google.protobuf.Timestamp
+	185, // 139: taskengine.v1.ScheduleTime.time:type_name -> google.protobuf.Timestamp
 	112, // 140: taskengine.v1.PauseScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
 	112, // 141: taskengine.v1.ResumeScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
-	156, // 142: taskengine.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	156, // 143: taskengine.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	185, // 142: taskengine.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	185, // 143: taskengine.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
 	135, // 144: taskengine.v1.Source.paused:type_name -> taskengine.v1.SourcePause
 	136, // 145: taskengine.v1.Source.partitions:type_name -> taskengine.v1.SourcePartition
-	156, // 146: taskengine.v1.SourcePause.since:type_name -> google.protobuf.Timestamp
+	185, // 146: taskengine.v1.SourcePause.since:type_name -> google.protobuf.Timestamp
 	137, // 147: taskengine.v1.SourcePartition.lost:type_name -> taskengine.v1.SourceLoss
-	156, // 148: taskengine.v1.SourceLoss.at:type_name -> google.protobuf.Timestamp
+	185, // 148: taskengine.v1.SourceLoss.at:type_name -> google.protobuf.Timestamp
 	134, // 149: taskengine.v1.ListSourcesResponse.sources:type_name -> taskengine.v1.Source
 	134, // 150: taskengine.v1.GetSourceResponse.source:type_name -> taskengine.v1.Source
 	134, // 151: taskengine.v1.PauseSourceResponse.source:type_name -> taskengine.v1.Source
 	134, // 152: taskengine.v1.ResumeSourceResponse.source:type_name -> taskengine.v1.Source
-	156, // 153: taskengine.v1.SeekSourceRequest.time:type_name -> google.protobuf.Timestamp
+	185, // 153: taskengine.v1.SeekSourceRequest.time:type_name -> google.protobuf.Timestamp
 	134, // 154: taskengine.v1.SeekSourceResponse.source:type_name -> taskengine.v1.Source
 	148, // 155: taskengine.v1.SeekSourceResponse.moves:type_name -> taskengine.v1.SourceMove
-	1,   // 156: taskengine.v1.TaskService.Submit:input_type -> taskengine.v1.SubmitRequest
-	3,   // 157: taskengine.v1.TaskService.SubmitWithChildren:input_type -> taskengine.v1.SubmitWithChildrenRequest
-	5,   // 158: taskengine.v1.TaskService.AddChildren:input_type -> taskengine.v1.AddChildrenRequest
-	7,   // 159: taskengine.v1.TaskService.SubmitStream:input_type -> taskengine.v1.SubmitStreamRequest
-	19,  // 160: taskengine.v1.TaskService.Get:input_type -> taskengine.v1.GetRequest
-	21,  // 161: taskengine.v1.TaskService.List:input_type -> taskengine.v1.ListRequest
-	23,  // 162: taskengine.v1.TaskService.Count:input_type -> taskengine.v1.CountRequest
-	26,  // 163: taskengine.v1.TaskService.Wait:input_type -> taskengine.v1.WaitRequest
-	28,  // 164: taskengine.v1.TaskService.Why:input_type -> taskengine.v1.WhyRequest
-	37,  // 165: taskengine.v1.TaskService.Tree:input_type -> taskengine.v1.TreeRequest
-	40,  // 166: taskengine.v1.TaskService.SubmitWorkflow:input_type -> taskengine.v1.SubmitWorkflowRequest
-	42,  // 167: taskengine.v1.TaskService.GetWorkflow:input_type -> taskengine.v1.GetWorkflowRequest
-	44,  // 168: taskengine.v1.TaskService.RetryWorkflow:input_type -> taskengine.v1.RetryWorkflowRequest
-	31,  // 169: taskengine.v1.TaskService.TaskLogs:input_type -> taskengine.v1.TaskLogsRequest
-	35,  // 170: taskengine.v1.TaskService.Cancel:input_type -> taskengine.v1.CancelRequest
-	48,  // 171: taskengine.v1.TaskService.Resume:input_type -> taskengine.v1.ResumeRequest
-	50,  // 172: taskengine.v1.TaskService.Fail:input_type -> taskengine.v1.FailRequest
-	52,  // 173: taskengine.v1.TaskService.Reschedule:input_type -> taskengine.v1.RescheduleRequest
-	54,  // 174: taskengine.v1.TaskService.Signal:input_type -> taskengine.v1.SignalRequest
-	56,  // 175: taskengine.v1.TaskService.ListKeys:input_type -> taskengine.v1.ListKeysRequest
-	59,  // 176: taskengine.v1.TaskService.GetKey:input_type -> taskengine.v1.GetKeyRequest
-	61,  // 177: taskengine.v1.TaskService.ResumeKey:input_type -> taskengine.v1.ResumeKeyRequest
-	63,  // 178: taskengine.v1.TaskService.SkipKey:input_type -> taskengine.v1.SkipKeyRequest
-	65,  // 179: taskengine.v1.TaskService.ListTypes:input_type -> taskengine.v1.ListTypesRequest
-	68,  // 180: taskengine.v1.TaskService.PauseType:input_type -> taskengine.v1.PauseTypeRequest
-	70,  // 181: taskengine.v1.TaskService.ResumeType:input_type -> taskengine.v1.ResumeTypeRequest
-	72,  // 182: taskengine.v1.TaskService.ListWorkers:input_type -> taskengine.v1.ListWorkersRequest
-	75,  // 183: taskengine.v1.TaskService.DrainWorker:input_type -> taskengine.v1.DrainWorkerRequest
-	82,  // 184: taskengine.v1.TaskService.ListLimits:input_type -> taskengine.v1.ListLimitsRequest
-	84,  // 185: taskengine.v1.TaskService.GetLimit:input_type -> taskengine.v1.GetLimitRequest
-	86,  // 186: taskengine.v1.TaskService.SetLimit:input_type -> taskengine.v1.SetLimitRequest
-	88,  // 187: taskengine.v1.TaskService.UnsetLimit:input_type -> taskengine.v1.UnsetLimitRequest
-	90,  // 188: taskengine.v1.TaskService.WatchLimits:input_type -> taskengine.v1.WatchLimitsRequest
-	92,  // 189: taskengine.v1.TaskService.WhyLimit:input_type -> taskengine.v1.WhyLimitRequest
-	100, // 190: taskengine.v1.TaskService.ListAlerts:input_type -> taskengine.v1.ListAlertsRequest
-	102, // 191: taskengine.v1.TaskService.TestAlerts:input_type -> taskengine.v1.TestAlertsRequest
-	105, // 192: taskengine.v1.TaskService.SilenceAlerts:input_type -> taskengine.v1.SilenceAlertsRequest
-	107, // 193: taskengine.v1.TaskService.UnsilenceAlerts:input_type -> taskengine.v1.UnsilenceAlertsRequest
-	115, // 194: taskengine.v1.TaskService.ListSchedules:input_type -> taskengine.v1.ListSchedulesRequest
-	117, // 195: taskengine.v1.TaskService.GetSchedule:input_type -> taskengine.v1.GetScheduleRequest
-	119, // 196: taskengine.v1.TaskService.ApplySchedule:input_type -> taskengine.v1.ApplyScheduleRequest
-	121, // 197: taskengine.v1.TaskService.PreviewSchedule:input_type -> taskengine.v1.PreviewScheduleRequest
-	124, // 198: taskengine.v1.TaskService.DeleteSchedule:input_type -> taskengine.v1.DeleteScheduleRequest
-	126, // 199: taskengine.v1.TaskService.PauseSchedule:input_type -> taskengine.v1.PauseScheduleRequest
-	128, // 200: taskengine.v1.TaskService.ResumeSchedule:input_type -> taskengine.v1.ResumeScheduleRequest
-	130, // 201: taskengine.v1.TaskService.TriggerSchedule:input_type -> taskengine.v1.TriggerScheduleRequest
-	132, // 202: taskengine.v1.TaskService.BackfillSchedule:input_type -> taskengine.v1.BackfillScheduleRequest
-	138, // 203: taskengine.v1.TaskService.ListSources:input_type -> taskengine.v1.ListSourcesRequest
-	140, // 204: taskengine.v1.TaskService.GetSource:input_type -> taskengine.v1.GetSourceRequest
-	142, // 205: taskengine.v1.TaskService.PauseSource:input_type -> taskengine.v1.PauseSourceRequest
-	144, // 206: taskengine.v1.TaskService.ResumeSource:input_type -> taskengine.v1.ResumeSourceRequest
-	146, // 207: taskengine.v1.TaskService.SeekSource:input_type -> taskengine.v1.SeekSourceRequest
-	77,  // 208: taskengine.v1.TaskService.Version:input_type -> taskengine.v1.VersionRequest
-	2,   // 209: taskengine.v1.TaskService.Submit:output_type -> taskengine.v1.SubmitResponse
-	4,   // 210: taskengine.v1.TaskService.SubmitWithChildren:output_type -> taskengine.v1.SubmitWithChildrenResponse
-	6,   // 211: taskengine.v1.TaskService.AddChildren:output_type -> taskengine.v1.AddChildrenResponse
-	9,   // 212: taskengine.v1.TaskService.SubmitStream:output_type -> taskengine.v1.SubmitStreamResponse
-	20,  // 213: taskengine.v1.TaskService.Get:output_type -> taskengine.v1.GetResponse
-	22,  // 214: taskengine.v1.TaskService.List:output_type -> taskengine.v1.ListResponse
-	24,  // 215: taskengine.v1.TaskService.Count:output_type -> taskengine.v1.CountResponse
-	27,  // 216: taskengine.v1.TaskService.Wait:output_type -> taskengine.v1.WaitResponse
-	29,  // 217: taskengine.v1.TaskService.Why:output_type -> taskengine.v1.WhyResponse
-	38,  // 218: taskengine.v1.TaskService.Tree:output_type -> taskengine.v1.TreeResponse
-	41,  // 219: taskengine.v1.TaskService.SubmitWorkflow:output_type -> taskengine.v1.SubmitWorkflowResponse
-	43,  // 220: taskengine.v1.TaskService.GetWorkflow:output_type -> taskengine.v1.GetWorkflowResponse
-	45,  // 221: taskengine.v1.TaskService.RetryWorkflow:output_type -> taskengine.v1.RetryWorkflowResponse
-	32,  // 222: taskengine.v1.TaskService.TaskLogs:output_type -> taskengine.v1.TaskLogsResponse
-	36,  // 223: taskengine.v1.TaskService.Cancel:output_type -> taskengine.v1.CancelResponse
-	49,  // 224: taskengine.v1.TaskService.Resume:output_type -> taskengine.v1.ResumeResponse
-	51,  // 225: taskengine.v1.TaskService.Fail:output_type -> taskengine.v1.FailResponse
-	53,  // 226: taskengine.v1.TaskService.Reschedule:output_type -> taskengine.v1.RescheduleResponse
-	55,  // 227: taskengine.v1.TaskService.Signal:output_type -> taskengine.v1.SignalResponse
-	57,  // 228: taskengine.v1.TaskService.ListKeys:output_type -> taskengine.v1.ListKeysResponse
-	60,  // 229: taskengine.v1.TaskService.GetKey:output_type -> taskengine.v1.GetKeyResponse
-	62,  // 230: taskengine.v1.TaskService.ResumeKey:output_type -> taskengine.v1.ResumeKeyResponse
-	64,  // 231: taskengine.v1.TaskService.SkipKey:output_type -> taskengine.v1.SkipKeyResponse
-	66,  // 232: taskengine.v1.TaskService.ListTypes:output_type -> taskengine.v1.ListTypesResponse
-	69,  // 233: taskengine.v1.TaskService.PauseType:output_type -> taskengine.v1.PauseTypeResponse
-	71,  // 234: taskengine.v1.TaskService.ResumeType:output_type -> taskengine.v1.ResumeTypeResponse
-	73,  // 235: taskengine.v1.TaskService.ListWorkers:output_type -> taskengine.v1.ListWorkersResponse
-	76,  // 236: taskengine.v1.TaskService.DrainWorker:output_type -> taskengine.v1.DrainWorkerResponse
-	83,  // 237: taskengine.v1.TaskService.ListLimits:output_type -> taskengine.v1.ListLimitsResponse
-	85,  // 238: taskengine.v1.TaskService.GetLimit:output_type -> taskengine.v1.GetLimitResponse
-	87,  // 239: taskengine.v1.TaskService.SetLimit:output_type -> taskengine.v1.SetLimitResponse
-	89,  // 240: taskengine.v1.TaskService.UnsetLimit:output_type -> taskengine.v1.UnsetLimitResponse
-	91,  // 241: taskengine.v1.TaskService.WatchLimits:output_type -> taskengine.v1.WatchLimitsResponse
-	93,  // 242: taskengine.v1.TaskService.WhyLimit:output_type -> taskengine.v1.WhyLimitResponse
-	101, // 243: taskengine.v1.TaskService.ListAlerts:output_type -> taskengine.v1.ListAlertsResponse
-	103, // 244: taskengine.v1.TaskService.TestAlerts:output_type -> taskengine.v1.TestAlertsResponse
-	106, // 245: taskengine.v1.TaskService.SilenceAlerts:output_type -> taskengine.v1.SilenceAlertsResponse
-	108, // 246: taskengine.v1.TaskService.UnsilenceAlerts:output_type -> taskengine.v1.UnsilenceAlertsResponse
-	116, // 247: taskengine.v1.TaskService.ListSchedules:output_type -> taskengine.v1.ListSchedulesResponse
-	118, // 248: taskengine.v1.TaskService.GetSchedule:output_type -> taskengine.v1.GetScheduleResponse
-	120, // 249: taskengine.v1.TaskService.ApplySchedule:output_type -> taskengine.v1.ApplyScheduleResponse
-	122, // 250: taskengine.v1.TaskService.PreviewSchedule:output_type -> taskengine.v1.PreviewScheduleResponse
-	125, // 251: taskengine.v1.TaskService.DeleteSchedule:output_type -> taskengine.v1.DeleteScheduleResponse
-	127, // 252: taskengine.v1.TaskService.PauseSchedule:output_type -> taskengine.v1.PauseScheduleResponse
-	129, // 253: taskengine.v1.TaskService.ResumeSchedule:output_type -> taskengine.v1.ResumeScheduleResponse
-	131, // 254: taskengine.v1.TaskService.TriggerSchedule:output_type -> taskengine.v1.TriggerScheduleResponse
-	133, // 255: taskengine.v1.TaskService.BackfillSchedule:output_type -> taskengine.v1.BackfillScheduleResponse
-	139, // 256: taskengine.v1.TaskService.ListSources:output_type -> taskengine.v1.ListSourcesResponse
-	141, // 257: taskengine.v1.TaskService.GetSource:output_type -> taskengine.v1.GetSourceResponse
-	143, // 258: taskengine.v1.TaskService.PauseSource:output_type -> taskengine.v1.PauseSourceResponse
-	145, // 259: taskengine.v1.TaskService.ResumeSource:output_type -> taskengine.v1.ResumeSourceResponse
-	147, // 260: taskengine.v1.TaskService.SeekSource:output_type -> taskengine.v1.SeekSourceResponse
-	78,  // 261: taskengine.v1.TaskService.Version:output_type -> taskengine.v1.VersionResponse
-	209, // [209:262] is the sub-list for method output_type
-	156, // [156:209] is the sub-list for method input_type
-	156, // [156:156] is the sub-list for extension type_name
-	156, // [156:156] is the sub-list for extension extendee
-	0,   // [0:156] is the sub-list for field type_name
+	185, // 156: taskengine.v1.SliceSource.low_water:type_name -> google.protobuf.Timestamp
+	186, // 157: taskengine.v1.SliceSource.cursor_lag:type_name -> google.protobuf.Duration
+	152, // 158: taskengine.v1.SliceSource.values:type_name -> taskengine.v1.SliceSetting
+	154, // 159: taskengine.v1.SliceSource.history:type_name -> taskengine.v1.SliceChange
+	185, // 160: taskengine.v1.Platform.cursor:type_name -> google.protobuf.Timestamp
+	185, // 161: taskengine.v1.Platform.low_water:type_name -> google.protobuf.Timestamp
+	186, // 162: taskengine.v1.Platform.cursor_lag:type_name -> google.protobuf.Duration
+	185, // 163: taskengine.v1.Platform.next:type_name -> google.protobuf.Timestamp
+	151, // 164: taskengine.v1.Platform.stopped:type_name -> taskengine.v1.PlatformStop
+	135, // 165: taskengine.v1.Platform.paused:type_name -> taskengine.v1.SourcePause
+	152, // 166: taskengine.v1.Platform.settings:type_name -> taskengine.v1.SliceSetting
+	153, // 167: taskengine.v1.Platform.slices:type_name -> taskengine.v1.OpenSlice
+	154, // 168: taskengine.v1.Platform.history:type_name -> taskengine.v1.SliceChange
+	185, // 169: taskengine.v1.PlatformStop.since:type_name -> google.protobuf.Timestamp
+	185, // 170: taskengine.v1.PlatformStop.next:type_name -> google.protobuf.Timestamp
+	185, // 171: taskengine.v1.OpenSlice.start:type_name -> google.protobuf.Timestamp
+	185, // 172: taskengine.v1.OpenSlice.end:type_name -> google.protobuf.Timestamp
+	185, // 173: taskengine.v1.OpenSlice.failed_at:type_name -> google.protobuf.Timestamp
+	185, // 174: taskengine.v1.SliceChange.at:type_name -> google.protobuf.Timestamp
+	149, // 175: taskengine.v1.ListSliceSourcesResponse.sources:type_name -> taskengine.v1.SliceSource
+	149, // 176: taskengine.v1.GetSliceSourceResponse.source:type_name -> taskengine.v1.SliceSource
+	150, // 177: taskengine.v1.ListPlatformsResponse.platforms:type_name -> taskengine.v1.Platform
+	150, // 178: taskengine.v1.GetPlatformResponse.platform:type_name -> taskengine.v1.Platform
+	184, // 179: taskengine.v1.SetSlicesRequest.values:type_name -> taskengine.v1.SetSlicesRequest.ValuesEntry
+	150, // 180: taskengine.v1.SetSlicesResponse.platform:type_name -> taskengine.v1.Platform
+	150, // 181: taskengine.v1.AddPlatformResponse.platform:type_name -> taskengine.v1.Platform
+	150, // 182: taskengine.v1.RemovePlatformResponse.platform:type_name -> taskengine.v1.Platform
+	150, // 183: taskengine.v1.PauseSlicesResponse.platform:type_name -> taskengine.v1.Platform
+	150, // 184: taskengine.v1.ResumeSlicesResponse.platform:type_name -> taskengine.v1.Platform
+	185, // 185: taskengine.v1.ResetPlatformRequest.to:type_name -> google.protobuf.Timestamp
+	185, // 186: taskengine.v1.ResetPlatformRequest.from:type_name -> google.protobuf.Timestamp
+	150, // 187: taskengine.v1.ResetPlatformResponse.platform:type_name -> taskengine.v1.Platform
+	185, // 188: taskengine.v1.RetrySlicesRequest.from:type_name -> google.protobuf.Timestamp
+	185, // 189: taskengine.v1.RetrySlicesRequest.until:type_name -> google.protobuf.Timestamp
+	150, // 190: taskengine.v1.RetrySlicesResponse.platform:type_name -> taskengine.v1.Platform
+	1,   // 191: taskengine.v1.TaskService.Submit:input_type -> taskengine.v1.SubmitRequest
+	3,   // 192: taskengine.v1.TaskService.SubmitWithChildren:input_type -> taskengine.v1.SubmitWithChildrenRequest
+	5,   // 193: taskengine.v1.TaskService.AddChildren:input_type -> taskengine.v1.AddChildrenRequest
+	7,   // 194: taskengine.v1.TaskService.SubmitStream:input_type -> taskengine.v1.SubmitStreamRequest
+	19,  // 195: taskengine.v1.TaskService.Get:input_type -> taskengine.v1.GetRequest
+	21,  // 196: taskengine.v1.TaskService.List:input_type -> taskengine.v1.ListRequest
+	23,  // 197: taskengine.v1.TaskService.Count:input_type -> taskengine.v1.CountRequest
+	26,  // 198: taskengine.v1.TaskService.Wait:input_type -> taskengine.v1.WaitRequest
+	28,  // 199: taskengine.v1.TaskService.Why:input_type -> taskengine.v1.WhyRequest
+	37,  // 200: taskengine.v1.TaskService.Tree:input_type -> taskengine.v1.TreeRequest
+	40,  // 201: taskengine.v1.TaskService.SubmitWorkflow:input_type -> taskengine.v1.SubmitWorkflowRequest
+	42,  // 202: taskengine.v1.TaskService.GetWorkflow:input_type -> taskengine.v1.GetWorkflowRequest
+	44,  // 203: taskengine.v1.TaskService.RetryWorkflow:input_type -> taskengine.v1.RetryWorkflowRequest
+	31,  // 204: taskengine.v1.TaskService.TaskLogs:input_type -> taskengine.v1.TaskLogsRequest
+	35,  // 205: taskengine.v1.TaskService.Cancel:input_type -> taskengine.v1.CancelRequest
+	48,  // 206: taskengine.v1.TaskService.Resume:input_type -> taskengine.v1.ResumeRequest
+	50,  // 207: taskengine.v1.TaskService.Fail:input_type -> taskengine.v1.FailRequest
+	52,  // 208: taskengine.v1.TaskService.Reschedule:input_type -> taskengine.v1.RescheduleRequest
+	54,  // 209: taskengine.v1.TaskService.Signal:input_type -> taskengine.v1.SignalRequest
+	56,  // 210: taskengine.v1.TaskService.ListKeys:input_type -> taskengine.v1.ListKeysRequest
+	59,  // 211: taskengine.v1.TaskService.GetKey:input_type -> taskengine.v1.GetKeyRequest
+	61,  // 212: taskengine.v1.TaskService.ResumeKey:input_type -> taskengine.v1.ResumeKeyRequest
+	63,  // 213: taskengine.v1.TaskService.SkipKey:input_type -> taskengine.v1.SkipKeyRequest
+	65,  // 214: taskengine.v1.TaskService.ListTypes:input_type -> taskengine.v1.ListTypesRequest
+	68,  // 215: taskengine.v1.TaskService.PauseType:input_type -> taskengine.v1.PauseTypeRequest
+	70,  // 216: taskengine.v1.TaskService.ResumeType:input_type -> taskengine.v1.ResumeTypeRequest
+	72,  // 217: taskengine.v1.TaskService.ListWorkers:input_type -> taskengine.v1.ListWorkersRequest
+	75,  // 218: taskengine.v1.TaskService.DrainWorker:input_type -> taskengine.v1.DrainWorkerRequest
+	82,  // 219: taskengine.v1.TaskService.ListLimits:input_type -> taskengine.v1.ListLimitsRequest
+	84,  // 220: taskengine.v1.TaskService.GetLimit:input_type -> taskengine.v1.GetLimitRequest
+	86,  // 221: taskengine.v1.TaskService.SetLimit:input_type -> taskengine.v1.SetLimitRequest
+	88,  // 222: taskengine.v1.TaskService.UnsetLimit:input_type -> taskengine.v1.UnsetLimitRequest
+	90,  // 223: taskengine.v1.TaskService.WatchLimits:input_type -> taskengine.v1.WatchLimitsRequest
+	92,  // 224: taskengine.v1.TaskService.WhyLimit:input_type -> taskengine.v1.WhyLimitRequest
+	100, // 225: taskengine.v1.TaskService.ListAlerts:input_type -> taskengine.v1.ListAlertsRequest
+	102, // 226: taskengine.v1.TaskService.TestAlerts:input_type -> taskengine.v1.TestAlertsRequest
+	105, // 227: taskengine.v1.TaskService.SilenceAlerts:input_type -> taskengine.v1.SilenceAlertsRequest
+	107, // 228: taskengine.v1.TaskService.UnsilenceAlerts:input_type -> taskengine.v1.UnsilenceAlertsRequest
+	115, // 229: taskengine.v1.TaskService.ListSchedules:input_type -> taskengine.v1.ListSchedulesRequest
+	117, // 230: taskengine.v1.TaskService.GetSchedule:input_type -> taskengine.v1.GetScheduleRequest
+	119, // 231: taskengine.v1.TaskService.ApplySchedule:input_type -> taskengine.v1.ApplyScheduleRequest
+	121, // 232: taskengine.v1.TaskService.PreviewSchedule:input_type -> taskengine.v1.PreviewScheduleRequest
+	124, // 233: taskengine.v1.TaskService.DeleteSchedule:input_type -> taskengine.v1.DeleteScheduleRequest
+	126, // 234: taskengine.v1.TaskService.PauseSchedule:input_type -> taskengine.v1.PauseScheduleRequest
+	128, // 235: taskengine.v1.TaskService.ResumeSchedule:input_type -> taskengine.v1.ResumeScheduleRequest
+	130, // 236: taskengine.v1.TaskService.TriggerSchedule:input_type -> taskengine.v1.TriggerScheduleRequest
+	132, // 237: taskengine.v1.TaskService.BackfillSchedule:input_type -> taskengine.v1.BackfillScheduleRequest
+	138, // 238: taskengine.v1.TaskService.ListSources:input_type -> taskengine.v1.ListSourcesRequest
+	140, // 239: taskengine.v1.TaskService.GetSource:input_type -> taskengine.v1.GetSourceRequest
+	142, // 240: taskengine.v1.TaskService.PauseSource:input_type -> taskengine.v1.PauseSourceRequest
+	144, // 241: taskengine.v1.TaskService.ResumeSource:input_type -> taskengine.v1.ResumeSourceRequest
+	146, // 242: taskengine.v1.TaskService.SeekSource:input_type -> taskengine.v1.SeekSourceRequest
+	155, // 243: taskengine.v1.TaskService.ListSliceSources:input_type -> taskengine.v1.ListSliceSourcesRequest
+	157, // 244: taskengine.v1.TaskService.GetSliceSource:input_type -> taskengine.v1.GetSliceSourceRequest
+	159, // 245: taskengine.v1.TaskService.ListPlatforms:input_type -> taskengine.v1.ListPlatformsRequest
+	161, // 246: taskengine.v1.TaskService.GetPlatform:input_type -> taskengine.v1.GetPlatformRequest
+	163, // 247: taskengine.v1.TaskService.SetSlices:input_type -> taskengine.v1.SetSlicesRequest
+	165, // 248: taskengine.v1.TaskService.AddPlatform:input_type -> taskengine.v1.AddPlatformRequest
+	167, // 249: taskengine.v1.TaskService.RemovePlatform:input_type -> taskengine.v1.RemovePlatformRequest
+	169, // 250: taskengine.v1.TaskService.PauseSlices:input_type -> taskengine.v1.PauseSlicesRequest
+	171, // 251: taskengine.v1.TaskService.ResumeSlices:input_type -> taskengine.v1.ResumeSlicesRequest
+	173, // 252: taskengine.v1.TaskService.ResetPlatform:input_type -> taskengine.v1.ResetPlatformRequest
+	175, // 253: taskengine.v1.TaskService.RetrySlices:input_type -> taskengine.v1.RetrySlicesRequest
+	77,  // 254: taskengine.v1.TaskService.Version:input_type -> taskengine.v1.VersionRequest
+	2,   // 255: taskengine.v1.TaskService.Submit:output_type -> taskengine.v1.SubmitResponse
+	4,   // 256: taskengine.v1.TaskService.SubmitWithChildren:output_type -> taskengine.v1.SubmitWithChildrenResponse
+	6,   // 257: taskengine.v1.TaskService.AddChildren:output_type -> taskengine.v1.AddChildrenResponse
+	9,   // 258: taskengine.v1.TaskService.SubmitStream:output_type -> taskengine.v1.SubmitStreamResponse
+	20,  // 259: taskengine.v1.TaskService.Get:output_type -> taskengine.v1.GetResponse
+	22,  // 260: taskengine.v1.TaskService.List:output_type -> taskengine.v1.ListResponse
+	24,  // 261: taskengine.v1.TaskService.Count:output_type -> taskengine.v1.CountResponse
+	27,  // 262: taskengine.v1.TaskService.Wait:output_type -> taskengine.v1.WaitResponse
+	29,  // 263: taskengine.v1.TaskService.Why:output_type -> taskengine.v1.WhyResponse
+	38,  // 264: taskengine.v1.TaskService.Tree:output_type -> taskengine.v1.TreeResponse
+	41,  // 265: taskengine.v1.TaskService.SubmitWorkflow:output_type -> taskengine.v1.SubmitWorkflowResponse
+	43,  // 266: taskengine.v1.TaskService.GetWorkflow:output_type -> taskengine.v1.GetWorkflowResponse
+	45,  // 267: taskengine.v1.TaskService.RetryWorkflow:output_type -> taskengine.v1.RetryWorkflowResponse
+	32,  // 268: taskengine.v1.TaskService.TaskLogs:output_type -> taskengine.v1.TaskLogsResponse
+	36,  // 269: taskengine.v1.TaskService.Cancel:output_type -> taskengine.v1.CancelResponse
+	49,  // 270: taskengine.v1.TaskService.Resume:output_type -> taskengine.v1.ResumeResponse
+	51,  // 271: taskengine.v1.TaskService.Fail:output_type -> taskengine.v1.FailResponse
+	53,  // 272: taskengine.v1.TaskService.Reschedule:output_type -> taskengine.v1.RescheduleResponse
+	55,  // 273: taskengine.v1.TaskService.Signal:output_type -> taskengine.v1.SignalResponse
+	57,  // 274: taskengine.v1.TaskService.ListKeys:output_type -> taskengine.v1.ListKeysResponse
+	60,  // 275: taskengine.v1.TaskService.GetKey:output_type -> taskengine.v1.GetKeyResponse
+	62,  // 276: taskengine.v1.TaskService.ResumeKey:output_type -> taskengine.v1.ResumeKeyResponse
+	64,  // 277: taskengine.v1.TaskService.SkipKey:output_type -> taskengine.v1.SkipKeyResponse
+	66,  // 278: taskengine.v1.TaskService.ListTypes:output_type -> taskengine.v1.ListTypesResponse
+	69,  // 279: taskengine.v1.TaskService.PauseType:output_type -> taskengine.v1.PauseTypeResponse
+	71,  // 280: taskengine.v1.TaskService.ResumeType:output_type -> taskengine.v1.ResumeTypeResponse
+	73,  // 281: taskengine.v1.TaskService.ListWorkers:output_type -> taskengine.v1.ListWorkersResponse
+	76,  // 282: taskengine.v1.TaskService.DrainWorker:output_type -> taskengine.v1.DrainWorkerResponse
+	83,  // 283: taskengine.v1.TaskService.ListLimits:output_type -> taskengine.v1.ListLimitsResponse
+	85,  // 284: taskengine.v1.TaskService.GetLimit:output_type -> taskengine.v1.GetLimitResponse
+	87,  // 285: taskengine.v1.TaskService.SetLimit:output_type -> taskengine.v1.SetLimitResponse
+	89,  // 286: taskengine.v1.TaskService.UnsetLimit:output_type -> taskengine.v1.UnsetLimitResponse
+	91,  // 287: taskengine.v1.TaskService.WatchLimits:output_type -> taskengine.v1.WatchLimitsResponse
+	93,  // 288: taskengine.v1.TaskService.WhyLimit:output_type -> taskengine.v1.WhyLimitResponse
+	101, // 289: taskengine.v1.TaskService.ListAlerts:output_type -> taskengine.v1.ListAlertsResponse
+	103, // 290: taskengine.v1.TaskService.TestAlerts:output_type -> taskengine.v1.TestAlertsResponse
+	106, // 291: taskengine.v1.TaskService.SilenceAlerts:output_type -> taskengine.v1.SilenceAlertsResponse
+	108, // 292: taskengine.v1.TaskService.UnsilenceAlerts:output_type -> taskengine.v1.UnsilenceAlertsResponse
+	116, // 293: taskengine.v1.TaskService.ListSchedules:output_type -> taskengine.v1.ListSchedulesResponse
+	118, // 294: taskengine.v1.TaskService.GetSchedule:output_type -> taskengine.v1.GetScheduleResponse
+	120, // 295: taskengine.v1.TaskService.ApplySchedule:output_type -> taskengine.v1.ApplyScheduleResponse
+	122, // 296: taskengine.v1.TaskService.PreviewSchedule:output_type -> taskengine.v1.PreviewScheduleResponse
+	125, // 297: taskengine.v1.TaskService.DeleteSchedule:output_type -> taskengine.v1.DeleteScheduleResponse
+	127, // 298: taskengine.v1.TaskService.PauseSchedule:output_type -> taskengine.v1.PauseScheduleResponse
+	129, // 299: taskengine.v1.TaskService.ResumeSchedule:output_type -> taskengine.v1.ResumeScheduleResponse
+	131, // 300: taskengine.v1.TaskService.TriggerSchedule:output_type -> taskengine.v1.TriggerScheduleResponse
+	133, // 301: taskengine.v1.TaskService.BackfillSchedule:output_type -> taskengine.v1.BackfillScheduleResponse
+	139, // 302: taskengine.v1.TaskService.ListSources:output_type -> taskengine.v1.ListSourcesResponse
+	141, // 303: taskengine.v1.TaskService.GetSource:output_type -> taskengine.v1.GetSourceResponse
+	143, // 304: taskengine.v1.TaskService.PauseSource:output_type -> taskengine.v1.PauseSourceResponse
+	145, // 305: taskengine.v1.TaskService.ResumeSource:output_type -> taskengine.v1.ResumeSourceResponse
+	147, // 306: taskengine.v1.TaskService.SeekSource:output_type -> taskengine.v1.SeekSourceResponse
+	156, // 307: taskengine.v1.TaskService.ListSliceSources:output_type -> taskengine.v1.ListSliceSourcesResponse
+	158, // 308: taskengine.v1.TaskService.GetSliceSource:output_type -> taskengine.v1.GetSliceSourceResponse
+	160, // 309: taskengine.v1.TaskService.ListPlatforms:output_type -> taskengine.v1.ListPlatformsResponse
+	162, // 310: taskengine.v1.TaskService.GetPlatform:output_type -> taskengine.v1.GetPlatformResponse
+	164, // 311: taskengine.v1.TaskService.SetSlices:output_type -> taskengine.v1.SetSlicesResponse
+	166, // 312: taskengine.v1.TaskService.AddPlatform:output_type -> taskengine.v1.AddPlatformResponse
+	168, // 313: taskengine.v1.TaskService.RemovePlatform:output_type -> taskengine.v1.RemovePlatformResponse
+	170, // 314: taskengine.v1.TaskService.PauseSlices:output_type -> taskengine.v1.PauseSlicesResponse
+	172, // 315: taskengine.v1.TaskService.ResumeSlices:output_type -> taskengine.v1.ResumeSlicesResponse
+	174, // 316: taskengine.v1.TaskService.ResetPlatform:output_type -> taskengine.v1.ResetPlatformResponse
+	176, // 317: taskengine.v1.TaskService.RetrySlices:output_type -> taskengine.v1.RetrySlicesResponse
+	78,  // 318: taskengine.v1.TaskService.Version:output_type -> taskengine.v1.VersionResponse
+	255, // [255:319] is the sub-list for method output_type
+	191, // [191:255] is the sub-list for method input_type
+	191, // [191:191] is the sub-list for extension type_name
+	191, // [191:191] is the sub-list for extension extendee
+	0,   // [0:191] is the sub-list for field type_name
 }
 
 func init() { file_taskengine_v1_taskengine_proto_init() }
@@ -11254,7 +13332,7 @@ func file_taskengine_v1_taskengine_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_taskengine_v1_taskengine_proto_rawDesc), len(file_taskengine_v1_taskengine_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   156,
+			NumMessages:   185,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

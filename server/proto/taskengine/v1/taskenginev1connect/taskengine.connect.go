@@ -163,6 +163,34 @@ const (
 	TaskServiceResumeSourceProcedure = "/taskengine.v1.TaskService/ResumeSource"
 	// TaskServiceSeekSourceProcedure is the fully-qualified name of the TaskService's SeekSource RPC.
 	TaskServiceSeekSourceProcedure = "/taskengine.v1.TaskService/SeekSource"
+	// TaskServiceListSliceSourcesProcedure is the fully-qualified name of the TaskService's
+	// ListSliceSources RPC.
+	TaskServiceListSliceSourcesProcedure = "/taskengine.v1.TaskService/ListSliceSources"
+	// TaskServiceGetSliceSourceProcedure is the fully-qualified name of the TaskService's
+	// GetSliceSource RPC.
+	TaskServiceGetSliceSourceProcedure = "/taskengine.v1.TaskService/GetSliceSource"
+	// TaskServiceListPlatformsProcedure is the fully-qualified name of the TaskService's ListPlatforms
+	// RPC.
+	TaskServiceListPlatformsProcedure = "/taskengine.v1.TaskService/ListPlatforms"
+	// TaskServiceGetPlatformProcedure is the fully-qualified name of the TaskService's GetPlatform RPC.
+	TaskServiceGetPlatformProcedure = "/taskengine.v1.TaskService/GetPlatform"
+	// TaskServiceSetSlicesProcedure is the fully-qualified name of the TaskService's SetSlices RPC.
+	TaskServiceSetSlicesProcedure = "/taskengine.v1.TaskService/SetSlices"
+	// TaskServiceAddPlatformProcedure is the fully-qualified name of the TaskService's AddPlatform RPC.
+	TaskServiceAddPlatformProcedure = "/taskengine.v1.TaskService/AddPlatform"
+	// TaskServiceRemovePlatformProcedure is the fully-qualified name of the TaskService's
+	// RemovePlatform RPC.
+	TaskServiceRemovePlatformProcedure = "/taskengine.v1.TaskService/RemovePlatform"
+	// TaskServicePauseSlicesProcedure is the fully-qualified name of the TaskService's PauseSlices RPC.
+	TaskServicePauseSlicesProcedure = "/taskengine.v1.TaskService/PauseSlices"
+	// TaskServiceResumeSlicesProcedure is the fully-qualified name of the TaskService's ResumeSlices
+	// RPC.
+	TaskServiceResumeSlicesProcedure = "/taskengine.v1.TaskService/ResumeSlices"
+	// TaskServiceResetPlatformProcedure is the fully-qualified name of the TaskService's ResetPlatform
+	// RPC.
+	TaskServiceResetPlatformProcedure = "/taskengine.v1.TaskService/ResetPlatform"
+	// TaskServiceRetrySlicesProcedure is the fully-qualified name of the TaskService's RetrySlices RPC.
+	TaskServiceRetrySlicesProcedure = "/taskengine.v1.TaskService/RetrySlices"
 	// TaskServiceVersionProcedure is the fully-qualified name of the TaskService's Version RPC.
 	TaskServiceVersionProcedure = "/taskengine.v1.TaskService/Version"
 )
@@ -359,6 +387,40 @@ type TaskServiceClient interface {
 	// once more when it reads them again. Requests with a key recognise these as usual. A
 	// paused source stays paused.
 	SeekSource(context.Context, *v1.SeekSourceRequest) (*v1.SeekSourceResponse, error)
+	// ListSliceSources returns the sources of time slices in the configuration of the node by name,
+	// with sums of their platforms. It reads every platform.
+	ListSliceSources(context.Context, *v1.ListSliceSourcesRequest) (*v1.ListSliceSourcesResponse, error)
+	// GetSliceSource returns one source of time slices, with its values and its history. It answers
+	// not_found if the configuration of the node has none with the name.
+	GetSliceSource(context.Context, *v1.GetSliceSourceRequest) (*v1.GetSliceSourceResponse, error)
+	// ListPlatforms returns platforms of a source of time slices by name, as they are stored, without
+	// their settings, slices and history.
+	ListPlatforms(context.Context, *v1.ListPlatformsRequest) (*v1.ListPlatformsResponse, error)
+	// GetPlatform returns one platform, after a look at its open slices.
+	GetPlatform(context.Context, *v1.GetPlatformRequest) (*v1.GetPlatformResponse, error)
+	// SetSlices sets values of a source of time slices, which hold for all of its platforms without a value of
+	// their own, or those of one platform. They hold for slices that are made from then on.
+	//
+	// This method and the following ones give orders. When such a method returns, the order is durable: a
+	// platform has carried it out when orders of GetPlatform is 0, and a source when orders of
+	// GetSliceSource is. The order, its author and its reason are kept in the history.
+	SetSlices(context.Context, *v1.SetSlicesRequest) (*v1.SetSlicesResponse, error)
+	// AddPlatform adds a platform to a source. One that was removed goes on at its cursor.
+	AddPlatform(context.Context, *v1.AddPlatformRequest) (*v1.AddPlatformResponse, error)
+	// RemovePlatform stops a platform from making slices until it is added again. Its open slices
+	// go on, and its cursor is kept.
+	RemovePlatform(context.Context, *v1.RemovePlatformRequest) (*v1.RemovePlatformResponse, error)
+	// PauseSlices stops one platform, or all platforms that a source has now, from making slices until
+	// ResumeSlices. Open slices go on.
+	PauseSlices(context.Context, *v1.PauseSlicesRequest) (*v1.PauseSlicesResponse, error)
+	// ResumeSlices ends the pause of one platform, or those of all platforms of a source. The slices of
+	// the pause are made then, the earliest first.
+	ResumeSlices(context.Context, *v1.ResumeSlicesRequest) (*v1.ResumeSlicesResponse, error)
+	// ResetPlatform moves the cursor of a platform: slices are made from there on, also of times that had
+	// slices before. It answers aborted if the cursor is not at from.
+	ResetPlatform(context.Context, *v1.ResetPlatformRequest) (*v1.ResetPlatformResponse, error)
+	// RetrySlices has the failed slices of one platform, or of all platforms of a source, run again.
+	RetrySlices(context.Context, *v1.RetrySlicesRequest) (*v1.RetrySlicesResponse, error)
 	// Version returns the version of the program.
 	Version(context.Context, *v1.VersionRequest) (*v1.VersionResponse, error)
 }
@@ -686,6 +748,72 @@ func NewTaskServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(taskServiceMethods.ByName("SeekSource")),
 			connect.WithClientOptions(opts...),
 		),
+		listSliceSources: connect.NewClient[v1.ListSliceSourcesRequest, v1.ListSliceSourcesResponse](
+			httpClient,
+			baseURL+TaskServiceListSliceSourcesProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("ListSliceSources")),
+			connect.WithClientOptions(opts...),
+		),
+		getSliceSource: connect.NewClient[v1.GetSliceSourceRequest, v1.GetSliceSourceResponse](
+			httpClient,
+			baseURL+TaskServiceGetSliceSourceProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("GetSliceSource")),
+			connect.WithClientOptions(opts...),
+		),
+		listPlatforms: connect.NewClient[v1.ListPlatformsRequest, v1.ListPlatformsResponse](
+			httpClient,
+			baseURL+TaskServiceListPlatformsProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("ListPlatforms")),
+			connect.WithClientOptions(opts...),
+		),
+		getPlatform: connect.NewClient[v1.GetPlatformRequest, v1.GetPlatformResponse](
+			httpClient,
+			baseURL+TaskServiceGetPlatformProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("GetPlatform")),
+			connect.WithClientOptions(opts...),
+		),
+		setSlices: connect.NewClient[v1.SetSlicesRequest, v1.SetSlicesResponse](
+			httpClient,
+			baseURL+TaskServiceSetSlicesProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("SetSlices")),
+			connect.WithClientOptions(opts...),
+		),
+		addPlatform: connect.NewClient[v1.AddPlatformRequest, v1.AddPlatformResponse](
+			httpClient,
+			baseURL+TaskServiceAddPlatformProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("AddPlatform")),
+			connect.WithClientOptions(opts...),
+		),
+		removePlatform: connect.NewClient[v1.RemovePlatformRequest, v1.RemovePlatformResponse](
+			httpClient,
+			baseURL+TaskServiceRemovePlatformProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("RemovePlatform")),
+			connect.WithClientOptions(opts...),
+		),
+		pauseSlices: connect.NewClient[v1.PauseSlicesRequest, v1.PauseSlicesResponse](
+			httpClient,
+			baseURL+TaskServicePauseSlicesProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("PauseSlices")),
+			connect.WithClientOptions(opts...),
+		),
+		resumeSlices: connect.NewClient[v1.ResumeSlicesRequest, v1.ResumeSlicesResponse](
+			httpClient,
+			baseURL+TaskServiceResumeSlicesProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("ResumeSlices")),
+			connect.WithClientOptions(opts...),
+		),
+		resetPlatform: connect.NewClient[v1.ResetPlatformRequest, v1.ResetPlatformResponse](
+			httpClient,
+			baseURL+TaskServiceResetPlatformProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("ResetPlatform")),
+			connect.WithClientOptions(opts...),
+		),
+		retrySlices: connect.NewClient[v1.RetrySlicesRequest, v1.RetrySlicesResponse](
+			httpClient,
+			baseURL+TaskServiceRetrySlicesProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("RetrySlices")),
+			connect.WithClientOptions(opts...),
+		),
 		version: connect.NewClient[v1.VersionRequest, v1.VersionResponse](
 			httpClient,
 			baseURL+TaskServiceVersionProcedure,
@@ -749,6 +877,17 @@ type taskServiceClient struct {
 	pauseSource        *connect.Client[v1.PauseSourceRequest, v1.PauseSourceResponse]
 	resumeSource       *connect.Client[v1.ResumeSourceRequest, v1.ResumeSourceResponse]
 	seekSource         *connect.Client[v1.SeekSourceRequest, v1.SeekSourceResponse]
+	listSliceSources   *connect.Client[v1.ListSliceSourcesRequest, v1.ListSliceSourcesResponse]
+	getSliceSource     *connect.Client[v1.GetSliceSourceRequest, v1.GetSliceSourceResponse]
+	listPlatforms      *connect.Client[v1.ListPlatformsRequest, v1.ListPlatformsResponse]
+	getPlatform        *connect.Client[v1.GetPlatformRequest, v1.GetPlatformResponse]
+	setSlices          *connect.Client[v1.SetSlicesRequest, v1.SetSlicesResponse]
+	addPlatform        *connect.Client[v1.AddPlatformRequest, v1.AddPlatformResponse]
+	removePlatform     *connect.Client[v1.RemovePlatformRequest, v1.RemovePlatformResponse]
+	pauseSlices        *connect.Client[v1.PauseSlicesRequest, v1.PauseSlicesResponse]
+	resumeSlices       *connect.Client[v1.ResumeSlicesRequest, v1.ResumeSlicesResponse]
+	resetPlatform      *connect.Client[v1.ResetPlatformRequest, v1.ResetPlatformResponse]
+	retrySlices        *connect.Client[v1.RetrySlicesRequest, v1.RetrySlicesResponse]
 	version            *connect.Client[v1.VersionRequest, v1.VersionResponse]
 }
 
@@ -1208,6 +1347,105 @@ func (c *taskServiceClient) SeekSource(ctx context.Context, req *v1.SeekSourceRe
 	return nil, err
 }
 
+// ListSliceSources calls taskengine.v1.TaskService.ListSliceSources.
+func (c *taskServiceClient) ListSliceSources(ctx context.Context, req *v1.ListSliceSourcesRequest) (*v1.ListSliceSourcesResponse, error) {
+	response, err := c.listSliceSources.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// GetSliceSource calls taskengine.v1.TaskService.GetSliceSource.
+func (c *taskServiceClient) GetSliceSource(ctx context.Context, req *v1.GetSliceSourceRequest) (*v1.GetSliceSourceResponse, error) {
+	response, err := c.getSliceSource.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ListPlatforms calls taskengine.v1.TaskService.ListPlatforms.
+func (c *taskServiceClient) ListPlatforms(ctx context.Context, req *v1.ListPlatformsRequest) (*v1.ListPlatformsResponse, error) {
+	response, err := c.listPlatforms.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// GetPlatform calls taskengine.v1.TaskService.GetPlatform.
+func (c *taskServiceClient) GetPlatform(ctx context.Context, req *v1.GetPlatformRequest) (*v1.GetPlatformResponse, error) {
+	response, err := c.getPlatform.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// SetSlices calls taskengine.v1.TaskService.SetSlices.
+func (c *taskServiceClient) SetSlices(ctx context.Context, req *v1.SetSlicesRequest) (*v1.SetSlicesResponse, error) {
+	response, err := c.setSlices.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// AddPlatform calls taskengine.v1.TaskService.AddPlatform.
+func (c *taskServiceClient) AddPlatform(ctx context.Context, req *v1.AddPlatformRequest) (*v1.AddPlatformResponse, error) {
+	response, err := c.addPlatform.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// RemovePlatform calls taskengine.v1.TaskService.RemovePlatform.
+func (c *taskServiceClient) RemovePlatform(ctx context.Context, req *v1.RemovePlatformRequest) (*v1.RemovePlatformResponse, error) {
+	response, err := c.removePlatform.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// PauseSlices calls taskengine.v1.TaskService.PauseSlices.
+func (c *taskServiceClient) PauseSlices(ctx context.Context, req *v1.PauseSlicesRequest) (*v1.PauseSlicesResponse, error) {
+	response, err := c.pauseSlices.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ResumeSlices calls taskengine.v1.TaskService.ResumeSlices.
+func (c *taskServiceClient) ResumeSlices(ctx context.Context, req *v1.ResumeSlicesRequest) (*v1.ResumeSlicesResponse, error) {
+	response, err := c.resumeSlices.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ResetPlatform calls taskengine.v1.TaskService.ResetPlatform.
+func (c *taskServiceClient) ResetPlatform(ctx context.Context, req *v1.ResetPlatformRequest) (*v1.ResetPlatformResponse, error) {
+	response, err := c.resetPlatform.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// RetrySlices calls taskengine.v1.TaskService.RetrySlices.
+func (c *taskServiceClient) RetrySlices(ctx context.Context, req *v1.RetrySlicesRequest) (*v1.RetrySlicesResponse, error) {
+	response, err := c.retrySlices.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // Version calls taskengine.v1.TaskService.Version.
 func (c *taskServiceClient) Version(ctx context.Context, req *v1.VersionRequest) (*v1.VersionResponse, error) {
 	response, err := c.version.CallUnary(ctx, connect.NewRequest(req))
@@ -1409,6 +1647,40 @@ type TaskServiceHandler interface {
 	// once more when it reads them again. Requests with a key recognise these as usual. A
 	// paused source stays paused.
 	SeekSource(context.Context, *v1.SeekSourceRequest) (*v1.SeekSourceResponse, error)
+	// ListSliceSources returns the sources of time slices in the configuration of the node by name,
+	// with sums of their platforms. It reads every platform.
+	ListSliceSources(context.Context, *v1.ListSliceSourcesRequest) (*v1.ListSliceSourcesResponse, error)
+	// GetSliceSource returns one source of time slices, with its values and its history. It answers
+	// not_found if the configuration of the node has none with the name.
+	GetSliceSource(context.Context, *v1.GetSliceSourceRequest) (*v1.GetSliceSourceResponse, error)
+	// ListPlatforms returns platforms of a source of time slices by name, as they are stored, without
+	// their settings, slices and history.
+	ListPlatforms(context.Context, *v1.ListPlatformsRequest) (*v1.ListPlatformsResponse, error)
+	// GetPlatform returns one platform, after a look at its open slices.
+	GetPlatform(context.Context, *v1.GetPlatformRequest) (*v1.GetPlatformResponse, error)
+	// SetSlices sets values of a source of time slices, which hold for all of its platforms without a value of
+	// their own, or those of one platform. They hold for slices that are made from then on.
+	//
+	// This method and the following ones give orders. When such a method returns, the order is durable: a
+	// platform has carried it out when orders of GetPlatform is 0, and a source when orders of
+	// GetSliceSource is. The order, its author and its reason are kept in the history.
+	SetSlices(context.Context, *v1.SetSlicesRequest) (*v1.SetSlicesResponse, error)
+	// AddPlatform adds a platform to a source. One that was removed goes on at its cursor.
+	AddPlatform(context.Context, *v1.AddPlatformRequest) (*v1.AddPlatformResponse, error)
+	// RemovePlatform stops a platform from making slices until it is added again. Its open slices
+	// go on, and its cursor is kept.
+	RemovePlatform(context.Context, *v1.RemovePlatformRequest) (*v1.RemovePlatformResponse, error)
+	// PauseSlices stops one platform, or all platforms that a source has now, from making slices until
+	// ResumeSlices. Open slices go on.
+	PauseSlices(context.Context, *v1.PauseSlicesRequest) (*v1.PauseSlicesResponse, error)
+	// ResumeSlices ends the pause of one platform, or those of all platforms of a source. The slices of
+	// the pause are made then, the earliest first.
+	ResumeSlices(context.Context, *v1.ResumeSlicesRequest) (*v1.ResumeSlicesResponse, error)
+	// ResetPlatform moves the cursor of a platform: slices are made from there on, also of times that had
+	// slices before. It answers aborted if the cursor is not at from.
+	ResetPlatform(context.Context, *v1.ResetPlatformRequest) (*v1.ResetPlatformResponse, error)
+	// RetrySlices has the failed slices of one platform, or of all platforms of a source, run again.
+	RetrySlices(context.Context, *v1.RetrySlicesRequest) (*v1.RetrySlicesResponse, error)
 	// Version returns the version of the program.
 	Version(context.Context, *v1.VersionRequest) (*v1.VersionResponse, error)
 }
@@ -1732,6 +2004,72 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 		connect.WithSchema(taskServiceMethods.ByName("SeekSource")),
 		connect.WithHandlerOptions(opts...),
 	)
+	taskServiceListSliceSourcesHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceListSliceSourcesProcedure,
+		svc.ListSliceSources,
+		connect.WithSchema(taskServiceMethods.ByName("ListSliceSources")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceGetSliceSourceHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceGetSliceSourceProcedure,
+		svc.GetSliceSource,
+		connect.WithSchema(taskServiceMethods.ByName("GetSliceSource")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceListPlatformsHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceListPlatformsProcedure,
+		svc.ListPlatforms,
+		connect.WithSchema(taskServiceMethods.ByName("ListPlatforms")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceGetPlatformHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceGetPlatformProcedure,
+		svc.GetPlatform,
+		connect.WithSchema(taskServiceMethods.ByName("GetPlatform")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceSetSlicesHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceSetSlicesProcedure,
+		svc.SetSlices,
+		connect.WithSchema(taskServiceMethods.ByName("SetSlices")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceAddPlatformHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceAddPlatformProcedure,
+		svc.AddPlatform,
+		connect.WithSchema(taskServiceMethods.ByName("AddPlatform")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceRemovePlatformHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceRemovePlatformProcedure,
+		svc.RemovePlatform,
+		connect.WithSchema(taskServiceMethods.ByName("RemovePlatform")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServicePauseSlicesHandler := connect.NewUnaryHandlerSimple(
+		TaskServicePauseSlicesProcedure,
+		svc.PauseSlices,
+		connect.WithSchema(taskServiceMethods.ByName("PauseSlices")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceResumeSlicesHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceResumeSlicesProcedure,
+		svc.ResumeSlices,
+		connect.WithSchema(taskServiceMethods.ByName("ResumeSlices")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceResetPlatformHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceResetPlatformProcedure,
+		svc.ResetPlatform,
+		connect.WithSchema(taskServiceMethods.ByName("ResetPlatform")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceRetrySlicesHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceRetrySlicesProcedure,
+		svc.RetrySlices,
+		connect.WithSchema(taskServiceMethods.ByName("RetrySlices")),
+		connect.WithHandlerOptions(opts...),
+	)
 	taskServiceVersionHandler := connect.NewUnaryHandlerSimple(
 		TaskServiceVersionProcedure,
 		svc.Version,
@@ -1844,6 +2182,28 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 			taskServiceResumeSourceHandler.ServeHTTP(w, r)
 		case TaskServiceSeekSourceProcedure:
 			taskServiceSeekSourceHandler.ServeHTTP(w, r)
+		case TaskServiceListSliceSourcesProcedure:
+			taskServiceListSliceSourcesHandler.ServeHTTP(w, r)
+		case TaskServiceGetSliceSourceProcedure:
+			taskServiceGetSliceSourceHandler.ServeHTTP(w, r)
+		case TaskServiceListPlatformsProcedure:
+			taskServiceListPlatformsHandler.ServeHTTP(w, r)
+		case TaskServiceGetPlatformProcedure:
+			taskServiceGetPlatformHandler.ServeHTTP(w, r)
+		case TaskServiceSetSlicesProcedure:
+			taskServiceSetSlicesHandler.ServeHTTP(w, r)
+		case TaskServiceAddPlatformProcedure:
+			taskServiceAddPlatformHandler.ServeHTTP(w, r)
+		case TaskServiceRemovePlatformProcedure:
+			taskServiceRemovePlatformHandler.ServeHTTP(w, r)
+		case TaskServicePauseSlicesProcedure:
+			taskServicePauseSlicesHandler.ServeHTTP(w, r)
+		case TaskServiceResumeSlicesProcedure:
+			taskServiceResumeSlicesHandler.ServeHTTP(w, r)
+		case TaskServiceResetPlatformProcedure:
+			taskServiceResetPlatformHandler.ServeHTTP(w, r)
+		case TaskServiceRetrySlicesProcedure:
+			taskServiceRetrySlicesHandler.ServeHTTP(w, r)
 		case TaskServiceVersionProcedure:
 			taskServiceVersionHandler.ServeHTTP(w, r)
 		default:
@@ -2061,6 +2421,50 @@ func (UnimplementedTaskServiceHandler) ResumeSource(context.Context, *v1.ResumeS
 
 func (UnimplementedTaskServiceHandler) SeekSource(context.Context, *v1.SeekSourceRequest) (*v1.SeekSourceResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.SeekSource is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) ListSliceSources(context.Context, *v1.ListSliceSourcesRequest) (*v1.ListSliceSourcesResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.ListSliceSources is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) GetSliceSource(context.Context, *v1.GetSliceSourceRequest) (*v1.GetSliceSourceResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.GetSliceSource is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) ListPlatforms(context.Context, *v1.ListPlatformsRequest) (*v1.ListPlatformsResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.ListPlatforms is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) GetPlatform(context.Context, *v1.GetPlatformRequest) (*v1.GetPlatformResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.GetPlatform is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) SetSlices(context.Context, *v1.SetSlicesRequest) (*v1.SetSlicesResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.SetSlices is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) AddPlatform(context.Context, *v1.AddPlatformRequest) (*v1.AddPlatformResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.AddPlatform is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) RemovePlatform(context.Context, *v1.RemovePlatformRequest) (*v1.RemovePlatformResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.RemovePlatform is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) PauseSlices(context.Context, *v1.PauseSlicesRequest) (*v1.PauseSlicesResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.PauseSlices is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) ResumeSlices(context.Context, *v1.ResumeSlicesRequest) (*v1.ResumeSlicesResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.ResumeSlices is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) ResetPlatform(context.Context, *v1.ResetPlatformRequest) (*v1.ResetPlatformResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.ResetPlatform is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) RetrySlices(context.Context, *v1.RetrySlicesRequest) (*v1.RetrySlicesResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.RetrySlices is not implemented"))
 }
 
 func (UnimplementedTaskServiceHandler) Version(context.Context, *v1.VersionRequest) (*v1.VersionResponse, error) {

@@ -1,0 +1,175 @@
+package slicer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
+	"github.com/taskengine/taskengine/timeslice"
+)
+
+// atOnce is how many platforms of a source are read or changed at the same time.
+const atOnce = 32
+
+// Platforms returns the names of the platforms of a source, also of removed ones, in their order.
+func (s *Sources) Platforms(ctx context.Context, e *engine.Engine, source string) (names []string, err error) {
+	err = eachCursor(ctx, e, source, func(t *task.Task) error {
+		if name, ok := strings.CutPrefix(t.Headers[timeslice.Header], source+"/"); ok {
+			names = append(names, name)
+		}
+		return nil
+	})
+	slices.Sort(names)
+	return names, err
+}
+
+// Read returns platforms of a source as they are stored, in the order of their names. There may be fewer than names.
+func (s *Sources) Read(ctx context.Context, e *engine.Engine, source string, names ...string) ([]*Status, error) {
+	all := make([]*Status, len(names))
+	err := inParallel(ctx, func(do func(func(context.Context) error) error) error {
+		for i, name := range names {
+			err := do(func(ctx context.Context) (err error) {
+				t, err := e.Get(ctx, timeslice.Platform{Source: source, Name: name}.Cursor())
+				if errors.Is(err, task.ErrNotFound) {
+					return nil
+				}
+				if err == nil {
+					all[i], err = statusOf(t)
+				}
+				return named("read", source+"/"+name, err)
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return slices.DeleteFunc(all, func(one *Status) bool { return one == nil }), err
+}
+
+// List calls fn with each platform of a source as it is stored, in the order of their names.
+func (s *Sources) List(ctx context.Context, e *engine.Engine, source string, fn func(*Status) error) error {
+	names, err := s.Platforms(ctx, e, source)
+	if err != nil {
+		return err
+	}
+	for some := range slices.Chunk(names, page) {
+		all, err := s.Read(ctx, e, source, some...)
+		if err != nil {
+			return err
+		}
+		for _, one := range all {
+			if err := fn(one); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// PauseAll pauses the platforms of a source that are neither paused nor removed, and returns how many these are. It may be repeated.
+func (s *Sources) PauseAll(ctx context.Context, e *engine.Engine, source string, by By) (int, error) {
+	return orderAll(ctx, e, "pause", source, timeslice.Order{Pause: true, By: by.Who, Reason: by.Reason}, func(s *timeslice.State) bool { return s.Paused == nil })
+}
+
+// ResumeAll ends the pauses of the platforms of a source, and returns how many were paused.
+func (s *Sources) ResumeAll(ctx context.Context, e *engine.Engine, source string, by By) (int, error) {
+	return orderAll(ctx, e, "resume", source, timeslice.Order{Resume: true, By: by.Who, Reason: by.Reason}, func(s *timeslice.State) bool { return s.Paused != nil })
+}
+
+// RetryAll has the failed slices of a range of all platforms of a source run again. It returns how many platforms have the order.
+func (s *Sources) RetryAll(ctx context.Context, e *engine.Engine, source string, of timeslice.Range, by By) (int, error) {
+	return orderAll(ctx, e, "retry", source, timeslice.Order{Retry: &of, By: by.Who, Reason: by.Reason}, func(s *timeslice.State) bool { return len(s.Open) > 0 })
+}
+
+// orderAll gives an order to the platforms of a source for which it has an effect.
+func orderAll(ctx context.Context, e *engine.Engine, verb, source string, o timeslice.Order, has func(*timeslice.State) bool) (int, error) {
+	var ordered atomic.Int64
+	err := each(ctx, e, source, func(ctx context.Context, id task.ID) error {
+		isGiven := false
+		err := change(ctx, e, id, func(_ timeslice.Platform, s *timeslice.State) ([]timeslice.Order, error) {
+			if isGiven = len(s.Orders) > 0 || has(s) && !s.Removed; !isGiven {
+				return nil, nil
+			}
+			return []timeslice.Order{o}, nil
+		})
+		if errors.Is(err, ErrEnded) { // it makes no slices, and says so
+			return nil
+		}
+		if err == nil && isGiven {
+			ordered.Add(1)
+		}
+		return err
+	})
+	return int(ordered.Load()), named(verb, source, err)
+}
+
+// each calls fn with the id of each cursor of a source, for several at the same time.
+func each(ctx context.Context, e *engine.Engine, source string, fn func(ctx context.Context, id task.ID) error) error {
+	return inParallel(ctx, func(do func(func(context.Context) error) error) error {
+		return eachCursor(ctx, e, source, func(t *task.Task) error {
+			return do(func(ctx context.Context) error { return fn(ctx, t.ID) })
+		})
+	})
+}
+
+// inParallel runs the functions that give passes to do. It returns the first error, after which do returns an error, too.
+func inParallel(ctx context.Context, give func(do func(func(context.Context) error) error) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var group sync.WaitGroup
+	slots := make(chan struct{}, atOnce)
+	err := give(func(fn func(context.Context) error) error {
+		select {
+		case slots <- struct{}{}:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		group.Go(func() {
+			defer func() { <-slots }()
+			if err := fn(ctx); err != nil {
+				cancel(err)
+			}
+		})
+		return nil
+	})
+	group.Wait()
+	if cause := context.Cause(ctx); cause != nil {
+		err = cause
+	}
+	return err
+}
+
+// page is how many cursors are read at a time.
+const page = 1000
+
+// eachCursor calls fn with the row of each cursor of a source, without its payload, in no particular order.
+func eachCursor(ctx context.Context, e *engine.Engine, source string, fn func(*task.Task) error) error {
+	for before := afterReserved; ; {
+		rows, next, err := e.List(ctx, storage.Filter{Types: []string{timeslice.CursorType(source)}}, before, page)
+		if err != nil {
+			return fmt.Errorf("list the platforms of source %s: %w", source, err)
+		}
+		for _, t := range rows {
+			if t.ID != timeslice.SourceID(source) {
+				if err := fn(t); err != nil {
+					return err
+				}
+			}
+		}
+		if next.IsZero() {
+			return nil
+		}
+		before = next
+	}
+}
+
+// afterReserved is an id above all reserved ones.
+var afterReserved = task.ID{5: 1}
