@@ -75,7 +75,16 @@ describe("with a node", { skip }, () => {
       (task) => task.wokenBy !== "",
     );
     assert.deepEqual([woken.state, woken.wokenBy, woken.awaits], ["submitted", "children", []]);
-    const counts = { name: "page", added: 2, done: 1, failed: 0, cancelled: 0, awaits: 0, orFailed: false };
+    const counts = {
+      name: "page",
+      added: 2,
+      done: 1,
+      failed: 0,
+      cancelled: 0,
+      awaits: 0,
+      orFailed: false,
+      open: false,
+    };
     assert.deepEqual(woken.children, [counts]);
     const [, child] = await all(c.tree(id));
     assert.deepEqual(child?.task.parent, { id, name: "page", index: 0 });
@@ -83,6 +92,17 @@ describe("with a node", { skip }, () => {
     const waiting = await c.get(other.id);
     assert.deepEqual([waiting.state, waiting.awaits, waiting.parent], ["waiting", ["taskengine.children"], undefined]);
     await c.cancelTree(other.id);
+  });
+
+  test("more children than a request may have are added in several", async () => {
+    const task = { type: "echo", key: randomUUID() };
+    const children = [{ type: "echo" }, ...Array.from({ length: 10_001 }, () => ({ type: "idle" }))];
+    const receipt = await c.submitWithChildren(task, children, { name: "page", count: 1 });
+    const again = await c.submitWithChildren(task, children, { name: "page", count: 1 });
+    assert.deepEqual([receipt.created, again.created, again.id], [true, false, receipt.id]);
+    const { state, children: sets } = await c.wait(receipt.id, { timeout: PATIENCE });
+    assert.deepEqual([state, sets[0]?.added, sets[0]?.open], ["done", 10_002, false]);
+    assert.equal((await c.cancelTree(receipt.id)).cancelled, 10_001);
   });
 
   test("a tree is read and cancelled", async () => {

@@ -174,6 +174,32 @@ class Verbs(NodeTest):
             await c.submit_with_children(NewTask("echo"), [NewTask("echo")], count=2)
 
     @on_both
+    async def test_more_children_than_a_request_may_have_are_added_in_several(self, c):
+        task = NewTask("echo", {"all": 1}, key=str(uuid.uuid4()))
+        children = [NewTask("echo", i) for i in range(7)]
+        with unittest.mock.patch("taskengine.client._children.MAX_CHILDREN", 3):
+            receipt = await c.submit_with_children(task, children, name="page")
+            again = await c.submit_with_children(task, children, name="page")
+        self.assertEqual((receipt.created, again.created, again.id), (True, False, receipt.id))
+        self.assertEqual(await c.result(receipt.id, timeout=PATIENCE), {"all": 1})
+        of = (await c.get(receipt.id)).children[0]
+        self.assertEqual((of.name, of.added, of.done, of.open), ("page", 7, 7, False))
+
+    @on_both
+    async def test_children_of_a_caller_that_failed_are_continued(self, c):
+        task = NewTask("echo", key=str(uuid.uuid4()))
+        children = [NewTask("echo", i) for i in range(8)]
+        with unittest.mock.patch("taskengine.client._children.MAX_BYTES", 40):
+            with self.assertRaises(Invalid):
+                await c.submit_with_children(task, [*children[:7], NewTask("echo", key="k")])
+            of = (await c.get((await c.find("echo", task.key)).id)).children[0]
+            self.assertEqual((of.open, 0 < of.added < 8), (True, True))
+            receipt = await c.submit_with_children(task, children, count=2)
+        self.assertEqual((await c.wait(receipt.id, timeout=PATIENCE)).state, "done")
+        of = (await c.get(receipt.id)).children[0]
+        self.assertEqual((of.added, of.open), (8, False))
+
+    @on_both
     async def test_a_tree_is_read_and_cancelled(self, c):
         children = [NewTask("idle", i) for i in range(1001)]
         root = await c.submit_with_children(NewTask("echo"), children, count=7, or_failed=True, until=time.time() + 3600)

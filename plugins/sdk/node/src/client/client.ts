@@ -78,7 +78,7 @@ import {
 } from "./request.js";
 import { FIRST_PAUSE, jittered, MOST_PAUSE, Sender } from "./sender.js";
 import { patienceOf } from "./silent.js";
-import { newWorkflow, receiptOf, signalOf, WORKFLOW, withChildren, workflowOf } from "./trees.js";
+import { moreChildren, newWorkflow, partOf, receiptOf, signalOf, WORKFLOW, withChildren, workflowOf } from "./trees.js";
 
 const POLL = 20_000; // milliseconds that a node waits before it answers that tasks have not ended
 const MAX_TIMER = 2 ** 31 - 1;
@@ -233,9 +233,13 @@ export class Client {
   }
 
   /**
-   * Adds a task and up to 10 000 children of it, all or none. The task runs when the children have ended, at once if there
-   * are none, and has no `at` and no `delay`. The children have no `id` and no `key`; either all have an `orderingKey`, or
-   * none has. If the key or the id of the task is taken, nothing is added.
+   * Adds a task and children of it. The task runs when the children have ended, at once if there are none, and has no `at` and
+   * no `delay`. The children have no `id` and no `key`; either all have an `orderingKey`, or none has. If the key or the id of
+   * the task is taken, nothing is added.
+   *
+   * Up to 10 000 children, of 8 MiB, are added all or not at all. More are added in several requests, each with the
+   * timeout. If one fails, the task waits for more children: the same call with the same `id` or `key` goes on, and
+   * {@link cancelTree} gives it up.
    */
   async submitWithChildren(
     task: NewTask,
@@ -244,9 +248,34 @@ export class Client {
   ): Promise<Receipt> {
     const parent = encodeTask(task, this.#ids, this.#decorate);
     const encodings = children.map((child) => encodeTask(child, this.#ids, this.#decorate));
-    const request = () => withChildren(parent, encodings, options);
-    const { receipt } = await this.#call(TaskService.method.submitWithChildren, request, options);
-    return receiptOf(receipt, parent);
+    const first = partOf(encodings, 0);
+    const open = first.length < encodings.length;
+    const request = () => withChildren(parent, first, options, open);
+    const answer = await this.#call(TaskService.method.submitWithChildren, request, options);
+    const receipt = receiptOf(answer.receipt, parent);
+    if (open) await this.#addChildren(receipt, first.length, encodings, options);
+    return receipt;
+  }
+
+  /** Adds all children from one on. If the task was there before, those that are missing, if the task takes more. */
+  async #addChildren(
+    { id, created }: Receipt,
+    from: number,
+    all: readonly Encoded[],
+    options: ChildrenOptions & CallOptions,
+  ): Promise<void> {
+    const add = (from: number, part: readonly Encoded[], close: boolean) =>
+      this.#call(TaskService.method.addChildren, () => moreChildren(id, from, part, options, close), options);
+    if (!created) {
+      const { added, open } = await add(0, [], false);
+      if (!open) return;
+      from = Math.min(added, all.length);
+    }
+    for (let open = true; open; ) {
+      const part = partOf(all, from);
+      ({ open } = await add(from, part, from + part.length === all.length));
+      from += part.length;
+    }
   }
 
   // --- reading tasks

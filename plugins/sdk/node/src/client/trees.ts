@@ -2,6 +2,7 @@
 
 import { create, fromBinary, type MessageInitShape, type MessageShape } from "@bufbuild/protobuf";
 import {
+  type AddChildrenRequestSchema,
   NewTaskSchema,
   type ReceiptSchema,
   type SignalRequestSchema,
@@ -19,20 +20,52 @@ import { checkText, type Encoded, firstOfTwo, type Receipt } from "./request.js"
 /** The type of the tasks that are workflows. */
 export const WORKFLOW = "taskengine.workflow";
 
+/** How many children one request has. */
+const PART = 10_000;
+
+/** How many bytes of children one request has, give or take one child. */
+const PART_BYTES = 8 << 20;
+
+/** The children from one on, as many as a request may have. */
+export function partOf(children: readonly Encoded[], from: number): readonly Encoded[] {
+  let size = 0;
+  let to = from;
+  for (; to < children.length && to < from + PART; to++) {
+    size += (children[to] as Encoded).message.length;
+    if (size > PART_BYTES && to > from) break;
+  }
+  return children.slice(from, to);
+}
+
 /** A task and its children. These get their ids from the node. */
 export function withChildren(
   task: Encoded,
   children: readonly Encoded[],
   { name = "", count = 0, orFailed = false, until }: ChildrenOptions,
+  open: boolean,
 ): MessageInitShape<typeof SubmitWithChildrenRequestSchema> {
   return {
-    ...{ name, count, orFailed },
+    ...{ name, open },
+    ...(!open && { count, orFailed }),
     task: fromBinary(NewTaskSchema, task.message),
-    children: children.map(({ message, isOwn }) =>
-      Object.assign(fromBinary(NewTaskSchema, message), isOwn ? { id: "" } : {}),
-    ),
+    children: children.map(childOf),
     ...(until !== undefined && { until: timestamp(until) }),
   };
+}
+
+/** Children of a task from a number on; the last ones say how it waits. */
+export function moreChildren(
+  id: string,
+  from: number,
+  children: readonly Encoded[],
+  { name = "", count = 0, orFailed = false }: ChildrenOptions,
+  close: boolean,
+): MessageInitShape<typeof AddChildrenRequestSchema> {
+  return { id, name, from, close, ...(close && { count, orFailed }), children: children.map(childOf) };
+}
+
+function childOf({ message, isOwn }: Encoded): MessageShape<typeof NewTaskSchema> {
+  return Object.assign(fromBinary(NewTaskSchema, message), isOwn ? { id: "" } : {});
 }
 
 /** A signal with its id. */

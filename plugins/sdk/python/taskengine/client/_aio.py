@@ -12,6 +12,7 @@ from typing import Any, Callable, TypeVar, overload
 from . import _calls
 from ._base import Base, Decorate, is_final, outcomes, receipt_of, result_of, still_runs, together
 from ._calls import POLL, Call, Page
+from ._children import submitting
 from ._errors import Closed, DeadlineExceeded, Error, Unavailable
 from ._flow import Submission
 from ._messages import (
@@ -252,14 +253,23 @@ class AsyncClient(Base):
         until: Instant | None = None,
         timeout: float | None = None,
     ) -> Receipt:
-        """Adds a task and up to 10000 children of it, all or none. The task runs when the children have
-        ended: all of them or, with count, so many; with or_failed, also when one has failed or was
-        cancelled; at the latest at until. Its handler finds their counts by the name, which is child by
-        default. The children have no id and no key. If the key or the id of the task is taken, nothing
-        is added."""
-        messages = self._messages([task])
-        call = _calls.submit_with_children(messages[0][0], self._children(children), name, count, or_failed, until)
-        return together(messages, await self._call(call, timeout))[0]
+        """Adds a task and children of it. The task runs when the children have ended: all of them or, with
+        count, so many; with or_failed, also when one has failed or was cancelled; at the latest at until.
+        Its handler finds their counts by the name, which is child by default. The children have no id and
+        no key. If the key or the id of the task is taken, nothing is added.
+
+        Up to 10000 children, of 8 MiB, are added all or not at all. More are added in several requests,
+        each with the timeout. If one fails, the task waits for more children: the same call with the same
+        id or key goes on, and cancel_tree gives it up."""
+        calls = submitting(self._encode(task), self._children(children), name, count, or_failed, until)
+        call = next(calls)
+        while True:
+            answer = await self._call(call, timeout)
+            try:
+                call = calls.send(answer)
+            except StopIteration as end:
+                receipt: Receipt = end.value
+                return receipt
 
     # --- reading tasks
 

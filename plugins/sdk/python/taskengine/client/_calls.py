@@ -142,13 +142,29 @@ def submit(tasks: Sequence[bytes]) -> Call[Sequence[Receipt]]:
 
 @_checked
 def submit_with_children(
-    task: bytes, children: Sequence[bytes], name: str, count: int, or_failed: bool, until: Instant | None
+    task: bytes, children: Sequence[bytes], name: str, count: int, or_failed: bool, until: Instant | None, is_open: bool
 ) -> Call[Sequence[Receipt]]:
     request = sized(1, task) + b"".join(sized(2, child) for child in children) + text(3, name)
     request += integer(4, count) + integer(5, int(or_failed))
     if until is not None:
         request += sized(6, instant(until))
+    request += integer(7, int(is_open))
     return Call("SubmitWithChildren", request, lambda buf: decode_receipts(buf, 1), True)
+
+
+@_checked
+def add_children(
+    task_id: str, name: str, start: int, children: Sequence[bytes], closes: bool, count: int, or_failed: bool
+) -> Call[tuple[int, bool]]:
+    """Adds children from a number on, and returns how many there are, and whether more can be added."""
+
+    def read(buf: bytes) -> tuple[int, bool]:
+        fields = dict(_fields(buf))
+        return int(fields.get(1, 0)), bool(fields.get(2, 0))
+
+    request = text(1, task_id) + text(2, name) + integer(3, start) + b"".join(sized(4, child) for child in children)
+    request += integer(5, int(closes)) + integer(6, count) + integer(7, int(or_failed))
+    return Call("AddChildren", request, read, True)
 
 
 @_checked

@@ -80,6 +80,7 @@ class ChildSet:
     cancelled: int = one(5, UINT32)
     awaits: int = one(6, UINT32)  # the task waits until so many have ended
     or_failed: bool = one(7, BOOL)  # likewise, or until one has failed or was cancelled
+    open: bool = one(8, BOOL)  # the task waits until the last children are added
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,14 @@ package io.github.taskengine.client;
  * @param cancelled how many were cancelled
  * @param awaits the task waits until so many have ended; 0 if it does not wait for them
  * @param orFailed likewise, or until one has failed or was cancelled
+ * @param isOpen whether the task waits until the last children are added
  */
 public record ChildSet(
-    String name, int added, int done, int failed, int cancelled, int awaits, boolean orFailed) {}
+    String name,
+    int added,
+    int done,
+    int failed,
+    int cancelled,
+    int awaits,
+    boolean orFailed,
+    boolean isOpen) {}

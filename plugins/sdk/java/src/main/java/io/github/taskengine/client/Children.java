@@ -11,8 +11,7 @@ import org.jspecify.annotations.Nullable;
  * TaskengineClient#submitWithChildren}. Each method but the accessors returns a copy with one thing
  * changed: {@code Children.of(pages).name("page").orFailed()}.
  *
- * @param requests for them, at most 10000, without ids and keys. Either all have an ordering key,
- *     or none has
+ * @param requests for them, without ids and keys. Either all have an ordering key, or none has
  * @param name by which the handler of the task finds them; empty stands for child
  * @param count the task runs when so many have ended; 0 stands for all
  * @param isOrFailed whether the task also runs when one of them has failed or was cancelled

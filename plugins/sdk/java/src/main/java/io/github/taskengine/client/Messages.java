@@ -66,7 +66,8 @@ final class Messages {
         c.getFailed(),
         c.getCancelled(),
         c.getAwaits(),
-        c.getOrFailed());
+        c.getOrFailed(),
+        c.getOpen());
   }
 
   static TreeTask treeTask(Api.TreeTask t) {

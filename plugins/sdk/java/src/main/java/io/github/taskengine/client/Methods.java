@@ -35,6 +35,11 @@ final class Methods {
               "SubmitWithChildren",
               Api.SubmitWithChildrenRequest.getDefaultInstance(),
               Api.SubmitWithChildrenResponse.getDefaultInstance());
+  static final MethodDescriptor<Api.AddChildrenRequest, Api.AddChildrenResponse> ADD_CHILDREN =
+      unary(
+          "AddChildren",
+          Api.AddChildrenRequest.getDefaultInstance(),
+          Api.AddChildrenResponse.getDefaultInstance());
   static final MethodDescriptor<Api.GetRequest, Api.GetResponse> GET =
       unary("Get", Api.GetRequest.getDefaultInstance(), Api.GetResponse.getDefaultInstance());
   static final MethodDescriptor<Api.ListRequest, Api.ListResponse> LIST =

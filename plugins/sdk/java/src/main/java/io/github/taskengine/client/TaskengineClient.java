@@ -219,9 +219,13 @@ public final class TaskengineClient implements AutoCloseable {
   }
 
   /**
-   * Adds a task and children of it, all or none, and returns when they are durable. The task runs
-   * when the children have ended, at once if there are none. If its key or its id is taken, nothing
-   * is added. It is repeated as {@link #submit} is.
+   * Adds a task and children of it, and returns when they are durable. The task runs when the
+   * children have ended, at once if there are none. If its key or its id is taken, nothing is
+   * added. It is repeated as {@link #submit} is.
+   *
+   * <p>Up to 10000 children, of 8 MiB, are added all or not at all. More are added in several
+   * requests, each with the timeout of the client. If one fails, the task waits for more children:
+   * the same call with the same id or key goes on, and {@link #cancelTree} gives it up.
    *
    * @param request for the task, without at and delay
    * @param children of it, and how it waits for them

@@ -1,11 +1,14 @@
 package io.github.taskengine.client;
 
 import io.github.taskengine.client.internal.Api;
+import java.util.List;
 import java.util.stream.Stream;
 
 /** The calls about tasks with children. Any thread may make them. */
 final class Trees {
   private static final int PAGE = 1000; // tasks
+  private static final int PART = 10_000; // children in a request
+  private static final int PART_BYTES = 8 << 20; // likewise, give or take one child
 
   private final Calls calls;
   private final Requests requests;
@@ -20,20 +23,69 @@ final class Trees {
   Receipt submit(Request request, Children children) {
     Request decorated = requests.decorated(request);
     Api.NewTask task = requests.message(decorated);
-    Api.SubmitWithChildrenRequest.Builder all =
+    List<Api.NewTask> all = children.requests().stream().map(requests::child).toList();
+    List<Api.NewTask> part = partOf(all);
+    Api.SubmitWithChildrenRequest.Builder first =
         Api.SubmitWithChildrenRequest.newBuilder()
             .setTask(task)
-            .setName(children.name())
-            .setCount(children.count())
-            .setOrFailed(children.isOrFailed());
-    children.requests().forEach(child -> all.addChildren(requests.child(child)));
+            .addAllChildren(part)
+            .setName(children.name());
+    boolean isOpen = part.size() < all.size();
+    if (isOpen) {
+      first.setOpen(true);
+    } else {
+      first.setCount(children.count()).setOrFailed(children.isOrFailed());
+    }
     if (children.until() != null) {
-      all.setUntil(Times.timestamp(children.until()));
+      first.setUntil(Times.timestamp(children.until()));
     }
     Api.SubmitWithChildrenResponse answer =
-        calls.make(Methods.SUBMIT_WITH_CHILDREN, all.build(), true, timeout);
+        calls.make(Methods.SUBMIT_WITH_CHILDREN, first.build(), true, timeout);
     Receipt receipt = Flow.receiptOf(answer.getReceipt());
-    return Submission.firstOfTwo(receipt, task.getId(), decorated.id() == null);
+    receipt = Submission.firstOfTwo(receipt, task.getId(), decorated.id() == null);
+    if (isOpen) {
+      addMore(receipt, children, all, part.size());
+    }
+    return receipt;
+  }
+
+  /**
+   * Adds all children from one on. If the task was there before, it adds those that are missing, if
+   * the task takes more.
+   */
+  private void addMore(Receipt receipt, Children children, List<Api.NewTask> all, int from) {
+    Api.AddChildrenRequest id =
+        Api.AddChildrenRequest.newBuilder().setId(receipt.id()).setName(children.name()).build();
+    if (!receipt.created()) {
+      Api.AddChildrenResponse there = calls.make(Methods.ADD_CHILDREN, id, true, timeout);
+      if (!there.getOpen()) {
+        return;
+      }
+      from = Math.min(there.getAdded(), all.size());
+    }
+    boolean isOpen = true;
+    while (isOpen) {
+      List<Api.NewTask> part = partOf(all.subList(from, all.size()));
+      Api.AddChildrenRequest.Builder request = id.toBuilder().setFrom(from).addAllChildren(part);
+      from += part.size();
+      if (from == all.size()) {
+        request.setClose(true).setCount(children.count()).setOrFailed(children.isOrFailed());
+      }
+      isOpen = calls.make(Methods.ADD_CHILDREN, request.build(), true, timeout).getOpen();
+    }
+  }
+
+  /** The first children of all, as many as a request may have. */
+  private static List<Api.NewTask> partOf(List<Api.NewTask> all) {
+    int size = 0;
+    int end = Math.min(all.size(), PART);
+    for (int i = 0; i < end; i++) {
+      size += all.get(i).getSerializedSize();
+      if (size > PART_BYTES && i > 0) {
+        return all.subList(0, i);
+      }
+    }
+    return all.subList(0, end);
   }
 
   Stream<TreeTask> read(String id) {

@@ -16,6 +16,7 @@ import java.util.Map;
 import java.util.UUID;
 import java.util.function.Predicate;
 import java.util.stream.IntStream;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
@@ -72,6 +73,27 @@ class TreesTest {
   }
 
   @Test
+  void moreChildrenThanARequestMayHaveAreAddedInSeveral() {
+    Request request = Request.of("echo").key(UUID.randomUUID().toString());
+    Request echo = Request.of("echo");
+    Children many =
+        Children.of(
+                Stream.concat(Stream.of(echo), children("idle", 10001).requests().stream())
+                    .toList())
+            .name("page")
+            .count(1);
+    Receipt receipt = client.submitWithChildren(request, many);
+    Receipt again = client.submitWithChildren(request, many);
+    assertEquals(
+        List.of(true, false, receipt.id()),
+        List.of(receipt.created(), again.created(), again.id()));
+    Task ended = client.within(PATIENCE).await(receipt.id());
+    ChildSet set = ended.children().get(0);
+    assertEquals(List.of("done", 10002, false), List.of(ended.state(), set.added(), set.isOpen()));
+    assertEquals(10001, client.cancelTree(receipt.id(), "").cancelled());
+  }
+
+  @Test
   void aTreeIsReadAndCancelled() {
     Instant until = Instant.now().plus(1, ChronoUnit.HOURS).truncatedTo(ChronoUnit.MICROS);
     Children many = children("idle", 1001).count(7).orFailed().until(until);
@@ -83,7 +105,7 @@ class TreesTest {
         IntStream.range(0, 1001).mapToObj(i -> new Parent(root, "child", i)).toList(),
         tree.stream().skip(1).map(t -> t.task().parent()).toList());
     Task above = tree.get(0).task();
-    assertEquals(List.of(new ChildSet("child", 1001, 0, 0, 0, 7, true)), above.children());
+    assertEquals(List.of(new ChildSet("child", 1001, 0, 0, 0, 7, true, false)), above.children());
     assertEquals(List.of("taskengine.children"), above.awaits());
     assertEquals(until, above.nextEventAt());
     assertNull(above.parent());
