@@ -36,7 +36,7 @@ func addPlatform(m *taskenginev1.SliceSource, p *taskenginev1.Platform) {
 	if p.GetRemoved() {
 		return
 	}
-	m.Platforms++
+	m.PlatformCount++
 	if p.LowWater != nil && (m.LowWater == nil || p.GetLowWater().AsTime().Before(m.GetLowWater().AsTime())) {
 		m.LowWater = p.GetLowWater()
 	}

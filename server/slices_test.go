@@ -124,7 +124,7 @@ func TestASourceOfSlicesHasTheSumsOfItsPlatforms(t *testing.T) {
 			n.t.Fatal(res, err)
 		}
 		s := res.GetSources()[0]
-		if s.GetName() != "orders" || s.GetType() != "fetch" || s.GetPlatforms() != 3 || s.GetFailed() != 3 || s.GetStopped() != 1 || s.GetPaused() != 1 ||
+		if s.GetName() != "orders" || s.GetType() != "fetch" || s.GetPlatformCount() != 3 || s.GetFailed() != 3 || s.GetStopped() != 1 || s.GetPaused() != 1 ||
 			s.GetProblems() != 0 || s.GetOrders() != 0 || !s.GetLowWater().AsTime().Equal(begin) || s.GetCursorLag().AsDuration() < time.Hour ||
 			len(s.GetValues())+len(s.GetHistory()) != 0 {
 			n.t.Errorf("%v", s)

@@ -31,38 +31,69 @@ func (w *sourceWait) add(cmd *cobra.Command) *cobra.Command {
 // done waits until a source has carried out its orders, and returns it.
 func (w *sourceWait) done(ctx context.Context, c *client, s *taskenginev1.Source) (*taskenginev1.Source, error) {
 	name := s.GetName()
-	for end := time.Now().Add(time.Duration(w.timeout)); s.GetOrders() > 0 && w.timeout > 0; {
-		if time.Now().After(end) {
-			text := fmt.Sprintf("the order is stored, but source %s has not carried it out within %v; it does so as soon as it can", clean(name), time.Duration(w.timeout))
-			if s.GetProblem() != "" {
-				text += ": " + clean(s.GetProblem())
+	err := w.until(ctx, "source "+name, func() (uint32, string) { return s.GetOrders(), s.GetProblem() }, func() error {
+		res, err := call(ctx, c, c.GetSource, &taskenginev1.GetSourceRequest{Name: name})
+		s = res.GetSource()
+		return err
+	})
+	return s, err
+}
+
+// until calls look until what a command has given an order to has carried out its orders.
+func (w *sourceWait) until(ctx context.Context, what string, waits func() (orders uint32, problem string), look func() error) error {
+	for end := time.Now().Add(time.Duration(w.timeout)); w.timeout > 0; {
+		orders, problem := waits()
+		switch {
+		case orders == 0:
+			return nil
+		case time.Now().After(end):
+			text := fmt.Sprintf("the order is stored, but %s has not carried it out within %v; it does so as soon as it can", clean(what), time.Duration(w.timeout))
+			if problem != "" {
+				text += ": " + clean(problem)
 			}
-			return nil, exit.Errorf(exit.Unavailable, "%s", text)
+			return exit.Errorf(exit.Unavailable, "%s", text)
 		}
 		select {
 		case <-time.After(orderLook):
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			return context.Cause(ctx)
 		}
-		res, err := call(ctx, c, c.GetSource, &taskenginev1.GetSourceRequest{Name: name})
-		if err != nil {
-			return nil, err
+		if err := look(); err != nil {
+			return err
 		}
-		s = res.GetSource()
 	}
-	return s, nil
+	return nil
 }
 
-// newSourceEdit returns a command that gives a source an order, waits until it is carried out, and shows the source.
-func newSourceEdit(a *app, verb, short, long string, do func(ctx context.Context, c *client, name string) (*taskenginev1.Source, error)) *cobra.Command {
-	var wait sourceWait
-	return wait.add(&cobra.Command{
+// newSourceEdit returns a command that gives an order to a source of either kind or to a platform, waits until it is carried out, and
+// shows what has the order.
+func newSourceEdit(a *app, verb, short, long string, topics func(ctx context.Context, c *client, name, reason string) (*taskenginev1.Source, error),
+	slices func(ctx context.Context, c *client, n sliceName, reason string) (sliceOutcome, error),
+) *cobra.Command {
+	var o sliceOrder
+	return o.add(&cobra.Command{
 		Use: verb + " NAME", Short: short, Long: long, Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			n, err := parseSliceName(args[0])
+			if err != nil {
+				return err
+			}
+			ctx := cmd.Context()
 			return a.with(func(c *client) error {
-				s, err := do(cmd.Context(), c, args[0])
+				ofSlices, err := n.ofSlices(ctx, c)
+				if err != nil {
+					return err
+				}
+				if ofSlices {
+					out, err := slices(ctx, c, n, o.reason)
+					if err != nil {
+						return err
+					}
+					return a.showSliceOutcome(ctx, c, n, out, &o)
+				}
+				s, err := topics(ctx, c, n.source, o.reason)
 				if err == nil {
-					s, err = wait.done(cmd.Context(), c, s)
+					s, err = o.wait.done(ctx, c, s)
 				}
 				if err != nil {
 					return err

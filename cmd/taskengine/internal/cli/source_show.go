@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
@@ -10,26 +11,53 @@ import (
 )
 
 func newSourceShow(a *app) *cobra.Command {
-	return &cobra.Command{
+	var f platformFlags
+	cmd := &cobra.Command{
 		Use:   "show NAME",
-		Short: "Show a source, its partitions, and the reason if it does not read",
-		Args:  cobra.ExactArgs(1),
+		Short: "Show a source with its partitions or platforms, or one platform, and the reason if it does not go on",
+		Long: `Show a source of topics with its partitions, a source of time slices with its platforms, or one platform
+(SOURCE/PLATFORM) with its settings, its open slices and its history.`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			n, err := parseSliceName(args[0])
+			if err == nil {
+				err = f.check()
+			}
+			if err != nil {
+				return err
+			}
 			return a.with(func(c *client) error {
-				res, err := call(cmd.Context(), c, c.GetSource, &taskenginev1.GetSourceRequest{Name: args[0]})
-				if err != nil {
+				ctx := cmd.Context()
+				ofSlices, err := n.ofSlices(ctx, c)
+				switch {
+				case err != nil:
 					return err
+				case n.platform != "":
+					return a.showPlatform(ctx, c, n)
+				case ofSlices:
+					return a.showSliceSource(ctx, c, n.source, &f)
 				}
-				if a.json() {
-					return a.printMessage(res.GetSource())
-				}
-				if _, err := fmt.Fprint(a.stdout, sourceText(res.GetSource())); err != nil {
-					return err
-				}
-				return a.showPartitions(res.GetSource().GetPartitions())
+				return a.showSource(ctx, c, n.source)
 			})
 		},
 	}
+	f.add(cmd)
+	return cmd
+}
+
+// showSource shows a source of topics.
+func (a *app) showSource(ctx context.Context, c *client, name string) error {
+	res, err := call(ctx, c, c.GetSource, &taskenginev1.GetSourceRequest{Name: name})
+	if err != nil {
+		return err
+	}
+	if a.json() {
+		return a.printMessage(res.GetSource())
+	}
+	if _, err := fmt.Fprint(a.stdout, sourceText(res.GetSource())); err != nil {
+		return err
+	}
+	return a.showPartitions(res.GetSource().GetPartitions())
 }
 
 // sourceText describes a source as lines of text, without its partitions.

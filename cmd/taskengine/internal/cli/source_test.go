@@ -2,11 +2,13 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
+	"connectrpc.com/connect"
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/testing/protocmp"
@@ -77,6 +79,14 @@ func (n *sourceNode) SeekSource(_ context.Context, req *taskenginev1.SeekSourceR
 	return &taskenginev1.SeekSourceResponse{Source: n.source(), Moves: []*taskenginev1.SourceMove{
 		{Topic: "orders", Partition: 0, Position: 30, Target: 10}, {Topic: "orders", Partition: 1, Position: 2, Target: 5}, {Topic: "orders", Partition: 2, Position: 4, Target: 4},
 	}}, nil
+}
+
+func (n *sourceNode) ListPlatforms(context.Context, *taskenginev1.ListPlatformsRequest) (*taskenginev1.ListPlatformsResponse, error) {
+	return nil, connect.NewError(connect.CodeNotFound, errors.New("it reads topics"))
+}
+
+func (n *sourceNode) ListSliceSources(context.Context, *taskenginev1.ListSliceSourcesRequest) (*taskenginev1.ListSliceSourcesResponse, error) {
+	return &taskenginev1.ListSliceSourcesResponse{}, nil
 }
 
 // on runs a subcommand of source in this process against a node.

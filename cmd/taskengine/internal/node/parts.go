@@ -285,7 +285,7 @@ func (p *parts) openAPI(ctx context.Context, connections int) (err error) {
 	}
 	conf := server.APIConfig{
 		Tokens: p.tokens, Audit: p.audit, Engine: p.engine, Build: n.Build, Node: n.Name, Log: n.Log, Metrics: n.metrics, MaxRequest: max(n.maxRequest(), p.handlers.maxFrame()),
-		TaskLog: p.taskLog.Log, Alerts: p.alerts.Managed(), Workers: p.handlers, Sources: p.shownSources(), Workflows: n.Config.Workflows,
+		TaskLog: p.taskLog.Log, Alerts: p.alerts.Managed(), Workers: p.handlers, Sources: p.shownSources(), Slices: p.slices, Workflows: n.Config.Workflows,
 		Register: func(r grpc.ServiceRegistrar, permit, adds func(ctx context.Context, types ...string) error) {
 			p.handlers.registerWorkers(r, permit, adds, p.engine)
 		},

@@ -9938,7 +9938,7 @@ type SliceSource struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Type          string                 `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"` // of the tasks of its slices
-	Platforms     uint32                 `protobuf:"varint,3,opt,name=platforms,proto3" json:"platforms,omitempty"`
+	PlatformCount uint32                 `protobuf:"varint,3,opt,name=platform_count,json=platformCount,proto3" json:"platform_count,omitempty"`
 	LowWater      *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=low_water,json=lowWater,proto3" json:"low_water,omitempty"`    // the oldest one of its platforms; absent: none has begun
 	CursorLag     *durationpb.Duration   `protobuf:"bytes,5,opt,name=cursor_lag,json=cursorLag,proto3" json:"cursor_lag,omitempty"` // the longest one of its platforms; absent: none has begun
 	Running       uint64                 `protobuf:"varint,6,opt,name=running,proto3" json:"running,omitempty"`                     // slices that run or will
@@ -9999,9 +9999,9 @@ func (x *SliceSource) GetType() string {
 	return ""
 }
 
-func (x *SliceSource) GetPlatforms() uint32 {
+func (x *SliceSource) GetPlatformCount() uint32 {
 	if x != nil {
-		return x.Platforms
+		return x.PlatformCount
 	}
 	return 0
 }
@@ -12549,11 +12549,11 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\rR\tpartition\x12\x1a\n" +
 	"\bposition\x18\x03 \x01(\x04R\bposition\x12\x16\n" +
-	"\x06target\x18\x04 \x01(\x04R\x06target\"\xfc\x03\n" +
+	"\x06target\x18\x04 \x01(\x04R\x06target\"\x85\x04\n" +
 	"\vSliceSource\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
-	"\x04type\x18\x02 \x01(\tR\x04type\x12\x1c\n" +
-	"\tplatforms\x18\x03 \x01(\rR\tplatforms\x127\n" +
+	"\x04type\x18\x02 \x01(\tR\x04type\x12%\n" +
+	"\x0eplatform_count\x18\x03 \x01(\rR\rplatformCount\x127\n" +
 	"\tlow_water\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\blowWater\x128\n" +
 	"\n" +
 	"cursor_lag\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\tcursorLag\x12\x18\n" +
