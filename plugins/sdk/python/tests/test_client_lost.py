@@ -4,6 +4,7 @@ import asyncio
 import random
 import threading
 import unittest
+import unittest.mock
 import uuid
 from concurrent import futures
 
@@ -36,6 +37,40 @@ class Answers(NodeTest):
         self.assertEqual(wire.lost, 2)
         with Client(self.node.address) as c:
             self.assertEqual({t.id for t in c.tasks(types=[kind])}, {r.id for r in receipts})
+
+    def test_a_task_is_added_with_its_children_once_if_the_answer_is_lost(self):
+        wire = Lossy(self, self.node.address, range(160, 280, 20))  # the answer is larger
+        with Client(wire.address, timeout=PATIENCE) as over, Client(self.node.address) as c:
+            for _ in range(3):
+                kind = "children-%s" % uuid.uuid4()
+                receipt = over.submit_with_children(NewTask(kind), [NewTask(kind), NewTask(kind)])
+                self.assertEqual((receipt.created, receipt.outcome), (True, "created"))
+                counts = sorted((n.state, n.count) for n in c.count(types=[kind]))
+                self.assertEqual(counts, [("submitted", 2), ("waiting", 1)])
+        self.assertGreater(wire.lost, 0)
+
+    def test_children_are_added_in_several_requests_once_if_answers_are_lost(self):
+        wire, kind = Lossy(self, self.node.address, range(160, 280, 20)), "portions-%s" % uuid.uuid4()
+        with Client(wire.address, timeout=PATIENCE) as over, Client(self.node.address) as c:
+            with unittest.mock.patch("taskengine.client._children.MAX_CHILDREN", 1):
+                receipt = over.submit_with_children(NewTask(kind), [NewTask(kind) for _ in range(9)])
+            self.assertTrue(receipt.created)
+            counts = sorted((n.state, n.count) for n in c.count(types=[kind]))
+            self.assertEqual(counts, [("submitted", 9), ("waiting", 1)])
+            self.assertFalse(c.get(receipt.id).children[0].open)
+        self.assertGreater(wire.lost, 0)
+
+    def test_a_workflow_is_added_once_if_the_answer_is_lost(self):
+        wire, ids = Lossy(self, self.node.address, range(160, 280, 20)), []
+        with Client(wire.address, timeout=PATIENCE) as over, Client(self.node.address) as c:
+            for _ in range(3):
+                receipt = over.submit_workflow(definition={"steps": {"say": {"type": "echo"}}}, delay=3600)
+                self.assertEqual((receipt.created, receipt.outcome), (True, "created"))
+                ids.append(receipt.id)
+            added = {t.id for t in c.tasks(types=["taskengine.workflow"], states=["waiting"])}
+            self.assertLessEqual(set(ids), added)
+            self.assertEqual(len(set(ids)), 3)
+        self.assertGreater(wire.lost, 0)
 
     def test_a_call_that_is_not_repeated_is_made_where_a_node_answers(self):
         wires = [Lossy(self, self.node.address, []) for _ in range(2)]

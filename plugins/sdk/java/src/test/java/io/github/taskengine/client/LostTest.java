@@ -5,6 +5,7 @@ import static io.github.taskengine.client.TestNode.freeAddress;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collection;
@@ -30,6 +31,9 @@ import org.junit.jupiter.api.condition.EnabledIfEnvironmentVariable;
  */
 @EnabledIfEnvironmentVariable(named = TestNode.PROGRAM, matches = ".+")
 class LostTest {
+  /** Bytes of answers: the node has carried out the request, and its answer is larger. */
+  private static final List<Integer> LIMITS = List.of(160, 180, 200, 220, 240, 260);
+
   private static TaskengineClient open(String... addresses) {
     return TaskengineClient.to(addresses).timeout(PATIENCE).open();
   }
@@ -79,6 +83,41 @@ class LostTest {
       assertTrue(receipts.stream().allMatch(Receipt::created));
       assertEquals(2, wire.lost.get());
       assertEquals(sorted(receipts), idsOf(direct, "idle"));
+    }
+  }
+
+  @Test
+  void aTaskIsAddedWithItsChildrenOnceIfTheAnswerIsLost() throws Exception {
+    try (TestNode node = new TestNode();
+        Lossy wire = new Lossy(node.address(), LIMITS);
+        TaskengineClient client = open(wire.address());
+        TaskengineClient direct = open(node.address())) {
+      for (int i = 0; i < 3; i++) {
+        Request request = Request.of("children-" + UUID.randomUUID());
+        Receipt receipt =
+            client.submitWithChildren(request, Children.of(List.of(request, request)));
+        assertEquals(List.of(true, "created"), List.of(receipt.created(), receipt.outcome()));
+        assertEquals(3, idsOf(direct, request.type()).size());
+      }
+      assertTrue(wire.lost.get() > 0);
+    }
+  }
+
+  @Test
+  void aWorkflowIsAddedOnceIfTheAnswerIsLost() throws Exception {
+    try (TestNode node = new TestNode();
+        Lossy wire = new Lossy(node.address(), LIMITS);
+        TaskengineClient client = open(wire.address());
+        TaskengineClient direct = open(node.address())) {
+      List<Receipt> receipts = new ArrayList<>();
+      for (int i = 0; i < 3; i++) {
+        Object definition = Map.of("steps", Map.of("say", Map.of("type", "echo")));
+        WorkflowRequest later = WorkflowRequest.of(definition).delay(Duration.ofHours(1));
+        receipts.add(client.workflows().submit(later));
+      }
+      assertTrue(receipts.stream().allMatch(Receipt::created));
+      assertTrue(wire.lost.get() > 0);
+      assertEquals(sorted(receipts), idsOf(direct, "taskengine.workflow"));
     }
   }
 
