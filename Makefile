@@ -10,6 +10,8 @@ export GOFLAGS := $(strip $(shell go env GOFLAGS) -trimpath)
 # The program needs no cgo. With one setting the checks, the build and the tests without the race
 # detector share what they compile.
 export CGO_ENABLED := 0
+COMMA := ,
+SPACE := $(subst ,, )
 PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 
 .PHONY: help
@@ -30,7 +32,7 @@ cross: ## compile everything for every supported platform; PLATFORMS='linux/arm6
 # To check the types of all packages and their tests takes less than a tenth of the time to compile the packages.
 .PHONY: types
 types: ## check the types for other platforms, also of the tests; PLATFORMS='darwin/arm64' selects
-	go run ./internal/typecheck $(PLATFORMS)
+	go -C tools run ./lint -types $(subst $(SPACE),$(COMMA),$(strip $(PLATFORMS))) $(CURDIR)
 
 .PHONY: test
 test: ## run every test, most with the race detector; ARGS='-run X' selects
@@ -45,10 +47,10 @@ test-postgres: ## test with PostgreSQL 14 to 18; VERSIONS='14 18' and ARGS='-run
 	@scripts/test-postgres $(VERSIONS) $(ARGS)
 
 .PHONY: check
-check: static arch ## check format, vet, lint, go.mod, architecture and paths
+check: fmt-check vet lint tidy-check paths arch ## check format, vet, lint, go.mod, architecture and paths
 
 .PHONY: static
-static: fmt-check vet lint tidy-check paths # what make check does that make test does not
+static: fmt-check analyse tidy-check paths # what make check does that make test does not, if nothing has been compiled
 
 .PHONY: fmt
 fmt: ## format the Go files
@@ -66,6 +68,11 @@ vet:
 .PHONY: lint
 lint:
 	$(TOOL) staticcheck ./...
+
+# What vet and lint do, without the results of earlier runs, and without the compiler.
+.PHONY: analyse
+analyse:
+	go -C tools run ./lint $(CURDIR)
 
 .PHONY: tidy-check
 tidy-check:

@@ -2,8 +2,6 @@ package main
 
 import (
 	"maps"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -19,26 +17,15 @@ var good = map[string]string{
 	"low/other.go":     "//go:build !linux\n\npackage low\n\nfunc name() string { return \"other\" }\n",
 }
 
-// module writes the good module with more files.
-func module(t *testing.T, more map[string]string) string {
-	t.Helper()
+// with returns the good module with more files.
+func with(more map[string]string) map[string]string {
 	files := maps.Clone(good)
 	maps.Copy(files, more)
-	dir := t.TempDir()
-	for name, text := range files {
-		name = filepath.Join(dir, filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return dir
+	return files
 }
 
 func TestPackagesThatBuildOnLinuxOnlyHaveErrorsOnMacOS(t *testing.T) {
-	dir := module(t, map[string]string{
+	dir := module(t, with(map[string]string{
 		"symbol/symbol.go":       "package symbol\n\nfunc Name() string { return name() }\n",
 		"symbol/symbol_linux.go": "package symbol\n\nfunc name() string { return \"linux\" }\n",
 
@@ -62,11 +49,11 @@ func TestPackagesThatBuildOnLinuxOnlyHaveErrorsOnMacOS(t *testing.T) {
 		"outside/x_test.go":             "package outside_test\n\nimport \"example.com/m/outside\"\n\nvar _ = outside.Hidden\n",
 
 		"cmd/main.go": "package main\n\nimport \"syscall\"\n\nfunc main() { syscall.Sysinfo(nil) }\n",
-	})
-	if err := check(dir, "linux/amd64"); err != nil {
+	}))
+	if err := checkTypes(dir, "linux/amd64"); err != nil {
 		t.Errorf("on Linux: %v", err)
 	}
-	err := check(dir, "darwin/arm64")
+	err := checkTypes(dir, "darwin/arm64")
 	if err == nil {
 		t.Fatal("on macOS it has no error")
 	}
@@ -98,20 +85,20 @@ func TestAPackageThatIsNotThereOnMacOSIsAnError(t *testing.T) {
 		"no matching files found":                {"embedded/other.go": "//go:build !linux\n\npackage embedded\n\nimport _ \"embed\"\n\n//go:embed missing.txt\nvar text string\n", "embedded/linux.go": "package embedded\n"},
 		"is not in std":                          {"user/user_darwin.go": "package user\n\nimport _ \"missing\"\n", "user/user.go": "package user\n"},
 	} {
-		dir := module(t, more)
-		if _, err := load(dir, "linux", "amd64"); err != nil {
+		dir := module(t, with(more))
+		if _, err := load(dir, "GOOS=linux", "GOARCH=amd64"); err != nil {
 			t.Errorf("on Linux: %v", err)
 		}
-		if _, err := load(dir, "darwin", "arm64"); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := load(dir, "GOOS=darwin", "GOARCH=arm64"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error is %v, and should contain %q", err, want)
 		}
 	}
 }
 
 func TestAPlatformIsASystemAndAnArchitecture(t *testing.T) {
-	dir := module(t, nil)
+	dir := module(t, good)
 	for _, platform := range []string{"", "darwin", "darwin/none", "none/arm64"} {
-		if err := check(dir, platform); err == nil {
+		if err := checkTypes(dir, platform); err == nil {
 			t.Errorf("%q is taken for a platform", platform)
 		}
 	}
