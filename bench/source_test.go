@@ -23,7 +23,7 @@ import (
 	"github.com/taskengine/taskengine/policy"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/postgres"
-	"github.com/taskengine/taskengine/storage/postgres/schema"
+	"github.com/taskengine/taskengine/storage/postgres/postgrestest"
 	"github.com/taskengine/taskengine/task"
 )
 
@@ -58,10 +58,7 @@ func BenchmarkSource(b *testing.B) {
 
 // openPostgres returns a store in a database of its own.
 func openPostgres(tb testing.TB, server *pgtest.Server) storage.Store {
-	url := server.Database(tb)
-	if _, err := schema.Migrate(tb.Context(), url, schema.Default); err != nil {
-		tb.Fatal(err)
-	}
+	url := postgrestest.Tables(tb, server)
 	store, err := postgres.Open(tb.Context(), url, postgres.Options{})
 	if err != nil {
 		tb.Fatal(err)

@@ -17,7 +17,7 @@ import (
 	"github.com/taskengine/taskengine/storage/bolt"
 	"github.com/taskengine/taskengine/storage/memory"
 	"github.com/taskengine/taskengine/storage/postgres"
-	"github.com/taskengine/taskengine/storage/postgres/schema"
+	"github.com/taskengine/taskengine/storage/postgres/postgrestest"
 )
 
 // The race detector sees the same engine on memory and on Pebble, these stores in their own suites, and PostgreSQL
@@ -59,7 +59,7 @@ func TestOnBolt(t *testing.T) {
 
 func TestOnPostgres(t *testing.T) {
 	enginetest.Run(t, enginetest.Config{
-		Open: func(t testing.TB) storage.Store { return openPostgres(t, server.Database(t)) },
+		Open: func(t testing.TB) storage.Store { return openPostgres(t, postgrestest.Tables(t, server)) },
 	})
 }
 
@@ -94,9 +94,6 @@ type onPostgres struct {
 
 func openPostgres(t testing.TB, url string) onPostgres {
 	t.Helper()
-	if _, err := schema.Migrate(t.Context(), url, schema.Default); err != nil {
-		t.Fatal(err)
-	}
 	s, err := postgres.Open(t.Context(), url, postgres.Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -177,7 +177,7 @@ var rules = slices.Concat(internalRules, []rule{
 	},
 	{
 		Of:  "storage/postgres/postgrestest",
-		May: []string{"storage/postgres", "storage/postgres/schema"},
+		May: []string{"internal/pgtest", "storage/postgres", "storage/postgres/schema"},
 		Why: "tests open a store as programs do",
 	},
 	{

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -33,6 +34,32 @@ func (s *Server) Copy(tb testing.TB, databaseURL string) string {
 		tb.Fatalf("pgtest: %q is not the URL of a database: %v", databaseURL, err)
 	}
 	return s.make(tb, strings.TrimPrefix(u.Path, "/"))
+}
+
+// prepared is the database that [Server.Prepared] copies.
+type prepared struct {
+	once sync.Once
+	err  error
+}
+
+// preparedName is the name of that database.
+const preparedName = "prepared"
+
+// Prepared is Copy of a database that prepare has changed. Its first call on a server creates that database and calls
+// prepare with its URL; all calls have the same prepare. It is for tests that each need the same tables: a copy takes half
+// of the processor time of a new database with tables.
+func (s *Server) Prepared(tb testing.TB, prepare func(databaseURL string) error) string {
+	tb.Helper()
+	p := &s.prepared
+	p.once.Do(func() {
+		if p.err = s.administer("CREATE DATABASE " + preparedName + " TEMPLATE template0"); p.err == nil {
+			p.err = prepare(s.URL(preparedName))
+		}
+	})
+	if p.err != nil {
+		tb.Fatalf("pgtest: preparing a database: %v", p.err)
+	}
+	return s.make(tb, preparedName)
 }
 
 func (s *Server) make(tb testing.TB, template string) string {

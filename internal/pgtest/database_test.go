@@ -3,6 +3,7 @@
 package pgtest
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -33,6 +34,22 @@ func TestACopyHasWhatTheDatabaseHasAndIsApart(t *testing.T) {
 	execute(t, connect(t, second), "INSERT INTO things VALUES (1)")
 	if n := ask[int](t, connect(t, first), "SELECT count(*) FROM things"); n != 0 {
 		t.Error("a row of the copy is in the original database")
+	}
+}
+
+func TestPreparedDatabasesAreEqualAndApart(t *testing.T) {
+	prepare := func(url string) error {
+		conn, err := pgx.Connect(t.Context(), url)
+		if err != nil {
+			return err
+		}
+		_, err = conn.Exec(t.Context(), "CREATE TABLE things (n int)")
+		return errors.Join(err, conn.Close(t.Context()))
+	}
+	first, second := server.Prepared(t, prepare), server.Prepared(t, prepare)
+	execute(t, connect(t, first), "INSERT INTO things VALUES (1)")
+	if n := ask[int](t, connect(t, second), "SELECT count(*) FROM things"); n != 0 {
+		t.Error("a row of one database is in another")
 	}
 }
 

@@ -47,6 +47,7 @@ type Server struct {
 	port     int
 	version  int
 	made     atomic.Int64 // databases so far
+	prepared prepared
 
 	mu       sync.Mutex
 	postgres *servertest.Process // guarded by mu: nil while the server is down

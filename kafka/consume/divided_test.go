@@ -14,7 +14,7 @@ import (
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/postgres"
 	"github.com/taskengine/taskengine/storage/postgres/placement"
-	"github.com/taskengine/taskengine/storage/postgres/schema"
+	"github.com/taskengine/taskengine/storage/postgres/postgrestest"
 	"github.com/taskengine/taskengine/storage/sharded"
 	"github.com/taskengine/taskengine/task"
 )
@@ -41,10 +41,7 @@ func newDivided(t *testing.T) *divided {
 	})
 	d := new(divided)
 	for i, name := range []string{"a", "b"} {
-		url := server.Database(t)
-		if _, err := schema.Migrate(t.Context(), url, schema.Default); err != nil {
-			t.Fatal(err)
-		}
+		url := postgrestest.Tables(t, server)
 		s, err := postgres.Open(t.Context(), url, postgres.Options{})
 		if err != nil {
 			t.Fatal(err)

@@ -57,7 +57,7 @@ func TestANodeThatDoesNotSeeTheOthersTakesNoTaskOfTheirs(t *testing.T) {
 	id := n.submit(engine.Request{Type: "mail"})
 	<-began
 	s := postgrestest.Open(t, url)
-	elsewhere := by(t, postgrestest.Open(t, server.Database(t)))
+	elsewhere := by(t, postgrestest.Open(t, postgrestest.Tables(t, server)))
 	for name, m := range map[string]coord.Membership{"alone": nil, "in another database": elsewhere} {
 		if err := opens(t, s, m); !errors.Is(err, record.ErrOther) {
 			t.Errorf("a node %s: %v", name, err)
@@ -77,7 +77,7 @@ func TestANodeThatDoesNotSeeTheOthersTakesNoTaskOfTheirs(t *testing.T) {
 }
 
 func TestNodesOfAClusterAreRefusedByAStoreOfANodeAlone(t *testing.T) {
-	s := postgrestest.Open(t, server.Database(t))
+	s := postgrestest.Open(t, postgrestest.Tables(t, server))
 	if err := opens(t, s, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func TestNodesOfAClusterAreRefusedByAStoreOfANodeAlone(t *testing.T) {
 
 // Versions before the record have left none, and an ID of the cluster neither.
 func TestAStoreOfAnEarlierVersionGetsTheRecordOfItsFirstNode(t *testing.T) {
-	s := postgrestest.Open(t, server.Database(t))
+	s := postgrestest.Open(t, postgrestest.Tables(t, server))
 	c := by(t, s)
 	if err := opens(t, s, c); err != nil {
 		t.Fatal(err)

@@ -105,7 +105,7 @@ func fold(t *testing.T, s *postgres.Store) int64 {
 }
 
 func TestNotesAreFoldedWhenThereAreMany(t *testing.T) {
-	s := postgrestest.Open(t, server.Database(t))
+	s := postgrestest.Open(t, postgrestest.Tables(t, server))
 	mustAdd(t, s.Pool(), "'ship'")
 	if n := fold(t, s); n != 0 || notes(t, s) != 1 {
 		t.Errorf("%d of one note were folded", n)
@@ -179,7 +179,7 @@ func TestOneFoldsAtATime(t *testing.T) {
 }
 
 func TestCountsOfATableThatIsDroppedAreGoneWithIt(t *testing.T) {
-	s := postgrestest.Open(t, server.Database(t))
+	s := postgrestest.Open(t, postgrestest.Tables(t, server))
 	ids := task.NewIDs([32]byte{1})
 	for i := range 3 {
 		finish(t, s, ids, moment, time.Hour, "")
@@ -203,7 +203,7 @@ func TestCountsOfATableThatIsDroppedAreGoneWithIt(t *testing.T) {
 }
 
 func TestCountsOfATableThatIsDetachedComeBackWithIt(t *testing.T) {
-	s := postgrestest.Open(t, server.Database(t))
+	s := postgrestest.Open(t, postgrestest.Tables(t, server))
 	finish(t, s, task.NewIDs([32]byte{1}), moment, time.Hour, "")
 	var table, bounds string
 	if err := s.Pool().QueryRow(t.Context(), `
@@ -228,7 +228,7 @@ where oid = (select tableoid from taskengine.ended)`).Scan(&table, &bounds); err
 const recount = "select taskengine.recount()"
 
 func TestARecountMakesCountsRight(t *testing.T) {
-	s := postgrestest.Open(t, server.Database(t))
+	s := postgrestest.Open(t, postgrestest.Tables(t, server))
 	ids := task.NewIDs([32]byte{1})
 	for range 3 {
 		finish(t, s, ids, moment, time.Hour, "")
@@ -248,7 +248,7 @@ func TestARecountMakesCountsRight(t *testing.T) {
 }
 
 func TestARecountIsRightWhileTasksLive(t *testing.T) {
-	s := postgrestest.Open(t, server.Database(t))
+	s := postgrestest.Open(t, postgrestest.Tables(t, server))
 	ids := task.NewIDs([32]byte{1})
 	done := make(chan struct{})
 	go func() {
@@ -290,7 +290,7 @@ func TestNotesAreFoldedByWayOfPgBouncer(t *testing.T) {
 }
 
 func TestPeopleSeeTheCounts(t *testing.T) {
-	s := postgrestest.Open(t, server.Database(t))
+	s := postgrestest.Open(t, postgrestest.Tables(t, server))
 	mustAdd(t, s.Pool(), "'ship'")
 	mustAdd(t, s.Pool(), "'ship', at => now() + interval '1 hour'")
 	finish(t, s, task.NewIDs([32]byte{1}), moment, time.Hour, "")

@@ -522,7 +522,7 @@ func TestARoleMayEndAttemptsOnlyIfItIsLetTo(t *testing.T) {
 
 // A handler gets an error if its transaction is in a database that does not hold its task.
 func TestATaskOfAnotherDatabaseIsNotEndedFromSQL(t *testing.T) {
-	s := postgrestest.Open(t, server.Database(t))
+	s := postgrestest.Open(t, postgrestest.Tables(t, server))
 	pgtest.Exec(t, pgtest.Connect(t, s.Pool().Config().ConnString()),
 		"insert into taskengine.home (here, coming, leaving, to_name) values (decode(repeat('00', 32), 'hex'), decode(repeat('00', 32), 'hex'), decode(repeat('00', 32), 'hex'), '')")
 	for _, end := range []string{"finish('0190a6f0-7c3e-7cc0-8b5e-3f1d2c4b5a69', 2)", "again('0190a6f0-7c3e-7cc0-8b5e-3f1d2c4b5a69', 2, now())"} {

@@ -47,7 +47,7 @@ func expire(t *testing.T, s *postgres.Store, now time.Time) time.Time {
 }
 
 func TestWhatHasEndedIsKeptAsLongAsItShouldBeAndALittleLonger(t *testing.T) {
-	s := postgrestest.Open(t, server.Database(t))
+	s := postgrestest.Open(t, postgrestest.Tables(t, server))
 	ids := task.NewIDs([32]byte{1})
 	kept := map[time.Duration]*task.Task{}
 	for _, keep := range []time.Duration{time.Hour, 24 * time.Hour, 36 * time.Hour, 7 * 24 * time.Hour, 0} {
@@ -90,7 +90,7 @@ func TestWhatHasEndedIsKeptAsLongAsItShouldBeAndALittleLonger(t *testing.T) {
 }
 
 func TestConcurrentCallsOfExpireDoNotDisturbEachOther(t *testing.T) {
-	s := postgrestest.Open(t, server.Database(t))
+	s := postgrestest.Open(t, postgrestest.Tables(t, server))
 	for range 100 {
 		if next := expire(t, s, moment); !next.IsZero() {
 			t.Fatalf("of an empty store there is something to expire at %v", next)
@@ -99,7 +99,7 @@ func TestConcurrentCallsOfExpireDoNotDisturbEachOther(t *testing.T) {
 }
 
 func TestTasksEndWhileOthersAreSwept(t *testing.T) {
-	s := postgrestest.Open(t, server.Database(t))
+	s := postgrestest.Open(t, postgrestest.Tables(t, server))
 	other := postgrestest.Open(t, s.Pool().Config().ConnString())
 	ids := task.NewIDs([32]byte{1})
 	var clock atomic.Int64 // minutes since the moment
@@ -134,7 +134,7 @@ func TestTasksEndWhileOthersAreSwept(t *testing.T) {
 }
 
 func TestACallOfExpireThatWasInterruptedIsFinishedByTheNext(t *testing.T) {
-	s := postgrestest.Open(t, server.Database(t))
+	s := postgrestest.Open(t, postgrestest.Tables(t, server))
 	ids := task.NewIDs([32]byte{1})
 	finish(t, s, ids, moment, time.Hour, "")
 	// A transaction that has read the rows does not end: Expire has to wait for it, and is cancelled.
@@ -164,7 +164,7 @@ func TestACallOfExpireThatWasInterruptedIsFinishedByTheNext(t *testing.T) {
 }
 
 func TestATableThatWasDetachedByHandIsLeftAlone(t *testing.T) {
-	s := postgrestest.Open(t, server.Database(t))
+	s := postgrestest.Open(t, postgrestest.Tables(t, server))
 	finish(t, s, task.NewIDs([32]byte{1}), moment, time.Hour, "")
 	var table string
 	if err := s.Pool().QueryRow(t.Context(), "select tableoid::regclass::text from taskengine.ended").Scan(&table); err != nil {

@@ -45,7 +45,7 @@ func TestTasksFromSQLInheritIfTheirTypeDoes(t *testing.T) {
 
 // The columns priority and boost together give its own priority.
 func TestAHeadThatEndsOrYieldsGetsItsOwnPriorityBack(t *testing.T) {
-	s := postgrestest.Open(t, server.Database(t))
+	s := postgrestest.Open(t, postgrestest.Tables(t, server))
 	ids := make(map[string]task.ID)
 	for _, key := range []string{"done", "ended by SQL", "again by SQL", "yields"} {
 		head := heir(1, key, 7)

@@ -143,7 +143,7 @@ func TestManyConnectionsThatAddAndEndTasksOfFewKeysLeaveNoKeyWithoutAHeadAndDoNo
 
 // No batch waits for a transaction that a caller keeps open. Work that it leaves undone is found.
 func TestPromoteDoesNotWaitForATransactionThatACallerKeepsOpen(t *testing.T) {
-	s := postgrestest.Open(t, server.Database(t))
+	s := postgrestest.Open(t, postgrestest.Tables(t, server))
 	rows := []*task.Task{ordered(1, "k"), ordered(2, "k"), ordered(3, "k")}
 	commit(t, s, &storage.Batch{Insert: rows})
 	headless := func(want int) {
@@ -194,7 +194,7 @@ func TestPromoteDoesNotWaitForATransactionThatACallerKeepsOpen(t *testing.T) {
 
 // More keys than one transaction promotes get their heads in further ones.
 func TestABatchOfManyKeysGivesEachItsHead(t *testing.T) {
-	s := postgrestest.Open(t, server.Database(t))
+	s := postgrestest.Open(t, postgrestest.Tables(t, server))
 	const keys = 600
 	var b storage.Batch
 	for n := range keys {

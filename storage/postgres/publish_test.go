@@ -16,7 +16,7 @@ import (
 // an outage and change data capture are built, needs a key to identify a row that was changed or deleted.
 func TestEveryTableHasAPrimaryKey(t *testing.T) {
 	t.Parallel()
-	s := postgrestest.Open(t, server.Database(t))
+	s := postgrestest.Open(t, postgrestest.Tables(t, server))
 	finish(t, s, task.NewIDs([32]byte{1}), moment, time.Hour, "")
 	rows, _ := s.Pool().Query(t.Context(), `
 select c.relname from pg_catalog.pg_class c where c.relnamespace = 'taskengine'::regnamespace and c.relkind in ('r', 'p')
@@ -34,7 +34,7 @@ select c.relname from pg_catalog.pg_class c where c.relnamespace = 'taskengine':
 // TestTasksEndInADatabaseThatPublishesAllItsTables has changes and deletions of each table that the store writes.
 func TestTasksEndInADatabaseThatPublishesAllItsTables(t *testing.T) {
 	t.Parallel()
-	s := postgrestest.Open(t, server.Database(t))
+	s := postgrestest.Open(t, postgrestest.Tables(t, server))
 	execIn(t, s, "create publication everything for all tables")
 	ids := task.NewIDs([32]byte{1})
 	for i := range 3 {

@@ -208,7 +208,7 @@ func TestARoleMaySendSignalsOnlyIfItIsLetTo(t *testing.T) {
 
 // A database that holds some of the shards takes signals to all tasks; one that holds none takes none.
 func TestASignalFromSQLLeavesADatabaseOfSome(t *testing.T) {
-	s := postgrestest.Open(t, server.Database(t))
+	s := postgrestest.Open(t, postgrestest.Tables(t, server))
 	c := pgtest.Connect(t, s.Pool().Config().ConnString())
 	pgtest.Exec(t, c, "insert into taskengine.home (here, coming, leaving, to_name) values (decode(repeat('00', 31) || '01', 'hex'), decode(repeat('00', 32), 'hex'), decode(repeat('00', 32), 'hex'), '')")
 	for range 20 {

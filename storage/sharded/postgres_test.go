@@ -9,7 +9,7 @@ import (
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/postgres"
 	"github.com/taskengine/taskengine/storage/postgres/placement"
-	"github.com/taskengine/taskengine/storage/postgres/schema"
+	"github.com/taskengine/taskengine/storage/postgres/postgrestest"
 	"github.com/taskengine/taskengine/storage/sharded"
 	"github.com/taskengine/taskengine/task"
 )
@@ -25,10 +25,7 @@ func TestMain(m *testing.M) {
 // database returns an empty database that is named.
 func database(t testing.TB, name string) placement.Database {
 	t.Helper()
-	url := server.Database(t)
-	if _, err := schema.Migrate(t.Context(), url, schema.Default); err != nil {
-		t.Fatal(err)
-	}
+	url := postgrestest.Tables(t, server)
 	s, err := postgres.Open(t.Context(), url, postgres.Options{})
 	if err != nil {
 		t.Fatal(err)

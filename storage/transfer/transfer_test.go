@@ -19,7 +19,7 @@ import (
 	"github.com/taskengine/taskengine/storage/bolt"
 	"github.com/taskengine/taskengine/storage/pebble"
 	"github.com/taskengine/taskengine/storage/postgres"
-	"github.com/taskengine/taskengine/storage/postgres/schema"
+	"github.com/taskengine/taskengine/storage/postgres/postgrestest"
 	"github.com/taskengine/taskengine/storage/transfer"
 	"github.com/taskengine/taskengine/task"
 )
@@ -47,10 +47,7 @@ var kinds = map[string]func(testing.TB) store{
 		return closed(t, s, err)
 	},
 	"postgres": func(t testing.TB) store {
-		url := server.Database(t)
-		if _, err := schema.Migrate(t.Context(), url, schema.Default); err != nil {
-			t.Fatal(err)
-		}
+		url := postgrestest.Tables(t, server)
 		s, err := postgres.Open(t.Context(), url, postgres.Options{})
 		return closed(t, s, err)
 	},

@@ -177,8 +177,8 @@ func (p *project) useJava(t *testing.T) {
 	if !ok {
 		t.Fatalf("%s does not begin with a class path", built)
 	}
-	p.write(t, "run.args", fmt.Sprintf("--class-path \"target:%s\"\n-XX:+DisplayVMOutputToStderr\napp.Main\n", classes))
-	p.run(t, "javac", "-d", "target", "--class-path", classes, "src/main/java/app/Main.java", "src/test/java/app/MainTest.java")
+	p.write(t, "run.args", fmt.Sprintf("--class-path \"target:%s\"\n-XX:+DisplayVMOutputToStderr\n-XX:TieredStopAtLevel=1\n-XX:+UseSerialGC\napp.Main\n", classes))
+	p.run(t, "javac", "-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC", "-d", "target", "--class-path", classes, "src/main/java/app/Main.java", "src/test/java/app/MainTest.java")
 }
 
 // useTool has the project's test find this program.

@@ -49,7 +49,7 @@ func closeServer(code int) {
 // tables returns the URL of a database that has the tables.
 func tables(t *testing.T) string {
 	t.Helper()
-	return tablesOn(t, databases(t))
+	return databases(t).Prepared(t, func(url string) error { return makeTables(t, url) })
 }
 
 // query runs statements and returns the first value of the last one, as text.
@@ -251,10 +251,19 @@ func own(t *testing.T, settings ...string) *pgtest.Server {
 func tablesOn(t *testing.T, s *pgtest.Server) string {
 	t.Helper()
 	url := s.Database(t)
-	if r := cli(t, nil, "", "migrate", "apply", "--url", url); r.code != 0 {
-		t.Fatalf("migrate apply ended with %d: %s", r.code, r.stderr)
+	if err := makeTables(t, url); err != nil {
+		t.Fatal(err)
 	}
 	return url
+}
+
+// makeTables makes the tables in a database.
+func makeTables(t *testing.T, url string) error {
+	t.Helper()
+	if r := cli(t, nil, "", "migrate", "apply", "--url", url); r.code != 0 {
+		return fmt.Errorf("migrate apply ended with %d: %s", r.code, r.stderr)
+	}
+	return nil
 }
 
 func TestTheFolderOfTaskLogsBelongsToOneNode(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"github.com/taskengine/taskengine/engine/enginetest"
 	"github.com/taskengine/taskengine/internal/pgtest"
 	"github.com/taskengine/taskengine/internal/wiretest"
-	"github.com/taskengine/taskengine/storage/postgres/schema"
+	"github.com/taskengine/taskengine/storage/postgres/postgrestest"
 )
 
 func TestPostgresAndEtcd(t *testing.T) {
@@ -44,10 +44,7 @@ var clusters atomic.Int64
 // The bus and the clock are of PostgreSQL. A cut of the network to the store cuts both, too.
 func besidePostgres(endpoint string, connect func(endpoint, prefix string, lease time.Duration, now func() time.Time) (remote, error)) enginetest.Cluster {
 	return enginetest.Cluster{New: func(t *testing.T, s enginetest.Setup) func() *enginetest.Member {
-		database := server.Database(t)
-		if _, err := schema.Migrate(t.Context(), database, schema.Default); err != nil {
-			t.Fatal(err)
-		}
+		database := postgrestest.Tables(t, server)
 		if s.Ahead != 0 {
 			pgtest.SetClock(t, database, s.Ahead)
 		}

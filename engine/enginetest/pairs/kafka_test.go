@@ -17,7 +17,7 @@ import (
 	"github.com/taskengine/taskengine/internal/pgtest"
 	"github.com/taskengine/taskengine/internal/wiretest"
 	"github.com/taskengine/taskengine/kafka"
-	"github.com/taskengine/taskengine/storage/postgres/schema"
+	"github.com/taskengine/taskengine/storage/postgres/postgrestest"
 )
 
 // topics is how many clusters have a topic so far.
@@ -27,10 +27,7 @@ var topics atomic.Int64
 func TestPostgresAndPostgresWithHintsAndRolesByKafka(t *testing.T) {
 	t.Parallel()
 	enginetest.RunCluster(t, enginetest.Cluster{New: func(t *testing.T, s enginetest.Setup) func() *enginetest.Member {
-		database := server.Database(t)
-		if _, err := schema.Migrate(t.Context(), database, schema.Default); err != nil {
-			t.Fatal(err)
-		}
+		database := postgrestest.Tables(t, server)
 		if s.Ahead != 0 {
 			pgtest.SetClock(t, database, s.Ahead)
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/taskengine/taskengine/internal/pgtest"
 	"github.com/taskengine/taskengine/internal/wiretest"
 	storage "github.com/taskengine/taskengine/storage/postgres"
-	"github.com/taskengine/taskengine/storage/postgres/schema"
+	"github.com/taskengine/taskengine/storage/postgres/postgrestest"
 )
 
 func TestPostgresAndPostgres(t *testing.T) {
@@ -43,10 +43,7 @@ func TestPostgresAndPostgresWithRolesByMessages(t *testing.T) {
 // onPostgres returns clusters on PostgreSQL. elector returns that of a member.
 func onPostgres(elector func(*testing.T, *postgres.Coord) coord.Elector) enginetest.Cluster {
 	return enginetest.Cluster{New: func(t *testing.T, s enginetest.Setup) func() *enginetest.Member {
-		database := server.Database(t)
-		if _, err := schema.Migrate(t.Context(), database, schema.Default); err != nil {
-			t.Fatal(err)
-		}
+		database := postgrestest.Tables(t, server)
 		if s.Ahead != 0 {
 			pgtest.SetClock(t, database, s.Ahead)
 		}

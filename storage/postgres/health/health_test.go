@@ -64,7 +64,7 @@ func join(t *testing.T, s *postgres.Store, typ string, handler task.HandlerFunc)
 }
 
 func TestHealthOfANewDatabase(t *testing.T) {
-	h := examine(t, postgrestest.Open(t, server.Database(t)))
+	h := examine(t, postgrestest.Open(t, postgrestest.Tables(t, server)))
 	if h.Schema != h.Want || h.Server/10000 < 14 || !h.Sees || h.Settings["fsync"] != "on" || h.Connections < 1 {
 		t.Errorf("it is %+v", h)
 	}

@@ -23,7 +23,7 @@ func parts(t *testing.T, names ...string) []placement.Database {
 	t.Helper()
 	out := make([]placement.Database, len(names))
 	for i, name := range names {
-		out[i] = placement.Database{Name: name, Store: postgrestest.Open(t, server.Database(t))}
+		out[i] = placement.Database{Name: name, Store: postgrestest.Open(t, postgrestest.Tables(t, server))}
 	}
 	return out
 }

@@ -4,9 +4,19 @@ package postgrestest
 import (
 	"testing"
 
+	"github.com/taskengine/taskengine/internal/pgtest"
 	"github.com/taskengine/taskengine/storage/postgres"
 	"github.com/taskengine/taskengine/storage/postgres/schema"
 )
+
+// Tables returns the URL of a new database with the tables. See [pgtest.Server.Database] for the rest.
+func Tables(tb testing.TB, server *pgtest.Server) string {
+	tb.Helper()
+	return server.Prepared(tb, func(url string) error {
+		_, err := schema.Migrate(tb.Context(), url, schema.Default)
+		return err
+	})
+}
 
 // Open makes the tables in the database, unless it has them, and opens a store that is closed
 // with the test.
