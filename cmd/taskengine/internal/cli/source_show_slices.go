@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -162,7 +163,9 @@ func platformText(p *taskenginev1.Platform) string {
 	if v := p.GetStopped(); v != nil {
 		f.add("stopped", fmt.Sprintf("since %s; a failed slice is tried again %s", when(v.GetSince()), when(v.GetNext())))
 	}
-	f.add("cursor", when(p.GetCursor()))
+	if at := p.GetCursor(); at != nil {
+		f.add("cursor", at.AsTime().Format(time.RFC3339Nano)) // for reset --from
+	}
 	f.add("low-water", when(p.GetLowWater()))
 	f.add("lag", lagWords(p.GetCursorLag()))
 	f.add("next", when(p.GetNext()))

@@ -215,3 +215,12 @@ func TestSourcesOfSlicesAreShown(t *testing.T) {
 		}
 	}
 }
+
+// What source show prints of a cursor is what source reset --from takes.
+func TestTheCursorOfAPlatformIsShownExactly(t *testing.T) {
+	p := aPlatform("a")
+	p.Cursor = timestamppb.New(time.Date(2026, 1, 1, 0, 0, 0, 250_000_000, time.UTC))
+	if text := platformText(p); !strings.Contains(text, "2026-01-01T00:00:00.25Z\n") {
+		t.Error(text)
+	}
+}
