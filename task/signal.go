@@ -11,7 +11,7 @@ const (
 	MaxAwaited    = 20      // names that a task may wait for at a time
 	MaxKept       = 100     // signals that a task keeps until it waits for them
 	MaxKeptBytes  = 1 << 20 // of their data
-	maxSeen       = 100     // IDs in a row of signals that ended earlier waits
+	MaxSeen       = 100     // IDs in a row of signals that ended earlier waits
 )
 
 // Signal is a message to one task.
@@ -170,7 +170,7 @@ func (s *Signals) reencoded(data map[ID][]byte) *Signals {
 // consume forgets the signal that ended the newest wait, but for its ID.
 func (s *Signals) consume() {
 	if s.Wake.By == BySignal {
-		old := s.Seen[max(0, len(s.Seen)+1-maxSeen):]
+		old := s.Seen[max(0, len(s.Seen)+1-MaxSeen):]
 		s.Seen = append(slices.Clip(slices.Clone(old)), s.Wake.Signal.ID)
 	}
 	s.Wake = Wake{}

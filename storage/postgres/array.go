@@ -106,6 +106,17 @@ func bigints[T any](some []T, of func(T) int64) *array {
 	return columnOf(pgtype.Int8OID, 8, some, func(a *array, one T) { a.int64(of(one)) })
 }
 
+// bigintsOrNull is bigints, with null where of says that there is none.
+func bigintsOrNull[T any](some []T, of func(T) (n int64, ok bool)) *array {
+	return columnOf(pgtype.Int8OID, 8, some, func(a *array, one T) {
+		if n, ok := of(one); ok {
+			a.int64(n)
+		} else {
+			a.null()
+		}
+	})
+}
+
 func integers[T any](some []T, of func(T) int32) *array {
 	return columnOf(pgtype.Int4OID, 4, some, func(a *array, one T) { a.int32(of(one)) })
 }

@@ -48,7 +48,7 @@ func (s *Store) Commit(ctx context.Context, b *storage.Batch) storage.Commit {
 }
 
 // commit does a batch without its notes. A batch of the usual changes is one round trip: tasks
-// are added, grabbed and completed, or run again, and rows follow the ends of attempts. If resolves is set, its [storage.Terms] are needed:
+// are added and grabbed, attempts end, and rows follow their ends. If resolves is set, its [storage.Terms] are needed:
 // keys of its rows are taken.
 func (v *verbs) commit(ctx context.Context, b *storage.Batch, resolves bool) (out storage.Outcome, err error) {
 	s, w := v.store, classify(b.Swap)
@@ -124,7 +124,7 @@ func oneTrip(b *storage.Batch, w *swaps) bool {
 		fresh[t.ID] = true
 	}
 	for i, c := range b.Swap {
-		if fresh[c.ID] || b.Removes(i) && c.To != task.Done {
+		if fresh[c.ID] || b.Removes(i) && !finished(c.To) {
 			return false
 		}
 	}
@@ -143,7 +143,7 @@ func (v *verbs) follow(b *storage.Batch, careful bool) (f followed) {
 	after, ends := []task.Ref{}, false
 	for i := range b.Follow {
 		for _, t := range b.Follows(i) {
-			ends = ends || b.Swap[i].To == task.Done
+			ends = ends || finished(b.Swap[i].To)
 			rows, after, f.of = append(rows, t), append(after, b.Swap[i].Ref), append(f.of, i)
 		}
 	}
@@ -211,7 +211,7 @@ func (s *Store) keysOf(b *storage.Batch, w *swaps) (now, later []string) {
 	for _, t := range b.Insert {
 		keys = appendKey(keys, t)
 	}
-	for _, some := range [][]int{w.ends, w.agains} {
+	for _, some := range [][]int{w.ends, w.agains, w.exits} {
 		for _, i := range some {
 			if key := b.Swap[i].OrderingKey; key != "" {
 				keys = append(keys, key)

@@ -31,7 +31,7 @@
 //
 //	postgres.go    Open, connections, errors
 //	verbs.go       how a verb becomes a round trip; get, delete, note
-//	insert.go, swap.go, rewrite.go, batch.go, terms.go
+//	insert.go, swap.go, exit.go, rewrite.go, batch.go, terms.go
 //	               adding and changing tasks
 //	order.go       giving ordering keys their heads
 //	query.go, inspect.go, inspect_key.go, count.go, export.go
@@ -43,8 +43,8 @@
 //	sessions.go    which node the sessions of a store are of
 //	partitions.go, expire.go
 //	               the partitions of tasks that have ended
-//	statements.go  the SQL that writes, statements_query.go that which reads, statements_order.go
-//	               that of ordering keys; row.go, encode.go and array.go have the values
+//	statements.go  the SQL that writes, statements_exit.go that which ends attempts, statements_query.go
+//	               that which reads, statements_order.go that of ordering keys; row.go, encode.go and array.go have the values
 //
 // Package schema makes the tables, package health examines a database, and package placement
 // divides shards among databases and moves them.

@@ -195,7 +195,7 @@ func decodeSignals(r *reader, awaits []string, by task.WakeBy) *task.Signals {
 			s.Seen = append(s.Seen, signal.ID)
 		}
 	}
-	s.Kept = kept
+	s.Kept, s.Seen = kept, s.Seen[max(0, len(s.Seen)-task.MaxSeen):]
 	return task.NewSignals(s)
 }
 

@@ -180,7 +180,7 @@ func TestPlansOfEmptyTablesFindWhatTheyNeedByIndex(t *testing.T) {
 	c := pgtest.Connect(t, emptyTables(t))
 	sql := statementsIn(schema.Default)
 	for name, text := range map[string]string{
-		"grab": sql.grab, "rerun": sql.rerun, "insert": sql.inserts[insertKind{keyed: true, careful: true, follows: true}](), "finish": sql.finish, "drop": sql.drop, "update": sql.update, "note": sql.note, "ready": sql.ready, "due": sql.due,
+		"grab": sql.grab, "rerun": sql.rerun, "exit": sql.exit, "end": sql.end, "removeExits": sql.removeExits, "insert": sql.inserts[insertKind{keyed: true, careful: true, follows: true}](), "finish": sql.finish, "drop": sql.drop, "update": sql.update, "note": sql.note, "ready": sql.ready, "due": sql.due,
 		"remove": sql.remove, "removeEnded": sql.removeEnded, "lockTask": sql.lockTask, "queues": sql.queues,
 		"outdated": sql.outdated, "demote": sql.demote, "promote": sql.promote, "heads": sql.heads, "headless": sql.headless, "takeHead": sql.takeHead,
 	} {

@@ -22,6 +22,7 @@ type statements struct {
 	claimKeys, releaseKeys, holders, allHolders, areFree  string
 	removeEnded, remove, note, grab, finish, drop, update string
 	rerun, finishNoted, dropNoted                         string
+	exit, endNoted, removeExits, removeExitsNoted         string
 	end, comeBack                                         string
 	due, dueRunning, dueEnded, ready, queues, allQueues   string
 	dueOf, submitted, submittedOf                         string
@@ -219,7 +220,7 @@ const updateRerun = `
 update {task} t
 set version = t.version + 1, state = 1, owner = null, queued = false, attempt = 0, crashes = 0,
 	ready_at = c.ready_at, next_event_at = c.next, due_at = nullif(c.next, {none}), due_state = 1, expires_at = {none}, updated_at = c.at,
-	turn = least(t.turn, 1), priority = {own:t}, boost = null, history = {schema}.with_attempt(t, c.at), result = c.result, woken_by = null,
+	turn = least(t.turn, 1), priority = {own:t}, boost = null, history = {schema}.with_attempt(t.history, t.attempt, t.started_at, c.at, t.node, 0, null), result = c.result, woken_by = null,
 	checkpoint = c.checkpoint, payload = case when c.loads then c.payload else t.payload end, grp = case when c.groups then c.grp else t.grp end
 from unnest($1::uuid[], $2::bigint[], $3::uuid[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bytea[], $8::bytea[], $9::boolean[], $10::bytea[],
 	$11::boolean[], $12::bytea[])
@@ -256,7 +257,7 @@ keys as (delete from {key} k using holders h where {holds:h})
 update {task} set key = null where id = any($1::uuid[])`
 
 const moveEnded = `
-with gone as (delete from {task} where id = any($1::uuid[]) returning {columns})
+with gone as (delete from {task} where id = any($1::uuid[]) and state in (4, 6, 7) returning {columns})
 insert into {ended} ({columns}, ended_at, keep)
 select {columns:gone}, c.ended_at, c.keep
 from gone join unnest($1::uuid[], $2::bigint[], $3::integer[]) as c (id, ended_at, keep) on c.id = gone.id`
@@ -305,6 +306,7 @@ func statementsIn(name string) *statements {
 		removeEnded: fill(deleteAddedAgain), remove: fill(deleteRefs),
 		note: fill(updateNotes), grab: fill(updateGrab), finish: fill(moveDone), drop: fill(dropDone), rerun: fill(updateRerun), update: fill(updateRows),
 		finishNoted: fill(moveNoted), dropNoted: fill(dropNoted),
+		exit: fill(updateExit), endNoted: fill(endNoted), removeExits: fill(deleteEnded), removeExitsNoted: fill(deleteNoted),
 		end: fill(moveEnded), comeBack: fill(moveBack),
 		dueOf: fill(selectDueOf), submitted: fill(selectSubmitted), submittedOf: fill(selectSubmittedOf),
 		due: fill(selectDue), dueRunning: fill(selectDueRunning), dueEnded: fill(selectDueEnded),

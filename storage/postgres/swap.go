@@ -11,7 +11,7 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// Swap implements [storage.Tasks]. A grab, a completion and a rerun are one statement each. For other changes Swap
+// Swap implements [storage.Tasks]. Grabs, completions, reruns and other ends of attempts are one statement each. For other changes Swap
 // locks and reads the rows, applies [task.Change.Apply] and writes them back, in two round trips.
 func (v *verbs) Swap(ctx context.Context, cs ...task.Change) ([]*task.Task, error) {
 	if v.way != directly || v.tx != nil {
@@ -58,6 +58,7 @@ type swaps struct {
 	grabs   []int        // indexes of changes
 	ends    []int        // likewise: of tasks that complete
 	agains  []int        // likewise: of attempts that complete while their tasks run again
+	exits   []int        // likewise: of attempts that end otherwise, see isExit
 	others  []int        // likewise
 	remove  []bool       // for each change whether its row is deleted, if it ends
 	notes   bool         // rows may follow the ends of tasks: the statements note these
@@ -83,12 +84,14 @@ func classify(cs []task.Change) *swaps {
 			w.ends = append(w.ends, i)
 		case isAgain(&c):
 			w.agains = append(w.agains, i)
+		case isExit(&c):
+			w.exits = append(w.exits, i)
 		default:
 			w.others = append(w.others, i)
 		}
 	}
 	// All transactions lock rows in the order of their ids, which avoids deadlocks.
-	for _, some := range [][]int{w.grabs, w.ends, w.agains, w.others} {
+	for _, some := range [][]int{w.grabs, w.ends, w.agains, w.exits, w.others} {
 		slices.SortStableFunc(some, func(a, b int) int { return cs[a].ID.Compare(cs[b].ID) })
 	}
 	return w
@@ -122,6 +125,7 @@ func (v *verbs) queue(ctx context.Context, p *pipe, w *swaps) error {
 	}
 	v.drop(p, w, drop)
 	v.rerun(p, w)
+	v.exit(ctx, p, w)
 	return v.finish(ctx, p, w, keep)
 }
 
@@ -219,10 +223,5 @@ func (v *verbs) rerun(p *pipe, w *swaps) {
 		at(func(c *task.Change) time.Time { return c.ReadyAt }), at(func(c *task.Change) time.Time { return c.NextEventAt }),
 		bytesOrNull(w.agains, func(i int) []byte { return change(i).Result }), part(func(c *task.Change) *[]byte { return c.Checkpoint }),
 		booleans(w.agains, func(i int) bool { return change(i).Payload != nil }), part(func(c *task.Change) *[]byte { return c.Payload }),
-		booleans(w.agains, func(i int) bool { return change(i).Group != nil }), texts(w.agains, func(i int) string {
-			if group := change(i).Group; group != nil {
-				return *group
-			}
-			return ""
-		}))
+		booleans(w.agains, func(i int) bool { return change(i).Group != nil }), texts(w.agains, func(i int) string { return groupOf(change(i)) }))
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -133,8 +134,10 @@ func (m *model) batch() {
 		}
 		if t, err := m.want.Get(m.f.ctx(), c.ID); err == nil && m.rand.IntN(5) > 0 {
 			c.Version = t.Version
-			if t.State == task.Processing && m.rand.IntN(2) == 0 {
+			if n := m.rand.IntN(4); t.State == task.Processing && n == 0 {
 				c = m.randomRerun(t)
+			} else if t.State == task.Processing && n < 3 {
+				c = m.randomEnd(t)
 			}
 		}
 		b.Swap, b.Remove = append(b.Swap, c), append(b.Remove, m.rand.IntN(3) == 0)
@@ -198,6 +201,56 @@ func (m *model) randomRerun(t *task.Task) task.Change {
 		c.Checkpoint = new(pattern(pick(m, modelSizes)))
 	}
 	return c
+}
+
+// randomEnd returns a change that ends the attempt of a task that runs in any way.
+func (m *model) randomEnd(t *task.Task) task.Change {
+	c := m.randomRerun(t)
+	c.Count, c.ReadyAt, c.Error = task.Count(m.rand.IntN(3)), m.randomTime(), strings.Repeat("é", m.rand.IntN(3)*m.rand.IntN(task.MaxErrorText))
+	switch m.rand.IntN(3) {
+	case 0:
+		c.To, c.Outcome = pick(m, []task.State{task.Waiting, task.Submitted, task.Done, task.Error, task.Failed, task.Cancelled}), task.Outcome(m.rand.IntN(8))
+		c.Leaves = m.rand.IntN(2) == 0
+		return c
+	case 1:
+		c.To = pick(m, []task.State{task.Waiting, task.Waiting, task.Done})
+	default:
+		c.Await = m.randomWait()
+	}
+	for _, name := range []string{"page", "new", "näme", "other"} {
+		if m.rand.IntN(4) > 0 {
+			continue
+		}
+		a := task.AddedChildren{Name: name, Count: uint32(m.rand.IntN(4))}
+		if s := t.Children.Set(name); s != nil && m.rand.IntN(8) > 0 {
+			a.From = s.Added
+		}
+		if m.rand.IntN(3) == 0 {
+			a.Shards = make([]byte, max(a.Count, uint32(m.rand.IntN(2))))
+		}
+		c.Adds = append(c.Adds, a)
+	}
+	return c
+}
+
+// randomWait returns a wait for some signals and children.
+func (m *model) randomWait() *task.Await {
+	a := &task.Await{Patience: time.Duration(m.rand.IntN(3)) * 1500 * time.Millisecond}
+	for _, name := range []string{"k", "paid", "", "other", "w"} {
+		if m.rand.IntN(3) == 0 {
+			a.Names = append(a.Names, name)
+		}
+	}
+	if len(a.Names) > 0 && m.rand.IntN(2) == 0 {
+		return a
+	}
+	a.Names = append(a.Names, task.AwaitsChildren)
+	for _, name := range []string{"page", "new", "näme", "page"} {
+		if m.rand.IntN(3) == 0 {
+			a.Children = append(a.Children, task.ChildrenWait{Name: name, Count: uint32(m.rand.IntN(5)), OrFailed: m.rand.IntN(2) == 0})
+		}
+	}
+	return a
 }
 
 // randomHeads returns grabs of the heads that follow some of the changes of a batch.

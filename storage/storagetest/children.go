@@ -119,6 +119,23 @@ var childrenCases = []testCase{
 		f.extend(t, 2, task.MoreChildren{AddedChildren: task.AddedChildren{Name: "a"}, Close: true})
 		equal(f, "state", t.State, task.Submitted)
 	}},
+	{"a wait for children that was over by its time leaves nothing for the next wait", func(f *fixture) {
+		t := f.row(task.Processing)
+		f.put(t)
+		wait := func(now int, name string, adds ...task.AddedChildren) task.Change {
+			return task.Change{
+				To: task.Waiting, By: t.Owner, At: at(now), NextEventAt: at(now + 5), Outcome: task.Completed, Count: task.Reset, Adds: adds,
+				Await: &task.Await{Names: []string{task.AwaitsChildren}, Children: []task.ChildrenWait{{Name: name, Count: 1, OrFailed: true}}},
+			}
+		}
+		f.step(t, wait(2, "a", task.AddedChildren{Name: "a", Count: 2}, task.AddedChildren{Name: "b", Count: 2}))
+		f.step(t, task.Change{To: task.Processing, At: at(7), Due: true, Owner: task.ID{1}})
+		f.step(t, wait(8, "b"))
+		f.report(t, "a", 9, task.ChildEnd{Index: 1, State: task.Failed})
+		equal(f, "state", t.State, task.Waiting)
+		f.report(t, "b", 10, task.ChildEnd{Index: 1, State: task.Done})
+		equal(f, "state", t.State, task.Submitted)
+	}},
 	{"a task that has failed or was cancelled learns of its children", func(f *fixture) {
 		for _, to := range []task.State{task.Failed, task.Cancelled} {
 			t := f.row(task.Processing, func(t *task.Task) { t.Children, t.Parent = children(10), &task.Parent{ID: task.ID{8}, Name: "p"} })
@@ -130,32 +147,34 @@ var childrenCases = []testCase{
 		}
 	}},
 	{"children that end at the same time are all counted, while the attempt ends", func(f *fixture) {
-		const n = 50
-		t := f.row(task.Processing, func(t *task.Task) {
-			t.Children = &task.Children{Sets: []task.ChildSet{{Name: "a", Added: n}}}
-		})
-		f.put(t)
-		var wg sync.WaitGroup
-		for i := range uint32(n) {
+		for _, by := range []task.ID{{}, {9}} {
+			const n = 50
+			t := f.row(task.Processing, func(t *task.Task) {
+				t.Children = &task.Children{Sets: []task.ChildSet{{Name: "a", Added: n}}}
+			})
+			f.put(t)
+			var wg sync.WaitGroup
+			for i := range uint32(n) {
+				wg.Go(func() {
+					ends := &task.ChildEnds{Name: "a", Ends: []task.ChildEnd{{Index: i, State: task.Done}}}
+					rows, err := f.Swap(f.ctx(), task.Change{Ref: task.Ref{ID: t.ID}, At: at(4), Ends: ends})
+					if err != nil || rows[0] == nil {
+						f.Errorf("child %d: %v, %v", i, rows, err)
+					}
+				})
+			}
 			wg.Go(func() {
-				ends := &task.ChildEnds{Name: "a", Ends: []task.ChildEnd{{Index: i, State: task.Done}}}
-				rows, err := f.Swap(f.ctx(), task.Change{Ref: task.Ref{ID: t.ID}, At: at(4), Ends: ends})
+				wait := &task.Await{Names: []string{task.AwaitsChildren}, Children: []task.ChildrenWait{{Name: "a"}}}
+				rows, err := f.Swap(f.ctx(), task.Change{Ref: t.Ref(), By: by, To: task.Waiting, At: at(4), Outcome: task.Completed, Await: wait})
 				if err != nil || rows[0] == nil {
-					f.Errorf("child %d: %v, %v", i, rows, err)
+					f.Errorf("the end of the attempt: %v, %v", rows, err)
 				}
 			})
-		}
-		wg.Go(func() {
-			wait := &task.Await{Names: []string{task.AwaitsChildren}, Children: []task.ChildrenWait{{Name: "a"}}}
-			rows, err := f.Swap(f.ctx(), task.Change{Ref: t.Ref(), To: task.Waiting, At: at(4), Outcome: task.Completed, Await: wait})
-			if err != nil || rows[0] == nil {
-				f.Errorf("the end of the attempt: %v, %v", rows, err)
+			wg.Wait()
+			now := f.get(t.ID)
+			if now.State != task.Submitted || now.Children.Set("a").Done != n || now.Woken().By != task.ByChildren {
+				f.Errorf("it is %v and has %+v", now.State, now.Children)
 			}
-		})
-		wg.Wait()
-		now := f.get(t.ID)
-		if now.State != task.Submitted || now.Children.Set("a").Done != n || now.Woken().By != task.ByChildren {
-			f.Errorf("it is %v and has %+v", now.State, now.Children)
 		}
 	}},
 	{"children of a task that has ended are all counted, and the task is always there for transactions", func(f *fixture) {

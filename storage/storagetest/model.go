@@ -160,6 +160,10 @@ func (m *model) randomTask() *task.Task {
 			t.Signals.Awaits, t.Signals.Patience = []string{"paid", "näme"}, time.Duration(m.rand.IntN(2))*time.Minute
 		}
 	}
+	if t.State == task.Processing {
+		t.Owner, t.Node, t.StartedAt, t.Attempt, t.Crashes = task.ID{3}, "three", at(1), uint32(m.rand.IntN(3)), uint32(m.rand.IntN(3))
+		t.History = history(pick(m, []int{0, 1, task.MaxHistory - 1, task.MaxHistory}), pick(m, modelSizes)/20)
+	}
 	if m.rand.IntN(4) == 0 {
 		t.Parent = &task.Parent{ID: pick(m, m.ids), Name: pick(m, modelTypes), Index: uint32(m.rand.IntN(9))}
 	}
@@ -183,8 +187,8 @@ func (m *model) randomTask() *task.Task {
 		case t.State == task.Waiting, t.State == task.Submitted, t.State == task.Error:
 			t.Turn = task.Turn(m.rand.IntN(3))
 			t.Inherits = m.rand.IntN(3) > 0
-		case t.State == task.Processing:
-			t.Owner, t.Node, t.StartedAt = task.ID{3}, "three", at(1)
+		case t.State == task.Processing && m.rand.IntN(2) == 0:
+			t.Turn = task.Head
 		}
 	}
 	return t
@@ -342,6 +346,9 @@ func (m *model) insert(got, want storage.Tasks, ts []*task.Task) {
 func (m *model) swap(got, want storage.Tasks, cs []task.Change) {
 	for i := range cs {
 		if t, err := want.Get(m.f.ctx(), cs[i].ID); err == nil {
+			if t.State == task.Processing && m.rand.IntN(3) == 0 {
+				cs[i] = m.randomEnd(t)
+			}
 			if cs[i].Version = t.Version; cs[i].Signal != nil || cs[i].Ends != nil {
 				cs[i].Version, cs[i].OrderingKey = 0, t.OrderingKey
 			}

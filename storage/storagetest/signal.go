@@ -96,29 +96,31 @@ var signalCases = []testCase{
 		}
 	}},
 	{"signals that come at the same time are all kept, while the attempt ends", func(f *fixture) {
-		t := f.row(task.Processing)
-		f.put(t)
-		var wg sync.WaitGroup
-		const n = 50
-		for i := range n {
+		for _, by := range []task.ID{{}, {9}} {
+			t := f.row(task.Processing)
+			f.put(t)
+			var wg sync.WaitGroup
+			const n = 50
+			for i := range n {
+				wg.Go(func() {
+					s := task.Signal{ID: task.ID{byte(i)}, Name: "s", Data: fmt.Append(nil, i)}
+					rows, err := f.Swap(f.ctx(), task.Change{Ref: task.Ref{ID: t.ID}, At: at(4), Signal: &task.Delivery{Signal: s, Keep: true}})
+					if err != nil || rows[0] == nil {
+						f.Errorf("signal %d: %v, %v", i, rows, err)
+					}
+				})
+			}
 			wg.Go(func() {
-				s := task.Signal{ID: task.ID{byte(i)}, Name: "s", Data: fmt.Append(nil, i)}
-				rows, err := f.Swap(f.ctx(), task.Change{Ref: task.Ref{ID: t.ID}, At: at(4), Signal: &task.Delivery{Signal: s, Keep: true}})
-				if err != nil || rows[0] == nil {
-					f.Errorf("signal %d: %v, %v", i, rows, err)
+				c := task.Change{Ref: t.Ref(), By: by, To: task.Waiting, At: at(4), Outcome: task.Completed, Await: &task.Await{Names: []string{"s"}}}
+				if rows, err := f.Swap(f.ctx(), c); err != nil || rows[0] == nil {
+					f.Errorf("the end of the attempt: %v, %v", rows, err)
 				}
 			})
-		}
-		wg.Go(func() {
-			c := task.Change{Ref: t.Ref(), To: task.Waiting, At: at(4), Outcome: task.Completed, Await: &task.Await{Names: []string{"s"}}}
-			if rows, err := f.Swap(f.ctx(), c); err != nil || rows[0] == nil {
-				f.Errorf("the end of the attempt: %v, %v", rows, err)
+			wg.Wait()
+			now := f.get(t.ID)
+			if now.Signals == nil || now.State != task.Submitted || len(now.Signals.Kept) != n-1 || now.Woken().By != task.BySignal {
+				f.Errorf("it is %v and has %+v", now.State, now.Signals)
 			}
-		})
-		wg.Wait()
-		now := f.get(t.ID)
-		if now.Signals == nil || now.State != task.Submitted || len(now.Signals.Kept) != n-1 || now.Woken().By != task.BySignal {
-			f.Errorf("it is %v and has %+v", now.State, now.Signals)
 		}
 	}},
 	{"a signal in a batch makes the row the head of its ordering key", func(f *fixture) {

@@ -93,6 +93,7 @@ func run(t *testing.T, open func(t testing.TB) storage.Store, parallel bool) {
 		{"settings", settings, settingsCases},
 		{"batch", true, batchCases},
 		{"follow", true, followCases},
+		{"ends", true, endsCases},
 		{"order", true, orderCases},
 		{"inherit", true, inheritCases},
 		{"turns", true, turnCases},

@@ -358,9 +358,9 @@ func write(t testing.TB, name, content string) string {
 	return path
 }
 
-// servePlugin is a handler program that knows one type.
+// servePlugin is a handler program. Environment variables say which types it knows besides two.
 func servePlugin() {
-	handlers := handler.Handlers{"shout": handler.Func(func(_ context.Context, t *task.Task) ([]byte, error) {
+	handlers := handler.Handlers{"flow": flowHandler(), "shout": handler.Func(func(_ context.Context, t *task.Task) ([]byte, error) {
 		return bytes.ToUpper(t.Payload), nil
 	})}
 	if open := gate(os.Getenv("TALK")); open != "" {

@@ -1031,15 +1031,15 @@ begin
 	end loop;
 end $$;
 
--- with_attempt returns the history of a row with the attempt that ends now, without the oldest ones if
--- it becomes too long.
-create or replace function {schema}.with_attempt(r {schema}.task, now_us bigint) returns bytea language plpgsql immutable as $$
+-- with_attempt returns a history with an attempt that ends now, without the oldest ones if it becomes too long.
+create or replace function {schema}.with_attempt(history bytea, number integer, started_at bigint, ended_at bigint, node bytea, outcome integer, error bytea) returns bytea language plpgsql immutable as $$
 declare
-	places integer[] := (select p.places from {schema}.past_of(r.history) p);
+	places integer[] := (select p.places from {schema}.past_of(history) p);
 	n      integer   := cardinality(places);
 begin
-	return case when n < 20 then coalesce(r.history, '') else substring(r.history from places[n - 18]) end
-		|| int8send(r.attempt::bigint << 8) || int8send(r.started_at) || int8send(now_us) || int4send(coalesce(length(r.node), 0)) || coalesce(r.node, '') || int4send(0);
+	return case when n < 20 then coalesce(history, '') else substring(history from places[n - 18]) end
+		|| int8send(number::bigint << 8 | outcome) || int8send(started_at) || int8send(ended_at)
+		|| int4send(coalesce(length(node), 0)) || coalesce(node, '') || int4send(coalesce(length(error), 0)) || coalesce(error, '');
 end $$;
 
 -- The minimum delay of a task that asked n times in a row to run again at once, in microseconds.
@@ -1125,7 +1125,7 @@ begin
 		ready_at = case when r.turn = 0 then {schema}.microseconds(at) else due end, -- one that holds back others is ready when it is due
 		next_event_at = due, due_at = due, due_state = 1, expires_at = {none}, updated_at = now_us,
 		awaits = null, woken_by = null, turn = least(r.turn, 1), priority = r.priority + coalesce(r.boost, 0), boost = null,
-		history = {schema}.with_attempt(r, now_us), checkpoint = {schema}.stored(checkpoint), result = {schema}.stored(result),
+		history = {schema}.with_attempt(r.history, r.attempt, r.started_at, now_us, r.node, 0, null), checkpoint = {schema}.stored(checkpoint), result = {schema}.stored(result),
 		payload = case when payload is null then t.payload else {schema}.stored(payload) end,
 		grp = case when payload is null then t.grp else {schema}.group_with(r, payload, p.keyed) end
 	where t.id = id;
@@ -1140,6 +1140,158 @@ create or replace function {schema}.again(id uuid, version bigint, at timestampt
 	set search_path = pg_catalog, pg_temp as $$
 begin
 	perform {schema}.again_bytes(id, version, at, convert_to(payload::text, 'UTF8'), convert_to(checkpoint::text, 'UTF8'), convert_to(result::text, 'UTF8'), wake);
+end $$;
+
+-- The ends of attempts that the program makes by one statement.
+
+-- size_in returns the size of a text in a column that has several values.
+create or replace function {schema}.size_in(b bytea, place integer) returns integer language sql immutable as $$
+select ('x' || encode(substring(b from place for 4), 'hex'))::bit(32)::integer
+$$;
+
+-- sets_of returns the names of the children in the column children, and behind each name its six numbers and two texts, without waits.
+create or replace function {schema}.sets_of(children bytea, out names bytea[], out sets bytea[]) language plpgsql immutable as $$
+declare
+	place integer := 1;
+	first integer;
+begin
+	names := '{}';
+	sets := '{}';
+	while place <= length(children) loop
+		first := place + 4 + {schema}.size_in(children, place);
+		names := array_append(names, substring(children from place + 4 for first - place - 4));
+		place := first + 52 + {schema}.size_in(children, first + 48);
+		place := place + 4 + {schema}.size_in(children, place);
+		sets := array_append(sets, substring(children from first for 32) || int8send(0) || int8send(0) || substring(children from first + 48 for place - first - 48));
+	end loop;
+end $$;
+
+-- can_add reports whether children that are added are the next of their names. Each name is in adds once, with the number of the first child,
+-- how many there are, and their shards.
+create or replace function {schema}.can_add(children bytea, adds bytea) returns boolean language plpgsql immutable as $$
+declare
+	was   record  := {schema}.sets_of(children);
+	place integer := 1;
+	size  integer;
+	at    integer;
+begin
+	while place <= length(adds) loop
+		size := {schema}.size_in(adds, place);
+		at := array_position(was.names, substring(adds from place + 4 for size));
+		place := place + 4 + size;
+		if {schema}.number_in(adds, place) <> coalesce({schema}.number_in(was.sets[at], 1), 0) then
+			return false;
+		end if;
+		place := place + 20 + {schema}.size_in(adds, place + 16);
+	end loop;
+	return true;
+end $$;
+
+-- family_with returns the column children after children are added, and waits begin; and whether one of the waits is over. Each name is in
+-- waits once, with how many are to end, and whether one that has failed ends the wait.
+create or replace function {schema}.family_with(inout children bytea, adds bytea, waits bytea, out is_met boolean) language plpgsql immutable strict as $$
+declare
+	was    record  := {schema}.sets_of(children);
+	names  bytea[] := was.names;
+	sets   bytea[] := was.sets;
+	place  integer := 1;
+	size   integer;
+	at     integer;
+	part   bytea;
+	shards bytea;
+	n      bigint;
+begin
+	is_met := false;
+	while place <= length(adds) loop
+		size := {schema}.size_in(adds, place);
+		part := substring(adds from place + 4 for size);
+		at := array_position(names, part);
+		place := place + 4 + size;
+		n := {schema}.number_in(adds, place + 8);
+		shards := {schema}.text_in(adds, place + 16);
+		place := place + 20 + length(shards);
+		if at is null then
+			names := array_append(names, part);
+			sets := array_append(sets, int8send(n) || decode(repeat('00', 44), 'hex') || int4send(length(shards)) || shards);
+		else
+			part := sets[at];
+			size := 53 + {schema}.size_in(part, 49);
+			sets[at] := int8send({schema}.number_in(part, 1) + n) || substring(part from 9 for size - 9)
+				|| int4send({schema}.size_in(part, size) + length(shards)) || substring(part from size + 4) || shards;
+		end if;
+	end loop;
+	place := 1;
+	while place <= length(waits) loop
+		size := {schema}.size_in(waits, place);
+		at := array_position(names, substring(waits from place + 4 for size));
+		place := place + 4 + size;
+		if at is null then
+			is_met := true; -- it waits for none
+		else
+			part := sets[at];
+			n := {schema}.number_in(waits, place);
+			if n = 0 or n > {schema}.number_in(part, 1) then
+				n := {schema}.number_in(part, 1);
+			end if;
+			sets[at] := overlay(part placing int8send(n) || substring(waits from place + 8 for 8) from 33);
+			is_met := is_met or n > 0 and ({schema}.number_in(part, 9) + {schema}.number_in(part, 17) + {schema}.number_in(part, 25) >= n
+				or {schema}.number_in(waits, place + 8) = 1 and {schema}.number_in(part, 17) + {schema}.number_in(part, 25) > 0);
+		end if;
+		place := place + 16;
+	end loop;
+	children := (select string_agg(int4send(length(s.name)) || s.name || s.part, '' order by s.n) from unnest(names, sets) with ordinality as s (name, part, n));
+end $$;
+
+-- wait_of returns the column signals after an attempt has done its work and its task waits for signals of these names. woken_by is the end of the
+-- wait, if a signal that the task has kept or, as is_met says, children end it at once; null if it begins. patience is in nanoseconds.
+create or replace function {schema}.wait_of(names bytea, inout signals bytea, patience bigint, is_met boolean, out woken_by smallint) language plpgsql immutable strict as $$
+declare
+	place  integer := 17;
+	n      bigint  := 0;
+	wanted bytea[] := '{}';
+	woken  bytea   := ''; -- the signal that ends this wait
+	kept   bytea   := '';
+	seen   bytea   := '';
+	first  integer;
+	size   integer;
+begin
+	if signals <> '' then
+		if {schema}.number_in(signals, 9) > 0 then
+			seen := substring(signals from 17 for 16); -- the id of the signal that ended the wait before
+			place := 45 + {schema}.size_in(signals, 41);
+			place := place + 4 + {schema}.size_in(signals, place);
+		end if;
+		n := {schema}.number_in(signals, place);
+		place := place + 8;
+		first := place;
+		while n > 0 and length(names) > 0 loop
+			wanted := array_append(wanted, {schema}.text_in(names, 1));
+			names := substring(names from 5 + {schema}.size_in(names, 1));
+		end loop;
+		for i in 1 .. n loop
+			size := 28 + {schema}.size_in(signals, place + 24);
+			size := size + 4 + {schema}.size_in(signals, place + size);
+			if woken_by is null and {schema}.text_in(signals, place + 24) = any(wanted) then
+				woken_by := 1;
+				woken := substring(signals from place for size);
+				kept := substring(signals from first for place - first);
+				first := place + size;
+				n := n - 1;
+			end if;
+			place := place + size;
+		end loop;
+		kept := kept || substring(signals from first for place - first);
+		seen := substring(signals from place) || seen;
+		seen := substring(seen from greatest(length(seen) - 1599, 1)); -- a hundred ids
+	end if;
+	if woken_by is null and is_met then
+		woken_by := 4;
+	end if;
+	if woken_by is not null then
+		patience := 0;
+	end if;
+	signals := case when patience <> 0 or woken <> '' or kept <> '' or seen <> '' then
+		int8send(patience) || int8send(case when woken <> '' then 1 else 0 end) || woken || int8send(n) || kept || seen end;
 end $$;
 
 -- Counting tasks.
