@@ -46,7 +46,7 @@ types: {flow: {handler: flow}}
 // BenchmarkSteps measures how many steps of tasks a second are durable, on pebble, from the first submit to the end of the last task. A task has ten
 // steps, and 512 tasks run at a time, or one. The steps run in a process that the node has started (plugin), in one that has connected
 // to it (worker), and, for comparison, in a Go program that has the engine (library). Client, node and process share the machine.
-// Run it with -benchtime 200000x: an operation is a step.
+// Run it with -benchtime 20000x: an operation is a step.
 func BenchmarkSteps(b *testing.B) {
 	for _, inFlight := range []int{512, 1} {
 		b.Run(fmt.Sprintf("library/in-flight=%d", inFlight), func(b *testing.B) {
