@@ -1,0 +1,94 @@
+package slicer_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/policy"
+	"github.com/taskengine/taskengine/storage/pebble"
+	"github.com/taskengine/taskengine/task"
+	"github.com/taskengine/taskengine/timeslice"
+	"github.com/taskengine/taskengine/timeslice/slicer"
+)
+
+// BenchmarkPlatforms has 10,000 platforms fetch a slice each in every iteration, which takes a minute: on one node, with pebble. With
+// "spread" the platforms start at different seconds, and with "aligned" all slices are due at once. It reports how late attempts begin, and
+// the part of a processor that is used.
+func BenchmarkPlatforms(b *testing.B) {
+	for _, name := range []string{"spread", "aligned"} {
+		b.Run(name, func(b *testing.B) { benchmarkPlatforms(b, name == "spread") })
+	}
+}
+
+func benchmarkPlatforms(b *testing.B, isSpread bool) {
+	const platforms = 10_000
+	begin := time.Now().Add(10 * time.Second).Truncate(time.Second)
+	interval, max := timeslice.Span(time.Minute), 100
+	d := timeslice.Definition{Type: "fetch", Values: timeslice.Values{Interval: &interval, MaxOpen: &max}, Platforms: make(map[string]timeslice.Values)}
+	for i := range platforms {
+		start := begin.Add(-time.Minute)
+		if isSpread {
+			start = start.Add(time.Duration(i) * time.Minute / platforms).Truncate(time.Millisecond)
+		}
+		d.Platforms[fmt.Sprint("p", i)] = timeslice.Values{Start: &start}
+	}
+	var mu sync.Mutex
+	var late []time.Duration
+	sources, err := slicer.New(slicer.Config{Sources: map[string]timeslice.Definition{"orders": d}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	handlers, set := sources.Handlers(), policy.Set{Types: sources.Policies()}
+	set.Types["fetch"] = slicer.SlicePolicy(policy.DefaultType())
+	handlers["fetch"] = slicer.Handler(task.HandlerFunc(func(_ context.Context, t *task.Task) ([]byte, error) {
+		w, _, err := timeslice.WorkOf(t)
+		mu.Lock()
+		late = append(late, time.Since(w.End))
+		mu.Unlock()
+		return nil, err
+	}))
+	store, err := pebble.Open(b.TempDir(), pebble.Options{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer store.Close()
+	e, err := engine.Open(b.Context(), engine.Config{Store: store, Handlers: handlers, Policies: set})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer e.Close(context.WithoutCancel(b.Context()))
+	if err := sources.Apply(b.Context(), e); err != nil {
+		b.Fatal(err)
+	}
+	time.Sleep(time.Until(begin.Add(30 * time.Second)))
+	mu.Lock()
+	late = nil
+	mu.Unlock()
+	before := processorTime(b)
+	b.ResetTimer()
+	time.Sleep(time.Duration(b.N) * time.Minute)
+	used := processorTime(b) - before
+	mu.Lock()
+	defer mu.Unlock()
+	slices.Sort(late)
+	if n := len(late); n > 0 {
+		b.ReportMetric(float64(n)/float64(b.N), "slices/op")
+		b.ReportMetric(float64(late[n/2].Microseconds())/1000, "p50-late-ms")
+		b.ReportMetric(float64(late[n*99/100].Microseconds())/1000, "p99-late-ms")
+	}
+	b.ReportMetric(used.Seconds()/b.Elapsed().Seconds(), "processors")
+}
+
+func processorTime(b *testing.B) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
