@@ -62,7 +62,9 @@ func Decide(p Platform, s State, seen []Status, created, now time.Time) *Run {
 			if used.Start.IsZero() {
 				r.State.Cursor = task.Stamp(created).Truncate(used.Interval)
 			}
+			r.State.First = r.State.Cursor
 		}
+		r.rewind(used)
 		r.guard(used)
 		r.retry(used)
 		r.make(used)
@@ -143,6 +145,9 @@ func (r *Run) obey() {
 			s.Removed, s.ByFile = true, o.ByFile
 		case o.Reset != nil:
 			s.Cursor = task.Stamp(*o.Reset)
+			if s.Cursor.Before(s.First) {
+				s.First = s.Cursor
+			}
 			s.Epoch++
 		case o.Retry != nil:
 			for i := range s.Open {
@@ -167,6 +172,32 @@ func (r *Run) settle() {
 	}
 	if s.Used == nil || *s.Used != settings {
 		s.Used = &settings
+	}
+}
+
+// Tolerance is by how much the clock may go back without any effect.
+const Tolerance = 2 * time.Second
+
+// rewind moves the cursor back if the clock was ahead and has gone back: slices were made before they were due. For how long the clock
+// was ahead is not known: slices of as much time before now are made again as the clock has gone back.
+func (r *Run) rewind(used *Settings) {
+	s := &r.State
+	back := s.Ran.Sub(r.now)
+	s.Ran = r.now
+	if back <= Tolerance {
+		return
+	}
+	if used.Start.IsZero() && s.First.After(r.now) { // the platform was added by that clock
+		s.First = r.now.Truncate(used.Interval)
+	}
+	to := r.now.Add(-used.Lag - back)
+	if early := s.Cursor.Sub(to); early > 0 {
+		to = later(s.First, s.Cursor.Add(-(early + used.Interval - 1).Truncate(used.Interval)))
+	}
+	if to.Before(s.Cursor) {
+		s.Cursor = to
+		s.Epoch++
+		s.History = append(s.History, Event{At: r.now, What: fmt.Sprintf("the clock has gone back by %v: slices are made again from %s", back, to.UTC().Format(time.RFC3339Nano))})
 	}
 }
 

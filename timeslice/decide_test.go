@@ -3,6 +3,7 @@ package timeslice_test
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -239,6 +240,46 @@ func TestASlowSliceHoldsTheLowWaterMark(t *testing.T) {
 	l.run()
 	if len(l.state.Open) > 1 || l.state.Low().Before(epoch.Add(59*time.Minute)) {
 		t.Errorf("low %v", l.state.Low())
+	}
+}
+
+// A clock that is ahead has slices made before they are due. When it has gone back they are made again, once their time has come.
+func TestSlicesOfAClockThatWasAheadAreMadeAgain(t *testing.T) {
+	l := newLine(t, map[string]string{"interval": "1m", "lag": "10s"})
+	l.until(epoch.Add(30*time.Minute), l.end(timeslice.Done))
+	l.until(epoch.Add(90*time.Minute), l.end(timeslice.Done)) // the clock is an hour ahead
+	l.now = epoch.Add(31 * time.Minute)
+	first := len(l.made)
+	l.run()
+	if !l.state.Cursor.After(epoch.Add(-time.Minute)) || l.state.Cursor.After(epoch.Add(30*time.Minute)) {
+		t.Errorf("the cursor goes back to %v", l.state.Cursor)
+	}
+	l.until(epoch.Add(40*time.Minute), func() {
+		l.end(timeslice.Done)()
+	})
+	l.tiles()
+	for _, one := range l.made[first:] {
+		if one.End.After(epoch.Add(40*time.Minute - 10*time.Second)) {
+			t.Errorf("slice %+v is not due", one)
+		}
+	}
+	if last := l.made[len(l.made)-1]; !last.End.Equal(epoch.Add(39 * time.Minute)) {
+		t.Errorf("the last slice is %+v", last)
+	}
+	if what := l.state.History[0].What; !strings.HasPrefix(what, "the clock has gone back by 58m") {
+		t.Errorf("%q", what)
+	}
+}
+
+// A small step back, such as those between clocks that are compared, does nothing.
+func TestASmallStepOfTheClockDoesNothing(t *testing.T) {
+	l := newLine(t, map[string]string{"interval": "1m"})
+	l.until(epoch.Add(30*time.Minute), l.end(timeslice.Done))
+	cursor := l.state.Cursor
+	l.now = l.now.Add(-timeslice.Tolerance)
+	l.run()
+	if !l.state.Cursor.Equal(cursor) || len(l.state.History) > 0 {
+		t.Errorf("%+v", l.state)
 	}
 }
 

@@ -44,6 +44,11 @@ func randomLife(t *testing.T, random *rand.Rand) {
 			l.order(timeslice.Order{Retry: &timeslice.Range{}})
 		case 5:
 			l.now = l.now.Add(time.Duration(random.IntN(1000)) * time.Minute) // no node runs it
+			if random.IntN(2) == 0 {                                          // the clock was ahead
+				l.run()
+				l.now = l.now.Add(-time.Duration(random.IntN(1000)) * time.Minute)
+				l.run()
+			}
 		case 6:
 			l.order(timeslice.Order{Source: &timeslice.FromSource{Revision: l.state.Revision + 1, File: l.state.Layers.File, Live: valuesOf(t, map[string]string{"lag": pick("", "1m")})}})
 		default:

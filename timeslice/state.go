@@ -18,6 +18,8 @@ type State struct {
 	Problem  string    `json:"problem,omitempty"` // why the settings of Layers cannot be; "" if they are Used
 
 	Cursor time.Time     `json:"cursor,omitzero"`  // the start of the next slice; zero before the first run
+	First  time.Time     `json:"first,omitzero"`   // the earliest place that the cursor had
+	Ran    time.Time     `json:"ran,omitzero"`     // the time of the last run
 	Epoch  uint64        `json:"epoch,omitempty"`  // how often the cursor was moved
 	Open   []Slice       `json:"open,omitempty"`   // that had not ended at the last look, in the order in which they were made
 	Length time.Duration `json:"length,omitempty"` // of slices while the platform is behind

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/taskengine/taskengine/coord"
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/policy"
 	"github.com/taskengine/taskengine/storage"
@@ -34,6 +35,7 @@ type node struct {
 	store   storage.Store
 	sources *slicer.Sources
 	answer  func(timeslice.Work, *task.Task) error
+	clock   coord.Clock // nil: that of the machine
 
 	mu    sync.Mutex
 	calls []call // guarded by mu
@@ -42,7 +44,13 @@ type node struct {
 // start opens a node. answer decides how an attempt of a slice ends; nil: it is done.
 func start(t *testing.T, d timeslice.Definition, answer func(timeslice.Work, *task.Task) error) *node {
 	t.Helper()
-	n := &node{t: t, store: memory.New(), answer: answer}
+	return startBy(t, nil, d, answer)
+}
+
+// startBy is start with a clock.
+func startBy(t *testing.T, clock coord.Clock, d timeslice.Definition, answer func(timeslice.Work, *task.Task) error) *node {
+	t.Helper()
+	n := &node{t: t, store: memory.New(), answer: answer, clock: clock}
 	n.open(d)
 	t.Cleanup(n.close)
 	return n
@@ -56,7 +64,7 @@ func (n *node) open(d timeslice.Definition) {
 	}
 	handlers, set := n.sources.Handlers(), policy.Set{Types: n.sources.Policies()}
 	handlers["fetch"], set.Types["fetch"] = slicer.Handler(task.HandlerFunc(n.fetch)), slicer.SlicePolicy(policy.DefaultType())
-	if n.Engine, err = engine.Open(context.Background(), engine.Config{Store: n.store, Handlers: handlers, Policies: set}); err != nil {
+	if n.Engine, err = engine.Open(context.Background(), engine.Config{Store: n.store, Handlers: handlers, Policies: set, Coordinator: coord.Coordinator{Clock: n.clock}}); err != nil {
 		n.t.Fatal(err)
 	}
 	if err := n.sources.Apply(context.Background(), n.Engine); err != nil {
@@ -419,4 +427,58 @@ func TestAnOrderForAllPlatformsReachesThoseThatItChanges(t *testing.T) {
 			t.Errorf("%+v", s.History)
 		}
 	})
+}
+
+// stepped is a clock that is ahead.
+type stepped struct{ ahead atomic.Int64 }
+
+// ClockAt implements [coord.Clock].
+func (c *stepped) ClockAt(t time.Time) (time.Time, time.Duration, bool) {
+	return t.Add(time.Duration(c.ahead.Load())), 0, true
+}
+
+// While the clock is ahead slices are fetched too early. When it is right again they are fetched once more, also if the node was
+// started again in between.
+func TestSlicesThatWereFetchedTooEarlyAreFetchedAgain(t *testing.T) {
+	for _, isRestarted := range []bool{false, true} {
+		t.Run(fmt.Sprintf("restarted=%v", isRestarted), func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				begin, clock := time.Now(), new(stepped)
+				d := definition(t, map[string]string{"interval": "1m", "max_open": "500"}, "a")
+				n := startBy(t, clock, d, nil)
+				watch := func() (stop func()) {
+					ctx, cancel := context.WithCancel(context.Background())
+					var watching sync.WaitGroup
+					watching.Go(func() { n.sources.Watch(ctx, n.Engine) })
+					return func() { cancel(); watching.Wait() }
+				}
+				stop := watch()
+				time.Sleep(10*time.Minute + time.Second)
+				clock.ahead.Store(int64(time.Hour))
+				time.Sleep(2 * time.Minute)
+				if isRestarted {
+					stop()
+					n.close()
+				}
+				clock.ahead.Store(0)
+				if isRestarted {
+					n.open(d)
+					stop = watch()
+				}
+				time.Sleep(2*time.Hour - time.Since(begin) + time.Second)
+				stop()
+				inTime := make(map[time.Time]bool)
+				for _, c := range n.fetched("a") {
+					if !c.at.Before(c.End) {
+						inTime[c.Start.UTC()] = true
+					}
+				}
+				for at := begin; at.Before(begin.Add(2 * time.Hour)); at = at.Add(time.Minute) {
+					if !inTime[at.UTC()] {
+						t.Errorf("the slice of %v was not fetched after its end", at)
+					}
+				}
+			})
+		})
+	}
 }

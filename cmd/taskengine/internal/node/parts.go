@@ -226,7 +226,11 @@ func (p *parts) openEngine(ctx context.Context) (err error) {
 	if err := database.Retry(ctx, n.Config.Storage, n.Log, p.applySchedules); err != nil {
 		return err
 	}
-	return p.applySources(ctx)
+	if err := p.applySources(ctx); err != nil {
+		return err
+	}
+	p.watchSlices()
+	return nil
 }
 
 // followSchedules begins to follow the schedules of nodes that have stores of their own.

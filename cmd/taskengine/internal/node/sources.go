@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"sync"
 
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/brokers"
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/database"
@@ -48,5 +49,20 @@ func (p *parts) shownSources() *sources.Sources { return sources.Of(p.sources, p
 func (p *parts) applySources(ctx context.Context) error {
 	return database.Retry(ctx, p.node.Config.Storage, p.node.Log, func(ctx context.Context) error {
 		return errors.Join(p.sources.Apply(ctx, p.engine), p.slices.Apply(ctx, p.engine))
+	})
+}
+
+// watchSlices begins to watch the clock for the sources of time slices.
+func (p *parts) watchSlices() {
+	if len(p.slices.Names()) == 0 {
+		return
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	var watching sync.WaitGroup
+	watching.Go(func() { p.slices.Watch(ctx, p.engine) })
+	p.add("the clock of the slices", func(context.Context) error {
+		stop()
+		watching.Wait()
+		return nil
 	})
 }
