@@ -102,6 +102,10 @@ func (a *Alert) what() string {
 		return fmt.Sprintf("source %s does not read all of its topics%s", a.Subject, on)
 	case SourceLost:
 		return fmt.Sprintf("source %s has lost %.0f offsets within a day%s", a.Subject, a.Value, on)
+	case PlatformLate:
+		return fmt.Sprintf("platform %s has a slice that is not done and was due %v ago", a.Subject, (time.Duration(a.Value) * time.Second).String())
+	case PlatformFailing:
+		return fmt.Sprintf("slices of platform %s have failed, or it makes none", a.Subject)
 	case DiskFull:
 		return fmt.Sprintf("the disk of %s is %.0f %% full%s", a.Subject, a.Value, on)
 	}

@@ -11,7 +11,7 @@ import (
 // Kind is the condition that a rule watches.
 type Kind uint8
 
-// The kinds. Their subjects are types of tasks, limits, handlers, paths, schedules or sources; kinds without a subject are
+// The kinds. Their subjects are types of tasks, limits, handlers, paths, schedules, sources or platforms; kinds without a subject are
 // about a node. A fact observed on one node has its name in [Fact].Node.
 const (
 	Errors             Kind = iota + 1 // tasks of a type are in error; the value is how many
@@ -29,6 +29,8 @@ const (
 	SourceLag                          // a source is behind; the value is by how many offsets
 	SourceFailing                      // a source does not read all of its topics; the value is 1
 	SourceLost                         // records of a source were lost within a day; the value is how many offsets
+	PlatformLate                       // a slice of a platform is not done; the value is for how many seconds it has been due
+	PlatformFailing                    // slices of a platform have failed, or it makes none although it should; the value is how many have failed, at least 1
 )
 
 // kindInfo has the names of a kind.
@@ -44,6 +46,7 @@ var kinds = [...]kindInfo{
 	HandlerDown: {"handler_down", "handler"}, CrashLoop: {"crash_loop", "handler"}, DiskFull: {"disk_full", "path"},
 	ScheduleOverdue: {"schedule_overdue", "schedule"}, KeyMissing: {"key_missing", "key"},
 	SourceLag: {"source_lag", "source"}, SourceFailing: {"source_failing", "source"}, SourceLost: {"source_lost", "source"},
+	PlatformLate: {"platform_late", "platform"}, PlatformFailing: {"platform_failing", "platform"},
 }
 
 // Kinds returns all kinds.

@@ -140,12 +140,12 @@ var alertSMTPTable = &object{what: "smtp", fields: []field{
 }}
 
 var alertRuleTable = &object{what: "a rule of alerts", fields: []field{
-	{name: "when", doc: "The condition of the rule. `errors`: tasks in the state `error`, by type. `unhandled`: ready tasks of a type that no node runs. `queue_age`: a ready task that waits for long, by type. `limit_full`: a limit at its `max`, or one of its values if it has `per` (at most 100 values of a limit on each node). `node_down`: a node that left without draining. `store_failing`: a node that cannot use its store. `coordinator_failing`: a node that cannot prove to its coordinator that it is alive. `handler_down`: a plugin or a handler with `remote` that takes no tasks. `crash_loop`: a plugin whose processes crash, or a handler with `remote` that loses its workers. `disk_full`: a disk with data of the node. `schedule_overdue`: a schedule that is due and has not run, because it fails or nothing runs it. `key_missing`: a node that lacks a key of `encoding` for which tasks wait. `source_lag`: a source that is behind. `source_failing`: a source that does not read all of its topics; a pause is no failure. `source_lost`: records that a source could not read because they were deleted before, with their range; it ends a day after the last loss.", required: true, is: oneOf(nil, alertKinds()...), at: in(func(r *AlertRule) *alert.Kind { return &r.When })},
-	{name: "match", doc: "The types, limits, handlers, directories, schedules, keys or sources that the rule is about, or else the nodes. A name with `*` at its end stands for all that begin so. The value of a limit with `per` is `LIMIT/VALUE`; `LIMIT` stands for all of them.", otherwise: "all", is: sequence[string]{is: words("string", notEmpty), single: true, least: 1, most: 100}, at: in(func(r *AlertRule) *[]string { return &r.Match })},
+	{name: "when", doc: "The condition of the rule. `errors`: tasks in the state `error`, by type. `unhandled`: ready tasks of a type that no node runs. `queue_age`: a ready task that waits for long, by type. `limit_full`: a limit at its `max`, or one of its values if it has `per` (at most 100 values of a limit on each node). `node_down`: a node that left without draining. `store_failing`: a node that cannot use its store. `coordinator_failing`: a node that cannot prove to its coordinator that it is alive. `handler_down`: a plugin or a handler with `remote` that takes no tasks. `crash_loop`: a plugin whose processes crash, or a handler with `remote` that loses its workers. `disk_full`: a disk with data of the node. `schedule_overdue`: a schedule that is due and has not run, because it fails or nothing runs it. `key_missing`: a node that lacks a key of `encoding` for which tasks wait. `source_lag`: a source that is behind. `source_failing`: a source that does not read all of its topics; a pause is no failure. `source_lost`: records that a source could not read because they were deleted before, with their range; it ends a day after the last loss. `platform_late`: a platform with a slice that is due and not done. `platform_failing`: a platform with failed slices, or one that makes none because of its breaker or of its values.", required: true, is: oneOf(nil, alertKinds()...), at: in(func(r *AlertRule) *alert.Kind { return &r.When })},
+	{name: "match", doc: "The types, limits, handlers, directories, schedules, keys, sources or platforms (`SOURCE/PLATFORM`) that the rule is about, or else the nodes. A name with `*` at its end stands for all that begin so. The value of a limit with `per` is `LIMIT/VALUE`; `LIMIT` stands for all of them.", otherwise: "all", is: sequence[string]{is: words("string", notEmpty), single: true, least: 1, most: 100}, at: in(func(r *AlertRule) *[]string { return &r.Match })},
 	{name: "count", doc: "For `errors` and `unhandled`: from how many tasks of a type on. For `crash_loop`: from how many crashes within ten minutes on. For `source_lag`: from how many offsets behind on.", otherwise: "1; for `crash_loop` 5, for `source_lag` 10000", is: whole[int](1, maxCount, "a number"), at: in(func(r *AlertRule) *int { return &r.Count })},
-	{name: "older_than", doc: "For `queue_age`: for how long the oldest ready task has waited. For `schedule_overdue`: how late the schedule is.", otherwise: "10m", is: period(aDuration, true), at: in(func(r *AlertRule) *time.Duration { return &r.OlderThan })},
+	{name: "older_than", doc: "For `queue_age`: for how long the oldest ready task has waited. For `schedule_overdue`: how late the schedule is. For `platform_late`: for how long the slice has been due.", otherwise: "10m", is: period(aDuration, true), at: in(func(r *AlertRule) *time.Duration { return &r.OlderThan })},
 	{name: "used", doc: "For `disk_full`: the lowest percentage that is an alert.", otherwise: "90", is: whole[int](1, 100, "a number"), at: in(func(r *AlertRule) *int { return &r.Used })},
-	{name: "for", doc: "How long it must be so before the alert fires.", otherwise: "0s; for `unhandled`, `node_down`, `handler_down`, `disk_full` and `source_failing` 1m, for `store_failing` and `coordinator_failing` 30s, for `limit_full` and `source_lag` 10m", is: period(aDuration, false), at: in(func(r *AlertRule) *time.Duration { return &r.For })},
+	{name: "for", doc: "How long it must be so before the alert fires.", otherwise: "0s; for `unhandled`, `node_down`, `handler_down`, `disk_full`, `source_failing` and `platform_failing` 1m, for `store_failing` and `coordinator_failing` 30s, for `limit_full` and `source_lag` 10m", is: period(aDuration, false), at: in(func(r *AlertRule) *time.Duration { return &r.For })},
 	{name: "group_wait", doc: "How long a notification waits for further alerts of the rule.", def: "30s", is: period(aDuration, false), at: in(func(r *AlertRule) *time.Duration { return &r.GroupWait })},
 	{name: "interval", doc: "The least time between two notifications of the rule that say something new.", def: "5m", is: period(aDuration, false), at: in(func(r *AlertRule) *time.Duration { return &r.Interval })},
 	{name: "repeat", doc: "After this time a firing alert is reported again. 0s is never.", def: "4h", is: period(aDuration, false), at: in(func(r *AlertRule) *time.Duration { return &r.Repeat })},
@@ -194,7 +194,7 @@ func (r *AlertRule) complete() (wrong []string) {
 	if r.Count != notGiven && !counts {
 		wrong = append(wrong, "count")
 	}
-	if r.OlderThan != notGiven && r.When != alert.QueueAge && r.When != alert.ScheduleOverdue {
+	if r.OlderThan != notGiven && !r.isAboutAge() {
 		wrong = append(wrong, "older_than")
 	}
 	if r.Used != notGiven && r.When != alert.DiskFull {
@@ -218,7 +218,7 @@ func (r *AlertRule) complete() (wrong []string) {
 	}
 	if r.For == notGiven {
 		switch r.When {
-		case alert.Unhandled, alert.NodeDown, alert.HandlerDown, alert.DiskFull, alert.SourceFailing:
+		case alert.Unhandled, alert.NodeDown, alert.HandlerDown, alert.DiskFull, alert.SourceFailing, alert.PlatformFailing:
 			r.For = time.Minute
 		case alert.StoreFailing, alert.CoordinatorFailing:
 			r.For = 30 * time.Second
@@ -229,6 +229,11 @@ func (r *AlertRule) complete() (wrong []string) {
 		}
 	}
 	return wrong
+}
+
+// isAboutAge reports whether the rule fires from an age on.
+func (r *AlertRule) isAboutAge() bool {
+	return r.When == alert.QueueAge || r.When == alert.ScheduleOverdue || r.When == alert.PlatformLate
 }
 
 func (d *decoder) alertTarget(name string, t AlertTarget) {
@@ -258,7 +263,7 @@ func (r *AlertRule) Rule(name string) alert.Rule {
 	switch r.When {
 	case alert.Errors, alert.Unhandled, alert.CrashLoop, alert.SourceLag:
 		rule.AtLeast = float64(r.Count)
-	case alert.QueueAge, alert.ScheduleOverdue:
+	case alert.QueueAge, alert.ScheduleOverdue, alert.PlatformLate:
 		rule.AtLeast = r.OlderThan.Seconds()
 	case alert.DiskFull:
 		rule.AtLeast = float64(r.Used)

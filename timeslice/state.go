@@ -117,6 +117,20 @@ func (s *State) Low() time.Time {
 	return low
 }
 
+// Late returns for how long the earliest slice that has not ended has been due at a time; 0 if none is, or the platform was removed.
+func (s *State) Late(now time.Time) time.Duration {
+	if s.Used == nil || s.Removed || s.Cursor.IsZero() {
+		return 0
+	}
+	due := s.Cursor.Add(s.Used.Interval)
+	for i := range s.Open {
+		if end := s.Open[i].End; end.Before(due) {
+			due = end
+		}
+	}
+	return max(0, now.Sub(due.Add(s.Used.Lag)))
+}
+
 // Running returns how many slices are open and have not failed, and how many have failed.
 func (s *State) Running() (running, failed int) {
 	for i := range s.Open {

@@ -471,7 +471,7 @@ var rules = slices.Concat(internalRules, []rule{
 		Of: "cmd/taskengine/internal/alerting",
 		May: []string{
 			"alert", "alert/duty", "alert/target", "config", "coord", "coord/local", "coord/stored", "engine", "task", "internal/machine",
-			"internal/terminal", "internal/wakeup", "schedule/scheduler", "server", "storage",
+			"internal/terminal", "internal/wakeup", "schedule/scheduler", "server", "storage", "timeslice/slicer",
 		},
 		Why: "what a node observes becomes facts here; package alert decides",
 	},

@@ -26,6 +26,7 @@ import (
 	"github.com/taskengine/taskengine/internal/wakeup"
 	"github.com/taskengine/taskengine/server"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/timeslice/slicer"
 )
 
 const (
@@ -45,6 +46,7 @@ type Config struct {
 	Engine   *engine.Engine
 	Handlers func() []server.HandlerStatus
 	Sources  server.Sources
+	Slices   *slicer.Sources
 	Peers    Peers // zero if the node shares its store, or is alone
 	Log      *slog.Logger
 }

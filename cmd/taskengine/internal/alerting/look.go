@@ -40,6 +40,7 @@ type look struct {
 	late    scheduler.Lookout
 	crashes map[string][]crash // by handler, the oldest first
 	sources sourcesSeen
+	slices  platformsSeen
 	full    map[string]bool // subjects of values of limits that were full at the last look
 }
 
@@ -80,6 +81,9 @@ func (l *look) store(ctx context.Context, _ duty.Overview, _ error) alert.Look {
 	}
 	if l.wanted[alert.SourceLag] || l.wanted[alert.SourceFailing] || l.wanted[alert.SourceLost] {
 		l.lookAtSources(ctx, &seen)
+	}
+	if l.wanted[alert.PlatformLate] || l.wanted[alert.PlatformFailing] {
+		l.lookAtPlatforms(ctx, &seen)
 	}
 	return seen
 }

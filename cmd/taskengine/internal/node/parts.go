@@ -267,7 +267,7 @@ func (p *parts) applySchedules(ctx context.Context) error {
 // openAlerts begins with the alerts, which observe the engine and the handlers.
 func (p *parts) openAlerts() {
 	n := p.node
-	p.alerts = alerting.Start(alerting.Config{Config: n.Config, Node: n.Name, Store: p.store, Engine: p.engine, Handlers: p.handlers.Status, Sources: p.shownSources(), Peers: p.others.peers(), Log: n.Log})
+	p.alerts = alerting.Start(alerting.Config{Config: n.Config, Node: n.Name, Store: p.store, Engine: p.engine, Handlers: p.handlers.Status, Sources: p.shownSources(), Slices: p.slices, Peers: p.others.peers(), Log: n.Log})
 	p.add("the alerts", func(ctx context.Context) error {
 		p.alerts.Stop()
 		select {
