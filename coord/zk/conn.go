@@ -192,16 +192,26 @@ func (w *wire) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write sends one request: the library writes each at once, and the second one when the session is open.
+// Write sends one request: the library writes each at once, and the second one when the session is open. From then on it reports no
+// error: it closes the connection, and the library learns that by reading. To a write that fails the library would answer the
+// request twice, and a third answer, at the end of a session, leaves a goroutine of it behind.
 func (w *wire) Write(p []byte) (int, error) {
-	if w.open && w.auth != nil {
-		if _, err := w.Conn.Write(w.auth); err != nil {
-			return 0, err
-		}
+	if !w.open {
+		w.open = true
+		return w.Conn.Write(p)
+	}
+	var err error
+	if w.auth != nil {
+		_, err = w.Conn.Write(w.auth)
 		w.auth = nil
 	}
-	w.open = true
-	return w.Conn.Write(p)
+	if err == nil {
+		_, err = w.Conn.Write(p)
+	}
+	if err != nil {
+		_ = w.Close()
+	}
+	return len(p), nil
 }
 
 // authRequest returns a request that sends the user to a server. It has the number that ZooKeeper's own client uses for
