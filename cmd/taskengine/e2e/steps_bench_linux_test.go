@@ -41,12 +41,12 @@ func BenchmarkSteps(b *testing.B) {
 			})
 		})
 		b.Run(fmt.Sprintf("plugin/in-flight=%d", inFlight), func(b *testing.B) {
-			n := flowNode(b, fmt.Sprintf("{plugin: [%q], env: {%s: plugin}, slots: 512}", executable(b), role))
+			n := flowNode(b, fmt.Sprintf("{plugin: [%q], env: {%s: plugin, FLOW: all}, slots: 512}", executable(b), role))
 			measureFlows(b, inFlight, flowClient(b, n))
 		})
 		b.Run(fmt.Sprintf("worker/in-flight=%d", inFlight), func(b *testing.B) {
 			n := flowNode(b, "{remote: {slots: 512}}")
-			startWorker(b, n.api).awaitConnected(b)
+			startWorker(b, n.api, "FLOW=all").awaitConnected(b)
 			measureFlows(b, inFlight, flowClient(b, n))
 		})
 	}
