@@ -210,7 +210,7 @@ func TestValuesAreSetAndHaveTheirOrigin(t *testing.T) {
 		if p := n.platform("a"); setting(p.GetSettings(), "interval") != "5m0s live" || setting(p.GetSettings(), "overlap") != "4m0s own" || p.GetProblem() != "" {
 			n.t.Errorf("%v", p)
 		}
-		// The platform keeps its settings when those of its source do not go with its own.
+		// The platform keeps its settings if the values of its source contradict its own.
 		n.ok(n.SetSlices(ctx, &taskenginev1.SetSlicesRequest{Source: "orders", Values: map[string]string{"interval": "3m"}}))
 		if p := n.platform("a"); setting(p.GetSettings(), "interval") != "5m0s before" || !strings.Contains(p.GetProblem(), "overlap") || n.source().GetProblems() != 1 {
 			n.t.Errorf("%v", p)

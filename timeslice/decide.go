@@ -342,8 +342,3 @@ func (r *Run) Request(one Slice) task.Request {
 	}
 	return q
 }
-
-// String says what a run does, for the log.
-func (r *Run) String() string {
-	return fmt.Sprintf("%s: made %d, retried %d, cursor %v", r.Platform, len(r.Made), len(r.Retried), r.State.Cursor)
-}

@@ -24,7 +24,7 @@ var endsCases = []testCase{
 	}},
 }
 
-// ends ends attempts of n tasks in one batch, and compares the rows with those that Apply makes. No change depends on another one, so a store
+// ends ends attempts of n tasks in one batch, and compares each row with the result of Apply. No change depends on another one, so a store
 // that has a way of its own for such batches takes it.
 func (m *model) ends(n int) {
 	var b storage.Batch

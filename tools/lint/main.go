@@ -173,7 +173,7 @@ func check(dir string) ([]finding, error) {
 	}), nil
 }
 
-// chosen returns whether the configuration of staticcheck selects a check. Those of vet are always selected.
+// chosen returns whether the configuration of staticcheck selects a check. It always selects the checks of vet.
 func chosen(checks []string) (func(name string) bool, error) {
 	without := map[string]bool{}
 	for i, c := range checks {

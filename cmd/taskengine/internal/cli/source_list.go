@@ -11,7 +11,7 @@ import (
 func newSourceList(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
-		Short: "List the sources by name: those of topics with their lag and their counts of records, those of time slices with the sums of their platforms",
+		Short: "List the sources by name: sources of topics with lag and counts of records, sources of time slices with the sums of their platforms",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.with(func(c *client) error {

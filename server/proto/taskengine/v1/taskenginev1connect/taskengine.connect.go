@@ -398,8 +398,8 @@ type TaskServiceClient interface {
 	ListPlatforms(context.Context, *v1.ListPlatformsRequest) (*v1.ListPlatformsResponse, error)
 	// GetPlatform returns one platform, after a look at its open slices.
 	GetPlatform(context.Context, *v1.GetPlatformRequest) (*v1.GetPlatformResponse, error)
-	// SetSlices sets values of a source of time slices, which hold for all of its platforms without a value of
-	// their own, or those of one platform. They hold for slices that are made from then on.
+	// SetSlices sets values of one platform, or of a source of time slices: a platform without a value of its own
+	// has the value of the source. New values hold for slices that are made later.
 	//
 	// This method and the following ones give orders. When such a method returns, the order is durable: a
 	// platform has carried it out when orders of GetPlatform is 0, and a source when orders of
@@ -1658,8 +1658,8 @@ type TaskServiceHandler interface {
 	ListPlatforms(context.Context, *v1.ListPlatformsRequest) (*v1.ListPlatformsResponse, error)
 	// GetPlatform returns one platform, after a look at its open slices.
 	GetPlatform(context.Context, *v1.GetPlatformRequest) (*v1.GetPlatformResponse, error)
-	// SetSlices sets values of a source of time slices, which hold for all of its platforms without a value of
-	// their own, or those of one platform. They hold for slices that are made from then on.
+	// SetSlices sets values of one platform, or of a source of time slices: a platform without a value of its own
+	// has the value of the source. New values hold for slices that are made later.
 	//
 	// This method and the following ones give orders. When such a method returns, the order is durable: a
 	// platform has carried it out when orders of GetPlatform is 0, and a source when orders of
