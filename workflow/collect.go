@@ -60,8 +60,8 @@ func (r *run) collectWait(name string, s *StepState, stopping bool) error {
 // ended returns t with how the tasks have ended so far.
 func (t Tasks) ended(set *task.ChildSet) Tasks {
 	t.Ends = Ends{}
-	if set == nil || set.Added < t.From+t.Count {
-		return t // they are added with this decision
+	if set == nil || t.Count == 0 || set.Added < t.From+t.Count {
+		return t // there are none, or they are added with this decision
 	}
 	t.Ends = Ends{set.Done, set.Failed, set.Cancelled}
 	if b := t.Before; b != nil {

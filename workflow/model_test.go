@@ -122,6 +122,9 @@ func (w *world) attempt() {
 	checkpoint := one.State.Encode()
 	c := task.Change{To: task.Waiting, Outcome: task.Completed, Count: task.Reset, Checkpoint: &checkpoint}
 	for _, add := range one.Add {
+		if len(add.Requests) == 0 {
+			w.t.Fatalf("the decision adds no tasks to the set %s", add.Name)
+		}
 		from := uint32(len(w.children[add.Name]))
 		c.Adds = append(c.Adds, task.AddedChildren{Name: add.Name, From: from, Count: uint32(len(add.Requests))})
 		for i, req := range add.Requests {
@@ -380,7 +383,7 @@ func (w *world) checkPayload(name string, index int, c *child, s *workflow.Step)
 // A workflow with a step that fails begins nothing after it knows that, leaves nothing running, and undoes what is done, the last
 // first. Retried, it does the rest.
 func TestAWorkflowThatFailsIsUndoneAndRetried(t *testing.T) {
-	failed, undone := 0, 0
+	failed, undone, again := 0, 0, 0
 	for range 500 {
 		seed := rand.Uint64()
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -400,11 +403,68 @@ func TestAWorkflowThatFailsIsUndoneAndRetried(t *testing.T) {
 				t.Errorf("%v run on", live)
 			}
 			undone += w.checkUndone(mode)
+			if r.IntN(2) == 0 {
+				again += w.checkFailureAfterRetry(r, mode)
+				return
+			}
 			w.checkRetry(r)
 		})
 	}
-	if failed < 50 || undone < 50 {
-		t.Errorf("%d workflows failed, and %d steps were undone: the test tests little", failed, undone)
+	if failed < 50 || undone < 50 || again < 10 {
+		t.Errorf("%d workflows failed, %d steps were undone, and %d retries failed: the test tests little", failed, undone, again)
+	}
+}
+
+// checkFailureAfterRetry retries the workflow up to twice, with tasks that fail at random, and checks after each failure that every
+// task that is done was undone once. It returns how many retries failed.
+func (w *world) checkFailureAfterRetry(r *rand.Rand, mode workflow.OnFailure) (failed int) {
+	for range 2 {
+		state, err := workflow.ParseState(w.row.Checkpoint())
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		from := ""
+		if all := slices.Sorted(maps.Keys(state.Steps)); r.IntN(2) == 0 {
+			from = all[r.IntN(len(all))]
+		}
+		after, err := workflow.Retry(w.spec, state, workflow.Now{ID: w.row.ID, At: w.now, Children: w.row.Children, Read: w}, from)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		checkpoint := after.Encode()
+		w.apply(task.Change{To: task.Submitted, Count: task.Reset, Checkpoint: &checkpoint})
+		w.run(fates(r, 20))
+		if w.row.State == task.Done {
+			return failed
+		}
+		failed++
+		w.checkUndoneAfterRetry(mode)
+	}
+	return failed
+}
+
+// checkUndoneAfterRetry checks that a task that is done and was counted by its step at the end was undone, and no task twice.
+func (w *world) checkUndoneAfterRetry(mode workflow.OnFailure) {
+	state, err := workflow.ParseState(w.row.Checkpoint())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for name, s := range w.spec.Definition.Steps {
+		undone := make(map[string]bool)
+		for _, c := range w.children[workflow.UndoSet(name)] {
+			var got struct{ Task string }
+			if err := json.Unmarshal(c.request.Payload, &got); err != nil || undone[got.Task] {
+				w.t.Errorf("step %s is undone with %s (%v)", name, c.request.Payload, err)
+			}
+			undone[got.Task] = true
+		}
+		now := state.Steps[name]
+		for i, c := range w.children[name][now.From:min(int(now.From+now.Count), len(w.children[name]))] {
+			id := w.ID(name, now.From+uint32(i)).String()
+			if want := c.state == task.Done && s.Compensate != nil && mode == workflow.Compensate; undone[id] != want {
+				w.t.Errorf("task %d of step %s, which is %v: undone %v, want %v", i, name, c.state, undone[id], want)
+			}
+		}
 	}
 }
 

@@ -276,10 +276,13 @@ func (r *run) find(step string, item any, index int) lookup {
 			for i := range ids {
 				ids[i] = r.now.Read.ID(Set(name), s.From+uint32(i)).String()
 			}
-			if !r.Steps[name].fansOut() {
-				return ids[0], nil
+			switch {
+			case r.Steps[name].fansOut():
+				return ids, nil
+			case len(ids) == 0: // it has failed before it had a task
+				return nil, nil
 			}
-			return ids, nil
+			return ids[0], nil
 		case refStep:
 			return map[string]any{
 				"state": string(s.Phase), "error": s.Error, "count": s.Count, "done": s.Done, "failed": s.Failed, "cancelled": s.Cancelled,

@@ -274,6 +274,18 @@ func TestACompensationThatFailsIsInTheError(t *testing.T) {
 }
 
 // A task in error waits for a person, and so does its workflow. What is done stays done when it is retried.
+// A step that has failed before it had tasks, and lets the others continue, has no id of a task.
+func TestAStepWithoutTasksHasNoIDsOfTasks(t *testing.T) {
+	taskenginetest.Run(t, config(), func(t *testing.T, e *taskenginetest.Engine) {
+		id := submit(t, e, `{"on_failure": "continue", "steps": {
+			"one":  {"type": "echo", "payload": {"$input": "missing"}},
+			"many": {"type": "echo", "for_each": {"$input": "missing"}}
+		}, "output": {"one": {"$task": "one"}, "many": {"$task": "many"}}}`, `{}`)
+		w := ended(t, e, id, task.Done, `{"many":[],"one":null}`)
+		checkPhases(t, w, "many=failed one=failed")
+	})
+}
+
 func TestAWorkflowIsRetriedFromAStep(t *testing.T) {
 	taskenginetest.Run(t, config(), func(t *testing.T, e *taskenginetest.Engine) {
 		id := submit(t, e, `{"steps": {
