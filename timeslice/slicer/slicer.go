@@ -140,28 +140,73 @@ func look(ctx context.Context, e *engine.Engine, p timeslice.Platform, s *timesl
 		case err != nil && !errors.Is(err, engine.ErrUnreadable):
 			return nil, fmt.Errorf("%s: look at the slice of %v: %w", p, s.Open[i].Start, err)
 		}
-		seen[i].Split = t.Children.Set(halves) != nil
-		switch t.State {
-		case task.Done:
-			seen[i].State = timeslice.Done
-		case task.Error:
-			seen[i].State = timeslice.Failed
-		case task.Failed, task.Cancelled:
-			seen[i].State = timeslice.GivenUp
+		if seen[i], err = statusOfSlice(ctx, e, t); err != nil {
+			return nil, fmt.Errorf("%s: look at the parts of the slice of %v: %w", p, s.Open[i].Start, err)
 		}
 	}
 	return seen, nil
 }
 
-// resume has a failed slice run again. It may be repeated.
+// statusOfSlice returns what has become of the slice with the task t. If it was split, it has failed when a part of it has.
+func statusOfSlice(ctx context.Context, e *engine.Engine, t *task.Task) (timeslice.Status, error) {
+	status := timeslice.Status{Split: t.Children.Set(halves) != nil}
+	switch t.State {
+	case task.Done:
+		status.State = timeslice.Done
+	case task.Error:
+		status.State = timeslice.Failed
+	case task.Failed, task.Cancelled:
+		status.State = timeslice.GivenUp
+	default:
+		if failed, err := failedParts(ctx, e, t); err != nil || len(failed) > 0 {
+			status.State = timeslice.Failed
+			return status, err
+		}
+	}
+	return status, nil
+}
+
+// failedParts returns the tasks in the state error below that of a slice that was split.
+func failedParts(ctx context.Context, e *engine.Engine, t *task.Task) (failed []task.Ref, err error) {
+	if t.Children.Set(halves) == nil {
+		return nil, nil
+	}
+	for one, err := range e.Tree(ctx, t.ID) {
+		switch {
+		case errors.Is(err, task.ErrNotFound): // it has ended meanwhile
+			return nil, nil
+		case err != nil:
+			return nil, err
+		case one.Task.State == task.Error:
+			failed = append(failed, one.Task.Ref())
+		}
+	}
+	return failed, nil
+}
+
+// resume has a failed slice run again, or its parts that have failed. It may be repeated.
 func resume(ctx context.Context, e *engine.Engine, id task.ID) error {
 	t, err := e.Get(ctx, id)
-	if errors.Is(err, task.ErrNotFound) || err == nil && t.State != task.Error {
+	switch {
+	case errors.Is(err, task.ErrNotFound):
 		return nil
+	case err != nil && !errors.Is(err, engine.ErrUnreadable):
+		return err
+	case t.State == task.Error:
+		return resumeTask(ctx, e, t.Ref())
 	}
-	if err == nil {
-		_, err = e.Resume(ctx, t.Ref())
+	failed, err := failedParts(ctx, e, t)
+	for _, part := range failed {
+		if err == nil {
+			err = resumeTask(ctx, e, part)
+		}
 	}
+	return err
+}
+
+// resumeTask resumes a task in the state error.
+func resumeTask(ctx context.Context, e *engine.Engine, ref task.Ref) error {
+	_, err := e.Resume(ctx, ref)
 	if errors.Is(err, engine.ErrStale) || errors.Is(err, engine.ErrNotAllowed) || errors.Is(err, task.ErrNotFound) {
 		return nil // a person was faster
 	}

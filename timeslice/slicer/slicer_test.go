@@ -245,6 +245,45 @@ func TestASliceThatIsSplitIsDoneWhenItsHalvesAre(t *testing.T) {
 	}
 }
 
+// A slice has failed if a part of it has, however small it is. It is retried by the parts that have failed only.
+func TestASliceOfWhichAPartFailsIsRetriedByThisPart(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var isDown atomic.Bool
+		isDown.Store(true)
+		begin := time.Now()
+		bad := begin.Add(50 * time.Minute)
+		n := start(t, definition(t, map[string]string{"interval": "1h", "retries": "0", "breaker": "1", "probe": "5m", "max_open": "1"}, "a"), func(w timeslice.Work, _ *task.Task) error {
+			switch {
+			case w.End.Sub(w.Start) > 15*time.Minute:
+				return slicer.Split()
+			case isDown.Load() && !w.Start.After(bad) && w.End.After(bad):
+				return errors.New("the platform cannot answer that")
+			}
+			return nil
+		})
+		time.Sleep(time.Hour + time.Minute)
+		if s := n.get("a"); len(s.State.Open) != 1 || s.State.Open[0].Failed.IsZero() || s.State.Stopped == nil || !s.State.Low().Equal(begin) {
+			t.Errorf("%+v", s.State)
+		}
+		n.fetched("a")
+		time.Sleep(10 * time.Minute)
+		probes := n.fetched("a")
+		for _, c := range probes {
+			if !c.Start.Equal(begin.Add(45 * time.Minute)) {
+				t.Errorf("the part from %v to %v is fetched again", c.Start, c.End)
+			}
+		}
+		if len(probes) != 1 {
+			t.Errorf("%d probes", len(probes))
+		}
+		isDown.Store(false)
+		time.Sleep(time.Hour)
+		if s := n.get("a"); s.State.Stopped != nil || !s.State.Low().Equal(begin.Add(2*time.Hour)) {
+			t.Errorf("%+v", s.State)
+		}
+	})
+}
+
 // A value that is set while nodes run is in force for the next slice, for all platforms without one of their own. Slices that were
 // made before keep theirs.
 func TestValuesAreSetAtBothLevels(t *testing.T) {
