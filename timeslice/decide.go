@@ -127,6 +127,7 @@ func (r *Run) obey() {
 			if o.Source.Revision >= s.Revision {
 				s.Revision, s.Type = o.Source.Revision, o.Source.Type
 				s.Layers.File, s.Layers.Live, s.Layers.FileOwn = o.Source.File, o.Source.Live, o.Source.FileOwn
+				s.Layers.Platforms = o.Source.Platforms
 			}
 			continue // its history is that of the source
 		case o.Set != nil:
@@ -258,7 +259,7 @@ func (r *Run) make(used *Settings) {
 	s := &r.State
 	for r.makes(used) && r.running < used.MaxOpen && !r.due(used).After(r.now) {
 		length := used.Interval
-		if behind := r.now.Add(-used.Lag).Sub(s.Cursor); behind >= 2*used.Interval {
+		if behind := r.now.Add(-r.delay(used)).Sub(s.Cursor); behind >= 2*used.Interval {
 			longest := max(used.Interval, min(s.Length, used.CatchUp))
 			length = min(behind, longest) / used.Interval * used.Interval
 		}
@@ -282,7 +283,10 @@ func (r *Run) makes(used *Settings) bool {
 }
 
 // due returns when the next slice is due.
-func (r *Run) due(used *Settings) time.Time { return r.State.Cursor.Add(used.Interval + used.Lag) }
+func (r *Run) due(used *Settings) time.Time { return r.State.Cursor.Add(used.Interval + r.delay(used)) }
+
+// delay returns how long after its end a slice of the platform is due.
+func (r *Run) delay(used *Settings) time.Duration { return used.Lag + r.Platform.Delay(used.Spread) }
 
 // rearm says when the cursor runs again.
 func (r *Run) rearm(used *Settings) {

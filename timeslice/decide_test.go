@@ -2,6 +2,7 @@ package timeslice_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -33,7 +34,8 @@ func newLine(t *testing.T, values map[string]string) *line {
 		fate: make(map[task.ID]timeslice.Status),
 	}
 	l.state.Type = "fetch"
-	l.state.Layers.File = valuesOf(t, values)
+	l.state.Layers.File = valuesOf(t, map[string]string{"spread": "0s"})
+	l.state.Layers.File = valuesOf(t, values).Over(l.state.Layers.File)
 	return l
 }
 
@@ -412,6 +414,55 @@ func TestAPausedOrRemovedPlatformGoesOnAtItsCursor(t *testing.T) {
 	}
 }
 
+func TestPlatformsAreDueAtDifferentTimes(t *testing.T) {
+	const platforms = 1000
+	perTenth := make([]int, 10)
+	for i := range platforms {
+		p := timeslice.Platform{Source: "orders", Name: fmt.Sprint("shop-", i)}
+		l := newLine(t, map[string]string{"interval": "1m", "lag": "10s", "spread": "20s"})
+		l.platform = p
+		delay := p.Delay(20 * time.Second)
+		if delay < 0 || delay >= 20*time.Second {
+			t.Fatalf("%s has a delay of %v", p, delay)
+		}
+		perTenth[delay/(2*time.Second)]++
+		due := epoch.Add(time.Minute + 10*time.Second + delay)
+		if l.run(); !l.next.Equal(due) {
+			t.Fatalf("%s runs at %v, and is due at %v", p, l.next, due)
+		}
+		l.until(due, l.end(timeslice.Done))
+		if len(l.made) != 1 || l.state.Late(p, due.Add(3*time.Second)) != 3*time.Second {
+			t.Fatalf("%s: made %v, late %v", p, l.made, l.state.Late(p, due.Add(3*time.Second)))
+		}
+	}
+	for i, n := range perTenth {
+		if n < platforms/20 || n > platforms/5 {
+			t.Errorf("%d of %d platforms are due in tenth %d", n, platforms, i)
+		}
+	}
+	p := timeslice.Platform{Source: "orders", Name: "shop-a"}
+	if one, other := p.Delay(time.Minute), p.Delay(time.Minute); one != other || p.Delay(0) != 0 {
+		t.Errorf("delays %v and %v, %v without a spread", one, other, p.Delay(0))
+	}
+}
+
+func TestTheUsualSpreadGrowsWithTheNumberOfPlatforms(t *testing.T) {
+	for _, c := range []struct {
+		platforms int
+		interval  string
+		want      time.Duration
+	}{{0, "1m", 0}, {7, "1m", 7 * time.Millisecond}, {10_000, "1m", 6 * time.Second}, {10_000, "1h", 10 * time.Second}, {10_000, "1s", 100 * time.Millisecond}} {
+		l := timeslice.Layers{File: valuesOf(t, map[string]string{"interval": c.interval}), Platforms: c.platforms}
+		if s, err := l.Settings(); err != nil || s.Spread != c.want {
+			t.Errorf("%+v: spread %v, %v", c, s.Spread, err)
+		}
+		l.Own = valuesOf(t, map[string]string{"spread": "1s"})
+		if s, err := l.Settings(); err != nil || s.Spread != time.Second {
+			t.Errorf("%+v: spread %v instead of the one that is set, %v", c, s.Spread, err)
+		}
+	}
+}
+
 // A repeated run makes the same slices: an attempt of which the end was not stored leaves nothing behind that differs.
 func TestARunIsRepeatable(t *testing.T) {
 	l := newLine(t, map[string]string{"interval": "1m", "start": epoch.Add(-time.Hour).Format(time.RFC3339)})
@@ -429,6 +480,8 @@ func TestSettingsHaveTheLayerThatTheyAreFrom(t *testing.T) {
 		Live:    valuesOf(t, map[string]string{"retries": "2", "lag": "2s", "probe": "6m"}),
 		FileOwn: valuesOf(t, map[string]string{"lag": "3s", "probe": "7m"}),
 		Own:     valuesOf(t, map[string]string{"probe": "8m", "breaker": "5"}),
+
+		Platforms: 20,
 	}
 	used, err := l.Settings()
 	if err != nil {
@@ -447,7 +500,7 @@ func TestSettingsHaveTheLayerThatTheyAreFrom(t *testing.T) {
 		}
 	}
 	check(map[string]string{
-		"interval": "1m0s file", "retries": "2 live", "lag": "3s file_own", "probe": "8m0s own", "breaker": "5 own", "catch_up_interval": "1m0s default",
+		"interval": "1m0s file", "retries": "2 live", "lag": "3s file_own", "probe": "8m0s own", "breaker": "5 own", "catch_up_interval": "1m0s default", "spread": "20ms default",
 		"max_open": "64 default", "order": "parallel default", "timeout": "0s default", "overlap": "0s default", "retry_interval": "10s default",
 	})
 	l.Live = valuesOf(t, map[string]string{"retries": "-1", "start": "2026-01-01T00:00:00Z"}) // which cannot be: used stays in force

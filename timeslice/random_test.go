@@ -21,7 +21,7 @@ func TestRandomLivesTileTheTimeLine(t *testing.T) {
 func randomLife(t *testing.T, random *rand.Rand) {
 	pick := func(of ...string) string { return of[random.IntN(len(of))] }
 	l := newLine(t, map[string]string{
-		"interval": pick("1m", "5m", "1h"), "overlap": pick("0s", "30s"), "lag": pick("0s", "10s"), "order": pick("parallel", "in_order"),
+		"interval": pick("1m", "5m", "1h"), "overlap": pick("0s", "30s"), "lag": pick("0s", "10s"), "spread": pick("0s", "1s", "1m"), "order": pick("parallel", "in_order"),
 		"catch_up_interval": "6h", "max_open": pick("1", "3", "64"), "breaker": pick("0", "1", "4"), "probe": pick("1s", "10m"),
 		"start": epoch.Add(-time.Duration(random.IntN(100)) * time.Hour).Format(time.RFC3339),
 	})
@@ -57,7 +57,7 @@ func randomLife(t *testing.T, random *rand.Rand) {
 		}
 		l.until(l.now.Add(time.Duration(random.IntN(10))*time.Minute), func() { l.endSome(random) })
 		for _, one := range l.last.Made {
-			if used := l.state.Used; one.End.Add(used.Lag).After(l.now) {
+			if used := l.state.Used; one.End.Add(used.Lag + l.platform.Delay(used.Spread)).After(l.now) {
 				t.Fatalf("slice %+v was made at %v, before it was due", one, l.now)
 			}
 		}

@@ -1,9 +1,12 @@
 package timeslice
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/bits"
 	"strconv"
 	"strings"
 	"time"
@@ -55,6 +58,14 @@ func CursorType(source string) string { return task.ReservedTypes + "slices." + 
 
 // String returns SOURCE/PLATFORM.
 func (p Platform) String() string { return p.Source + "/" + p.Name }
+
+// Delay returns by how much later than the lag after their ends the slices of the platform are due: from zero up to spread, which
+// is not included. It is a hash of the name, so platforms with the same slices are not due at once.
+func (p Platform) Delay(spread time.Duration) time.Duration {
+	sum := sha256.Sum256([]byte(p.String()))
+	part, _ := bits.Mul64(binary.BigEndian.Uint64(sum[:8]), uint64(spread))
+	return time.Duration(part).Truncate(time.Millisecond)
+}
 
 // Encode returns the payload of the cursor.
 func (p Platform) Encode() []byte { return encode(p) }

@@ -106,7 +106,9 @@ func (s SourceState) Obey() SourceState {
 
 // For returns what a platform has from the source.
 func (s *SourceState) For(platform string) FromSource {
-	return FromSource{Revision: s.Revision, Type: s.Defined.Type, File: s.Defined.Values, Live: s.Live, FileOwn: s.Defined.Platforms[platform]}
+	return FromSource{
+		Revision: s.Revision, Type: s.Defined.Type, File: s.Defined.Values, Live: s.Live, FileOwn: s.Defined.Platforms[platform], Platforms: len(s.Defined.Platforms),
+	}
 }
 
 // Check returns an error if the source cannot have its values.

@@ -93,6 +93,8 @@ type FromSource struct {
 	File     Values `json:"file,omitzero"`
 	Live     Values `json:"live,omitzero"`
 	FileOwn  Values `json:"file_own,omitzero"`
+
+	Platforms int `json:"platforms,omitempty"` // that the configuration of the source has
 }
 
 // Range is a part of the time line, half open. A zero time has no bound there.
@@ -117,8 +119,9 @@ func (s *State) Low() time.Time {
 	return low
 }
 
-// Late returns for how long the earliest slice that has not ended has been due at a time; 0 if none is, or the platform was removed.
-func (s *State) Late(now time.Time) time.Duration {
+// Late returns for how long the earliest slice of the platform p that has not ended has been due at a time; 0 if none is, or the
+// platform was removed.
+func (s *State) Late(p Platform, now time.Time) time.Duration {
 	if s.Used == nil || s.Removed || s.Cursor.IsZero() {
 		return 0
 	}
@@ -128,7 +131,7 @@ func (s *State) Late(now time.Time) time.Duration {
 			due = end
 		}
 	}
-	return max(0, now.Sub(due.Add(s.Used.Lag)))
+	return max(0, now.Sub(due.Add(s.Used.Lag+p.Delay(s.Used.Spread))))
 }
 
 // Running returns how many slices are open and have not failed, and how many have failed.

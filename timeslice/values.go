@@ -18,6 +18,7 @@ type Values struct {
 	CatchUp       *Span      `json:"catch_up_interval,omitempty"`
 	Overlap       *Span      `json:"overlap,omitempty"`
 	Lag           *Span      `json:"lag,omitempty"`
+	Spread        *Span      `json:"spread,omitempty"`
 	Timeout       *Span      `json:"timeout,omitempty"`
 	Retries       *int       `json:"retries,omitempty"`
 	RetryInterval *Span      `json:"retry_interval,omitempty"`
@@ -33,7 +34,8 @@ type Settings struct {
 	Interval      time.Duration // the length of a slice
 	CatchUp       time.Duration // the longest slice while the platform is behind, at least Interval
 	Overlap       time.Duration // by how much earlier than its slice a task fetches; less than Interval
-	Lag           time.Duration // how long after its end a slice is due
+	Lag           time.Duration // how long after its end a slice is due, without the delay of its platform
+	Spread        time.Duration // the delays of all platforms are shorter; see [Platform.Delay]
 	Timeout       time.Duration // of an attempt; zero is that of the type
 	Retries       int           // attempts after the first one
 	RetryInterval time.Duration // before the first retry; k times as long before the k-th
@@ -103,7 +105,7 @@ func (s *Span) UnmarshalText(text []byte) error {
 func (v Values) Over(weaker Values) Values {
 	return Values{
 		Start: either(v.Start, weaker.Start), Interval: either(v.Interval, weaker.Interval), CatchUp: either(v.CatchUp, weaker.CatchUp),
-		Overlap: either(v.Overlap, weaker.Overlap), Lag: either(v.Lag, weaker.Lag), Timeout: either(v.Timeout, weaker.Timeout),
+		Overlap: either(v.Overlap, weaker.Overlap), Lag: either(v.Lag, weaker.Lag), Spread: either(v.Spread, weaker.Spread), Timeout: either(v.Timeout, weaker.Timeout),
 		Retries: either(v.Retries, weaker.Retries), RetryInterval: either(v.RetryInterval, weaker.RetryInterval), Order: either(v.Order, weaker.Order),
 		MaxOpen: either(v.MaxOpen, weaker.MaxOpen), Breaker: either(v.Breaker, weaker.Breaker), Probe: either(v.Probe, weaker.Probe),
 	}
@@ -122,7 +124,7 @@ func (v Values) Settings() (Settings, error) {
 	for _, span := range [...]struct {
 		to *time.Duration
 		of *Span
-	}{{&s.Interval, v.Interval}, {&s.CatchUp, v.CatchUp}, {&s.Overlap, v.Overlap}, {&s.Lag, v.Lag}, {&s.Timeout, v.Timeout}, {&s.RetryInterval, v.RetryInterval}, {&s.Probe, v.Probe}} {
+	}{{&s.Interval, v.Interval}, {&s.CatchUp, v.CatchUp}, {&s.Overlap, v.Overlap}, {&s.Lag, v.Lag}, {&s.Spread, v.Spread}, {&s.Timeout, v.Timeout}, {&s.RetryInterval, v.RetryInterval}, {&s.Probe, v.Probe}} {
 		if span.of != nil {
 			*span.to = time.Duration(*span.of)
 		}
@@ -154,6 +156,8 @@ func (s *Settings) check() error {
 		return fmt.Errorf("catch_up_interval: %v is not between interval, %v, and %v", s.CatchUp, s.Interval, MostSpan)
 	case s.Overlap < 0 || s.Overlap >= s.Interval:
 		return fmt.Errorf("overlap: %v is not shorter than interval, %v", s.Overlap, s.Interval)
+	case s.Spread < 0 || s.Spread > s.Interval:
+		return fmt.Errorf("spread: %v is longer than interval, %v", s.Spread, s.Interval)
 	case s.Retries < 0 || s.Retries > MostRetries:
 		return fmt.Errorf("retries: %d is not between 0 and %d", s.Retries, MostRetries)
 	case s.MaxOpen < 1 || s.MaxOpen > MostOpen:
@@ -188,6 +192,7 @@ func keys() map[string]key {
 		"catch_up_interval": keyOf(func(v *Values) **Span { return &v.CatchUp }, parseSpan, Span.String),
 		"overlap":           keyOf(func(v *Values) **Span { return &v.Overlap }, parseSpan, Span.String),
 		"lag":               keyOf(func(v *Values) **Span { return &v.Lag }, parseSpan, Span.String),
+		"spread":            keyOf(func(v *Values) **Span { return &v.Spread }, parseSpan, Span.String),
 		"timeout":           keyOf(func(v *Values) **Span { return &v.Timeout }, parseSpan, Span.String),
 		"retries":           keyOf(func(v *Values) **int { return &v.Retries }, strconv.Atoi, strconv.Itoa),
 		"retry_interval":    keyOf(func(v *Values) **Span { return &v.RetryInterval }, parseSpan, Span.String),
@@ -268,11 +273,24 @@ type Layers struct {
 	Live    Values `json:"live,omitzero"`     // of the source, set while nodes run
 	FileOwn Values `json:"file_own,omitzero"` // of the platform, in the configuration
 	Own     Values `json:"own,omitzero"`      // of the platform, set while nodes run
+
+	Platforms int `json:"platforms,omitempty"` // that the configuration of the source has
 }
 
 // Settings returns the settings that the layers make.
 func (l *Layers) Settings() (Settings, error) {
-	return l.Own.Over(l.FileOwn).Over(l.Live).Over(l.File).Settings()
+	all := l.Own.Over(l.FileOwn).Over(l.Live).Over(l.File)
+	s, err := all.Settings()
+	if all.Spread == nil {
+		s.Spread = l.usualSpread(s.Interval)
+	}
+	return s, err
+}
+
+// usualSpread returns the spread if none is set. It grows with the number of platforms, of which a node can begin a slice of more than
+// one in a millisecond, and is a small part of the time by which the platform is behind anyway.
+func (l *Layers) usualSpread(interval time.Duration) time.Duration {
+	return min(time.Duration(l.Platforms)*time.Millisecond, interval/10).Truncate(time.Millisecond)
 }
 
 // Setting is a setting that is in force, as texts, and the layer that it is from.
@@ -297,7 +315,7 @@ func (l *Layers) Origins(used *Settings) (all []Setting) {
 		of   map[string]string
 	}{{FromOwn, l.Own.All()}, {FromFileOwn, l.FileOwn.All()}, {FromLive, l.Live.All()}, {FromFile, l.File.All()}}
 	defaults := DefaultSettings()
-	defaults.CatchUp = used.Interval
+	defaults.CatchUp, defaults.Spread = used.Interval, l.usualSpread(used.Interval)
 	standard := defaults.values().All()
 	for _, name := range slices.Sorted(maps.Keys(texts)) {
 		one := Setting{Name: name, Value: texts[name]}
@@ -320,7 +338,7 @@ func (l *Layers) Origins(used *Settings) (all []Setting) {
 func (s *Settings) values() *Values {
 	span := func(d time.Duration) *Span { return new(Span(d)) }
 	v := &Values{
-		Interval: span(s.Interval), CatchUp: span(s.CatchUp), Overlap: span(s.Overlap), Lag: span(s.Lag), Timeout: span(s.Timeout),
+		Interval: span(s.Interval), CatchUp: span(s.CatchUp), Overlap: span(s.Overlap), Lag: span(s.Lag), Spread: span(s.Spread), Timeout: span(s.Timeout),
 		Retries: &s.Retries, RetryInterval: span(s.RetryInterval), Order: &s.Order, MaxOpen: &s.MaxOpen, Breaker: &s.Breaker, Probe: span(s.Probe),
 	}
 	if !s.Start.IsZero() {

@@ -18,22 +18,23 @@ import (
 )
 
 // BenchmarkPlatforms has 10,000 platforms fetch a slice each in every iteration, which takes a minute: on one node, with pebble. With
-// "spread" the platforms start at different seconds, and with "aligned" all slices are due at once. It reports how late attempts begin, and
-// the part of a processor that is used.
+// "starts" the platforms start at different seconds. Otherwise all slices end at once, and are due within the spread in the name. It
+// reports how late attempts begin, and the part of a processor that is used.
 func BenchmarkPlatforms(b *testing.B) {
-	for _, name := range []string{"spread", "aligned"} {
-		b.Run(name, func(b *testing.B) { benchmarkPlatforms(b, name == "spread") })
+	for _, spread := range []time.Duration{6 * time.Second, 0} { // the usual one, and none
+		b.Run(fmt.Sprint("spread=", spread), func(b *testing.B) { benchmarkPlatforms(b, spread, false) })
 	}
+	b.Run("starts", func(b *testing.B) { benchmarkPlatforms(b, 0, true) })
 }
 
-func benchmarkPlatforms(b *testing.B, isSpread bool) {
+func benchmarkPlatforms(b *testing.B, spread time.Duration, differ bool) {
 	const platforms = 10_000
 	begin := time.Now().Add(10 * time.Second).Truncate(time.Second)
-	interval, max := timeslice.Span(time.Minute), 100
-	d := timeslice.Definition{Type: "fetch", Values: timeslice.Values{Interval: &interval, MaxOpen: &max}, Platforms: make(map[string]timeslice.Values)}
+	interval, spreadOf, max := timeslice.Span(time.Minute), timeslice.Span(spread), 100
+	d := timeslice.Definition{Type: "fetch", Values: timeslice.Values{Interval: &interval, Spread: &spreadOf, MaxOpen: &max}, Platforms: make(map[string]timeslice.Values)}
 	for i := range platforms {
 		start := begin.Add(-time.Minute)
-		if isSpread {
+		if differ {
 			start = start.Add(time.Duration(i) * time.Minute / platforms).Truncate(time.Millisecond)
 		}
 		d.Platforms[fmt.Sprint("p", i)] = timeslice.Values{Start: &start}
@@ -48,8 +49,9 @@ func benchmarkPlatforms(b *testing.B, isSpread bool) {
 	set.Types["fetch"] = slicer.SlicePolicy(policy.DefaultType())
 	handlers["fetch"] = slicer.Handler(task.HandlerFunc(func(_ context.Context, t *task.Task) ([]byte, error) {
 		w, _, err := timeslice.WorkOf(t)
+		due := w.End.Add(timeslice.Platform{Source: w.Source, Name: w.Platform}.Delay(spread))
 		mu.Lock()
-		late = append(late, time.Since(w.End))
+		late = append(late, time.Since(due))
 		mu.Unlock()
 		return nil, err
 	}))
@@ -81,6 +83,7 @@ func benchmarkPlatforms(b *testing.B, isSpread bool) {
 		b.ReportMetric(float64(n)/float64(b.N), "slices/op")
 		b.ReportMetric(float64(late[n/2].Microseconds())/1000, "p50-late-ms")
 		b.ReportMetric(float64(late[n*99/100].Microseconds())/1000, "p99-late-ms")
+		b.ReportMetric(float64(late[n-1].Microseconds())/1000, "max-late-ms")
 	}
 	b.ReportMetric(used.Seconds()/b.Elapsed().Seconds(), "processors")
 }

@@ -126,6 +126,7 @@ func inBubble(t *testing.T, fn func(t *testing.T)) {
 func definition(t *testing.T, values map[string]string, platforms ...string) timeslice.Definition {
 	t.Helper()
 	d := timeslice.Definition{Type: "fetch", Platforms: make(map[string]timeslice.Values)}
+	d.Values.Spread = new(timeslice.Span)
 	for name, text := range values {
 		if err := d.Values.Set(name, text); err != nil {
 			t.Fatal(err)
@@ -157,12 +158,12 @@ func tiles(t *testing.T, calls []call, from, to time.Time) {
 func TestEachSliceIsFetchedWhenItIsDue(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		begin := time.Now()
-		n := start(t, definition(t, map[string]string{"interval": "1m", "overlap": "5s", "lag": "10s"}, "a", "b"), nil)
+		n := start(t, definition(t, map[string]string{"interval": "1m", "overlap": "5s", "lag": "10s", "spread": "20s"}, "a", "b"), nil)
 		time.Sleep(time.Hour + 30*time.Second)
 		for _, platform := range []string{"a", "b"} {
-			calls := n.fetched(platform)
+			calls, delay := n.fetched(platform), timeslice.Platform{Source: "orders", Name: platform}.Delay(20*time.Second)
 			for _, c := range calls {
-				if late := c.at.Sub(c.End.Add(10 * time.Second)); late < 0 || late > 100*time.Millisecond || c.attempt != 1 || !c.From.Equal(c.Start.Add(-5*time.Second)) {
+				if late := c.at.Sub(c.End.Add(10*time.Second + delay)); late < 0 || late > 100*time.Millisecond || c.attempt != 1 || !c.From.Equal(c.Start.Add(-5*time.Second)) {
 					t.Errorf("%+v ran %v after it was due", c, late)
 				}
 			}

@@ -44,7 +44,7 @@ func (l *look) readPlatforms(ctx context.Context, at time.Time) platformsSeen {
 					seen.facts = append(seen.facts, alert.Fact{Kind: kind, Subject: one.Platform.String(), Node: l.name, Value: value, Detail: detail})
 				}
 			}
-			if by := one.State.Late(at); by > 0 {
+			if by := one.State.Late(one.Platform, at); by > 0 {
 				add(&late, alert.PlatformLate, by.Seconds(), pausedText(one))
 			}
 			if _, failed := one.State.Running(); failed > 0 || one.Problem != "" {
