@@ -176,7 +176,7 @@ sources:
       threads: {node: 2, cluster: 4}
       nodes: {zone: eu}
       platforms: [a, b]
-      per_platform: {b: {interval: 5m, threads: {cluster: 1}, nodes: {zone: us}}}
+      per_platform: {b: {interval: 5m, threads: {node: 0, cluster: 1}, nodes: {zone: us}}}
   weather: {type: poll, slices: {interval: 1h}}
 `}, t.TempDir(), nil, testEnv)
 	if err != nil {
@@ -185,8 +185,8 @@ sources:
 	span := func(d time.Duration) *timeslice.Span { return new(timeslice.Span(d)) }
 	want := map[string]timeslice.Definition{
 		"orders": {
-			Type: "fetch", Values: timeslice.Values{Interval: span(time.Minute), Overlap: span(5 * time.Second), Retries: new(3), Order: new(timeslice.InOrder)},
-			Platforms: map[string]timeslice.Values{"a": {}, "b": {Interval: span(5 * time.Minute)}},
+			Type: "fetch", Values: timeslice.Values{Interval: span(time.Minute), Overlap: span(5 * time.Second), Retries: new(3), Order: new(timeslice.InOrder), NodeThreads: new(2), Threads: new(4)},
+			Platforms: map[string]timeslice.Values{"a": {}, "b": {Interval: span(5 * time.Minute), NodeThreads: new(0), Threads: new(1)}},
 		},
 		"weather": {Type: "poll", Values: timeslice.Values{Interval: span(time.Hour)}, Platforms: map[string]timeslice.Values{"weather": {}}},
 	}
@@ -194,7 +194,7 @@ sources:
 		t.Errorf("(-want +got) %s", diff)
 	}
 	set := c.Policies()
-	if fetch := set.Types["fetch"]; fetch.Retry.Max != policy.Forever || !slices.Equal(fetch.Limits, []string{"orders-slices", "orders-slices-node"}) || len(set.Types["poll"].Limits) > 0 {
+	if fetch := set.Types["fetch"]; fetch.Retry.Max != policy.Forever || !slices.Equal(fetch.Limits, []string{"orders-slices", "orders-slices-node"}) || len(set.Types["poll"].Limits) != 2 {
 		t.Errorf("%+v", fetch)
 	}
 	limit := policy.Limit{
@@ -203,6 +203,9 @@ sources:
 	}
 	if diff := cmp.Diff(limit, set.Limits["orders-slices"]); diff != "" {
 		t.Errorf("(-want +got) %s", diff)
+	}
+	if node := set.Limits["orders-slices-node"]; node.MaxFor("orders/a") != 2 || node.MaxFor("orders/b") != 0 {
+		t.Errorf("%+v", node)
 	}
 	if len(c.Limits) > 0 {
 		t.Errorf("the limits of the file are changed: %v", c.Limits)

@@ -24,8 +24,8 @@ type PlatformSlices struct {
 	Nodes   policy.Nodes
 }
 
-// Threads is how many slices of a platform may run at once. 0 is no limit.
-type Threads struct{ Node, Cluster int }
+// Threads is how many slices of a platform may run at once. 0 is no limit. Nil is not set.
+type Threads struct{ Node, Cluster *int }
 
 // mostPlatforms is how many platforms a source can name. More can be added while nodes run.
 const mostPlatforms = 10_000
@@ -64,8 +64,8 @@ func platformFields[T any](of func(*T) *PlatformSlices) []field {
 }
 
 var threadsTable = &object{what: "threads", fields: []field{
-	{name: "node", doc: "On each node. 0 is no limit.", otherwise: "without limit", is: whole[int](0, maxCount, "a number"), at: in(func(t *Threads) *int { return &t.Node })},
-	{name: "cluster", doc: "On all nodes together. 0 is no limit.", otherwise: "without limit", is: whole[int](0, maxCount, "a number"), at: in(func(t *Threads) *int { return &t.Cluster })},
+	{name: "node", doc: "On each node. 0 is no limit.", otherwise: "without limit", is: pointerTo(whole[int](0, timeslice.MostThreads, "a number")), at: in(func(t *Threads) **int { return &t.Node })},
+	{name: "cluster", doc: "On all nodes together. 0 is no limit.", otherwise: "without limit", is: pointerTo(whole[int](0, timeslice.MostThreads, "a number")), at: in(func(t *Threads) **int { return &t.Cluster })},
 }}
 
 // sliced makes a source one of slices.
@@ -100,11 +100,19 @@ func pointerTo[T any](of value[T]) value[*T] {
 
 // timeSlices returns the source as package timeslice has it.
 func (s *Source) timeSlices() timeslice.Definition {
-	d := timeslice.Definition{Type: s.Type, Values: s.Slices.Values, Platforms: make(map[string]timeslice.Values)}
+	d := timeslice.Definition{Type: s.Type, Values: s.Slices.values(), Platforms: make(map[string]timeslice.Values)}
 	for _, name := range s.Slices.names(s.Name) {
-		d.Platforms[name] = s.Slices.PerPlatform[name].Values
+		own := s.Slices.PerPlatform[name]
+		d.Platforms[name] = own.values()
 	}
 	return d
+}
+
+// values returns the values with the threads.
+func (p *PlatformSlices) values() timeslice.Values {
+	v := p.Values
+	v.NodeThreads, v.Threads = p.Threads.Node, p.Threads.Cluster
+	return v
 }
 
 // names returns the platforms of the source with a name.
@@ -126,11 +134,6 @@ func (c *Config) TimeSlices() map[string]timeslice.Definition {
 	return all
 }
 
-// threadsLimits returns the names of the limits of a source of slices: of a node, and of the cluster.
-func threadsLimits(source string) (node, cluster string) {
-	return source + "-slices-node", source + "-slices"
-}
-
 // limitSlices adds what holds for slices to the policies of their types: their limits, and that each has its own number of retries.
 func (c *Config) limitSlices(set *policy.Set) {
 	for name, s := range c.Sources {
@@ -142,10 +145,8 @@ func (c *Config) limitSlices(set *policy.Set) {
 		node, cluster := s.Slices.limits(name)
 		t.Limits = slices.Clone(t.Limits)
 		for _, limit := range []policy.Limit{cluster, node} {
-			if limit.Max > 0 || len(limit.Overrides) > 0 || len(limit.Nodes) > 0 {
-				set.Limits[limit.Name] = limit
-				t.Limits = append(t.Limits, limit.Name)
-			}
+			set.Limits[limit.Name] = limit // also if it limits nothing: it may be set while nodes run
+			t.Limits = append(t.Limits, limit.Name)
 		}
 		set.Types[s.Type] = t
 	}
@@ -153,27 +154,34 @@ func (c *Config) limitSlices(set *policy.Set) {
 
 // limits returns the limits of the threads of a source with a name.
 func (s *Slices) limits(source string) (node, cluster policy.Limit) {
-	nodeName, clusterName := threadsLimits(source)
-	node = policy.Limit{Name: nodeName, Per: "headers." + timeslice.Header, Max: s.Threads.Node, Overrides: make(map[string]int)}
+	nodeName, clusterName := timeslice.ThreadsLimits(source)
+	node = policy.Limit{Name: nodeName, Per: "headers." + timeslice.Header, Max: orZero(s.Threads.Node), Overrides: make(map[string]int)}
 	cluster = policy.Limit{
-		Name: clusterName, Per: node.Per, Max: s.Threads.Cluster, Cluster: true, Overrides: make(map[string]int), Nodes: make(map[string]policy.Nodes),
+		Name: clusterName, Per: node.Per, Max: orZero(s.Threads.Cluster), Cluster: true, Overrides: make(map[string]int), Nodes: make(map[string]policy.Nodes),
 	}
 	if len(s.Nodes) > 0 {
 		cluster.Nodes[source+"/*"] = s.Nodes
 	}
 	for platform, own := range s.PerPlatform {
 		value := source + "/" + platform
-		if n := own.Threads.Node; n > 0 {
-			node.Overrides[value] = n
+		if n := own.Threads.Node; n != nil {
+			node.Overrides[value] = *n
 		}
-		if n := own.Threads.Cluster; n > 0 {
-			cluster.Overrides[value] = n
+		if n := own.Threads.Cluster; n != nil {
+			cluster.Overrides[value] = *n
 		}
 		if len(own.Nodes) > 0 {
 			cluster.Nodes[value] = own.Nodes
 		}
 	}
 	return node, cluster
+}
+
+func orZero(n *int) int {
+	if n == nil {
+		return 0
+	}
+	return *n
 }
 
 // recordKeys are the keys of a source that are about records.
@@ -216,7 +224,7 @@ func (d *decoder) slices(name string, s *Source, types map[string]string) {
 	if err := definition.Check(name); err != nil {
 		d.conflict(at("slices"), err.Error())
 	}
-	node, cluster := threadsLimits(name)
+	node, cluster := timeslice.ThreadsLimits(name)
 	for _, limit := range []string{node, cluster} {
 		if _, taken := d.cfg.Limits[limit]; taken {
 			d.conflict([]string{"limits", limit}, fmt.Sprintf("the threads of source %s are a limit of this name; give this one another", name))

@@ -56,6 +56,12 @@ func (p Platform) Cursor() task.ID {
 // CursorType returns the type of the tasks that are the cursors of a source.
 func CursorType(source string) string { return task.ReservedTypes + "slices." + source }
 
+// ThreadsLimits returns the names of the limits of the threads of a source: of each node, and of the cluster. They have a value for each
+// platform, its name as [Platform.String] returns it.
+func ThreadsLimits(source string) (node, cluster string) {
+	return source + "-slices-node", source + "-slices"
+}
+
 // String returns SOURCE/PLATFORM.
 func (p Platform) String() string { return p.Source + "/" + p.Name }
 

@@ -26,6 +26,8 @@ type Values struct {
 	MaxOpen       *int       `json:"max_open,omitempty"`
 	Breaker       *int       `json:"breaker,omitempty"`
 	Probe         *Span      `json:"probe,omitempty"`
+	NodeThreads   *int       `json:"node_threads,omitempty"`
+	Threads       *int       `json:"threads,omitempty"`
 }
 
 // Settings are the values of a platform that are in force.
@@ -43,6 +45,8 @@ type Settings struct {
 	MaxOpen       int           // slices that have neither ended nor failed, at most
 	Breaker       int           // failed slices in a row that stop the platform; zero is never
 	Probe         time.Duration // how long after that one of them is tried again; up to sixteen times as long later
+	NodeThreads   int           // slices that run at once, at most, on each node; zero is no limit
+	Threads       int           // likewise, on all nodes
 }
 
 // Bounds of settings.
@@ -51,6 +55,7 @@ const (
 	MostSpan      = 366 * 24 * time.Hour
 	MostRetries   = 1_000_000
 	MostOpen      = 500
+	MostThreads   = 1_000_000
 )
 
 // DefaultSettings returns the settings of a platform for which only Interval is set.
@@ -108,6 +113,7 @@ func (v Values) Over(weaker Values) Values {
 		Overlap: either(v.Overlap, weaker.Overlap), Lag: either(v.Lag, weaker.Lag), Spread: either(v.Spread, weaker.Spread), Timeout: either(v.Timeout, weaker.Timeout),
 		Retries: either(v.Retries, weaker.Retries), RetryInterval: either(v.RetryInterval, weaker.RetryInterval), Order: either(v.Order, weaker.Order),
 		MaxOpen: either(v.MaxOpen, weaker.MaxOpen), Breaker: either(v.Breaker, weaker.Breaker), Probe: either(v.Probe, weaker.Probe),
+		NodeThreads: either(v.NodeThreads, weaker.NodeThreads), Threads: either(v.Threads, weaker.Threads),
 	}
 }
 
@@ -129,7 +135,7 @@ func (v Values) Settings() (Settings, error) {
 			*span.to = time.Duration(*span.of)
 		}
 	}
-	for _, number := range [...]struct{ to, of *int }{{&s.Retries, v.Retries}, {&s.MaxOpen, v.MaxOpen}, {&s.Breaker, v.Breaker}} {
+	for _, number := range [...]struct{ to, of *int }{{&s.Retries, v.Retries}, {&s.MaxOpen, v.MaxOpen}, {&s.Breaker, v.Breaker}, {&s.NodeThreads, v.NodeThreads}, {&s.Threads, v.Threads}} {
 		if number.of != nil {
 			*number.to = *number.of
 		}
@@ -164,6 +170,10 @@ func (s *Settings) check() error {
 		return fmt.Errorf("max_open: %d is not between 1 and %d", s.MaxOpen, MostOpen)
 	case s.Breaker < 0 || s.Breaker > MostOpen:
 		return fmt.Errorf("breaker: %d is not between 0 and %d", s.Breaker, MostOpen)
+	case s.NodeThreads < 0 || s.NodeThreads > MostThreads:
+		return fmt.Errorf("%s: %d is not between 0 and %d", NodeThreads, s.NodeThreads, MostThreads)
+	case s.Threads < 0 || s.Threads > MostThreads:
+		return fmt.Errorf("%s: %d is not between 0 and %d", ClusterThreads, s.Threads, MostThreads)
 	case s.Probe < time.Second || s.Probe > MostSpan:
 		return fmt.Errorf("probe: %v is not between 1s and %v", s.Probe, MostSpan)
 	case !s.Start.IsZero() && (s.Start.Unix() < 0 || s.Start.Year() > 9998):
@@ -176,6 +186,12 @@ func (s *Settings) check() error {
 	}
 	return nil
 }
+
+// The names of the values that are limits of the engine, with the platforms as values, see [ThreadsLimits].
+const (
+	NodeThreads    = "threads.node"
+	ClusterThreads = "threads.cluster"
+)
 
 // key is one of the values, by its name in a configuration.
 type key struct {
@@ -200,6 +216,8 @@ func keys() map[string]key {
 		"max_open":          keyOf(func(v *Values) **int { return &v.MaxOpen }, strconv.Atoi, strconv.Itoa),
 		"breaker":           keyOf(func(v *Values) **int { return &v.Breaker }, strconv.Atoi, strconv.Itoa),
 		"probe":             keyOf(func(v *Values) **Span { return &v.Probe }, parseSpan, Span.String),
+		NodeThreads:         keyOf(func(v *Values) **int { return &v.NodeThreads }, strconv.Atoi, strconv.Itoa),
+		ClusterThreads:      keyOf(func(v *Values) **int { return &v.Threads }, strconv.Atoi, strconv.Itoa),
 	}
 }
 
@@ -340,6 +358,7 @@ func (s *Settings) values() *Values {
 	v := &Values{
 		Interval: span(s.Interval), CatchUp: span(s.CatchUp), Overlap: span(s.Overlap), Lag: span(s.Lag), Spread: span(s.Spread), Timeout: span(s.Timeout),
 		Retries: &s.Retries, RetryInterval: span(s.RetryInterval), Order: &s.Order, MaxOpen: &s.MaxOpen, Breaker: &s.Breaker, Probe: span(s.Probe),
+		NodeThreads: &s.NodeThreads, Threads: &s.Threads,
 	}
 	if !s.Start.IsZero() {
 		v.Start = &s.Start

@@ -62,7 +62,8 @@ func (s *Sources) Apply(ctx context.Context, e *engine.Engine) error {
 type By struct{ Who, Reason string }
 
 // SetSource sets values of a source, as texts by their names. An empty text unsets a value: then that of the configuration holds.
-// The values are those of all platforms that have none of their own, for slices that are made later.
+// The values are those of all platforms that have none of their own, for slices that are made later. Those of the threads are also in force
+// for slices that wait; the engine needs the limits of [timeslice.ThreadsLimits] for them.
 func (s *Sources) SetSource(ctx context.Context, e *engine.Engine, source string, values map[string]string, by By) error {
 	err := changeSource(ctx, e, source, func(s *timeslice.SourceState) (*timeslice.SourceOrder, error) {
 		now := s.Obey()
@@ -71,7 +72,10 @@ func (s *Sources) SetSource(ctx context.Context, e *engine.Engine, source string
 				return nil, err
 			}
 		}
-		return &timeslice.SourceOrder{Set: values, By: by.Who, Reason: by.Reason}, now.Check()
+		if err := now.Check(); err != nil {
+			return nil, err
+		}
+		return &timeslice.SourceOrder{Set: values, By: by.Who, Reason: by.Reason}, setThreads(ctx, e, source, "", values, by)
 	})
 	return named("set", source, err)
 }
@@ -88,7 +92,7 @@ func (s *Sources) Set(ctx context.Context, e *engine.Engine, p timeslice.Platfor
 		if _, err := layers.Settings(); err != nil {
 			return nil, fmt.Errorf("%w: %w", timeslice.ErrInvalid, err)
 		}
-		return []timeslice.Order{{Set: values, By: by.Who, Reason: by.Reason}}, nil
+		return []timeslice.Order{{Set: values, By: by.Who, Reason: by.Reason}}, setThreads(ctx, e, p.Source, p.String(), values, by)
 	}))
 }
 

@@ -63,7 +63,11 @@ func (n *node) open(d timeslice.Definition) {
 		n.t.Fatal(err)
 	}
 	handlers, set := n.sources.Handlers(), policy.Set{Types: n.sources.Policies()}
-	handlers["fetch"], set.Types["fetch"] = slicer.Handler(task.HandlerFunc(n.fetch)), slicer.SlicePolicy(policy.DefaultType())
+	fetch, ofNode, ofCluster := slicer.SlicePolicy(policy.DefaultType()), policy.Limit{Per: "headers." + timeslice.Header}, policy.Limit{Per: "headers." + timeslice.Header, Cluster: true}
+	ofNode.Name, ofCluster.Name = timeslice.ThreadsLimits("orders")
+	set.Limits = map[string]policy.Limit{ofNode.Name: ofNode, ofCluster.Name: ofCluster}
+	fetch.Limits = []string{ofCluster.Name, ofNode.Name}
+	handlers["fetch"], set.Types["fetch"] = slicer.Handler(task.HandlerFunc(n.fetch)), fetch
 	if n.Engine, err = engine.Open(context.Background(), engine.Config{Store: n.store, Handlers: handlers, Policies: set, Coordinator: coord.Coordinator{Clock: n.clock}}); err != nil {
 		n.t.Fatal(err)
 	}

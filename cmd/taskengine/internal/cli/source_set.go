@@ -19,7 +19,7 @@ func newSourceSet(a *app) *cobra.Command {
 nodes and over restarts. The keys are those of the configuration, such as interval=5m. KEY=
 without a value unsets it: then the value of the configuration holds, or that of the source.
 A value of a platform counts for more than one of its source. Slices that were made before
-keep their values.`,
+keep their values, but threads.node and threads.cluster are in force at once.`,
 		Args: cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			n, err := parseSliceName(args[0])
