@@ -41,7 +41,7 @@ type Workflow struct {
 type WorkflowStep struct {
 	Name  string
 	Type  string // of its tasks; "" for a wait
-	State string // pending, running, done, failed or cancelled
+	State string // pending, running, done, failed, cancelled or skipped
 	After []string
 	Waits []string // the steps for which a pending one waits
 
@@ -49,8 +49,8 @@ type WorkflowStep struct {
 	Count, Done, Failed, Cancelled uint32
 	Tasks                          []task.ID
 
-	Began, Ended time.Time // zero if it has not
-	Error        string
+	Began, Ended time.Time     // zero if it has not
+	Error        string        // why it is not done, or was skipped
 	Signal       string        // that it waits for
 	Until        time.Time     // until when it waits; zero if it does not
 	Compensation *WorkflowStep // nil if it was not compensated

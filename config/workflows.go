@@ -58,7 +58,7 @@ func (workflowGraph) schema() document {
 		return o
 	}
 	step := object(nil, document{
-		"after": list, "type": text, "payload": document{}, "headers": headers, "priority": priority,
+		"after": list, "if": text, "skip_with": document{"enum": []any{"any", "all", "none"}}, "type": text, "payload": document{}, "headers": headers, "priority": priority,
 		"for_each": document{}, "count": document{"type": "integer", "minimum": 1, "maximum": workflow.MaxFanOut},
 		"need":       document{"anyOf": []any{document{"enum": []any{"all", "any"}}, document{"type": "integer", "minimum": 1}}},
 		"on_failure": onFailure,

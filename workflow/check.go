@@ -31,7 +31,10 @@ type graph struct {
 }
 
 // values are the values of a step with their references.
-type values struct{ payload, each, undo any }
+type values struct {
+	payload, each, undo any
+	when                *condition // nil if it has none
+}
 
 // compile checks d.
 func compile(d *Definition) (*graph, error) {
@@ -139,6 +142,14 @@ func (g *graph) readValues() (err error) {
 		at := "steps." + name
 		sees := scope{before: g.before[name], fans: s.fansOut(), all: g.Steps}
 		var v values
+		if s.If != "" {
+			if v.when, err = parseCondition(s.If); err == nil {
+				err = v.when.check(sees, g.reads)
+			}
+			if err != nil {
+				return fmt.Errorf("%s.if: %w", at, err)
+			}
+		}
 		if v.payload, err = g.value(s.Payload, at+".payload", sees); err != nil {
 			return err
 		}
@@ -242,12 +253,26 @@ func (f OnFailure) check() error {
 	return fmt.Errorf("on_failure is %.40q, and fail, continue or compensate", string(f))
 }
 
+func (s SkipWith) check() error {
+	switch s {
+	case "", SkipWithAny, SkipWithAll, SkipWithNone:
+		return nil
+	}
+	return fmt.Errorf("skip_with is %.40q, and any, all or none", string(s))
+}
+
 func (s *Step) fansOut() bool { return s.Count > 0 || len(s.ForEach) > 0 }
 
 // check returns an error if s is wrong, but for its place in the graph and its references.
 func (s *Step) check() error {
 	if err := s.OnFailure.check(); err != nil {
 		return err
+	}
+	if err := s.SkipWith.check(); err != nil {
+		return err
+	}
+	if s.SkipWith != "" && len(s.After) == 0 {
+		return errors.New("skip_with is for a step with after")
 	}
 	if s.Wait != nil {
 		return s.checkWait()
@@ -279,7 +304,7 @@ func (s *Step) checkWait() error {
 	w := s.Wait
 	switch {
 	case s.Type != "" || len(s.Payload) > 0 || s.Headers != nil || s.Priority != nil || s.fansOut() || s.Need > 0 || s.Compensate != nil:
-		return errors.New("a step with a wait has no task: it has after, on_failure and the wait only")
+		return errors.New("a step with a wait has no task: it has after, if, skip_with, on_failure and the wait only")
 	case (w.Signal == "") == (w.For == 0):
 		return errors.New("wait: it has a signal, or a time as for")
 	case w.For != 0 && w.Timeout != 0:

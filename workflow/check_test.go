@@ -55,6 +55,10 @@ func TestMistakesInDefinitionsAreNamedWithTheirPlace(t *testing.T) {
 		{`{"steps": {"a": {"wait": {"for": "1d"}}, "b": {"type": "b", "after": ["a"], "payload": {"$task": "a"}}}}`, "steps.b.payload: $task: step a is a wait and has no task"},
 		{`{"steps": {"b": {"type": "b"}}, "output": {"$task": "b.x"}}`, `output: $task has the name of a step and no more, and is "b.x"`},
 		{`{"steps": {"b": {"type": "b"}}, "output": ` + strings.Repeat("[", 200) + strings.Repeat("]", 200) + `}`, "has more than 100 values within each other"},
+		{`{"steps": {"a": {"type": "a", "skip_with": "all"}}}`, "steps.a: skip_with is for a step with after"},
+		{`{"steps": {"a": {"type": "a"}, "b": {"type": "b", "after": ["a"], "skip_with": "every"}}}`, `steps.b: skip_with is "every", and any, all or none`},
+		{`{"steps": {"fraud": {"type": "a"}, "b": {"type": "b", "after": ["fraud"], "if": "$input.x and $result.frud > 1"}}}`, `steps.b.if: column 14: $result: there is no step "frud", did you mean fraud?`},
+		{`{"steps": {"a": {"type": "a"}, "b": {"type": "b", "if": "$result.a == 1"}}}`, "steps.b.if: column 1: $result: step a has not ended by then; name it in after"},
 		{`{"steps": {"b": {"type": "b"}}`, "it is not JSON"},
 		{"", "it is not JSON"},
 	} {

@@ -43,6 +43,12 @@ type Definition struct {
 type Step struct {
 	After []string `json:"after,omitempty"` // the steps that end before this one begins
 
+	// If is a condition on the input and on the steps before this one, such as $result.check.score >= 0.8. The step is skipped if it
+	// does not hold. It is looked at when the steps in After have ended. Empty always holds.
+	If string `json:"if,omitempty"`
+	// SkipWith says whether the step is skipped because steps in After were.
+	SkipWith SkipWith `json:"skip_with,omitempty"`
+
 	Type     string            `json:"type,omitempty"`     // of its tasks
 	Payload  json.RawMessage   `json:"payload,omitempty"`  // of its tasks: a value that may have references; empty is no payload
 	Headers  map[string]string `json:"headers,omitempty"`  // of its tasks
@@ -82,6 +88,16 @@ const (
 	Fail       OnFailure = "fail"       // the workflow stops what runs, and fails; the default
 	Continue   OnFailure = "continue"   // the steps after it run, and may look at how it has ended
 	Compensate OnFailure = "compensate" // the workflow stops what runs, undoes what is done, and fails
+)
+
+// SkipWith says with which of the steps before it a step is skipped.
+type SkipWith string
+
+// The values of SkipWith.
+const (
+	SkipWithAny  SkipWith = "any"  // the step is skipped if one of them was; the default
+	SkipWithAll  SkipWith = "all"  // the step is skipped if all of them were
+	SkipWithNone SkipWith = "none" // the step is not skipped with others
 )
 
 // Need says how many tasks of a step have to be done. 0 is all.

@@ -215,8 +215,63 @@ func (w *world) run(fate func(set string, index uint32) task.State) {
 	w.report(1 << 20)
 }
 
-// randomDefinition returns a graph with an output that has the results of all steps.
-func randomDefinition(r *rand.Rand, modes ...workflow.OnFailure) *workflow.Definition {
+// conditions are the conditions of the steps that have one, by the phases of steps.
+type conditions map[string]func(phase func(string) workflow.Phase) bool
+
+// randomCondition returns a condition on the step other, which has several tasks if fans is true.
+func randomCondition(r *rand.Rand, other string, fans bool) (text string, holds func(phase func(string) workflow.Phase) bool) {
+	switch r.IntN(6) {
+	case 0:
+		return "$input.a >= 1", func(func(string) workflow.Phase) bool { return true }
+	case 1:
+		return "$input.missing or $input.a < 1", func(func(string) workflow.Phase) bool { return false }
+	case 2:
+		return fmt.Sprintf("$result.%s.of == '%s'", other, other), func(phase func(string) workflow.Phase) bool { return !fans && phase(other) == workflow.Done }
+	case 3:
+		text, not := randomCondition(r, other, fans)
+		return "not (" + text + ")", func(phase func(string) workflow.Phase) bool { return !not(phase) }
+	}
+	is := []workflow.Phase{workflow.Done, workflow.Done, workflow.Failed, workflow.Skipped}[r.IntN(4)]
+	return fmt.Sprintf("$step.%s.state == '%s'", other, is), func(phase func(string) workflow.Phase) bool { return phase(other) == is }
+}
+
+// phases returns the phases of the steps by the rules of skipping. ran is that of a step that is not skipped.
+func (c conditions) phases(d *workflow.Definition, ran func(name string) workflow.Phase) map[string]workflow.Phase {
+	all := make(map[string]workflow.Phase)
+	var phase func(name string) workflow.Phase
+	phase = func(name string) workflow.Phase {
+		if p, has := all[name]; has {
+			return p
+		}
+		s, skipped := d.Steps[name], 0
+		for _, other := range s.After {
+			if phase(other) == workflow.Skipped {
+				skipped++
+			}
+		}
+		isSkipped := skipped > 0
+		switch s.SkipWith {
+		case workflow.SkipWithAll:
+			isSkipped = skipped > 0 && skipped == len(s.After)
+		case workflow.SkipWithNone:
+			isSkipped = false
+		}
+		if isSkipped || c[name] != nil && !c[name](phase) {
+			all[name] = workflow.Skipped
+		} else {
+			all[name] = ran(name)
+		}
+		return all[name]
+	}
+	for name := range d.Steps {
+		phase(name)
+	}
+	return all
+}
+
+// randomDefinition returns a graph with an output that has the results of all steps, and the conditions of its steps.
+func randomDefinition(r *rand.Rand, modes ...workflow.OnFailure) (*workflow.Definition, conditions) {
+	when := make(conditions)
 	d := &workflow.Definition{Name: "random", Steps: make(map[string]*workflow.Step)}
 	n := 1 + r.IntN(9)
 	names := make([]string, n)
@@ -248,11 +303,17 @@ func randomDefinition(r *rand.Rand, modes ...workflow.OnFailure) *workflow.Defin
 			undo, _ := json.Marshal(map[string]any{"of": ref("$result", name), "task": ref("$task", name)})
 			s.Compensate = &workflow.Action{Type: "undo", Payload: undo}
 		}
+		if len(s.After) > 0 {
+			s.SkipWith = []workflow.SkipWith{"", workflow.SkipWithAny, workflow.SkipWithAll, workflow.SkipWithNone}[r.IntN(4)]
+			if other := s.After[r.IntN(len(s.After))]; r.IntN(3) == 0 {
+				s.If, when[name] = randomCondition(r, other, d.Steps[other].Count > 0 || len(d.Steps[other].ForEach) > 0)
+			}
+		}
 		d.Steps[name] = s
 		output[name] = ref("$result", name)
 	}
 	d.Output, _ = json.Marshal(output)
-	return d
+	return d, when
 }
 
 func ref(kind, text string) map[string]any { return map[string]any{kind: text} }
@@ -275,11 +336,12 @@ func fates(r *rand.Rand, faults int) func(set string, index uint32) task.State {
 
 // If all steps let the others continue, each runs once, after those before it, and sees how these have ended.
 func TestStepsRunOnceAndAfterThoseBeforeThem(t *testing.T) {
+	seen := make(map[workflow.Phase]int)
 	for range 300 {
 		seed := rand.Uint64()
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 1))
-			d := randomDefinition(r, workflow.Continue)
+			d, when := randomDefinition(r, workflow.Continue)
 			w := newWorld(t, r, d, `{"a": 12345678901234567890}`)
 			fate := fates(r, 30)
 			w.run(fate)
@@ -290,8 +352,8 @@ func TestStepsRunOnceAndAfterThoseBeforeThem(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for name, s := range d.Steps {
-				count := 1
+			ran := func(name string) workflow.Phase {
+				s, count := d.Steps[name], 1
 				if s.Count > 0 {
 					count = s.Count
 				} else if len(s.ForEach) > 0 {
@@ -308,19 +370,30 @@ func TestStepsRunOnceAndAfterThoseBeforeThem(t *testing.T) {
 						fmt.Sscan(string(n), &need)
 					}
 				}
-				want := workflow.Failed
+				if len(w.children[name]) != count {
+					t.Errorf("step %s has added %d tasks, want %d", name, len(w.children[name]), count)
+				}
 				if done >= need {
-					want = workflow.Done
+					return workflow.Done
 				}
-				if got := outcome.Steps[name]; got.Phase != want || len(w.children[name]) != count {
-					t.Errorf("step %s with %d of %d tasks done, and %d needed, has added %d, and is %s", name, done, count, need, len(w.children[name]), got.Phase)
+				return workflow.Failed
+			}
+			for name, want := range when.phases(d, ran) {
+				s := d.Steps[name]
+				got := outcome.Steps[name]
+				if got.Phase != want || want == workflow.Skipped && (len(w.children[name]) > 0 || got.Error == "" || !got.Began.IsZero()) {
+					t.Errorf("step %s is %s (%s), want %s, and has added %d tasks", name, got.Phase, got.Error, want, len(w.children[name]))
 				}
+				seen[want]++
 				for i, c := range w.children[name] {
 					w.checkPayload(name, i, c, s)
 				}
 			}
 			w.checkOrder()
 		})
+	}
+	if seen[workflow.Done] < 100 || seen[workflow.Failed] < 100 || seen[workflow.Skipped] < 100 {
+		t.Errorf("the steps have ended as %v: the test tests little", seen)
 	}
 }
 
@@ -359,7 +432,7 @@ func (w *world) checkPayload(name string, index int, c *child, s *workflow.Step)
 	}
 	for _, other := range s.After {
 		var state struct{ State string }
-		if err := json.Unmarshal(got["step-"+other], &state); err != nil || state.State != "done" && state.State != "failed" {
+		if err := json.Unmarshal(got["step-"+other], &state); err != nil || state.State != "done" && state.State != "failed" && state.State != "skipped" {
 			w.t.Errorf("step %s begins though step %s is %s", name, other, got["step-"+other])
 		}
 		before, def := w.children[other], w.spec.Definition.Steps[other]
@@ -371,193 +444,11 @@ func (w *world) checkPayload(name string, index int, c *child, s *workflow.Step)
 			continue
 		}
 		want := "null"
-		if before[0].state == task.Done {
+		if len(before) > 0 && before[0].state == task.Done {
 			want = fmt.Sprintf(`{"index":0,"of":%q}`, other)
 		}
 		if string(got[other]) != want {
 			w.t.Errorf("step %s has the result %s of step %s, want %s", name, got[other], other, want)
-		}
-	}
-}
-
-// A workflow with a step that fails begins nothing after it knows that, leaves nothing running, and undoes what is done, the last
-// first. Retried, it does the rest.
-func TestAWorkflowThatFailsIsUndoneAndRetried(t *testing.T) {
-	failed, undone, again := 0, 0, 0
-	for range 500 {
-		seed := rand.Uint64()
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			r := rand.New(rand.NewPCG(seed, 1))
-			mode := []workflow.OnFailure{workflow.Fail, workflow.Compensate}[r.IntN(2)]
-			d := randomDefinition(r, mode, mode, workflow.Continue)
-			w := newWorld(t, r, d, `{"a": 1}`)
-			w.run(fates(r, 20))
-			if w.row.State == task.Done {
-				return
-			}
-			failed++
-			if w.row.State != task.Failed || !strings.Contains(w.row.LastError, "has failed: ") {
-				t.Fatalf("the workflow is %v: %s", w.row.State, w.row.LastError)
-			}
-			if live := w.live(); len(live) > 0 {
-				t.Errorf("%v run on", live)
-			}
-			undone += w.checkUndone(mode)
-			if r.IntN(2) == 0 {
-				again += w.checkFailureAfterRetry(r, mode)
-				return
-			}
-			w.checkRetry(r)
-		})
-	}
-	if failed < 50 || undone < 50 || again < 10 {
-		t.Errorf("%d workflows failed, %d steps were undone, and %d retries failed: the test tests little", failed, undone, again)
-	}
-}
-
-// checkFailureAfterRetry retries the workflow up to twice, with tasks that fail at random, and checks after each failure that every
-// task that is done was undone once. It returns how many retries failed.
-func (w *world) checkFailureAfterRetry(r *rand.Rand, mode workflow.OnFailure) (failed int) {
-	for range 2 {
-		state, err := workflow.ParseState(w.row.Checkpoint())
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		from := ""
-		if all := slices.Sorted(maps.Keys(state.Steps)); r.IntN(2) == 0 {
-			from = all[r.IntN(len(all))]
-		}
-		after, err := workflow.Retry(w.spec, state, workflow.Now{ID: w.row.ID, At: w.now, Children: w.row.Children, Read: w}, from)
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		checkpoint := after.Encode()
-		w.apply(task.Change{To: task.Submitted, Count: task.Reset, Checkpoint: &checkpoint})
-		w.run(fates(r, 20))
-		if w.row.State == task.Done {
-			return failed
-		}
-		failed++
-		w.checkUndoneAfterRetry(mode)
-	}
-	return failed
-}
-
-// checkUndoneAfterRetry checks that a task that is done and was counted by its step at the end was undone, and no task twice.
-func (w *world) checkUndoneAfterRetry(mode workflow.OnFailure) {
-	state, err := workflow.ParseState(w.row.Checkpoint())
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	for name, s := range w.spec.Definition.Steps {
-		undone := make(map[string]bool)
-		for _, c := range w.children[workflow.UndoSet(name)] {
-			var got struct{ Task string }
-			if err := json.Unmarshal(c.request.Payload, &got); err != nil || undone[got.Task] {
-				w.t.Errorf("step %s is undone with %s (%v)", name, c.request.Payload, err)
-			}
-			undone[got.Task] = true
-		}
-		now := state.Steps[name]
-		for i, c := range w.children[name][now.From:min(int(now.From+now.Count), len(w.children[name]))] {
-			id := w.ID(name, now.From+uint32(i)).String()
-			if want := c.state == task.Done && s.Compensate != nil && mode == workflow.Compensate; undone[id] != want {
-				w.t.Errorf("task %d of step %s, which is %v: undone %v, want %v", i, name, c.state, undone[id], want)
-			}
-		}
-	}
-}
-
-// checkUndone checks the compensation, and returns how many steps were compensated.
-func (w *world) checkUndone(mode workflow.OnFailure) (undone int) {
-	state, err := workflow.ParseState(w.row.Checkpoint())
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	last := 1 << 30
-	for _, line := range w.log { // a step is undone before those that ended before it
-		if name, isUndo := strings.CutSuffix(strings.TrimPrefix(line, "+"), "/compensate 0"); isUndo && line[0] == '+' {
-			if at := state.Steps[name].Order; at >= last {
-				w.t.Errorf("step %s is undone too late: %v", name, w.log)
-			} else {
-				last = at
-			}
-		}
-	}
-	for name, s := range w.spec.Definition.Steps {
-		want := 0
-		for _, c := range w.children[name] {
-			if c.state == task.Done && s.Compensate != nil && mode == workflow.Compensate {
-				want++
-			}
-		}
-		undo := w.children[workflow.UndoSet(name)]
-		if len(undo) != want {
-			w.t.Errorf("%d tasks of step %s were undone, want %d: %v", len(undo), name, want, w.log)
-		}
-		if want > 0 {
-			undone++
-		}
-		seen := make(map[string]bool)
-		for _, c := range undo {
-			var got struct {
-				Of   struct{ Index uint32 }
-				Task string
-			}
-			if err := json.Unmarshal(c.request.Payload, &got); err != nil || got.Task != w.ID(name, got.Of.Index).String() || seen[got.Task] {
-				w.t.Errorf("step %s is undone with %s (%v)", name, c.request.Payload, err)
-			}
-			seen[got.Task] = true
-		}
-	}
-	return undone
-}
-
-// checkRetry retries the workflow, with tasks that all succeed.
-func (w *world) checkRetry(r *rand.Rand) {
-	state, err := workflow.ParseState(w.row.Checkpoint())
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	before := make(map[string]workflow.StepState)
-	for name, s := range state.Steps {
-		before[name] = *s
-	}
-	had := make(map[string]int)
-	for set, all := range w.children {
-		had[set] = len(all)
-	}
-	from := ""
-	if all := slices.Sorted(maps.Keys(before)); r.IntN(2) == 0 {
-		from = all[r.IntN(len(all))]
-	}
-	after, err := workflow.Retry(w.spec, state, workflow.Now{ID: w.row.ID, At: w.now, Children: w.row.Children, Read: w}, from)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	checkpoint := after.Encode()
-	w.apply(task.Change{To: task.Submitted, Count: task.Reset, Checkpoint: &checkpoint})
-	w.log = nil
-	w.run(func(string, uint32) task.State { return task.Done })
-	if w.row.State != task.Done {
-		w.t.Fatalf("retried from %q, the workflow is %v: %s", from, w.row.State, w.row.LastError)
-	}
-	var runsAnew func(name string) bool
-	runsAnew = func(name string) bool {
-		b := before[name]
-		isKept := b.Phase == workflow.Done || b.Phase == workflow.Failed && w.spec.Definition.Steps[name].OnFailure == workflow.Continue
-		return name == from || !isKept || b.Undo != nil || slices.ContainsFunc(w.spec.Definition.Steps[name].After, runsAnew)
-	}
-	for name, s := range w.spec.Definition.Steps {
-		count := len(w.children[name]) - had[name]
-		want := 0
-		if runsAnew(name) {
-			if want = max(1, s.Count); len(s.ForEach) > 0 {
-				want = strings.Count(string(s.ForEach), "7")
-			}
-		}
-		if count != want {
-			w.t.Errorf("retried from %q, step %s, which was %q, has %d new tasks, want %d", from, name, before[name].Phase, count, want)
 		}
 	}
 }

@@ -160,14 +160,56 @@ func (r *run) failed() bool {
 func (r *run) isReady(name string) bool {
 	return !slices.ContainsFunc(r.Steps[name].After, func(other string) bool {
 		p := r.state.Steps[other].Phase
-		return p != Done && (p != Failed || r.onFailure(other) != Continue)
+		return p != Done && p != Skipped && (p != Failed || r.onFailure(other) != Continue)
 	})
 }
 
-// begin adds the tasks of a step, or begins its wait.
+// skips says why a step that is ready is skipped; "" if it is not.
+func (r *run) skips(name string) (why string, err error) {
+	def, skipped := r.Steps[name], ""
+	count := 0
+	for _, other := range def.After {
+		if r.state.Steps[other].Phase == Skipped {
+			skipped = other
+			count++
+		}
+	}
+	switch {
+	case count == 0, def.SkipWith == SkipWithNone:
+	case def.SkipWith != SkipWithAll:
+		return fmt.Sprintf("step %s was skipped", skipped), nil
+	case count == len(def.After):
+		return "all steps before it were skipped", nil
+	}
+	when := r.values[name].when
+	if when == nil {
+		return "", nil
+	}
+	holds, err := when.holds(r.find(name, nil, -1))
+	if err != nil {
+		return "", fmt.Errorf("if: %w", err)
+	}
+	if !holds {
+		return fmt.Sprintf("its condition does not hold: %.200s", def.If), nil
+	}
+	return "", nil
+}
+
+// begin adds the tasks of a step, or begins its wait, unless the step is skipped.
 func (r *run) begin(name string) error {
 	s, def := r.state.Steps[name], r.Steps[name]
 	*s = StepState{Phase: Running, Began: r.now.At}
+	why, err := r.skips(name)
+	switch {
+	case err != nil:
+		s.Error = err.Error()
+		r.finish(name, s, Failed)
+		return nil
+	case why != "":
+		*s = StepState{Error: why}
+		r.finish(name, s, Skipped)
+		return nil
+	}
 	if w := def.Wait; w != nil {
 		if d := max(w.Timeout, w.For); d > 0 {
 			s.Until = r.now.At.Add(time.Duration(d))
@@ -279,7 +321,7 @@ func (r *run) find(step string, item any, index int) lookup {
 			switch {
 			case r.Steps[name].fansOut():
 				return ids, nil
-			case len(ids) == 0: // it has failed before it had a task
+			case len(ids) == 0: // it was skipped, or has failed before it had a task
 				return nil, nil
 			}
 			return ids[0], nil
@@ -288,7 +330,10 @@ func (r *run) find(step string, item any, index int) lookup {
 				"state": string(s.Phase), "error": s.Error, "count": s.Count, "done": s.Done, "failed": s.Failed, "cancelled": s.Cancelled,
 			}, nil
 		}
-		if len(s.Result) == 0 {
+		switch {
+		case s.Phase == Skipped:
+			return absent{}, nil
+		case len(s.Result) == 0:
 			return nil, nil
 		}
 		return parseValue(s.Result)

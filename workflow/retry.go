@@ -17,7 +17,7 @@ var ErrRuns = errors.New("tasks of the step have not ended: wait for them, or ca
 
 // Retry returns the state of a workflow that has ended without being done and runs again. The step from, and all after it, run anew.
 // So do the steps that have failed, were stopped or were compensated, and those after them; a step that has failed and has let the others
-// continue has not. If from is "", only these run anew. What is done otherwise stays done, and tasks that have not ended go on. state
+// continue has not, and one that was skipped has not. If from is "", only these run anew. What is done otherwise stays done, and tasks that have not ended go on. state
 // is not used afterwards.
 func Retry(spec *Spec, state *State, now Now, from string) (*State, error) {
 	r, err := newRun(spec, state, now)
@@ -54,7 +54,7 @@ func Retry(spec *Spec, state *State, now Now, from string) (*State, error) {
 func (r *run) endsAnew(name string) bool {
 	s := r.state.Steps[name]
 	switch s.Phase {
-	case Pending, Done:
+	case Pending, Done, Skipped:
 		return s.Undo != nil
 	case Failed:
 		return s.Undo != nil || r.onFailure(name) != Continue

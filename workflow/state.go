@@ -69,6 +69,7 @@ const (
 	Done      Phase = "done"      // as many of its tasks are done as it needs, or its wait is over
 	Failed    Phase = "failed"    // they cannot be any more, or the signal did not come in time
 	Cancelled Phase = "cancelled" // it was stopped, because another step has failed
+	Skipped   Phase = "skipped"   // it did not begin: its condition did not hold, or steps before it were skipped
 )
 
 // State is the checkpoint of a workflow.
@@ -86,9 +87,9 @@ type StepState struct {
 	Tasks
 	Began  time.Time       `json:"began,omitzero"`
 	Ended  time.Time       `json:"ended,omitzero"`
-	Until  time.Time       `json:"until,omitzero"`  // of a wait
-	Order  int             `json:"order,omitempty"` // of its end among those of all steps, from 1 on
-	Error  string          `json:"error,omitempty"`
+	Until  time.Time       `json:"until,omitzero"`   // of a wait
+	Order  int             `json:"order,omitempty"`  // of its end among those of all steps, from 1 on
+	Error  string          `json:"error,omitempty"`  // why it is not done
 	Result json.RawMessage `json:"result,omitempty"` // if something refers to it
 	Undo   *StepState      `json:"undo,omitempty"`   // its compensation
 }

@@ -116,21 +116,33 @@ func checkReference(v map[string]any, kind string, arg any, sees scope, reads ma
 	default:
 		return fmt.Errorf("there is no reference %.40q; write $literal for a value with names that begin with $", kind)
 	}
-	s := sees.all[name]
+	if err := checkStep(kind, name, sees); err != nil {
+		return err
+	}
 	switch {
-	case s == nil:
-		return fmt.Errorf("%s: there is no step %.80q%s", kind, name, nearest(name, slices.Sorted(maps.Keys(sees.all))))
-	case !sees.before[name]:
-		return fmt.Errorf("%s: step %s has not ended by then; name it in after", kind, name)
 	case kind != refResult && name != text:
 		return fmt.Errorf("%s has the name of a step and no more, and is %.80q", kind, text)
-	case kind == refTask && s.Wait != nil:
+	case kind == refTask && sees.all[name].Wait != nil:
 		return fmt.Errorf("$task: step %s is a wait and has no task", name)
 	case kind == refResult:
 		reads[name] = true
 	}
 	return nil
 }
+
+// checkStep checks that a reference may name a step.
+func checkStep(kind, name string, sees scope) error {
+	switch {
+	case sees.all[name] == nil:
+		return fmt.Errorf("%s: there is no step %.80q%s", kind, name, nearest(name, slices.Sorted(maps.Keys(sees.all))))
+	case !sees.before[name]:
+		return fmt.Errorf("%s: step %s has not ended by then; name it in after", kind, name)
+	}
+	return nil
+}
+
+// absent is the result of a step that was skipped: null, and so are all of its parts.
+type absent struct{}
 
 // lookup finds what a reference stands for.
 type lookup func(kind, name string) (any, error)
@@ -178,6 +190,9 @@ func resolveReference(kind string, arg any, find lookup) (any, error) {
 	of, err := find(kind, name)
 	if err != nil {
 		return nil, fmt.Errorf("{%q: %q}: %w", kind, text, err)
+	}
+	if _, isAbsent := of.(absent); isAbsent {
+		return nil, nil
 	}
 	part, err := partOf(of, path)
 	if err != nil {

@@ -274,6 +274,41 @@ func TestACompensationThatFailsIsInTheError(t *testing.T) {
 }
 
 // A task in error waits for a person, and so does its workflow. What is done stays done when it is retried.
+// The branch with a condition that does not hold is skipped, with the steps after it, and a step that joins the branches sees null of it.
+func TestABranchIsSkippedByItsCondition(t *testing.T) {
+	const branches = `{"steps": {
+		"check":   {"type": "echo", "payload": {"score": {"$input": "score"}}},
+		"manual":  {"type": "echo", "after": ["check"], "if": "$result.check.score >= 0.8", "payload": {"by": "a person"}, "compensate": {"type": "undo"}},
+		"note":    {"wait": {"for": "1h"}, "after": ["manual"]},
+		"auto":    {"type": "echo", "after": ["check"], "if": "$result.check.score < 0.8", "payload": {"by": "a rule"}, "compensate": {"type": "undo"}},
+		"ship":    {"type": "echo", "after": ["note", "auto"], "skip_with": "all", "payload": [{"$result": "manual.by"}, {"$result": "auto.by"}, {"$task": "manual"}]},
+		"pay":     {"type": "%s", "after": ["ship"], "on_failure": "compensate"}
+	}, "output": {"ship": {"$result": "ship"}, "manual": {"$step": "manual"}}}`
+	taskenginetest.Run(t, config(), func(t *testing.T, e *taskenginetest.Engine) {
+		w := ended(t, e, submit(t, e, fmt.Sprintf(branches, "echo"), `{"score": 0.5}`), task.Done, `"ship":[null,"a rule",null]`)
+		checkPhases(t, w, "auto=done check=done manual=skipped note=skipped pay=done ship=done")
+		for name, why := range map[string]string{"manual": "its condition does not hold: $result.check.score >= 0.8", "note": "step manual was skipped"} {
+			if s := step(w, name); s.State.Error != why || !s.State.Began.IsZero() || s.State.Ended.IsZero() {
+				t.Errorf("step %s is %+v", name, s.State)
+			}
+		}
+		id := submit(t, e, fmt.Sprintf(branches, "fail"), `{"score": 0.8}`)
+		w = ended(t, e, id, task.Failed, "the card was refused")
+		checkPhases(t, w, "auto=skipped check=done manual=done/done note=done pay=failed ship=done")
+		w, err := runner.Of(e.Engine).Retry(t.Context(), task.Ref{ID: id}, "auto")
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkPhases(t, w, "auto= check=done manual= note= pay= ship=")
+		w = ended(t, e, id, task.Failed, "the card was refused") // what auto depends on is as it was
+		checkPhases(t, w, "auto=skipped check=done manual=done/done note=done pay=failed ship=done")
+
+		id = submit(t, e, fmt.Sprintf(branches, "echo"), `{"score": "high"}`)
+		w = ended(t, e, id, task.Failed, `step manual has failed: if: column 21: >= compares the text "high" with the number 0.8`)
+		checkPhases(t, w, "auto=failed check=done manual=failed note= pay= ship=")
+	})
+}
+
 // A step that has failed before it had tasks, and lets the others continue, has no id of a task.
 func TestAStepWithoutTasksHasNoIDsOfTasks(t *testing.T) {
 	taskenginetest.Run(t, config(), func(t *testing.T, e *taskenginetest.Engine) {

@@ -3537,7 +3537,7 @@ type WorkflowStep struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Type  string                 `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"` // of its tasks; empty for a wait
-	// pending, running, done, failed or cancelled.
+	// pending, running, done, failed, cancelled or skipped.
 	State string   `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
 	After []string `protobuf:"bytes,4,rep,name=after,proto3" json:"after,omitempty"`
 	// The steps for which a pending one waits.
@@ -3551,7 +3551,7 @@ type WorkflowStep struct {
 	TaskIds       []string               `protobuf:"bytes,10,rep,name=task_ids,json=taskIds,proto3" json:"task_ids,omitempty"`
 	Began         *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=began,proto3" json:"began,omitempty"`
 	Ended         *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=ended,proto3" json:"ended,omitempty"`
-	Error         string                 `protobuf:"bytes,13,opt,name=error,proto3" json:"error,omitempty"`
+	Error         string                 `protobuf:"bytes,13,opt,name=error,proto3" json:"error,omitempty"`               // why it is not done, or was skipped
 	Signal        string                 `protobuf:"bytes,14,opt,name=signal,proto3" json:"signal,omitempty"`             // that it waits for
 	Until         *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=until,proto3" json:"until,omitempty"`               // until when it waits
 	Compensation  *WorkflowStep          `protobuf:"bytes,16,opt,name=compensation,proto3" json:"compensation,omitempty"` // state, tasks, times and error of that; missing if it was not compensated

@@ -157,7 +157,7 @@ class WorkflowStep:
 
     name: str = one(1, TEXT)
     type: str = one(2, TEXT)  # of its tasks; empty for a wait
-    state: str = one(3, TEXT)  # pending, running, done, failed or cancelled
+    state: str = one(3, TEXT)  # pending, running, done, failed, cancelled or skipped
     after: Sequence[str] = many(4, TEXT)
     waits: Sequence[str] = many(5, TEXT)  # the steps for which a pending one waits
     count: int = one(6, UINT32)  # of its tasks

@@ -9,7 +9,7 @@ import org.jspecify.annotations.Nullable;
  *
  * @param name of the step
  * @param type of its tasks; empty for a wait
- * @param state pending, running, done, failed or cancelled
+ * @param state pending, running, done, failed, cancelled or skipped
  * @param after the steps after which it runs
  * @param waits the steps for which it waits, if it is pending
  * @param count how many tasks it has
@@ -19,7 +19,7 @@ import org.jspecify.annotations.Nullable;
  * @param taskIds the ids of its first hundred tasks
  * @param began null if it has not
  * @param ended null if it has not
- * @param error why it is not done
+ * @param error why it is not done, or was skipped
  * @param signal that it waits for; empty if it waits for none
  * @param until until when it waits; null if it does not
  * @param compensation its state, tasks, times and error; null if the step was not compensated
