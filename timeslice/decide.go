@@ -40,6 +40,7 @@ type Run struct {
 	Made    []Slice   // the slices to add
 	Retried []Slice   // failed slices to be resumed before that
 	Next    time.Time // when to run again; zero is at the next order
+	SetBack bool      // the clock has gone back: open slices may wait for a time by the clock as it was before
 
 	now     time.Time
 	running int // open slices that have not failed
@@ -180,18 +181,21 @@ func (r *Run) settle() {
 const Tolerance = 2 * time.Second
 
 // rewind moves the cursor back if the clock was ahead and has gone back: slices were made before they were due. For how long the clock
-// was ahead is not known: slices of as much time before now are made again as the clock has gone back.
+// was ahead is not known: slices of as much time before now are made again as the clock has gone back. It has gone back by more than
+// the last run is ahead of now: by as much as has passed since then, which is less than the time until the next run.
 func (r *Run) rewind(used *Settings) {
 	s := &r.State
-	back := s.Ran.Sub(r.now)
+	back, idle := s.Ran.Sub(r.now), max(0, min(r.due(used).Sub(s.Ran), used.Interval))
 	s.Ran = r.now
 	if back <= Tolerance {
 		return
 	}
+	r.SetBack = true
+	r.correct(used)
 	if used.Start.IsZero() && s.First.After(r.now) { // the platform was added by that clock
 		s.First = r.now.Truncate(used.Interval)
 	}
-	to := r.now.Add(-used.Lag - back)
+	to := r.now.Add(-used.Lag - back - idle)
 	if early := s.Cursor.Sub(to); early > 0 {
 		to = later(s.First, s.Cursor.Add(-(early + used.Interval - 1).Truncate(used.Interval)))
 	}
@@ -199,6 +203,21 @@ func (r *Run) rewind(used *Settings) {
 		s.Cursor = to
 		s.Epoch++
 		s.History = append(s.History, Event{At: r.now, What: fmt.Sprintf("the clock has gone back by %v: slices are made again from %s", back, to.UTC().Format(time.RFC3339Nano))})
+	}
+}
+
+// correct replaces times that the clock has not reached yet, because it was ahead.
+func (r *Run) correct(used *Settings) {
+	s := &r.State
+	for i := range s.Open {
+		s.Open[i].Failed = earlier(s.Open[i].Failed, r.now)
+	}
+	s.RowSince = earlier(s.RowSince, r.now)
+	if s.Stopped != nil {
+		stop := *s.Stopped
+		stop.Since, stop.From = earlier(stop.Since, r.now), earlier(stop.From, r.now)
+		stop.Next = earlier(stop.Next, r.now.Add(used.Probe<<min(stop.Probes, mostProbes)))
+		s.Stopped = &stop
 	}
 }
 
@@ -322,6 +341,13 @@ func (r *Run) rearm(used *Settings) {
 	if r.running > 0 {
 		at(r.now.Add(lookAgain))
 	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
 }
 
 func later(a, b time.Time) time.Time {

@@ -273,6 +273,55 @@ func TestSlicesOfAClockThatWasAheadAreMadeAgain(t *testing.T) {
 	}
 }
 
+// A slice that is longer than the clock was wrong for is made again, too: its cursor has not run since.
+func TestALongSliceOfAClockThatWasAheadIsMadeAgain(t *testing.T) {
+	l := newLine(t, map[string]string{"interval": "6h"})
+	l.until(epoch.Add(5*time.Hour), l.end(timeslice.Done))
+	l.now = epoch.Add(6*time.Hour + 30*time.Minute) // the clock is an hour ahead
+	l.run()
+	l.end(timeslice.Done)()
+	if len(l.made) != 1 {
+		t.Fatalf("made %v", l.made)
+	}
+	l.now = epoch.Add(6*time.Hour + 20*time.Minute) // 50 minutes later it is right again
+	l.run()
+	l.until(epoch.Add(7*time.Hour), l.end(timeslice.Done))
+	if len(l.made) != 2 || !l.made[1].Start.Equal(epoch) || !l.made[1].End.Equal(epoch.Add(6*time.Hour)) {
+		t.Errorf("made %v", l.made)
+	}
+}
+
+// The pause of the breaker does not depend on the clock that was ahead: a failed slice is tried again soon after that is right.
+func TestTheBreakerTriesAgainThoughTheClockWasAhead(t *testing.T) {
+	for _, order := range []string{"parallel", "in_order"} {
+		l := newLine(t, map[string]string{"interval": "1m", "breaker": "2", "probe": "1m", "order": order, "max_open": "3"})
+		l.until(epoch.Add(10*time.Minute), l.end(timeslice.Done))
+		isHeld := false
+		fail := func() {
+			isHeld = false
+			for _, one := range l.state.Open {
+				if id := one.ID(l.platform.Cursor()); l.fate[id].State == timeslice.Live && !isHeld {
+					l.fate[id] = timeslice.Status{State: timeslice.Failed}
+				}
+				isHeld = order == "in_order"
+			}
+		}
+		l.now = l.now.AddDate(1, 0, 0)
+		l.next = l.now
+		l.until(l.now.Add(3*time.Hour), fail)
+		if l.state.Stopped == nil {
+			t.Fatalf("%s: the breaker has not stopped it: %+v", order, l.state)
+		}
+		l.now = epoch.Add(13 * time.Hour)
+		l.run()
+		l.until(l.now.Add(time.Hour), fail) // some more failures
+		l.until(l.now.Add(time.Hour), l.end(timeslice.Done))
+		if running, failed := l.state.Running(); l.state.Stopped != nil || failed > 0 || running > 3 {
+			t.Errorf("%s: %d failed and %d open slices, %+v", order, failed, running, l.state.Stopped)
+		}
+	}
+}
+
 // A small step back, such as those between clocks that are compared, does nothing.
 func TestASmallStepOfTheClockDoesNothing(t *testing.T) {
 	l := newLine(t, map[string]string{"interval": "1m"})

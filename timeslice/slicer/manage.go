@@ -107,8 +107,10 @@ func (s *Sources) Add(ctx context.Context, e *engine.Engine, source, platform st
 	}
 	state := of.State.Obey()
 	p := timeslice.Platform{Source: source, Name: platform}
-	if _, err := state.Defined.Platforms[platform].Over(state.Live).Over(state.Defined.Values).Settings(); err != nil {
-		return named("add", p.String(), fmt.Errorf("%w: %w", timeslice.ErrInvalid, err))
+	if _, wrong := state.Defined.Platforms[platform].Over(state.Live).Over(state.Defined.Values).Settings(); wrong != nil {
+		if _, err := e.Get(ctx, p.Cursor()); errors.Is(err, task.ErrNotFound) { // one that was removed has values of its own, or goes on with its last ones
+			return named("add", p.String(), fmt.Errorf("%w: %w", timeslice.ErrInvalid, wrong))
+		}
 	}
 	if err := add(ctx, e, p); err != nil {
 		return err

@@ -47,8 +47,11 @@ func Handler(inner task.Handler) task.Handler {
 	})
 }
 
-// joined is the end of a slice that was split.
+// joined is the end of a slice that was split, unless it was resumed by hand while it waits for its parts.
 func joined(set *task.ChildSet) ([]byte, error) {
+	if set.Ended() < set.Added {
+		return nil, task.WaitForChildren([]task.ChildrenWait{{Name: halves}}, time.Time{})
+	}
 	if lost := set.Failed + set.Cancelled; lost > 0 {
 		return nil, task.EndAs(task.Failed, fmt.Errorf("%d of the %d parts of the slice were given up by hand", lost, set.Added))
 	}

@@ -100,6 +100,11 @@ func (s *Sources) runCursor(ctx context.Context, e *engine.Engine, t *task.Task)
 			return fmt.Errorf("%s: retry the slice of %v: %w", p, r.Retried[i].Start, err)
 		}
 	}
+	if r.SetBack {
+		if err := hasten(ctx, e, p, state.Open); err != nil {
+			return err
+		}
+	}
 	s.report(ctx, p, &state, &r.State)
 	requests := make([]task.Request, len(r.Made))
 	for i, one := range r.Made {
@@ -184,6 +189,26 @@ func failedParts(ctx context.Context, e *engine.Engine, t *task.Task) (failed []
 	return failed, nil
 }
 
+// hasten has slices run that wait for their next attempt: its time may be one by a clock that was ahead.
+func hasten(ctx context.Context, e *engine.Engine, p timeslice.Platform, open []timeslice.Slice) error {
+	for i := range open {
+		for one, err := range e.Tree(ctx, open[i].ID(p.Cursor())) {
+			switch {
+			case errors.Is(err, task.ErrNotFound): // it has ended
+				continue
+			case err != nil:
+				return fmt.Errorf("%s: look at the slice of %v: %w", p, open[i].Start, err)
+			}
+			if t := one.Task; t.State == task.Waiting && len(t.Awaits()) == 0 && t.NextEventAt.After(e.Now()) {
+				if err := resumeTask(ctx, e, t.Ref()); err != nil {
+					return fmt.Errorf("%s: have the slice of %v run: %w", p, open[i].Start, err)
+				}
+			}
+		}
+	}
+	return nil
+}
+
 // resume has a failed slice run again, or its parts that have failed. It may be repeated.
 func resume(ctx context.Context, e *engine.Engine, id task.ID) error {
 	t, err := e.Get(ctx, id)
@@ -204,7 +229,7 @@ func resume(ctx context.Context, e *engine.Engine, id task.ID) error {
 	return err
 }
 
-// resumeTask resumes a task in the state error.
+// resumeTask resumes a task, unless it has changed.
 func resumeTask(ctx context.Context, e *engine.Engine, ref task.Ref) error {
 	_, err := e.Resume(ctx, ref)
 	if errors.Is(err, engine.ErrStale) || errors.Is(err, engine.ErrNotAllowed) || errors.Is(err, task.ErrNotFound) {

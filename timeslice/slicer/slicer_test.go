@@ -220,75 +220,6 @@ func TestASliceIsRetriedInGrowingIntervals(t *testing.T) {
 	})
 }
 
-func TestASliceThatIsSplitIsDoneWhenItsHalvesAre(t *testing.T) {
-	for _, order := range []string{"parallel", "in_order"} {
-		t.Run(order, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				begin, most := time.Now(), 20*time.Minute
-				n := start(t, definition(t, map[string]string{"interval": "1h", "overlap": "1m", "order": order}, "a"), func(w timeslice.Work, _ *task.Task) error {
-					if w.End.Sub(w.Start) > most {
-						return slicer.Split()
-					}
-					return nil
-				})
-				time.Sleep(2*time.Hour + 30*time.Minute)
-				calls := slices.DeleteFunc(n.fetched("a"), func(c call) bool { return c.End.Sub(c.Start) > most })
-				for _, c := range calls {
-					if !c.From.Equal(c.Start.Add(-time.Minute)) {
-						t.Errorf("%+v has another overlap", c)
-					}
-				}
-				if order == "in_order" && !slices.IsSortedFunc(calls, func(a, b call) int { return a.Start.Compare(b.Start) }) {
-					t.Error("the halves were not fetched in their order")
-				}
-				tiles(t, calls, begin, begin.Add(2*time.Hour))
-				if s := n.get("a"); len(s.State.Open) > 0 || !s.State.Low().Equal(begin.Add(2*time.Hour)) {
-					t.Errorf("%+v", s.State)
-				}
-			})
-		})
-	}
-}
-
-// A slice has failed if a part of it has, however small it is. It is retried by the parts that have failed only.
-func TestASliceOfWhichAPartFailsIsRetriedByThisPart(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		var isDown atomic.Bool
-		isDown.Store(true)
-		begin := time.Now()
-		bad := begin.Add(50 * time.Minute)
-		n := start(t, definition(t, map[string]string{"interval": "1h", "retries": "0", "breaker": "1", "probe": "5m", "max_open": "1"}, "a"), func(w timeslice.Work, _ *task.Task) error {
-			switch {
-			case w.End.Sub(w.Start) > 15*time.Minute:
-				return slicer.Split()
-			case isDown.Load() && !w.Start.After(bad) && w.End.After(bad):
-				return errors.New("the platform cannot answer that")
-			}
-			return nil
-		})
-		time.Sleep(time.Hour + time.Minute)
-		if s := n.get("a"); len(s.State.Open) != 1 || s.State.Open[0].Failed.IsZero() || s.State.Stopped == nil || !s.State.Low().Equal(begin) {
-			t.Errorf("%+v", s.State)
-		}
-		n.fetched("a")
-		time.Sleep(10 * time.Minute)
-		probes := n.fetched("a")
-		for _, c := range probes {
-			if !c.Start.Equal(begin.Add(45 * time.Minute)) {
-				t.Errorf("the part from %v to %v is fetched again", c.Start, c.End)
-			}
-		}
-		if len(probes) != 1 {
-			t.Errorf("%d probes", len(probes))
-		}
-		isDown.Store(false)
-		time.Sleep(time.Hour)
-		if s := n.get("a"); s.State.Stopped != nil || !s.State.Low().Equal(begin.Add(2*time.Hour)) {
-			t.Errorf("%+v", s.State)
-		}
-	})
-}
-
 // A value that is set while nodes run is in force for the next slice, for all platforms without one of their own. Slices that were
 // made before keep theirs.
 func TestValuesAreSetAtBothLevels(t *testing.T) {
@@ -361,6 +292,38 @@ func TestAChangedConfigurationIsAppliedByTheNextStart(t *testing.T) {
 		time.Sleep(time.Second)
 		if n.get("b").State.Removed {
 			t.Error("b is not back")
+		}
+	})
+}
+
+// A platform that was removed can be added though a new one could not be, because the values of the source contradict each other.
+func TestAPlatformIsAddedAgainThoughItsSourceHasWrongValues(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		n := start(t, definition(t, map[string]string{"interval": "1m"}, "a"), nil)
+		ctx := t.Context()
+		time.Sleep(time.Second)
+		for _, err := range []error{
+			n.sources.SetSource(ctx, n.Engine, "orders", map[string]string{"interval": "30m", "catch_up_interval": "1h"}, slicer.By{}),
+			n.sources.Set(ctx, n.Engine, a, map[string]string{"interval": "10m"}, slicer.By{}),
+			n.sources.Remove(ctx, n.Engine, a, slicer.By{}),
+			n.sources.SetSource(ctx, n.Engine, "orders", map[string]string{"catch_up_interval": ""}, slicer.By{}),
+		} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		n.close()
+		n.open(definition(t, map[string]string{"interval": "1m", "catch_up_interval": "20m"}, "a"))
+		time.Sleep(time.Second)
+		if err := n.sources.Add(ctx, n.Engine, "orders", "new", slicer.By{}); !errors.Is(err, timeslice.ErrInvalid) {
+			t.Errorf("a new platform: %v", err)
+		}
+		if err := n.sources.Add(ctx, n.Engine, "orders", "a", slicer.By{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if s := n.get("a"); s.State.Removed || s.Problem != "" || s.State.Used.Interval != 10*time.Minute {
+			t.Errorf("%+v", s)
 		}
 	})
 }
@@ -471,58 +434,4 @@ func TestAnOrderForAllPlatformsReachesThoseThatItChanges(t *testing.T) {
 			t.Errorf("%+v", s.History)
 		}
 	})
-}
-
-// stepped is a clock that is ahead.
-type stepped struct{ ahead atomic.Int64 }
-
-// ClockAt implements [coord.Clock].
-func (c *stepped) ClockAt(t time.Time) (time.Time, time.Duration, bool) {
-	return t.Add(time.Duration(c.ahead.Load())), 0, true
-}
-
-// While the clock is ahead slices are fetched too early. When it is right again they are fetched once more, also if the node was
-// started again in between.
-func TestSlicesThatWereFetchedTooEarlyAreFetchedAgain(t *testing.T) {
-	for _, isRestarted := range []bool{false, true} {
-		t.Run(fmt.Sprintf("restarted=%v", isRestarted), func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				begin, clock := time.Now(), new(stepped)
-				d := definition(t, map[string]string{"interval": "1m", "max_open": "500"}, "a")
-				n := startBy(t, clock, d, nil)
-				watch := func() (stop func()) {
-					ctx, cancel := context.WithCancel(context.Background())
-					var watching sync.WaitGroup
-					watching.Go(func() { n.sources.Watch(ctx, n.Engine) })
-					return func() { cancel(); watching.Wait() }
-				}
-				stop := watch()
-				time.Sleep(10*time.Minute + time.Second)
-				clock.ahead.Store(int64(time.Hour))
-				time.Sleep(2 * time.Minute)
-				if isRestarted {
-					stop()
-					n.close()
-				}
-				clock.ahead.Store(0)
-				if isRestarted {
-					n.open(d)
-					stop = watch()
-				}
-				time.Sleep(2*time.Hour - time.Since(begin) + time.Second)
-				stop()
-				inTime := make(map[time.Time]bool)
-				for _, c := range n.fetched("a") {
-					if !c.at.Before(c.End) {
-						inTime[c.Start.UTC()] = true
-					}
-				}
-				for at := begin; at.Before(begin.Add(2 * time.Hour)); at = at.Add(time.Minute) {
-					if !inTime[at.UTC()] {
-						t.Errorf("the slice of %v was not fetched after its end", at)
-					}
-				}
-			})
-		})
-	}
 }

@@ -1,0 +1,118 @@
+package slicer_test
+
+import (
+	"errors"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/taskengine/taskengine/task"
+	"github.com/taskengine/taskengine/timeslice"
+	"github.com/taskengine/taskengine/timeslice/slicer"
+)
+
+func TestASliceThatIsSplitIsDoneWhenItsHalvesAre(t *testing.T) {
+	for _, order := range []string{"parallel", "in_order"} {
+		t.Run(order, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				begin, most := time.Now(), 20*time.Minute
+				n := start(t, definition(t, map[string]string{"interval": "1h", "overlap": "1m", "order": order}, "a"), func(w timeslice.Work, _ *task.Task) error {
+					if w.End.Sub(w.Start) > most {
+						return slicer.Split()
+					}
+					return nil
+				})
+				time.Sleep(2*time.Hour + 30*time.Minute)
+				calls := slices.DeleteFunc(n.fetched("a"), func(c call) bool { return c.End.Sub(c.Start) > most })
+				for _, c := range calls {
+					if !c.From.Equal(c.Start.Add(-time.Minute)) {
+						t.Errorf("%+v has another overlap", c)
+					}
+				}
+				if order == "in_order" && !slices.IsSortedFunc(calls, func(a, b call) int { return a.Start.Compare(b.Start) }) {
+					t.Error("the halves were not fetched in their order")
+				}
+				tiles(t, calls, begin, begin.Add(2*time.Hour))
+				if s := n.get("a"); len(s.State.Open) > 0 || !s.State.Low().Equal(begin.Add(2*time.Hour)) {
+					t.Errorf("%+v", s.State)
+				}
+			})
+		})
+	}
+}
+
+// A slice has failed if a part of it has, however small it is. It is retried by the parts that have failed only.
+func TestASliceOfWhichAPartFailsIsRetriedByThisPart(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var isDown atomic.Bool
+		isDown.Store(true)
+		begin := time.Now()
+		bad := begin.Add(50 * time.Minute)
+		n := start(t, definition(t, map[string]string{"interval": "1h", "retries": "0", "breaker": "1", "probe": "5m", "max_open": "1"}, "a"), func(w timeslice.Work, _ *task.Task) error {
+			switch {
+			case w.End.Sub(w.Start) > 15*time.Minute:
+				return slicer.Split()
+			case isDown.Load() && !w.Start.After(bad) && w.End.After(bad):
+				return errors.New("the platform cannot answer that")
+			}
+			return nil
+		})
+		time.Sleep(time.Hour + time.Minute)
+		if s := n.get("a"); len(s.State.Open) != 1 || s.State.Open[0].Failed.IsZero() || s.State.Stopped == nil || !s.State.Low().Equal(begin) {
+			t.Errorf("%+v", s.State)
+		}
+		n.fetched("a")
+		time.Sleep(10 * time.Minute)
+		probes := n.fetched("a")
+		for _, c := range probes {
+			if !c.Start.Equal(begin.Add(45 * time.Minute)) {
+				t.Errorf("the part from %v to %v is fetched again", c.Start, c.End)
+			}
+		}
+		if len(probes) != 1 {
+			t.Errorf("%d probes", len(probes))
+		}
+		isDown.Store(false)
+		time.Sleep(time.Hour)
+		if s := n.get("a"); s.State.Stopped != nil || !s.State.Low().Equal(begin.Add(2*time.Hour)) {
+			t.Errorf("%+v", s.State)
+		}
+	})
+}
+
+// A person who resumes a slice that waits for its parts does not end it.
+func TestASliceThatIsResumedStillWaitsForItsParts(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		begin := time.Now()
+		var isDown atomic.Bool
+		isDown.Store(true)
+		n := start(t, definition(t, map[string]string{"interval": "1h", "retries": "1000"}, "a"), func(w timeslice.Work, _ *task.Task) error {
+			switch {
+			case w.End.Sub(w.Start) > 30*time.Minute:
+				return slicer.Split()
+			case isDown.Load():
+				return errors.New("the platform is down")
+			}
+			return nil
+		})
+		time.Sleep(time.Hour + time.Minute)
+		for range 2 {
+			open := n.get("a").State.Open
+			if len(open) != 1 {
+				t.Fatalf("%+v", open)
+			}
+			if _, err := n.Resume(t.Context(), task.Ref{ID: open[0].ID(a.Cursor())}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+		}
+		isDown.Store(false)
+		n.fetched("a")
+		time.Sleep(30 * time.Minute)
+		tiles(t, slices.DeleteFunc(n.fetched("a"), func(c call) bool { return c.End.Sub(c.Start) > 30*time.Minute }), begin, begin.Add(time.Hour))
+		if s := n.get("a"); len(s.State.Open) > 0 {
+			t.Errorf("%+v", s.State)
+		}
+	})
+}
