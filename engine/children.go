@@ -73,19 +73,12 @@ func (e *Engine) childrenOf(t *task.Task, sets []task.ChildRequests) (reqs []Req
 		}
 		add := task.AddedChildren{Name: set.Name, From: has, Count: uint32(len(set.Requests))}
 		for i, r := range set.Requests {
-			if !r.ID.IsZero() || r.Key != "" {
-				return nil, nil, nil, fmt.Errorf("child %d of %q has an id or a key of its own: its parent, the name and its number make the id", has+uint32(i), set.Name)
+			r, p, err := e.numbered(t.ID, set.Name, r, has+uint32(i), bound)
+			if err != nil {
+				return nil, nil, nil, err
 			}
-			if bound != (r.OrderingKey != "") {
-				return nil, nil, nil, errMixedChildren(set.Name)
-			}
-			p := &task.Parent{ID: t.ID, Name: set.Name, Index: has + uint32(i)}
-			switch r.ID = p.Child(); {
-			case bound:
-				shard := task.ShardOf(r.OrderingKey)
-				r.ID, add.Shards = r.ID.In(shard), append(add.Shards, byte(shard))
-			case e.catalog.isDivided:
-				r.ID = r.ID.In(t.ID.Shard())
+			if bound {
+				add.Shards = append(add.Shards, byte(r.ID.Shard()))
 			}
 			reqs, parents = append(reqs, r), append(parents, p)
 		}
@@ -105,6 +98,24 @@ func (e *Engine) childrenOf(t *task.Task, sets []task.ChildRequests) (reqs []Req
 		return nil, nil, nil, fmt.Errorf("the children would have %d names, of %d allowed", names, task.MaxChildSets)
 	}
 	return reqs, parents, adds, nil
+}
+
+// numbered returns the request of a child with its id, and the place of the child. isBound says whether the children of the name have ordering keys.
+func (e *Engine) numbered(parent task.ID, name string, r Request, index uint32, isBound bool) (Request, *task.Parent, error) {
+	switch {
+	case !r.ID.IsZero() || r.Key != "":
+		return r, nil, fmt.Errorf("child %d of %q has an id or a key of its own: its parent, the name and its number make the id", index, name)
+	case isBound != (r.OrderingKey != ""):
+		return r, nil, errMixedChildren(name)
+	}
+	p := &task.Parent{ID: parent, Name: name, Index: index}
+	switch r.ID = p.Child(); {
+	case isBound:
+		r.ID = r.ID.In(task.ShardOf(r.OrderingKey))
+	case e.catalog.isDivided:
+		r.ID = r.ID.In(parent.Shard())
+	}
+	return r, p, nil
 }
 
 func errMixedChildren(name string) error {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -9,6 +10,12 @@ import (
 	"github.com/taskengine/taskengine/engine/internal/shell"
 	"github.com/taskengine/taskengine/policy"
 	"github.com/taskengine/taskengine/task"
+)
+
+// Classes of the error of an attempt that asked to add tasks, children or signals that are refused, for the rules of the retry policy.
+const (
+	classRefused = "refused" // they are invalid, and would be the next time
+	classBacklog = "backlog" // a backlog has no room
 )
 
 // checkRerun returns an error if the task cannot run again as its handler asked for. Otherwise it
@@ -24,6 +31,12 @@ func (e *Engine) checkRerun(ctx context.Context, t *task.Task, v *task.Verdict, 
 	rows, err := e.allFollowing(ctx, t, v.Rerun, keeps)
 	if err != nil {
 		err = fmt.Errorf("the handler asked to add tasks or to send signals with the end of this attempt, which has failed therefore: %w", err)
+		switch {
+		case errors.Is(err, ErrBacklog):
+			err = task.WithClass(classBacklog, err)
+		case errors.Is(err, ErrInvalid):
+			err = task.WithClass(classRefused, err)
+		}
 		if e.catalog.policyOf(t.Type).Delivery == policy.AtMostOnce { // the work was done
 			err = task.InDoubt(err)
 		}
@@ -40,7 +53,7 @@ func (e *Engine) allFollowing(ctx context.Context, t *task.Task, r *task.Rerun, 
 	if len(r.Children) > 0 {
 		var children []Request
 		if children, parents, r.Adds, err = e.childrenOf(t, r.Children); err != nil {
-			return nil, task.Permanent(err)
+			return nil, task.Permanent(task.WithClass(classRefused, err))
 		}
 		reqs, parents = slices.Concat(reqs, children), slices.Concat(make([]*task.Parent, len(reqs)), parents)
 	}
@@ -104,7 +117,7 @@ func (e *Engine) following(ctx context.Context, id task.ID, reqs []Request, pare
 	}
 	for i, p := range parents {
 		if p != nil && rows[i].Key != "" {
-			return nil, task.Permanent(fmt.Errorf("child %d of %q: %w", p.Index, p.Name, errKeyOfChild))
+			return nil, task.Permanent(task.WithClass(classRefused, fmt.Errorf("child %d of %q: %w", p.Index, p.Name, errKeyOfChild)))
 		}
 		rows[i].Parent = p
 	}
@@ -147,6 +160,12 @@ func (e *Engine) roomFor(id task.ID, rows []*task.Task, take bool) (full *shell.
 	if len(e.backlogs.capped) > 0 {
 		e.tell(func(s *state, now time.Time) { full = s.RoomFor(now, id, rows, take) })
 	}
+	return full
+}
+
+// lacksRoomFor is roomFor without any effect.
+func (e *Engine) lacksRoomFor(id task.ID, rows []*task.Task) (full *shell.Full) {
+	e.tell(func(s *state, _ time.Time) { full = s.LacksRoomFor(id, rows) })
 	return full
 }
 

@@ -29,13 +29,18 @@ func (e *Engine) refuse(f *shell.Full) error {
 		return fmt.Errorf("%w: %s; its task runs again", errSourcePaused, lack(f))
 	}
 	e.tell(func(s *state, now time.Time) { s.Rejected(now, f) })
+	return fmt.Errorf("%w: %s", ErrBacklog, refusal(f))
+}
+
+// refusal says why there is no room, and how to go on.
+func refusal(f *shell.Full) string {
 	switch {
 	case f.New > f.Max:
-		return fmt.Errorf("%w: the request adds %d tasks of type %s at once, and max_backlog allows %d; submit fewer", ErrBacklog, f.New, f.Type, f.Max)
+		return fmt.Sprintf("the request adds %d tasks of type %s at once, and max_backlog allows %d; submit fewer", f.New, f.Type, f.Max)
 	case f.IsCrowded:
-		return fmt.Errorf("%w: %s, and no further call may wait for room; submit again later", ErrBacklog, lack(f))
+		return lack(f) + ", and no further call may wait for room; submit again later"
 	}
-	return fmt.Errorf("%w: %s; submit again when some have started", ErrBacklog, lack(f))
+	return lack(f) + "; submit again when some have started"
 }
 
 // lack says why there is no room.

@@ -184,9 +184,9 @@ func check(r *Request, maxPayload int) error {
 	case !text:
 		return errors.New("keys and headers must be UTF-8 text")
 	case len(r.Payload) > maxPayload:
-		return fmt.Errorf("payload has %d bytes, of %d allowed by max_payload of type %s", len(r.Payload), maxPayload, r.Type)
+		return tooLarge{fmt.Errorf("payload has %d bytes, of %d allowed by max_payload of type %s", len(r.Payload), maxPayload, r.Type)}
 	case headers > MaxHeaders:
-		return fmt.Errorf("headers have %d bytes, of %d allowed", headers, MaxHeaders)
+		return tooLarge{fmt.Errorf("headers have %d bytes, of %d allowed", headers, MaxHeaders)}
 	case r.Priority != nil && *r.Priority > task.LowestPriority:
 		return fmt.Errorf("priority is %d, of 0 (sooner) to 9 (later)", *r.Priority)
 	case outOfRange(r.At) || outOfRange(r.ExpiresAt):
@@ -194,6 +194,9 @@ func check(r *Request, maxPayload int) error {
 	}
 	return nil
 }
+
+// tooLarge is the error of a request with too many bytes.
+type tooLarge struct{ error }
 
 func outOfRange(t time.Time) bool { return !t.IsZero() && (t.Unix() < 0 || t.Year() > 9999) }
 

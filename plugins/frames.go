@@ -51,7 +51,7 @@ func (h *Host) handleFrame(s *session, frame *wire.FromHandler) {
 		h.logLine(s, l)
 	}
 	finishes := frame.GetFinishes()
-	if len(finishes)+len(frame.GetProgress())+len(frame.GetCheckpoints()) == 0 && frame.GetCredits() == 0 {
+	if len(finishes)+len(frame.GetProgress())+len(frame.GetCheckpoints())+len(frame.GetChecks()) == 0 && frame.GetCredits() == 0 {
 		return
 	}
 	var room [4]*call

@@ -230,7 +230,7 @@ func (f faulty) greeting(w *wire.Welcome) *wire.FromHandler {
 	case "no types":
 		hello.Types = nil
 	case "nonsense":
-		hello.Types = strings.Fields("echo json describe error throw doubt unencodable snooze again rerun ended wait hang log print progress checkpoint keep await flow children family signals fan batch big exit")
+		hello.Types = strings.Fields("echo json describe error throw doubt unencodable snooze again rerun ended wait hang log print progress checkpoint keep await flow children family signals check fan batch big exit")
 	case "is slow":
 		hello.Types = strings.Fields("echo describe hang batch")
 	case "progress comes late":

@@ -70,6 +70,33 @@ func signalAsAsked(_ context.Context, t *task.Task) ([]byte, error) {
 	return []byte("sent"), task.Again(time.Time{}, task.WithSignals(s))
 }
 
+func checkAsAsked(ctx context.Context, t *task.Task) ([]byte, error) {
+	var in struct {
+		Name     string
+		Children []struct{ Type, Payload, Key string }
+	}
+	if err := json.Unmarshal(t.Payload, &in); err != nil {
+		return nil, err
+	}
+	var all []task.Request
+	for _, c := range in.Children {
+		all = append(all, task.Request{Type: c.Type, Payload: []byte(c.Payload), Key: c.Key})
+	}
+	refused, err := task.CheckChildren(ctx, in.Name, all...)
+	if err != nil {
+		return nil, err
+	}
+	out := []map[string]any{}
+	for _, r := range refused {
+		id := ""
+		if !r.ID.IsZero() {
+			id = r.ID.String()
+		}
+		out = append(out, map[string]any{"index": r.Index, "reason": r.Reason.String(), "message": r.Text, "id": id})
+	}
+	return json.Marshal(out)
+}
+
 func fan(ctx context.Context, f *steps.Flow) ([]byte, error) {
 	process := func(name string) (string, error) {
 		return steps.Do(ctx, f, name, func(context.Context) (string, error) { return strconv.Itoa(os.Getpid()), nil })

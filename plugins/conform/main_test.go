@@ -107,6 +107,7 @@ func conformance() handler.Handlers {
 		"children": handler.Func(spawnAsAsked),
 		"family":   handler.Func(familyAsAsked),
 		"signals":  handler.Func(signalAsAsked),
+		"check":    handler.Func(checkAsAsked),
 		"fan":      steps.Handler(steps.Options{Version: 1}, fan),
 		"batch": handler.Batch(10, 100*time.Millisecond, func(_ context.Context, tasks []*task.Task) ([]handler.Outcome, error) {
 			outcomes := make([]handler.Outcome, len(tasks))

@@ -86,6 +86,9 @@ func (x *exam) withNode(typ string, see func(context.Context, realNode) error) (
 	for t := range handlers {
 		types[t] = policy.DefaultType()
 	}
+	few := policy.DefaultType()
+	few.MaxBacklog.Max = 1
+	types[fullType] = few
 	e, err := engine.Open(ctx, engine.Config{Store: store, Policies: policy.Set{Slots: manySlots, Types: types}, Handlers: handlers, Retry: fails})
 	if err != nil {
 		return err

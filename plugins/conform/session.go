@@ -54,6 +54,7 @@ type session struct {
 	runs     map[uint64]*wire.Run
 	finishes map[uint64][]*wire.Finish
 	reports  []runReport
+	checks   []*wire.Check
 	odd      []string
 	earlier  []*wire.Finish // of a worker, for attempts of sessions before
 	leaving  bool           // a worker has said that it leaves
@@ -203,6 +204,9 @@ func (s *session) record(f *wire.FromHandler) {
 	for _, c := range f.GetCheckpoints() {
 		s.recordReport(runReport{checkpoint: c})
 	}
+	for _, k := range f.GetChecks() {
+		s.recordCheck(k)
+	}
 	s.leaving = s.leaving || f.GetLeaving()
 	for _, fin := range f.GetFinishes() { // the other messages of the frame count as before them
 		if s.node != nil && fin.GetEarlier() != nil {
@@ -236,6 +240,16 @@ func (s *session) recordReport(r runReport) {
 	r.late = len(s.finishes[r.run()]) > 0
 	if len(s.reports) < most {
 		s.reports = append(s.reports, r)
+	}
+}
+
+func (s *session) recordCheck(k *wire.Check) {
+	const most = 100
+	if s.runs[k.GetRunId()] == nil {
+		s.recordOddity(fmt.Sprintf("a check of run %d, which it was not given", k.GetRunId()))
+	}
+	if len(s.checks) < most {
+		s.checks = append(s.checks, k)
 	}
 }
 

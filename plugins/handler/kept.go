@@ -137,6 +137,10 @@ func (s *session) resume(w *wire.Welcome, offered time.Duration) {
 	for _, all := range []map[uint64]*run{s.running, s.kept.reported} {
 		for _, r := range all {
 			r.reports.progress, r.reports.checkpoint = r.latest.progress, r.latest.checkpoint
+			r.reports.checks = nil
+			for _, a := range r.asking {
+				r.reports.checks = append(r.reports.checks, a.question)
+			}
 			if !r.reports.empty() {
 				s.reporting = append(s.reporting, r)
 			}
@@ -181,6 +185,7 @@ func (s *session) cut(which func(id uint64) bool) (cut []*run) {
 			delete(s.running, id)
 			r.stray = true
 			r.saved(math.MaxUint64, errElsewhere)
+			r.giveUp(errElsewhere)
 			s.kept.strays++
 			cut = append(cut, r)
 		}

@@ -13,10 +13,11 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// reports are the newest progress and checkpoint and the log lines of a run that were not sent yet.
+// reports are the newest progress and checkpoint, the checks and the log lines of a run that were not sent yet.
 type reports struct {
 	progress   *wire.Progress
 	checkpoint *wire.Checkpoint
+	checks     []*wire.Check
 	lines      []*wire.LogLine
 	dropped    int // lines beyond maxLines
 }
@@ -164,7 +165,9 @@ func (r *run) report(feature string, add func(*reports)) bool {
 	return true
 }
 
-func (q *reports) empty() bool { return q.progress == nil && q.checkpoint == nil && len(q.lines) == 0 }
+func (q *reports) empty() bool {
+	return q.progress == nil && q.checkpoint == nil && len(q.checks)+len(q.lines) == 0
+}
 
 // takeReports appends the reports of all runs to taken and clears them. mu must be held.
 func (s *session) takeReports(taken []reports) []reports {
@@ -193,6 +196,10 @@ func sendReports(to stream, all []reports) error {
 		if r.checkpoint != nil {
 			f.makeRoom(r.checkpoint)
 			f.frame.Checkpoints = append(f.frame.Checkpoints, r.checkpoint)
+		}
+		for _, k := range r.checks {
+			f.makeRoom(k)
+			f.frame.Checks = append(f.frame.Checks, k)
 		}
 		for _, l := range r.lines {
 			f.makeRoom(l)

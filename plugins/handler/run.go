@@ -28,6 +28,9 @@ type run struct {
 	checkpoints uint64   // guarded by the mutex of the session: the number of the newest checkpoint
 	saving      []saving // guarded by the mutex of the session: checkpoints without an answer, oldest first
 
+	checks uint64   // guarded by the mutex of the session: the number of the newest check
+	asking []asking // guarded by the mutex of the session: checks without an answer
+
 	mu     sync.Mutex
 	ctx    context.Context         // guarded by mu: nil until it is used
 	end    context.CancelCauseFunc // guarded by mu: of ctx

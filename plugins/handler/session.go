@@ -97,6 +97,9 @@ func (s *session) receive(from stream) error {
 		for _, k := range frame.GetStored() {
 			s.stored(k)
 		}
+		for _, k := range frame.GetChecked() {
+			s.checked(k)
+		}
 		if frame.GetDrain() != nil {
 			s.gather(nil, true)
 		}
@@ -256,10 +259,14 @@ func noReturn(panicked any) error {
 // errReturned ends what a handler has begun and not awaited.
 var errReturned = errors.New("whether the checkpoint is stored is unknown: the handler has returned")
 
+// errOver ends the checks that a handler does not wait for.
+var errOver = errors.New("the handler has returned")
+
 // answer queues f, the answer of r, and frees the slot of r.
 func (s *session) answer(r *run, f *wire.Finish) {
 	s.mu.Lock()
 	r.saved(math.MaxUint64, errReturned)
+	r.giveUp(errOver)
 	switch {
 	case r.stray && s.mayCount(f):
 		s.kept.strays--

@@ -108,6 +108,7 @@ func (p *Pool) attach(l *link, greeting *wire.FromHandler) (*worker, wakeup.Sign
 		w.link.end(errTaken)
 	}
 	wake := w.Connect(hello, p.cfg.Slots) // the worker sends the checkpoints again that it has no answer to
+	w.Forbid(l.adds)
 	w.link, w.heard, w.heardAt, w.told = l, 0, now, w.finishes
 	w.sdk, w.version = printable(strings.TrimSpace(hello.GetSdk()+" "+hello.GetSdkVersion())), printable(hello.GetVersion())
 	w.hearClock(greeting.GetClock(), now, now)

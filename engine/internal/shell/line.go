@@ -180,6 +180,21 @@ func (s *Shell) RoomFor(now time.Time, id task.ID, rows []*task.Task, take bool)
 	return full
 }
 
+// LacksRoomFor is RoomFor without any effect.
+func (s *Shell) LacksRoomFor(id task.ID, rows []*task.Task) *Full {
+	wanted := s.claimsOf(rows)
+	if p := s.places[id]; p != nil && p.granted {
+		if p.covers(wanted) {
+			return nil
+		}
+		for _, c := range p.claims { // it would be given up
+			c.claimed -= c.rows
+			defer func() { c.claimed += c.rows }()
+		}
+	}
+	return fullOf(wanted, true)
+}
+
 // covers reports whether the claims of p suffice for others.
 func (p *place) covers(wanted []claim) bool {
 	for _, w := range wanted {

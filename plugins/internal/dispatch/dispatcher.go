@@ -173,17 +173,27 @@ func (d *Dispatcher[O]) forward(c *Call[O]) {
 		if next.Progress != nil {
 			c.Reporter.Progress(*next.Progress)
 		}
-		if next.Checkpoint == nil {
-			continue
+		if next.Checkpoint != nil {
+			d.keep(c, next)
 		}
-		why := ""
-		if err := c.Reporter.Checkpoint(next.Checkpoint); err != nil {
-			d.Log.Warn("a checkpoint is not kept", "task_id", c.ID().String(), "error", err)
-			why = err.Error()
-			why = strings.ToValidUTF8(why[:min(len(why), wire.MaxErrorBytes)], "\uFFFD")
+		for _, k := range next.Checks {
+			answer := calls.Check(c.Reporter, k.Check, k.Forbidden)
+			d.Mu.Lock()
+			d.Checked(k, answer)
+			d.Mu.Unlock()
 		}
-		d.Mu.Lock()
-		d.Stored(c, next, why)
-		d.Mu.Unlock()
 	}
+}
+
+// keep forwards a checkpoint of c, and answers it.
+func (d *Dispatcher[O]) keep(c *Call[O], next Reports[O]) {
+	why := ""
+	if err := c.Reporter.Checkpoint(next.Checkpoint); err != nil {
+		d.Log.Warn("a checkpoint is not kept", "task_id", c.ID().String(), "error", err)
+		why = err.Error()
+		why = strings.ToValidUTF8(why[:min(len(why), wire.MaxErrorBytes)], "\uFFFD")
+	}
+	d.Mu.Lock()
+	d.Stored(c, next, why)
+	d.Mu.Unlock()
 }

@@ -8,12 +8,20 @@ import (
 	"github.com/taskengine/taskengine/task"
 )
 
-// Reports are the newest progress and checkpoint of a call that were not forwarded to its reporter.
+// Reports are the newest progress and checkpoint of a call, and its checks, that were not forwarded to its reporter.
 type Reports[O any] struct {
 	Progress   *task.Progress // nil for none
 	Checkpoint []byte         // nil for none
+	Checks     []Check[O]     // in their order
 	number     uint64         // of the checkpoint; 0 if it asks for no answer
 	from       *Session[O]    // that sent the checkpoint
+}
+
+// Check is a question of a session.
+type Check[O any] struct {
+	*wire.Check
+	Forbidden func(types ...string) error // why the session may not add tasks of some types; nil if it may add all
+	from      *Session[O]
 }
 
 // reports are the reports of a call, on their way to its reporter. The call is answered after them, so a checkpoint is
@@ -60,6 +68,13 @@ func (c *Core[O]) addReports(s *Session[O], frame *wire.FromHandler, now time.Ti
 		}
 		s.addStored(k.GetRunId(), k.GetNumber(), why)
 	}
+	for _, k := range frame.GetChecks() {
+		if r := reportsOf(s.running[k.GetRunId()]); r != nil {
+			r.newest.Checks = append(r.newest.Checks, Check[O]{k, s.forbidden, s})
+			continue
+		}
+		s.addChecked(&wire.Checked{RunId: k.GetRunId(), Number: k.GetNumber(), Error: errRunOver})
+	}
 	return reporting
 }
 
@@ -68,7 +83,7 @@ func (c *Core[O]) addReports(s *Session[O], frame *wire.FromHandler, now time.Ti
 func (c *Core[O]) NextReports(call *Call[O]) (next Reports[O], more bool) {
 	r := call.reports
 	next, r.newest = r.newest, Reports[O]{}
-	if next.Progress != nil || next.Checkpoint != nil {
+	if next.Progress != nil || next.Checkpoint != nil || len(next.Checks) > 0 {
 		return next, true
 	}
 	r.forwarding = false
@@ -89,6 +104,28 @@ func (s *Session[O]) addStored(run, number uint64, why string) {
 		s.stored = append(s.stored, &wire.Stored{RunId: run, Number: number, Error: why})
 		s.Wake()
 	}
+}
+
+// Checked answers a check.
+func (c *Core[O]) Checked(k Check[O], answer *wire.Checked) { k.from.addChecked(answer) }
+
+// addChecked adds the answer to a check to the next frames.
+func (s *Session[O]) addChecked(answer *wire.Checked) {
+	if s.connected {
+		s.checked = append(s.checked, answer)
+		s.Wake()
+	}
+}
+
+// takeChecked removes and returns as many answers to checks as fit into a frame.
+func (s *Session[O]) takeChecked() (some []*wire.Checked) {
+	for size := 0; len(s.checked) > 0 && size < wire.FrameBytes; {
+		for _, r := range s.checked[0].GetRefusals() {
+			size += 64 + len(r.GetMessage())
+		}
+		some, s.checked = append(some, s.checked[0]), s.checked[1:]
+	}
+	return some
 }
 
 // deliver answers a call that has ended, after its reports.

@@ -26,14 +26,16 @@ type Session[O any] struct {
 	taken    int // calls that were sent in all
 	finished int // calls that it has answered
 
-	wake      wakeup.Signal  // wakes the writer of the connection
-	connected bool           // frames are sent
-	retired   bool           // it takes no more calls
-	drain     drain          // how far its end has got
-	cancels   []*wire.Cancel // unsent
-	stored    []*wire.Stored // unsent
-	ping      uint64         // unsent, if not 0
-	lastPing  uint64         // the newest
+	wake      wakeup.Signal               // wakes the writer of the connection
+	connected bool                        // frames are sent
+	retired   bool                        // it takes no more calls
+	drain     drain                       // how far its end has got
+	cancels   []*wire.Cancel              // unsent
+	stored    []*wire.Stored              // unsent
+	checked   []*wire.Checked             // unsent
+	forbidden func(types ...string) error // why the connection may not add tasks of some types; nil if it may add all
+	ping      uint64                      // unsent, if not 0
+	lastPing  uint64                      // the newest
 }
 
 type drain uint8
@@ -56,10 +58,13 @@ func (s *Session[O]) Connect(hello *wire.Hello, most int) wakeup.Signal {
 	if most > 0 {
 		s.slots = min(s.slots, most)
 	}
-	s.wake, s.connected, s.credits, s.stored = wakeup.New(), true, 0, nil
+	s.wake, s.connected, s.credits, s.stored, s.checked, s.forbidden = wakeup.New(), true, 0, nil, nil, nil
 	s.yield()
 	return s.wake
 }
+
+// Forbid sets why the connection may not add tasks of some types, for its checks; nil if it may add all.
+func (s *Session[O]) Forbid(forbidden func(types ...string) error) { s.forbidden = forbidden }
 
 // hasRoom wakes the writer if it has something to do now that the session may have more room.
 func (s *Session[O]) hasRoom() {

@@ -138,6 +138,70 @@ func (Cancel_Reason) EnumDescriptor() ([]byte, []int) {
 	return file_handler_proto_rawDescGZIP(), []int{9, 0}
 }
 
+type Refusal_Reason int32
+
+const (
+	Refusal_REASON_UNSPECIFIED  Refusal_Reason = 0
+	Refusal_REASON_INVALID      Refusal_Reason = 1 // with the reasons up to REASON_BACKLOG the finish fails
+	Refusal_REASON_TOO_LARGE    Refusal_Reason = 2 // it has too many bytes
+	Refusal_REASON_TOO_MANY     Refusal_Reason = 3 // the task would have too many children
+	Refusal_REASON_FORBIDDEN    Refusal_Reason = 4 // the worker may not add tasks of its type
+	Refusal_REASON_BACKLOG      Refusal_Reason = 5 // the backlog of its type has no room
+	Refusal_REASON_KEY_TAKEN    Refusal_Reason = 6 // its id or its key is taken: nothing is added
+	Refusal_REASON_UNKNOWN_TYPE Refusal_Reason = 7 // it is added, and no node is known that runs tasks of its type
+)
+
+// Enum value maps for Refusal_Reason.
+var (
+	Refusal_Reason_name = map[int32]string{
+		0: "REASON_UNSPECIFIED",
+		1: "REASON_INVALID",
+		2: "REASON_TOO_LARGE",
+		3: "REASON_TOO_MANY",
+		4: "REASON_FORBIDDEN",
+		5: "REASON_BACKLOG",
+		6: "REASON_KEY_TAKEN",
+		7: "REASON_UNKNOWN_TYPE",
+	}
+	Refusal_Reason_value = map[string]int32{
+		"REASON_UNSPECIFIED":  0,
+		"REASON_INVALID":      1,
+		"REASON_TOO_LARGE":    2,
+		"REASON_TOO_MANY":     3,
+		"REASON_FORBIDDEN":    4,
+		"REASON_BACKLOG":      5,
+		"REASON_KEY_TAKEN":    6,
+		"REASON_UNKNOWN_TYPE": 7,
+	}
+)
+
+func (x Refusal_Reason) Enum() *Refusal_Reason {
+	p := new(Refusal_Reason)
+	*p = x
+	return p
+}
+
+func (x Refusal_Reason) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Refusal_Reason) Descriptor() protoreflect.EnumDescriptor {
+	return file_handler_proto_enumTypes[2].Descriptor()
+}
+
+func (Refusal_Reason) Type() protoreflect.EnumType {
+	return &file_handler_proto_enumTypes[2]
+}
+
+func (x Refusal_Reason) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Refusal_Reason.Descriptor instead.
+func (Refusal_Reason) EnumDescriptor() ([]byte, []int) {
+	return file_handler_proto_rawDescGZIP(), []int{28, 0}
+}
+
 // ToHandler is a frame from the host.
 type ToHandler struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -149,6 +213,7 @@ type ToHandler struct {
 	Received      uint64                 `protobuf:"varint,6,opt,name=received,proto3" json:"received,omitempty"` // only to workers: how many finishes of the session have arrived in all; 0 says nothing
 	Heard         uint64                 `protobuf:"varint,7,opt,name=heard,proto3" json:"heard,omitempty"`       // only to workers: the newest pong that has arrived; 0 says nothing
 	Stored        []*Stored              `protobuf:"bytes,8,rep,name=stored,proto3" json:"stored,omitempty"`      // answers to checkpoints that have a number
+	Checked       []*Checked             `protobuf:"bytes,9,rep,name=checked,proto3" json:"checked,omitempty"`    // one for each check
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -239,6 +304,13 @@ func (x *ToHandler) GetStored() []*Stored {
 	return nil
 }
 
+func (x *ToHandler) GetChecked() []*Checked {
+	if x != nil {
+		return x.Checked
+	}
+	return nil
+}
+
 // FromHandler is a frame from the handler process.
 type FromHandler struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -252,6 +324,7 @@ type FromHandler struct {
 	Offer         *Offer                 `protobuf:"bytes,8,opt,name=offer,proto3" json:"offer,omitempty"`             // only of workers: in the first frame, with the hello, and in no other
 	Leaving       bool                   `protobuf:"varint,9,opt,name=leaving,proto3" json:"leaving,omitempty"`        // only of workers: send no more runs; the node ends the stream after the last answer
 	Clock         int64                  `protobuf:"varint,10,opt,name=clock,proto3" json:"clock,omitempty"`           // only of workers: the time of the worker's clock, with an offer and with each pong; for display
+	Checks        []*Check               `protobuf:"bytes,11,rep,name=checks,proto3" json:"checks,omitempty"`          // only to hosts with the feature "check"; others ignore them
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -354,6 +427,13 @@ func (x *FromHandler) GetClock() int64 {
 		return x.Clock
 	}
 	return 0
+}
+
+func (x *FromHandler) GetChecks() []*Check {
+	if x != nil {
+		return x.Checks
+	}
+	return nil
 }
 
 // Offer is how a worker presents itself to a node, on each connection.
@@ -2304,11 +2384,218 @@ func (x *Stored) GetError() string {
 	return ""
 }
 
+// Check asks which tasks would be refused if the run finished with them now. Nothing is reserved.
+type Check struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	RunId         uint64                 `protobuf:"varint,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	Number        uint64                 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`    // the host answers with the same number
+	Set           string                 `protobuf:"bytes,3,opt,name=set,proto3" json:"set,omitempty"`           // they would be children of this name; empty if they are to be tasks that are added
+	Children      []*Child               `protobuf:"bytes,4,rep,name=children,proto3" json:"children,omitempty"` // without a set
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Check) Reset() {
+	*x = Check{}
+	mi := &file_handler_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Check) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Check) ProtoMessage() {}
+
+func (x *Check) ProtoReflect() protoreflect.Message {
+	mi := &file_handler_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Check.ProtoReflect.Descriptor instead.
+func (*Check) Descriptor() ([]byte, []int) {
+	return file_handler_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *Check) GetRunId() uint64 {
+	if x != nil {
+		return x.RunId
+	}
+	return 0
+}
+
+func (x *Check) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *Check) GetSet() string {
+	if x != nil {
+		return x.Set
+	}
+	return ""
+}
+
+func (x *Check) GetChildren() []*Child {
+	if x != nil {
+		return x.Children
+	}
+	return nil
+}
+
+// Checked answers a check.
+type Checked struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	RunId         uint64                 `protobuf:"varint,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	Number        uint64                 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`
+	Error         string                 `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`       // why the tasks were not checked; empty if they were
+	Refusals      []*Refusal             `protobuf:"bytes,4,rep,name=refusals,proto3" json:"refusals,omitempty"` // by ascending index, the first 1000; none if all tasks would be added
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Checked) Reset() {
+	*x = Checked{}
+	mi := &file_handler_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Checked) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Checked) ProtoMessage() {}
+
+func (x *Checked) ProtoReflect() protoreflect.Message {
+	mi := &file_handler_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Checked.ProtoReflect.Descriptor instead.
+func (*Checked) Descriptor() ([]byte, []int) {
+	return file_handler_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *Checked) GetRunId() uint64 {
+	if x != nil {
+		return x.RunId
+	}
+	return 0
+}
+
+func (x *Checked) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *Checked) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *Checked) GetRefusals() []*Refusal {
+	if x != nil {
+		return x.Refusals
+	}
+	return nil
+}
+
+// Refusal says that a task would be refused, or would not do what it asks for.
+type Refusal struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Index         uint32                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"` // of the task in the check
+	Reason        Refusal_Reason         `protobuf:"varint,2,opt,name=reason,proto3,enum=taskengine.handler.v1.Refusal_Reason" json:"reason,omitempty"`
+	Message       string                 `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	TaskId        []byte                 `protobuf:"bytes,4,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"` // with REASON_KEY_TAKEN, the task that has the id or the key: 16 bytes, a UUID; empty if an earlier task of the check has it
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Refusal) Reset() {
+	*x = Refusal{}
+	mi := &file_handler_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Refusal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Refusal) ProtoMessage() {}
+
+func (x *Refusal) ProtoReflect() protoreflect.Message {
+	mi := &file_handler_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
+func (*Refusal) Descriptor() ([]byte, []int) {
+	return file_handler_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *Refusal) GetIndex() uint32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *Refusal) GetReason() Refusal_Reason {
+	if x != nil {
+		return x.Reason
+	}
+	return Refusal_REASON_UNSPECIFIED
+}
+
+func (x *Refusal) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *Refusal) GetTaskId() []byte {
+	if x != nil {
+		return x.TaskId
+	}
+	return nil
+}
+
 var File_handler_proto protoreflect.FileDescriptor
 
 const file_handler_proto_rawDesc = "" +
 	"\n" +
-	"\rhandler.proto\x12\x15taskengine.handler.v1\"\xdf\x02\n" +
+	"\rhandler.proto\x12\x15taskengine.handler.v1\"\x99\x03\n" +
 	"\tToHandler\x128\n" +
 	"\awelcome\x18\x01 \x01(\v2\x1e.taskengine.handler.v1.WelcomeR\awelcome\x12.\n" +
 	"\x04runs\x18\x02 \x03(\v2\x1a.taskengine.handler.v1.RunR\x04runs\x127\n" +
@@ -2317,7 +2604,8 @@ const file_handler_proto_rawDesc = "" +
 	"\x04ping\x18\x05 \x01(\x04R\x04ping\x12\x1a\n" +
 	"\breceived\x18\x06 \x01(\x04R\breceived\x12\x14\n" +
 	"\x05heard\x18\a \x01(\x04R\x05heard\x125\n" +
-	"\x06stored\x18\b \x03(\v2\x1d.taskengine.handler.v1.StoredR\x06stored\"\xc4\x03\n" +
+	"\x06stored\x18\b \x03(\v2\x1d.taskengine.handler.v1.StoredR\x06stored\x128\n" +
+	"\achecked\x18\t \x03(\v2\x1e.taskengine.handler.v1.CheckedR\achecked\"\xfa\x03\n" +
 	"\vFromHandler\x122\n" +
 	"\x05hello\x18\x01 \x01(\v2\x1c.taskengine.handler.v1.HelloR\x05hello\x12\x18\n" +
 	"\acredits\x18\x02 \x01(\rR\acredits\x129\n" +
@@ -2329,7 +2617,8 @@ const file_handler_proto_rawDesc = "" +
 	"\x05offer\x18\b \x01(\v2\x1c.taskengine.handler.v1.OfferR\x05offer\x12\x18\n" +
 	"\aleaving\x18\t \x01(\bR\aleaving\x12\x14\n" +
 	"\x05clock\x18\n" +
-	" \x01(\x03R\x05clock\"\xe0\x01\n" +
+	" \x01(\x03R\x05clock\x124\n" +
+	"\x06checks\x18\v \x03(\v2\x1c.taskengine.handler.v1.CheckR\x06checks\"\xe0\x01\n" +
 	"\x05Offer\x12\x18\n" +
 	"\ahandler\x18\x01 \x01(\tR\ahandler\x12@\n" +
 	"\x06labels\x18\x02 \x03(\v2(.taskengine.handler.v1.Offer.LabelsEntryR\x06labels\x12\x18\n" +
@@ -2518,7 +2807,31 @@ const file_handler_proto_rawDesc = "" +
 	"\x06Stored\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\x04R\x05runId\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\x04R\x06number\x12\x14\n" +
-	"\x05error\x18\x03 \x01(\tR\x05error2[\n" +
+	"\x05error\x18\x03 \x01(\tR\x05error\"\x82\x01\n" +
+	"\x05Check\x12\x15\n" +
+	"\x06run_id\x18\x01 \x01(\x04R\x05runId\x12\x16\n" +
+	"\x06number\x18\x02 \x01(\x04R\x06number\x12\x10\n" +
+	"\x03set\x18\x03 \x01(\tR\x03set\x128\n" +
+	"\bchildren\x18\x04 \x03(\v2\x1c.taskengine.handler.v1.ChildR\bchildren\"\x8a\x01\n" +
+	"\aChecked\x12\x15\n" +
+	"\x06run_id\x18\x01 \x01(\x04R\x05runId\x12\x16\n" +
+	"\x06number\x18\x02 \x01(\x04R\x06number\x12\x14\n" +
+	"\x05error\x18\x03 \x01(\tR\x05error\x12:\n" +
+	"\brefusals\x18\x04 \x03(\v2\x1e.taskengine.handler.v1.RefusalR\brefusals\"\xcc\x02\n" +
+	"\aRefusal\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\rR\x05index\x12=\n" +
+	"\x06reason\x18\x02 \x01(\x0e2%.taskengine.handler.v1.Refusal.ReasonR\x06reason\x12\x18\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\x12\x17\n" +
+	"\atask_id\x18\x04 \x01(\fR\x06taskId\"\xb8\x01\n" +
+	"\x06Reason\x12\x16\n" +
+	"\x12REASON_UNSPECIFIED\x10\x00\x12\x12\n" +
+	"\x0eREASON_INVALID\x10\x01\x12\x14\n" +
+	"\x10REASON_TOO_LARGE\x10\x02\x12\x13\n" +
+	"\x0fREASON_TOO_MANY\x10\x03\x12\x14\n" +
+	"\x10REASON_FORBIDDEN\x10\x04\x12\x12\n" +
+	"\x0eREASON_BACKLOG\x10\x05\x12\x14\n" +
+	"\x10REASON_KEY_TAKEN\x10\x06\x12\x17\n" +
+	"\x13REASON_UNKNOWN_TYPE\x10\a2[\n" +
 	"\aHandler\x12P\n" +
 	"\x04Work\x12 .taskengine.handler.v1.ToHandler\x1a\".taskengine.handler.v1.FromHandler(\x010\x012[\n" +
 	"\aWorkers\x12P\n" +
@@ -2536,82 +2849,91 @@ func file_handler_proto_rawDescGZIP() []byte {
 	return file_handler_proto_rawDescData
 }
 
-var file_handler_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_handler_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_handler_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_handler_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_handler_proto_goTypes = []any{
 	(Woken_By)(0),        // 0: taskengine.handler.v1.Woken.By
 	(Cancel_Reason)(0),   // 1: taskengine.handler.v1.Cancel.Reason
-	(*ToHandler)(nil),    // 2: taskengine.handler.v1.ToHandler
-	(*FromHandler)(nil),  // 3: taskengine.handler.v1.FromHandler
-	(*Offer)(nil),        // 4: taskengine.handler.v1.Offer
-	(*Welcome)(nil),      // 5: taskengine.handler.v1.Welcome
-	(*Hello)(nil),        // 6: taskengine.handler.v1.Hello
-	(*Run)(nil),          // 7: taskengine.handler.v1.Run
-	(*ChildSet)(nil),     // 8: taskengine.handler.v1.ChildSet
-	(*Parent)(nil),       // 9: taskengine.handler.v1.Parent
-	(*Woken)(nil),        // 10: taskengine.handler.v1.Woken
-	(*Cancel)(nil),       // 11: taskengine.handler.v1.Cancel
-	(*Drain)(nil),        // 12: taskengine.handler.v1.Drain
-	(*Finish)(nil),       // 13: taskengine.handler.v1.Finish
-	(*Attempt)(nil),      // 14: taskengine.handler.v1.Attempt
-	(*Error)(nil),        // 15: taskengine.handler.v1.Error
-	(*Snooze)(nil),       // 16: taskengine.handler.v1.Snooze
-	(*Again)(nil),        // 17: taskengine.handler.v1.Again
-	(*Wait)(nil),         // 18: taskengine.handler.v1.Wait
-	(*ChildrenWait)(nil), // 19: taskengine.handler.v1.ChildrenWait
-	(*Refused)(nil),      // 20: taskengine.handler.v1.Refused
-	(*Ended)(nil),        // 21: taskengine.handler.v1.Ended
-	(*Child)(nil),        // 22: taskengine.handler.v1.Child
-	(*Signal)(nil),       // 23: taskengine.handler.v1.Signal
-	(*LogLine)(nil),      // 24: taskengine.handler.v1.LogLine
-	(*Progress)(nil),     // 25: taskengine.handler.v1.Progress
-	(*Checkpoint)(nil),   // 26: taskengine.handler.v1.Checkpoint
-	(*Stored)(nil),       // 27: taskengine.handler.v1.Stored
-	nil,                  // 28: taskengine.handler.v1.Offer.LabelsEntry
-	nil,                  // 29: taskengine.handler.v1.Run.HeadersEntry
-	nil,                  // 30: taskengine.handler.v1.Child.HeadersEntry
-	nil,                  // 31: taskengine.handler.v1.LogLine.FieldsEntry
+	(Refusal_Reason)(0),  // 2: taskengine.handler.v1.Refusal.Reason
+	(*ToHandler)(nil),    // 3: taskengine.handler.v1.ToHandler
+	(*FromHandler)(nil),  // 4: taskengine.handler.v1.FromHandler
+	(*Offer)(nil),        // 5: taskengine.handler.v1.Offer
+	(*Welcome)(nil),      // 6: taskengine.handler.v1.Welcome
+	(*Hello)(nil),        // 7: taskengine.handler.v1.Hello
+	(*Run)(nil),          // 8: taskengine.handler.v1.Run
+	(*ChildSet)(nil),     // 9: taskengine.handler.v1.ChildSet
+	(*Parent)(nil),       // 10: taskengine.handler.v1.Parent
+	(*Woken)(nil),        // 11: taskengine.handler.v1.Woken
+	(*Cancel)(nil),       // 12: taskengine.handler.v1.Cancel
+	(*Drain)(nil),        // 13: taskengine.handler.v1.Drain
+	(*Finish)(nil),       // 14: taskengine.handler.v1.Finish
+	(*Attempt)(nil),      // 15: taskengine.handler.v1.Attempt
+	(*Error)(nil),        // 16: taskengine.handler.v1.Error
+	(*Snooze)(nil),       // 17: taskengine.handler.v1.Snooze
+	(*Again)(nil),        // 18: taskengine.handler.v1.Again
+	(*Wait)(nil),         // 19: taskengine.handler.v1.Wait
+	(*ChildrenWait)(nil), // 20: taskengine.handler.v1.ChildrenWait
+	(*Refused)(nil),      // 21: taskengine.handler.v1.Refused
+	(*Ended)(nil),        // 22: taskengine.handler.v1.Ended
+	(*Child)(nil),        // 23: taskengine.handler.v1.Child
+	(*Signal)(nil),       // 24: taskengine.handler.v1.Signal
+	(*LogLine)(nil),      // 25: taskengine.handler.v1.LogLine
+	(*Progress)(nil),     // 26: taskengine.handler.v1.Progress
+	(*Checkpoint)(nil),   // 27: taskengine.handler.v1.Checkpoint
+	(*Stored)(nil),       // 28: taskengine.handler.v1.Stored
+	(*Check)(nil),        // 29: taskengine.handler.v1.Check
+	(*Checked)(nil),      // 30: taskengine.handler.v1.Checked
+	(*Refusal)(nil),      // 31: taskengine.handler.v1.Refusal
+	nil,                  // 32: taskengine.handler.v1.Offer.LabelsEntry
+	nil,                  // 33: taskengine.handler.v1.Run.HeadersEntry
+	nil,                  // 34: taskengine.handler.v1.Child.HeadersEntry
+	nil,                  // 35: taskengine.handler.v1.LogLine.FieldsEntry
 }
 var file_handler_proto_depIdxs = []int32{
-	5,  // 0: taskengine.handler.v1.ToHandler.welcome:type_name -> taskengine.handler.v1.Welcome
-	7,  // 1: taskengine.handler.v1.ToHandler.runs:type_name -> taskengine.handler.v1.Run
-	11, // 2: taskengine.handler.v1.ToHandler.cancels:type_name -> taskengine.handler.v1.Cancel
-	12, // 3: taskengine.handler.v1.ToHandler.drain:type_name -> taskengine.handler.v1.Drain
-	27, // 4: taskengine.handler.v1.ToHandler.stored:type_name -> taskengine.handler.v1.Stored
-	6,  // 5: taskengine.handler.v1.FromHandler.hello:type_name -> taskengine.handler.v1.Hello
-	13, // 6: taskengine.handler.v1.FromHandler.finishes:type_name -> taskengine.handler.v1.Finish
-	24, // 7: taskengine.handler.v1.FromHandler.logs:type_name -> taskengine.handler.v1.LogLine
-	25, // 8: taskengine.handler.v1.FromHandler.progress:type_name -> taskengine.handler.v1.Progress
-	26, // 9: taskengine.handler.v1.FromHandler.checkpoints:type_name -> taskengine.handler.v1.Checkpoint
-	4,  // 10: taskengine.handler.v1.FromHandler.offer:type_name -> taskengine.handler.v1.Offer
-	28, // 11: taskengine.handler.v1.Offer.labels:type_name -> taskengine.handler.v1.Offer.LabelsEntry
-	29, // 12: taskengine.handler.v1.Run.headers:type_name -> taskengine.handler.v1.Run.HeadersEntry
-	10, // 13: taskengine.handler.v1.Run.woken:type_name -> taskengine.handler.v1.Woken
-	8,  // 14: taskengine.handler.v1.Run.children:type_name -> taskengine.handler.v1.ChildSet
-	9,  // 15: taskengine.handler.v1.Run.parent:type_name -> taskengine.handler.v1.Parent
-	0,  // 16: taskengine.handler.v1.Woken.by:type_name -> taskengine.handler.v1.Woken.By
-	1,  // 17: taskengine.handler.v1.Cancel.reason:type_name -> taskengine.handler.v1.Cancel.Reason
-	15, // 18: taskengine.handler.v1.Finish.error:type_name -> taskengine.handler.v1.Error
-	16, // 19: taskengine.handler.v1.Finish.snooze:type_name -> taskengine.handler.v1.Snooze
-	17, // 20: taskengine.handler.v1.Finish.again:type_name -> taskengine.handler.v1.Again
-	20, // 21: taskengine.handler.v1.Finish.refused:type_name -> taskengine.handler.v1.Refused
-	21, // 22: taskengine.handler.v1.Finish.ended:type_name -> taskengine.handler.v1.Ended
-	22, // 23: taskengine.handler.v1.Finish.children:type_name -> taskengine.handler.v1.Child
-	14, // 24: taskengine.handler.v1.Finish.earlier:type_name -> taskengine.handler.v1.Attempt
-	23, // 25: taskengine.handler.v1.Finish.signals:type_name -> taskengine.handler.v1.Signal
-	18, // 26: taskengine.handler.v1.Again.wait:type_name -> taskengine.handler.v1.Wait
-	19, // 27: taskengine.handler.v1.Wait.children:type_name -> taskengine.handler.v1.ChildrenWait
-	30, // 28: taskengine.handler.v1.Child.headers:type_name -> taskengine.handler.v1.Child.HeadersEntry
-	31, // 29: taskengine.handler.v1.LogLine.fields:type_name -> taskengine.handler.v1.LogLine.FieldsEntry
-	2,  // 30: taskengine.handler.v1.Handler.Work:input_type -> taskengine.handler.v1.ToHandler
-	3,  // 31: taskengine.handler.v1.Workers.Work:input_type -> taskengine.handler.v1.FromHandler
-	3,  // 32: taskengine.handler.v1.Handler.Work:output_type -> taskengine.handler.v1.FromHandler
-	2,  // 33: taskengine.handler.v1.Workers.Work:output_type -> taskengine.handler.v1.ToHandler
-	32, // [32:34] is the sub-list for method output_type
-	30, // [30:32] is the sub-list for method input_type
-	30, // [30:30] is the sub-list for extension type_name
-	30, // [30:30] is the sub-list for extension extendee
-	0,  // [0:30] is the sub-list for field type_name
+	6,  // 0: taskengine.handler.v1.ToHandler.welcome:type_name -> taskengine.handler.v1.Welcome
+	8,  // 1: taskengine.handler.v1.ToHandler.runs:type_name -> taskengine.handler.v1.Run
+	12, // 2: taskengine.handler.v1.ToHandler.cancels:type_name -> taskengine.handler.v1.Cancel
+	13, // 3: taskengine.handler.v1.ToHandler.drain:type_name -> taskengine.handler.v1.Drain
+	28, // 4: taskengine.handler.v1.ToHandler.stored:type_name -> taskengine.handler.v1.Stored
+	30, // 5: taskengine.handler.v1.ToHandler.checked:type_name -> taskengine.handler.v1.Checked
+	7,  // 6: taskengine.handler.v1.FromHandler.hello:type_name -> taskengine.handler.v1.Hello
+	14, // 7: taskengine.handler.v1.FromHandler.finishes:type_name -> taskengine.handler.v1.Finish
+	25, // 8: taskengine.handler.v1.FromHandler.logs:type_name -> taskengine.handler.v1.LogLine
+	26, // 9: taskengine.handler.v1.FromHandler.progress:type_name -> taskengine.handler.v1.Progress
+	27, // 10: taskengine.handler.v1.FromHandler.checkpoints:type_name -> taskengine.handler.v1.Checkpoint
+	5,  // 11: taskengine.handler.v1.FromHandler.offer:type_name -> taskengine.handler.v1.Offer
+	29, // 12: taskengine.handler.v1.FromHandler.checks:type_name -> taskengine.handler.v1.Check
+	32, // 13: taskengine.handler.v1.Offer.labels:type_name -> taskengine.handler.v1.Offer.LabelsEntry
+	33, // 14: taskengine.handler.v1.Run.headers:type_name -> taskengine.handler.v1.Run.HeadersEntry
+	11, // 15: taskengine.handler.v1.Run.woken:type_name -> taskengine.handler.v1.Woken
+	9,  // 16: taskengine.handler.v1.Run.children:type_name -> taskengine.handler.v1.ChildSet
+	10, // 17: taskengine.handler.v1.Run.parent:type_name -> taskengine.handler.v1.Parent
+	0,  // 18: taskengine.handler.v1.Woken.by:type_name -> taskengine.handler.v1.Woken.By
+	1,  // 19: taskengine.handler.v1.Cancel.reason:type_name -> taskengine.handler.v1.Cancel.Reason
+	16, // 20: taskengine.handler.v1.Finish.error:type_name -> taskengine.handler.v1.Error
+	17, // 21: taskengine.handler.v1.Finish.snooze:type_name -> taskengine.handler.v1.Snooze
+	18, // 22: taskengine.handler.v1.Finish.again:type_name -> taskengine.handler.v1.Again
+	21, // 23: taskengine.handler.v1.Finish.refused:type_name -> taskengine.handler.v1.Refused
+	22, // 24: taskengine.handler.v1.Finish.ended:type_name -> taskengine.handler.v1.Ended
+	23, // 25: taskengine.handler.v1.Finish.children:type_name -> taskengine.handler.v1.Child
+	15, // 26: taskengine.handler.v1.Finish.earlier:type_name -> taskengine.handler.v1.Attempt
+	24, // 27: taskengine.handler.v1.Finish.signals:type_name -> taskengine.handler.v1.Signal
+	19, // 28: taskengine.handler.v1.Again.wait:type_name -> taskengine.handler.v1.Wait
+	20, // 29: taskengine.handler.v1.Wait.children:type_name -> taskengine.handler.v1.ChildrenWait
+	34, // 30: taskengine.handler.v1.Child.headers:type_name -> taskengine.handler.v1.Child.HeadersEntry
+	35, // 31: taskengine.handler.v1.LogLine.fields:type_name -> taskengine.handler.v1.LogLine.FieldsEntry
+	23, // 32: taskengine.handler.v1.Check.children:type_name -> taskengine.handler.v1.Child
+	31, // 33: taskengine.handler.v1.Checked.refusals:type_name -> taskengine.handler.v1.Refusal
+	2,  // 34: taskengine.handler.v1.Refusal.reason:type_name -> taskengine.handler.v1.Refusal.Reason
+	3,  // 35: taskengine.handler.v1.Handler.Work:input_type -> taskengine.handler.v1.ToHandler
+	4,  // 36: taskengine.handler.v1.Workers.Work:input_type -> taskengine.handler.v1.FromHandler
+	4,  // 37: taskengine.handler.v1.Handler.Work:output_type -> taskengine.handler.v1.FromHandler
+	3,  // 38: taskengine.handler.v1.Workers.Work:output_type -> taskengine.handler.v1.ToHandler
+	37, // [37:39] is the sub-list for method output_type
+	35, // [35:37] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_handler_proto_init() }
@@ -2635,8 +2957,8 @@ func file_handler_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_handler_proto_rawDesc), len(file_handler_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   30,
+			NumEnums:      3,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

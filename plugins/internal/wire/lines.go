@@ -74,6 +74,9 @@ func (l *Lines) Send(frame *ToHandler) error {
 	for _, k := range frame.GetStored() {
 		err = errors.Join(err, one(&ToHandler{Stored: []*Stored{k}}))
 	}
+	for _, k := range frame.GetChecked() {
+		err = errors.Join(err, one(&ToHandler{Checked: []*Checked{k}}))
+	}
 	if frame.GetPing() != 0 {
 		err = errors.Join(err, one(&ToHandler{Ping: frame.GetPing()}))
 	}

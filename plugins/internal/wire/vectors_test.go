@@ -53,7 +53,12 @@ func vectors() map[string]proto.Message {
 			},
 			{RunId: 2, Parent: &Parent{}},
 		}},
-		"to: stored":   &ToHandler{Stored: []*Stored{{RunId: 1, Number: 300}, {RunId: 1 << 40, Number: 1, Error: "nö"}, {}}},
+		"to: stored": &ToHandler{Stored: []*Stored{{RunId: 1, Number: 300}, {RunId: 1 << 40, Number: 1, Error: "nö"}, {}}},
+		"to: checked": &ToHandler{Checked: []*Checked{
+			{RunId: 1, Number: 300, Refusals: []*Refusal{{Index: 300, Reason: Refusal_REASON_KEY_TAKEN, Message: "nö", TaskId: bytes.Repeat([]byte{7}, 16)}, {}}},
+			{RunId: 1 << 40, Number: 1, Error: "nö"},
+			{},
+		}},
 		"to: received": &ToHandler{Received: 64, Heard: 300},
 		"to: runs": &ToHandler{Runs: []*Run{
 			{
@@ -89,6 +94,9 @@ func vectors() map[string]proto.Message {
 			{RunId: 5, Outcome: &Finish_Again{Again: &Again{Result: []byte("so far"), Wait: &Wait{Children: []*ChildrenWait{{Name: "pägé", Count: 300, OrFailed: true}, {Name: "proof"}}}, Delay: 1}}},
 		}},
 		"from: checkpoints": &FromHandler{Checkpoints: []*Checkpoint{{RunId: 1, Data: []byte("page 2"), Number: 300}, {RunId: 2}}},
+		"from: checks": &FromHandler{Pong: 7, Clock: 1_900_000_000_000_000, Checks: []*Check{
+			{RunId: 1, Number: 300, Set: "pägé", Children: []*Child{{Type: "a", Payload: []byte("1")}, {Type: "b"}}}, {RunId: 2, Number: 1, Children: []*Child{{Type: "a", Key: "k"}}},
+		}},
 		"from: offer": &FromHandler{
 			Hello: &Hello{Protocol: 1, Types: []string{"a"}, Slots: 2},
 			Offer: &Offer{Handler: "mail", Labels: map[string]string{"region": "eu", "disk": ""}, Session: bytes.Repeat([]byte{7}, 16), Runs: []uint64{3, 300}, Name: "host:1"},

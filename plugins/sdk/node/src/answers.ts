@@ -200,6 +200,11 @@ function optionsOf({ timeout, until, result, payload }: WaitFor): WaitOptions {
   return { timeout, until, result, payload };
 }
 
+/** It is not known which tasks would be refused. */
+export class NotChecked extends Error {
+  override readonly name: string = "NotChecked";
+}
+
 /** A checkpoint is not stored, or whether it is is unknown. */
 export class NotStored extends Error {
   override readonly name: string = "NotStored";

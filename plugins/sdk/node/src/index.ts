@@ -20,6 +20,7 @@ export {
   Ended,
   type FailureOptions,
   InDoubt,
+  NotChecked,
   NotStored,
   Permanent,
   Retry,
@@ -32,6 +33,7 @@ export {
 } from "./answers.js";
 export type { Around } from "./around.js";
 export { type BatchFunction, type BatchHandler, type BatchOptions, batch } from "./batch.js";
+export type { Refusal, RefusalReason } from "./check.js";
 export type { ChildSet, EndedChildren, Parent } from "./family.js";
 export type { ServeOptions } from "./program.js";
 export { serve } from "./serve.js";

@@ -2,13 +2,15 @@
 
 import { performance } from "node:perf_hooks";
 import { inspect } from "node:util";
-import { create, type MessageInitShape } from "@bufbuild/protobuf";
-import { type Cancelled, NotStored, Permanent } from "./answers.js";
+import { create, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
+import { type Cancelled, NotChecked, NotStored, Permanent } from "./answers.js";
+import { fitting, Questions, type Refusal } from "./check.js";
 import { type ChildSet, type EndedChildren, idBytes, type Parent, parentOf, Siblings } from "./family.js";
 import {
   type Attempt,
   AttemptSchema,
   CheckpointSchema,
+  CheckSchema,
   type Child as ChildMessage,
   ChildSchema,
   LogLineSchema,
@@ -68,6 +70,8 @@ export class Run implements StepTask {
   /** Why something that was to be sent with the answer is not. */
   flaw: Permanent | undefined;
   readonly paced = new Paced();
+  /** The checks that the host has not answered. */
+  readonly questions = new Questions();
 
   readonly #wire: WireRun;
   readonly #due: number | undefined; // when its time is over, by the monotonic clock
@@ -264,9 +268,10 @@ export class Run implements StepTask {
     }
   }
 
-  /** Ends the wait for answers to checkpoints, and takes no more of them. */
+  /** Ends the wait for answers to checkpoints and checks, and takes no more of them. */
   giveUp(why: string): void {
     this.#gone = true;
+    this.questions.giveUp(why);
     for (const { reject } of this.#saving.splice(0)) {
       reject(new NotStored(`whether the checkpoint is stored is unknown: ${why}`));
     }
@@ -322,12 +327,36 @@ export class Run implements StepTask {
   addChildren(name: string, children: readonly Child[]): void {
     this.#mustRun("add children");
     this.#need("family", "children that a task learns the ends of");
-    if (string(name, "the name of children") === "") throw new TypeError("children need a name");
-    const messages = children.map((child) => {
-      if (child.key) throw new TypeError("a child that its task learns the end of has no key");
-      return Object.assign(childOf(child), { set: name });
-    });
+    const messages = childrenOf(name, children).map((child) => Object.assign(child, { set: name }));
     for (const message of messages) this.added.push(message); // there may be more than a call has arguments
+  }
+
+  async checkChildren(name: string, children: readonly Child[]): Promise<Refusal[]> {
+    return this.#check(name, childrenOf(name, children));
+  }
+
+  async checkSpawn(child: Child): Promise<Refusal | undefined> {
+    return (await this.#check("", [childOf(child)]))[0];
+  }
+
+  async #check(set: string, children: ChildMessage[]): Promise<Refusal[]> {
+    if (!this.link.features.has("check")) {
+      throw new Permanent("the host does not say which tasks would be refused", { class: "unsupported" });
+    }
+    if (this.over || this.stray || this.#gone) {
+      throw new NotChecked("the check comes too late: the attempt is over");
+    }
+    const [fit, refused] = fitting(children, (child) => sizeOf(child), this.link.maxBytes);
+    if (fit.length === 0) return refused;
+    const answer = await this.questions.ask((number) => {
+      const check = create(CheckSchema, { runId: this.runId, number, set, children: fit });
+      return this.link.outbox.add(
+        "checks",
+        check,
+        fit.map(sizeOf).reduce((a, b) => a + b),
+      );
+    });
+    return [...answer, ...refused];
   }
 
   sendSignal({ name, data, to = "", type = "", key = "", orderingKey = "", id = "", keep = false }: Signal): void {
@@ -379,6 +408,20 @@ export class Run implements StepTask {
   [inspect.custom](): string {
     return `Task ${this.type} ${this.id} version ${this.version} attempt ${this.attempt}`;
   }
+}
+
+/** Children of a name, as they are sent but for the name. */
+function childrenOf(name: string, children: readonly Child[]): ChildMessage[] {
+  if (string(name, "the name of children") === "") throw new TypeError("children need a name");
+  return children.map((child) => {
+    if (child.key) throw new TypeError("a child that its task learns the end of has no key");
+    return childOf(child);
+  });
+}
+
+/** How many bytes a task to add has when it is sent. */
+function sizeOf(child: ChildMessage): number {
+  return toBinary(ChildSchema, child).length;
 }
 
 /** A task to add, as it is sent. */

@@ -4,6 +4,7 @@ import type {
   Again,
   Cancelled,
   Ended,
+  NotChecked,
   NotStored,
   Permanent,
   RetryIn,
@@ -13,6 +14,7 @@ import type {
   WaitForChildren,
 } from "./answers.js";
 import type { BatchHandler } from "./batch.js";
+import type { Refusal } from "./check.js";
 import type { ChildSet, EndedChildren, Parent } from "./family.js";
 import type { steps } from "./steps.js";
 import type { Woken } from "./woken.js";
@@ -105,6 +107,16 @@ export interface Task {
    * task, and have no key. With a host that does not support that, it throws a permanent error of class "unsupported".
    */
   addChildren(name: string, children: readonly Child[]): void;
+  /**
+   * Which of these children would be refused if the task ended with them now; none if all would be added. A handler asks
+   * before it does what it cannot undo. Nothing is reserved, so the answer is advice: a backlog may be full later.
+   *
+   * The promise is rejected with a {@link NotChecked} if the host cannot say it, and with a permanent error of class
+   * "unsupported" if it never does.
+   */
+  checkChildren(name: string, children: readonly Child[]): Promise<Refusal[]>;
+  /** The same for a task to spawn: why it would be refused, or undefined. */
+  checkSpawn(child: Child): Promise<Refusal | undefined>;
   /**
    * Sends a signal to another task if and only if this one succeeds, runs again or waits. With a host that does not support
    * that, it throws a permanent error of class "unsupported".

@@ -6,6 +6,7 @@ import {
   Again,
   type AgainOptions,
   batch,
+  type Child,
   Ended,
   InDoubt,
   Permanent,
@@ -164,6 +165,12 @@ await serve(
         payloads.map((payload) => ({ type, payload })),
       );
       return new WaitForChildren({ name, count, orFailed }, { result });
+    },
+    check: async (task) => {
+      const { name, children } = task.json<{ name: string; children: Child[] }>();
+      if (name) return await task.checkChildren(name, children);
+      const refused = await task.checkSpawn(children[0] as Child);
+      return refused ? [refused] : [];
     },
     signals: (task) => {
       const { ordering_key: orderingKey, ...signal } = task.json<Signal & { ordering_key?: string }>();

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ._check import Refusal
 from ._connection import Connection
 from ._family import Child, ChildSet, EndedChildren, Parent
 from ._log import LogHandler
@@ -28,6 +29,7 @@ from ._verdicts import (
     ChildrenWait,
     Ended,
     InDoubt,
+    NotChecked,
     NotStored,
     Permanent,
     Retry,
@@ -44,8 +46,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Again", "AsyncClient", "Cancelled", "Child", "ChildSet", "ChildrenWait", "Client", "Connection", "Ended",
-    "EndedChildren", "InDoubt", "LogHandler", "NotStored", "Parent", "Permanent", "Program", "Retry", "RetryIn", "Snooze",
-    "StepError", "Task", "WaitFor", "WaitForChildren", "Woken", "__version__", "around", "handler", "run", "serve", "work",
+    "EndedChildren", "InDoubt", "LogHandler", "NotChecked", "NotStored", "Parent", "Permanent", "Program", "Refusal", "Retry",
+    "RetryIn", "Snooze", "StepError", "Task", "WaitFor", "WaitForChildren", "Woken", "__version__", "around",
+    "handler", "run", "serve", "work",
 ]  # fmt: skip
 
 _program = Program()

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, Union
 
 from . import _wire
-from ._verdicts import NotStored
+from ._check import Refusal, refusals_of
+from ._verdicts import NotChecked, NotStored
 
 if TYPE_CHECKING:
     from ._task import Task
@@ -77,6 +78,16 @@ def _tell(future: Future[None], why: str) -> None:
         pass  # its coroutine was cancelled
 
 
+def _learn(future: Future[list[Refusal]], refusals: list[Refusal], why: str) -> None:
+    try:
+        if why:
+            future.set_exception(NotChecked("it is not known which tasks would be refused: " + why))
+        else:
+            future.set_result(refusals)
+    except InvalidStateError:
+        pass  # its coroutine was cancelled
+
+
 class Outbox:
     """Messages in the order in which they are to be sent. Any thread posts them; the one that
     iterates over frames sends."""
@@ -104,7 +115,9 @@ class Outbox:
 
     def finish(self, task: Task, finish: bytes) -> None:
         """Posts the answer of a task, after what is left of its notes."""
-        if task._saving:
+        with self._lock:
+            task._gone = True  # before the look at what waits: another thread of the handler may go on
+        if task._saving or task._asking:
             self.give_up(task, "the handler has returned")
         if task._notes is not None:
             with self._lock:
@@ -164,13 +177,46 @@ class Outbox:
         for future in told:
             _tell(future, "the host has not stored the checkpoint: " + answer.error if answer.error else "")
 
+    def ask(self, task: Task, name: str, children: list[bytes]) -> Future[list[Refusal]]:
+        """Posts a check of encoded children of a name, and returns the answer."""
+        future: Future[list[Refusal]] = Future()
+        with self._lock:
+            if task._over or task._stray or task._gone:
+                future.set_exception(NotChecked("the check comes too late: the attempt is over"))
+                return future
+            task._checks += 1
+            message = _wire.check(task._run.run_id, task._checks, name, children)
+            task._asking[task._checks] = message, future
+            self._items.put((_wire.CHECK, message))
+        return future
+
+    def checked(self, task: Task, answer: _wire.Checked) -> None:
+        """Takes the answer of the host to a check."""
+        with self._lock:
+            _, future = task._asking.pop(answer.number, (b"", None))
+        if future is not None:
+            _learn(future, refusals_of(answer), answer.error)
+
+    def questions(self, task: Task) -> list[Item]:
+        """The checks of a task that the host has not answered."""
+        with self._lock:
+            return [(_wire.CHECK, message) for message, _ in task._asking.values()]
+
+    @property
+    def max_result(self) -> int:
+        """How many bytes an answer may have; 0 is any number."""
+        return self._host.max_result
+
     def give_up(self, task: Task, why: str) -> None:
-        """Ends the wait for answers to the checkpoints of a task, and takes no more of them."""
+        """Ends the wait for answers to the checkpoints and checks of a task, and takes no more of them."""
         with self._lock:
             task._gone = True
             told, task._saving = task._saving, []
+            asked, task._asking = task._asking, {}
         for _, future in told:
             _tell(future, "whether the checkpoint is stored is unknown: " + why)
+        for _, answer in asked.values():
+            _learn(answer, [], why)
 
     def mute(self, task: Task) -> None:
         """Sends nothing more of what a task says."""

@@ -53,6 +53,11 @@ class Runs:
                 task = self._running.get(stored.run_id)
             if task is not None:
                 self._outbox.stored(task, stored)
+        for checked in frame["checked"]:
+            with self._lock:
+                task = self._running.get(checked.run_id)
+            if task is not None:
+                self._outbox.checked(task, checked)
         if frame["drain"]:
             self._drain()
 

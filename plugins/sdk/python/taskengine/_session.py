@@ -66,6 +66,8 @@ class Session(Runs):
                 for task in (*self._running.values(), *self._answered.values())
                 if task._kept is not None
             ]
+            for task in self._running.values():
+                first += self._outbox.questions(task)
             first += earlier
             credits = self._slots - self._occupied() - self._line.finishes() - len(earlier)
             first.append(Extra(credits=max(0, credits)))

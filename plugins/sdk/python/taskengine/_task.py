@@ -7,16 +7,17 @@ import threading
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Generator, Mapping
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from . import _wire
+from ._check import Refusal, fitting
 from ._family import Child, ChildSet, Parent, parent_of, sets_of
 from ._verdicts import Cancelled, Instant, Permanent, Seconds, unix_micros
 from ._woken import Woken, woken_of
 
 if TYPE_CHECKING:
     import asyncio
-    from concurrent.futures import Future
 
     from ._log import TaskLog
     from ._outbox import Notes, Outbox
@@ -40,7 +41,8 @@ class Task:
 
     __slots__ = (
         "_run", "_outbox", "_notes", "_call", "_children", "_over", "_event", "_reason", "_log",
-        "_signals", "_flaw", "_kept", "_stray", "_due", "_deadline", "_checkpoints", "_saving", "_gone", "_flow", "cancel_reason",
+        "_signals", "_flaw", "_kept", "_stray", "_due", "_deadline", "_checkpoints", "_saving", "_gone", "_flow",
+        "_checks", "_asking", "cancel_reason",
     )  # fmt: skip
 
     def __init__(self, run: _wire.Run, outbox: Outbox | None = None) -> None:
@@ -63,6 +65,8 @@ class Task:
         self._kept: bytes | None = None  # the outbox's: the newest checkpoint, unless the host has stored it
         self._checkpoints = 0  # the outbox's: the number of the newest
         self._saving: list[tuple[int, Future[None]]] = []  # the outbox's: those without an answer
+        self._checks = 0  # the outbox's: the number of the newest
+        self._asking: dict[int, tuple[bytes, Future[list[Refusal]]]] = {}  # the outbox's: those without an answer
         self._gone = False  # the outbox's: the host is gone
         self._flow: Flow | None = None  # of a handler in steps
         self._stray = False  # a worker was cut off, and the task runs elsewhere: what is said does not count
@@ -318,6 +322,45 @@ class Task:
             self._must_run("add children")
             self._children = (self._children or []) + encoded
 
+    def check_children(self, name: str, *children: Child) -> Any:
+        """Which of these children would be refused if the task ended with them now: a list of Refusal,
+        empty if all would be added. A handler asks before it does what it cannot undo. Nothing is
+        reserved, so the answer is advice: a backlog may be full later. In a coroutine it is to be
+        awaited. NotChecked is raised if the host cannot say it, and a permanent error of class
+        "unsupported" if it never does.
+        """
+        if not name:
+            raise ValueError("children need a name")
+        return self._check(name, [_child_content(child) for child in children])
+
+    def check_spawn(
+        self,
+        task_type: str,
+        payload: object = None,
+        *,
+        key: str = "",
+        ordering_key: str = "",
+        headers: Mapping[str, str] | None = None,
+        run_at: Instant | None = None,
+        priority: int | None = None,
+    ) -> Any:
+        """The same for a task to spawn."""
+        return self._check("", [_child_content(Child(task_type, payload, ordering_key, headers, run_at, priority), key)])
+
+    def _check(self, name: str, children: list[bytes]) -> Any:
+        future: Future[list[Refusal]] = Future()
+        refused: list[Refusal] = []
+        if self._outbox is not None:
+            if not self._outbox.serves("check"):
+                text = "the host does not say which tasks would be refused"
+                raise Permanent(text, error_class="unsupported")
+            children, refused = fitting(children, self._outbox.max_result)
+        if self._outbox is None or not children:
+            future.set_result([])
+        else:
+            future = self._outbox.ask(self, name, children)
+        return _answered(future, refused)
+
     def send_signal(
         self,
         name: str,
@@ -415,6 +458,21 @@ class _Stored:
         yield
 
 
+def _answered(future: Future[list[Refusal]], more: list[Refusal]) -> Any:
+    """Waits, or returns what is to be awaited by the coroutine that calls it."""
+    import asyncio
+
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        return future.result() + more
+
+    async def answer() -> list[Refusal]:
+        return await asyncio.wrap_future(future, loop=loop) + more
+
+    return answer()
+
+
 def _saved(future: Future[None]) -> Awaitable[None]:
     """Waits, or returns what is to be awaited by the coroutine that calls it."""
     import asyncio
@@ -433,13 +491,23 @@ _state_lock = threading.Lock()  # guards _over, _children and the making of _eve
 
 
 def _encode_child(name: str, child: Child, key: str = "") -> bytes:
+    """A child as a field of an answer."""
+    return _wire.child(*_parts(child, key), name)
+
+
+def _child_content(child: Child, key: str = "") -> bytes:
+    """A child as a part of a check."""
+    return _wire.child_content(*_parts(child, key))
+
+
+def _parts(child: Child, key: str) -> tuple[str, str, str, bytes, Mapping[str, str], int, int | None]:
     if not child.type:
         raise ValueError("a child needs a type")
     if child.priority is not None and not 0 <= child.priority <= 9:
         raise ValueError("the priority is %r: give 0 to 9" % (child.priority,))
     encoded = to_bytes(child.payload, "the payload of a child")
     at = 0 if child.run_at is None else unix_micros(child.run_at)
-    return _wire.child(child.type, key, child.ordering_key, encoded, child.headers or {}, at, child.priority, name)
+    return child.type, key, child.ordering_key, encoded, child.headers or {}, at, child.priority
 
 
 def to_bytes(value: object, what: str = "the value") -> bytes:

@@ -146,6 +146,10 @@ class NotStored(Exception):
     """A checkpoint is not stored, or whether it is is unknown."""
 
 
+class NotChecked(Exception):
+    """It is not known which tasks would be refused."""
+
+
 class Ended(Exception):
     """The handler has ended the attempt itself, by a function of the database that has the
     tasks, in a transaction that has committed.

@@ -24,7 +24,7 @@ _MAX_FIELDS_BYTES = 64 << 10  # of the fields of one line of the log: more are l
 REASON_DEADLINE = 1
 
 # The numbers of what a frame may carry besides hello, credits, finishes and pong.
-LOG, PROGRESS, CHECKPOINT = 5, 6, 7
+LOG, PROGRESS, CHECKPOINT, CHECK = 5, 6, 7, 11
 
 
 class DecodeError(ValueError):
@@ -99,9 +99,10 @@ def _entry(buf: bytes) -> tuple[str, str]:
 
 
 def decode_to_handler(buf: bytes) -> dict[str, Any]:
-    """Returns a frame as a dict with welcome, runs, cancels, drain, ping, received, heard and stored."""
+    """Returns a frame as a dict with welcome, runs, cancels, drain, ping, received, heard, stored
+    and checked."""
     frame: dict[str, Any] = {"welcome": None, "runs": [], "cancels": [], "drain": False}
-    frame.update({"ping": 0, "received": 0, "heard": 0, "stored": []})
+    frame.update({"ping": 0, "received": 0, "heard": 0, "stored": [], "checked": []})
     for number, value in _fields(buf):
         if number == 2:
             frame["runs"].append(decode_run(value))
@@ -117,6 +118,8 @@ def decode_to_handler(buf: bytes) -> dict[str, Any]:
             frame["heard"] = value
         elif number == 8:
             frame["stored"].append(_decode_stored(value))
+        elif number == 9:
+            frame["checked"].append(_decode_checked(value))
         elif number == 1:
             frame["welcome"] = _decode_welcome(value)
     return frame
@@ -206,6 +209,54 @@ def _decode_stored(buf: bytes) -> Stored:
         elif number == 3:
             error = value.decode()
     return Stored(run_id, stored, error)
+
+
+class Refusal(NamedTuple):
+    """A task of a check that would be refused."""
+
+    index: int = 0
+    reason: int = 0
+    message: str = ""
+    task_id: bytes = b""  # of the task that has the key
+
+
+class Checked(NamedTuple):
+    """The answer to a check of a run."""
+
+    run_id: int
+    number: int
+    error: str  # why the tasks were not checked; empty if they were
+    refusals: list[Refusal]
+
+
+def _decode_checked(buf: bytes) -> Checked:
+    run_id = checked = 0
+    error = ""
+    refusals = []
+    for number, value in _fields(buf):
+        if number == 1:
+            run_id = value
+        elif number == 2:
+            checked = value
+        elif number == 3:
+            error = value.decode()
+        elif number == 4:
+            refusals.append(_decode_refusal(value))
+    return Checked(run_id, checked, error, refusals)
+
+
+def _decode_refusal(buf: bytes) -> Refusal:
+    fields: dict[str, Any] = {}
+    for number, value in _fields(buf):
+        if number == 1:
+            fields["index"] = value
+        elif number == 2:
+            fields["reason"] = value
+        elif number == 3:
+            fields["message"] = value.decode()
+        elif number == 4:
+            fields["task_id"] = value
+    return Refusal(**fields)
 
 
 BY_SIGNAL, BY_TIMEOUT, BY_USER, BY_CHILDREN = 1, 2, 3, 4
@@ -431,12 +482,13 @@ def encode_from_handler(
     for f in finishes:
         parts.append(b"\x1a" + _encode_varint(len(f)) + f)
     parts.append(_int(4, pong))
-    for number, message in sorted(said, key=itemgetter(0)):
-        parts.append(_message(number, message))
+    ordered = sorted(said, key=itemgetter(0))
+    parts += [_message(number, message) for number, message in ordered if number != CHECK]
     if offer is not None:
         parts.append(_message(8, offer))
     parts.append(_int(9, int(leaving)))
     parts.append(_int(10, clock))
+    parts += [_message(number, message) for number, message in ordered if number == CHECK]
     return b"".join(parts)
 
 
@@ -541,11 +593,31 @@ def child(
 ) -> bytes:
     """A field of a Finish, to be added to its end. A name is that of the set of children that it belongs to. Text that is
     no UTF-8 is an error."""
+    return _message(7, child_content(task_type, key, ordering_key, payload, headers, run_at, priority, name))
+
+
+def child_content(
+    task_type: str,
+    key: str,
+    ordering_key: str,
+    payload: bytes,
+    headers: Mapping[str, str],
+    run_at: int,
+    priority: int | None,
+    name: str = "",
+) -> bytes:
+    """The content of such a field."""
     content = _bytes(1, task_type.encode()) + _bytes(2, key.encode()) + _bytes(3, ordering_key.encode())
     content += _bytes(4, payload) + _map(5, {k.encode(): v.encode() for k, v in headers.items()}) + _int(6, run_at)
     if priority is not None:
         content += b"\x38" + _encode_varint(priority)
-    return _message(7, content + _bytes(8, name.encode()))
+    return content + _bytes(8, name.encode())
+
+
+def check(run_id: int, number: int, name: str, children: Iterable[bytes]) -> bytes:
+    """Asks about tasks, of which the content is given."""
+    asked = b"".join(_message(4, child) for child in children)
+    return _int(1, run_id) + _int(2, number) + _bytes(3, name.encode()) + asked
 
 
 def signal(

@@ -201,6 +201,17 @@ def family(task):
     raise WaitForChildren(wait, result=asked.get("result"))
 
 
+@handler("check")
+def check(task):
+    asked = task.json()
+    if asked["name"]:
+        refused = task.check_children(asked["name"], *(Child(c["type"], c.get("payload")) for c in asked["children"]))
+    else:
+        one = asked["children"][0]
+        refused = task.check_spawn(one["type"], one.get("payload"), key=one.get("key", ""))
+    return [{"index": r.index, "reason": r.reason, "message": r.message, "id": r.id} for r in refused]
+
+
 @handler("signals")
 def signals(task):
     asked = task.json()

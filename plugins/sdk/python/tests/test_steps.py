@@ -14,9 +14,11 @@ from taskengine import (
     Again,
     Child,
     InDoubt,
+    NotChecked,
     NotStored,
     Permanent,
     Program,
+    Refusal,
     Retry,
     RetryIn,
     Snooze,
@@ -229,6 +231,60 @@ class Checkpoints(unittest.TestCase):
             await task.save_checkpoint("a")
 
         asyncio.run(save())
+
+
+class Checks(unittest.TestCase):
+    def setUp(self):
+        self.outbox = Outbox(Host(100, frozenset({"check", "checkpoint"})), lambda *timer: None)
+        self.task = Task(_wire.decode_run(b"\x08\x07"), self.outbox)
+
+    def test_a_coroutine_awaits_the_answer(self):
+        taken = _wire.Refusal(1, 6, "by another", bytes(range(16)))
+
+        async def ask():
+            first = asyncio.ensure_future(self.task.check_children("page", Child("a"), Child("b")))
+            second = asyncio.ensure_future(self.task.check_children("page", Child("c")))
+            await asyncio.sleep(0)
+            self.assertEqual(
+                self.outbox.questions(self.task),
+                [
+                    (_wire.CHECK, _wire.check(7, 1, "page", [b"\x0a\x01a", b"\x0a\x01b"])),
+                    (_wire.CHECK, _wire.check(7, 2, "page", [b"\x0a\x01c"])),
+                ],
+            )
+            self.outbox.checked(self.task, _wire.Checked(7, 2, "", []))
+            self.outbox.checked(self.task, _wire.Checked(7, 1, "", [taken]))
+            return await first, await second
+
+        refused, none = asyncio.run(ask())
+        self.assertEqual(refused, [Refusal(1, "key_taken", "by another", "00010203-0405-0607-0809-0a0b0c0d0e0f")])
+        self.assertEqual((refused[0].fails, none), (False, []))
+
+    def test_what_no_answer_can_have_is_not_asked_about(self):
+        refused = self.task.check_children("page", Child("a", bytes(200)), Child("b"))
+        self.assertEqual([(r.index, r.reason, r.fails) for r in refused], [(0, "too_large", True), (1, "too_large", True)])
+        self.assertEqual(self.outbox.questions(self.task), [])
+
+    def test_an_answer_is_not_awaited_for_ever(self):
+        for end in (
+            lambda: self.outbox.finish(self.task, b""),
+            lambda: self.outbox.give_up(self.task, "the host is gone"),
+            lambda: self.outbox.checked(self.task, _wire.Checked(7, 1, "the store does not answer", [])),
+        ):
+            self.setUp()
+            future = self.outbox.ask(self.task, "page", [b""])
+            end()
+            with self.assertRaises(NotChecked):
+                future.result(0)
+            self.assertEqual(self.outbox.questions(self.task), [])
+        self.outbox.finish(self.task, b"")
+        with self.assertRaisesRegex(NotChecked, "too late"):
+            self.task.check_spawn("a")
+        with self.assertRaisesRegex(NotStored, "too late"):
+            self.outbox.save(self.task, b"").result(0)
+
+    def test_without_a_host_nothing_is_refused(self):
+        self.assertEqual(Task(_wire.decode_run(b"")).check_children("page", Child("a")), [])
 
 
 class Steps(unittest.TestCase):

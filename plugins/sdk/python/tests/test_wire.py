@@ -55,7 +55,20 @@ class Decoding(unittest.TestCase):
             "stored": [
                 (int(k.get("run_id", 0)), int(k.get("number", 0)), k.get("error", "")) for k in content.get("stored", [])
             ],
+            "checked": [
+                (
+                    int(k.get("run_id", 0)),
+                    int(k.get("number", 0)),
+                    k.get("error", ""),
+                    [self.wanted_refusal(r) for r in k.get("refusals", [])],
+                )
+                for k in content.get("checked", [])
+            ],
         }
+
+    def wanted_refusal(self, r):
+        reason = {"REASON_KEY_TAKEN": 6}.get(r.get("reason"), 0)
+        return (r.get("index", 0), reason, r.get("message", ""), base64.b64decode(r.get("task_id", "")))
 
     def wanted_run(self, r):
         run = {"attempt": 0, "crashes": 0, "priority": 0, "type": "", "key": "", "ordering_key": "", "headers": {}, **r}
@@ -133,6 +146,25 @@ class Encoding(unittest.TestCase):
             ),
             "from: checkpoints": w.encode_from_handler(
                 said=[(w.CHECKPOINT, w.checkpoint(1, b"page 2", 300)), (w.CHECKPOINT, w.checkpoint(2, b""))]
+            ),
+            "from: checks": w.encode_from_handler(
+                pong=7,
+                clock=1_900_000_000_000_000,
+                said=[
+                    (
+                        w.CHECK,
+                        w.check(
+                            1,
+                            300,
+                            "pägé",
+                            [
+                                w.child_content("a", "", "", b"1", {}, 0, None),
+                                w.child_content("b", "", "", b"", {}, 0, None),
+                            ],
+                        ),
+                    ),
+                    (w.CHECK, w.check(2, 1, "", [w.child_content("a", "k", "", b"", {}, 0, None)])),
+                ],
             ),
             "from: offer": w.encode_from_handler(
                 hello=w.encode_hello("", "", "", ["a"], 2),

@@ -251,6 +251,11 @@ final class Dialer {
         first.add(frame -> frame.checkpoint(checkpoint));
       }
     }
+    for (Run run : runs.running()) {
+      for (Wire.Check check : run.questions().open()) {
+        first.add(frame -> frame.check(check));
+      }
+    }
     for (Wire.Finish finish : kept.unacknowledged()) {
       first.add(frame -> frame.finish(finish));
     }

@@ -499,6 +499,16 @@ final class Flow implements StepTask {
   }
 
   @Override
+  public List<Refusal> checkChildren(String name, List<Child> children) {
+    return task.checkChildren(name, children);
+  }
+
+  @Override
+  public Optional<Refusal> checkSpawn(Child child) {
+    return task.checkSpawn(child);
+  }
+
+  @Override
   public void sendSignal(Signal signal) {
     task.sendSignal(signal);
   }

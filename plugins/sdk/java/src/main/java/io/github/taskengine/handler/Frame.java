@@ -79,6 +79,11 @@ final class Frame {
     count(checkpoint.getSerializedSize());
   }
 
+  void check(Wire.Check check) {
+    frame.addChecks(check);
+    count(check.getSerializedSize());
+  }
+
   private void count(int size) {
     messages++;
     bytes += size;

@@ -44,6 +44,7 @@ final class Run implements Task {
   // Guarded by this.
   private final List<Wire.Child> added = new ArrayList<>(0);
   private final List<Wire.Signal> signals = new ArrayList<>(0);
+  private final Questions questions;
   private @Nullable PermanentException flaw; // why what was to be sent with the answer is not
   private final List<Saving> saving = new ArrayList<>(0); // oldest first
   private long checkpoints; // the number of the newest
@@ -61,6 +62,7 @@ final class Run implements Task {
     this.codec = codec;
     this.host = host;
     this.outbox = outbox;
+    questions = new Questions(run.getRunId());
     // No longer than nanoTime can tell apart.
     long left = Math.min(run.getTimeLeft(), Long.MAX_VALUE / 4000);
     due = System.nanoTime() + TimeUnit.MICROSECONDS.toNanos(left);
@@ -239,12 +241,13 @@ final class Run implements Task {
     tell(stored.getNumber(), why.isEmpty() ? "" : "the host has not stored the checkpoint: " + why);
   }
 
-  /** Ends the waits for answers to checkpoints, and takes no more of them. */
+  /** Ends the waits for answers to checkpoints and checks, and takes no more of them. */
   void giveUp(String why) {
     synchronized (this) {
       gone = true;
     }
     tell(Long.MAX_VALUE, "whether the checkpoint is stored is unknown: " + why);
+    questions.giveUp(why);
   }
 
   private void tell(long upTo, String why) {
@@ -279,7 +282,7 @@ final class Run implements Task {
     };
   }
 
-  private static UUID uuid(ByteString id) {
+  static UUID uuid(ByteString id) {
     ByteBuffer bytes = ByteBuffer.wrap(id.toByteArray());
     return new UUID(bytes.getLong(), bytes.getLong());
   }
@@ -371,21 +374,79 @@ final class Run implements Task {
   @Override
   public void addChildren(String name, List<Child> children) {
     requireFeature(Host.FAMILY, "adds children that a task learns the ends of");
-    if (name.isEmpty()) {
-      throw new IllegalArgumentException("children need a name");
-    }
-    String set = Codec.valid("name of children", name);
-    List<Wire.Child> all = new ArrayList<>(children.size());
-    for (Child child : children) {
-      if (!child.key().isEmpty()) {
-        throw new IllegalArgumentException("a child that its task learns the end of has no key");
-      }
-      all.add(built(child).setSet(set).build());
-    }
+    String set = named(name);
+    List<Wire.Child> all = built(children).stream().map(one -> one.setSet(set).build()).toList();
     synchronized (this) {
       requireRunning("add children");
       added.addAll(all);
     }
+  }
+
+  @Override
+  public List<Refusal> checkChildren(String name, List<Child> children) {
+    return check(named(name), built(children).stream().map(Wire.Child.Builder::build).toList());
+  }
+
+  @Override
+  public Optional<Refusal> checkSpawn(Child child) {
+    return check("", List.of(built(child).build())).stream().findFirst();
+  }
+
+  private List<Refusal> check(String set, List<Wire.Child> children) {
+    if (!host.serves(Host.CHECK)) {
+      throw new PermanentException(
+          "the host does not say which tasks would be refused", "unsupported");
+    }
+    if (over || stray) {
+      throw new NotCheckedException("the check comes too late: the attempt is over");
+    }
+    int fit = 0;
+    long bytes = 0;
+    while (fit < children.size()) {
+      bytes += children.get(fit).getSerializedSize();
+      if (host.refuses(bytes)) {
+        break;
+      }
+      fit++;
+    }
+    List<Refusal> all = new ArrayList<>();
+    if (fit > 0) {
+      all.addAll(
+          questions.ask(
+              set,
+              children.subList(0, fit),
+              check -> postUnlessAnswered(frame -> frame.check(check))));
+    }
+    for (int i = fit; i < children.size(); i++) {
+      String why =
+          "the tasks that are added have more bytes than the %d that max_result of the type allows"
+              .formatted(host.maxResult());
+      all.add(new Refusal(i, Refusal.Reason.TOO_LARGE, why, null));
+    }
+    return all;
+  }
+
+  /** What takes the answers of the host to checks. */
+  Questions questions() {
+    return questions;
+  }
+
+  private static String named(String name) {
+    if (name.isEmpty()) {
+      throw new IllegalArgumentException("children need a name");
+    }
+    return Codec.valid("name of children", name);
+  }
+
+  private List<Wire.Child.Builder> built(List<Child> children) {
+    List<Wire.Child.Builder> all = new ArrayList<>(children.size());
+    for (Child child : children) {
+      if (!child.key().isEmpty()) {
+        throw new IllegalArgumentException("a child that its task learns the end of has no key");
+      }
+      all.add(built(child));
+    }
+    return all;
   }
 
   @Override
@@ -547,6 +608,7 @@ final class Run implements Task {
       finish.addAllChildren(added).addAllSignals(signals);
     }
     tell(Long.MAX_VALUE, "whether the checkpoint is stored is unknown: the handler has returned");
+    questions.giveUp("the handler has returned");
     return finish;
   }
 

@@ -73,6 +73,12 @@ final class Runs {
         run.stored(stored);
       }
     }
+    for (Wire.Checked checked : frame.getCheckedList()) {
+      Run run = running.get(checked.getRunId());
+      if (run != null) {
+        run.questions().answered(checked);
+      }
+    }
     if (frame.hasDrain() || occupied() >= slots) { // no further task can join a batch
       releaseBatches();
     }

@@ -200,6 +200,33 @@ public interface Task {
   void addChildren(String name, List<Child> children);
 
   /**
+   * Says which of these children would be refused if the task ended with them now. A handler asks
+   * before it does what it cannot undo. Nothing is reserved, so the answer is advice: a backlog may
+   * be full later.
+   *
+   * @param name of the children
+   * @param children that the task means to add
+   * @return the refusals; empty if all would be added
+   * @throws NotCheckedException if the host cannot say it
+   * @throws PermanentException of class {@code unsupported} if the host never does
+   */
+  default List<Refusal> checkChildren(String name, List<Child> children) {
+    return List.of();
+  }
+
+  /**
+   * The same for a task to spawn.
+   *
+   * @param child that the task means to spawn
+   * @return why it would be refused, if it would
+   * @throws NotCheckedException if the host cannot say it
+   * @throws PermanentException of class {@code unsupported} if the host never does
+   */
+  default Optional<Refusal> checkSpawn(Child child) {
+    return Optional.empty();
+  }
+
+  /**
    * Sends a signal to another task if this one succeeds, runs again or waits.
    *
    * @param signal to send

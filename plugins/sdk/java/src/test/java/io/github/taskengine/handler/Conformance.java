@@ -49,6 +49,7 @@ final class Conformance {
         .on("children", Conformance::spawn)
         .on("family", Conformance::family)
         .on("signals", Conformance::signal)
+        .on("check", Conformance::check)
         .on("fan", Steps.of(1, Conformance::fan))
         .onBatch("batch", 10, Duration.ofMillis(100), Conformance::batch)
         .on("big", task -> "x".repeat(Integer.parseInt(task.text())))
@@ -267,6 +268,30 @@ final class Conformance {
     return new WaitForChildren(List.of(wait), null, null, asked.result(), null, null);
   }
 
+  record Checked(String name, List<Spawned> children) {}
+
+  private static List<Map<String, Object>> check(Task task) {
+    Checked asked = task.json(Checked.class);
+    List<Child> children =
+        asked.children().stream()
+            .map(one -> Child.of(one.type()).key(orEmpty(one.key())).payload(one.payload()))
+            .toList();
+    List<Refusal> refused =
+        asked.name().isEmpty()
+            ? task.checkSpawn(children.get(0)).stream().toList()
+            : task.checkChildren(asked.name(), children);
+    List<Map<String, Object>> told = new ArrayList<>();
+    for (Refusal refusal : refused) {
+      Map<String, Object> one = new LinkedHashMap<>();
+      one.put("index", refusal.index());
+      one.put("reason", refusal.reason().name().toLowerCase(Locale.ROOT));
+      one.put("message", refusal.message());
+      one.put("id", refusal.id() == null ? "" : refusal.id().toString());
+      told.add(one);
+    }
+    return told;
+  }
+
   record Sent(
       String name,
       @Nullable String to,
@@ -317,7 +342,7 @@ final class Conformance {
     return String.valueOf(ProcessHandle.current().pid());
   }
 
-  record Spawned(String type, @Nullable String key, String payload) {}
+  record Spawned(String type, @Nullable String key, @Nullable String payload) {}
 
   private static String spawn(Task task) {
     Spawned spawned = task.json(Spawned.class);

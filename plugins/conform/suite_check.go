@@ -1,0 +1,202 @@
+package conform
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/taskengine/taskengine/engine"
+	"github.com/taskengine/taskengine/plugins/internal/wire"
+	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
+)
+
+// checkChecks returns the checks of questions about tasks that would be refused.
+func checkChecks() []check {
+	const asks = "check: asks which of the children of the payload would be refused, and returns the refusals"
+	return []check{
+		alone(full, "check", "a task asks which children would be refused", asks, func(_ *exam, s *session) error { return s.asksAndLearns() }),
+		alone(full, "check", "a task that is not told which children would be refused fails, unless it goes on without", asks, func(_ *exam, s *session) error { return s.asksInVain() }),
+		in(wide, "check", "without the feature the question fails the task for good", "the error is permanent, of class unsupported", func(s *session) error {
+			return s.unsupported("check", checkPayload)
+		}),
+		onANode("check", "a node says which children would be refused, and adds none", asks, seeNodeCheck),
+	}
+}
+
+const checkPayload = `{"name": "pägé", "children": [{"type": "leaf", "payload": "a"}, {"type": "mail"}, {"type": "leaf"}]}`
+
+// refusal is an element of the result of a task of the type check.
+type refusal struct {
+	Index   int    `json:"index"`
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+	ID      string `json:"id"`
+}
+
+func refusalsIn(f *wire.Finish) (all []refusal, err error) {
+	result, err := resultOf(f)
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(result, &all); err != nil {
+		return nil, fmt.Errorf("the result is %.500q: %w", result, err)
+	}
+	return all, nil
+}
+
+// question waits until a run has asked for the nth time.
+func (s *session) question(run *wire.Run, n int) (asked *wire.Check, err error) {
+	err = s.await("a check", func() bool {
+		seen := 0
+		for _, k := range s.checks {
+			if k.GetRunId() == run.GetRunId() {
+				seen++
+				asked = k
+			}
+		}
+		return seen >= n
+	})
+	return asked, err
+}
+
+// asksAndLearns answers a check. A worker loses its connection before the answer, and asks again.
+func (s *session) asksAndLearns() error {
+	run := newRun("check", []byte(checkPayload))
+	if err := s.submit(run); err != nil {
+		return err
+	}
+	asked, err := s.question(run, 1)
+	if err != nil {
+		return err
+	}
+	want := &wire.Check{RunId: run.GetRunId(), Number: asked.GetNumber(), Set: "pägé", Children: []*wire.Child{
+		{Type: leafType, Payload: []byte("a")}, {Type: "mail"}, {Type: leafType},
+	}}
+	if asked.GetNumber() == 0 || !proto.Equal(asked, want) {
+		return fmt.Errorf("instead of {%v} came {%.500v}", want, asked)
+	}
+	s.waitForUnexpected(unexpectedTime)
+	if s.count(run) > 0 {
+		return errors.New("the finish came before the answer to the check")
+	}
+	if s.node != nil {
+		if asked, err = s.asksAgain(run); err != nil {
+			return err
+		}
+	}
+	id := task.ID{7, 0xfe, 15: 1}
+	reasons := []string{"invalid", "too_large", "too_many", "forbidden", "backlog", "key_taken", "unknown_type"}
+	answer := &wire.Checked{RunId: run.GetRunId(), Number: asked.GetNumber()}
+	var learnt []refusal
+	for i, name := range reasons {
+		index := min(i, 2)
+		r := &wire.Refusal{Index: uint32(index), Reason: wire.Refusal_Reason(i + 1), Message: "nö " + name}
+		said := refusal{index, name, r.Message, ""}
+		if name == "key_taken" {
+			r.TaskId, said.ID = id[:], id.String()
+		}
+		answer.Refusals, learnt = append(answer.Refusals, r), append(learnt, said)
+	}
+	if err := s.send(&wire.ToHandler{Checked: []*wire.Checked{answer}}); err != nil {
+		return err
+	}
+	f, err := s.finish(run)
+	if err != nil {
+		return err
+	}
+	got, err := refusalsIn(f)
+	if err != nil {
+		return err
+	}
+	if !slices.Equal(got, learnt) {
+		return fmt.Errorf("it learnt %+v, wanted are %+v", got, learnt)
+	}
+	return nil
+}
+
+// asksAgain cuts the connection of a worker that waits for an answer.
+func (s *session) asksAgain(run *wire.Run) (*wire.Check, error) {
+	l, err := s.cut()
+	if err != nil {
+		return nil, err
+	}
+	w := workerOf(full.welcome())
+	w.Resumed, w.Runs = true, []uint64{run.GetRunId()}
+	if err := s.goOn(l, w); err != nil {
+		return nil, err
+	}
+	return s.question(run, 2)
+}
+
+func (s *session) asksInVain() error {
+	const why = "the store does not answer"
+	run := newRun("check", []byte(checkPayload))
+	if err := s.submit(run); err != nil {
+		return err
+	}
+	asked, err := s.question(run, 1)
+	if err != nil {
+		return err
+	}
+	answer := &wire.Checked{RunId: run.GetRunId(), Number: asked.GetNumber(), Error: why}
+	if err := s.send(&wire.ToHandler{Checked: []*wire.Checked{answer}}); err != nil {
+		return err
+	}
+	f, err := s.finish(run)
+	if err != nil {
+		return err
+	}
+	e, err := failureOf(f)
+	if err != nil {
+		return err
+	}
+	return retryable(e, why)
+}
+
+// fullType is a type of a node that takes one task, and has no handler.
+const fullType = "full"
+
+// seeNodeCheck has tasks of a node ask.
+func seeNodeCheck(ctx context.Context, n realNode) error {
+	receipts, err := n.Submit(ctx, engine.Request{Type: fullType, Key: "käy"})
+	if err != nil {
+		return err
+	}
+	for payload, want := range map[string][]refusal{
+		`{"name": "page", "children": [{"type": "leaf", "payload": "a"}, {"type": "taskengine.relay"}, {"type": "full"}, {"type": "nobody"}, {"type": "leaf"}]}`: {
+			{1, "invalid", "is reserved", ""}, {2, "backlog", "max_backlog", ""}, {3, "unknown_type", "no live node has a handler for type nobody", ""},
+		},
+		`{"name": "page", "children": [{"type": "leaf"}]}`:             nil,
+		`{"name": "", "children": [{"type": "full", "key": "käy"}]}`:   {{0, "key_taken", "", receipts[0].ID.String()}},
+		`{"name": "", "children": [{"type": "leaf", "key": "other"}]}`: nil,
+	} {
+		result, err := done(ctx, n, engine.Request{Type: "check", Payload: []byte(payload)})
+		if err != nil {
+			return err
+		}
+		got, err := refusalsIn(&wire.Finish{Outcome: &wire.Finish_Result{Result: result}})
+		if err != nil {
+			return err
+		}
+		said := func(a, b refusal) bool {
+			return a.Index == b.Index && a.Reason == b.Reason && strings.Contains(a.Message, b.Message) && a.ID == b.ID
+		}
+		if !slices.EqualFunc(got, want, said) {
+			return fmt.Errorf("the answer to %s is %.700q, wanted are %+v", payload, result, want)
+		}
+	}
+	added, err := n.Count(ctx, storage.Filter{Types: []string{leafType}})
+	if err != nil {
+		return err
+	}
+	if len(added) > 0 {
+		return fmt.Errorf("the questions have added tasks: %v", added)
+	}
+	return nil
+}
