@@ -74,8 +74,9 @@ type ScheduleCatchUp struct {
 
 // ScheduleTask describes the tasks that a schedule adds.
 type ScheduleTask struct {
-	Type     string
-	Payload  string            // with placeholders such as {{date}}, at most 65536 bytes; not in lists
+	Type     string            // "" if Workflow is given
+	Workflow string            // in place of Type: the name of a workflow in the configuration of the nodes
+	Payload  string            // with placeholders such as {{date}}, at most 65536 bytes; not in lists; of a workflow: its input, JSON
 	Priority *uint8            // 0 (sooner) to 9 (later); nil: the priority of the type
 	Headers  map[string]string // nil: none
 	Expires  time.Duration     // a task that has not begun this long after its time becomes an error; 0: no bound
@@ -168,7 +169,7 @@ func definitionOf(m *taskenginev1.ScheduleDefinition) ScheduleDefinition {
 		Every: m.GetEvery().AsDuration(), Anchor: timeOf(m.GetAnchor()), Start: timeOf(m.GetStart()), End: timeOf(m.GetEnd()),
 		Jitter: m.GetJitter().AsDuration(), Overlap: ScheduleOverlap(m.GetOverlap()),
 		CatchUp: ScheduleCatchUp{Policy: CatchUpPolicy(c.GetPolicy()), Max: c.GetMax(), Window: c.GetWindow().AsDuration()},
-		Task:    ScheduleTask{Type: t.GetType(), Payload: t.GetPayload(), Headers: t.GetHeaders(), Expires: t.GetExpires().AsDuration()},
+		Task:    ScheduleTask{Type: t.GetType(), Workflow: t.GetWorkflow(), Payload: t.GetPayload(), Headers: t.GetHeaders(), Expires: t.GetExpires().AsDuration()},
 	}
 	if t != nil && t.Priority != nil {
 		d.Task.Priority = new(priorityOf(t.GetPriority()))
@@ -181,7 +182,7 @@ func definitionMessage(d *ScheduleDefinition) *taskenginev1.ScheduleDefinition {
 		Cron: d.Cron, Timezone: d.Timezone, Gap: string(d.Gap), Repeat: string(d.Repeat), Every: span(d.Every), Anchor: stamp(d.Anchor),
 		Start: stamp(d.Start), End: stamp(d.End), Jitter: span(d.Jitter), Overlap: string(d.Overlap),
 		CatchUp: &taskenginev1.ScheduleCatchUp{Policy: string(d.CatchUp.Policy), Max: d.CatchUp.Max, Window: span(d.CatchUp.Window)},
-		Task:    &taskenginev1.ScheduleTask{Type: d.Task.Type, Payload: d.Task.Payload, Headers: d.Task.Headers, Expires: span(d.Task.Expires)},
+		Task:    &taskenginev1.ScheduleTask{Type: d.Task.Type, Workflow: d.Task.Workflow, Payload: d.Task.Payload, Headers: d.Task.Headers, Expires: span(d.Task.Expires)},
 	}
 	if p := d.Task.Priority; p != nil {
 		m.Task.Priority = new(uint32(*p))

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/internal/suggest"
+	"github.com/taskengine/taskengine/schedule"
 	"github.com/taskengine/taskengine/schedule/calendar"
 	"github.com/taskengine/taskengine/task"
 	"github.com/taskengine/taskengine/workflow"
@@ -22,8 +23,15 @@ func (d *decoder) schedules() {
 		s := d.cfg.Schedules[name]
 		written := d.cfg.tree.find("schedules").child(name)
 		d.typeOf(s.Task.Type, []string{"schedules", name, "type"})
-		if s.Task.Type == "" || d.isWrongBelow(written) {
+		if d.isWrongBelow(written) {
 			continue // that was reported
+		}
+		if s.Task.Workflow == "" && written.value.find("input") != nil {
+			d.conflict([]string{"schedules", name, "input"}, "input is for a workflow; write payload for the payload of a task")
+			continue
+		}
+		if s.Task.Workflow != "" && !d.scheduledWorkflow(name, &s.Task, written) {
+			continue
 		}
 		if s.Task.Type == workflow.Type {
 			if _, err := workflow.ParseSpec([]byte(s.Task.Payload)); err != nil {
@@ -39,6 +47,25 @@ func (d *decoder) schedules() {
 			d.conflict(path, err.Error())
 		}
 	}
+}
+
+// scheduledWorkflow reports mistakes in the workflow of a schedule and its input.
+func (d *decoder) scheduledWorkflow(name string, t *schedule.Template, written *entry) (ok bool) {
+	w, known := d.cfg.Workflows[t.Workflow]
+	switch {
+	case written.value.find("payload") != nil:
+		d.conflict([]string{"schedules", name, "payload"}, "payload is for a type; write input for the input of the workflow")
+	case !known && d.cfg.tree.find("workflows").child(t.Workflow) == nil:
+		d.conflict([]string{"schedules", name, "workflow"}, fmt.Sprintf("there is no workflow %q; add it to workflows%s", t.Workflow, orNearest(t.Workflow, slices.Sorted(maps.Keys(d.cfg.Workflows)))))
+	case w == nil: // that was reported
+	default:
+		_, err := workflow.Request(w, t.SampleInput())
+		if err != nil {
+			d.conflict([]string{"schedules", name, "input"}, err.Error())
+		}
+		return err == nil
+	}
+	return false
 }
 
 // typeOf refuses a type of tasks that cannot be, or is not there; "" was reported, or need not be there.

@@ -31,7 +31,8 @@ type storedCatchUp struct {
 }
 
 type storedTemplate struct {
-	Type     string            `json:"type"`
+	Type     string            `json:"type,omitempty"`
+	Workflow string            `json:"workflow,omitempty"`
 	Payload  string            `json:"payload,omitempty"`
 	Priority *uint8            `json:"priority,omitempty"`
 	Headers  map[string]string `json:"headers,omitempty"`
@@ -57,7 +58,7 @@ func (d Definition) MarshalJSON() ([]byte, error) {
 		Cron: d.Cron, TimeZone: d.TimeZone, Gap: d.Gap, Repeat: d.Repeat, Every: span(d.Every), Anchor: d.Anchor.UTC(),
 		Start: d.Start.UTC(), End: d.End.UTC(), Jitter: span(d.Jitter), Overlap: d.Overlap,
 		CatchUp: storedCatchUp{d.CatchUp.Policy, d.CatchUp.Max, span(d.CatchUp.Window)},
-		Task:    storedTemplate{d.Task.Type, d.Task.Payload, d.Task.Priority, d.Task.Headers, span(d.Task.Expires)},
+		Task:    storedTemplate{d.Task.Type, d.Task.Workflow, d.Task.Payload, d.Task.Priority, d.Task.Headers, span(d.Task.Expires)},
 	})
 }
 
@@ -71,7 +72,7 @@ func (d *Definition) UnmarshalJSON(text []byte) error {
 		Cron: s.Cron, TimeZone: s.TimeZone, Gap: s.Gap, Repeat: s.Repeat, Every: time.Duration(s.Every), Anchor: s.Anchor,
 		Start: s.Start, End: s.End, Jitter: time.Duration(s.Jitter), Overlap: s.Overlap,
 		CatchUp: CatchUp{s.CatchUp.Policy, s.CatchUp.Max, time.Duration(s.CatchUp.Window)},
-		Task:    Template{s.Task.Type, s.Task.Payload, s.Task.Priority, s.Task.Headers, time.Duration(s.Task.Expires)},
+		Task:    Template{s.Task.Type, s.Task.Workflow, s.Task.Payload, s.Task.Priority, s.Task.Headers, time.Duration(s.Task.Expires)},
 	}
 	return nil
 }

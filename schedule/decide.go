@@ -179,7 +179,7 @@ func (d *Run) define(to Definition) error {
 // of the run are too many for one transaction.
 func (d *Run) backfill(o *Order) (rest *Order) {
 	after := o.Backfill.From.Add(-1)
-	for len(d.Fires) < maxFires && len(d.Fires)*len(d.Schedule.Definition.Task.Payload) < maxBytes {
+	for len(d.Fires) < maxFires && len(d.Fires)*d.Schedule.Definition.Task.size() < maxBytes {
 		at, ok := d.times.next(after)
 		if !ok || at.After(o.Backfill.To) {
 			return nil
@@ -207,15 +207,23 @@ func (d *Run) rearm() {
 	}
 }
 
-// Request returns the task of a fire.
+// size is about how many bytes the payload of a task has. That of a workflow gets a definition.
+func (t *Template) size() int {
+	if t.Workflow != "" {
+		return len(t.Payload) + MaxPayload
+	}
+	return len(t.Payload)
+}
+
+// Request returns the task of a fire. The payload of a [Template.Workflow] is the input of that.
 func (d *Run) Request(f Start) task.Request {
 	t, at := &d.Schedule.Definition.Task, f.Time
 	if zone, err := d.Schedule.Definition.zone(); err == nil { // otherwise it would have no times
 		at = at.In(zone)
 	}
 	r := task.Request{
-		ID: f.Task, Type: t.Type, Priority: t.Priority, At: f.At, Headers: maps.Clone(t.Headers),
-		Payload: []byte(fill(t.Payload, d.Schedule.Name, f.Task, at)),
+		ID: f.Task, Type: t.TaskType(), Priority: t.Priority, At: f.At, Headers: maps.Clone(t.Headers),
+		Payload: t.payload(d.Schedule.Name, f.Task, at),
 	}
 	if r.Headers == nil {
 		r.Headers = make(map[string]string, 2)

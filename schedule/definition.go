@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -20,7 +21,7 @@ const (
 	MaxWaiting = 1000     // CatchUp.Max
 	MaxPayload = 64 << 10 // bytes of Template.Payload
 	MaxHeaders = 8 << 10  // bytes of Template.Headers, names and values
-	MaxType    = 200      // bytes of Template.Type
+	MaxType    = 200      // bytes of Template.Type, and of Template.Workflow
 )
 
 // Definition says when a schedule fires and which task it adds. Either Cron or Every is set.
@@ -78,8 +79,9 @@ const (
 
 // Template describes the tasks that a schedule adds.
 type Template struct {
-	Type     string
-	Payload  string // see Placeholders
+	Type     string // "" if Workflow is set
+	Workflow string // in place of Type: the name of a workflow in the configuration of the node that fires
+	Payload  string // of the task, or the input of the workflow, as JSON; see Placeholders
 	Priority *uint8 // nil for the priority of the type
 	Headers  map[string]string
 	Expires  time.Duration // a task that has not begun this long after its time is not run any more; 0 is no bound
@@ -172,8 +174,12 @@ func (t *Template) check() error {
 		headers += len(k) + len(v)
 	}
 	switch {
-	case t.Type == "":
-		return errors.New("the type of the tasks is missing")
+	case t.Type == "" && t.Workflow == "":
+		return errors.New("the type of the tasks is missing; a workflow is in place of it")
+	case t.Type != "" && t.Workflow != "":
+		return errors.New("type and workflow exclude each other")
+	case len(t.Workflow) > MaxType || !utf8.ValidString(t.Workflow) || strings.ContainsFunc(t.Workflow, func(r rune) bool { return r < ' ' || r == 0x7f }):
+		return fmt.Errorf("workflow is %.40q, and has at most %d bytes of printable UTF-8", t.Workflow, MaxType)
 	case task.IsReservedType(t.Type):
 		return fmt.Errorf("a schedule cannot add tasks of the type %.80q: types that begin with %s belong to the engine", t.Type, task.ReservedTypes)
 	case strings.ContainsFunc(t.Type, func(r rune) bool { return r < ' ' || r == 0x7f }):
@@ -187,7 +193,29 @@ func (t *Template) check() error {
 	case headers > MaxHeaders:
 		return fmt.Errorf("headers have %d bytes, of %d allowed", headers, MaxHeaders)
 	}
-	return checkPlaceholders(t.Payload)
+	if err := checkPlaceholders(t.searched()); err != nil {
+		return err
+	}
+	if sample := t.SampleInput(); len(sample) > 0 && !json.Valid(sample) {
+		return errors.New("the input of the workflow is not JSON")
+	}
+	return nil
+}
+
+// TaskType returns the type of the tasks.
+func (t *Template) TaskType() string {
+	if t.Workflow != "" {
+		return task.WorkflowType
+	}
+	return t.Type
+}
+
+// SampleInput returns the input of Workflow as it is for some fire; nil if it has none, or if Workflow is not set.
+func (t *Template) SampleInput() []byte {
+	if t.Workflow == "" || t.Payload == "" {
+		return nil
+	}
+	return []byte(fill(t.Payload, "schedule", task.ID{}, time.Unix(0, 0).UTC()))
 }
 
 // most returns how many missed times are caught up with.

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -32,6 +33,35 @@ func fact(word, name string, id task.ID, at time.Time) (string, bool) {
 		return id.String(), true
 	}
 	return "", false
+}
+
+// searched returns the part of the payload that is searched for placeholders: all of it, but of the payload of a workflow with a definition of
+// its own the input only.
+func (t *Template) searched() string {
+	if spec := t.spec(); spec != nil {
+		return string(spec["input"])
+	}
+	return t.Payload
+}
+
+// spec returns the parts of the payload of a workflow that has its definition in it; nil for another task.
+func (t *Template) spec() (spec map[string]json.RawMessage) {
+	if t.Type != task.WorkflowType || json.Unmarshal([]byte(t.Payload), &spec) != nil {
+		return nil
+	}
+	return spec
+}
+
+// payload returns the payload of the task of a fire.
+func (t *Template) payload(name string, id task.ID, at time.Time) []byte {
+	spec := t.spec()
+	if spec == nil {
+		return []byte(fill(t.Payload, name, id, at))
+	}
+	if input, has := spec["input"]; has {
+		spec["input"] = json.RawMessage(fill(string(input), name, id, at))
+	}
+	return encode(spec)
 }
 
 // fill returns text with its placeholders filled in.

@@ -107,7 +107,7 @@ type Peer struct {
 	Owner
 	Now      time.Time
 	Patience time.Duration           // with the node that fires
-	Handles  func(typ string) bool   // the node has a handler for tasks of a type
+	Handles  func(t *Template) bool  // the node has a handler for the tasks, and the workflow if they are workflows
 	IsAlive  func(node task.ID) bool // another node is alive, as far as this one knows
 }
 
@@ -245,7 +245,7 @@ func (s *Shared) Turn(c *Copy, p *Peer) (time.Time, error) {
 	default:
 		at = later(at, c.Since.Add(p.Patience))
 	}
-	if !p.Handles(s.Definition.Task.Type) { // others may
+	if !p.Handles(&s.Definition.Task) { // others may
 		at = later(at, later(due, c.Since).Add(2*p.Patience))
 	}
 	return at, nil
@@ -333,15 +333,15 @@ func (s *Shared) Order(o Order) *Shared {
 	return &one
 }
 
-// Requests returns the tasks of a claim with the definition as it is after all orders, and whether the schedule is
+// Requests returns the tasks of a claim with the definition as it is after all orders, of which t is a part, and whether the schedule is
 // deleted then.
-func (s *Shared) Requests(claim *Claim) (all []task.Request, isDeleted bool) {
+func (s *Shared) Requests(claim *Claim) (all []task.Request, t *Template, isDeleted bool) {
 	definition, state := s.State.Foresee(s.Definition)
 	d := Run{Schedule: Named{Name: s.Name, Definition: definition}}
 	for _, f := range claim.Fires {
 		all = append(all, d.Request(f))
 	}
-	return all, state.Deleted
+	return all, &definition.Task, state.Deleted
 }
 
 // Stored returns the state to store after the node has seen s and, if claim is not nil, with the commit of

@@ -11,7 +11,7 @@ import (
 func shared(t *testing.T) (*Shared, State, *Peer) {
 	t.Helper()
 	begin := time.Date(2026, 5, 2, 0, 0, 0, 0, time.UTC)
-	p := &Peer{Owner: Owner{task.ID{1}, "a"}, Now: begin, Patience: 8 * time.Second, Handles: func(string) bool { return true }, IsAlive: func(task.ID) bool { return true }}
+	p := &Peer{Owner: Owner{task.ID{1}, "a"}, Now: begin, Patience: 8 * time.Second, Handles: func(*Template) bool { return true }, IsAlive: func(task.ID) bool { return true }}
 	n := Named{"hourly", Definition{Every: time.Hour, Overlap: Allow, Task: Template{Type: "report"}}}
 	s := State{Copy: new(Copy)}
 	if !s.Copy.Begin(p.ID, begin) || s.Copy.Begin(p.ID, begin) {
@@ -106,7 +106,7 @@ func TestAnotherNodeWaitsForTheOneThatFires(t *testing.T) {
 	if at, want := turn(claimed, claimed.Stored(&c, nil, due).Copy, &other), due.Add(p.Patience); !at.Equal(want) {
 		t.Errorf("a node that has just seen the schedule decides at %v, not at %v", at, want)
 	}
-	other.Handles = func(string) bool { return false }
+	other.Handles = func(*Template) bool { return false }
 	if at, want := turn(claimed, seen, &other), due.Add(2*p.Patience); !at.Equal(want) {
 		t.Errorf("a node without a handler decides at %v, not at %v", at, want)
 	}

@@ -72,6 +72,9 @@ func (a *API) ApplySchedule(ctx context.Context, req *taskenginev1.ApplySchedule
 	if err != nil {
 		return nil, a.answer(err)
 	}
+	if err := a.checkScheduled(&d.Task); err != nil {
+		return nil, a.answer(err)
+	}
 	outcome, err := a.schedules.Apply(ctx, req.GetName(), d)
 	if err != nil {
 		return nil, a.answer(err)

@@ -60,7 +60,7 @@ func definitionOf(m *taskenginev1.ScheduleDefinition) (d schedule.Definition, er
 
 // templateOf converts the description of the tasks of a schedule.
 func templateOf(m *taskenginev1.ScheduleTask) (t schedule.Template, err error) {
-	t = schedule.Template{Type: m.GetType(), Payload: m.GetPayload(), Headers: m.GetHeaders()}
+	t = schedule.Template{Type: m.GetType(), Workflow: m.GetWorkflow(), Payload: m.GetPayload(), Headers: m.GetHeaders()}
 	if m.GetPriority() > uint32(task.LowestPriority) {
 		return t, invalid("task.priority is %d, of 0 (sooner) to %d (later)", m.GetPriority(), task.LowestPriority)
 	}
@@ -78,7 +78,7 @@ func DefinitionMessage(d *schedule.Definition) *taskenginev1.ScheduleDefinition 
 		Cron: text(d.Cron), Timezone: text(d.TimeZone), Gap: d.Gap.String(), Repeat: d.Repeat.String(), Every: span(d.Every), Anchor: stamp(d.Anchor), Start: stamp(d.Start), End: stamp(d.End),
 		Jitter: span(d.Jitter), Overlap: d.Overlap.String(),
 		CatchUp: &taskenginev1.ScheduleCatchUp{Policy: d.CatchUp.Policy.String(), Max: uint32(d.CatchUp.Max), Window: span(d.CatchUp.Window)},
-		Task:    &taskenginev1.ScheduleTask{Type: text(d.Task.Type), Payload: text(d.Task.Payload), Expires: span(d.Task.Expires)},
+		Task:    &taskenginev1.ScheduleTask{Type: text(d.Task.Type), Workflow: text(d.Task.Workflow), Payload: text(d.Task.Payload), Expires: span(d.Task.Expires)},
 	}
 	if d.Task.Priority != nil {
 		p := uint32(*d.Task.Priority)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/internal/suggest"
+	"github.com/taskengine/taskengine/schedule"
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 	"github.com/taskengine/taskengine/task"
 	"github.com/taskengine/taskengine/workflow"
@@ -85,14 +86,34 @@ func (a *API) definitionOf(req *taskenginev1.SubmitWorkflowRequest) (*workflow.D
 		}
 		return d, nil
 	}
-	if d := a.workflows[req.GetName()]; d != nil {
+	return a.configured(req.GetName())
+}
+
+// configured returns the workflow of the configuration with a name.
+func (a *API) configured(name string) (*workflow.Definition, error) {
+	if d := a.workflows[name]; d != nil {
 		return d, nil
 	}
 	near := ""
-	if one := suggest.Nearest(req.GetName(), slices.Sorted(maps.Keys(a.workflows))); one != "" {
+	if one := suggest.Nearest(name, slices.Sorted(maps.Keys(a.workflows))); one != "" {
 		near = ", did you mean " + one + "?"
 	}
-	return nil, fmt.Errorf("%w: %.80q%s", errNoDefinition, req.GetName(), near)
+	return nil, fmt.Errorf("%w: %.80q%s", errNoDefinition, name, near)
+}
+
+// checkScheduled returns an error if this node cannot add the workflow of a schedule.
+func (a *API) checkScheduled(t *schedule.Template) error {
+	if t.Workflow == "" {
+		return nil
+	}
+	d, err := a.configured(t.Workflow)
+	if err != nil {
+		return err
+	}
+	if _, err := workflow.Request(d, t.SampleInput()); err != nil {
+		return invalid("%w", err)
+	}
+	return nil
 }
 
 // GetWorkflow returns a workflow.

@@ -74,6 +74,33 @@ func TestAWorkflowIsSubmittedShownAndRetried(t *testing.T) {
 	}
 }
 
+func TestAScheduleNamesAWorkflow(t *testing.T) {
+	n := newNode(t)
+	c := n.client(t)
+	d := func(name, input string) *taskenginev1.ScheduleDefinition {
+		return &taskenginev1.ScheduleDefinition{Cron: "30 2 * * *", Task: &taskenginev1.ScheduleTask{Workflow: name, Payload: input}}
+	}
+	if _, err := c.ApplySchedule(t.Context(), &taskenginev1.ApplyScheduleRequest{Name: "nightly", Definition: d("greet", `{"text": "{{date}}"}`)}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := c.GetSchedule(t.Context(), &taskenginev1.GetScheduleRequest{Name: "nightly"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := got.GetSchedule().GetDefinition().GetTask(); s.GetWorkflow() != "greet" || s.GetType() != "" || s.GetPayload() != `{"text": "{{date}}"}` {
+		t.Errorf("the schedule adds %v", s)
+	}
+	for want, d := range map[string]*taskenginev1.ScheduleDefinition{
+		"did you mean greet?":         d("gret", ""),
+		"the input: a is given twice": d("greet", `{"a": 1, "a": "{{date}}"}`),
+		"the input: it is not JSON":   d("greet", `{"a": `),
+	} {
+		if _, err := c.ApplySchedule(t.Context(), &taskenginev1.ApplyScheduleRequest{Name: "other", Definition: d}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v, want %s", d, err, want)
+		}
+	}
+}
+
 // Who may submit workflows may still not add tasks of all types by them.
 func TestAWorkflowNeedsATokenForTheTypesOfItsSteps(t *testing.T) {
 	const definition = `{"steps": {"a": {"type": %q, "compensate": {"type": %q}}}}`

@@ -30,6 +30,8 @@ type peers struct {
 	settings coord.Config
 	patience time.Duration // with the node that fires a schedule
 	members  []coord.Member
+
+	workflows Workflows // of this node, in a run of a schedule
 }
 
 // peersOf returns the peers of an engine; false if it has none.
@@ -109,7 +111,7 @@ func (p peers) all(ctx context.Context) (map[string]kept, error) {
 func (p peers) self() *schedule.Peer {
 	return &schedule.Peer{
 		Owner: schedule.Owner{ID: p.engine.Incarnation(), Name: p.engine.Name()}, Now: task.Stamp(p.engine.Now()), Patience: p.patience,
-		Handles: p.engine.Handles,
+		Handles: func(t *schedule.Template) bool { return p.engine.Handles(t.TaskType()) && p.workflows.has(t) },
 		IsAlive: func(node task.ID) bool {
 			isNode := func(m coord.Member) bool { return m.Uses(node) }
 			return p.members == nil || slices.ContainsFunc(p.members, isNode)
@@ -154,7 +156,7 @@ func (p peers) try(ctx context.Context, t *task.Task, was kept, r schedule.Named
 	now, isNew := schedule.Join(r, s, was.Shared, t.CreatedAt, self.Now)
 	s = now.Stored(s.Copy, nil, self.Now)
 	if claim := now.Owed(s.Copy); claim != nil {
-		return commit(self, t, now, claim, r, s), nil
+		return p.commit(self, t, now, claim, r, s), nil
 	}
 	next, isChanged, err := p.settle(ctx, now, s.Copy)
 	if err != nil {
@@ -169,6 +171,11 @@ func (p peers) try(ctx context.Context, t *task.Task, was kept, r schedule.Named
 		if next, claim, err = next.Claim(t.ID, self); err != nil {
 			return nil, err
 		}
+		if claim != nil { // another node may have the workflow
+			if _, err := p.requests(next, claim); err != nil {
+				return nil, err
+			}
+		}
 	} else if !isNew && !isChanged {
 		return again(at, now, s, r), nil
 	}
@@ -180,7 +187,7 @@ func (p peers) try(ctx context.Context, t *task.Task, was kept, r schedule.Named
 		if err := p.cancel(ctx, next.ToCancel(s.Copy)); err != nil {
 			return nil, err // the next attempt commits the claim
 		}
-		return commit(self, t, next, claim, r, s), nil
+		return p.commit(self, t, next, claim, r, s), nil
 	}
 	if at, err = next.Turn(s.Copy, self); err != nil {
 		return nil, err
@@ -194,7 +201,7 @@ func (p peers) settle(ctx context.Context, now *schedule.Shared, c *schedule.Cop
 	if err := p.cancel(ctx, now.ToCancel(c)); err != nil {
 		return nil, false, err
 	}
-	live, err := running(ctx, p.engine, now.Running(c))
+	live, err := running(ctx, p.engine, now.Running(c), &schedule.Definition{}) // those to cancel are apart
 	if err != nil {
 		return nil, false, fmt.Errorf("schedule %s: look at its tasks: %w", now.Name, err)
 	}
@@ -204,24 +211,31 @@ func (p peers) settle(ctx context.Context, now *schedule.Shared, c *schedule.Cop
 
 // cancel cancels tasks of this node.
 func (p peers) cancel(ctx context.Context, fires []schedule.Fire) error {
-	for _, f := range fires {
-		_, err := p.engine.Cancel(ctx, task.Ref{ID: f.Task}, "its schedule has fired again")
-		if err != nil && !errors.Is(err, engine.ErrNotAllowed) && !errors.Is(err, task.ErrNotFound) {
-			return fmt.Errorf("cancel the task of %v: %w", f.Time, err)
-		}
-	}
-	return nil
+	return cancel(ctx, p.engine, fires, "its schedule has fired again")
 }
 
 // commit returns the result of a handler that adds the tasks of a claim to the store of its node. The next run reports them
 // as committed. If an earlier try failed to add them, and the schedule was deleted since, they are left out.
-func commit(self *schedule.Peer, t *task.Task, now *schedule.Shared, claim *schedule.Claim, r schedule.Named, s schedule.State) error {
+func (p peers) commit(self *schedule.Peer, t *task.Task, now *schedule.Shared, claim *schedule.Claim, r schedule.Named, s schedule.State) error {
 	s = now.Stored(s.Copy, claim, self.Now)
-	requests, isDeleted := now.Requests(claim)
-	if isDeleted && (t.Attempt > 1 || hadNoRoom(t)) {
+	requests, err := p.requests(now, claim)
+	if err != nil {
+		return err
+	}
+	if _, _, isDeleted := now.Requests(claim); isDeleted && (t.Attempt > 1 || hadNoRoom(t)) {
 		requests = nil
 	}
 	return again(self.Now, now, s, r, task.WithTasks(requests...))
+}
+
+// requests returns the tasks of a claim; none if the schedule is deleted and the node does not have their workflow.
+func (p peers) requests(now *schedule.Shared, claim *schedule.Claim) ([]task.Request, error) {
+	all, t, isDeleted := now.Requests(claim)
+	all, err := p.workflows.complete(t, all)
+	if err != nil && !isDeleted {
+		return nil, fmt.Errorf("schedule %s: %w", now.Name, err)
+	}
+	return all, nil
 }
 
 // again returns the result of a handler that runs a shared schedule again at a time, zero is at its next change, and

@@ -31,12 +31,12 @@ type peer struct {
 }
 
 // openPeer starts a node with a store of its own. Its tasks of type report are noted with its name.
-func openPeer(t testing.TB, name string, link *local.Node, store storage.Store, noted *book) *peer {
+func openPeer(t testing.TB, name string, link *local.Node, store storage.Store, noted *book, edits ...func(*engine.Config)) *peer {
 	t.Helper()
-	return openPeerAt(t, name, link, link, store, noted)
+	return openPeerAt(t, name, link, link, store, noted, edits...)
 }
 
-func openPeerAt(t testing.TB, name string, link *local.Node, settings coord.Config, store storage.Store, noted *book) *peer {
+func openPeerAt(t testing.TB, name string, link *local.Node, settings coord.Config, store storage.Store, noted *book, edits ...func(*engine.Config)) *peer {
 	t.Helper()
 	report := func(ctx context.Context, t *task.Task) ([]byte, error) {
 		noted.note("%s@%s", t.Headers[schedule.HeaderTime], name)
@@ -51,11 +51,15 @@ func openPeerAt(t testing.TB, name string, link *local.Node, settings coord.Conf
 	}
 	long := policy.DefaultType()
 	long.Timeout.Run = 0
-	e, err := engine.Open(t.Context(), engine.Config{
+	conf := engine.Config{
 		Store: store, Name: name, Policies: policy.Set{Types: map[string]policy.Type{"report": long, schedule.Type: scheduler.TypePolicy()}},
 		Handlers:    map[string]task.Handler{"report": task.HandlerFunc(report), schedule.Type: scheduler.Handler},
 		Coordinator: coord.Coordinator{Settings: settings, Peers: link},
-	})
+	}
+	for _, edit := range edits {
+		edit(&conf)
+	}
+	e, err := engine.Open(t.Context(), conf)
 	if err != nil {
 		t.Fatal(err)
 	}

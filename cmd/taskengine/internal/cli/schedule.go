@@ -39,11 +39,19 @@ func (a *app) showScheduleRows(schedules ...*taskenginev1.Schedule) error {
 	rows := make([][]string, len(schedules))
 	for i, s := range schedules {
 		rows[i] = []string{
-			s.GetName(), s.GetDefinition().GetTask().GetType(), whenWords(s.GetDefinition()), when(s.GetNext()), when(s.GetLast().GetTime()),
+			s.GetName(), addsWords(s.GetDefinition().GetTask()), whenWords(s.GetDefinition()), when(s.GetNext()), when(s.GetLast().GetTime()),
 			fmt.Sprint(s.GetFires()), fmt.Sprint(s.GetMissed()), fmt.Sprint(s.GetOverlapped()), yesNo(s.GetPaused() != nil), s.GetError(),
 		}
 	}
 	return a.printTable([]string{"SCHEDULE", "TYPE", "WHEN", "NEXT", "LAST", "FIRES", "MISSED", "OVERLAPPED", "PAUSED", "ERROR"}, rows, "OVERLAPPED", "MISSED", "FIRES")
+}
+
+// addsWords names the type of the tasks of a schedule, or its workflow.
+func addsWords(t *taskenginev1.ScheduleTask) string {
+	if t.GetWorkflow() != "" {
+		return "workflow " + t.GetWorkflow()
+	}
+	return t.GetType()
 }
 
 // whenWords describes the times of a schedule.

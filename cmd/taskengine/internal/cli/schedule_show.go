@@ -99,6 +99,7 @@ func (f *facts) describe(d *taskenginev1.ScheduleDefinition) {
 	f.add("overlap", d.GetOverlap())
 	t := d.GetTask()
 	f.add("type", t.GetType())
+	f.add("workflow", t.GetWorkflow())
 	if t != nil && t.Priority != nil {
 		f.add("priority", fmt.Sprint(t.GetPriority()))
 	}
@@ -108,5 +109,9 @@ func (f *facts) describe(d *taskenginev1.ScheduleDefinition) {
 	if t.GetExpires() != nil {
 		f.add("expires", durationText(t.GetExpires())+" after its time")
 	}
-	f.add("payload", short(t.GetPayload(), 500))
+	content := "payload"
+	if t.GetWorkflow() != "" {
+		content = "input"
+	}
+	f.add(content, short(t.GetPayload(), 500))
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/taskengine/taskengine/schedule/scheduler"
 	"github.com/taskengine/taskengine/server"
 	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
 	"github.com/taskengine/taskengine/timeslice/slicer"
 	"github.com/taskengine/taskengine/workflow"
 	"github.com/taskengine/taskengine/workflow/runner"
@@ -170,9 +171,17 @@ func (p *parts) openHandlers(ctx context.Context) (err error) {
 	}
 	p.add("the handlers", p.handlers.Close)
 	maps.Copy(p.handlers.byType, n.Extra)
-	p.handlers.byType[schedule.Type] = scheduler.Handler
+	p.handlers.byType[schedule.Type] = scheduler.HandlerOf(n.workflow)
 	p.handlers.byType[workflow.Type] = runner.Handler
 	return nil
+}
+
+// workflow returns the request of a workflow of the configuration. It is a [scheduler.Workflows].
+func (n *Node) workflow(name string, input []byte) (task.Request, error) {
+	if d := n.Config.Workflows[name]; d != nil {
+		return workflow.Request(d, input)
+	}
+	return task.Request{}, fmt.Errorf("%w: %.80q", scheduler.ErrNoWorkflow, name)
 }
 
 // openTracing begins to send spans, if the configuration wants that.

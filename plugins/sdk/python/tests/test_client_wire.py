@@ -52,7 +52,7 @@ class Messages(unittest.TestCase):
         d = client.ScheduleDefinition(
             cron="0 3 * * *", every=timedelta(microseconds=1), start=at, end=datetime(1960, 1, 1, tzinfo=timezone.utc),
             jitter=timedelta(seconds=-1, microseconds=-5), catch_up=client.ScheduleCatchUp("all", 5, timedelta(1)),
-            task=client.ScheduleTask("mail", "ü", priority=0, headers={"a": "", "": "b"}),
+            task=client.ScheduleTask("mail", "ü", priority=0, headers={"a": "", "": "b"}, workflow="etl"),
         )  # fmt: skip
         self.assertEqual(_codec.decode(client.ScheduleDefinition, _codec.encode(d)), d)
         schedule = client.Schedule("s", d, waiting=(at, at), running=(client.ScheduleFire(at, "x"),), fires=1 << 63)

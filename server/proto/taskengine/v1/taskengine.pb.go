@@ -7600,13 +7600,17 @@ func (x *ScheduleCatchUp) GetWindow() *durationpb.Duration {
 // ScheduleTask describes the tasks that a schedule adds.
 type ScheduleTask struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Type  string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
-	// Text, which may have placeholders such as {{date}}. At most 65536 bytes. Not in lists.
+	Type  string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"` // empty if workflow is given
+	// Text, which may have placeholders such as {{date}}. At most 65536 bytes. Not in lists. Of a
+	// workflow: its input, which is JSON.
 	Payload  string            `protobuf:"bytes,2,opt,name=payload,proto3" json:"payload,omitempty"`
 	Priority *uint32           `protobuf:"varint,3,opt,name=priority,proto3,oneof" json:"priority,omitempty"` // absent: that of the type
 	Headers  map[string]string `protobuf:"bytes,4,rep,name=headers,proto3" json:"headers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// A task that has not begun this long after its time becomes an error; absent or 0: no bound.
-	Expires       *durationpb.Duration `protobuf:"bytes,5,opt,name=expires,proto3" json:"expires,omitempty"`
+	Expires *durationpb.Duration `protobuf:"bytes,5,opt,name=expires,proto3" json:"expires,omitempty"`
+	// In place of type: the name of a workflow in the configuration of the nodes. Its definition is
+	// that of the node that fires, at that time.
+	Workflow      string `protobuf:"bytes,6,opt,name=workflow,proto3" json:"workflow,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7674,6 +7678,13 @@ func (x *ScheduleTask) GetExpires() *durationpb.Duration {
 		return x.Expires
 	}
 	return nil
+}
+
+func (x *ScheduleTask) GetWorkflow() string {
+	if x != nil {
+		return x.Workflow
+	}
+	return ""
 }
 
 // Schedule is a schedule with its state, as it is when its pending orders are carried out.
@@ -12368,13 +12379,14 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x0fScheduleCatchUp\x12\x16\n" +
 	"\x06policy\x18\x01 \x01(\tR\x06policy\x12\x10\n" +
 	"\x03max\x18\x02 \x01(\rR\x03max\x121\n" +
-	"\x06window\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x06window\"\x9f\x02\n" +
+	"\x06window\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x06window\"\xbb\x02\n" +
 	"\fScheduleTask\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x18\n" +
 	"\apayload\x18\x02 \x01(\tR\apayload\x12\x1f\n" +
 	"\bpriority\x18\x03 \x01(\rH\x00R\bpriority\x88\x01\x01\x12B\n" +
 	"\aheaders\x18\x04 \x03(\v2(.taskengine.v1.ScheduleTask.HeadersEntryR\aheaders\x123\n" +
-	"\aexpires\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\aexpires\x1a:\n" +
+	"\aexpires\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\aexpires\x12\x1a\n" +
+	"\bworkflow\x18\x06 \x01(\tR\bworkflow\x1a:\n" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\v\n" +

@@ -270,11 +270,12 @@ class ScheduleCatchUp:
 class ScheduleTask:
     """The tasks that a schedule adds."""
 
-    type: str = one(1, TEXT)
-    payload: str = one(2, TEXT)
+    type: str = one(1, TEXT)  # empty if workflow is given
+    payload: str = one(2, TEXT)  # of a workflow: its input, which is JSON
     priority: int | None = optional(3, UINT32)
     headers: Mapping[str, str] = texts(4)
     expires: timedelta | None = one(5, DURATION)
+    workflow: str = one(6, TEXT)  # in place of type: its name in the configuration of the nodes
 
 
 @dataclass(frozen=True)

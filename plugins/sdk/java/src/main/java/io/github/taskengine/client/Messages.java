@@ -295,7 +295,8 @@ final class Messages {
         t.getPayload(),
         t.hasPriority() ? t.getPriority() : null,
         t.getHeadersMap(),
-        t.hasExpires() ? Times.duration(t.getExpires()) : null);
+        t.hasExpires() ? Times.duration(t.getExpires()) : null,
+        t.getWorkflow());
   }
 
   static Api.ScheduleDefinition definition(ScheduleDefinition d) {
@@ -334,7 +335,8 @@ final class Messages {
         Api.ScheduleTask.newBuilder()
             .setType(t.type())
             .setPayload(t.payload())
-            .putAllHeaders(t.headers());
+            .putAllHeaders(t.headers())
+            .setWorkflow(t.workflow());
     set(t.priority(), p -> p, to::setPriority);
     set(t.expires(), Times::duration, to::setExpires);
     return to.build();

@@ -9,23 +9,28 @@ import org.jspecify.annotations.Nullable;
  * The tasks that a schedule adds. Each method but the accessors returns a copy with one thing
  * changed.
  *
- * @param type of the tasks
- * @param payload a text, which may have placeholders such as {{date}}; empty in lists
+ * @param type of the tasks; empty if workflow is given
+ * @param payload a text, which may have placeholders such as {{date}}; empty in lists. Of a
+ *     workflow: its input, which is JSON
  * @param priority 0 (sooner) to 9 (later); null leaves it to the type
  * @param headers of the tasks
  * @param expires a task that has not begun this long after its time becomes an error; null: no
  *     bound
+ * @param workflow in place of type: its name in the configuration of the nodes; empty if type is
+ *     given
  */
 public record ScheduleTask(
     String type,
     String payload,
     @Nullable Integer priority,
     Map<String, String> headers,
-    @Nullable Duration expires) {
+    @Nullable Duration expires,
+    String workflow) {
   /** Checks and copies what is given. */
   public ScheduleTask {
     Objects.requireNonNull(type, "type");
     Objects.requireNonNull(payload, "payload");
+    Objects.requireNonNull(workflow, "workflow");
     headers = Map.copyOf(headers);
   }
 
@@ -36,7 +41,17 @@ public record ScheduleTask(
    * @return the description
    */
   public static ScheduleTask of(String type) {
-    return new ScheduleTask(type, "", null, Map.of(), null);
+    return new ScheduleTask(type, "", null, Map.of(), null, "");
+  }
+
+  /**
+   * Workflows of the configuration of the nodes, each with the definition of its time.
+   *
+   * @param workflow its name
+   * @return the description
+   */
+  public static ScheduleTask ofWorkflow(String workflow) {
+    return new ScheduleTask("", "", null, Map.of(), null, workflow);
   }
 
   /**
@@ -46,7 +61,7 @@ public record ScheduleTask(
    * @return the changed copy
    */
   public ScheduleTask payload(String payload) {
-    return new ScheduleTask(type, payload, priority, headers, expires);
+    return new ScheduleTask(type, payload, priority, headers, expires, workflow);
   }
 
   /**
@@ -56,7 +71,7 @@ public record ScheduleTask(
    * @return the changed copy
    */
   public ScheduleTask priority(int priority) {
-    return new ScheduleTask(type, payload, priority, headers, expires);
+    return new ScheduleTask(type, payload, priority, headers, expires, workflow);
   }
 
   /**
@@ -66,7 +81,7 @@ public record ScheduleTask(
    * @return the changed copy
    */
   public ScheduleTask headers(Map<String, String> headers) {
-    return new ScheduleTask(type, payload, priority, headers, expires);
+    return new ScheduleTask(type, payload, priority, headers, expires, workflow);
   }
 
   /**
@@ -76,6 +91,6 @@ public record ScheduleTask(
    * @return the changed copy
    */
   public ScheduleTask expires(Duration expires) {
-    return new ScheduleTask(type, payload, priority, headers, expires);
+    return new ScheduleTask(type, payload, priority, headers, expires, workflow);
   }
 }
