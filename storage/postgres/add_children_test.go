@@ -79,6 +79,9 @@ func TestATaskIsAddedWithItsChildrenBySQLIfItsTransactionCommits(t *testing.T) {
 	if got := one[int64](t, nodes[0].store.Pool(), "select sum(tasks)::bigint from taskengine.counts where type in ('page', 'report')"); got != 3*parents {
 		t.Errorf("there are %d tasks, want %d", got, 3*parents)
 	}
+	if got := one[int64](t, c, "select count(*) from taskengine.tasks c join taskengine.tasks p on p.id = c.parent and p.parent is null and p.type = 'report'"); got != 2*parents {
+		t.Errorf("the view has %d children with their parents, want %d", got, 2*parents)
+	}
 }
 
 // The rows of a request in SQL are those of the same request in Go.

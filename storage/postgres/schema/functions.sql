@@ -1402,13 +1402,14 @@ select t.id, {schema}.readable(t.type) as type,
 	{schema}.moment(t.started_at) as started_at, {schema}.moment(t.updated_at) as updated_at,
 	t.attempt, t.crashes, {schema}.readable(t.error) as error,
 	{schema}.readable(t.payload) as payload, {schema}.readable(t.result) as result,
-	t.owner, {schema}.readable(t.node) as node, t.shard, t.version, t.seq, t.tombstone is true as tombstone, t.turn = 1 as waits_behind
+	t.owner, {schema}.readable(t.node) as node, t.shard, t.version, t.seq, t.tombstone is true as tombstone, t.turn = 1 as waits_behind,
+	encode(substr(t.parent, 1, 16), 'hex')::uuid as parent
 from (
 	select id, type, state, priority, boost, key, ordering_key, created_at, ready_at, next_event_at, expires_at, started_at, updated_at,
-		attempt, crashes, error, payload, result, owner, node, shard, turn, version, seq, tombstone from {schema}.task
+		attempt, crashes, error, payload, result, owner, node, shard, turn, version, seq, tombstone, parent from {schema}.task
 	union all
 	select id, type, state, priority, boost, key, ordering_key, created_at, ready_at, next_event_at, expires_at, started_at, updated_at,
-		attempt, crashes, error, payload, result, owner, node, shard, turn, version, seq, tombstone from {schema}.ended) t;
+		attempt, crashes, error, payload, result, owner, node, shard, turn, version, seq, tombstone, parent from {schema}.ended) t;
 
 -- A role needs the right to execute a function that acts with the rights of the owner. Rights that were granted stay.
 do $$
