@@ -144,6 +144,10 @@ ingest: ## run examples/ingest on a broker of its own, and verify it
 cluster: ## run examples/cluster: three nodes, one killed, under a limit that is changed; COORD=etcd or zookeeper
 	COORD="$${COORD:-postgres}" go test -count=1 -v -run TestTheLimitHolds ./examples/cluster
 
+.PHONY: orders
+orders: ## run examples/orders: three nodes fetch from three platforms, all of which fail, and verify it; FOR=5m is longer
+	go test -count=1 -v -timeout 0 ./examples/orders -args -for $(or $(FOR),0s)
+
 .PHONY: order-saga
 order-saga: ## run examples/order-saga, kill its shop again and again, and verify its orders
 	go test -count=1 -v ./examples/order-saga
