@@ -124,16 +124,21 @@ func WorkOf(t *task.Task) (w Work, ok bool, err error) {
 	return w, true, nil
 }
 
-// Halves returns the two halves of the slice, the earlier one first. ok is false if it is too short for that.
+// Halves returns the two halves of what the slice fetches, the earlier one first. Only that has the overlap, and it may lie in the
+// overlap. ok is false if the slice is too short for that.
 func (w Work) Halves() (halves [2]Work, ok bool) {
-	half, overlap := (w.End.Sub(w.Start) / 2).Truncate(time.Millisecond), w.Start.Sub(w.From)
+	half := (w.End.Sub(w.From) / 2).Truncate(time.Millisecond)
 	if half < time.Millisecond {
 		return halves, false
 	}
+	middle := w.From.Add(half)
 	halves = [2]Work{w, w}
-	halves[0].End = w.Start.Add(half)
-	halves[1].Start = halves[0].End
-	halves[1].From = halves[1].Start.Add(-overlap)
+	halves[0].End, halves[1].From = middle, middle
+	if w.Start.Before(middle) {
+		halves[1].Start = middle
+	} else {
+		halves[0].Start = w.From
+	}
 	return halves, true
 }
 

@@ -25,8 +25,12 @@ func TestASliceThatIsSplitIsDoneWhenItsHalvesAre(t *testing.T) {
 				})
 				time.Sleep(2*time.Hour + 30*time.Minute)
 				calls := slices.DeleteFunc(n.fetched("a"), func(c call) bool { return c.End.Sub(c.Start) > most })
-				for _, c := range calls {
-					if !c.From.Equal(c.Start.Add(-time.Minute)) {
+				for _, c := range calls { // the first part of a slice has its overlap
+					overlap := time.Duration(0)
+					if c.Start.Equal(begin) || c.Start.Equal(begin.Add(time.Hour)) {
+						overlap = time.Minute
+					}
+					if !c.From.Equal(c.Start.Add(-overlap)) {
 						t.Errorf("%+v has another overlap", c)
 					}
 				}
@@ -115,4 +119,32 @@ func TestASliceThatIsResumedStillWaitsForItsParts(t *testing.T) {
 			t.Errorf("%+v", s.State)
 		}
 	})
+}
+
+// A platform that has too much for one attempt in the overlap alone is fetched all the same, by parts of the overlap.
+func TestASliceIsSplitThoughTheOverlapAloneHasTooMuch(t *testing.T) {
+	for _, order := range []string{"parallel", "in_order"} {
+		inBubble(t, func(t *testing.T) {
+			begin, most := time.Now(), 20*time.Second
+			n := start(t, definition(t, map[string]string{"interval": "2m", "overlap": "1m", "order": order, "breaker": "0"}, "a"), func(w timeslice.Work, _ *task.Task) error {
+				if w.End.Sub(w.From) > most {
+					return slicer.Split()
+				}
+				return nil
+			})
+			time.Sleep(4*time.Minute + 30*time.Second)
+			calls := n.fetched("a")
+			if len(calls) > 2*31 {
+				t.Errorf("%s: %d attempts", order, len(calls))
+			}
+			calls = slices.DeleteFunc(calls, func(c call) bool { return c.End.Sub(c.From) > most || c.at.Before(begin.Add(3*time.Minute)) })
+			for i := range calls { // the parts of the second slice
+				calls[i].Start = calls[i].From
+			}
+			tiles(t, calls, begin.Add(time.Minute), begin.Add(4*time.Minute))
+			if s := n.get("a"); len(s.State.Open) > 0 || !s.State.Low().Equal(begin.Add(4*time.Minute)) {
+				t.Errorf("%s: %+v", order, s.State)
+			}
+		})
+	}
 }

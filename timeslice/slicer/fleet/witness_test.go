@@ -26,7 +26,7 @@ func (f *fleet) mayBegin(s *shop, one *slice, t *task.Task, now time.Time) {
 	if f.unclear.Add(8*time.Hour).Before(now) && clock.Before(w.End.Add(s.lag)) {
 		f.failLocked(s, "the slice from %v to %v is fetched before it is due", w.Start, w.End)
 	}
-	if !w.From.Before(w.Start) || w.Start.Sub(w.From) > time.Minute {
+	if w.From.After(w.Start) || w.Start.Sub(w.From) > time.Minute {
 		f.failLocked(s, "the slice from %v to %v has an overlap from %v", w.Start, w.End, w.From)
 	}
 	switch {
