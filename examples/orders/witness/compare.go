@@ -52,10 +52,10 @@ func parts(all []slice) (whole []slice, of map[string][]slice) {
 			of[s.parent] = append(of[s.parent], s)
 		}
 	}
-	byStart := func(a, b slice) int { return cmp.Or(a.start.Compare(b.start), a.end.Compare(b.end)) }
-	slices.SortFunc(whole, byStart)
+	byTime := func(a, b slice) int { return cmp.Or(a.from.Compare(b.from), a.end.Compare(b.end)) }
+	slices.SortFunc(whole, byTime)
 	for _, some := range of {
-		slices.SortFunc(some, byStart)
+		slices.SortFunc(some, byTime)
 	}
 	return whole, of
 }
@@ -72,7 +72,7 @@ func tiles(all []slice, since, until time.Time, chains int) (wrong []string) {
 		if s.from.After(s.start) || !s.start.Before(s.end) {
 			wrong = append(wrong, fmt.Sprintf("the slice from %s to %s fetches from %s on", stamp(s.start), stamp(s.end), stamp(s.from)))
 		}
-		if halves := of[s.id]; halves != nil && (len(halves) != 2 || !halves[0].start.Equal(s.start) || !halves[0].end.Equal(halves[1].start) || !halves[1].end.Equal(s.end)) {
+		if halves := of[s.id]; halves != nil && (len(halves) != 2 || !halves[0].from.Equal(s.from) || !halves[0].end.Equal(halves[1].from) || !halves[1].end.Equal(s.end)) {
 			wrong = append(wrong, fmt.Sprintf("the slice from %s to %s was split into parts that are not its halves", stamp(s.start), stamp(s.end)))
 		}
 	}
