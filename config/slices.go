@@ -134,6 +134,19 @@ func (c *Config) TimeSlices() map[string]timeslice.Definition {
 	return all
 }
 
+// MayFetch reports whether a node of the configuration, with its labels, may run the slices of a platform.
+func (c *Config) MayFetch(source, platform, node string) bool {
+	s, ok := c.Sources[source]
+	if !ok || s.Slices == nil {
+		return false
+	}
+	nodes := s.Slices.Nodes
+	if own := s.Slices.PerPlatform[platform].Nodes; len(own) > 0 {
+		nodes = own
+	}
+	return nodes.Match(node, c.Coordination.Labels)
+}
+
 // limitSlices adds what holds for slices to the policies of their types: their limits, and that each has its own number of retries.
 func (c *Config) limitSlices(set *policy.Set) {
 	for name, s := range c.Sources {
@@ -214,8 +227,8 @@ func (d *decoder) slices(name string, s *Source, types map[string]string) {
 			d.conflict(at("slices", "per_platform", platform), fmt.Sprintf("there is no platform %q%s", platform, orNearest(platform, known)))
 		}
 	}
-	if d.cfg.Coordination.IsExternal() && d.cfg.Storage.Driver != Postgres {
-		d.conflict(at("slices"), "nodes with stores of their own would fetch each slice once on each node; use the storage driver postgres, or a node alone")
+	if d.cfg.Coordination.IsExternal() && d.cfg.Storage.Driver == Memory {
+		d.conflict(at("slices"), "nodes with tasks in memory do not coordinate, and would each fetch all slices; use another storage driver, or remove coordination")
 	}
 	if d.isWrongWithin(written.value) {
 		return // that was reported

@@ -35,6 +35,7 @@ var codes = []struct {
 	{timeslice.ErrInvalid, connect.CodeInvalidArgument},
 	{slicer.ErrBusy, connect.CodeAborted},
 	{slicer.ErrMoved, connect.CodeAborted},
+	{slicer.ErrElsewhere, connect.CodeFailedPrecondition},
 	{runner.ErrInvalid, connect.CodeInvalidArgument},
 	{runner.ErrNoWorkflow, connect.CodeFailedPrecondition},
 	{runner.ErrUnreadable, connect.CodeFailedPrecondition},

@@ -53,7 +53,7 @@ type Run struct {
 // platform was added.
 func Decide(p Platform, s State, seen []Status, created, now time.Time) *Run {
 	r := &Run{Platform: p, State: s, now: task.Stamp(now)}
-	r.State.History = slices.Clone(s.History)
+	r.State.History, r.State.Parked = slices.Clone(s.History), false
 	r.look(seen)
 	r.obey()
 	r.settle()
@@ -61,6 +61,9 @@ func Decide(p Platform, s State, seen []Status, created, now time.Time) *Run {
 		if r.State.Cursor.IsZero() {
 			r.State.Cursor = task.Stamp(used.Start)
 			if used.Start.IsZero() {
+				if first := r.State.Held.Created; !first.IsZero() { // on another node
+					created = first
+				}
 				r.State.Cursor = task.Stamp(created).Truncate(used.Interval)
 			}
 			r.State.First = r.State.Cursor
@@ -157,6 +160,8 @@ func (r *Run) obey() {
 					one.Retry = true
 				}
 			}
+		case o.Take != nil:
+			s.taken(o.Take)
 		}
 		s.History = append(s.History, Event{At: o.At, By: o.By, What: o.String()})
 	}

@@ -32,6 +32,9 @@ type State struct {
 	Removed     bool      `json:"removed,omitempty"`
 	ByFile      bool      `json:"by_file,omitempty"` // the configuration has removed it
 
+	Held   Held `json:"held,omitzero"`    // of a node with a store of its own
+	Parked bool `json:"parked,omitempty"` // the last run has made nothing, because another node holds the platform, or none
+
 	Orders  []Order `json:"orders,omitempty"`  // that no run has carried out, the oldest first
 	History []Event `json:"history,omitempty"` // the newest changes by people, the oldest first
 
@@ -84,6 +87,7 @@ type Order struct {
 	ByFile bool              `json:"by_file,omitempty"` // the order is that of a configuration that has changed
 	Reset  *time.Time        `json:"reset,omitempty"`   // the new cursor
 	Retry  *Range            `json:"retry,omitempty"`   // of failed slices
+	Take   *Hold             `json:"take,omitempty"`    // the node has taken the platform
 }
 
 // FromSource are the values that a platform has from its source.
@@ -204,6 +208,11 @@ func (o *Order) String() string {
 		what = "reset the cursor to " + o.Reset.UTC().Format(time.RFC3339Nano)
 	case o.Retry != nil:
 		what = "retry failed slices"
+	case o.Take != nil:
+		what = "taken by node " + o.Take.Name
+		if !o.Take.Low.IsZero() {
+			what += " from " + o.Take.Low.UTC().Format(time.RFC3339Nano) + " on"
+		}
 	}
 	if o.Reason != "" {
 		what += ": " + o.Reason

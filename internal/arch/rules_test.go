@@ -379,7 +379,7 @@ var rules = slices.Concat(internalRules, []rule{
 	},
 	{
 		Of:  "timeslice/slicer",
-		May: []string{"engine", "policy", "task", "internal/reserved", "storage", "timeslice"},
+		May: []string{"coord", "engine", "policy", "task", "internal/ratelog", "internal/reserved", "internal/wakeup", "storage", "timeslice"},
 		Why: "a platform is a task like any other: the slicer is a handler, and uses what every program can",
 	},
 	{

@@ -18,8 +18,18 @@ import (
 // atOnce is how many platforms of a source are read or changed at the same time.
 const atOnce = 32
 
-// Platforms returns the names of the platforms of a source, also of removed ones, in their order.
-func (s *Sources) Platforms(ctx context.Context, e *engine.Engine, source string) (names []string, err error) {
+// Platforms returns the names of the platforms of a source, also of removed ones, in their order. Those that another node with a store of
+// its own holds are left out.
+func (s *Sources) Platforms(ctx context.Context, e *engine.Engine, source string) ([]string, error) {
+	names, err := s.cursors(ctx, e, source)
+	return slices.DeleteFunc(names, func(name string) bool {
+		_, isElsewhere := s.holds.other(timeslice.Platform{Source: source, Name: name}.String())
+		return isElsewhere
+	}), err
+}
+
+// cursors returns the names of the platforms of a source that have a cursor in the store, in their order.
+func (s *Sources) cursors(ctx context.Context, e *engine.Engine, source string) (names []string, err error) {
 	err = eachCursor(ctx, e, source, func(t *task.Task) error {
 		if name, ok := strings.CutPrefix(t.Headers[timeslice.Header], source+"/"); ok {
 			names = append(names, name)
@@ -76,26 +86,27 @@ func (s *Sources) List(ctx context.Context, e *engine.Engine, source string, fn 
 
 // PauseAll pauses the platforms of a source that are neither paused nor removed, and returns how many these are. It may be repeated.
 func (s *Sources) PauseAll(ctx context.Context, e *engine.Engine, source string, by By) (int, error) {
-	return orderAll(ctx, e, "pause", source, timeslice.Order{Pause: true, By: by.Who, Reason: by.Reason}, func(s *timeslice.State) bool { return s.Paused == nil })
+	return s.orderAll(ctx, e, "pause", source, timeslice.Order{Pause: true, By: by.Who, Reason: by.Reason}, func(s *timeslice.State) bool { return s.Paused == nil })
 }
 
 // ResumeAll ends the pauses of the platforms of a source, and returns how many were paused.
 func (s *Sources) ResumeAll(ctx context.Context, e *engine.Engine, source string, by By) (int, error) {
-	return orderAll(ctx, e, "resume", source, timeslice.Order{Resume: true, By: by.Who, Reason: by.Reason}, func(s *timeslice.State) bool { return s.Paused != nil })
+	return s.orderAll(ctx, e, "resume", source, timeslice.Order{Resume: true, By: by.Who, Reason: by.Reason}, func(s *timeslice.State) bool { return s.Paused != nil })
 }
 
 // RetryAll has the failed slices of a range of all platforms of a source run again. It returns how many platforms have the order.
 func (s *Sources) RetryAll(ctx context.Context, e *engine.Engine, source string, of timeslice.Range, by By) (int, error) {
-	return orderAll(ctx, e, "retry", source, timeslice.Order{Retry: &of, By: by.Who, Reason: by.Reason}, func(s *timeslice.State) bool { return len(s.Open) > 0 })
+	return s.orderAll(ctx, e, "retry", source, timeslice.Order{Retry: &of, By: by.Who, Reason: by.Reason}, func(s *timeslice.State) bool { return len(s.Open) > 0 })
 }
 
 // orderAll gives an order to the platforms of a source for which it has an effect.
-func orderAll(ctx context.Context, e *engine.Engine, verb, source string, o timeslice.Order, has func(*timeslice.State) bool) (int, error) {
+func (s *Sources) orderAll(ctx context.Context, e *engine.Engine, verb, source string, o timeslice.Order, has func(*timeslice.State) bool) (int, error) {
 	var ordered atomic.Int64
 	err := each(ctx, e, source, func(ctx context.Context, id task.ID) error {
 		isGiven := false
-		err := change(ctx, e, id, func(_ timeslice.Platform, s *timeslice.State) ([]timeslice.Order, error) {
-			if isGiven = len(s.Orders) > 0 || has(s) && !s.Removed; !isGiven {
+		err := change(ctx, e, id, func(p timeslice.Platform, state *timeslice.State) ([]timeslice.Order, error) {
+			isGiven = s.here(p) == nil && (len(state.Orders) > 0 || has(state) && !state.Removed)
+			if !isGiven {
 				return nil, nil
 			}
 			return []timeslice.Order{o}, nil

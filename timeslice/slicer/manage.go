@@ -22,6 +22,8 @@ var (
 	ErrBusy = errors.New("it is running")
 	// ErrMoved says that the cursor of a platform is not where the caller believes it to be.
 	ErrMoved = errors.New("the cursor has moved")
+	// ErrElsewhere says that another node with a store of its own holds the platform.
+	ErrElsewhere = errors.New("the platform is not here")
 	// ErrEnded says that the task of a source or a platform was cancelled or failed by hand. It wraps [engine.ErrNotAllowed].
 	ErrEnded = fmt.Errorf("%w: its task was ended by hand; resume it", engine.ErrNotAllowed)
 )
@@ -82,6 +84,9 @@ func (s *Sources) SetSource(ctx context.Context, e *engine.Engine, source string
 
 // Set sets values of a platform, as SetSource does.
 func (s *Sources) Set(ctx context.Context, e *engine.Engine, p timeslice.Platform, values map[string]string, by By) error {
+	if err := s.here(p); err != nil {
+		return err
+	}
 	return named("set", p.String(), change(ctx, e, p.Cursor(), func(_ timeslice.Platform, s *timeslice.State) ([]timeslice.Order, error) {
 		layers := s.Pending()
 		for _, name := range slices.Sorted(maps.Keys(values)) {
@@ -107,6 +112,9 @@ func (s *Sources) Add(ctx context.Context, e *engine.Engine, source, platform st
 	}
 	state := of.State.Obey()
 	p := timeslice.Platform{Source: source, Name: platform}
+	if err := s.here(p); err != nil {
+		return err
+	}
 	if _, wrong := state.Defined.Platforms[platform].Over(state.Live).Over(state.Defined.Values).Settings(); wrong != nil {
 		if _, err := e.Get(ctx, p.Cursor()); errors.Is(err, task.ErrNotFound) { // one that was removed has values of its own, or goes on with its last ones
 			return named("add", p.String(), fmt.Errorf("%w: %w", timeslice.ErrInvalid, wrong))
@@ -139,6 +147,9 @@ func (s *Sources) Resume(ctx context.Context, e *engine.Engine, p timeslice.Plat
 // Reset moves the cursor of a platform: slices are made from there on, also of times that had slices before. If from is not zero, and
 // the cursor is not there, the error is [ErrMoved].
 func (s *Sources) Reset(ctx context.Context, e *engine.Engine, p timeslice.Platform, from, to time.Time, by By) error {
+	if err := s.here(p); err != nil {
+		return err
+	}
 	if to.Unix() < 0 || to.Year() > 9998 {
 		return named("reset", p.String(), fmt.Errorf("%w: the cursor must lie between the years 1970 and 9998", timeslice.ErrInvalid))
 	}
@@ -157,6 +168,9 @@ func (s *Sources) Retry(ctx context.Context, e *engine.Engine, p timeslice.Platf
 
 // Get returns a platform. It looks at its open slices.
 func (s *Sources) Get(ctx context.Context, e *engine.Engine, p timeslice.Platform) (*Status, error) {
+	if err := s.here(p); err != nil {
+		return nil, err
+	}
 	t, err := e.Get(ctx, p.Cursor())
 	if errors.Is(err, task.ErrNotFound) {
 		return nil, fmt.Errorf("%w: %s", ErrUnknown, p)
@@ -259,6 +273,9 @@ func named(verb, what string, err error) error {
 
 // order gives a platform an order.
 func (s *Sources) order(ctx context.Context, e *engine.Engine, verb string, p timeslice.Platform, o timeslice.Order) error {
+	if err := s.here(p); err != nil {
+		return err
+	}
 	return named(verb, p.String(), change(ctx, e, p.Cursor(), func(timeslice.Platform, *timeslice.State) ([]timeslice.Order, error) {
 		return []timeslice.Order{o}, nil
 	}))

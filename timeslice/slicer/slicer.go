@@ -20,17 +20,24 @@ import (
 type Config struct {
 	Log     *slog.Logger
 	Sources map[string]timeslice.Definition // by name
+
+	// MayHold says whether this node may make the slices of a platform, if it has a store of its own and coordinates with
+	// others, see [Sources.Hold]. Nil: of every platform.
+	MayHold func(source, platform string) bool
 }
 
 // Sources are the sources of a node. It is safe for concurrent use.
 type Sources struct {
-	log *slog.Logger
-	all map[string]timeslice.Definition
+	log       *slog.Logger
+	all       map[string]timeslice.Definition
+	mayHoldBy func(source, platform string) bool // nil: true
+	holds     holds
 }
 
 // New returns the sources of a node. They run when an engine has their Handlers and Policies, and Apply was called.
 func New(c Config) (*Sources, error) {
-	s := &Sources{log: c.Log, all: maps.Clone(c.Sources)}
+	s := &Sources{log: c.Log, all: maps.Clone(c.Sources), mayHoldBy: c.MayHold}
+	s.holds.until, s.holds.others = make(map[string]time.Time), make(map[string]string)
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -89,6 +96,10 @@ func (s *Sources) runCursor(ctx context.Context, e *engine.Engine, t *task.Task)
 	p, state, err := timeslice.Decode(t.Payload, t.Checkpoint())
 	if err != nil {
 		return err
+	}
+	if !s.mayMake(e, p) {
+		state.Parked = true
+		return task.Again(never, task.WithCheckpoint(state.Encode()))
 	}
 	seen, err := look(ctx, e, p, &state)
 	if err != nil {

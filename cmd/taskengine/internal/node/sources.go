@@ -25,7 +25,9 @@ func (p *parts) openSources() (err error) {
 		return err
 	}
 	p.add("the sources", p.sources.Close)
-	p.slices, err = slicer.New(slicer.Config{Log: p.node.Log, Sources: p.node.Config.TimeSlices()})
+	p.slices, err = slicer.New(slicer.Config{Log: p.node.Log, Sources: p.node.Config.TimeSlices(), MayHold: func(source, platform string) bool {
+		return p.node.Config.MayFetch(source, platform, p.node.Name)
+	}})
 	return err
 }
 
@@ -52,7 +54,8 @@ func (p *parts) applySources(ctx context.Context) error {
 	})
 }
 
-// watchSlices begins to watch the clock for the sources of time slices.
+// watchSlices begins to watch the clock for the sources of time slices, and to share their platforms with nodes that have stores of their
+// own.
 func (p *parts) watchSlices() {
 	if len(p.slices.Names()) == 0 {
 		return
@@ -60,7 +63,8 @@ func (p *parts) watchSlices() {
 	ctx, stop := context.WithCancel(context.Background())
 	var watching sync.WaitGroup
 	watching.Go(func() { p.slices.Watch(ctx, p.engine) })
-	p.add("the clock of the slices", func(context.Context) error {
+	watching.Go(func() { p.slices.Hold(ctx, p.engine) })
+	p.add("the sources of time slices", func(context.Context) error {
 		stop()
 		watching.Wait()
 		return nil
