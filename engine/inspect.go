@@ -58,6 +58,17 @@ func (e *Engine) Find(ctx context.Context, typ, orderingKey, key string) (*task.
 	return e.decoded(t)
 }
 
+// Keyed returns the ids of the tasks of a type that have a key that begins with prefix and is greater than after, and no ordering
+// key: in the order of their keys, at most limit. Its cost does not grow with the number of other tasks.
+func (e *Engine) Keyed(ctx context.Context, typ, prefix, after string, limit int) ([]storage.KeyHolder, error) {
+	s, ok := e.store.(storage.KeyFinder)
+	if !ok {
+		return nil, ErrUnsupported
+	}
+	found, err := s.KeysOf(ctx, typ, prefix, after, limit)
+	return found, unsupported(err)
+}
+
 // listScan is how many rows List reads at most for one page.
 const listScan = 200_000
 

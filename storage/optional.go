@@ -34,12 +34,32 @@ type Inspector interface {
 	Count(ctx context.Context, f Filter) (map[StateType]int64, error)
 }
 
-// KeyFinder is a [Store] that finds the task that has a unique key, for operators. No step in the life of a task needs it.
-// Without it, Engine.Find fails with engine.ErrUnsupported.
+// KeyFinder is a [Store] that finds the tasks that have unique keys, for operators. No step in the life of a task needs it.
+// Without it, Engine.Find and Engine.Keyed fail with engine.ErrUnsupported.
 type KeyFinder interface {
 	// FindKey returns the row of a type that has this Key and this OrderingKey ("": none), as [Tasks.Get] does. If
 	// there is none, the error wraps [task.ErrNotFound].
 	FindKey(ctx context.Context, typ, orderingKey, key string) (*task.Task, error)
+
+	// KeysOf returns the Keys of the rows of a type without an OrderingKey that begin with prefix and are greater than after,
+	// in their order, at most limit. It reads the keys that it returns and no rows, except in a store that keeps tasks in memory.
+	KeysOf(ctx context.Context, typ, prefix, after string, limit int) ([]KeyHolder, error)
+}
+
+// KeyHolder is a unique key with the row that has it.
+type KeyHolder struct {
+	Key string
+	ID  task.ID
+}
+
+// AfterPrefix returns the least text that is greater than all texts that begin with prefix. ok is false if there is none.
+func AfterPrefix(prefix string) (end string, ok bool) {
+	for i := len(prefix) - 1; i >= 0; i-- {
+		if prefix[i] < 0xff {
+			return prefix[:i] + string([]byte{prefix[i] + 1}), true
+		}
+	}
+	return "", false
 }
 
 // KeyInspector is a [Store] that shows operators the order of the tasks of ordering keys. No step in the

@@ -78,6 +78,22 @@ func (s *Store) FindKey(ctx context.Context, typ, orderingKey, key string) (*tas
 	return nil, fmt.Errorf("no task has the key: %w", task.ErrNotFound)
 }
 
+// KeysOf implements [storage.KeyFinder]. It reads a range of the primary key of the table key.
+func (s *Store) KeysOf(ctx context.Context, typ, prefix, after string, limit int) (found []storage.KeyHolder, err error) {
+	var end []byte // null: no end
+	if text, ok := storage.AfterPrefix(prefix); ok {
+		end = []byte(text)
+	}
+	row := func(r *reader) {
+		one := storage.KeyHolder{Key: r.text()}
+		copy(one.ID[:], r.next())
+		found = append(found, one)
+	}
+	err = s.query(ctx, "list unique keys", s.read, func() { found = nil }, row,
+		s.sql.keysOf, []byte(typ), []byte(max(prefix, after+"\x00")), end, min(max(0, limit), math.MaxInt32))
+	return found, err
+}
+
 // statesOf returns the states that f selects, all if there are none.
 func statesOf(f storage.Filter) []int16 {
 	states := f.States

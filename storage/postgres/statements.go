@@ -17,24 +17,24 @@ import (
 // f in a shard that is on its way to another database. {own:t} is the own priority of a row of t, and {inherited} is the
 // priority with which the head h of a key is to run. {done} is the columns {narrow} of a row of gone that is done now.
 type statements struct {
-	get, lockTask, lockEnded                              string
-	inserts                                               map[insertKind]func() string
-	claimKeys, releaseKeys, holders, allHolders, areFree  string
-	removeEnded, remove, note, grab, finish, drop, update string
-	rerun, finishNoted, dropNoted                         string
-	exit, endNoted, removeExits, removeExitsNoted         string
-	end, comeBack                                         string
-	due, dueRunning, dueEnded, ready, queues, allQueues   string
-	dueOf, submitted, submittedOf                         string
-	listAll, listLive, listErrors                         string
-	count, fold                                           string
-	unclaimed, allUnclaimed, orphans, outdated            string
-	setting, setSetting, unset, swapSetting               string
-	setRules, rules, checkIsolation                       string
-	first                                                 firsts
-	lockKeys, demote, promote, heads, headless, takeHead  string
-	locked                                                string
-	keys, keysBehind, key, findKey, freeKeys, hasID       string
+	get, lockTask, lockEnded                                string
+	inserts                                                 map[insertKind]func() string
+	claimKeys, releaseKeys, holders, allHolders, areFree    string
+	removeEnded, remove, note, grab, finish, drop, update   string
+	rerun, finishNoted, dropNoted                           string
+	exit, endNoted, removeExits, removeExitsNoted           string
+	end, comeBack                                           string
+	due, dueRunning, dueEnded, ready, queues, allQueues     string
+	dueOf, submitted, submittedOf                           string
+	listAll, listLive, listErrors                           string
+	count, fold                                             string
+	unclaimed, allUnclaimed, orphans, outdated              string
+	setting, setSetting, unset, swapSetting                 string
+	setRules, rules, checkIsolation                         string
+	first                                                   firsts
+	lockKeys, demote, promote, heads, headless, takeHead    string
+	locked                                                  string
+	keys, keysBehind, key, findKey, keysOf, freeKeys, hasID string
 }
 
 // firsts are the statements at the begin of a transaction: plans in a transaction of the caller, settings in one of the store,
@@ -322,7 +322,8 @@ func statementsIn(name string) *statements {
 		checkIsolation: fill("select {schema}.check_isolation()"),
 		lockKeys:       lockKeys, demote: fill(demoteHeads), promote: fill(promoteFirst), heads: fill(selectHeads), headless: fill(selectHeadless), takeHead: fill(takeHead),
 		keys: keysIn(fill, false), keysBehind: keysIn(fill, true), key: fill(selectKey), findKey: fill("select id from {key} where type = $1 and ordering_key = $2 and key = $3"),
-		hasID: fill("select id from {task} where id = $1 union all select id from {ended} where id = $1"), freeKeys: fill(freeKeys),
+		keysOf: fill("select key, id from {key} where type = $1 and ordering_key = '' and key >= $2 and ($3::bytea is null or key < $3) order by key limit $4"),
+		hasID:  fill("select id from {task} where id = $1 union all select id from {ended} where id = $1"), freeKeys: fill(freeKeys),
 	}
 }
 

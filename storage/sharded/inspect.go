@@ -1,9 +1,11 @@
 package sharded
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/task"
@@ -52,6 +54,24 @@ func (s *Store) FindKey(ctx context.Context, typ, orderingKey, key string) (*tas
 		}
 	}
 	return nil, fmt.Errorf("no task has the key: %w", task.ErrNotFound)
+}
+
+// KeysOf implements [storage.KeyFinder]. It asks all databases. It fails with [errors.ErrUnsupported] if a database is no KeyFinder.
+func (s *Store) KeysOf(ctx context.Context, typ, prefix, after string, limit int) ([]storage.KeyHolder, error) {
+	some, err := ask(ctx, &s.verbs, "list unique keys", func(_ int, in storage.Tasks) ([]storage.KeyHolder, error) {
+		of, ok := in.(storage.KeyFinder)
+		if !ok {
+			return nil, fmt.Errorf("the store does not find keys: %w", errors.ErrUnsupported)
+		}
+		return of.KeysOf(ctx, typ, prefix, after, limit)
+	})
+	if err != nil {
+		return nil, err
+	}
+	all := slices.Concat(some...)
+	slices.SortFunc(all, func(a, b storage.KeyHolder) int { return cmp.Compare(a.Key, b.Key) })
+	all = slices.CompactFunc(all, func(a, b storage.KeyHolder) bool { return a.Key == b.Key }) // its shard was moved meanwhile
+	return all[:min(len(all), max(0, limit))], nil
 }
 
 // Count implements [storage.Inspector].
