@@ -145,7 +145,7 @@ func TestSchedulesAreReadAndChanged(t *testing.T) {
 		}
 	}
 	names := make(map[string]bool)
-	for s, err := range c.Schedules(t.Context()) {
+	for s, err := range c.Schedules(t.Context(), client.ScheduleFilter{}) {
 		if err != nil || s.Definition.Every != time.Hour {
 			t.Fatal(s, err)
 		}
@@ -182,5 +182,67 @@ func TestATextThatIsNotUTF8IsRefused(t *testing.T) {
 		if !errors.Is(err, client.ErrInvalid) || !errors.As(err, &e) || e.Address != "" {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+func TestManySchedulesAreAppliedListedAndChanged(t *testing.T) {
+	c := newManaged(t)
+	yearly := client.ScheduleDefinition{Cron: "0 0 1 1 *", Task: client.ScheduleTask{Type: "report"}}
+	var some []client.NamedSchedule
+	for i := range 150 {
+		some = append(some, client.NamedSchedule{Name: fmt.Sprintf("tenant-%d/%02d", i/100, i%100), Definition: yearly, IfVersion: new(uint64(0))})
+	}
+	some = append(some, client.NamedSchedule{Name: "wrong", Definition: client.ScheduleDefinition{Cron: "x", Task: yearly.Task}})
+	done, err := c.ApplySchedules(t.Context(), some...)
+	if err != nil || len(done) != 151 || done[0] != (client.AppliedSchedule{Name: "tenant-0/00", Outcome: client.ScheduleCreated, Version: 1}) {
+		t.Fatalf("%+v, %v", done, err)
+	}
+	if last := done[150]; last.Name != "wrong" || last.Outcome != "" || last.Code != "invalid_argument" || last.Error == "" {
+		t.Errorf("a wrong one: %+v", last)
+	}
+	changed := client.NamedSchedule{Name: "tenant-1/00", Definition: yearly, IfVersion: new(uint64(7))}
+	changed.Definition.Cron = "0 0 1 2 *"
+	if done, err := c.ApplySchedules(t.Context(), changed); err != nil || done[0].Code != "aborted" {
+		t.Errorf("another version: %+v, %v", done, err)
+	}
+	count := func(f client.ScheduleFilter) (n int) {
+		last := f.After
+		for s, err := range c.Schedules(t.Context(), f) {
+			if err != nil || s.Name <= last || s.Version != 1 {
+				t.Fatalf("%+v after %q: %v", s, last, err)
+			}
+			last, n = s.Name, n+1
+		}
+		return n
+	}
+	of := client.ScheduleSelection{Prefix: "tenant-0/"}
+	for _, step := range []struct {
+		do                               func() (client.SchedulesChanged, error)
+		changed, unchanged, all, isPause int
+	}{
+		{func() (client.SchedulesChanged, error) {
+			return c.PauseSchedules(t.Context(), client.ScheduleSelection{All: true, DryRun: true}, "")
+		}, 150, 0, 100, 0},
+		{func() (client.SchedulesChanged, error) { return c.PauseSchedules(t.Context(), of, "late") }, 100, 0, 100, 100},
+		{func() (client.SchedulesChanged, error) { return c.PauseSchedules(t.Context(), of, "late") }, 0, 100, 100, 100},
+		{func() (client.SchedulesChanged, error) { return c.ResumeSchedules(t.Context(), of) }, 100, 0, 100, 0},
+		{func() (client.SchedulesChanged, error) { return c.DeleteSchedules(t.Context(), of) }, 100, 0, 0, 0},
+	} {
+		got, err := step.do()
+		if err != nil || got.Changed != step.changed || got.Unchanged != step.unchanged || got.Failed != nil {
+			t.Errorf("%+v, %v, want %+v", got, err, step)
+		}
+		if all, paused := count(client.ScheduleFilter{Prefix: of.Prefix}), count(client.ScheduleFilter{Paused: true}); all != step.all && step.all > 0 || paused != step.isPause {
+			t.Errorf("there are %d, of which %d are paused; want %+v", all, paused, step)
+		}
+	}
+	if n := count(client.ScheduleFilter{Prefix: "tenant-", After: "tenant-1/29"}); n != 20 {
+		t.Errorf("there are %d after the first", n)
+	}
+	if n := count(client.ScheduleFilter{Failing: true}); n != 0 {
+		t.Errorf("%d fail", n)
+	}
+	if _, err := c.DeleteSchedules(t.Context(), client.ScheduleSelection{}); !errors.Is(err, client.ErrInvalid) {
+		t.Errorf("without a prefix: %v", err)
 	}
 }

@@ -40,6 +40,7 @@ func TestEveryFieldOfAMessageArrives(t *testing.T) {
 		{new(taskenginev1.Reason), func(d *decoder, m proto.Message) any { return d.reason(m.(*taskenginev1.Reason)) }},
 		{new(taskenginev1.Limit), func(_ *decoder, m proto.Message) any { return limitOf(m.(*taskenginev1.Limit)) }},
 		{new(taskenginev1.Schedule), func(d *decoder, m proto.Message) any { return d.schedule(m.(*taskenginev1.Schedule)) }},
+		{new(taskenginev1.AppliedSchedule), func(_ *decoder, m proto.Message) any { return appliedOf(m.(*taskenginev1.AppliedSchedule)) }},
 		{new(taskenginev1.ScheduleTime), func(_ *decoder, m proto.Message) any { return scheduleTimeOf(m.(*taskenginev1.ScheduleTime)) }},
 		{new(taskenginev1.Source), func(d *decoder, m proto.Message) any { return d.source(m.(*taskenginev1.Source)) }},
 		{new(taskenginev1.SourceMove), func(_ *decoder, m proto.Message) any { return moveOf(m.(*taskenginev1.SourceMove)) }},
@@ -80,6 +81,7 @@ func TestEveryFieldThatACallerGivesIsSent(t *testing.T) {
 	}{
 		{new(Request), func(v any) proto.Message { return newTaskMessage(v.(*Request), v.(*Request).ID) }},
 		{new(ChildrenOptions), func(v any) proto.Message { return childrenMessage(v.(*ChildrenOptions)) }},
+		{new(NamedSchedule), func(v any) proto.Message { return namedMessage(v.(*NamedSchedule)) }},
 		{new(ScheduleDefinition), func(v any) proto.Message { return definitionMessage(v.(*ScheduleDefinition)) }},
 		{new(LimitChange), func(v any) proto.Message { return setLimitMessage("mail", v.(*LimitChange)) }},
 		{new(LimitUnset), func(v any) proto.Message { return unsetLimitMessage("mail", v.(*LimitUnset)) }},

@@ -102,6 +102,7 @@ type Schedule struct {
 	TaskID  task.ID // of the task that is the schedule
 	Error   string  // why it cannot run; empty if it can
 	Attempt uint32  // how many attempts to run it have failed since it last ran
+	Version uint64  // grows with each new definition, see [NamedSchedule]
 }
 
 // SchedulePause is a pause of a schedule.
@@ -143,7 +144,7 @@ func (d *decoder) schedule(m *taskenginev1.Schedule) *Schedule {
 		Name: m.GetName(), Definition: definitionOf(m.GetDefinition()), Next: timeOf(m.GetNext()),
 		Fires: m.GetFires(), Missed: m.GetMissed(), Overlapped: m.GetOverlapped(),
 		Waiting: all(m.GetWaiting(), timeOf), Running: all(m.GetRunning(), d.fire),
-		Orders: m.GetOrders(), TaskID: d.id(m.GetTaskId()), Error: m.GetError(), Attempt: m.GetAttempt(),
+		Orders: m.GetOrders(), TaskID: d.id(m.GetTaskId()), Error: m.GetError(), Attempt: m.GetAttempt(), Version: m.GetVersion(),
 	}
 	if p := m.GetPaused(); p != nil {
 		s.Paused = &SchedulePause{Since: timeOf(p.GetSince()), Reason: p.GetReason()}

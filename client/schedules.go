@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"iter"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -11,30 +10,6 @@ import (
 	"github.com/taskengine/taskengine/server/proto/taskengine/v1/taskenginev1connect"
 	"github.com/taskengine/taskengine/task"
 )
-
-// Schedules returns all schedules, without the payloads of their tasks, and without their waiting times and running fires. Their
-// order is fixed, but is not that of their names. It ends after an error. Each page is a call with a time limit of its own, if ctx
-// has none.
-func (c *Client) Schedules(ctx context.Context) iter.Seq2[*Schedule, error] {
-	return func(yield func(*Schedule, error) bool) {
-		req := new(taskenginev1.ListSchedulesRequest)
-		for {
-			res, err := call[taskenginev1.ListSchedulesResponse](ctx, c, taskenginev1connect.TaskServiceListSchedulesProcedure, req, true)
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			for _, m := range res.GetSchedules() {
-				if s, err := decodeSchedule(m); !yield(s, err) || err != nil {
-					return
-				}
-			}
-			if req.PageToken = res.GetNextPageToken(); req.PageToken == "" {
-				return
-			}
-		}
-	}
-}
 
 // Schedule returns a schedule. The error wraps [ErrNotFound] if there is none with the name.
 func (c *Client) Schedule(ctx context.Context, name string) (*Schedule, error) {

@@ -147,6 +147,7 @@ func (d *Run) obey() error {
 			d.State.Paused = nil
 		case o.Delete:
 			d.State.Deleted, d.State.Waiting = true, nil
+			d.State.Edits++
 		case o.Trigger:
 			at := task.Stamp(o.At)
 			d.add(Start{Fire{Task: TriggeredID(d.id, at), Time: at}, d.now})
@@ -169,6 +170,7 @@ func (d *Run) define(to Definition) error {
 		return err
 	}
 	d.Schedule.Definition, d.times, d.Redefined, d.State.Deleted = to, all, true, false
+	d.State.Edits++
 	if d.State.Decided.Sub(d.now) > farAhead {
 		d.State.Decided = d.now
 	}

@@ -16,6 +16,7 @@ type State struct {
 	Paused  *Pause      `json:"paused,omitempty"`  // nil if the schedule is not paused
 	Deleted bool        `json:"deleted,omitempty"` // the schedule does not fire, and only an Apply can revive it
 
+	Edits      uint64 `json:"edits,omitempty"`      // how many orders have changed the definition or deleted the schedule
 	Last       Fire   `json:"last,omitzero"`        // the newest fire
 	Fires      uint64 `json:"fires,omitempty"`      // how many tasks were added
 	Missed     uint64 `json:"missed,omitempty"`     // times that were missed and not caught up with, see CountedMisses
@@ -63,12 +64,14 @@ func (s State) Foresee(d Definition) (Definition, State) {
 		switch {
 		case o.Define != nil:
 			d, s.Deleted = *o.Define, false
+			s.Edits++
 		case o.Pause != nil:
 			s.Paused = o.Pause
 		case o.Resume:
 			s.Paused = nil
 		case o.Delete:
 			s.Deleted = true
+			s.Edits++
 		}
 	}
 	return d, s
@@ -80,6 +83,11 @@ func (s State) Foresee(d Definition) (Definition, State) {
 func (s State) DeletedFirst() State {
 	for i := range slices.Backward(s.Orders) {
 		if s.Orders[i].Delete {
+			for _, o := range s.Orders[:i+1] {
+				if o.Define != nil || o.Delete {
+					s.Edits++
+				}
+			}
 			s.Deleted, s.Waiting, s.Orders = true, nil, s.Orders[i+1:]
 			break
 		}

@@ -120,8 +120,8 @@ var least = map[string]access.Role{
 	"Cancel": access.Operate, "Resume": access.Operate, "Fail": access.Operate, "Reschedule": access.Operate, "PauseType": access.Operate,
 	"ResumeType": access.Operate, "ResumeKey": access.Operate, "SkipKey": access.Operate, "DrainWorker": access.Operate, "SetLimit": access.Operate, "UnsetLimit": access.Operate,
 	"SilenceAlerts": access.Operate, "UnsilenceAlerts": access.Operate, "PauseSchedule": access.Operate, "ResumeSchedule": access.Operate,
-	"TriggerSchedule": access.Operate, "BackfillSchedule": access.Operate,
-	"ApplySchedule": access.Admin, "DeleteSchedule": access.Admin, "TestAlerts": access.Admin,
+	"PauseSchedules": access.Operate, "ResumeSchedules": access.Operate, "TriggerSchedule": access.Operate, "BackfillSchedule": access.Operate,
+	"ApplySchedule": access.Admin, "ApplySchedules": access.Admin, "DeleteSchedule": access.Admin, "DeleteSchedules": access.Admin, "TestAlerts": access.Admin,
 	"Version": "",
 }
 

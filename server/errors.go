@@ -43,6 +43,7 @@ var codes = []struct {
 	{scheduler.ErrUnknown, connect.CodeNotFound},
 	{scheduler.ErrInvalid, connect.CodeInvalidArgument},
 	{scheduler.ErrBusy, connect.CodeAborted},
+	{scheduler.ErrVersion, connect.CodeAborted},
 	{engine.ErrInvalid, connect.CodeInvalidArgument},
 	{engine.ErrBacklog, connect.CodeResourceExhausted},
 	{engine.ErrExists, connect.CodeAlreadyExists},

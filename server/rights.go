@@ -73,6 +73,8 @@ var rights = map[string]right{
 	"UnsilenceAlerts":  {access.Operate, ofAll},
 	"PauseSchedule":    {access.Operate, ofAll},
 	"ResumeSchedule":   {access.Operate, ofAll},
+	"PauseSchedules":   {access.Operate, ofAll},
+	"ResumeSchedules":  {access.Operate, ofAll},
 	"TriggerSchedule":  {access.Operate, ofAll},
 	"BackfillSchedule": {access.Operate, ofAll},
 	"PauseSource":      {access.Operate, ofAll},
@@ -86,9 +88,11 @@ var rights = map[string]right{
 	"ResetPlatform":    {access.Operate, ofAll},
 	"RetrySlices":      {access.Operate, ofAll},
 
-	"ApplySchedule":  {access.Admin, ofAll},
-	"DeleteSchedule": {access.Admin, ofAll},
-	"TestAlerts":     {access.Admin, ofAll},
+	"ApplySchedule":   {access.Admin, ofAll},
+	"ApplySchedules":  {access.Admin, ofAll},
+	"DeleteSchedule":  {access.Admin, ofAll},
+	"DeleteSchedules": {access.Admin, ofAll},
+	"TestAlerts":      {access.Admin, ofAll},
 
 	"Version": {"", ofNone},
 }

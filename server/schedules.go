@@ -3,18 +3,19 @@ package server
 import (
 	"cmp"
 	"context"
+	"strings"
 	"time"
 
 	"github.com/taskengine/taskengine/schedule"
 	"github.com/taskengine/taskengine/schedule/scheduler"
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
-	"github.com/taskengine/taskengine/task"
 )
 
 // Limits of requests about schedules.
 const (
 	MaxPreview  = 1000   // times in one preview
 	MaxBackfill = 50_000 // times in one backfill
+	MaxApply    = 100    // schedules in one request: as many as an audit line has
 
 	defaultPreview = 10
 	maxReason      = 1000 // bytes of the reason of a pause
@@ -25,27 +26,34 @@ func (a *API) ListSchedules(ctx context.Context, req *taskenginev1.ListSchedules
 	if req.GetLimit() > MaxList {
 		return nil, a.answer(invalid("limit is %d, of %d allowed", req.GetLimit(), MaxList))
 	}
-	var after task.ID
-	if token := req.GetPageToken(); token != "" {
-		var err error
-		if after, err = task.ParseID(token); err != nil {
-			return nil, a.answer(invalid("page_token is not one of an earlier response"))
-		}
+	if err := checkScheduleRange(req.GetPrefix(), req.GetPageToken()); err != nil {
+		return nil, a.answer(err)
 	}
-	all, next, err := a.schedules.List(ctx, after, cmp.Or(int(req.GetLimit()), defaultList))
+	q := scheduler.Query{Prefix: req.GetPrefix(), Paused: req.GetPaused(), Failing: req.GetFailing()}
+	all, next, err := a.schedules.List(ctx, q, req.GetPageToken(), cmp.Or(int(req.GetLimit()), defaultList))
 	if err != nil {
 		return nil, a.answer(err)
 	}
-	res := &taskenginev1.ListSchedulesResponse{}
+	res := &taskenginev1.ListSchedulesResponse{NextPageToken: next}
 	for _, s := range all {
 		m := a.scheduleOf(s)
 		m.Definition.Task.Payload, m.Waiting, m.Running = "", nil, nil
 		res.Schedules = append(res.Schedules, m)
 	}
-	if !next.IsZero() {
-		res.NextPageToken = next.String()
-	}
 	return res, nil
+}
+
+// checkScheduleRange returns an error if a prefix cannot begin the name of a schedule, or a token is not one of a response.
+func checkScheduleRange(prefix, token string) error {
+	if prefix != "" {
+		if err := schedule.CheckName(prefix); err != nil {
+			return invalid("prefix: %w", err)
+		}
+	}
+	if token != "" && (schedule.CheckName(token) != nil || !strings.HasPrefix(token, prefix)) {
+		return invalid("page_token is not one of an earlier response")
+	}
+	return nil
 }
 
 // GetSchedule returns one schedule.
@@ -68,21 +76,31 @@ func (a *API) schedule(ctx context.Context, name string) (*taskenginev1.Schedule
 
 // ApplySchedule adds a schedule, or changes it.
 func (a *API) ApplySchedule(ctx context.Context, req *taskenginev1.ApplyScheduleRequest) (*taskenginev1.ApplyScheduleResponse, error) {
+	w, err := a.wantedOf(req)
+	if err != nil {
+		return nil, a.answer(err)
+	}
+	outcome, version, err := a.schedules.ApplyVersion(ctx, w)
+	if err != nil {
+		return nil, a.answer(err)
+	}
+	a.logApplied(w.Name, outcome)
+	return &taskenginev1.ApplyScheduleResponse{Outcome: outcome.String(), Version: version}, nil
+}
+
+// wantedOf converts a request.
+func (a *API) wantedOf(req *taskenginev1.ApplyScheduleRequest) (scheduler.Wanted, error) {
 	d, err := definitionOf(req.GetDefinition())
-	if err != nil {
-		return nil, a.answer(err)
+	if err == nil {
+		err = a.checkScheduled(&d.Task)
 	}
-	if err := a.checkScheduled(&d.Task); err != nil {
-		return nil, a.answer(err)
-	}
-	outcome, err := a.schedules.Apply(ctx, req.GetName(), d)
-	if err != nil {
-		return nil, a.answer(err)
-	}
+	return scheduler.Wanted{Name: req.GetName(), Definition: d, Version: req.IfVersion}, err
+}
+
+func (a *API) logApplied(name string, outcome scheduler.Outcome) {
 	if outcome != scheduler.Unchanged {
-		a.log.Info("a schedule was applied", "schedule", req.GetName(), "outcome", outcome)
+		a.log.Info("a schedule was applied", "schedule", name, "outcome", outcome)
 	}
-	return &taskenginev1.ApplyScheduleResponse{Outcome: outcome.String()}, nil
 }
 
 // PreviewSchedule returns the next times of a schedule or of a definition.

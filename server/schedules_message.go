@@ -131,16 +131,7 @@ func (a *API) scheduleOf(s *scheduler.Schedule) *taskenginev1.Schedule {
 	for _, f := range s.State.Running {
 		m.Running = append(m.Running, fireOf(f))
 	}
-	m.Attempt = s.Task.Attempt
-	if s.Task.State == task.Processing {
-		m.Attempt -= min(1, m.Attempt) // this one has not failed
-	}
-	if m.Attempt > 0 || !s.Task.State.Live() {
-		m.Error = text(s.Task.LastError)
-	}
-	if s.Problem != nil {
-		m.Error = text(s.Problem.Error())
-	}
+	m.Attempt, m.Error, m.Version = s.FailedAttempts(), text(s.Error()), s.Version()
 	return m
 }
 

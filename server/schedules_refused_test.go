@@ -27,6 +27,14 @@ func invoked(t *testing.T, n *node, req proto.Message) error {
 		_, err = c.GetSchedule(t.Context(), req)
 	case *taskenginev1.ApplyScheduleRequest:
 		_, err = c.ApplySchedule(t.Context(), req)
+	case *taskenginev1.ApplySchedulesRequest:
+		_, err = c.ApplySchedules(t.Context(), req)
+	case *taskenginev1.PauseSchedulesRequest:
+		_, err = c.PauseSchedules(t.Context(), req)
+	case *taskenginev1.ResumeSchedulesRequest:
+		_, err = c.ResumeSchedules(t.Context(), req)
+	case *taskenginev1.DeleteSchedulesRequest:
+		_, err = c.DeleteSchedules(t.Context(), req)
 	case *taskenginev1.PreviewScheduleRequest:
 		_, err = c.PreviewSchedule(t.Context(), req)
 	case *taskenginev1.DeleteScheduleRequest:
@@ -72,7 +80,15 @@ func TestRequestsAboutSchedulesThatMakeNoSenseAreRefused(t *testing.T) {
 	at := func(sec int64) *timestamppb.Timestamp { return timestamppb.New(time.Unix(sec, 0)) }
 	for want, req := range map[string]proto.Message{
 		"limit is 1001":                    &taskenginev1.ListSchedulesRequest{Limit: 1001},
-		"page_token":                       &taskenginev1.ListSchedulesRequest{PageToken: "x"},
+		"page_token":                       &taskenginev1.ListSchedulesRequest{PageToken: "x y"},
+		"prefix: the name has spaces":      &taskenginev1.ListSchedulesRequest{Prefix: "x y"},
+		"of an earlier response":           &taskenginev1.ListSchedulesRequest{Prefix: "x", PageToken: "y"},
+		"has 101 schedules, of 100":        &taskenginev1.ApplySchedulesRequest{Schedules: make([]*taskenginev1.ApplyScheduleRequest, 101)},
+		"schedule a is in the request":     &taskenginev1.ApplySchedulesRequest{Schedules: []*taskenginev1.ApplyScheduleRequest{{Name: "a"}, {Name: "a"}}},
+		"either prefix or all":             &taskenginev1.PauseSchedulesRequest{},
+		"selects schedules":                &taskenginev1.DeleteSchedulesRequest{Select: &taskenginev1.ScheduleSelection{Prefix: "a", All: true}},
+		"reason has 1002 bytes":            &taskenginev1.PauseSchedulesRequest{Reason: strings.Repeat("r", 1002)},
+		"limit is 1002":                    &taskenginev1.ResumeSchedulesRequest{Select: &taskenginev1.ScheduleSelection{Prefix: "a", Limit: 1002}},
 		"count is 1001":                    &taskenginev1.PreviewScheduleRequest{Name: "often", Count: 1001},
 		"from: ":                           &taskenginev1.PreviewScheduleRequest{Name: "often", From: &timestamppb.Timestamp{Seconds: 1 << 60}},
 		"reason has 1001 bytes":            &taskenginev1.PauseScheduleRequest{Name: "often", Reason: strings.Repeat("r", 1001)},

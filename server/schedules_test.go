@@ -280,3 +280,82 @@ func TestAScheduleThatCannotRunSaysWhy(t *testing.T) {
 		t.Errorf("cancelled it is %v", s)
 	}
 }
+
+func TestSchedulesOfARequestAreAppliedEachByItself(t *testing.T) {
+	n := newScheduleNode(t)
+	n.apply(t, "a/1", yearly())
+	changed, wrong := yearly(), yearly()
+	changed.Cron, wrong.Cron = "30 3 1 1 *", "30 25 * * *"
+	res, err := n.client(t).ApplySchedules(t.Context(), &taskenginev1.ApplySchedulesRequest{Schedules: []*taskenginev1.ApplyScheduleRequest{
+		{Name: "a/1", Definition: yearly()},
+		{Name: "a/2", Definition: yearly(), IfVersion: ptr(uint64(0))},
+		{Name: "a b", Definition: yearly()},
+		{Name: "a/3", Definition: wrong},
+		{Name: "a/4"},
+		{Name: "a/5", Definition: changed, IfVersion: ptr(uint64(3))},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, s := range res.GetSchedules() {
+		got = append(got, fmt.Sprintf("%s %s %d %s %t", s.GetName(), s.GetOutcome(), s.GetVersion(), s.GetCode(), s.GetError() != ""))
+	}
+	want := []string{
+		"a/1 unchanged 1  false", "a/2 created 1  false", "a b  0 invalid_argument true", "a/3  0 invalid_argument true", "a/4  0 invalid_argument true", "a/5  0 aborted true",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if _, err := n.client(t).ApplySchedule(t.Context(), &taskenginev1.ApplyScheduleRequest{Name: "a/1", Definition: changed, IfVersion: ptr(uint64(2))}); connect.CodeOf(err) != connect.CodeAborted {
+		t.Errorf("another version: %v", err)
+	}
+	one, err := n.client(t).ApplySchedule(t.Context(), &taskenginev1.ApplyScheduleRequest{Name: "a/1", Definition: changed, IfVersion: ptr(uint64(1))})
+	if err != nil || one.GetVersion() != 2 || one.GetOutcome() != "updated" || n.schedule(t, "a/1").GetVersion() != 2 {
+		t.Errorf("the version: %v, %v", one, err)
+	}
+}
+
+func TestSchedulesAreListedAndChangedByAPrefix(t *testing.T) {
+	n := newScheduleNode(t)
+	for _, name := range []string{"a/1", "a/2", "a/3", "b/1"} {
+		n.apply(t, name, yearly())
+	}
+	of := func(token string) *taskenginev1.ScheduleSelection {
+		return &taskenginev1.ScheduleSelection{Prefix: "a/", Limit: 2, PageToken: token}
+	}
+	res, err := n.client(t).PauseSchedules(t.Context(), &taskenginev1.PauseSchedulesRequest{Select: of(""), Reason: "late"})
+	if diff := cmp.Diff(&taskenginev1.SchedulesChanged{Changed: 2, NextPageToken: "a/2"}, res.GetResult(), protocmp.Transform()); err != nil || diff != "" {
+		t.Errorf("%v (-want +got)\n%s", err, diff)
+	}
+	list := func(req *taskenginev1.ListSchedulesRequest) (all []string) {
+		res, err := n.client(t).ListSchedules(t.Context(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range res.GetSchedules() {
+			all = append(all, s.GetName()+" "+s.GetPaused().GetReason())
+		}
+		return append(all, res.GetNextPageToken())
+	}
+	if diff := cmp.Diff([]string{"a/1 late", "a/2 late", "a/2"}, list(&taskenginev1.ListSchedulesRequest{Prefix: "a/", Limit: 2})); diff != "" {
+		t.Errorf("the first page (-want +got)\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"a/3 ", ""}, list(&taskenginev1.ListSchedulesRequest{Prefix: "a/", Limit: 2, PageToken: "a/2"})); diff != "" {
+		t.Errorf("the second page (-want +got)\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"a/1 late", "a/2 late", ""}, list(&taskenginev1.ListSchedulesRequest{Paused: true})); diff != "" {
+		t.Errorf("the paused ones (-want +got)\n%s", diff)
+	}
+	resumed, err := n.client(t).ResumeSchedules(t.Context(), &taskenginev1.ResumeSchedulesRequest{Select: &taskenginev1.ScheduleSelection{All: true}})
+	if diff := cmp.Diff(&taskenginev1.SchedulesChanged{Changed: 2, Unchanged: 2}, resumed.GetResult(), protocmp.Transform()); err != nil || diff != "" {
+		t.Errorf("%v (-want +got)\n%s", err, diff)
+	}
+	deleted, err := n.client(t).DeleteSchedules(t.Context(), &taskenginev1.DeleteSchedulesRequest{Select: of("a/1")})
+	if diff := cmp.Diff(&taskenginev1.SchedulesChanged{Changed: 2, NextPageToken: "a/3"}, deleted.GetResult(), protocmp.Transform()); err != nil || diff != "" {
+		t.Errorf("%v (-want +got)\n%s", err, diff)
+	}
+	if diff := cmp.Diff([]string{"a/1 ", "b/1 ", ""}, list(new(taskenginev1.ListSchedulesRequest))); diff != "" {
+		t.Errorf("the rest (-want +got)\n%s", diff)
+	}
+}

@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -10,7 +9,6 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/engine"
-	"github.com/taskengine/taskengine/internal/reserved"
 	"github.com/taskengine/taskengine/schedule"
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/task"
@@ -54,13 +52,21 @@ type Schedule struct {
 	kept   kept // where the nodes coordinate
 }
 
-// IDOf returns the id of the task that is the schedule with a name. It begins with six zero bytes, so that all schedules are
-// together in the order of ids.
-func IDOf(name string) task.ID { return task.ReservedID(schedule.Type, name) }
+// Version returns the version of a schedule, which grows with each new definition and when the schedule is deleted. It begins
+// with 1.
+func (s *Schedule) Version() uint64 { return s.State.Edits + 1 }
 
-// requestOf returns the request of the task that is a schedule.
+// IDOf returns the id of the task that is the schedule with a name. It begins with six zero bytes, so that all schedules are
+// together in the order of ids. It is in the shard of the key of the task.
+func IDOf(name string) task.ID {
+	shard, _ := task.BoundShard(schedule.Type, name, "")
+	return task.ReservedIDIn(shard, schedule.Type, name)
+}
+
+// requestOf returns the request of the task that is a schedule. Its key is the name: stores have the keys of a type in their
+// order, so they list schedules by a prefix of their names.
 func requestOf(n schedule.Named) engine.Request {
-	return engine.Request{ID: IDOf(n.Name), Type: schedule.Type, Headers: map[string]string{schedule.HeaderName: n.Name}, Payload: n.Encode()}
+	return engine.Request{ID: IDOf(n.Name), Type: schedule.Type, Key: n.Name, Headers: map[string]string{schedule.HeaderName: n.Name}, Payload: n.Encode()}
 }
 
 // nameOf returns the name of the schedule of a row, which is without its payload: a header can be read though the definition
@@ -69,90 +75,6 @@ func nameOf(t *task.Task) string { return cmp.Or(t.Headers[schedule.HeaderName],
 
 // afterSchedules is an id above the ids of all schedules.
 var afterSchedules = task.ID{5: 1}
-
-// Outcome is the effect of an Apply.
-type Outcome uint8
-
-// The outcomes of Apply.
-const (
-	Unchanged Outcome = iota
-	Created
-	Updated
-)
-
-// String returns the name of the outcome.
-func (o Outcome) String() string {
-	return [...]string{Unchanged: "unchanged", Created: "created", Updated: "updated"}[o]
-}
-
-// Apply creates schedule name with definition d, or changes it. A new definition fires for times after now: the old one
-// decides about the times before. Apply revives a deleted schedule. It does not end a pause. It also revives a schedule
-// after its task was ended by hand: the schedule itself was not deleted, so it catches up with the times it missed.
-func (s Schedules) Apply(ctx context.Context, name string, d schedule.Definition) (Outcome, error) {
-	if _, err := d.Calendar(name); err != nil {
-		return Unchanged, fmt.Errorf("%w: %s: %w", ErrInvalid, name, err)
-	}
-	receipt, err := s.engine.SubmitReserved(ctx, reserved.Owner{}, requestOf(schedule.Named{Name: name, Definition: d}))
-	if err != nil {
-		return Unchanged, fmt.Errorf("apply schedule %s: %w", name, err)
-	}
-	_, hasPeers := peersOf(s.engine)
-	if receipt.Created && !hasPeers {
-		return Created, nil
-	}
-	revived, err := s.revive(ctx, name)
-	if err != nil {
-		return Unchanged, err
-	}
-	outcome := Updated
-	if receipt.Created { // in this store: the peers may have it
-		outcome = Created
-	}
-	err = s.change(ctx, name, "apply", func(now time.Time, at *Schedule) *schedule.Order {
-		if hasPeers && at.kept.Shared == nil { // it is not shared yet
-			return &schedule.Order{Define: &d}
-		}
-		if !at.State.Deleted && at.Task.State.Live() && bytes.Equal(schedule.Named{Definition: at.Definition}.Encode(), schedule.Named{Definition: d}.Encode()) {
-			if !revived && !receipt.Created {
-				outcome = Unchanged
-			}
-			return nil
-		}
-		return &schedule.Order{Define: &d}
-	})
-	return outcome, err
-}
-
-// busyPatience is how long ApplyLater waits for a schedule that runs: on a node that has died, it runs until the others know.
-const busyPatience = 2 * time.Minute
-
-// ApplyLater is Apply for a program that starts. While the schedule runs, it waits, for two minutes at most.
-func (s Schedules) ApplyLater(ctx context.Context, name string, d schedule.Definition) (Outcome, error) {
-	for end := time.Now().Add(busyPatience); ; {
-		outcome, err := s.Apply(ctx, name, d)
-		if !errors.Is(err, ErrBusy) || time.Now().After(end) {
-			return outcome, err
-		}
-		select {
-		case <-time.After(time.Second):
-		case <-ctx.Done():
-			return outcome, fmt.Errorf("apply schedule %s: %w", name, context.Cause(ctx))
-		}
-	}
-}
-
-// revive has the task of a schedule run again if it was ended by hand, and reports whether it was.
-func (s Schedules) revive(ctx context.Context, name string) (revived bool, err error) {
-	at, err := s.get(ctx, name)
-	if err != nil || !endedByHand(at.Task) {
-		return false, err
-	}
-	_, err = s.engine.Resume(ctx, at.Task.Ref())
-	if err != nil && !errors.Is(err, engine.ErrStale) && !errors.Is(err, engine.ErrNotAllowed) {
-		return false, fmt.Errorf("revive schedule %s: %w", name, err)
-	}
-	return true, nil
-}
 
 func endedByHand(t *task.Task) bool { return t.State == task.Cancelled || t.State == task.Failed }
 
@@ -214,62 +136,24 @@ func scheduleOf(t *task.Task, unread error) *Schedule {
 	return s
 }
 
-// List returns at most limit schedules, in an order of their ids. They are those after the one with the id after; if it is
-// zero, List starts with the first. next is the value of after for the next page, zero at the end. A page may be short, or
-// empty, before the end. A schedule that cannot be read is listed with its Problem.
-func (s Schedules) List(ctx context.Context, after task.ID, limit int) (all []*Schedule, next task.ID, err error) {
-	rows, next, err := s.rows(ctx, after, limit)
-	if err != nil {
-		return nil, task.ID{}, err
-	}
-	var shared map[string]kept
-	if p, ok := peersOf(s.engine); ok {
-		if shared, err = p.all(ctx); err != nil {
-			return nil, task.ID{}, err
-		}
-	}
-	for _, row := range rows {
-		t, err := s.engine.Get(ctx, row.ID)
-		if errors.Is(err, task.ErrNotFound) {
-			continue
-		}
-		if err != nil && !errors.Is(err, engine.ErrUnreadable) {
-			return nil, task.ID{}, fmt.Errorf("list the schedules: %w", err)
-		}
-		one := scheduleOf(t, err)
-		one.kept = shared[one.Name]
-		one.share()
-		if !one.State.Deleted {
-			all = append(all, one)
-		}
-	}
-	return all, next, nil
-}
-
 // Pause stops a schedule from firing until Resume. Times within the pause are left out. Tasks that were added before are
 // not affected.
 func (s Schedules) Pause(ctx context.Context, name, reason string) error {
-	return s.change(ctx, name, "pause", func(now time.Time, at *Schedule) *schedule.Order {
-		if at.State.Paused != nil {
-			return nil
-		}
-		return &schedule.Order{Pause: &schedule.Pause{At: now, Reason: reason}}
-	})
+	return s.give(ctx, name, Pausing(reason))
 }
 
 // Resume ends a pause.
 func (s Schedules) Resume(ctx context.Context, name string) error {
-	return s.change(ctx, name, "resume", func(_ time.Time, at *Schedule) *schedule.Order {
-		if at.State.Paused == nil {
-			return nil
-		}
-		return &schedule.Order{Resume: true}
-	})
+	return s.give(ctx, name, Resuming())
 }
 
 // Delete ends a schedule, also one that cannot be read. Tasks that it has added are not affected.
 func (s Schedules) Delete(ctx context.Context, name string) error {
-	return s.change(ctx, name, "delete", func(time.Time, *Schedule) *schedule.Order { return &schedule.Order{Delete: true} })
+	return s.give(ctx, name, Deleting())
+}
+
+func (s Schedules) give(ctx context.Context, name string, v Verb) error {
+	return s.change(ctx, name, v.name, v.give)
 }
 
 // Trigger orders a schedule to add a task now, even if it is paused, and regardless of Overlap. It returns the id of the
@@ -327,13 +211,9 @@ func (s Schedules) changeOnce(ctx context.Context, at *Schedule, verb string, gi
 			}
 			return err
 		}
-		return fmt.Errorf("%s schedule %s: %w", verb, name, at.Problem)
 	}
-	if at.State.Deleted && verb != "apply" {
-		return fmt.Errorf("%w: %s", ErrUnknown, name)
-	}
-	if endedByHand(at.Task) {
-		return fmt.Errorf("%s schedule %s: %w", verb, name, ErrEnded)
+	if err := refusal(at, verb); err != nil {
+		return err
 	}
 	state, now := at.stored, task.Stamp(s.engine.Now())
 	if n := len(state.Orders); n > 0 && !now.After(state.Orders[n-1].At) {
@@ -357,6 +237,19 @@ func (s Schedules) changeOnce(ctx context.Context, at *Schedule, verb string, gi
 		return errChanged
 	}
 	return err
+}
+
+// refusal returns why a schedule takes no order, except that an unreadable one can be deleted; nil if it takes one.
+func refusal(at *Schedule, verb string) error {
+	switch {
+	case at.Problem != nil:
+		return fmt.Errorf("%s schedule %s: %w", verb, at.Name, at.Problem)
+	case at.State.Deleted && verb != "apply":
+		return fmt.Errorf("%w: %s", ErrUnknown, at.Name)
+	case endedByHand(at.Task):
+		return fmt.Errorf("%s schedule %s: %w", verb, at.Name, ErrEnded)
+	}
+	return nil
 }
 
 // pause waits before a change is tried again.

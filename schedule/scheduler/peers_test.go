@@ -113,7 +113,7 @@ func TestAScheduleOfNodesWithStoresOfTheirOwnFiresOnce(t *testing.T) {
 		}
 		var shown []string
 		for _, p := range peers {
-			all, _, err := p.List(t.Context(), task.ID{}, 10)
+			all, _, err := p.List(t.Context(), scheduler.Query{}, "", 10)
 			if err != nil || len(all) != 1 {
 				t.Fatal(all, err)
 			}

@@ -191,8 +191,8 @@ func TestPeopleManageSchedules(t *testing.T) {
 		if got := noted.take(); got != "2000-01-01T01:00:00Z, 2000-01-01T02:00:00Z" {
 			t.Errorf("the backfill has reports of %q", got)
 		}
-		all, next, err := s.List(ctx, task.ID{}, 10)
-		if err != nil || len(all) != 1 || all[0].Name != "hourly" || !next.IsZero() || all[0].Next.Format(time.TimeOnly) != "03:00:00" {
+		all, next, err := s.List(ctx, scheduler.Query{}, "", 10)
+		if err != nil || len(all) != 1 || all[0].Name != "hourly" || next != "" || all[0].Next.Format(time.TimeOnly) != "03:00:00" {
 			t.Errorf("the schedules are %+v, %v, %v", all, next, err)
 		}
 		hourly.Every = 10 * time.Minute

@@ -87,7 +87,7 @@ func TestAScheduleThatCannotBeReadHidesNoOther(t *testing.T) {
 			t.Errorf("applied: %v", err)
 		}
 		time.Sleep(2 * time.Hour)
-		all, _, err := s.List(ctx, task.ID{}, 10)
+		all, _, err := s.List(ctx, scheduler.Query{}, "", 10)
 		var names []string
 		for _, one := range all {
 			if names = append(names, one.Name); (one.Problem != nil) != (one.Name != "new") {
@@ -148,7 +148,7 @@ func TestATaskThatIsNoScheduleIsNotTakenForOne(t *testing.T) {
 				t.Errorf("%s: %v", verb, err)
 			}
 		}
-		if all, _, err := s.List(ctx, task.ID{}, 10); err != nil || len(all) != 0 {
+		if all, _, err := s.List(ctx, scheduler.Query{}, "", 10); err != nil || len(all) != 0 {
 			t.Errorf("listed %+v, %v", all, err)
 		}
 	})

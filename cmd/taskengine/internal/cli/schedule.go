@@ -15,13 +15,26 @@ import (
 
 // The subcommands of schedule share this file.
 
-// newScheduleEdit returns a command that changes one schedule and shows it.
-func newScheduleEdit(a *app, verb, short, long string, do func(ctx context.Context, c *client, name string) (*taskenginev1.Schedule, error)) *cobra.Command {
-	return &cobra.Command{
-		Use: verb + " NAME", Short: short, Long: long, Args: cobra.ExactArgs(1),
+// scheduleEdit is a command that changes one schedule and shows it, or many and shows how many.
+type scheduleEdit struct {
+	verb, past, short, long string
+	one                     func(ctx context.Context, c *client, name string) (*taskenginev1.Schedule, error)
+	many                    changePart
+}
+
+func (e *scheduleEdit) command(a *app) *cobra.Command {
+	var of selectFlags
+	cmd := &cobra.Command{
+		Use: e.verb + " [NAME]", Short: e.short, Long: e.long, Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := of.check(cmd, args); err != nil {
+				return err
+			}
 			return a.with(func(c *client) error {
-				s, err := do(cmd.Context(), c, args[0])
+				if len(args) == 0 {
+					return a.changeSchedules(cmd.Context(), c, &of, e.past, e.many)
+				}
+				s, err := e.one(cmd.Context(), c, args[0])
 				if err != nil {
 					return err
 				}
@@ -29,6 +42,8 @@ func newScheduleEdit(a *app, verb, short, long string, do func(ctx context.Conte
 			})
 		},
 	}
+	of.add(cmd)
+	return cmd
 }
 
 // showScheduleRows writes schedules as rows, or each as a line of JSON.

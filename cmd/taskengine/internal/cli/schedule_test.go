@@ -29,7 +29,7 @@ type scheduleNode struct {
 var (
 	aTime     = timestamppb.New(time.Date(2026, 3, 28, 1, 30, 0, 0, time.UTC))
 	aSchedule = &taskenginev1.Schedule{
-		Name: "nightly", TaskId: "t0", Next: aTime, Fires: 3, Missed: 2, Overlapped: 1, Orders: 4, Error: "no room", Attempt: 5,
+		Name: "nightly", TaskId: "t0", Version: 6, Next: aTime, Fires: 3, Missed: 2, Overlapped: 1, Orders: 4, Error: "no room", Attempt: 5,
 		Paused: &taskenginev1.SchedulePause{Since: aTime, Reason: "holidays"}, Last: &taskenginev1.ScheduleFire{Time: aTime, TaskId: "t1"},
 		Running: []*taskenginev1.ScheduleFire{{Time: aTime, TaskId: "t1"}}, Waiting: []*timestamppb.Timestamp{aTime},
 		Definition: &taskenginev1.ScheduleDefinition{
@@ -50,23 +50,25 @@ const (
 		`"task":{"type":"report","payload":"{\"a\":1}","priority":0,"headers":{"k":"v"},"expires":"1h"}},"next":"2026-03-28T01:30:00Z",` +
 		`"paused":{"since":"2026-03-28T01:30:00Z","reason":"holidays"},"last":{"time":"2026-03-28T01:30:00Z","task_id":"t1"},` +
 		`"fires":3,"missed":2,"overlapped":1,"waiting":["2026-03-28T01:30:00Z"],"running":[{"time":"2026-03-28T01:30:00Z","task_id":"t1"}],` +
-		`"orders":4,"task_id":"t0","error":"no room","attempt":5}`
+		`"orders":4,"task_id":"t0","error":"no room","attempt":5,"version":6}`
 	otherScheduleJSON = `{"name":"hourly","definition":{"gap":"run_after","repeat":"first","every":"1h","anchor":"2026-03-28T01:30:00Z",` +
 		`"catch_up":{"policy":"latest","max":0},"overlap":"skip","task":{"type":"mail","headers":{}}},` +
-		`"fires":0,"missed":0,"overlapped":0,"waiting":[],"running":[],"orders":0,"task_id":"t2","attempt":0}`
+		`"fires":0,"missed":0,"overlapped":0,"waiting":[],"running":[],"orders":0,"task_id":"t2","attempt":0,"version":0}`
 )
 
 func (n *scheduleNode) note(req proto.Message) { n.asked = append(n.asked, req) }
 
 // ListSchedules returns each schedule as a page, and an empty page before the last.
 func (n *scheduleNode) ListSchedules(_ context.Context, req *taskenginev1.ListSchedulesRequest) (*taskenginev1.ListSchedulesResponse, error) {
-	switch req.GetPageToken() {
-	case "":
-		return &taskenginev1.ListSchedulesResponse{Schedules: []*taskenginev1.Schedule{aSchedule}, NextPageToken: "2"}, n.fails
-	case "2":
+	switch {
+	case req.GetPaused() && req.GetFailing() && req.GetPrefix() == "x/":
+		return &taskenginev1.ListSchedulesResponse{}, n.fails
+	case req.GetPageToken() == "":
+		return &taskenginev1.ListSchedulesResponse{Schedules: []*taskenginev1.Schedule{otherSchedule}, NextPageToken: "2"}, n.fails
+	case req.GetPageToken() == "2":
 		return &taskenginev1.ListSchedulesResponse{NextPageToken: "3"}, n.fails
 	}
-	return &taskenginev1.ListSchedulesResponse{Schedules: []*taskenginev1.Schedule{otherSchedule}}, n.fails
+	return &taskenginev1.ListSchedulesResponse{Schedules: []*taskenginev1.Schedule{aSchedule}}, n.fails
 }
 
 func (n *scheduleNode) GetSchedule(_ context.Context, req *taskenginev1.GetScheduleRequest) (*taskenginev1.GetScheduleResponse, error) {
@@ -100,6 +102,31 @@ func (n *scheduleNode) PauseSchedule(_ context.Context, req *taskenginev1.PauseS
 func (n *scheduleNode) ResumeSchedule(_ context.Context, req *taskenginev1.ResumeScheduleRequest) (*taskenginev1.ResumeScheduleResponse, error) {
 	n.note(req)
 	return &taskenginev1.ResumeScheduleResponse{Schedule: otherSchedule}, n.fails
+}
+
+// changed is the outcome of the first part of a change, or of the second and last one.
+func (n *scheduleNode) changed(req proto.Message, of *taskenginev1.ScheduleSelection) (*taskenginev1.SchedulesChanged, error) {
+	n.note(proto.Clone(req))
+	if of.GetPageToken() == "" {
+		return &taskenginev1.SchedulesChanged{Changed: 1000, NextPageToken: "p"}, n.fails
+	}
+	failed := []*taskenginev1.ScheduleFailure{{Name: "a/1", Error: "it says why"}}
+	return &taskenginev1.SchedulesChanged{Changed: 5, Unchanged: 7, Failed: failed[:min(1, len(of.GetPrefix())-1)]}, n.fails
+}
+
+func (n *scheduleNode) PauseSchedules(_ context.Context, req *taskenginev1.PauseSchedulesRequest) (*taskenginev1.PauseSchedulesResponse, error) {
+	c, err := n.changed(req, req.GetSelect())
+	return &taskenginev1.PauseSchedulesResponse{Result: c}, err
+}
+
+func (n *scheduleNode) ResumeSchedules(_ context.Context, req *taskenginev1.ResumeSchedulesRequest) (*taskenginev1.ResumeSchedulesResponse, error) {
+	c, err := n.changed(req, req.GetSelect())
+	return &taskenginev1.ResumeSchedulesResponse{Result: c}, err
+}
+
+func (n *scheduleNode) DeleteSchedules(_ context.Context, req *taskenginev1.DeleteSchedulesRequest) (*taskenginev1.DeleteSchedulesResponse, error) {
+	c, err := n.changed(req, req.GetSelect())
+	return &taskenginev1.DeleteSchedulesResponse{Result: c}, err
 }
 
 func (n *scheduleNode) TriggerSchedule(_ context.Context, req *taskenginev1.TriggerScheduleRequest) (*taskenginev1.TriggerScheduleResponse, error) {
@@ -143,6 +170,46 @@ func TestSchedulesAreAskedForAsTheFlagsSay(t *testing.T) {
 		if diff := cmp.Diff([]proto.Message{want}, n.asked, protocmp.Transform()); diff != "" {
 			t.Errorf("%s asks for (-want +got)\n%s", line, diff)
 		}
+	}
+}
+
+func TestManySchedulesAreChangedInParts(t *testing.T) {
+	first := &taskenginev1.ScheduleSelection{Prefix: "a", Limit: 1000}
+	second := &taskenginev1.ScheduleSelection{Prefix: "a", Limit: 1000, PageToken: "p"}
+	for line, want := range map[string][]proto.Message{
+		"pause --prefix a --reason late": {&taskenginev1.PauseSchedulesRequest{Select: first, Reason: "late"}, &taskenginev1.PauseSchedulesRequest{Select: second, Reason: "late"}},
+		"resume --prefix a":              {&taskenginev1.ResumeSchedulesRequest{Select: first}, &taskenginev1.ResumeSchedulesRequest{Select: second}},
+		"delete --prefix a":              {&taskenginev1.DeleteSchedulesRequest{Select: first}, &taskenginev1.DeleteSchedulesRequest{Select: second}},
+	} {
+		n := new(scheduleNode)
+		r := n.on(t, strings.Fields(line)...)
+		if past, _, _ := strings.Cut(line, " "); r.code != 0 || r.stdout != "1005 schedules "+strings.TrimSuffix(past, "e")+"ed, 7 are not changed\n" || !strings.Contains(r.stderr, "1000 schedules so far, up to p") {
+			t.Errorf("%s ends with %d and writes\n%s%s", line, r.code, r.stdout, r.stderr)
+		}
+		if diff := cmp.Diff(want, n.asked, protocmp.Transform()); diff != "" {
+			t.Errorf("%s asks for (-want +got)\n%s", line, diff)
+		}
+	}
+	n := new(scheduleNode)
+	if r := n.on(t, "delete", "--prefix", "a", "--dry-run", "-o", "json"); r.stdout != `{"prefix":"a","dry_run":true,"changed":1005,"unchanged":7,"failed":0}`+"\n" || !n.asked[1].(*taskenginev1.DeleteSchedulesRequest).GetSelect().GetDryRun() {
+		t.Errorf("a dry run writes\n%s%s", r.stdout, r.stderr)
+	}
+	if r := new(scheduleNode).on(t, "pause", "--prefix", "a/"); r.code != 6 || !strings.Contains(r.stderr, "a/1: it says why") || !strings.Contains(r.stdout, "1005 schedules paused") {
+		t.Errorf("with one that refuses it ends with %d and writes\n%s%s", r.code, r.stdout, r.stderr)
+	}
+}
+
+func TestSchedulesAreListedAsTheFlagsSay(t *testing.T) {
+	n := new(scheduleNode)
+	r := n.on(t, "list", "--limit", "1", "-o", "json")
+	if r.stdout != otherScheduleJSON+"\n" || !strings.Contains(r.stderr, "--after 2 shows the next ones") {
+		t.Errorf("one schedule is listed as\n%s%s", r.stdout, r.stderr)
+	}
+	if r := n.on(t, "list", "--after", "2", "-o", "json"); r.stdout != aScheduleJSON+"\n" || r.stderr != "" {
+		t.Errorf("the rest is listed as\n%s%s", r.stdout, r.stderr)
+	}
+	if r := n.on(t, "list", "--prefix", "x/", "--paused", "--failing", "-o", "json"); r.stdout != "" {
+		t.Errorf("with all filters it writes\n%s%s", r.stdout, r.stderr)
 	}
 }
 
@@ -277,6 +344,10 @@ func TestAConfigurationIsApplied(t *testing.T) {
 	if r := n.on(t, "apply", "-c", file, "nightly"); r.stdout != "SCHEDULE  OUTCOME\nnightly   created\n" {
 		t.Errorf("apply writes\n%s%s", r.stdout, r.stderr)
 	}
+	n = new(scheduleNode)
+	if r := n.on(t, "apply", "-c", file, "nightly", "--if-version", "0"); r.code != 0 || n.asked[0].(*taskenginev1.ApplyScheduleRequest).IfVersion == nil {
+		t.Errorf("apply with a version asks for %v: %s", n.asked, r.stderr)
+	}
 	start := n.asked[0].(*taskenginev1.ApplyScheduleRequest).GetDefinition().GetStart().AsTime()
 	if !start.Equal(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)) {
 		t.Errorf("the start is %v", start)
@@ -313,6 +384,13 @@ func TestBadInputOfSchedulesIsRefusedBeforeANodeIsAsked(t *testing.T) {
 		{"delete", "NAME is missing", 2},
 		{"delete a b", "one argument too many", 2},
 		{"pause a b", "one argument too many", 2},
+		{"pause a --prefix b", "give either NAME or", 2},
+		{"pause --prefix b --all", "exclude each other", 2},
+		{"pause a --dry-run", "--dry-run is for", 2},
+		{"delete --prefix=", "--all is for all", 2},
+		{"list --limit -1", "must not be negative", 2},
+		{"apply -c " + file + " --prefix a", "--prefix is for --prune", 2},
+		{"apply -c " + file + " --if-version 3", "give its NAME", 2},
 		{"resume", "NAME is missing", 2},
 		{"trigger", "NAME is missing", 2},
 		{"backfill a", "required", 2},
@@ -333,7 +411,7 @@ func TestBadInputOfSchedulesIsRefusedBeforeANodeIsAsked(t *testing.T) {
 func TestWhatANodeSaysOfAScheduleHasItsExitCode(t *testing.T) {
 	file := write(t, "taskengine.yaml", scheduleConfig)
 	lines := []string{
-		"list", "show a", "preview a", "delete a", "pause a", "resume a", "trigger a", "apply -c " + file,
+		"list", "show a", "preview a", "delete a", "pause a", "resume a", "pause --prefix a", "delete --all", "resume --prefix a --dry-run", "trigger a", "apply -c " + file,
 		"backfill a --from 2026-01-01T00:00:00Z --to 2026-01-02T00:00:00Z",
 	}
 	for code, fails := range map[int]error{

@@ -7706,8 +7706,10 @@ type Schedule struct {
 	Orders  uint32          `protobuf:"varint,11,opt,name=orders,proto3" json:"orders,omitempty"`              // requests that were accepted and are not carried out yet
 	TaskId  string          `protobuf:"bytes,12,opt,name=task_id,json=taskId,proto3" json:"task_id,omitempty"` // of the task that is the schedule
 	// Why the schedule cannot run; empty if it can.
-	Error         string `protobuf:"bytes,13,opt,name=error,proto3" json:"error,omitempty"`
-	Attempt       uint32 `protobuf:"varint,14,opt,name=attempt,proto3" json:"attempt,omitempty"` // how many attempts to run it have failed since it last ran
+	Error   string `protobuf:"bytes,13,opt,name=error,proto3" json:"error,omitempty"`
+	Attempt uint32 `protobuf:"varint,14,opt,name=attempt,proto3" json:"attempt,omitempty"` // how many attempts to run it have failed since it last ran
+	// Grows with each new definition. ApplySchedule takes it to change the schedule only if nothing else has.
+	Version       uint64 `protobuf:"varint,15,opt,name=version,proto3" json:"version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7840,6 +7842,13 @@ func (x *Schedule) GetAttempt() uint32 {
 	return 0
 }
 
+func (x *Schedule) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
 type SchedulePause struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Since         *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=since,proto3" json:"since,omitempty"`
@@ -7949,6 +7958,9 @@ type ListSchedulesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Limit         uint32                 `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"`                         // default 100, at most 1000
 	PageToken     string                 `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"` // from the response before; empty for the first page
+	Prefix        string                 `protobuf:"bytes,3,opt,name=prefix,proto3" json:"prefix,omitempty"`                        // only schedules with names that begin with it
+	Paused        bool                   `protobuf:"varint,4,opt,name=paused,proto3" json:"paused,omitempty"`                       // only schedules that are paused
+	Failing       bool                   `protobuf:"varint,5,opt,name=failing,proto3" json:"failing,omitempty"`                     // only schedules with an error
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7995,6 +8007,27 @@ func (x *ListSchedulesRequest) GetPageToken() string {
 		return x.PageToken
 	}
 	return ""
+}
+
+func (x *ListSchedulesRequest) GetPrefix() string {
+	if x != nil {
+		return x.Prefix
+	}
+	return ""
+}
+
+func (x *ListSchedulesRequest) GetPaused() bool {
+	if x != nil {
+		return x.Paused
+	}
+	return false
+}
+
+func (x *ListSchedulesRequest) GetFailing() bool {
+	if x != nil {
+		return x.Failing
+	}
+	return false
 }
 
 type ListSchedulesResponse struct {
@@ -8138,9 +8171,12 @@ func (x *GetScheduleResponse) GetSchedule() *Schedule {
 }
 
 type ApplyScheduleRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Definition    *ScheduleDefinition    `protobuf:"bytes,2,opt,name=definition,proto3" json:"definition,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Name       string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Definition *ScheduleDefinition    `protobuf:"bytes,2,opt,name=definition,proto3" json:"definition,omitempty"`
+	// The version that the schedule must have, 0 if there must be none; absent: any. A schedule that has the definition
+	// already is unchanged, also with another version.
+	IfVersion     *uint64 `protobuf:"varint,3,opt,name=if_version,json=ifVersion,proto3,oneof" json:"if_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -8189,9 +8225,17 @@ func (x *ApplyScheduleRequest) GetDefinition() *ScheduleDefinition {
 	return nil
 }
 
+func (x *ApplyScheduleRequest) GetIfVersion() uint64 {
+	if x != nil && x.IfVersion != nil {
+		return *x.IfVersion
+	}
+	return 0
+}
+
 type ApplyScheduleResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Outcome       string                 `protobuf:"bytes,1,opt,name=outcome,proto3" json:"outcome,omitempty"` // created, updated or unchanged
+	Outcome       string                 `protobuf:"bytes,1,opt,name=outcome,proto3" json:"outcome,omitempty"`  // created, updated or unchanged
+	Version       uint64                 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"` // of the schedule then
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -8233,6 +8277,649 @@ func (x *ApplyScheduleResponse) GetOutcome() string {
 	return ""
 }
 
+func (x *ApplyScheduleResponse) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+type ApplySchedulesRequest struct {
+	state         protoimpl.MessageState  `protogen:"open.v1"`
+	Schedules     []*ApplyScheduleRequest `protobuf:"bytes,1,rep,name=schedules,proto3" json:"schedules,omitempty"` // at most 100, each name once
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApplySchedulesRequest) Reset() {
+	*x = ApplySchedulesRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[121]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApplySchedulesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApplySchedulesRequest) ProtoMessage() {}
+
+func (x *ApplySchedulesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[121]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApplySchedulesRequest.ProtoReflect.Descriptor instead.
+func (*ApplySchedulesRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{121}
+}
+
+func (x *ApplySchedulesRequest) GetSchedules() []*ApplyScheduleRequest {
+	if x != nil {
+		return x.Schedules
+	}
+	return nil
+}
+
+type ApplySchedulesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Schedules     []*AppliedSchedule     `protobuf:"bytes,1,rep,name=schedules,proto3" json:"schedules,omitempty"` // one for each of the request, in their order
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApplySchedulesResponse) Reset() {
+	*x = ApplySchedulesResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[122]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApplySchedulesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApplySchedulesResponse) ProtoMessage() {}
+
+func (x *ApplySchedulesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[122]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApplySchedulesResponse.ProtoReflect.Descriptor instead.
+func (*ApplySchedulesResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{122}
+}
+
+func (x *ApplySchedulesResponse) GetSchedules() []*AppliedSchedule {
+	if x != nil {
+		return x.Schedules
+	}
+	return nil
+}
+
+// AppliedSchedule is the effect of ApplySchedules on one schedule.
+type AppliedSchedule struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Outcome       string                 `protobuf:"bytes,2,opt,name=outcome,proto3" json:"outcome,omitempty"`  // created, updated or unchanged; empty if it was not applied
+	Version       uint64                 `protobuf:"varint,3,opt,name=version,proto3" json:"version,omitempty"` // of the schedule then; 0 if it was not applied
+	Code          string                 `protobuf:"bytes,4,opt,name=code,proto3" json:"code,omitempty"`        // the code that ApplySchedule would answer, such as aborted; empty if it was applied
+	Error         string                 `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`      // why it was not applied; empty if it was
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AppliedSchedule) Reset() {
+	*x = AppliedSchedule{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[123]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AppliedSchedule) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AppliedSchedule) ProtoMessage() {}
+
+func (x *AppliedSchedule) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[123]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AppliedSchedule.ProtoReflect.Descriptor instead.
+func (*AppliedSchedule) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{123}
+}
+
+func (x *AppliedSchedule) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *AppliedSchedule) GetOutcome() string {
+	if x != nil {
+		return x.Outcome
+	}
+	return ""
+}
+
+func (x *AppliedSchedule) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *AppliedSchedule) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
+}
+
+func (x *AppliedSchedule) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+type PauseSchedulesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Select        *ScheduleSelection     `protobuf:"bytes,1,opt,name=select,proto3" json:"select,omitempty"`
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"` // at most 1000 bytes
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseSchedulesRequest) Reset() {
+	*x = PauseSchedulesRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[124]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseSchedulesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseSchedulesRequest) ProtoMessage() {}
+
+func (x *PauseSchedulesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[124]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseSchedulesRequest.ProtoReflect.Descriptor instead.
+func (*PauseSchedulesRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{124}
+}
+
+func (x *PauseSchedulesRequest) GetSelect() *ScheduleSelection {
+	if x != nil {
+		return x.Select
+	}
+	return nil
+}
+
+func (x *PauseSchedulesRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type ResumeSchedulesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Select        *ScheduleSelection     `protobuf:"bytes,1,opt,name=select,proto3" json:"select,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeSchedulesRequest) Reset() {
+	*x = ResumeSchedulesRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[125]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeSchedulesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeSchedulesRequest) ProtoMessage() {}
+
+func (x *ResumeSchedulesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[125]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeSchedulesRequest.ProtoReflect.Descriptor instead.
+func (*ResumeSchedulesRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{125}
+}
+
+func (x *ResumeSchedulesRequest) GetSelect() *ScheduleSelection {
+	if x != nil {
+		return x.Select
+	}
+	return nil
+}
+
+type DeleteSchedulesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Select        *ScheduleSelection     `protobuf:"bytes,1,opt,name=select,proto3" json:"select,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteSchedulesRequest) Reset() {
+	*x = DeleteSchedulesRequest{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[126]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteSchedulesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteSchedulesRequest) ProtoMessage() {}
+
+func (x *DeleteSchedulesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[126]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteSchedulesRequest.ProtoReflect.Descriptor instead.
+func (*DeleteSchedulesRequest) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{126}
+}
+
+func (x *DeleteSchedulesRequest) GetSelect() *ScheduleSelection {
+	if x != nil {
+		return x.Select
+	}
+	return nil
+}
+
+// ScheduleSelection selects schedules to be changed, in the order of their names.
+type ScheduleSelection struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Prefix        string                 `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`                        // schedules with names that begin with it
+	All           bool                   `protobuf:"varint,2,opt,name=all,proto3" json:"all,omitempty"`                             // all schedules; the prefix must be empty
+	Limit         uint32                 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`                         // how many a request examines: default and at most 1000
+	PageToken     string                 `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"` // from the response before; empty for the first part
+	DryRun        bool                   `protobuf:"varint,5,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`         // only count them
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ScheduleSelection) Reset() {
+	*x = ScheduleSelection{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[127]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ScheduleSelection) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ScheduleSelection) ProtoMessage() {}
+
+func (x *ScheduleSelection) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[127]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ScheduleSelection.ProtoReflect.Descriptor instead.
+func (*ScheduleSelection) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{127}
+}
+
+func (x *ScheduleSelection) GetPrefix() string {
+	if x != nil {
+		return x.Prefix
+	}
+	return ""
+}
+
+func (x *ScheduleSelection) GetAll() bool {
+	if x != nil {
+		return x.All
+	}
+	return false
+}
+
+func (x *ScheduleSelection) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *ScheduleSelection) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+func (x *ScheduleSelection) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+type PauseSchedulesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Result        *SchedulesChanged      `protobuf:"bytes,1,opt,name=result,proto3" json:"result,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseSchedulesResponse) Reset() {
+	*x = PauseSchedulesResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[128]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseSchedulesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseSchedulesResponse) ProtoMessage() {}
+
+func (x *PauseSchedulesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[128]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseSchedulesResponse.ProtoReflect.Descriptor instead.
+func (*PauseSchedulesResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{128}
+}
+
+func (x *PauseSchedulesResponse) GetResult() *SchedulesChanged {
+	if x != nil {
+		return x.Result
+	}
+	return nil
+}
+
+type ResumeSchedulesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Result        *SchedulesChanged      `protobuf:"bytes,1,opt,name=result,proto3" json:"result,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeSchedulesResponse) Reset() {
+	*x = ResumeSchedulesResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[129]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeSchedulesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeSchedulesResponse) ProtoMessage() {}
+
+func (x *ResumeSchedulesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[129]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeSchedulesResponse.ProtoReflect.Descriptor instead.
+func (*ResumeSchedulesResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{129}
+}
+
+func (x *ResumeSchedulesResponse) GetResult() *SchedulesChanged {
+	if x != nil {
+		return x.Result
+	}
+	return nil
+}
+
+type DeleteSchedulesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Result        *SchedulesChanged      `protobuf:"bytes,1,opt,name=result,proto3" json:"result,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteSchedulesResponse) Reset() {
+	*x = DeleteSchedulesResponse{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[130]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteSchedulesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteSchedulesResponse) ProtoMessage() {}
+
+func (x *DeleteSchedulesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[130]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteSchedulesResponse.ProtoReflect.Descriptor instead.
+func (*DeleteSchedulesResponse) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{130}
+}
+
+func (x *DeleteSchedulesResponse) GetResult() *SchedulesChanged {
+	if x != nil {
+		return x.Result
+	}
+	return nil
+}
+
+// SchedulesChanged is the effect of a request on the schedules that it has examined.
+type SchedulesChanged struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Changed       uint32                 `protobuf:"varint,1,opt,name=changed,proto3" json:"changed,omitempty"`                                   // how many were changed, or would be
+	Unchanged     uint32                 `protobuf:"varint,2,opt,name=unchanged,proto3" json:"unchanged,omitempty"`                               // how many are so already
+	Failed        []*ScheduleFailure     `protobuf:"bytes,3,rep,name=failed,proto3" json:"failed,omitempty"`                                      // schedules that refuse the change, such as one that cannot be read
+	NextPageToken string                 `protobuf:"bytes,4,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"` // for the next request; empty at the end
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SchedulesChanged) Reset() {
+	*x = SchedulesChanged{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[131]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SchedulesChanged) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SchedulesChanged) ProtoMessage() {}
+
+func (x *SchedulesChanged) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[131]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SchedulesChanged.ProtoReflect.Descriptor instead.
+func (*SchedulesChanged) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{131}
+}
+
+func (x *SchedulesChanged) GetChanged() uint32 {
+	if x != nil {
+		return x.Changed
+	}
+	return 0
+}
+
+func (x *SchedulesChanged) GetUnchanged() uint32 {
+	if x != nil {
+		return x.Unchanged
+	}
+	return 0
+}
+
+func (x *SchedulesChanged) GetFailed() []*ScheduleFailure {
+	if x != nil {
+		return x.Failed
+	}
+	return nil
+}
+
+func (x *SchedulesChanged) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// ScheduleFailure says why a schedule was not changed.
+type ScheduleFailure struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Error         string                 `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ScheduleFailure) Reset() {
+	*x = ScheduleFailure{}
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[132]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ScheduleFailure) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ScheduleFailure) ProtoMessage() {}
+
+func (x *ScheduleFailure) ProtoReflect() protoreflect.Message {
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[132]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ScheduleFailure.ProtoReflect.Descriptor instead.
+func (*ScheduleFailure) Descriptor() ([]byte, []int) {
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{132}
+}
+
+func (x *ScheduleFailure) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ScheduleFailure) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
 type PreviewScheduleRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Of a schedule, or of a definition: H in an expression depends on it.
@@ -8246,7 +8933,7 @@ type PreviewScheduleRequest struct {
 
 func (x *PreviewScheduleRequest) Reset() {
 	*x = PreviewScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[121]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[133]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8258,7 +8945,7 @@ func (x *PreviewScheduleRequest) String() string {
 func (*PreviewScheduleRequest) ProtoMessage() {}
 
 func (x *PreviewScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[121]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[133]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8271,7 +8958,7 @@ func (x *PreviewScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewScheduleRequest.ProtoReflect.Descriptor instead.
 func (*PreviewScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{121}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{133}
 }
 
 func (x *PreviewScheduleRequest) GetName() string {
@@ -8311,7 +8998,7 @@ type PreviewScheduleResponse struct {
 
 func (x *PreviewScheduleResponse) Reset() {
 	*x = PreviewScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[122]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[134]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8323,7 +9010,7 @@ func (x *PreviewScheduleResponse) String() string {
 func (*PreviewScheduleResponse) ProtoMessage() {}
 
 func (x *PreviewScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[122]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[134]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8336,7 +9023,7 @@ func (x *PreviewScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PreviewScheduleResponse.ProtoReflect.Descriptor instead.
 func (*PreviewScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{122}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{134}
 }
 
 func (x *PreviewScheduleResponse) GetTimes() []*ScheduleTime {
@@ -8361,7 +9048,7 @@ type ScheduleTime struct {
 
 func (x *ScheduleTime) Reset() {
 	*x = ScheduleTime{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[123]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[135]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8373,7 +9060,7 @@ func (x *ScheduleTime) String() string {
 func (*ScheduleTime) ProtoMessage() {}
 
 func (x *ScheduleTime) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[123]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[135]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8386,7 +9073,7 @@ func (x *ScheduleTime) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScheduleTime.ProtoReflect.Descriptor instead.
 func (*ScheduleTime) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{123}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{135}
 }
 
 func (x *ScheduleTime) GetTime() *timestamppb.Timestamp {
@@ -8426,7 +9113,7 @@ type DeleteScheduleRequest struct {
 
 func (x *DeleteScheduleRequest) Reset() {
 	*x = DeleteScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[124]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[136]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8438,7 +9125,7 @@ func (x *DeleteScheduleRequest) String() string {
 func (*DeleteScheduleRequest) ProtoMessage() {}
 
 func (x *DeleteScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[124]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[136]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8451,7 +9138,7 @@ func (x *DeleteScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleRequest.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{124}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{136}
 }
 
 func (x *DeleteScheduleRequest) GetName() string {
@@ -8469,7 +9156,7 @@ type DeleteScheduleResponse struct {
 
 func (x *DeleteScheduleResponse) Reset() {
 	*x = DeleteScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[125]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[137]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8481,7 +9168,7 @@ func (x *DeleteScheduleResponse) String() string {
 func (*DeleteScheduleResponse) ProtoMessage() {}
 
 func (x *DeleteScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[125]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[137]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8494,7 +9181,7 @@ func (x *DeleteScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleResponse.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{125}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{137}
 }
 
 type PauseScheduleRequest struct {
@@ -8507,7 +9194,7 @@ type PauseScheduleRequest struct {
 
 func (x *PauseScheduleRequest) Reset() {
 	*x = PauseScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[126]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[138]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8519,7 +9206,7 @@ func (x *PauseScheduleRequest) String() string {
 func (*PauseScheduleRequest) ProtoMessage() {}
 
 func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[126]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[138]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8532,7 +9219,7 @@ func (x *PauseScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleRequest.ProtoReflect.Descriptor instead.
 func (*PauseScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{126}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{138}
 }
 
 func (x *PauseScheduleRequest) GetName() string {
@@ -8558,7 +9245,7 @@ type PauseScheduleResponse struct {
 
 func (x *PauseScheduleResponse) Reset() {
 	*x = PauseScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[127]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[139]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8570,7 +9257,7 @@ func (x *PauseScheduleResponse) String() string {
 func (*PauseScheduleResponse) ProtoMessage() {}
 
 func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[127]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[139]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8583,7 +9270,7 @@ func (x *PauseScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleResponse.ProtoReflect.Descriptor instead.
 func (*PauseScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{127}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{139}
 }
 
 func (x *PauseScheduleResponse) GetSchedule() *Schedule {
@@ -8602,7 +9289,7 @@ type ResumeScheduleRequest struct {
 
 func (x *ResumeScheduleRequest) Reset() {
 	*x = ResumeScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[128]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[140]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8614,7 +9301,7 @@ func (x *ResumeScheduleRequest) String() string {
 func (*ResumeScheduleRequest) ProtoMessage() {}
 
 func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[128]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[140]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8627,7 +9314,7 @@ func (x *ResumeScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleRequest.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{128}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{140}
 }
 
 func (x *ResumeScheduleRequest) GetName() string {
@@ -8646,7 +9333,7 @@ type ResumeScheduleResponse struct {
 
 func (x *ResumeScheduleResponse) Reset() {
 	*x = ResumeScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[129]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[141]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8658,7 +9345,7 @@ func (x *ResumeScheduleResponse) String() string {
 func (*ResumeScheduleResponse) ProtoMessage() {}
 
 func (x *ResumeScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[129]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[141]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8671,7 +9358,7 @@ func (x *ResumeScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeScheduleResponse.ProtoReflect.Descriptor instead.
 func (*ResumeScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{129}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{141}
 }
 
 func (x *ResumeScheduleResponse) GetSchedule() *Schedule {
@@ -8690,7 +9377,7 @@ type TriggerScheduleRequest struct {
 
 func (x *TriggerScheduleRequest) Reset() {
 	*x = TriggerScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[130]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[142]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8702,7 +9389,7 @@ func (x *TriggerScheduleRequest) String() string {
 func (*TriggerScheduleRequest) ProtoMessage() {}
 
 func (x *TriggerScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[130]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[142]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8715,7 +9402,7 @@ func (x *TriggerScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerScheduleRequest.ProtoReflect.Descriptor instead.
 func (*TriggerScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{130}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{142}
 }
 
 func (x *TriggerScheduleRequest) GetName() string {
@@ -8734,7 +9421,7 @@ type TriggerScheduleResponse struct {
 
 func (x *TriggerScheduleResponse) Reset() {
 	*x = TriggerScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[131]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[143]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8746,7 +9433,7 @@ func (x *TriggerScheduleResponse) String() string {
 func (*TriggerScheduleResponse) ProtoMessage() {}
 
 func (x *TriggerScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[131]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[143]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8759,7 +9446,7 @@ func (x *TriggerScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TriggerScheduleResponse.ProtoReflect.Descriptor instead.
 func (*TriggerScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{131}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{143}
 }
 
 func (x *TriggerScheduleResponse) GetTaskId() string {
@@ -8781,7 +9468,7 @@ type BackfillScheduleRequest struct {
 
 func (x *BackfillScheduleRequest) Reset() {
 	*x = BackfillScheduleRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[132]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[144]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8793,7 +9480,7 @@ func (x *BackfillScheduleRequest) String() string {
 func (*BackfillScheduleRequest) ProtoMessage() {}
 
 func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[132]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[144]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8806,7 +9493,7 @@ func (x *BackfillScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleRequest.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{132}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{144}
 }
 
 func (x *BackfillScheduleRequest) GetName() string {
@@ -8846,7 +9533,7 @@ type BackfillScheduleResponse struct {
 
 func (x *BackfillScheduleResponse) Reset() {
 	*x = BackfillScheduleResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[133]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[145]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8858,7 +9545,7 @@ func (x *BackfillScheduleResponse) String() string {
 func (*BackfillScheduleResponse) ProtoMessage() {}
 
 func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[133]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[145]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8871,7 +9558,7 @@ func (x *BackfillScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BackfillScheduleResponse.ProtoReflect.Descriptor instead.
 func (*BackfillScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{133}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{145}
 }
 
 func (x *BackfillScheduleResponse) GetTasks() uint64 {
@@ -8911,7 +9598,7 @@ type Source struct {
 
 func (x *Source) Reset() {
 	*x = Source{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[134]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[146]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8923,7 +9610,7 @@ func (x *Source) String() string {
 func (*Source) ProtoMessage() {}
 
 func (x *Source) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[134]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[146]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8936,7 +9623,7 @@ func (x *Source) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Source.ProtoReflect.Descriptor instead.
 func (*Source) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{134}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{146}
 }
 
 func (x *Source) GetName() string {
@@ -9068,7 +9755,7 @@ type SourcePause struct {
 
 func (x *SourcePause) Reset() {
 	*x = SourcePause{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[135]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[147]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9080,7 +9767,7 @@ func (x *SourcePause) String() string {
 func (*SourcePause) ProtoMessage() {}
 
 func (x *SourcePause) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[135]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[147]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9093,7 +9780,7 @@ func (x *SourcePause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourcePause.ProtoReflect.Descriptor instead.
 func (*SourcePause) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{135}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{147}
 }
 
 func (x *SourcePause) GetSince() *timestamppb.Timestamp {
@@ -9132,7 +9819,7 @@ type SourcePartition struct {
 
 func (x *SourcePartition) Reset() {
 	*x = SourcePartition{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[136]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[148]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9144,7 +9831,7 @@ func (x *SourcePartition) String() string {
 func (*SourcePartition) ProtoMessage() {}
 
 func (x *SourcePartition) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[136]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[148]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9157,7 +9844,7 @@ func (x *SourcePartition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourcePartition.ProtoReflect.Descriptor instead.
 func (*SourcePartition) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{136}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{148}
 }
 
 func (x *SourcePartition) GetTopic() string {
@@ -9265,7 +9952,7 @@ type SourceLoss struct {
 
 func (x *SourceLoss) Reset() {
 	*x = SourceLoss{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[137]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[149]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9277,7 +9964,7 @@ func (x *SourceLoss) String() string {
 func (*SourceLoss) ProtoMessage() {}
 
 func (x *SourceLoss) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[137]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[149]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9290,7 +9977,7 @@ func (x *SourceLoss) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceLoss.ProtoReflect.Descriptor instead.
 func (*SourceLoss) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{137}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{149}
 }
 
 func (x *SourceLoss) GetBegin() uint64 {
@@ -9329,7 +10016,7 @@ type ListSourcesRequest struct {
 
 func (x *ListSourcesRequest) Reset() {
 	*x = ListSourcesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[138]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[150]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9341,7 +10028,7 @@ func (x *ListSourcesRequest) String() string {
 func (*ListSourcesRequest) ProtoMessage() {}
 
 func (x *ListSourcesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[138]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[150]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9354,7 +10041,7 @@ func (x *ListSourcesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSourcesRequest.ProtoReflect.Descriptor instead.
 func (*ListSourcesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{138}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{150}
 }
 
 type ListSourcesResponse struct {
@@ -9366,7 +10053,7 @@ type ListSourcesResponse struct {
 
 func (x *ListSourcesResponse) Reset() {
 	*x = ListSourcesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[139]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[151]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9378,7 +10065,7 @@ func (x *ListSourcesResponse) String() string {
 func (*ListSourcesResponse) ProtoMessage() {}
 
 func (x *ListSourcesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[139]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[151]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9391,7 +10078,7 @@ func (x *ListSourcesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSourcesResponse.ProtoReflect.Descriptor instead.
 func (*ListSourcesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{139}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{151}
 }
 
 func (x *ListSourcesResponse) GetSources() []*Source {
@@ -9410,7 +10097,7 @@ type GetSourceRequest struct {
 
 func (x *GetSourceRequest) Reset() {
 	*x = GetSourceRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[140]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[152]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9422,7 +10109,7 @@ func (x *GetSourceRequest) String() string {
 func (*GetSourceRequest) ProtoMessage() {}
 
 func (x *GetSourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[140]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[152]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9435,7 +10122,7 @@ func (x *GetSourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSourceRequest.ProtoReflect.Descriptor instead.
 func (*GetSourceRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{140}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{152}
 }
 
 func (x *GetSourceRequest) GetName() string {
@@ -9454,7 +10141,7 @@ type GetSourceResponse struct {
 
 func (x *GetSourceResponse) Reset() {
 	*x = GetSourceResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[141]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[153]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9466,7 +10153,7 @@ func (x *GetSourceResponse) String() string {
 func (*GetSourceResponse) ProtoMessage() {}
 
 func (x *GetSourceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[141]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[153]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9479,7 +10166,7 @@ func (x *GetSourceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSourceResponse.ProtoReflect.Descriptor instead.
 func (*GetSourceResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{141}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{153}
 }
 
 func (x *GetSourceResponse) GetSource() *Source {
@@ -9499,7 +10186,7 @@ type PauseSourceRequest struct {
 
 func (x *PauseSourceRequest) Reset() {
 	*x = PauseSourceRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[142]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[154]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9511,7 +10198,7 @@ func (x *PauseSourceRequest) String() string {
 func (*PauseSourceRequest) ProtoMessage() {}
 
 func (x *PauseSourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[142]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[154]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9524,7 +10211,7 @@ func (x *PauseSourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSourceRequest.ProtoReflect.Descriptor instead.
 func (*PauseSourceRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{142}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{154}
 }
 
 func (x *PauseSourceRequest) GetName() string {
@@ -9550,7 +10237,7 @@ type PauseSourceResponse struct {
 
 func (x *PauseSourceResponse) Reset() {
 	*x = PauseSourceResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[143]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[155]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9562,7 +10249,7 @@ func (x *PauseSourceResponse) String() string {
 func (*PauseSourceResponse) ProtoMessage() {}
 
 func (x *PauseSourceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[143]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[155]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9575,7 +10262,7 @@ func (x *PauseSourceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSourceResponse.ProtoReflect.Descriptor instead.
 func (*PauseSourceResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{143}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{155}
 }
 
 func (x *PauseSourceResponse) GetSource() *Source {
@@ -9594,7 +10281,7 @@ type ResumeSourceRequest struct {
 
 func (x *ResumeSourceRequest) Reset() {
 	*x = ResumeSourceRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[144]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[156]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9606,7 +10293,7 @@ func (x *ResumeSourceRequest) String() string {
 func (*ResumeSourceRequest) ProtoMessage() {}
 
 func (x *ResumeSourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[144]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[156]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9619,7 +10306,7 @@ func (x *ResumeSourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSourceRequest.ProtoReflect.Descriptor instead.
 func (*ResumeSourceRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{144}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{156}
 }
 
 func (x *ResumeSourceRequest) GetName() string {
@@ -9638,7 +10325,7 @@ type ResumeSourceResponse struct {
 
 func (x *ResumeSourceResponse) Reset() {
 	*x = ResumeSourceResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[145]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[157]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9650,7 +10337,7 @@ func (x *ResumeSourceResponse) String() string {
 func (*ResumeSourceResponse) ProtoMessage() {}
 
 func (x *ResumeSourceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[145]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[157]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9663,7 +10350,7 @@ func (x *ResumeSourceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSourceResponse.ProtoReflect.Descriptor instead.
 func (*ResumeSourceResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{145}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{157}
 }
 
 func (x *ResumeSourceResponse) GetSource() *Source {
@@ -9692,7 +10379,7 @@ type SeekSourceRequest struct {
 
 func (x *SeekSourceRequest) Reset() {
 	*x = SeekSourceRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[146]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[158]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9704,7 +10391,7 @@ func (x *SeekSourceRequest) String() string {
 func (*SeekSourceRequest) ProtoMessage() {}
 
 func (x *SeekSourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[146]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[158]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9717,7 +10404,7 @@ func (x *SeekSourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeekSourceRequest.ProtoReflect.Descriptor instead.
 func (*SeekSourceRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{146}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{158}
 }
 
 func (x *SeekSourceRequest) GetName() string {
@@ -9831,7 +10518,7 @@ type SeekSourceResponse struct {
 
 func (x *SeekSourceResponse) Reset() {
 	*x = SeekSourceResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[147]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[159]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9843,7 +10530,7 @@ func (x *SeekSourceResponse) String() string {
 func (*SeekSourceResponse) ProtoMessage() {}
 
 func (x *SeekSourceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[147]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[159]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9856,7 +10543,7 @@ func (x *SeekSourceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeekSourceResponse.ProtoReflect.Descriptor instead.
 func (*SeekSourceResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{147}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{159}
 }
 
 func (x *SeekSourceResponse) GetSource() *Source {
@@ -9887,7 +10574,7 @@ type SourceMove struct {
 
 func (x *SourceMove) Reset() {
 	*x = SourceMove{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[148]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[160]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9899,7 +10586,7 @@ func (x *SourceMove) String() string {
 func (*SourceMove) ProtoMessage() {}
 
 func (x *SourceMove) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[148]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[160]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9912,7 +10599,7 @@ func (x *SourceMove) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SourceMove.ProtoReflect.Descriptor instead.
 func (*SourceMove) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{148}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{160}
 }
 
 func (x *SourceMove) GetTopic() string {
@@ -9968,7 +10655,7 @@ type SliceSource struct {
 
 func (x *SliceSource) Reset() {
 	*x = SliceSource{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[149]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[161]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9980,7 +10667,7 @@ func (x *SliceSource) String() string {
 func (*SliceSource) ProtoMessage() {}
 
 func (x *SliceSource) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[149]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[161]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9993,7 +10680,7 @@ func (x *SliceSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SliceSource.ProtoReflect.Descriptor instead.
 func (*SliceSource) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{149}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{161}
 }
 
 func (x *SliceSource) GetName() string {
@@ -10130,7 +10817,7 @@ type Platform struct {
 
 func (x *Platform) Reset() {
 	*x = Platform{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[150]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[162]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10142,7 +10829,7 @@ func (x *Platform) String() string {
 func (*Platform) ProtoMessage() {}
 
 func (x *Platform) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[150]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[162]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10155,7 +10842,7 @@ func (x *Platform) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Platform.ProtoReflect.Descriptor instead.
 func (*Platform) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{150}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{162}
 }
 
 func (x *Platform) GetSource() string {
@@ -10310,7 +10997,7 @@ type PlatformStop struct {
 
 func (x *PlatformStop) Reset() {
 	*x = PlatformStop{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[151]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[163]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10322,7 +11009,7 @@ func (x *PlatformStop) String() string {
 func (*PlatformStop) ProtoMessage() {}
 
 func (x *PlatformStop) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[151]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[163]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10335,7 +11022,7 @@ func (x *PlatformStop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlatformStop.ProtoReflect.Descriptor instead.
 func (*PlatformStop) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{151}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{163}
 }
 
 func (x *PlatformStop) GetSince() *timestamppb.Timestamp {
@@ -10374,7 +11061,7 @@ type SliceSetting struct {
 
 func (x *SliceSetting) Reset() {
 	*x = SliceSetting{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[152]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[164]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10386,7 +11073,7 @@ func (x *SliceSetting) String() string {
 func (*SliceSetting) ProtoMessage() {}
 
 func (x *SliceSetting) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[152]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[164]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10399,7 +11086,7 @@ func (x *SliceSetting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SliceSetting.ProtoReflect.Descriptor instead.
 func (*SliceSetting) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{152}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{164}
 }
 
 func (x *SliceSetting) GetName() string {
@@ -10436,7 +11123,7 @@ type OpenSlice struct {
 
 func (x *OpenSlice) Reset() {
 	*x = OpenSlice{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[153]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[165]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10448,7 +11135,7 @@ func (x *OpenSlice) String() string {
 func (*OpenSlice) ProtoMessage() {}
 
 func (x *OpenSlice) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[153]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[165]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10461,7 +11148,7 @@ func (x *OpenSlice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenSlice.ProtoReflect.Descriptor instead.
 func (*OpenSlice) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{153}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{165}
 }
 
 func (x *OpenSlice) GetStart() *timestamppb.Timestamp {
@@ -10504,7 +11191,7 @@ type SliceChange struct {
 
 func (x *SliceChange) Reset() {
 	*x = SliceChange{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[154]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[166]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10516,7 +11203,7 @@ func (x *SliceChange) String() string {
 func (*SliceChange) ProtoMessage() {}
 
 func (x *SliceChange) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[154]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[166]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10529,7 +11216,7 @@ func (x *SliceChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SliceChange.ProtoReflect.Descriptor instead.
 func (*SliceChange) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{154}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{166}
 }
 
 func (x *SliceChange) GetAt() *timestamppb.Timestamp {
@@ -10561,7 +11248,7 @@ type ListSliceSourcesRequest struct {
 
 func (x *ListSliceSourcesRequest) Reset() {
 	*x = ListSliceSourcesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[155]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[167]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10573,7 +11260,7 @@ func (x *ListSliceSourcesRequest) String() string {
 func (*ListSliceSourcesRequest) ProtoMessage() {}
 
 func (x *ListSliceSourcesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[155]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[167]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10586,7 +11273,7 @@ func (x *ListSliceSourcesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSliceSourcesRequest.ProtoReflect.Descriptor instead.
 func (*ListSliceSourcesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{155}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{167}
 }
 
 type ListSliceSourcesResponse struct {
@@ -10598,7 +11285,7 @@ type ListSliceSourcesResponse struct {
 
 func (x *ListSliceSourcesResponse) Reset() {
 	*x = ListSliceSourcesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[156]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[168]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10610,7 +11297,7 @@ func (x *ListSliceSourcesResponse) String() string {
 func (*ListSliceSourcesResponse) ProtoMessage() {}
 
 func (x *ListSliceSourcesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[156]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[168]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10623,7 +11310,7 @@ func (x *ListSliceSourcesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSliceSourcesResponse.ProtoReflect.Descriptor instead.
 func (*ListSliceSourcesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{156}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{168}
 }
 
 func (x *ListSliceSourcesResponse) GetSources() []*SliceSource {
@@ -10642,7 +11329,7 @@ type GetSliceSourceRequest struct {
 
 func (x *GetSliceSourceRequest) Reset() {
 	*x = GetSliceSourceRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[157]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[169]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10654,7 +11341,7 @@ func (x *GetSliceSourceRequest) String() string {
 func (*GetSliceSourceRequest) ProtoMessage() {}
 
 func (x *GetSliceSourceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[157]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[169]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10667,7 +11354,7 @@ func (x *GetSliceSourceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSliceSourceRequest.ProtoReflect.Descriptor instead.
 func (*GetSliceSourceRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{157}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{169}
 }
 
 func (x *GetSliceSourceRequest) GetName() string {
@@ -10686,7 +11373,7 @@ type GetSliceSourceResponse struct {
 
 func (x *GetSliceSourceResponse) Reset() {
 	*x = GetSliceSourceResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[158]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[170]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10698,7 +11385,7 @@ func (x *GetSliceSourceResponse) String() string {
 func (*GetSliceSourceResponse) ProtoMessage() {}
 
 func (x *GetSliceSourceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[158]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[170]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10711,7 +11398,7 @@ func (x *GetSliceSourceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSliceSourceResponse.ProtoReflect.Descriptor instead.
 func (*GetSliceSourceResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{158}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{170}
 }
 
 func (x *GetSliceSourceResponse) GetSource() *SliceSource {
@@ -10733,7 +11420,7 @@ type ListPlatformsRequest struct {
 
 func (x *ListPlatformsRequest) Reset() {
 	*x = ListPlatformsRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[159]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[171]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10745,7 +11432,7 @@ func (x *ListPlatformsRequest) String() string {
 func (*ListPlatformsRequest) ProtoMessage() {}
 
 func (x *ListPlatformsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[159]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[171]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10758,7 +11445,7 @@ func (x *ListPlatformsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPlatformsRequest.ProtoReflect.Descriptor instead.
 func (*ListPlatformsRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{159}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{171}
 }
 
 func (x *ListPlatformsRequest) GetSource() string {
@@ -10799,7 +11486,7 @@ type ListPlatformsResponse struct {
 
 func (x *ListPlatformsResponse) Reset() {
 	*x = ListPlatformsResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[160]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[172]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10811,7 +11498,7 @@ func (x *ListPlatformsResponse) String() string {
 func (*ListPlatformsResponse) ProtoMessage() {}
 
 func (x *ListPlatformsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[160]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[172]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10824,7 +11511,7 @@ func (x *ListPlatformsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPlatformsResponse.ProtoReflect.Descriptor instead.
 func (*ListPlatformsResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{160}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{172}
 }
 
 func (x *ListPlatformsResponse) GetPlatforms() []*Platform {
@@ -10851,7 +11538,7 @@ type GetPlatformRequest struct {
 
 func (x *GetPlatformRequest) Reset() {
 	*x = GetPlatformRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[161]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[173]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10863,7 +11550,7 @@ func (x *GetPlatformRequest) String() string {
 func (*GetPlatformRequest) ProtoMessage() {}
 
 func (x *GetPlatformRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[161]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[173]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10876,7 +11563,7 @@ func (x *GetPlatformRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPlatformRequest.ProtoReflect.Descriptor instead.
 func (*GetPlatformRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{161}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{173}
 }
 
 func (x *GetPlatformRequest) GetSource() string {
@@ -10902,7 +11589,7 @@ type GetPlatformResponse struct {
 
 func (x *GetPlatformResponse) Reset() {
 	*x = GetPlatformResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[162]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[174]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10914,7 +11601,7 @@ func (x *GetPlatformResponse) String() string {
 func (*GetPlatformResponse) ProtoMessage() {}
 
 func (x *GetPlatformResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[162]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[174]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10927,7 +11614,7 @@ func (x *GetPlatformResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPlatformResponse.ProtoReflect.Descriptor instead.
 func (*GetPlatformResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{162}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{174}
 }
 
 func (x *GetPlatformResponse) GetPlatform() *Platform {
@@ -10950,7 +11637,7 @@ type SetSlicesRequest struct {
 
 func (x *SetSlicesRequest) Reset() {
 	*x = SetSlicesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[163]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[175]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -10962,7 +11649,7 @@ func (x *SetSlicesRequest) String() string {
 func (*SetSlicesRequest) ProtoMessage() {}
 
 func (x *SetSlicesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[163]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[175]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -10975,7 +11662,7 @@ func (x *SetSlicesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSlicesRequest.ProtoReflect.Descriptor instead.
 func (*SetSlicesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{163}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{175}
 }
 
 func (x *SetSlicesRequest) GetSource() string {
@@ -11022,7 +11709,7 @@ type SetSlicesResponse struct {
 
 func (x *SetSlicesResponse) Reset() {
 	*x = SetSlicesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[164]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[176]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11034,7 +11721,7 @@ func (x *SetSlicesResponse) String() string {
 func (*SetSlicesResponse) ProtoMessage() {}
 
 func (x *SetSlicesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[164]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[176]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11047,7 +11734,7 @@ func (x *SetSlicesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSlicesResponse.ProtoReflect.Descriptor instead.
 func (*SetSlicesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{164}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{176}
 }
 
 func (x *SetSlicesResponse) GetPlatform() *Platform {
@@ -11069,7 +11756,7 @@ type AddPlatformRequest struct {
 
 func (x *AddPlatformRequest) Reset() {
 	*x = AddPlatformRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[165]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[177]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11081,7 +11768,7 @@ func (x *AddPlatformRequest) String() string {
 func (*AddPlatformRequest) ProtoMessage() {}
 
 func (x *AddPlatformRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[165]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[177]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11094,7 +11781,7 @@ func (x *AddPlatformRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddPlatformRequest.ProtoReflect.Descriptor instead.
 func (*AddPlatformRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{165}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{177}
 }
 
 func (x *AddPlatformRequest) GetSource() string {
@@ -11134,7 +11821,7 @@ type AddPlatformResponse struct {
 
 func (x *AddPlatformResponse) Reset() {
 	*x = AddPlatformResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[166]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[178]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11146,7 +11833,7 @@ func (x *AddPlatformResponse) String() string {
 func (*AddPlatformResponse) ProtoMessage() {}
 
 func (x *AddPlatformResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[166]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[178]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11159,7 +11846,7 @@ func (x *AddPlatformResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddPlatformResponse.ProtoReflect.Descriptor instead.
 func (*AddPlatformResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{166}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{178}
 }
 
 func (x *AddPlatformResponse) GetPlatform() *Platform {
@@ -11181,7 +11868,7 @@ type RemovePlatformRequest struct {
 
 func (x *RemovePlatformRequest) Reset() {
 	*x = RemovePlatformRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[167]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[179]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11193,7 +11880,7 @@ func (x *RemovePlatformRequest) String() string {
 func (*RemovePlatformRequest) ProtoMessage() {}
 
 func (x *RemovePlatformRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[167]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[179]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11206,7 +11893,7 @@ func (x *RemovePlatformRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePlatformRequest.ProtoReflect.Descriptor instead.
 func (*RemovePlatformRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{167}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{179}
 }
 
 func (x *RemovePlatformRequest) GetSource() string {
@@ -11246,7 +11933,7 @@ type RemovePlatformResponse struct {
 
 func (x *RemovePlatformResponse) Reset() {
 	*x = RemovePlatformResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[168]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[180]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11258,7 +11945,7 @@ func (x *RemovePlatformResponse) String() string {
 func (*RemovePlatformResponse) ProtoMessage() {}
 
 func (x *RemovePlatformResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[168]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[180]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11271,7 +11958,7 @@ func (x *RemovePlatformResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemovePlatformResponse.ProtoReflect.Descriptor instead.
 func (*RemovePlatformResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{168}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{180}
 }
 
 func (x *RemovePlatformResponse) GetPlatform() *Platform {
@@ -11293,7 +11980,7 @@ type PauseSlicesRequest struct {
 
 func (x *PauseSlicesRequest) Reset() {
 	*x = PauseSlicesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[169]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[181]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11305,7 +11992,7 @@ func (x *PauseSlicesRequest) String() string {
 func (*PauseSlicesRequest) ProtoMessage() {}
 
 func (x *PauseSlicesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[169]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[181]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11318,7 +12005,7 @@ func (x *PauseSlicesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSlicesRequest.ProtoReflect.Descriptor instead.
 func (*PauseSlicesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{169}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{181}
 }
 
 func (x *PauseSlicesRequest) GetSource() string {
@@ -11359,7 +12046,7 @@ type PauseSlicesResponse struct {
 
 func (x *PauseSlicesResponse) Reset() {
 	*x = PauseSlicesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[170]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[182]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11371,7 +12058,7 @@ func (x *PauseSlicesResponse) String() string {
 func (*PauseSlicesResponse) ProtoMessage() {}
 
 func (x *PauseSlicesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[170]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[182]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11384,7 +12071,7 @@ func (x *PauseSlicesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSlicesResponse.ProtoReflect.Descriptor instead.
 func (*PauseSlicesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{170}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{182}
 }
 
 func (x *PauseSlicesResponse) GetPlatform() *Platform {
@@ -11413,7 +12100,7 @@ type ResumeSlicesRequest struct {
 
 func (x *ResumeSlicesRequest) Reset() {
 	*x = ResumeSlicesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[171]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[183]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11425,7 +12112,7 @@ func (x *ResumeSlicesRequest) String() string {
 func (*ResumeSlicesRequest) ProtoMessage() {}
 
 func (x *ResumeSlicesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[171]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[183]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11438,7 +12125,7 @@ func (x *ResumeSlicesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSlicesRequest.ProtoReflect.Descriptor instead.
 func (*ResumeSlicesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{171}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{183}
 }
 
 func (x *ResumeSlicesRequest) GetSource() string {
@@ -11479,7 +12166,7 @@ type ResumeSlicesResponse struct {
 
 func (x *ResumeSlicesResponse) Reset() {
 	*x = ResumeSlicesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[172]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[184]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11491,7 +12178,7 @@ func (x *ResumeSlicesResponse) String() string {
 func (*ResumeSlicesResponse) ProtoMessage() {}
 
 func (x *ResumeSlicesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[172]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[184]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11504,7 +12191,7 @@ func (x *ResumeSlicesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeSlicesResponse.ProtoReflect.Descriptor instead.
 func (*ResumeSlicesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{172}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{184}
 }
 
 func (x *ResumeSlicesResponse) GetPlatform() *Platform {
@@ -11535,7 +12222,7 @@ type ResetPlatformRequest struct {
 
 func (x *ResetPlatformRequest) Reset() {
 	*x = ResetPlatformRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[173]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[185]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11547,7 +12234,7 @@ func (x *ResetPlatformRequest) String() string {
 func (*ResetPlatformRequest) ProtoMessage() {}
 
 func (x *ResetPlatformRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[173]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[185]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11560,7 +12247,7 @@ func (x *ResetPlatformRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetPlatformRequest.ProtoReflect.Descriptor instead.
 func (*ResetPlatformRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{173}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{185}
 }
 
 func (x *ResetPlatformRequest) GetSource() string {
@@ -11614,7 +12301,7 @@ type ResetPlatformResponse struct {
 
 func (x *ResetPlatformResponse) Reset() {
 	*x = ResetPlatformResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[174]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[186]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11626,7 +12313,7 @@ func (x *ResetPlatformResponse) String() string {
 func (*ResetPlatformResponse) ProtoMessage() {}
 
 func (x *ResetPlatformResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[174]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[186]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11639,7 +12326,7 @@ func (x *ResetPlatformResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResetPlatformResponse.ProtoReflect.Descriptor instead.
 func (*ResetPlatformResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{174}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{186}
 }
 
 func (x *ResetPlatformResponse) GetPlatform() *Platform {
@@ -11663,7 +12350,7 @@ type RetrySlicesRequest struct {
 
 func (x *RetrySlicesRequest) Reset() {
 	*x = RetrySlicesRequest{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[175]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[187]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11675,7 +12362,7 @@ func (x *RetrySlicesRequest) String() string {
 func (*RetrySlicesRequest) ProtoMessage() {}
 
 func (x *RetrySlicesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[175]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[187]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11688,7 +12375,7 @@ func (x *RetrySlicesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetrySlicesRequest.ProtoReflect.Descriptor instead.
 func (*RetrySlicesRequest) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{175}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{187}
 }
 
 func (x *RetrySlicesRequest) GetSource() string {
@@ -11743,7 +12430,7 @@ type RetrySlicesResponse struct {
 
 func (x *RetrySlicesResponse) Reset() {
 	*x = RetrySlicesResponse{}
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[176]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[188]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -11755,7 +12442,7 @@ func (x *RetrySlicesResponse) String() string {
 func (*RetrySlicesResponse) ProtoMessage() {}
 
 func (x *RetrySlicesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_taskengine_v1_taskengine_proto_msgTypes[176]
+	mi := &file_taskengine_v1_taskengine_proto_msgTypes[188]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -11768,7 +12455,7 @@ func (x *RetrySlicesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetrySlicesResponse.ProtoReflect.Descriptor instead.
 func (*RetrySlicesResponse) Descriptor() ([]byte, []int) {
-	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{176}
+	return file_taskengine_v1_taskengine_proto_rawDescGZIP(), []int{188}
 }
 
 func (x *RetrySlicesResponse) GetPlatform() *Platform {
@@ -12390,7 +13077,7 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\fHeadersEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\v\n" +
-	"\t_priority\"\x94\x04\n" +
+	"\t_priority\"\xae\x04\n" +
 	"\bSchedule\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12A\n" +
 	"\n" +
@@ -12410,31 +13097,77 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x06orders\x18\v \x01(\rR\x06orders\x12\x17\n" +
 	"\atask_id\x18\f \x01(\tR\x06taskId\x12\x14\n" +
 	"\x05error\x18\r \x01(\tR\x05error\x12\x18\n" +
-	"\aattempt\x18\x0e \x01(\rR\aattempt\"Y\n" +
+	"\aattempt\x18\x0e \x01(\rR\aattempt\x12\x18\n" +
+	"\aversion\x18\x0f \x01(\x04R\aversion\"Y\n" +
 	"\rSchedulePause\x120\n" +
 	"\x05since\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"W\n" +
 	"\fScheduleFire\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x17\n" +
-	"\atask_id\x18\x02 \x01(\tR\x06taskId\"K\n" +
+	"\atask_id\x18\x02 \x01(\tR\x06taskId\"\x95\x01\n" +
 	"\x14ListSchedulesRequest\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\rR\x05limit\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x02 \x01(\tR\tpageToken\"v\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\x12\x16\n" +
+	"\x06prefix\x18\x03 \x01(\tR\x06prefix\x12\x16\n" +
+	"\x06paused\x18\x04 \x01(\bR\x06paused\x12\x18\n" +
+	"\afailing\x18\x05 \x01(\bR\afailing\"v\n" +
 	"\x15ListSchedulesResponse\x125\n" +
 	"\tschedules\x18\x01 \x03(\v2\x17.taskengine.v1.ScheduleR\tschedules\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"(\n" +
 	"\x12GetScheduleRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"J\n" +
 	"\x13GetScheduleResponse\x123\n" +
-	"\bschedule\x18\x01 \x01(\v2\x17.taskengine.v1.ScheduleR\bschedule\"m\n" +
+	"\bschedule\x18\x01 \x01(\v2\x17.taskengine.v1.ScheduleR\bschedule\"\xa0\x01\n" +
 	"\x14ApplyScheduleRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12A\n" +
 	"\n" +
 	"definition\x18\x02 \x01(\v2!.taskengine.v1.ScheduleDefinitionR\n" +
-	"definition\"1\n" +
+	"definition\x12\"\n" +
+	"\n" +
+	"if_version\x18\x03 \x01(\x04H\x00R\tifVersion\x88\x01\x01B\r\n" +
+	"\v_if_version\"K\n" +
 	"\x15ApplyScheduleResponse\x12\x18\n" +
-	"\aoutcome\x18\x01 \x01(\tR\aoutcome\"\xb5\x01\n" +
+	"\aoutcome\x18\x01 \x01(\tR\aoutcome\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\x04R\aversion\"Z\n" +
+	"\x15ApplySchedulesRequest\x12A\n" +
+	"\tschedules\x18\x01 \x03(\v2#.taskengine.v1.ApplyScheduleRequestR\tschedules\"V\n" +
+	"\x16ApplySchedulesResponse\x12<\n" +
+	"\tschedules\x18\x01 \x03(\v2\x1e.taskengine.v1.AppliedScheduleR\tschedules\"\x83\x01\n" +
+	"\x0fAppliedSchedule\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\aoutcome\x18\x02 \x01(\tR\aoutcome\x12\x18\n" +
+	"\aversion\x18\x03 \x01(\x04R\aversion\x12\x12\n" +
+	"\x04code\x18\x04 \x01(\tR\x04code\x12\x14\n" +
+	"\x05error\x18\x05 \x01(\tR\x05error\"i\n" +
+	"\x15PauseSchedulesRequest\x128\n" +
+	"\x06select\x18\x01 \x01(\v2 .taskengine.v1.ScheduleSelectionR\x06select\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"R\n" +
+	"\x16ResumeSchedulesRequest\x128\n" +
+	"\x06select\x18\x01 \x01(\v2 .taskengine.v1.ScheduleSelectionR\x06select\"R\n" +
+	"\x16DeleteSchedulesRequest\x128\n" +
+	"\x06select\x18\x01 \x01(\v2 .taskengine.v1.ScheduleSelectionR\x06select\"\x8b\x01\n" +
+	"\x11ScheduleSelection\x12\x16\n" +
+	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12\x10\n" +
+	"\x03all\x18\x02 \x01(\bR\x03all\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\rR\x05limit\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x04 \x01(\tR\tpageToken\x12\x17\n" +
+	"\adry_run\x18\x05 \x01(\bR\x06dryRun\"Q\n" +
+	"\x16PauseSchedulesResponse\x127\n" +
+	"\x06result\x18\x01 \x01(\v2\x1f.taskengine.v1.SchedulesChangedR\x06result\"R\n" +
+	"\x17ResumeSchedulesResponse\x127\n" +
+	"\x06result\x18\x01 \x01(\v2\x1f.taskengine.v1.SchedulesChangedR\x06result\"R\n" +
+	"\x17DeleteSchedulesResponse\x127\n" +
+	"\x06result\x18\x01 \x01(\v2\x1f.taskengine.v1.SchedulesChangedR\x06result\"\xaa\x01\n" +
+	"\x10SchedulesChanged\x12\x18\n" +
+	"\achanged\x18\x01 \x01(\rR\achanged\x12\x1c\n" +
+	"\tunchanged\x18\x02 \x01(\rR\tunchanged\x126\n" +
+	"\x06failed\x18\x03 \x03(\v2\x1e.taskengine.v1.ScheduleFailureR\x06failed\x12&\n" +
+	"\x0fnext_page_token\x18\x04 \x01(\tR\rnextPageToken\";\n" +
+	"\x0fScheduleFailure\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05error\x18\x02 \x01(\tR\x05error\"\xb5\x01\n" +
 	"\x16PreviewScheduleRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12A\n" +
 	"\n" +
@@ -12700,7 +13433,7 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x06reason\x18\x06 \x01(\tR\x06reason\"h\n" +
 	"\x13RetrySlicesResponse\x123\n" +
 	"\bplatform\x18\x01 \x01(\v2\x17.taskengine.v1.PlatformR\bplatform\x12\x1c\n" +
-	"\tplatforms\x18\x02 \x01(\rR\tplatforms2\xf3)\n" +
+	"\tplatforms\x18\x02 \x01(\rR\tplatforms2\xf5,\n" +
 	"\vTaskService\x12E\n" +
 	"\x06Submit\x12\x1c.taskengine.v1.SubmitRequest\x1a\x1d.taskengine.v1.SubmitResponse\x12i\n" +
 	"\x12SubmitWithChildren\x12(.taskengine.v1.SubmitWithChildrenRequest\x1a).taskengine.v1.SubmitWithChildrenResponse\x12T\n" +
@@ -12748,11 +13481,15 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x0fUnsilenceAlerts\x12%.taskengine.v1.UnsilenceAlertsRequest\x1a&.taskengine.v1.UnsilenceAlertsResponse\x12Z\n" +
 	"\rListSchedules\x12#.taskengine.v1.ListSchedulesRequest\x1a$.taskengine.v1.ListSchedulesResponse\x12T\n" +
 	"\vGetSchedule\x12!.taskengine.v1.GetScheduleRequest\x1a\".taskengine.v1.GetScheduleResponse\x12Z\n" +
-	"\rApplySchedule\x12#.taskengine.v1.ApplyScheduleRequest\x1a$.taskengine.v1.ApplyScheduleResponse\x12`\n" +
+	"\rApplySchedule\x12#.taskengine.v1.ApplyScheduleRequest\x1a$.taskengine.v1.ApplyScheduleResponse\x12]\n" +
+	"\x0eApplySchedules\x12$.taskengine.v1.ApplySchedulesRequest\x1a%.taskengine.v1.ApplySchedulesResponse\x12`\n" +
 	"\x0fPreviewSchedule\x12%.taskengine.v1.PreviewScheduleRequest\x1a&.taskengine.v1.PreviewScheduleResponse\x12]\n" +
 	"\x0eDeleteSchedule\x12$.taskengine.v1.DeleteScheduleRequest\x1a%.taskengine.v1.DeleteScheduleResponse\x12Z\n" +
 	"\rPauseSchedule\x12#.taskengine.v1.PauseScheduleRequest\x1a$.taskengine.v1.PauseScheduleResponse\x12]\n" +
-	"\x0eResumeSchedule\x12$.taskengine.v1.ResumeScheduleRequest\x1a%.taskengine.v1.ResumeScheduleResponse\x12`\n" +
+	"\x0eResumeSchedule\x12$.taskengine.v1.ResumeScheduleRequest\x1a%.taskengine.v1.ResumeScheduleResponse\x12]\n" +
+	"\x0ePauseSchedules\x12$.taskengine.v1.PauseSchedulesRequest\x1a%.taskengine.v1.PauseSchedulesResponse\x12`\n" +
+	"\x0fResumeSchedules\x12%.taskengine.v1.ResumeSchedulesRequest\x1a&.taskengine.v1.ResumeSchedulesResponse\x12`\n" +
+	"\x0fDeleteSchedules\x12%.taskengine.v1.DeleteSchedulesRequest\x1a&.taskengine.v1.DeleteSchedulesResponse\x12`\n" +
 	"\x0fTriggerSchedule\x12%.taskengine.v1.TriggerScheduleRequest\x1a&.taskengine.v1.TriggerScheduleResponse\x12c\n" +
 	"\x10BackfillSchedule\x12&.taskengine.v1.BackfillScheduleRequest\x1a'.taskengine.v1.BackfillScheduleResponse\x12T\n" +
 	"\vListSources\x12!.taskengine.v1.ListSourcesRequest\x1a\".taskengine.v1.ListSourcesResponse\x12N\n" +
@@ -12787,7 +13524,7 @@ func file_taskengine_v1_taskengine_proto_rawDescGZIP() []byte {
 }
 
 var (
-	file_taskengine_v1_taskengine_proto_msgTypes = make([]protoimpl.MessageInfo, 185)
+	file_taskengine_v1_taskengine_proto_msgTypes = make([]protoimpl.MessageInfo, 197)
 	file_taskengine_v1_taskengine_proto_goTypes  = []any{
 		(*NewTask)(nil),                    // 0: taskengine.v1.NewTask
 		(*SubmitRequest)(nil),              // 1: taskengine.v1.SubmitRequest
@@ -12910,85 +13647,97 @@ var (
 		(*GetScheduleResponse)(nil),        // 118: taskengine.v1.GetScheduleResponse
 		(*ApplyScheduleRequest)(nil),       // 119: taskengine.v1.ApplyScheduleRequest
 		(*ApplyScheduleResponse)(nil),      // 120: taskengine.v1.ApplyScheduleResponse
-		(*PreviewScheduleRequest)(nil),     // 121: taskengine.v1.PreviewScheduleRequest
-		(*PreviewScheduleResponse)(nil),    // 122: taskengine.v1.PreviewScheduleResponse
-		(*ScheduleTime)(nil),               // 123: taskengine.v1.ScheduleTime
-		(*DeleteScheduleRequest)(nil),      // 124: taskengine.v1.DeleteScheduleRequest
-		(*DeleteScheduleResponse)(nil),     // 125: taskengine.v1.DeleteScheduleResponse
-		(*PauseScheduleRequest)(nil),       // 126: taskengine.v1.PauseScheduleRequest
-		(*PauseScheduleResponse)(nil),      // 127: taskengine.v1.PauseScheduleResponse
-		(*ResumeScheduleRequest)(nil),      // 128: taskengine.v1.ResumeScheduleRequest
-		(*ResumeScheduleResponse)(nil),     // 129: taskengine.v1.ResumeScheduleResponse
-		(*TriggerScheduleRequest)(nil),     // 130: taskengine.v1.TriggerScheduleRequest
-		(*TriggerScheduleResponse)(nil),    // 131: taskengine.v1.TriggerScheduleResponse
-		(*BackfillScheduleRequest)(nil),    // 132: taskengine.v1.BackfillScheduleRequest
-		(*BackfillScheduleResponse)(nil),   // 133: taskengine.v1.BackfillScheduleResponse
-		(*Source)(nil),                     // 134: taskengine.v1.Source
-		(*SourcePause)(nil),                // 135: taskengine.v1.SourcePause
-		(*SourcePartition)(nil),            // 136: taskengine.v1.SourcePartition
-		(*SourceLoss)(nil),                 // 137: taskengine.v1.SourceLoss
-		(*ListSourcesRequest)(nil),         // 138: taskengine.v1.ListSourcesRequest
-		(*ListSourcesResponse)(nil),        // 139: taskengine.v1.ListSourcesResponse
-		(*GetSourceRequest)(nil),           // 140: taskengine.v1.GetSourceRequest
-		(*GetSourceResponse)(nil),          // 141: taskengine.v1.GetSourceResponse
-		(*PauseSourceRequest)(nil),         // 142: taskengine.v1.PauseSourceRequest
-		(*PauseSourceResponse)(nil),        // 143: taskengine.v1.PauseSourceResponse
-		(*ResumeSourceRequest)(nil),        // 144: taskengine.v1.ResumeSourceRequest
-		(*ResumeSourceResponse)(nil),       // 145: taskengine.v1.ResumeSourceResponse
-		(*SeekSourceRequest)(nil),          // 146: taskengine.v1.SeekSourceRequest
-		(*SeekSourceResponse)(nil),         // 147: taskengine.v1.SeekSourceResponse
-		(*SourceMove)(nil),                 // 148: taskengine.v1.SourceMove
-		(*SliceSource)(nil),                // 149: taskengine.v1.SliceSource
-		(*Platform)(nil),                   // 150: taskengine.v1.Platform
-		(*PlatformStop)(nil),               // 151: taskengine.v1.PlatformStop
-		(*SliceSetting)(nil),               // 152: taskengine.v1.SliceSetting
-		(*OpenSlice)(nil),                  // 153: taskengine.v1.OpenSlice
-		(*SliceChange)(nil),                // 154: taskengine.v1.SliceChange
-		(*ListSliceSourcesRequest)(nil),    // 155: taskengine.v1.ListSliceSourcesRequest
-		(*ListSliceSourcesResponse)(nil),   // 156: taskengine.v1.ListSliceSourcesResponse
-		(*GetSliceSourceRequest)(nil),      // 157: taskengine.v1.GetSliceSourceRequest
-		(*GetSliceSourceResponse)(nil),     // 158: taskengine.v1.GetSliceSourceResponse
-		(*ListPlatformsRequest)(nil),       // 159: taskengine.v1.ListPlatformsRequest
-		(*ListPlatformsResponse)(nil),      // 160: taskengine.v1.ListPlatformsResponse
-		(*GetPlatformRequest)(nil),         // 161: taskengine.v1.GetPlatformRequest
-		(*GetPlatformResponse)(nil),        // 162: taskengine.v1.GetPlatformResponse
-		(*SetSlicesRequest)(nil),           // 163: taskengine.v1.SetSlicesRequest
-		(*SetSlicesResponse)(nil),          // 164: taskengine.v1.SetSlicesResponse
-		(*AddPlatformRequest)(nil),         // 165: taskengine.v1.AddPlatformRequest
-		(*AddPlatformResponse)(nil),        // 166: taskengine.v1.AddPlatformResponse
-		(*RemovePlatformRequest)(nil),      // 167: taskengine.v1.RemovePlatformRequest
-		(*RemovePlatformResponse)(nil),     // 168: taskengine.v1.RemovePlatformResponse
-		(*PauseSlicesRequest)(nil),         // 169: taskengine.v1.PauseSlicesRequest
-		(*PauseSlicesResponse)(nil),        // 170: taskengine.v1.PauseSlicesResponse
-		(*ResumeSlicesRequest)(nil),        // 171: taskengine.v1.ResumeSlicesRequest
-		(*ResumeSlicesResponse)(nil),       // 172: taskengine.v1.ResumeSlicesResponse
-		(*ResetPlatformRequest)(nil),       // 173: taskengine.v1.ResetPlatformRequest
-		(*ResetPlatformResponse)(nil),      // 174: taskengine.v1.ResetPlatformResponse
-		(*RetrySlicesRequest)(nil),         // 175: taskengine.v1.RetrySlicesRequest
-		(*RetrySlicesResponse)(nil),        // 176: taskengine.v1.RetrySlicesResponse
-		nil,                                // 177: taskengine.v1.NewTask.HeadersEntry
-		nil,                                // 178: taskengine.v1.Task.HeadersEntry
-		nil,                                // 179: taskengine.v1.SubmitWorkflowRequest.HeadersEntry
-		nil,                                // 180: taskengine.v1.Alert.LabelsEntry
-		nil,                                // 181: taskengine.v1.AlertSilence.LabelsEntry
-		nil,                                // 182: taskengine.v1.SilenceAlertsRequest.LabelsEntry
-		nil,                                // 183: taskengine.v1.ScheduleTask.HeadersEntry
-		nil,                                // 184: taskengine.v1.SetSlicesRequest.ValuesEntry
-		(*timestamppb.Timestamp)(nil),      // 185: google.protobuf.Timestamp
-		(*durationpb.Duration)(nil),        // 186: google.protobuf.Duration
+		(*ApplySchedulesRequest)(nil),      // 121: taskengine.v1.ApplySchedulesRequest
+		(*ApplySchedulesResponse)(nil),     // 122: taskengine.v1.ApplySchedulesResponse
+		(*AppliedSchedule)(nil),            // 123: taskengine.v1.AppliedSchedule
+		(*PauseSchedulesRequest)(nil),      // 124: taskengine.v1.PauseSchedulesRequest
+		(*ResumeSchedulesRequest)(nil),     // 125: taskengine.v1.ResumeSchedulesRequest
+		(*DeleteSchedulesRequest)(nil),     // 126: taskengine.v1.DeleteSchedulesRequest
+		(*ScheduleSelection)(nil),          // 127: taskengine.v1.ScheduleSelection
+		(*PauseSchedulesResponse)(nil),     // 128: taskengine.v1.PauseSchedulesResponse
+		(*ResumeSchedulesResponse)(nil),    // 129: taskengine.v1.ResumeSchedulesResponse
+		(*DeleteSchedulesResponse)(nil),    // 130: taskengine.v1.DeleteSchedulesResponse
+		(*SchedulesChanged)(nil),           // 131: taskengine.v1.SchedulesChanged
+		(*ScheduleFailure)(nil),            // 132: taskengine.v1.ScheduleFailure
+		(*PreviewScheduleRequest)(nil),     // 133: taskengine.v1.PreviewScheduleRequest
+		(*PreviewScheduleResponse)(nil),    // 134: taskengine.v1.PreviewScheduleResponse
+		(*ScheduleTime)(nil),               // 135: taskengine.v1.ScheduleTime
+		(*DeleteScheduleRequest)(nil),      // 136: taskengine.v1.DeleteScheduleRequest
+		(*DeleteScheduleResponse)(nil),     // 137: taskengine.v1.DeleteScheduleResponse
+		(*PauseScheduleRequest)(nil),       // 138: taskengine.v1.PauseScheduleRequest
+		(*PauseScheduleResponse)(nil),      // 139: taskengine.v1.PauseScheduleResponse
+		(*ResumeScheduleRequest)(nil),      // 140: taskengine.v1.ResumeScheduleRequest
+		(*ResumeScheduleResponse)(nil),     // 141: taskengine.v1.ResumeScheduleResponse
+		(*TriggerScheduleRequest)(nil),     // 142: taskengine.v1.TriggerScheduleRequest
+		(*TriggerScheduleResponse)(nil),    // 143: taskengine.v1.TriggerScheduleResponse
+		(*BackfillScheduleRequest)(nil),    // 144: taskengine.v1.BackfillScheduleRequest
+		(*BackfillScheduleResponse)(nil),   // 145: taskengine.v1.BackfillScheduleResponse
+		(*Source)(nil),                     // 146: taskengine.v1.Source
+		(*SourcePause)(nil),                // 147: taskengine.v1.SourcePause
+		(*SourcePartition)(nil),            // 148: taskengine.v1.SourcePartition
+		(*SourceLoss)(nil),                 // 149: taskengine.v1.SourceLoss
+		(*ListSourcesRequest)(nil),         // 150: taskengine.v1.ListSourcesRequest
+		(*ListSourcesResponse)(nil),        // 151: taskengine.v1.ListSourcesResponse
+		(*GetSourceRequest)(nil),           // 152: taskengine.v1.GetSourceRequest
+		(*GetSourceResponse)(nil),          // 153: taskengine.v1.GetSourceResponse
+		(*PauseSourceRequest)(nil),         // 154: taskengine.v1.PauseSourceRequest
+		(*PauseSourceResponse)(nil),        // 155: taskengine.v1.PauseSourceResponse
+		(*ResumeSourceRequest)(nil),        // 156: taskengine.v1.ResumeSourceRequest
+		(*ResumeSourceResponse)(nil),       // 157: taskengine.v1.ResumeSourceResponse
+		(*SeekSourceRequest)(nil),          // 158: taskengine.v1.SeekSourceRequest
+		(*SeekSourceResponse)(nil),         // 159: taskengine.v1.SeekSourceResponse
+		(*SourceMove)(nil),                 // 160: taskengine.v1.SourceMove
+		(*SliceSource)(nil),                // 161: taskengine.v1.SliceSource
+		(*Platform)(nil),                   // 162: taskengine.v1.Platform
+		(*PlatformStop)(nil),               // 163: taskengine.v1.PlatformStop
+		(*SliceSetting)(nil),               // 164: taskengine.v1.SliceSetting
+		(*OpenSlice)(nil),                  // 165: taskengine.v1.OpenSlice
+		(*SliceChange)(nil),                // 166: taskengine.v1.SliceChange
+		(*ListSliceSourcesRequest)(nil),    // 167: taskengine.v1.ListSliceSourcesRequest
+		(*ListSliceSourcesResponse)(nil),   // 168: taskengine.v1.ListSliceSourcesResponse
+		(*GetSliceSourceRequest)(nil),      // 169: taskengine.v1.GetSliceSourceRequest
+		(*GetSliceSourceResponse)(nil),     // 170: taskengine.v1.GetSliceSourceResponse
+		(*ListPlatformsRequest)(nil),       // 171: taskengine.v1.ListPlatformsRequest
+		(*ListPlatformsResponse)(nil),      // 172: taskengine.v1.ListPlatformsResponse
+		(*GetPlatformRequest)(nil),         // 173: taskengine.v1.GetPlatformRequest
+		(*GetPlatformResponse)(nil),        // 174: taskengine.v1.GetPlatformResponse
+		(*SetSlicesRequest)(nil),           // 175: taskengine.v1.SetSlicesRequest
+		(*SetSlicesResponse)(nil),          // 176: taskengine.v1.SetSlicesResponse
+		(*AddPlatformRequest)(nil),         // 177: taskengine.v1.AddPlatformRequest
+		(*AddPlatformResponse)(nil),        // 178: taskengine.v1.AddPlatformResponse
+		(*RemovePlatformRequest)(nil),      // 179: taskengine.v1.RemovePlatformRequest
+		(*RemovePlatformResponse)(nil),     // 180: taskengine.v1.RemovePlatformResponse
+		(*PauseSlicesRequest)(nil),         // 181: taskengine.v1.PauseSlicesRequest
+		(*PauseSlicesResponse)(nil),        // 182: taskengine.v1.PauseSlicesResponse
+		(*ResumeSlicesRequest)(nil),        // 183: taskengine.v1.ResumeSlicesRequest
+		(*ResumeSlicesResponse)(nil),       // 184: taskengine.v1.ResumeSlicesResponse
+		(*ResetPlatformRequest)(nil),       // 185: taskengine.v1.ResetPlatformRequest
+		(*ResetPlatformResponse)(nil),      // 186: taskengine.v1.ResetPlatformResponse
+		(*RetrySlicesRequest)(nil),         // 187: taskengine.v1.RetrySlicesRequest
+		(*RetrySlicesResponse)(nil),        // 188: taskengine.v1.RetrySlicesResponse
+		nil,                                // 189: taskengine.v1.NewTask.HeadersEntry
+		nil,                                // 190: taskengine.v1.Task.HeadersEntry
+		nil,                                // 191: taskengine.v1.SubmitWorkflowRequest.HeadersEntry
+		nil,                                // 192: taskengine.v1.Alert.LabelsEntry
+		nil,                                // 193: taskengine.v1.AlertSilence.LabelsEntry
+		nil,                                // 194: taskengine.v1.SilenceAlertsRequest.LabelsEntry
+		nil,                                // 195: taskengine.v1.ScheduleTask.HeadersEntry
+		nil,                                // 196: taskengine.v1.SetSlicesRequest.ValuesEntry
+		(*timestamppb.Timestamp)(nil),      // 197: google.protobuf.Timestamp
+		(*durationpb.Duration)(nil),        // 198: google.protobuf.Duration
 	}
 )
 
 var file_taskengine_v1_taskengine_proto_depIdxs = []int32{
-	185, // 0: taskengine.v1.NewTask.at:type_name -> google.protobuf.Timestamp
-	186, // 1: taskengine.v1.NewTask.in:type_name -> google.protobuf.Duration
-	185, // 2: taskengine.v1.NewTask.expires_at:type_name -> google.protobuf.Timestamp
-	177, // 3: taskengine.v1.NewTask.headers:type_name -> taskengine.v1.NewTask.HeadersEntry
+	197, // 0: taskengine.v1.NewTask.at:type_name -> google.protobuf.Timestamp
+	198, // 1: taskengine.v1.NewTask.in:type_name -> google.protobuf.Duration
+	197, // 2: taskengine.v1.NewTask.expires_at:type_name -> google.protobuf.Timestamp
+	189, // 3: taskengine.v1.NewTask.headers:type_name -> taskengine.v1.NewTask.HeadersEntry
 	0,   // 4: taskengine.v1.SubmitRequest.tasks:type_name -> taskengine.v1.NewTask
 	12,  // 5: taskengine.v1.SubmitResponse.receipts:type_name -> taskengine.v1.Receipt
 	0,   // 6: taskengine.v1.SubmitWithChildrenRequest.task:type_name -> taskengine.v1.NewTask
 	0,   // 7: taskengine.v1.SubmitWithChildrenRequest.children:type_name -> taskengine.v1.NewTask
-	185, // 8: taskengine.v1.SubmitWithChildrenRequest.until:type_name -> google.protobuf.Timestamp
+	197, // 8: taskengine.v1.SubmitWithChildrenRequest.until:type_name -> google.protobuf.Timestamp
 	12,  // 9: taskengine.v1.SubmitWithChildrenResponse.receipt:type_name -> taskengine.v1.Receipt
 	0,   // 10: taskengine.v1.AddChildrenRequest.children:type_name -> taskengine.v1.NewTask
 	8,   // 11: taskengine.v1.SubmitStreamRequest.tasks:type_name -> taskengine.v1.StreamedTask
@@ -12996,314 +13745,331 @@ var file_taskengine_v1_taskengine_proto_depIdxs = []int32{
 	10,  // 13: taskengine.v1.SubmitStreamResponse.outcomes:type_name -> taskengine.v1.SubmitOutcome
 	12,  // 14: taskengine.v1.SubmitOutcome.receipt:type_name -> taskengine.v1.Receipt
 	11,  // 15: taskengine.v1.SubmitOutcome.error:type_name -> taskengine.v1.SubmitError
-	178, // 16: taskengine.v1.Task.headers:type_name -> taskengine.v1.Task.HeadersEntry
-	185, // 17: taskengine.v1.Task.created_at:type_name -> google.protobuf.Timestamp
-	185, // 18: taskengine.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
-	185, // 19: taskengine.v1.Task.next_event_at:type_name -> google.protobuf.Timestamp
-	185, // 20: taskengine.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
-	185, // 21: taskengine.v1.Task.started_at:type_name -> google.protobuf.Timestamp
-	185, // 22: taskengine.v1.Task.updated_at:type_name -> google.protobuf.Timestamp
+	190, // 16: taskengine.v1.Task.headers:type_name -> taskengine.v1.Task.HeadersEntry
+	197, // 17: taskengine.v1.Task.created_at:type_name -> google.protobuf.Timestamp
+	197, // 18: taskengine.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
+	197, // 19: taskengine.v1.Task.next_event_at:type_name -> google.protobuf.Timestamp
+	197, // 20: taskengine.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
+	197, // 21: taskengine.v1.Task.started_at:type_name -> google.protobuf.Timestamp
+	197, // 22: taskengine.v1.Task.updated_at:type_name -> google.protobuf.Timestamp
 	18,  // 23: taskengine.v1.Task.history:type_name -> taskengine.v1.Attempt
 	17,  // 24: taskengine.v1.Task.progress:type_name -> taskengine.v1.Progress
 	16,  // 25: taskengine.v1.Task.woken_signal:type_name -> taskengine.v1.ReceivedSignal
 	16,  // 26: taskengine.v1.Task.kept_signals:type_name -> taskengine.v1.ReceivedSignal
 	14,  // 27: taskengine.v1.Task.parent:type_name -> taskengine.v1.Parent
 	15,  // 28: taskengine.v1.Task.children:type_name -> taskengine.v1.ChildSet
-	185, // 29: taskengine.v1.ReceivedSignal.at:type_name -> google.protobuf.Timestamp
-	185, // 30: taskengine.v1.Progress.at:type_name -> google.protobuf.Timestamp
-	185, // 31: taskengine.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
-	185, // 32: taskengine.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
+	197, // 29: taskengine.v1.ReceivedSignal.at:type_name -> google.protobuf.Timestamp
+	197, // 30: taskengine.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	197, // 31: taskengine.v1.Attempt.started_at:type_name -> google.protobuf.Timestamp
+	197, // 32: taskengine.v1.Attempt.ended_at:type_name -> google.protobuf.Timestamp
 	13,  // 33: taskengine.v1.GetResponse.task:type_name -> taskengine.v1.Task
 	13,  // 34: taskengine.v1.ListResponse.tasks:type_name -> taskengine.v1.Task
 	25,  // 35: taskengine.v1.CountResponse.counts:type_name -> taskengine.v1.StateCount
-	186, // 36: taskengine.v1.WaitRequest.timeout:type_name -> google.protobuf.Duration
+	198, // 36: taskengine.v1.WaitRequest.timeout:type_name -> google.protobuf.Duration
 	13,  // 37: taskengine.v1.WaitResponse.tasks:type_name -> taskengine.v1.Task
 	13,  // 38: taskengine.v1.WhyResponse.task:type_name -> taskengine.v1.Task
 	30,  // 39: taskengine.v1.WhyResponse.reasons:type_name -> taskengine.v1.Reason
-	185, // 40: taskengine.v1.Reason.until:type_name -> google.protobuf.Timestamp
-	186, // 41: taskengine.v1.TaskLogsRequest.timeout:type_name -> google.protobuf.Duration
+	197, // 40: taskengine.v1.Reason.until:type_name -> google.protobuf.Timestamp
+	198, // 41: taskengine.v1.TaskLogsRequest.timeout:type_name -> google.protobuf.Duration
 	34,  // 42: taskengine.v1.TaskLogsResponse.lines:type_name -> taskengine.v1.LogLine
 	33,  // 43: taskengine.v1.TaskLogsResponse.elsewhere:type_name -> taskengine.v1.RanElsewhere
-	185, // 44: taskengine.v1.LogLine.time:type_name -> google.protobuf.Timestamp
+	197, // 44: taskengine.v1.LogLine.time:type_name -> google.protobuf.Timestamp
 	13,  // 45: taskengine.v1.CancelResponse.task:type_name -> taskengine.v1.Task
 	39,  // 46: taskengine.v1.TreeResponse.tasks:type_name -> taskengine.v1.TreeTask
 	13,  // 47: taskengine.v1.TreeTask.task:type_name -> taskengine.v1.Task
-	185, // 48: taskengine.v1.SubmitWorkflowRequest.at:type_name -> google.protobuf.Timestamp
-	186, // 49: taskengine.v1.SubmitWorkflowRequest.in:type_name -> google.protobuf.Duration
-	179, // 50: taskengine.v1.SubmitWorkflowRequest.headers:type_name -> taskengine.v1.SubmitWorkflowRequest.HeadersEntry
+	197, // 48: taskengine.v1.SubmitWorkflowRequest.at:type_name -> google.protobuf.Timestamp
+	198, // 49: taskengine.v1.SubmitWorkflowRequest.in:type_name -> google.protobuf.Duration
+	191, // 50: taskengine.v1.SubmitWorkflowRequest.headers:type_name -> taskengine.v1.SubmitWorkflowRequest.HeadersEntry
 	12,  // 51: taskengine.v1.SubmitWorkflowResponse.receipt:type_name -> taskengine.v1.Receipt
 	46,  // 52: taskengine.v1.GetWorkflowResponse.workflow:type_name -> taskengine.v1.Workflow
 	46,  // 53: taskengine.v1.RetryWorkflowResponse.workflow:type_name -> taskengine.v1.Workflow
 	13,  // 54: taskengine.v1.Workflow.task:type_name -> taskengine.v1.Task
 	47,  // 55: taskengine.v1.Workflow.steps:type_name -> taskengine.v1.WorkflowStep
-	185, // 56: taskengine.v1.WorkflowStep.began:type_name -> google.protobuf.Timestamp
-	185, // 57: taskengine.v1.WorkflowStep.ended:type_name -> google.protobuf.Timestamp
-	185, // 58: taskengine.v1.WorkflowStep.until:type_name -> google.protobuf.Timestamp
+	197, // 56: taskengine.v1.WorkflowStep.began:type_name -> google.protobuf.Timestamp
+	197, // 57: taskengine.v1.WorkflowStep.ended:type_name -> google.protobuf.Timestamp
+	197, // 58: taskengine.v1.WorkflowStep.until:type_name -> google.protobuf.Timestamp
 	47,  // 59: taskengine.v1.WorkflowStep.compensation:type_name -> taskengine.v1.WorkflowStep
 	13,  // 60: taskengine.v1.ResumeResponse.task:type_name -> taskengine.v1.Task
 	13,  // 61: taskengine.v1.FailResponse.task:type_name -> taskengine.v1.Task
-	185, // 62: taskengine.v1.RescheduleRequest.at:type_name -> google.protobuf.Timestamp
-	186, // 63: taskengine.v1.RescheduleRequest.in:type_name -> google.protobuf.Duration
+	197, // 62: taskengine.v1.RescheduleRequest.at:type_name -> google.protobuf.Timestamp
+	198, // 63: taskengine.v1.RescheduleRequest.in:type_name -> google.protobuf.Duration
 	13,  // 64: taskengine.v1.RescheduleResponse.task:type_name -> taskengine.v1.Task
 	13,  // 65: taskengine.v1.SignalResponse.task:type_name -> taskengine.v1.Task
 	58,  // 66: taskengine.v1.ListKeysResponse.keys:type_name -> taskengine.v1.OrderingKey
 	13,  // 67: taskengine.v1.OrderingKey.head:type_name -> taskengine.v1.Task
-	185, // 68: taskengine.v1.OrderingKey.oldest_ready_at:type_name -> google.protobuf.Timestamp
+	197, // 68: taskengine.v1.OrderingKey.oldest_ready_at:type_name -> google.protobuf.Timestamp
 	13,  // 69: taskengine.v1.GetKeyResponse.head:type_name -> taskengine.v1.Task
 	13,  // 70: taskengine.v1.GetKeyResponse.behind:type_name -> taskengine.v1.Task
 	13,  // 71: taskengine.v1.ResumeKeyResponse.task:type_name -> taskengine.v1.Task
 	13,  // 72: taskengine.v1.SkipKeyResponse.task:type_name -> taskengine.v1.Task
 	67,  // 73: taskengine.v1.ListTypesResponse.types:type_name -> taskengine.v1.Type
 	74,  // 74: taskengine.v1.ListWorkersResponse.workers:type_name -> taskengine.v1.Worker
-	185, // 75: taskengine.v1.Worker.connected_at:type_name -> google.protobuf.Timestamp
-	186, // 76: taskengine.v1.Worker.clock_ahead:type_name -> google.protobuf.Duration
+	197, // 75: taskengine.v1.Worker.connected_at:type_name -> google.protobuf.Timestamp
+	198, // 76: taskengine.v1.Worker.clock_ahead:type_name -> google.protobuf.Duration
 	74,  // 77: taskengine.v1.DrainWorkerResponse.workers:type_name -> taskengine.v1.Worker
-	186, // 78: taskengine.v1.Rate.per:type_name -> google.protobuf.Duration
+	198, // 78: taskengine.v1.Rate.per:type_name -> google.protobuf.Duration
 	79,  // 79: taskengine.v1.Limit.rate:type_name -> taskengine.v1.Rate
 	79,  // 80: taskengine.v1.Limit.configured_rate:type_name -> taskengine.v1.Rate
 	81,  // 81: taskengine.v1.Limit.setting:type_name -> taskengine.v1.LimitSetting
 	81,  // 82: taskengine.v1.Limit.inherited:type_name -> taskengine.v1.LimitSetting
 	79,  // 83: taskengine.v1.LimitSetting.rate:type_name -> taskengine.v1.Rate
-	185, // 84: taskengine.v1.LimitSetting.at:type_name -> google.protobuf.Timestamp
+	197, // 84: taskengine.v1.LimitSetting.at:type_name -> google.protobuf.Timestamp
 	80,  // 85: taskengine.v1.ListLimitsResponse.limits:type_name -> taskengine.v1.Limit
 	80,  // 86: taskengine.v1.GetLimitResponse.limit:type_name -> taskengine.v1.Limit
 	79,  // 87: taskengine.v1.SetLimitRequest.rate:type_name -> taskengine.v1.Rate
 	80,  // 88: taskengine.v1.SetLimitResponse.limit:type_name -> taskengine.v1.Limit
 	80,  // 89: taskengine.v1.UnsetLimitResponse.limit:type_name -> taskengine.v1.Limit
-	186, // 90: taskengine.v1.WatchLimitsRequest.timeout:type_name -> google.protobuf.Duration
+	198, // 90: taskengine.v1.WatchLimitsRequest.timeout:type_name -> google.protobuf.Duration
 	80,  // 91: taskengine.v1.WatchLimitsResponse.limits:type_name -> taskengine.v1.Limit
 	80,  // 92: taskengine.v1.WhyLimitResponse.limit:type_name -> taskengine.v1.Limit
 	94,  // 93: taskengine.v1.WhyLimitResponse.tasks:type_name -> taskengine.v1.LimitTask
 	96,  // 94: taskengine.v1.WhyLimitResponse.queued:type_name -> taskengine.v1.LimitQueue
-	185, // 95: taskengine.v1.WhyLimitResponse.next_start:type_name -> google.protobuf.Timestamp
+	197, // 95: taskengine.v1.WhyLimitResponse.next_start:type_name -> google.protobuf.Timestamp
 	95,  // 96: taskengine.v1.WhyLimitResponse.nodes:type_name -> taskengine.v1.LimitNode
-	185, // 97: taskengine.v1.LimitTask.started_at:type_name -> google.protobuf.Timestamp
-	185, // 98: taskengine.v1.LimitNode.since:type_name -> google.protobuf.Timestamp
-	180, // 99: taskengine.v1.Alert.labels:type_name -> taskengine.v1.Alert.LabelsEntry
-	185, // 100: taskengine.v1.Alert.since:type_name -> google.protobuf.Timestamp
-	185, // 101: taskengine.v1.Alert.fired_at:type_name -> google.protobuf.Timestamp
-	185, // 102: taskengine.v1.Alert.resolved_at:type_name -> google.protobuf.Timestamp
-	181, // 103: taskengine.v1.AlertSilence.labels:type_name -> taskengine.v1.AlertSilence.LabelsEntry
-	185, // 104: taskengine.v1.AlertSilence.until:type_name -> google.protobuf.Timestamp
-	185, // 105: taskengine.v1.AlertSilence.at:type_name -> google.protobuf.Timestamp
-	185, // 106: taskengine.v1.UnsentAlerts.at:type_name -> google.protobuf.Timestamp
+	197, // 97: taskengine.v1.LimitTask.started_at:type_name -> google.protobuf.Timestamp
+	197, // 98: taskengine.v1.LimitNode.since:type_name -> google.protobuf.Timestamp
+	192, // 99: taskengine.v1.Alert.labels:type_name -> taskengine.v1.Alert.LabelsEntry
+	197, // 100: taskengine.v1.Alert.since:type_name -> google.protobuf.Timestamp
+	197, // 101: taskengine.v1.Alert.fired_at:type_name -> google.protobuf.Timestamp
+	197, // 102: taskengine.v1.Alert.resolved_at:type_name -> google.protobuf.Timestamp
+	193, // 103: taskengine.v1.AlertSilence.labels:type_name -> taskengine.v1.AlertSilence.LabelsEntry
+	197, // 104: taskengine.v1.AlertSilence.until:type_name -> google.protobuf.Timestamp
+	197, // 105: taskengine.v1.AlertSilence.at:type_name -> google.protobuf.Timestamp
+	197, // 106: taskengine.v1.UnsentAlerts.at:type_name -> google.protobuf.Timestamp
 	97,  // 107: taskengine.v1.ListAlertsResponse.alerts:type_name -> taskengine.v1.Alert
 	98,  // 108: taskengine.v1.ListAlertsResponse.silences:type_name -> taskengine.v1.AlertSilence
 	99,  // 109: taskengine.v1.ListAlertsResponse.unsent:type_name -> taskengine.v1.UnsentAlerts
 	104, // 110: taskengine.v1.TestAlertsResponse.tests:type_name -> taskengine.v1.AlertTest
-	186, // 111: taskengine.v1.AlertTest.took:type_name -> google.protobuf.Duration
-	182, // 112: taskengine.v1.SilenceAlertsRequest.labels:type_name -> taskengine.v1.SilenceAlertsRequest.LabelsEntry
-	186, // 113: taskengine.v1.SilenceAlertsRequest.for:type_name -> google.protobuf.Duration
+	198, // 111: taskengine.v1.AlertTest.took:type_name -> google.protobuf.Duration
+	194, // 112: taskengine.v1.SilenceAlertsRequest.labels:type_name -> taskengine.v1.SilenceAlertsRequest.LabelsEntry
+	198, // 113: taskengine.v1.SilenceAlertsRequest.for:type_name -> google.protobuf.Duration
 	98,  // 114: taskengine.v1.SilenceAlertsResponse.silence:type_name -> taskengine.v1.AlertSilence
-	186, // 115: taskengine.v1.ScheduleDefinition.every:type_name -> google.protobuf.Duration
-	185, // 116: taskengine.v1.ScheduleDefinition.anchor:type_name -> google.protobuf.Timestamp
-	185, // 117: taskengine.v1.ScheduleDefinition.start:type_name -> google.protobuf.Timestamp
-	185, // 118: taskengine.v1.ScheduleDefinition.end:type_name -> google.protobuf.Timestamp
-	186, // 119: taskengine.v1.ScheduleDefinition.jitter:type_name -> google.protobuf.Duration
+	198, // 115: taskengine.v1.ScheduleDefinition.every:type_name -> google.protobuf.Duration
+	197, // 116: taskengine.v1.ScheduleDefinition.anchor:type_name -> google.protobuf.Timestamp
+	197, // 117: taskengine.v1.ScheduleDefinition.start:type_name -> google.protobuf.Timestamp
+	197, // 118: taskengine.v1.ScheduleDefinition.end:type_name -> google.protobuf.Timestamp
+	198, // 119: taskengine.v1.ScheduleDefinition.jitter:type_name -> google.protobuf.Duration
 	110, // 120: taskengine.v1.ScheduleDefinition.catch_up:type_name -> taskengine.v1.ScheduleCatchUp
 	111, // 121: taskengine.v1.ScheduleDefinition.task:type_name -> taskengine.v1.ScheduleTask
-	186, // 122: taskengine.v1.ScheduleCatchUp.window:type_name -> google.protobuf.Duration
-	183, // 123: taskengine.v1.ScheduleTask.headers:type_name -> taskengine.v1.ScheduleTask.HeadersEntry
-	186, // 124: taskengine.v1.ScheduleTask.expires:type_name -> google.protobuf.Duration
+	198, // 122: taskengine.v1.ScheduleCatchUp.window:type_name -> google.protobuf.Duration
+	195, // 123: taskengine.v1.ScheduleTask.headers:type_name -> taskengine.v1.ScheduleTask.HeadersEntry
+	198, // 124: taskengine.v1.ScheduleTask.expires:type_name -> google.protobuf.Duration
 	109, // 125: taskengine.v1.Schedule.definition:type_name -> taskengine.v1.ScheduleDefinition
-	185, // 126: taskengine.v1.Schedule.next:type_name -> google.protobuf.Timestamp
+	197, // 126: taskengine.v1.Schedule.next:type_name -> google.protobuf.Timestamp
 	113, // 127: taskengine.v1.Schedule.paused:type_name -> taskengine.v1.SchedulePause
 	114, // 128: taskengine.v1.Schedule.last:type_name -> taskengine.v1.ScheduleFire
-	185, // 129: taskengine.v1.Schedule.waiting:type_name -> google.protobuf.Timestamp
+	197, // 129: taskengine.v1.Schedule.waiting:type_name -> google.protobuf.Timestamp
 	114, // 130: taskengine.v1.Schedule.running:type_name -> taskengine.v1.ScheduleFire
-	185, // 131: taskengine.v1.SchedulePause.since:type_name -> google.protobuf.Timestamp
-	185, // 132: taskengine.v1.ScheduleFire.time:type_name -> google.protobuf.Timestamp
+	197, // 131: taskengine.v1.SchedulePause.since:type_name -> google.protobuf.Timestamp
+	197, // 132: taskengine.v1.ScheduleFire.time:type_name -> google.protobuf.Timestamp
 	112, // 133: taskengine.v1.ListSchedulesResponse.schedules:type_name -> taskengine.v1.Schedule
 	112, // 134: taskengine.v1.GetScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
 	109, // 135: taskengine.v1.ApplyScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
-	109, // 136: taskengine.v1.PreviewScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
-	185, // 137: taskengine.v1.PreviewScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	123, // 138: taskengine.v1.PreviewScheduleResponse.times:type_name -> taskengine.v1.ScheduleTime
-	185, // 139: taskengine.v1.ScheduleTime.time:type_name -> google.protobuf.Timestamp
-	112, // 140: taskengine.v1.PauseScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
-	112, // 141: taskengine.v1.ResumeScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
-	185, // 142: taskengine.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
-	185, // 143: taskengine.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
-	135, // 144: taskengine.v1.Source.paused:type_name -> taskengine.v1.SourcePause
-	136, // 145: taskengine.v1.Source.partitions:type_name -> taskengine.v1.SourcePartition
-	185, // 146: taskengine.v1.SourcePause.since:type_name -> google.protobuf.Timestamp
-	137, // 147: taskengine.v1.SourcePartition.lost:type_name -> taskengine.v1.SourceLoss
-	185, // 148: taskengine.v1.SourceLoss.at:type_name -> google.protobuf.Timestamp
-	134, // 149: taskengine.v1.ListSourcesResponse.sources:type_name -> taskengine.v1.Source
-	134, // 150: taskengine.v1.GetSourceResponse.source:type_name -> taskengine.v1.Source
-	134, // 151: taskengine.v1.PauseSourceResponse.source:type_name -> taskengine.v1.Source
-	134, // 152: taskengine.v1.ResumeSourceResponse.source:type_name -> taskengine.v1.Source
-	185, // 153: taskengine.v1.SeekSourceRequest.time:type_name -> google.protobuf.Timestamp
-	134, // 154: taskengine.v1.SeekSourceResponse.source:type_name -> taskengine.v1.Source
-	148, // 155: taskengine.v1.SeekSourceResponse.moves:type_name -> taskengine.v1.SourceMove
-	185, // 156: taskengine.v1.SliceSource.low_water:type_name -> google.protobuf.Timestamp
-	186, // 157: taskengine.v1.SliceSource.cursor_lag:type_name -> google.protobuf.Duration
-	152, // 158: taskengine.v1.SliceSource.values:type_name -> taskengine.v1.SliceSetting
-	154, // 159: taskengine.v1.SliceSource.history:type_name -> taskengine.v1.SliceChange
-	185, // 160: taskengine.v1.Platform.cursor:type_name -> google.protobuf.Timestamp
-	185, // 161: taskengine.v1.Platform.low_water:type_name -> google.protobuf.Timestamp
-	186, // 162: taskengine.v1.Platform.cursor_lag:type_name -> google.protobuf.Duration
-	185, // 163: taskengine.v1.Platform.next:type_name -> google.protobuf.Timestamp
-	151, // 164: taskengine.v1.Platform.stopped:type_name -> taskengine.v1.PlatformStop
-	135, // 165: taskengine.v1.Platform.paused:type_name -> taskengine.v1.SourcePause
-	152, // 166: taskengine.v1.Platform.settings:type_name -> taskengine.v1.SliceSetting
-	153, // 167: taskengine.v1.Platform.slices:type_name -> taskengine.v1.OpenSlice
-	154, // 168: taskengine.v1.Platform.history:type_name -> taskengine.v1.SliceChange
-	185, // 169: taskengine.v1.PlatformStop.since:type_name -> google.protobuf.Timestamp
-	185, // 170: taskengine.v1.PlatformStop.next:type_name -> google.protobuf.Timestamp
-	185, // 171: taskengine.v1.OpenSlice.start:type_name -> google.protobuf.Timestamp
-	185, // 172: taskengine.v1.OpenSlice.end:type_name -> google.protobuf.Timestamp
-	185, // 173: taskengine.v1.OpenSlice.failed_at:type_name -> google.protobuf.Timestamp
-	185, // 174: taskengine.v1.SliceChange.at:type_name -> google.protobuf.Timestamp
-	149, // 175: taskengine.v1.ListSliceSourcesResponse.sources:type_name -> taskengine.v1.SliceSource
-	149, // 176: taskengine.v1.GetSliceSourceResponse.source:type_name -> taskengine.v1.SliceSource
-	150, // 177: taskengine.v1.ListPlatformsResponse.platforms:type_name -> taskengine.v1.Platform
-	150, // 178: taskengine.v1.GetPlatformResponse.platform:type_name -> taskengine.v1.Platform
-	184, // 179: taskengine.v1.SetSlicesRequest.values:type_name -> taskengine.v1.SetSlicesRequest.ValuesEntry
-	150, // 180: taskengine.v1.SetSlicesResponse.platform:type_name -> taskengine.v1.Platform
-	150, // 181: taskengine.v1.AddPlatformResponse.platform:type_name -> taskengine.v1.Platform
-	150, // 182: taskengine.v1.RemovePlatformResponse.platform:type_name -> taskengine.v1.Platform
-	150, // 183: taskengine.v1.PauseSlicesResponse.platform:type_name -> taskengine.v1.Platform
-	150, // 184: taskengine.v1.ResumeSlicesResponse.platform:type_name -> taskengine.v1.Platform
-	185, // 185: taskengine.v1.ResetPlatformRequest.to:type_name -> google.protobuf.Timestamp
-	185, // 186: taskengine.v1.ResetPlatformRequest.from:type_name -> google.protobuf.Timestamp
-	150, // 187: taskengine.v1.ResetPlatformResponse.platform:type_name -> taskengine.v1.Platform
-	185, // 188: taskengine.v1.RetrySlicesRequest.from:type_name -> google.protobuf.Timestamp
-	185, // 189: taskengine.v1.RetrySlicesRequest.until:type_name -> google.protobuf.Timestamp
-	150, // 190: taskengine.v1.RetrySlicesResponse.platform:type_name -> taskengine.v1.Platform
-	1,   // 191: taskengine.v1.TaskService.Submit:input_type -> taskengine.v1.SubmitRequest
-	3,   // 192: taskengine.v1.TaskService.SubmitWithChildren:input_type -> taskengine.v1.SubmitWithChildrenRequest
-	5,   // 193: taskengine.v1.TaskService.AddChildren:input_type -> taskengine.v1.AddChildrenRequest
-	7,   // 194: taskengine.v1.TaskService.SubmitStream:input_type -> taskengine.v1.SubmitStreamRequest
-	19,  // 195: taskengine.v1.TaskService.Get:input_type -> taskengine.v1.GetRequest
-	21,  // 196: taskengine.v1.TaskService.List:input_type -> taskengine.v1.ListRequest
-	23,  // 197: taskengine.v1.TaskService.Count:input_type -> taskengine.v1.CountRequest
-	26,  // 198: taskengine.v1.TaskService.Wait:input_type -> taskengine.v1.WaitRequest
-	28,  // 199: taskengine.v1.TaskService.Why:input_type -> taskengine.v1.WhyRequest
-	37,  // 200: taskengine.v1.TaskService.Tree:input_type -> taskengine.v1.TreeRequest
-	40,  // 201: taskengine.v1.TaskService.SubmitWorkflow:input_type -> taskengine.v1.SubmitWorkflowRequest
-	42,  // 202: taskengine.v1.TaskService.GetWorkflow:input_type -> taskengine.v1.GetWorkflowRequest
-	44,  // 203: taskengine.v1.TaskService.RetryWorkflow:input_type -> taskengine.v1.RetryWorkflowRequest
-	31,  // 204: taskengine.v1.TaskService.TaskLogs:input_type -> taskengine.v1.TaskLogsRequest
-	35,  // 205: taskengine.v1.TaskService.Cancel:input_type -> taskengine.v1.CancelRequest
-	48,  // 206: taskengine.v1.TaskService.Resume:input_type -> taskengine.v1.ResumeRequest
-	50,  // 207: taskengine.v1.TaskService.Fail:input_type -> taskengine.v1.FailRequest
-	52,  // 208: taskengine.v1.TaskService.Reschedule:input_type -> taskengine.v1.RescheduleRequest
-	54,  // 209: taskengine.v1.TaskService.Signal:input_type -> taskengine.v1.SignalRequest
-	56,  // 210: taskengine.v1.TaskService.ListKeys:input_type -> taskengine.v1.ListKeysRequest
-	59,  // 211: taskengine.v1.TaskService.GetKey:input_type -> taskengine.v1.GetKeyRequest
-	61,  // 212: taskengine.v1.TaskService.ResumeKey:input_type -> taskengine.v1.ResumeKeyRequest
-	63,  // 213: taskengine.v1.TaskService.SkipKey:input_type -> taskengine.v1.SkipKeyRequest
-	65,  // 214: taskengine.v1.TaskService.ListTypes:input_type -> taskengine.v1.ListTypesRequest
-	68,  // 215: taskengine.v1.TaskService.PauseType:input_type -> taskengine.v1.PauseTypeRequest
-	70,  // 216: taskengine.v1.TaskService.ResumeType:input_type -> taskengine.v1.ResumeTypeRequest
-	72,  // 217: taskengine.v1.TaskService.ListWorkers:input_type -> taskengine.v1.ListWorkersRequest
-	75,  // 218: taskengine.v1.TaskService.DrainWorker:input_type -> taskengine.v1.DrainWorkerRequest
-	82,  // 219: taskengine.v1.TaskService.ListLimits:input_type -> taskengine.v1.ListLimitsRequest
-	84,  // 220: taskengine.v1.TaskService.GetLimit:input_type -> taskengine.v1.GetLimitRequest
-	86,  // 221: taskengine.v1.TaskService.SetLimit:input_type -> taskengine.v1.SetLimitRequest
-	88,  // 222: taskengine.v1.TaskService.UnsetLimit:input_type -> taskengine.v1.UnsetLimitRequest
-	90,  // 223: taskengine.v1.TaskService.WatchLimits:input_type -> taskengine.v1.WatchLimitsRequest
-	92,  // 224: taskengine.v1.TaskService.WhyLimit:input_type -> taskengine.v1.WhyLimitRequest
-	100, // 225: taskengine.v1.TaskService.ListAlerts:input_type -> taskengine.v1.ListAlertsRequest
-	102, // 226: taskengine.v1.TaskService.TestAlerts:input_type -> taskengine.v1.TestAlertsRequest
-	105, // 227: taskengine.v1.TaskService.SilenceAlerts:input_type -> taskengine.v1.SilenceAlertsRequest
-	107, // 228: taskengine.v1.TaskService.UnsilenceAlerts:input_type -> taskengine.v1.UnsilenceAlertsRequest
-	115, // 229: taskengine.v1.TaskService.ListSchedules:input_type -> taskengine.v1.ListSchedulesRequest
-	117, // 230: taskengine.v1.TaskService.GetSchedule:input_type -> taskengine.v1.GetScheduleRequest
-	119, // 231: taskengine.v1.TaskService.ApplySchedule:input_type -> taskengine.v1.ApplyScheduleRequest
-	121, // 232: taskengine.v1.TaskService.PreviewSchedule:input_type -> taskengine.v1.PreviewScheduleRequest
-	124, // 233: taskengine.v1.TaskService.DeleteSchedule:input_type -> taskengine.v1.DeleteScheduleRequest
-	126, // 234: taskengine.v1.TaskService.PauseSchedule:input_type -> taskengine.v1.PauseScheduleRequest
-	128, // 235: taskengine.v1.TaskService.ResumeSchedule:input_type -> taskengine.v1.ResumeScheduleRequest
-	130, // 236: taskengine.v1.TaskService.TriggerSchedule:input_type -> taskengine.v1.TriggerScheduleRequest
-	132, // 237: taskengine.v1.TaskService.BackfillSchedule:input_type -> taskengine.v1.BackfillScheduleRequest
-	138, // 238: taskengine.v1.TaskService.ListSources:input_type -> taskengine.v1.ListSourcesRequest
-	140, // 239: taskengine.v1.TaskService.GetSource:input_type -> taskengine.v1.GetSourceRequest
-	142, // 240: taskengine.v1.TaskService.PauseSource:input_type -> taskengine.v1.PauseSourceRequest
-	144, // 241: taskengine.v1.TaskService.ResumeSource:input_type -> taskengine.v1.ResumeSourceRequest
-	146, // 242: taskengine.v1.TaskService.SeekSource:input_type -> taskengine.v1.SeekSourceRequest
-	155, // 243: taskengine.v1.TaskService.ListSliceSources:input_type -> taskengine.v1.ListSliceSourcesRequest
-	157, // 244: taskengine.v1.TaskService.GetSliceSource:input_type -> taskengine.v1.GetSliceSourceRequest
-	159, // 245: taskengine.v1.TaskService.ListPlatforms:input_type -> taskengine.v1.ListPlatformsRequest
-	161, // 246: taskengine.v1.TaskService.GetPlatform:input_type -> taskengine.v1.GetPlatformRequest
-	163, // 247: taskengine.v1.TaskService.SetSlices:input_type -> taskengine.v1.SetSlicesRequest
-	165, // 248: taskengine.v1.TaskService.AddPlatform:input_type -> taskengine.v1.AddPlatformRequest
-	167, // 249: taskengine.v1.TaskService.RemovePlatform:input_type -> taskengine.v1.RemovePlatformRequest
-	169, // 250: taskengine.v1.TaskService.PauseSlices:input_type -> taskengine.v1.PauseSlicesRequest
-	171, // 251: taskengine.v1.TaskService.ResumeSlices:input_type -> taskengine.v1.ResumeSlicesRequest
-	173, // 252: taskengine.v1.TaskService.ResetPlatform:input_type -> taskengine.v1.ResetPlatformRequest
-	175, // 253: taskengine.v1.TaskService.RetrySlices:input_type -> taskengine.v1.RetrySlicesRequest
-	77,  // 254: taskengine.v1.TaskService.Version:input_type -> taskengine.v1.VersionRequest
-	2,   // 255: taskengine.v1.TaskService.Submit:output_type -> taskengine.v1.SubmitResponse
-	4,   // 256: taskengine.v1.TaskService.SubmitWithChildren:output_type -> taskengine.v1.SubmitWithChildrenResponse
-	6,   // 257: taskengine.v1.TaskService.AddChildren:output_type -> taskengine.v1.AddChildrenResponse
-	9,   // 258: taskengine.v1.TaskService.SubmitStream:output_type -> taskengine.v1.SubmitStreamResponse
-	20,  // 259: taskengine.v1.TaskService.Get:output_type -> taskengine.v1.GetResponse
-	22,  // 260: taskengine.v1.TaskService.List:output_type -> taskengine.v1.ListResponse
-	24,  // 261: taskengine.v1.TaskService.Count:output_type -> taskengine.v1.CountResponse
-	27,  // 262: taskengine.v1.TaskService.Wait:output_type -> taskengine.v1.WaitResponse
-	29,  // 263: taskengine.v1.TaskService.Why:output_type -> taskengine.v1.WhyResponse
-	38,  // 264: taskengine.v1.TaskService.Tree:output_type -> taskengine.v1.TreeResponse
-	41,  // 265: taskengine.v1.TaskService.SubmitWorkflow:output_type -> taskengine.v1.SubmitWorkflowResponse
-	43,  // 266: taskengine.v1.TaskService.GetWorkflow:output_type -> taskengine.v1.GetWorkflowResponse
-	45,  // 267: taskengine.v1.TaskService.RetryWorkflow:output_type -> taskengine.v1.RetryWorkflowResponse
-	32,  // 268: taskengine.v1.TaskService.TaskLogs:output_type -> taskengine.v1.TaskLogsResponse
-	36,  // 269: taskengine.v1.TaskService.Cancel:output_type -> taskengine.v1.CancelResponse
-	49,  // 270: taskengine.v1.TaskService.Resume:output_type -> taskengine.v1.ResumeResponse
-	51,  // 271: taskengine.v1.TaskService.Fail:output_type -> taskengine.v1.FailResponse
-	53,  // 272: taskengine.v1.TaskService.Reschedule:output_type -> taskengine.v1.RescheduleResponse
-	55,  // 273: taskengine.v1.TaskService.Signal:output_type -> taskengine.v1.SignalResponse
-	57,  // 274: taskengine.v1.TaskService.ListKeys:output_type -> taskengine.v1.ListKeysResponse
-	60,  // 275: taskengine.v1.TaskService.GetKey:output_type -> taskengine.v1.GetKeyResponse
-	62,  // 276: taskengine.v1.TaskService.ResumeKey:output_type -> taskengine.v1.ResumeKeyResponse
-	64,  // 277: taskengine.v1.TaskService.SkipKey:output_type -> taskengine.v1.SkipKeyResponse
-	66,  // 278: taskengine.v1.TaskService.ListTypes:output_type -> taskengine.v1.ListTypesResponse
-	69,  // 279: taskengine.v1.TaskService.PauseType:output_type -> taskengine.v1.PauseTypeResponse
-	71,  // 280: taskengine.v1.TaskService.ResumeType:output_type -> taskengine.v1.ResumeTypeResponse
-	73,  // 281: taskengine.v1.TaskService.ListWorkers:output_type -> taskengine.v1.ListWorkersResponse
-	76,  // 282: taskengine.v1.TaskService.DrainWorker:output_type -> taskengine.v1.DrainWorkerResponse
-	83,  // 283: taskengine.v1.TaskService.ListLimits:output_type -> taskengine.v1.ListLimitsResponse
-	85,  // 284: taskengine.v1.TaskService.GetLimit:output_type -> taskengine.v1.GetLimitResponse
-	87,  // 285: taskengine.v1.TaskService.SetLimit:output_type -> taskengine.v1.SetLimitResponse
-	89,  // 286: taskengine.v1.TaskService.UnsetLimit:output_type -> taskengine.v1.UnsetLimitResponse
-	91,  // 287: taskengine.v1.TaskService.WatchLimits:output_type -> taskengine.v1.WatchLimitsResponse
-	93,  // 288: taskengine.v1.TaskService.WhyLimit:output_type -> taskengine.v1.WhyLimitResponse
-	101, // 289: taskengine.v1.TaskService.ListAlerts:output_type -> taskengine.v1.ListAlertsResponse
-	103, // 290: taskengine.v1.TaskService.TestAlerts:output_type -> taskengine.v1.TestAlertsResponse
-	106, // 291: taskengine.v1.TaskService.SilenceAlerts:output_type -> taskengine.v1.SilenceAlertsResponse
-	108, // 292: taskengine.v1.TaskService.UnsilenceAlerts:output_type -> taskengine.v1.UnsilenceAlertsResponse
-	116, // 293: taskengine.v1.TaskService.ListSchedules:output_type -> taskengine.v1.ListSchedulesResponse
-	118, // 294: taskengine.v1.TaskService.GetSchedule:output_type -> taskengine.v1.GetScheduleResponse
-	120, // 295: taskengine.v1.TaskService.ApplySchedule:output_type -> taskengine.v1.ApplyScheduleResponse
-	122, // 296: taskengine.v1.TaskService.PreviewSchedule:output_type -> taskengine.v1.PreviewScheduleResponse
-	125, // 297: taskengine.v1.TaskService.DeleteSchedule:output_type -> taskengine.v1.DeleteScheduleResponse
-	127, // 298: taskengine.v1.TaskService.PauseSchedule:output_type -> taskengine.v1.PauseScheduleResponse
-	129, // 299: taskengine.v1.TaskService.ResumeSchedule:output_type -> taskengine.v1.ResumeScheduleResponse
-	131, // 300: taskengine.v1.TaskService.TriggerSchedule:output_type -> taskengine.v1.TriggerScheduleResponse
-	133, // 301: taskengine.v1.TaskService.BackfillSchedule:output_type -> taskengine.v1.BackfillScheduleResponse
-	139, // 302: taskengine.v1.TaskService.ListSources:output_type -> taskengine.v1.ListSourcesResponse
-	141, // 303: taskengine.v1.TaskService.GetSource:output_type -> taskengine.v1.GetSourceResponse
-	143, // 304: taskengine.v1.TaskService.PauseSource:output_type -> taskengine.v1.PauseSourceResponse
-	145, // 305: taskengine.v1.TaskService.ResumeSource:output_type -> taskengine.v1.ResumeSourceResponse
-	147, // 306: taskengine.v1.TaskService.SeekSource:output_type -> taskengine.v1.SeekSourceResponse
-	156, // 307: taskengine.v1.TaskService.ListSliceSources:output_type -> taskengine.v1.ListSliceSourcesResponse
-	158, // 308: taskengine.v1.TaskService.GetSliceSource:output_type -> taskengine.v1.GetSliceSourceResponse
-	160, // 309: taskengine.v1.TaskService.ListPlatforms:output_type -> taskengine.v1.ListPlatformsResponse
-	162, // 310: taskengine.v1.TaskService.GetPlatform:output_type -> taskengine.v1.GetPlatformResponse
-	164, // 311: taskengine.v1.TaskService.SetSlices:output_type -> taskengine.v1.SetSlicesResponse
-	166, // 312: taskengine.v1.TaskService.AddPlatform:output_type -> taskengine.v1.AddPlatformResponse
-	168, // 313: taskengine.v1.TaskService.RemovePlatform:output_type -> taskengine.v1.RemovePlatformResponse
-	170, // 314: taskengine.v1.TaskService.PauseSlices:output_type -> taskengine.v1.PauseSlicesResponse
-	172, // 315: taskengine.v1.TaskService.ResumeSlices:output_type -> taskengine.v1.ResumeSlicesResponse
-	174, // 316: taskengine.v1.TaskService.ResetPlatform:output_type -> taskengine.v1.ResetPlatformResponse
-	176, // 317: taskengine.v1.TaskService.RetrySlices:output_type -> taskengine.v1.RetrySlicesResponse
-	78,  // 318: taskengine.v1.TaskService.Version:output_type -> taskengine.v1.VersionResponse
-	255, // [255:319] is the sub-list for method output_type
-	191, // [191:255] is the sub-list for method input_type
-	191, // [191:191] is the sub-list for extension type_name
-	191, // [191:191] is the sub-list for extension extendee
-	0,   // [0:191] is the sub-list for field type_name
+	119, // 136: taskengine.v1.ApplySchedulesRequest.schedules:type_name -> taskengine.v1.ApplyScheduleRequest
+	123, // 137: taskengine.v1.ApplySchedulesResponse.schedules:type_name -> taskengine.v1.AppliedSchedule
+	127, // 138: taskengine.v1.PauseSchedulesRequest.select:type_name -> taskengine.v1.ScheduleSelection
+	127, // 139: taskengine.v1.ResumeSchedulesRequest.select:type_name -> taskengine.v1.ScheduleSelection
+	127, // 140: taskengine.v1.DeleteSchedulesRequest.select:type_name -> taskengine.v1.ScheduleSelection
+	131, // 141: taskengine.v1.PauseSchedulesResponse.result:type_name -> taskengine.v1.SchedulesChanged
+	131, // 142: taskengine.v1.ResumeSchedulesResponse.result:type_name -> taskengine.v1.SchedulesChanged
+	131, // 143: taskengine.v1.DeleteSchedulesResponse.result:type_name -> taskengine.v1.SchedulesChanged
+	132, // 144: taskengine.v1.SchedulesChanged.failed:type_name -> taskengine.v1.ScheduleFailure
+	109, // 145: taskengine.v1.PreviewScheduleRequest.definition:type_name -> taskengine.v1.ScheduleDefinition
+	197, // 146: taskengine.v1.PreviewScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	135, // 147: taskengine.v1.PreviewScheduleResponse.times:type_name -> taskengine.v1.ScheduleTime
+	197, // 148: taskengine.v1.ScheduleTime.time:type_name -> google.protobuf.Timestamp
+	112, // 149: taskengine.v1.PauseScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
+	112, // 150: taskengine.v1.ResumeScheduleResponse.schedule:type_name -> taskengine.v1.Schedule
+	197, // 151: taskengine.v1.BackfillScheduleRequest.from:type_name -> google.protobuf.Timestamp
+	197, // 152: taskengine.v1.BackfillScheduleRequest.to:type_name -> google.protobuf.Timestamp
+	147, // 153: taskengine.v1.Source.paused:type_name -> taskengine.v1.SourcePause
+	148, // 154: taskengine.v1.Source.partitions:type_name -> taskengine.v1.SourcePartition
+	197, // 155: taskengine.v1.SourcePause.since:type_name -> google.protobuf.Timestamp
+	149, // 156: taskengine.v1.SourcePartition.lost:type_name -> taskengine.v1.SourceLoss
+	197, // 157: taskengine.v1.SourceLoss.at:type_name -> google.protobuf.Timestamp
+	146, // 158: taskengine.v1.ListSourcesResponse.sources:type_name -> taskengine.v1.Source
+	146, // 159: taskengine.v1.GetSourceResponse.source:type_name -> taskengine.v1.Source
+	146, // 160: taskengine.v1.PauseSourceResponse.source:type_name -> taskengine.v1.Source
+	146, // 161: taskengine.v1.ResumeSourceResponse.source:type_name -> taskengine.v1.Source
+	197, // 162: taskengine.v1.SeekSourceRequest.time:type_name -> google.protobuf.Timestamp
+	146, // 163: taskengine.v1.SeekSourceResponse.source:type_name -> taskengine.v1.Source
+	160, // 164: taskengine.v1.SeekSourceResponse.moves:type_name -> taskengine.v1.SourceMove
+	197, // 165: taskengine.v1.SliceSource.low_water:type_name -> google.protobuf.Timestamp
+	198, // 166: taskengine.v1.SliceSource.cursor_lag:type_name -> google.protobuf.Duration
+	164, // 167: taskengine.v1.SliceSource.values:type_name -> taskengine.v1.SliceSetting
+	166, // 168: taskengine.v1.SliceSource.history:type_name -> taskengine.v1.SliceChange
+	197, // 169: taskengine.v1.Platform.cursor:type_name -> google.protobuf.Timestamp
+	197, // 170: taskengine.v1.Platform.low_water:type_name -> google.protobuf.Timestamp
+	198, // 171: taskengine.v1.Platform.cursor_lag:type_name -> google.protobuf.Duration
+	197, // 172: taskengine.v1.Platform.next:type_name -> google.protobuf.Timestamp
+	163, // 173: taskengine.v1.Platform.stopped:type_name -> taskengine.v1.PlatformStop
+	147, // 174: taskengine.v1.Platform.paused:type_name -> taskengine.v1.SourcePause
+	164, // 175: taskengine.v1.Platform.settings:type_name -> taskengine.v1.SliceSetting
+	165, // 176: taskengine.v1.Platform.slices:type_name -> taskengine.v1.OpenSlice
+	166, // 177: taskengine.v1.Platform.history:type_name -> taskengine.v1.SliceChange
+	197, // 178: taskengine.v1.PlatformStop.since:type_name -> google.protobuf.Timestamp
+	197, // 179: taskengine.v1.PlatformStop.next:type_name -> google.protobuf.Timestamp
+	197, // 180: taskengine.v1.OpenSlice.start:type_name -> google.protobuf.Timestamp
+	197, // 181: taskengine.v1.OpenSlice.end:type_name -> google.protobuf.Timestamp
+	197, // 182: taskengine.v1.OpenSlice.failed_at:type_name -> google.protobuf.Timestamp
+	197, // 183: taskengine.v1.SliceChange.at:type_name -> google.protobuf.Timestamp
+	161, // 184: taskengine.v1.ListSliceSourcesResponse.sources:type_name -> taskengine.v1.SliceSource
+	161, // 185: taskengine.v1.GetSliceSourceResponse.source:type_name -> taskengine.v1.SliceSource
+	162, // 186: taskengine.v1.ListPlatformsResponse.platforms:type_name -> taskengine.v1.Platform
+	162, // 187: taskengine.v1.GetPlatformResponse.platform:type_name -> taskengine.v1.Platform
+	196, // 188: taskengine.v1.SetSlicesRequest.values:type_name -> taskengine.v1.SetSlicesRequest.ValuesEntry
+	162, // 189: taskengine.v1.SetSlicesResponse.platform:type_name -> taskengine.v1.Platform
+	162, // 190: taskengine.v1.AddPlatformResponse.platform:type_name -> taskengine.v1.Platform
+	162, // 191: taskengine.v1.RemovePlatformResponse.platform:type_name -> taskengine.v1.Platform
+	162, // 192: taskengine.v1.PauseSlicesResponse.platform:type_name -> taskengine.v1.Platform
+	162, // 193: taskengine.v1.ResumeSlicesResponse.platform:type_name -> taskengine.v1.Platform
+	197, // 194: taskengine.v1.ResetPlatformRequest.to:type_name -> google.protobuf.Timestamp
+	197, // 195: taskengine.v1.ResetPlatformRequest.from:type_name -> google.protobuf.Timestamp
+	162, // 196: taskengine.v1.ResetPlatformResponse.platform:type_name -> taskengine.v1.Platform
+	197, // 197: taskengine.v1.RetrySlicesRequest.from:type_name -> google.protobuf.Timestamp
+	197, // 198: taskengine.v1.RetrySlicesRequest.until:type_name -> google.protobuf.Timestamp
+	162, // 199: taskengine.v1.RetrySlicesResponse.platform:type_name -> taskengine.v1.Platform
+	1,   // 200: taskengine.v1.TaskService.Submit:input_type -> taskengine.v1.SubmitRequest
+	3,   // 201: taskengine.v1.TaskService.SubmitWithChildren:input_type -> taskengine.v1.SubmitWithChildrenRequest
+	5,   // 202: taskengine.v1.TaskService.AddChildren:input_type -> taskengine.v1.AddChildrenRequest
+	7,   // 203: taskengine.v1.TaskService.SubmitStream:input_type -> taskengine.v1.SubmitStreamRequest
+	19,  // 204: taskengine.v1.TaskService.Get:input_type -> taskengine.v1.GetRequest
+	21,  // 205: taskengine.v1.TaskService.List:input_type -> taskengine.v1.ListRequest
+	23,  // 206: taskengine.v1.TaskService.Count:input_type -> taskengine.v1.CountRequest
+	26,  // 207: taskengine.v1.TaskService.Wait:input_type -> taskengine.v1.WaitRequest
+	28,  // 208: taskengine.v1.TaskService.Why:input_type -> taskengine.v1.WhyRequest
+	37,  // 209: taskengine.v1.TaskService.Tree:input_type -> taskengine.v1.TreeRequest
+	40,  // 210: taskengine.v1.TaskService.SubmitWorkflow:input_type -> taskengine.v1.SubmitWorkflowRequest
+	42,  // 211: taskengine.v1.TaskService.GetWorkflow:input_type -> taskengine.v1.GetWorkflowRequest
+	44,  // 212: taskengine.v1.TaskService.RetryWorkflow:input_type -> taskengine.v1.RetryWorkflowRequest
+	31,  // 213: taskengine.v1.TaskService.TaskLogs:input_type -> taskengine.v1.TaskLogsRequest
+	35,  // 214: taskengine.v1.TaskService.Cancel:input_type -> taskengine.v1.CancelRequest
+	48,  // 215: taskengine.v1.TaskService.Resume:input_type -> taskengine.v1.ResumeRequest
+	50,  // 216: taskengine.v1.TaskService.Fail:input_type -> taskengine.v1.FailRequest
+	52,  // 217: taskengine.v1.TaskService.Reschedule:input_type -> taskengine.v1.RescheduleRequest
+	54,  // 218: taskengine.v1.TaskService.Signal:input_type -> taskengine.v1.SignalRequest
+	56,  // 219: taskengine.v1.TaskService.ListKeys:input_type -> taskengine.v1.ListKeysRequest
+	59,  // 220: taskengine.v1.TaskService.GetKey:input_type -> taskengine.v1.GetKeyRequest
+	61,  // 221: taskengine.v1.TaskService.ResumeKey:input_type -> taskengine.v1.ResumeKeyRequest
+	63,  // 222: taskengine.v1.TaskService.SkipKey:input_type -> taskengine.v1.SkipKeyRequest
+	65,  // 223: taskengine.v1.TaskService.ListTypes:input_type -> taskengine.v1.ListTypesRequest
+	68,  // 224: taskengine.v1.TaskService.PauseType:input_type -> taskengine.v1.PauseTypeRequest
+	70,  // 225: taskengine.v1.TaskService.ResumeType:input_type -> taskengine.v1.ResumeTypeRequest
+	72,  // 226: taskengine.v1.TaskService.ListWorkers:input_type -> taskengine.v1.ListWorkersRequest
+	75,  // 227: taskengine.v1.TaskService.DrainWorker:input_type -> taskengine.v1.DrainWorkerRequest
+	82,  // 228: taskengine.v1.TaskService.ListLimits:input_type -> taskengine.v1.ListLimitsRequest
+	84,  // 229: taskengine.v1.TaskService.GetLimit:input_type -> taskengine.v1.GetLimitRequest
+	86,  // 230: taskengine.v1.TaskService.SetLimit:input_type -> taskengine.v1.SetLimitRequest
+	88,  // 231: taskengine.v1.TaskService.UnsetLimit:input_type -> taskengine.v1.UnsetLimitRequest
+	90,  // 232: taskengine.v1.TaskService.WatchLimits:input_type -> taskengine.v1.WatchLimitsRequest
+	92,  // 233: taskengine.v1.TaskService.WhyLimit:input_type -> taskengine.v1.WhyLimitRequest
+	100, // 234: taskengine.v1.TaskService.ListAlerts:input_type -> taskengine.v1.ListAlertsRequest
+	102, // 235: taskengine.v1.TaskService.TestAlerts:input_type -> taskengine.v1.TestAlertsRequest
+	105, // 236: taskengine.v1.TaskService.SilenceAlerts:input_type -> taskengine.v1.SilenceAlertsRequest
+	107, // 237: taskengine.v1.TaskService.UnsilenceAlerts:input_type -> taskengine.v1.UnsilenceAlertsRequest
+	115, // 238: taskengine.v1.TaskService.ListSchedules:input_type -> taskengine.v1.ListSchedulesRequest
+	117, // 239: taskengine.v1.TaskService.GetSchedule:input_type -> taskengine.v1.GetScheduleRequest
+	119, // 240: taskengine.v1.TaskService.ApplySchedule:input_type -> taskengine.v1.ApplyScheduleRequest
+	121, // 241: taskengine.v1.TaskService.ApplySchedules:input_type -> taskengine.v1.ApplySchedulesRequest
+	133, // 242: taskengine.v1.TaskService.PreviewSchedule:input_type -> taskengine.v1.PreviewScheduleRequest
+	136, // 243: taskengine.v1.TaskService.DeleteSchedule:input_type -> taskengine.v1.DeleteScheduleRequest
+	138, // 244: taskengine.v1.TaskService.PauseSchedule:input_type -> taskengine.v1.PauseScheduleRequest
+	140, // 245: taskengine.v1.TaskService.ResumeSchedule:input_type -> taskengine.v1.ResumeScheduleRequest
+	124, // 246: taskengine.v1.TaskService.PauseSchedules:input_type -> taskengine.v1.PauseSchedulesRequest
+	125, // 247: taskengine.v1.TaskService.ResumeSchedules:input_type -> taskengine.v1.ResumeSchedulesRequest
+	126, // 248: taskengine.v1.TaskService.DeleteSchedules:input_type -> taskengine.v1.DeleteSchedulesRequest
+	142, // 249: taskengine.v1.TaskService.TriggerSchedule:input_type -> taskengine.v1.TriggerScheduleRequest
+	144, // 250: taskengine.v1.TaskService.BackfillSchedule:input_type -> taskengine.v1.BackfillScheduleRequest
+	150, // 251: taskengine.v1.TaskService.ListSources:input_type -> taskengine.v1.ListSourcesRequest
+	152, // 252: taskengine.v1.TaskService.GetSource:input_type -> taskengine.v1.GetSourceRequest
+	154, // 253: taskengine.v1.TaskService.PauseSource:input_type -> taskengine.v1.PauseSourceRequest
+	156, // 254: taskengine.v1.TaskService.ResumeSource:input_type -> taskengine.v1.ResumeSourceRequest
+	158, // 255: taskengine.v1.TaskService.SeekSource:input_type -> taskengine.v1.SeekSourceRequest
+	167, // 256: taskengine.v1.TaskService.ListSliceSources:input_type -> taskengine.v1.ListSliceSourcesRequest
+	169, // 257: taskengine.v1.TaskService.GetSliceSource:input_type -> taskengine.v1.GetSliceSourceRequest
+	171, // 258: taskengine.v1.TaskService.ListPlatforms:input_type -> taskengine.v1.ListPlatformsRequest
+	173, // 259: taskengine.v1.TaskService.GetPlatform:input_type -> taskengine.v1.GetPlatformRequest
+	175, // 260: taskengine.v1.TaskService.SetSlices:input_type -> taskengine.v1.SetSlicesRequest
+	177, // 261: taskengine.v1.TaskService.AddPlatform:input_type -> taskengine.v1.AddPlatformRequest
+	179, // 262: taskengine.v1.TaskService.RemovePlatform:input_type -> taskengine.v1.RemovePlatformRequest
+	181, // 263: taskengine.v1.TaskService.PauseSlices:input_type -> taskengine.v1.PauseSlicesRequest
+	183, // 264: taskengine.v1.TaskService.ResumeSlices:input_type -> taskengine.v1.ResumeSlicesRequest
+	185, // 265: taskengine.v1.TaskService.ResetPlatform:input_type -> taskengine.v1.ResetPlatformRequest
+	187, // 266: taskengine.v1.TaskService.RetrySlices:input_type -> taskengine.v1.RetrySlicesRequest
+	77,  // 267: taskengine.v1.TaskService.Version:input_type -> taskengine.v1.VersionRequest
+	2,   // 268: taskengine.v1.TaskService.Submit:output_type -> taskengine.v1.SubmitResponse
+	4,   // 269: taskengine.v1.TaskService.SubmitWithChildren:output_type -> taskengine.v1.SubmitWithChildrenResponse
+	6,   // 270: taskengine.v1.TaskService.AddChildren:output_type -> taskengine.v1.AddChildrenResponse
+	9,   // 271: taskengine.v1.TaskService.SubmitStream:output_type -> taskengine.v1.SubmitStreamResponse
+	20,  // 272: taskengine.v1.TaskService.Get:output_type -> taskengine.v1.GetResponse
+	22,  // 273: taskengine.v1.TaskService.List:output_type -> taskengine.v1.ListResponse
+	24,  // 274: taskengine.v1.TaskService.Count:output_type -> taskengine.v1.CountResponse
+	27,  // 275: taskengine.v1.TaskService.Wait:output_type -> taskengine.v1.WaitResponse
+	29,  // 276: taskengine.v1.TaskService.Why:output_type -> taskengine.v1.WhyResponse
+	38,  // 277: taskengine.v1.TaskService.Tree:output_type -> taskengine.v1.TreeResponse
+	41,  // 278: taskengine.v1.TaskService.SubmitWorkflow:output_type -> taskengine.v1.SubmitWorkflowResponse
+	43,  // 279: taskengine.v1.TaskService.GetWorkflow:output_type -> taskengine.v1.GetWorkflowResponse
+	45,  // 280: taskengine.v1.TaskService.RetryWorkflow:output_type -> taskengine.v1.RetryWorkflowResponse
+	32,  // 281: taskengine.v1.TaskService.TaskLogs:output_type -> taskengine.v1.TaskLogsResponse
+	36,  // 282: taskengine.v1.TaskService.Cancel:output_type -> taskengine.v1.CancelResponse
+	49,  // 283: taskengine.v1.TaskService.Resume:output_type -> taskengine.v1.ResumeResponse
+	51,  // 284: taskengine.v1.TaskService.Fail:output_type -> taskengine.v1.FailResponse
+	53,  // 285: taskengine.v1.TaskService.Reschedule:output_type -> taskengine.v1.RescheduleResponse
+	55,  // 286: taskengine.v1.TaskService.Signal:output_type -> taskengine.v1.SignalResponse
+	57,  // 287: taskengine.v1.TaskService.ListKeys:output_type -> taskengine.v1.ListKeysResponse
+	60,  // 288: taskengine.v1.TaskService.GetKey:output_type -> taskengine.v1.GetKeyResponse
+	62,  // 289: taskengine.v1.TaskService.ResumeKey:output_type -> taskengine.v1.ResumeKeyResponse
+	64,  // 290: taskengine.v1.TaskService.SkipKey:output_type -> taskengine.v1.SkipKeyResponse
+	66,  // 291: taskengine.v1.TaskService.ListTypes:output_type -> taskengine.v1.ListTypesResponse
+	69,  // 292: taskengine.v1.TaskService.PauseType:output_type -> taskengine.v1.PauseTypeResponse
+	71,  // 293: taskengine.v1.TaskService.ResumeType:output_type -> taskengine.v1.ResumeTypeResponse
+	73,  // 294: taskengine.v1.TaskService.ListWorkers:output_type -> taskengine.v1.ListWorkersResponse
+	76,  // 295: taskengine.v1.TaskService.DrainWorker:output_type -> taskengine.v1.DrainWorkerResponse
+	83,  // 296: taskengine.v1.TaskService.ListLimits:output_type -> taskengine.v1.ListLimitsResponse
+	85,  // 297: taskengine.v1.TaskService.GetLimit:output_type -> taskengine.v1.GetLimitResponse
+	87,  // 298: taskengine.v1.TaskService.SetLimit:output_type -> taskengine.v1.SetLimitResponse
+	89,  // 299: taskengine.v1.TaskService.UnsetLimit:output_type -> taskengine.v1.UnsetLimitResponse
+	91,  // 300: taskengine.v1.TaskService.WatchLimits:output_type -> taskengine.v1.WatchLimitsResponse
+	93,  // 301: taskengine.v1.TaskService.WhyLimit:output_type -> taskengine.v1.WhyLimitResponse
+	101, // 302: taskengine.v1.TaskService.ListAlerts:output_type -> taskengine.v1.ListAlertsResponse
+	103, // 303: taskengine.v1.TaskService.TestAlerts:output_type -> taskengine.v1.TestAlertsResponse
+	106, // 304: taskengine.v1.TaskService.SilenceAlerts:output_type -> taskengine.v1.SilenceAlertsResponse
+	108, // 305: taskengine.v1.TaskService.UnsilenceAlerts:output_type -> taskengine.v1.UnsilenceAlertsResponse
+	116, // 306: taskengine.v1.TaskService.ListSchedules:output_type -> taskengine.v1.ListSchedulesResponse
+	118, // 307: taskengine.v1.TaskService.GetSchedule:output_type -> taskengine.v1.GetScheduleResponse
+	120, // 308: taskengine.v1.TaskService.ApplySchedule:output_type -> taskengine.v1.ApplyScheduleResponse
+	122, // 309: taskengine.v1.TaskService.ApplySchedules:output_type -> taskengine.v1.ApplySchedulesResponse
+	134, // 310: taskengine.v1.TaskService.PreviewSchedule:output_type -> taskengine.v1.PreviewScheduleResponse
+	137, // 311: taskengine.v1.TaskService.DeleteSchedule:output_type -> taskengine.v1.DeleteScheduleResponse
+	139, // 312: taskengine.v1.TaskService.PauseSchedule:output_type -> taskengine.v1.PauseScheduleResponse
+	141, // 313: taskengine.v1.TaskService.ResumeSchedule:output_type -> taskengine.v1.ResumeScheduleResponse
+	128, // 314: taskengine.v1.TaskService.PauseSchedules:output_type -> taskengine.v1.PauseSchedulesResponse
+	129, // 315: taskengine.v1.TaskService.ResumeSchedules:output_type -> taskengine.v1.ResumeSchedulesResponse
+	130, // 316: taskengine.v1.TaskService.DeleteSchedules:output_type -> taskengine.v1.DeleteSchedulesResponse
+	143, // 317: taskengine.v1.TaskService.TriggerSchedule:output_type -> taskengine.v1.TriggerScheduleResponse
+	145, // 318: taskengine.v1.TaskService.BackfillSchedule:output_type -> taskengine.v1.BackfillScheduleResponse
+	151, // 319: taskengine.v1.TaskService.ListSources:output_type -> taskengine.v1.ListSourcesResponse
+	153, // 320: taskengine.v1.TaskService.GetSource:output_type -> taskengine.v1.GetSourceResponse
+	155, // 321: taskengine.v1.TaskService.PauseSource:output_type -> taskengine.v1.PauseSourceResponse
+	157, // 322: taskengine.v1.TaskService.ResumeSource:output_type -> taskengine.v1.ResumeSourceResponse
+	159, // 323: taskengine.v1.TaskService.SeekSource:output_type -> taskengine.v1.SeekSourceResponse
+	168, // 324: taskengine.v1.TaskService.ListSliceSources:output_type -> taskengine.v1.ListSliceSourcesResponse
+	170, // 325: taskengine.v1.TaskService.GetSliceSource:output_type -> taskengine.v1.GetSliceSourceResponse
+	172, // 326: taskengine.v1.TaskService.ListPlatforms:output_type -> taskengine.v1.ListPlatformsResponse
+	174, // 327: taskengine.v1.TaskService.GetPlatform:output_type -> taskengine.v1.GetPlatformResponse
+	176, // 328: taskengine.v1.TaskService.SetSlices:output_type -> taskengine.v1.SetSlicesResponse
+	178, // 329: taskengine.v1.TaskService.AddPlatform:output_type -> taskengine.v1.AddPlatformResponse
+	180, // 330: taskengine.v1.TaskService.RemovePlatform:output_type -> taskengine.v1.RemovePlatformResponse
+	182, // 331: taskengine.v1.TaskService.PauseSlices:output_type -> taskengine.v1.PauseSlicesResponse
+	184, // 332: taskengine.v1.TaskService.ResumeSlices:output_type -> taskengine.v1.ResumeSlicesResponse
+	186, // 333: taskengine.v1.TaskService.ResetPlatform:output_type -> taskengine.v1.ResetPlatformResponse
+	188, // 334: taskengine.v1.TaskService.RetrySlices:output_type -> taskengine.v1.RetrySlicesResponse
+	78,  // 335: taskengine.v1.TaskService.Version:output_type -> taskengine.v1.VersionResponse
+	268, // [268:336] is the sub-list for method output_type
+	200, // [200:268] is the sub-list for method input_type
+	200, // [200:200] is the sub-list for extension type_name
+	200, // [200:200] is the sub-list for extension extendee
+	0,   // [0:200] is the sub-list for field type_name
 }
 
 func init() { file_taskengine_v1_taskengine_proto_init() }
@@ -13330,9 +14096,10 @@ func file_taskengine_v1_taskengine_proto_init() {
 	file_taskengine_v1_taskengine_proto_msgTypes[86].OneofWrappers = []any{}
 	file_taskengine_v1_taskengine_proto_msgTypes[88].OneofWrappers = []any{}
 	file_taskengine_v1_taskengine_proto_msgTypes[111].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[134].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[136].OneofWrappers = []any{}
-	file_taskengine_v1_taskengine_proto_msgTypes[146].OneofWrappers = []any{
+	file_taskengine_v1_taskengine_proto_msgTypes[119].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[146].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[148].OneofWrappers = []any{}
+	file_taskengine_v1_taskengine_proto_msgTypes[158].OneofWrappers = []any{
 		(*SeekSourceRequest_Begin)(nil),
 		(*SeekSourceRequest_End)(nil),
 		(*SeekSourceRequest_Time)(nil),
@@ -13344,7 +14111,7 @@ func file_taskengine_v1_taskengine_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_taskengine_v1_taskengine_proto_rawDesc), len(file_taskengine_v1_taskengine_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   185,
+			NumMessages:   197,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

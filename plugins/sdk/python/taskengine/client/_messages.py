@@ -330,6 +330,7 @@ class Schedule:
     task_id: str = one(12, TEXT)
     error: str = one(13, TEXT)
     attempt: int = one(14, UINT32)
+    version: int = one(15, UINT64)
 
 
 @dataclass(frozen=True)

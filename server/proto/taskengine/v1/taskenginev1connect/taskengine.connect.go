@@ -134,6 +134,9 @@ const (
 	// TaskServiceApplyScheduleProcedure is the fully-qualified name of the TaskService's ApplySchedule
 	// RPC.
 	TaskServiceApplyScheduleProcedure = "/taskengine.v1.TaskService/ApplySchedule"
+	// TaskServiceApplySchedulesProcedure is the fully-qualified name of the TaskService's
+	// ApplySchedules RPC.
+	TaskServiceApplySchedulesProcedure = "/taskengine.v1.TaskService/ApplySchedules"
 	// TaskServicePreviewScheduleProcedure is the fully-qualified name of the TaskService's
 	// PreviewSchedule RPC.
 	TaskServicePreviewScheduleProcedure = "/taskengine.v1.TaskService/PreviewSchedule"
@@ -146,6 +149,15 @@ const (
 	// TaskServiceResumeScheduleProcedure is the fully-qualified name of the TaskService's
 	// ResumeSchedule RPC.
 	TaskServiceResumeScheduleProcedure = "/taskengine.v1.TaskService/ResumeSchedule"
+	// TaskServicePauseSchedulesProcedure is the fully-qualified name of the TaskService's
+	// PauseSchedules RPC.
+	TaskServicePauseSchedulesProcedure = "/taskengine.v1.TaskService/PauseSchedules"
+	// TaskServiceResumeSchedulesProcedure is the fully-qualified name of the TaskService's
+	// ResumeSchedules RPC.
+	TaskServiceResumeSchedulesProcedure = "/taskengine.v1.TaskService/ResumeSchedules"
+	// TaskServiceDeleteSchedulesProcedure is the fully-qualified name of the TaskService's
+	// DeleteSchedules RPC.
+	TaskServiceDeleteSchedulesProcedure = "/taskengine.v1.TaskService/DeleteSchedules"
 	// TaskServiceTriggerScheduleProcedure is the fully-qualified name of the TaskService's
 	// TriggerSchedule RPC.
 	TaskServiceTriggerScheduleProcedure = "/taskengine.v1.TaskService/TriggerSchedule"
@@ -344,7 +356,7 @@ type TaskServiceClient interface {
 	// UnsilenceAlerts ends a silence.
 	UnsilenceAlerts(context.Context, *v1.UnsilenceAlertsRequest) (*v1.UnsilenceAlertsResponse, error)
 	// ListSchedules returns schedules without the payloads of their tasks, and without what
-	// waits and runs. Their order is fixed, but is not that of their names.
+	// waits and runs, in the order of their names.
 	ListSchedules(context.Context, *v1.ListSchedulesRequest) (*v1.ListSchedulesResponse, error)
 	// GetSchedule returns one schedule. It answers not_found if there is none with the name.
 	GetSchedule(context.Context, *v1.GetScheduleRequest) (*v1.GetScheduleResponse, error)
@@ -352,6 +364,9 @@ type TaskServiceClient interface {
 	// that come after the request, and so does a schedule that is given another definition. It
 	// may be repeated. It does not end a pause.
 	ApplySchedule(context.Context, *v1.ApplyScheduleRequest) (*v1.ApplyScheduleResponse, error)
+	// ApplySchedules is ApplySchedule for several schedules. Each is applied by itself, and the response says how. If the
+	// request fails as a whole, some of them may be applied, and the request may be repeated.
+	ApplySchedules(context.Context, *v1.ApplySchedulesRequest) (*v1.ApplySchedulesResponse, error)
 	// PreviewSchedule returns the next times of a schedule, or of a definition, which need not
 	// be stored. They are those of its calendar, whether it is paused or not.
 	PreviewSchedule(context.Context, *v1.PreviewScheduleRequest) (*v1.PreviewScheduleResponse, error)
@@ -363,6 +378,14 @@ type TaskServiceClient interface {
 	PauseSchedule(context.Context, *v1.PauseScheduleRequest) (*v1.PauseScheduleResponse, error)
 	// ResumeSchedule ends a pause. For a schedule that is not paused it does nothing.
 	ResumeSchedule(context.Context, *v1.ResumeScheduleRequest) (*v1.ResumeScheduleResponse, error)
+	// PauseSchedules is PauseSchedule for schedules by a prefix of their names. A request examines a part of them, and its
+	// response has the token of the next part. Each schedule is changed by itself. The same request may be repeated: a
+	// schedule that is paused already is not changed.
+	PauseSchedules(context.Context, *v1.PauseSchedulesRequest) (*v1.PauseSchedulesResponse, error)
+	// ResumeSchedules is ResumeSchedule, as PauseSchedules is PauseSchedule.
+	ResumeSchedules(context.Context, *v1.ResumeSchedulesRequest) (*v1.ResumeSchedulesResponse, error)
+	// DeleteSchedules is DeleteSchedule, as PauseSchedules is PauseSchedule.
+	DeleteSchedules(context.Context, *v1.DeleteSchedulesRequest) (*v1.DeleteSchedulesResponse, error)
 	// TriggerSchedule has a schedule add a task now, also if it is paused, and whatever its
 	// overlap is. Each request adds another task.
 	TriggerSchedule(context.Context, *v1.TriggerScheduleRequest) (*v1.TriggerScheduleResponse, error)
@@ -682,6 +705,12 @@ func NewTaskServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithSchema(taskServiceMethods.ByName("ApplySchedule")),
 			connect.WithClientOptions(opts...),
 		),
+		applySchedules: connect.NewClient[v1.ApplySchedulesRequest, v1.ApplySchedulesResponse](
+			httpClient,
+			baseURL+TaskServiceApplySchedulesProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("ApplySchedules")),
+			connect.WithClientOptions(opts...),
+		),
 		previewSchedule: connect.NewClient[v1.PreviewScheduleRequest, v1.PreviewScheduleResponse](
 			httpClient,
 			baseURL+TaskServicePreviewScheduleProcedure,
@@ -704,6 +733,24 @@ func NewTaskServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			httpClient,
 			baseURL+TaskServiceResumeScheduleProcedure,
 			connect.WithSchema(taskServiceMethods.ByName("ResumeSchedule")),
+			connect.WithClientOptions(opts...),
+		),
+		pauseSchedules: connect.NewClient[v1.PauseSchedulesRequest, v1.PauseSchedulesResponse](
+			httpClient,
+			baseURL+TaskServicePauseSchedulesProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("PauseSchedules")),
+			connect.WithClientOptions(opts...),
+		),
+		resumeSchedules: connect.NewClient[v1.ResumeSchedulesRequest, v1.ResumeSchedulesResponse](
+			httpClient,
+			baseURL+TaskServiceResumeSchedulesProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("ResumeSchedules")),
+			connect.WithClientOptions(opts...),
+		),
+		deleteSchedules: connect.NewClient[v1.DeleteSchedulesRequest, v1.DeleteSchedulesResponse](
+			httpClient,
+			baseURL+TaskServiceDeleteSchedulesProcedure,
+			connect.WithSchema(taskServiceMethods.ByName("DeleteSchedules")),
 			connect.WithClientOptions(opts...),
 		),
 		triggerSchedule: connect.NewClient[v1.TriggerScheduleRequest, v1.TriggerScheduleResponse](
@@ -866,10 +913,14 @@ type taskServiceClient struct {
 	listSchedules      *connect.Client[v1.ListSchedulesRequest, v1.ListSchedulesResponse]
 	getSchedule        *connect.Client[v1.GetScheduleRequest, v1.GetScheduleResponse]
 	applySchedule      *connect.Client[v1.ApplyScheduleRequest, v1.ApplyScheduleResponse]
+	applySchedules     *connect.Client[v1.ApplySchedulesRequest, v1.ApplySchedulesResponse]
 	previewSchedule    *connect.Client[v1.PreviewScheduleRequest, v1.PreviewScheduleResponse]
 	deleteSchedule     *connect.Client[v1.DeleteScheduleRequest, v1.DeleteScheduleResponse]
 	pauseSchedule      *connect.Client[v1.PauseScheduleRequest, v1.PauseScheduleResponse]
 	resumeSchedule     *connect.Client[v1.ResumeScheduleRequest, v1.ResumeScheduleResponse]
+	pauseSchedules     *connect.Client[v1.PauseSchedulesRequest, v1.PauseSchedulesResponse]
+	resumeSchedules    *connect.Client[v1.ResumeSchedulesRequest, v1.ResumeSchedulesResponse]
+	deleteSchedules    *connect.Client[v1.DeleteSchedulesRequest, v1.DeleteSchedulesResponse]
 	triggerSchedule    *connect.Client[v1.TriggerScheduleRequest, v1.TriggerScheduleResponse]
 	backfillSchedule   *connect.Client[v1.BackfillScheduleRequest, v1.BackfillScheduleResponse]
 	listSources        *connect.Client[v1.ListSourcesRequest, v1.ListSourcesResponse]
@@ -1248,6 +1299,15 @@ func (c *taskServiceClient) ApplySchedule(ctx context.Context, req *v1.ApplySche
 	return nil, err
 }
 
+// ApplySchedules calls taskengine.v1.TaskService.ApplySchedules.
+func (c *taskServiceClient) ApplySchedules(ctx context.Context, req *v1.ApplySchedulesRequest) (*v1.ApplySchedulesResponse, error) {
+	response, err := c.applySchedules.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // PreviewSchedule calls taskengine.v1.TaskService.PreviewSchedule.
 func (c *taskServiceClient) PreviewSchedule(ctx context.Context, req *v1.PreviewScheduleRequest) (*v1.PreviewScheduleResponse, error) {
 	response, err := c.previewSchedule.CallUnary(ctx, connect.NewRequest(req))
@@ -1278,6 +1338,33 @@ func (c *taskServiceClient) PauseSchedule(ctx context.Context, req *v1.PauseSche
 // ResumeSchedule calls taskengine.v1.TaskService.ResumeSchedule.
 func (c *taskServiceClient) ResumeSchedule(ctx context.Context, req *v1.ResumeScheduleRequest) (*v1.ResumeScheduleResponse, error) {
 	response, err := c.resumeSchedule.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// PauseSchedules calls taskengine.v1.TaskService.PauseSchedules.
+func (c *taskServiceClient) PauseSchedules(ctx context.Context, req *v1.PauseSchedulesRequest) (*v1.PauseSchedulesResponse, error) {
+	response, err := c.pauseSchedules.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ResumeSchedules calls taskengine.v1.TaskService.ResumeSchedules.
+func (c *taskServiceClient) ResumeSchedules(ctx context.Context, req *v1.ResumeSchedulesRequest) (*v1.ResumeSchedulesResponse, error) {
+	response, err := c.resumeSchedules.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// DeleteSchedules calls taskengine.v1.TaskService.DeleteSchedules.
+func (c *taskServiceClient) DeleteSchedules(ctx context.Context, req *v1.DeleteSchedulesRequest) (*v1.DeleteSchedulesResponse, error) {
+	response, err := c.deleteSchedules.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
 	}
@@ -1604,7 +1691,7 @@ type TaskServiceHandler interface {
 	// UnsilenceAlerts ends a silence.
 	UnsilenceAlerts(context.Context, *v1.UnsilenceAlertsRequest) (*v1.UnsilenceAlertsResponse, error)
 	// ListSchedules returns schedules without the payloads of their tasks, and without what
-	// waits and runs. Their order is fixed, but is not that of their names.
+	// waits and runs, in the order of their names.
 	ListSchedules(context.Context, *v1.ListSchedulesRequest) (*v1.ListSchedulesResponse, error)
 	// GetSchedule returns one schedule. It answers not_found if there is none with the name.
 	GetSchedule(context.Context, *v1.GetScheduleRequest) (*v1.GetScheduleResponse, error)
@@ -1612,6 +1699,9 @@ type TaskServiceHandler interface {
 	// that come after the request, and so does a schedule that is given another definition. It
 	// may be repeated. It does not end a pause.
 	ApplySchedule(context.Context, *v1.ApplyScheduleRequest) (*v1.ApplyScheduleResponse, error)
+	// ApplySchedules is ApplySchedule for several schedules. Each is applied by itself, and the response says how. If the
+	// request fails as a whole, some of them may be applied, and the request may be repeated.
+	ApplySchedules(context.Context, *v1.ApplySchedulesRequest) (*v1.ApplySchedulesResponse, error)
 	// PreviewSchedule returns the next times of a schedule, or of a definition, which need not
 	// be stored. They are those of its calendar, whether it is paused or not.
 	PreviewSchedule(context.Context, *v1.PreviewScheduleRequest) (*v1.PreviewScheduleResponse, error)
@@ -1623,6 +1713,14 @@ type TaskServiceHandler interface {
 	PauseSchedule(context.Context, *v1.PauseScheduleRequest) (*v1.PauseScheduleResponse, error)
 	// ResumeSchedule ends a pause. For a schedule that is not paused it does nothing.
 	ResumeSchedule(context.Context, *v1.ResumeScheduleRequest) (*v1.ResumeScheduleResponse, error)
+	// PauseSchedules is PauseSchedule for schedules by a prefix of their names. A request examines a part of them, and its
+	// response has the token of the next part. Each schedule is changed by itself. The same request may be repeated: a
+	// schedule that is paused already is not changed.
+	PauseSchedules(context.Context, *v1.PauseSchedulesRequest) (*v1.PauseSchedulesResponse, error)
+	// ResumeSchedules is ResumeSchedule, as PauseSchedules is PauseSchedule.
+	ResumeSchedules(context.Context, *v1.ResumeSchedulesRequest) (*v1.ResumeSchedulesResponse, error)
+	// DeleteSchedules is DeleteSchedule, as PauseSchedules is PauseSchedule.
+	DeleteSchedules(context.Context, *v1.DeleteSchedulesRequest) (*v1.DeleteSchedulesResponse, error)
 	// TriggerSchedule has a schedule add a task now, also if it is paused, and whatever its
 	// overlap is. Each request adds another task.
 	TriggerSchedule(context.Context, *v1.TriggerScheduleRequest) (*v1.TriggerScheduleResponse, error)
@@ -1938,6 +2036,12 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 		connect.WithSchema(taskServiceMethods.ByName("ApplySchedule")),
 		connect.WithHandlerOptions(opts...),
 	)
+	taskServiceApplySchedulesHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceApplySchedulesProcedure,
+		svc.ApplySchedules,
+		connect.WithSchema(taskServiceMethods.ByName("ApplySchedules")),
+		connect.WithHandlerOptions(opts...),
+	)
 	taskServicePreviewScheduleHandler := connect.NewUnaryHandlerSimple(
 		TaskServicePreviewScheduleProcedure,
 		svc.PreviewSchedule,
@@ -1960,6 +2064,24 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 		TaskServiceResumeScheduleProcedure,
 		svc.ResumeSchedule,
 		connect.WithSchema(taskServiceMethods.ByName("ResumeSchedule")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServicePauseSchedulesHandler := connect.NewUnaryHandlerSimple(
+		TaskServicePauseSchedulesProcedure,
+		svc.PauseSchedules,
+		connect.WithSchema(taskServiceMethods.ByName("PauseSchedules")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceResumeSchedulesHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceResumeSchedulesProcedure,
+		svc.ResumeSchedules,
+		connect.WithSchema(taskServiceMethods.ByName("ResumeSchedules")),
+		connect.WithHandlerOptions(opts...),
+	)
+	taskServiceDeleteSchedulesHandler := connect.NewUnaryHandlerSimple(
+		TaskServiceDeleteSchedulesProcedure,
+		svc.DeleteSchedules,
+		connect.WithSchema(taskServiceMethods.ByName("DeleteSchedules")),
 		connect.WithHandlerOptions(opts...),
 	)
 	taskServiceTriggerScheduleHandler := connect.NewUnaryHandlerSimple(
@@ -2160,6 +2282,8 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 			taskServiceGetScheduleHandler.ServeHTTP(w, r)
 		case TaskServiceApplyScheduleProcedure:
 			taskServiceApplyScheduleHandler.ServeHTTP(w, r)
+		case TaskServiceApplySchedulesProcedure:
+			taskServiceApplySchedulesHandler.ServeHTTP(w, r)
 		case TaskServicePreviewScheduleProcedure:
 			taskServicePreviewScheduleHandler.ServeHTTP(w, r)
 		case TaskServiceDeleteScheduleProcedure:
@@ -2168,6 +2292,12 @@ func NewTaskServiceHandler(svc TaskServiceHandler, opts ...connect.HandlerOption
 			taskServicePauseScheduleHandler.ServeHTTP(w, r)
 		case TaskServiceResumeScheduleProcedure:
 			taskServiceResumeScheduleHandler.ServeHTTP(w, r)
+		case TaskServicePauseSchedulesProcedure:
+			taskServicePauseSchedulesHandler.ServeHTTP(w, r)
+		case TaskServiceResumeSchedulesProcedure:
+			taskServiceResumeSchedulesHandler.ServeHTTP(w, r)
+		case TaskServiceDeleteSchedulesProcedure:
+			taskServiceDeleteSchedulesHandler.ServeHTTP(w, r)
 		case TaskServiceTriggerScheduleProcedure:
 			taskServiceTriggerScheduleHandler.ServeHTTP(w, r)
 		case TaskServiceBackfillScheduleProcedure:
@@ -2379,6 +2509,10 @@ func (UnimplementedTaskServiceHandler) ApplySchedule(context.Context, *v1.ApplyS
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.ApplySchedule is not implemented"))
 }
 
+func (UnimplementedTaskServiceHandler) ApplySchedules(context.Context, *v1.ApplySchedulesRequest) (*v1.ApplySchedulesResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.ApplySchedules is not implemented"))
+}
+
 func (UnimplementedTaskServiceHandler) PreviewSchedule(context.Context, *v1.PreviewScheduleRequest) (*v1.PreviewScheduleResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.PreviewSchedule is not implemented"))
 }
@@ -2393,6 +2527,18 @@ func (UnimplementedTaskServiceHandler) PauseSchedule(context.Context, *v1.PauseS
 
 func (UnimplementedTaskServiceHandler) ResumeSchedule(context.Context, *v1.ResumeScheduleRequest) (*v1.ResumeScheduleResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.ResumeSchedule is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) PauseSchedules(context.Context, *v1.PauseSchedulesRequest) (*v1.PauseSchedulesResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.PauseSchedules is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) ResumeSchedules(context.Context, *v1.ResumeSchedulesRequest) (*v1.ResumeSchedulesResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.ResumeSchedules is not implemented"))
+}
+
+func (UnimplementedTaskServiceHandler) DeleteSchedules(context.Context, *v1.DeleteSchedulesRequest) (*v1.DeleteSchedulesResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("taskengine.v1.TaskService.DeleteSchedules is not implemented"))
 }
 
 func (UnimplementedTaskServiceHandler) TriggerSchedule(context.Context, *v1.TriggerScheduleRequest) (*v1.TriggerScheduleResponse, error) {
