@@ -156,6 +156,10 @@ order-saga: ## run examples/order-saga, kill its shop again and again, and verif
 incidents: ## run the commands of examples/incidents, and verify what they print
 	go test -count=1 -v -run TestTheCommandsOfTheReadme ./examples/incidents
 
+.PHONY: etl
+etl: ## run the commands of examples/etl, a workflow of every night, and verify what they print
+	go test -count=1 -v ./examples/etl
+
 .PHONY: clean
 clean: ## remove build results
 	rm -rf bin dist
