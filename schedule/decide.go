@@ -35,6 +35,7 @@ type Run struct {
 	id    task.ID // of the schedule
 	times times
 	now   time.Time
+	begun bool // some times were decided about
 }
 
 // Start is a task to be added.
@@ -55,7 +56,6 @@ func Decide(id task.ID, n Named, s State, created, now time.Time) (*Run, error) 
 	if d.times, err = n.Definition.times(n.Name); err != nil {
 		return nil, fmt.Errorf("schedule %s: %w", n.Name, err)
 	}
-	d.catchUp()
 	if err := d.obey(); err != nil {
 		return nil, fmt.Errorf("schedule %s: %w", n.Name, err)
 	}
@@ -63,16 +63,24 @@ func Decide(id task.ID, n Named, s State, created, now time.Time) (*Run, error) 
 	return d, nil
 }
 
-// catchUp decides about the times that have come.
-func (d *Run) catchUp() {
-	from := d.State.Decided
-	if now := d.now; now.After(from) {
-		d.State.Decided = now
+// catchUp decides about the times that have come before an order is carried out: those up to the first of some orders that
+// changes when the schedule fires, or up to now. So an order holds from the time at which it was given, however late it is
+// carried out.
+func (d *Run) catchUp(orders []Order) {
+	from, until := d.State.Decided, d.now
+	if i := slices.IndexFunc(orders, Order.isRule); i >= 0 && orders[i].At.Before(until) {
+		until = orders[i].At
 	}
+	if until.After(from) {
+		d.State.Decided = until
+	} else if d.begun {
+		return // what waits has had its turn in this run
+	}
+	d.begun = true
 	if d.State.Paused != nil || d.State.Deleted {
 		return
 	}
-	due, missed := d.times.due(d.Schedule.Definition.CatchUp, from, d.State.Decided)
+	due, missed := d.times.due(d.Schedule.Definition.CatchUp, from, d.State.Decided, d.now)
 	d.State.Missed += missed
 	due = append(d.State.Waiting, due...)
 	d.State.Waiting = nil
@@ -95,11 +103,26 @@ func (d *Run) catchUp() {
 		d.State.Waiting = due[:fit]
 	case CancelOld:
 		if n := len(due); n > 0 {
-			d.Cancels, d.State.Running = d.State.Running, nil
+			d.cancelRunning()
 			d.State.Overlapped += uint64(n - 1)
 			d.fire(due[n-1])
 		}
 	}
+}
+
+// cancelRunning cancels the tasks of earlier fires. A task that this run was to add is left out.
+func (d *Run) cancelRunning() {
+	for _, f := range d.State.Running {
+		isNew := func(s Start) bool { return s.Task == f.Task }
+		if i := slices.IndexFunc(d.Fires, isNew); i >= 0 {
+			d.Fires = slices.Delete(d.Fires, i, i+1)
+			d.State.Fires--
+			d.State.Overlapped++
+		} else {
+			d.Cancels = append(d.Cancels, f)
+		}
+	}
+	d.State.Running = nil
 }
 
 // fire adds tasks for times of the calendar.
@@ -129,13 +152,14 @@ func jitter(id task.ID, most time.Duration) time.Duration {
 	return time.Duration(h.Sum64() % uint64(most+1)).Truncate(time.Microsecond)
 }
 
-// obey carries out the orders, as far as one transaction has room. An order to delete the schedule ends a backfill that
-// needs several transactions.
+// obey decides about the times that have come and carries out the orders, in the order of their times, as far as one
+// transaction has room. An order to delete the schedule ends a backfill that needs several transactions.
 func (d *Run) obey() error {
 	orders := d.State.Orders
 	d.State.Orders = nil
 	for i := range orders {
 		o := &orders[i]
+		d.catchUp(orders[i:])
 		switch {
 		case o.Define != nil:
 			if err := d.define(*o.Define); err != nil {
@@ -159,11 +183,12 @@ func (d *Run) obey() error {
 			}
 		}
 	}
+	d.catchUp(nil)
 	return nil
 }
 
-// define replaces the definition. Times before now are not decided about again, nor are those after it that were decided
-// about while the clock was ahead, unless it was so far ahead that the schedule would be silent for long.
+// define replaces the definition. Times before the order are not decided about again, nor are those after it that were
+// decided about while the clock was ahead, unless it was so far ahead that the schedule would be silent for long.
 func (d *Run) define(to Definition) error {
 	all, err := to.times(d.Schedule.Name)
 	if err != nil {

@@ -3,6 +3,7 @@ package schedule
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -103,6 +104,10 @@ func accounts(at Named, before State, r *Run, created, now time.Time) error {
 	all, err := at.Definition.times(at.Name)
 	if err != nil {
 		return err
+	}
+	isLate := func(o Order) bool { return o.isRule() && o.At.Before(task.Stamp(now)) }
+	if slices.ContainsFunc(before.Orders, isLate) {
+		return nil // TestRandomOrdersHoldFromTheirTimes compares such runs
 	}
 	from := before.Decided
 	if from.IsZero() {

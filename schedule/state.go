@@ -52,6 +52,9 @@ type Order struct {
 	Backfill *Backfill   `json:"backfill,omitempty"`
 }
 
+// isRule reports whether o changes when the schedule fires.
+func (o Order) isRule() bool { return o.Define != nil || o.Pause != nil || o.Resume || o.Delete }
+
 // Backfill asks for tasks for all times from one time to another, both included.
 type Backfill struct {
 	From time.Time `json:"from"`

@@ -61,10 +61,10 @@ func (t times) count(after, before time.Time, most uint64) (n uint64) {
 	return n
 }
 
-// due returns the times in (after, now] that add tasks, the oldest first, and the number of other times, which are
-// missed.
-func (t times) due(c CatchUp, after, now time.Time) (due []time.Time, missed uint64) {
-	for until := now; len(due) < c.most(); until = due[0].Add(-1) {
+// due returns the times in (after, last] that add tasks at the time now, the oldest first, and the number of other times, which
+// are missed.
+func (t times) due(c CatchUp, after, last, now time.Time) (due []time.Time, missed uint64) {
+	for until := last; len(due) < c.most(); until = due[0].Add(-1) {
 		at, ok := t.last(after, until)
 		late := now.Sub(at)
 		isMissed := len(due) > 0 || late > OnTime
@@ -73,7 +73,7 @@ func (t times) due(c CatchUp, after, now time.Time) (due []time.Time, missed uin
 		}
 		due = append([]time.Time{at}, due...)
 	}
-	before := now.Add(1)
+	before := last.Add(1)
 	if len(due) > 0 {
 		before = due[0]
 	}

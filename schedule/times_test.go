@@ -39,7 +39,7 @@ func TestMissedTimesAreThoseOfANaiveModel(t *testing.T) {
 		all := timesOf(t, d)
 		from := at(t, "2026-03-01 00:00:00").Add(time.Duration(rng.Int64N(int64(30 * 24 * time.Hour))))
 		now := from.Add(time.Duration(rng.Int64N(int64(40 * time.Hour))))
-		due, missed := all.due(d.CatchUp, from, now)
+		due, missed := all.due(d.CatchUp, from, now, now)
 		wantDue, wantMissed := naiveDue(all, d.CatchUp, from, now)
 		if fmt.Sprint(due) != fmt.Sprint(wantDue) || missed != min(wantMissed, CountedMisses) {
 			t.Fatalf("seed %d: %+v from %v to %v\nhas %v and %d missed\nnot %v and %d", seed, d, from, now, due, missed, wantDue, wantMissed)
@@ -80,7 +80,7 @@ func naiveDue(all times, c CatchUp, from, now time.Time) (due []time.Time, misse
 func TestAYearOfSecondsIsCaughtUpWithQuickly(t *testing.T) {
 	all := timesOf(t, Definition{Every: time.Second})
 	now := at(t, "2026-11-22 12:00:00")
-	due, missed := all.due(CatchUp{}, now.AddDate(-1, 0, 0), now)
+	due, missed := all.due(CatchUp{}, now.AddDate(-1, 0, 0), now, now)
 	if !slices.Equal(due, []time.Time{now}) || missed != CountedMisses {
 		t.Errorf("due are %v, missed %d", due, missed)
 	}
