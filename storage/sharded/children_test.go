@@ -91,17 +91,10 @@ func TestATreeInTwoDatabasesIsReadAndCancelled(t *testing.T) {
 	}
 }
 
-func TestTreesInTwoDatabasesAreJoinedWhateverFails(t *testing.T) { treesGrow(t, false) }
-
-func TestTreesInTwoDatabasesAreJoinedThoughShardsAreMoved(t *testing.T) { treesGrow(t, true) }
-
-func treesGrow(t *testing.T, moves bool) {
-	const roots, depth = 3, 2
-	l := startLetters(t)
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+// fail has handlers and the store fail now and then, so often.
+func (l *letters) fail(seed uint64, left int) {
 	var mu sync.Mutex
-	rng, left := rand.New(rand.NewPCG(seed, 2)), 200
+	rng := rand.New(rand.NewPCG(seed, 2))
 	fails := func() bool {
 		mu.Lock()
 		defer mu.Unlock()
@@ -123,6 +116,18 @@ func treesGrow(t *testing.T, moves bool) {
 	l.mu.Lock()
 	l.fails = fails
 	l.mu.Unlock()
+	l.store.set(roll, roll)
+}
+
+func TestTreesInTwoDatabasesAreJoinedWhateverFails(t *testing.T) { treesGrow(t, false) }
+
+func TestTreesInTwoDatabasesAreJoinedThoughShardsAreMoved(t *testing.T) { treesGrow(t, true) }
+
+func treesGrow(t *testing.T, moves bool) {
+	const roots, depth = 3, 2
+	l := startLetters(t)
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
 	var ids []task.ID
 	for range roots {
 		got, err := l.Submit(t.Context(), engine.Request{Type: "tree", Payload: []byte(strconv.Itoa(depth))})
@@ -131,7 +136,7 @@ func treesGrow(t *testing.T, moves bool) {
 		}
 		ids = append(ids, got[0].ID)
 	}
-	l.store.set(roll, roll)
+	l.fail(seed, 200)
 	from, to := l.a, l.b
 	for n := 0; moves && n < 4; n++ {
 		if err := placement.Move(t.Context(), from, to, shards(0, 60), nil); err != nil {

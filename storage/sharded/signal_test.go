@@ -18,6 +18,8 @@ import (
 	"github.com/taskengine/taskengine/storage/postgres/placement"
 	"github.com/taskengine/taskengine/storage/sharded"
 	"github.com/taskengine/taskengine/task"
+	"github.com/taskengine/taskengine/workflow"
+	"github.com/taskengine/taskengine/workflow/runner"
 )
 
 // letters is an engine on two databases. Tasks of the type reader, half of them with a key, wait for signals, and note each. Tasks of
@@ -48,7 +50,9 @@ func startLetters(t *testing.T) *letters {
 	l.store = &faults{Store: s}
 	typ := policy.DefaultType()
 	typ.Retry = policy.Retry{Max: policy.Forever, Backoff: policy.Backoff{Kind: policy.Exponential, Initial: time.Millisecond, Factor: 1, Max: time.Millisecond}}
-	l.set = policy.Set{Slots: 32, Types: map[string]policy.Type{"reader": typ, "writer": typ, "tree": typ, "still": typ}}
+	flow := runner.TypePolicy()
+	flow.Retry = typ.Retry
+	l.set = policy.Set{Slots: 32, Types: map[string]policy.Type{"reader": typ, "writer": typ, "tree": typ, "still": typ, "last": typ, "undo": typ, workflow.Type: flow}}
 	t.Cleanup(func() {
 		l.kill(time.Minute)
 		if err := s.Close(); err != nil {
@@ -69,7 +73,7 @@ func (l *letters) start() {
 	}
 	e, err := engine.Open(l.Context(), engine.Config{
 		Store: l.store, Log: slog.New(slog.DiscardHandler), Policies: l.set,
-		Handlers: map[string]task.Handler{"reader": task.HandlerFunc(l.read), "writer": task.HandlerFunc(write), "tree": task.HandlerFunc(l.grow)},
+		Handlers: map[string]task.Handler{"reader": task.HandlerFunc(l.read), "writer": task.HandlerFunc(write), "tree": task.HandlerFunc(l.grow), "last": task.HandlerFunc(l.last), "undo": task.HandlerFunc(l.undo), workflow.Type: runner.Handler},
 	})
 	if err != nil {
 		l.Fatal(err)
