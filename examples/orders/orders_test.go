@@ -50,6 +50,7 @@ func TestMain(m *testing.M) {
 // shown is a platform, as taskengine source show prints it.
 type shown struct {
 	Name    string
+	Cursor  time.Time
 	Low     time.Time `json:"low_water"`
 	Failed  int
 	Stopped *struct{}

@@ -94,7 +94,7 @@ func (s *storm) freeze() {
 
 func (s *storm) set() {
 	name := []string{"orders", "orders/shop", "orders/market", "orders/depot"}[s.random.IntN(4)]
-	values := []string{"interval=2s", "interval=1s", "interval=1500ms", "interval=", "catch_up_interval=8s", "max_open=3", "order=in_order", "order="}
+	values := []string{"interval=2s", "interval=1s", "interval=1500ms", "interval=", "catch_up_interval=8s", "max_open=3", "threads.cluster=1", "threads.cluster=", "order=in_order", "order="}
 	value := values[s.random.IntN(len(values))]
 	say("taskengine source set %s %s", name, value)
 	s.f.ask(s.t, "source", "set", name, value)
@@ -113,7 +113,12 @@ func (s *storm) pause() {
 
 func (s *storm) reset() {
 	name := s.idle("shop", "market")
-	to := time.Now().Add(-time.Duration(3+s.random.IntN(15)) * time.Second).UTC().Truncate(time.Second).Format(time.RFC3339)
+	var cursor time.Time // a reset to a later time would leave out what is before
+	await(s.t, name+" has begun", func() bool {
+		cursor = s.f.platform(s.t, name).Cursor
+		return cursor.After(s.w.since.Add(20 * time.Second))
+	})
+	to := cursor.Add(-time.Duration(3+s.random.IntN(15)) * time.Second).UTC().Truncate(time.Second).Format(time.RFC3339)
 	say("taskengine source reset orders/%s --to %s: what comes then is fetched once more", name, to)
 	if _, err := s.f.try(s.t, "source", "reset", "orders/"+name, "--to", to); err != nil {
 		say("it may have been carried out: %v", err)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -33,6 +34,7 @@ func TestSlicesThatDoNotTileTheTimeLineAreNoticed(t *testing.T) {
 		"a chain":                    {chain(0, 5, 10, 20), 1, ""},
 		"a cursor that was moved":    {append(chain(0, 5, 10), chain(3, 4, 5, 10, 20)...), 2, ""},
 		"likewise, at a boundary":    {append(chain(0, 5, 10), chain(5, 10, 20)...), 2, ""},
+		"moved to where it had been": {slices.Concat(chain(0, 5, 10), chain(3, 7), chain(7, 10, 20)), 3, ""},
 		"moved without a person":     {append(chain(0, 5, 10), chain(5, 10, 20)...), 1, "2 chains, and not 1"},
 		"a slice that was split":     {append(split, half(10, 15), half(15, 20)), 1, ""},
 		"a lost half":                {append(split, half(10, 15)), 1, "not its halves"},

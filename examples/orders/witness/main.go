@@ -68,7 +68,7 @@ func run(ctx context.Context, database, platforms, source, since, until, resets 
 		if err != nil {
 			return false, err
 		}
-		wrong := append(compare(want, got), tiles(all[name], times[0], times[1], 1+moved[name])...)
+		wrong := append(tiles(all[name], times[0], times[1], 1+moved[name]), compare(want, got)...)
 		fmt.Printf("%-6s  has %d orders. The table has %d, written %d times. %s\n", name, len(want), len(got), writes, summary(all[name], moved[name]))
 		for i, text := range wrong {
 			if i == shownDifferences {
