@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +21,8 @@ import (
 	"github.com/taskengine/taskengine/server"
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 	"github.com/taskengine/taskengine/storage/memory"
+	"github.com/taskengine/taskengine/timeslice"
+	"github.com/taskengine/taskengine/timeslice/slicer"
 )
 
 var methods = []string{
@@ -36,13 +39,15 @@ func FuzzAPI(f *testing.F) {
 	seed(f)
 	keyed := policy.DefaultType()
 	keyed.Limits = []string{"l"}
+	polled := fuzzedSlices(f)
 	policies := policy.Set{
-		Types:  map[string]policy.Type{"keyed": keyed},
+		Types:  polled.Policies(),
 		Limits: map[string]policy.Limit{"l": {Name: "l", Max: 1, Per: "payload.a.b"}},
 	}
+	policies.Types["keyed"] = keyed
 
 	f.Fuzz(func(t *testing.T, method byte, asJSON bool, body []byte) {
-		e, err := engine.Open(t.Context(), engine.Config{Store: memory.New(), Policies: policies})
+		e, err := engine.Open(t.Context(), engine.Config{Store: memory.New(), Policies: policies, Handlers: polled.Handlers()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,7 +55,13 @@ func FuzzAPI(f *testing.F) {
 		if _, err := e.Submit(t.Context(), engine.Request{ID: refOf(t, fuzzedID).ID, Type: "idle"}); err != nil {
 			t.Fatal(err)
 		}
-		api := server.NewAPI(server.APIConfig{Engine: e, MaxRequest: 1 << 16})
+		if err := polled.Apply(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+		if err := polled.Add(t.Context(), e, "orders", "a", slicer.By{}); err != nil {
+			t.Fatal(err)
+		}
+		api := server.NewAPI(server.APIConfig{Engine: e, MaxRequest: 1 << 16, Slices: polled})
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond) // of a wait
 		defer cancel()
 		path := "/taskengine.v1.TaskService/" + methods[int(method)%len(methods)]
@@ -74,6 +85,16 @@ func FuzzAPI(f *testing.F) {
 	})
 }
 
+// fuzzedSlices returns the source of time slices orders, without a platform.
+func fuzzedSlices(f *testing.F) *slicer.Sources {
+	interval := timeslice.Span(time.Hour)
+	s, err := slicer.New(slicer.Config{Sources: map[string]timeslice.Definition{"orders": {Type: "fetch", Values: timeslice.Values{Interval: &interval}}}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	return s
+}
+
 // fuzzedID is the id of the task that exists when a request comes.
 const fuzzedID = "0190a6f0-7c3e-7cc0-8b5e-3f1d2c4b5a69"
 
@@ -87,7 +108,7 @@ var fuzzedSchedule = &taskenginev1.ScheduleDefinition{
 func seed(f *testing.F) {
 	f.Helper()
 	priority := uint32(3)
-	for i, m := range []proto.Message{
+	for _, m := range []proto.Message{
 		&taskenginev1.SubmitRequest{Tasks: []*taskenginev1.NewTask{
 			{
 				Id: fuzzedID, Type: "idle", Input: &taskenginev1.NewTask_Text{Text: "{}"}, Priority: &priority, Key: "k", OrderingKey: "o",
@@ -125,7 +146,24 @@ func seed(f *testing.F) {
 		&taskenginev1.ResumeScheduleRequest{Name: "s"},
 		&taskenginev1.TriggerScheduleRequest{Name: "s"},
 		&taskenginev1.BackfillScheduleRequest{Name: "s", From: timestamppb.New(time.Unix(1, 0)), To: timestamppb.New(time.Unix(1<<20, 0))},
+		&taskenginev1.ListSliceSourcesRequest{},
+		&taskenginev1.GetSliceSourceRequest{Name: "orders"},
+		&taskenginev1.ListPlatformsRequest{Source: "orders", Prefix: "a", Limit: 5, PageToken: "a"},
+		&taskenginev1.GetPlatformRequest{Source: "orders", Platform: "a"},
+		&taskenginev1.SetSlicesRequest{Source: "orders", Platform: "a", Values: map[string]string{"interval": "2m", "start": "2026-01-01T00:00:00Z", "order": "in_order"}, By: "b", Reason: "r"},
+		&taskenginev1.SetSlicesRequest{Source: "orders", Values: map[string]string{"retries": "1", "lag": ""}},
+		&taskenginev1.AddPlatformRequest{Source: "orders", Platform: "c"},
+		&taskenginev1.RemovePlatformRequest{Source: "orders", Platform: "a"},
+		&taskenginev1.PauseSlicesRequest{Source: "orders", Platform: "a"},
+		&taskenginev1.ResumeSlicesRequest{Source: "orders"},
+		&taskenginev1.ResetPlatformRequest{Source: "orders", Platform: "a", From: timestamppb.New(time.Unix(1, 0)), To: timestamppb.New(time.Unix(1<<33, 0))},
+		&taskenginev1.RetrySlicesRequest{Source: "orders", Platform: "a", From: timestamppb.New(time.Unix(1, 0)), Until: timestamppb.New(time.Unix(1<<30, 0))},
 	} {
+		name := strings.TrimSuffix(string(m.ProtoReflect().Descriptor().Name()), "Request")
+		i := slices.Index(methods, name)
+		if i < 0 {
+			f.Fatalf("there is no method %s", name)
+		}
 		binary, err := proto.Marshal(m)
 		if err != nil {
 			f.Fatal(err)
