@@ -84,6 +84,7 @@ func (g gatherer) Collect(out chan<- prometheus.Metric) {
 	g.unhandled(node, gauge)
 	g.depths(node, gauge)
 	g.schedules(gauge)
+	g.platforms(out)
 	if s := g.sources.Load(); s != nil {
 		sourceMetrics((*s).Counts(), out)
 	}

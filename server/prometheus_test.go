@@ -169,6 +169,7 @@ func TestRulesAndDashboardUseMetricsThatANodeHas(t *testing.T) {
 	for name, part := range map[string]string{
 		"clock_offset_seconds": "", "backlog_tasks": "", "backlog_max": "", "backlog_waiting": "", "backlog_refused_total": "", "backlog_dropped_total": "",
 		"api_request_seconds": "_bucket", "schedules_overdue": "", "bus_up": "",
+		"slices_late_seconds": "", "slices_failed": "", "slices_open": "", "platforms": "", "platform_low_water_age_seconds": "", "platform_stopped": "",
 	} {
 		if !strings.Contains(source(t), `"`+name+`"`) {
 			t.Fatalf("there is no metric %s", name)
@@ -209,7 +210,7 @@ func collect(names map[string]bool, expressions ...string) {
 func source(t *testing.T) string {
 	t.Helper()
 	var all []byte
-	for _, name := range []string{"gather.go", "metrics.go", "overdue.go", "sources_metrics.go"} {
+	for _, name := range []string{"gather.go", "metrics.go", "overdue.go", "slices_metrics.go", "sources_metrics.go"} {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)

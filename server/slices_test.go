@@ -31,6 +31,7 @@ type sliceNode struct {
 	*server.API
 	t      *testing.T
 	engine *engine.Engine
+	slices *slicer.Sources
 	log    bytes.Buffer
 }
 
@@ -51,6 +52,7 @@ func inSliceNode(t *testing.T, values map[string]string, platforms []string, fn 
 		if err != nil {
 			t.Fatal(err)
 		}
+		n.slices = all
 		handlers, set := all.Handlers(), policy.Set{Types: all.Policies()}
 		set.Types["fetch"] = slicer.SlicePolicy(policy.DefaultType())
 		handlers["fetch"] = slicer.Handler(task.HandlerFunc(func(_ context.Context, t *task.Task) ([]byte, error) {

@@ -53,6 +53,12 @@ func New(c Config) (*Sources, error) {
 // Names returns the names of the sources, in their order.
 func (s *Sources) Names() []string { return slices.Sorted(maps.Keys(s.all)) }
 
+// Configures reports whether the definitions have a platform.
+func (s *Sources) Configures(p timeslice.Platform) bool {
+	_, ok := s.all[p.Source].Platforms[p.Name]
+	return ok
+}
+
 // Handlers returns the handlers of the types of the sources themselves. Those of their slices are made by [Handler].
 func (s *Sources) Handlers() map[string]task.Handler {
 	all := make(map[string]task.Handler, len(s.all))
