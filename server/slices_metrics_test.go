@@ -41,15 +41,15 @@ func TestPlatformsAreInTheMetrics(t *testing.T) {
 		text := scrape()
 		got := seriesOf(n.t, text)
 		for series, want := range map[string]float64{
-			`taskengine_slices_failed{source="orders"}`:                            3,
-			`taskengine_platforms{source="orders",state="active"}`:                 152,
-			`taskengine_platforms{source="orders",state="paused"}`:                 1,
-			`taskengine_platforms{source="orders",state="stopped"}`:                1,
-			`taskengine_platforms{source="orders",state="problem"}`:                0,
-			`taskengine_platform_slices_failed{platform="bad",source="orders"}`:    3,
-			`taskengine_platform_slices_open{platform="bad",source="orders"}`:      3,
-			`taskengine_platform_stopped{platform="bad",source="orders"}`:          1,
-			`taskengine_platform_stopped{platform="a",source="orders"}`:            0,
+			`taskengine_slices_failed{source="orders"}`:                          3,
+			`taskengine_platforms{source="orders",state="active"}`:               152,
+			`taskengine_platforms{source="orders",state="paused"}`:               1,
+			`taskengine_platforms{source="orders",state="stopped"}`:              1,
+			`taskengine_platforms{source="orders",state="problem"}`:              0,
+			`taskengine_platform_slices_failed{platform="bad",source="orders"}`:  3,
+			`taskengine_platform_slices_open{platform="bad",source="orders"}`:    3,
+			`taskengine_platform_stopped{platform="bad",source="orders"}`:        1,
+			`taskengine_platform_stopped{platform="a",source="orders"}`:          0,
 			`taskengine_platform_slices_failed{platform="held",source="orders"}`: 0,
 		} {
 			if v, ok := got[series]; !ok || v != want {

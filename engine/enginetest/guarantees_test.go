@@ -89,6 +89,14 @@ func TestTheTestsBesideThoseOfPagerDutyExist(t *testing.T) {
 	checkNames(t, all)
 }
 
+func TestTheTestsOfTheDesignOnZooKeeperExist(t *testing.T) {
+	all := rows(t, "from-zookeeper.md", "requirement")
+	if len(all) < 25 {
+		t.Fatalf("docs/from-zookeeper.md has only %d lines with tests", len(all))
+	}
+	checkNames(t, all)
+}
+
 // checkNames fails the test unless each line names tests, and all of them exist.
 func checkNames(t *testing.T, all []guarantee) {
 	t.Helper()

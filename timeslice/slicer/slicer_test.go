@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/coord"
+	"github.com/taskengine/taskengine/coord/local"
 	"github.com/taskengine/taskengine/engine"
 	"github.com/taskengine/taskengine/policy"
 	"github.com/taskengine/taskengine/storage"
@@ -24,6 +25,7 @@ import (
 // call is one attempt of a slice.
 type call struct {
 	timeslice.Work
+	id      task.ID
 	at      time.Time
 	attempt uint32
 }
@@ -31,12 +33,18 @@ type call struct {
 // node is an engine with the source orders, in made-up time.
 type node struct {
 	*engine.Engine
+	*record
 	t       *testing.T
 	store   storage.Store
+	coord   *local.Node // nil: it is alone
 	sources *slicer.Sources
 	answer  func(timeslice.Work, *task.Task) error
-	clock   coord.Clock // nil: that of the machine
+	clock   coord.Clock                     // nil: that of the machine
+	wrap    func(task.Handler) task.Handler // wraps the handler of the cursors; nil: it does not
+}
 
+// record has the attempts of all nodes of a store.
+type record struct {
 	mu    sync.Mutex
 	calls []call // guarded by mu
 }
@@ -50,10 +58,28 @@ func start(t *testing.T, d timeslice.Definition, answer func(timeslice.Work, *ta
 // startBy is start with a clock.
 func startBy(t *testing.T, clock coord.Clock, d timeslice.Definition, answer func(timeslice.Work, *task.Task) error) *node {
 	t.Helper()
-	n := &node{t: t, store: memory.New(), answer: answer, clock: clock}
+	n := &node{t: t, record: new(record), store: memory.New(), answer: answer, clock: clock}
 	n.open(d)
 	t.Cleanup(n.close)
 	return n
+}
+
+// startOn is start with a store. Nodes that are joined to it later share the store.
+func startOn(t *testing.T, store storage.Store, d timeslice.Definition, answer func(timeslice.Work, *task.Task) error) *node {
+	t.Helper()
+	n := &node{t: t, record: new(record), store: store, coord: local.New(), answer: answer}
+	n.open(d)
+	t.Cleanup(n.close)
+	return n
+}
+
+// join opens another node on the store of n.
+func (n *node) join(d timeslice.Definition) *node {
+	n.t.Helper()
+	m := &node{t: n.t, record: n.record, store: n.store, coord: n.coord.Peer(), answer: n.answer, clock: n.clock}
+	m.open(d)
+	n.t.Cleanup(m.close)
+	return m
 }
 
 func (n *node) open(d timeslice.Definition) {
@@ -65,10 +91,21 @@ func (n *node) open(d timeslice.Definition) {
 	handlers, set := n.sources.Handlers(), policy.Set{Types: n.sources.Policies()}
 	fetch, ofNode, ofCluster := slicer.SlicePolicy(policy.DefaultType()), policy.Limit{Per: "headers." + timeslice.Header}, policy.Limit{Per: "headers." + timeslice.Header, Cluster: true}
 	ofNode.Name, ofCluster.Name = timeslice.ThreadsLimits("orders")
+	if threads := d.Values.Threads; threads != nil {
+		ofCluster.Max = *threads
+	}
 	set.Limits = map[string]policy.Limit{ofNode.Name: ofNode, ofCluster.Name: ofCluster}
 	fetch.Limits = []string{ofCluster.Name, ofNode.Name}
 	handlers["fetch"], set.Types["fetch"] = slicer.Handler(task.HandlerFunc(n.fetch)), fetch
-	if n.Engine, err = engine.Open(context.Background(), engine.Config{Store: n.store, Handlers: handlers, Policies: set, Coordinator: coord.Coordinator{Clock: n.clock}}); err != nil {
+	if n.wrap != nil {
+		handlers[timeslice.CursorType("orders")] = n.wrap(handlers[timeslice.CursorType("orders")])
+	}
+	c := engine.Config{Store: n.store, Handlers: handlers, Policies: set}
+	if n.coord != nil {
+		c.Coordinator = n.coord.Coordinator()
+	}
+	c.Coordinator.Clock = n.clock
+	if n.Engine, err = engine.Open(context.Background(), c); err != nil {
 		n.t.Fatal(err)
 	}
 	if err := n.sources.Apply(context.Background(), n.Engine); err != nil {
@@ -91,7 +128,7 @@ func (n *node) fetch(_ context.Context, t *task.Task) ([]byte, error) {
 		return nil, errors.Join(errors.New("no slice"), err)
 	}
 	n.mu.Lock()
-	n.calls = append(n.calls, call{w, time.Now(), t.Attempt})
+	n.calls = append(n.calls, call{w, t.ID, time.Now(), t.Attempt})
 	n.mu.Unlock()
 	if n.answer != nil {
 		return nil, n.answer(w, t)

@@ -89,3 +89,79 @@ func endInOrder(t *testing.T, n *running) {
 		t.Fatalf("the node ended with %d", code)
 	}
 }
+
+// placedSlices makes a node that fetches slices of two platforms: those of b only if it is in the zone eu.
+const placedSlices = `
+node: {name: n1, drain_timeout: 10s}
+storage: %s
+task_log: {path: %q}
+handlers: {fetch: {exec: [/bin/cat]}}
+types: {fetch: {}}
+sources:
+  orders: {type: fetch, slices: {interval: 1s, platforms: [a, b], per_platform: {b: {nodes: {zone: [eu]}}}}}
+alerts:
+  targets: {ops: {log: true}}
+  rules: {nobody: {when: unhandled, match: fetch, for: 0s}}
+`
+
+// The slices of a platform without a node wait, which an alert says, and those of others do not.
+func TestSlicesWaitForANodeThatTheirPlatformNames(t *testing.T) {
+	t.Parallel()
+	for _, driver := range []string{"pebble", "bolt", "postgres"} {
+		t.Run(driver, func(t *testing.T) {
+			storage := fmt.Sprintf("{driver: %s, path: %q}", driver, t.TempDir())
+			if driver == "postgres" {
+				storage = storageOf(t, driver)
+			}
+			file := write(t, "taskengine.yaml", fmt.Sprintf(placedSlices, storage, t.TempDir()))
+			in := func(zone string) *running {
+				return start(t, nil, "run", "-c", file, "--set", "coordination.labels={zone: "+zone+"}")
+			}
+			n := in("us")
+			low := func(platform string) time.Time {
+				r := n.cli(t, "source", "show", "orders/"+platform, "-o", "json")
+				if r.code == exitNotFound { // the source has not added it yet
+					return time.Time{}
+				}
+				text, isKnown := decode[map[string]any](t, r.stdout)[0]["low_water"].(string)
+				if !isKnown { // it has not run yet
+					return time.Time{}
+				}
+				at, err := time.Parse(time.RFC3339Nano, text)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return at
+			}
+			until := func(what string, is func() bool) {
+				for end := time.Now().Add(limit); !is(); time.Sleep(askEvery) {
+					if time.Now().After(end) {
+						t.Fatalf("not yet: %s", what)
+					}
+				}
+			}
+			var first time.Time
+			until("b has run", func() bool { first = low("b"); return !first.IsZero() })
+			until("the slices of a are fetched", func() bool { return low("a").After(first.Add(2 * time.Second)) })
+			if !low("b").Equal(first) {
+				t.Errorf("b is fetched until %v", low("b"))
+			}
+			slices := n.objects(t, "source", "show", "orders/b")[0]["slices"].([]any)
+			id := slices[0].(map[string]any)["task_id"].(string)
+			if text := n.ok(t, "task", "why", id); !strings.Contains(text, "zone=eu") {
+				t.Errorf("why says %s", text)
+			}
+			endInOrder(t, n)
+			n = in("us") // looks for unhandled tasks as soon as it has started
+			awaitAlerts(t, n, func(l alertsJSON) bool {
+				return len(l.Alerts) == 1 && l.Alerts[0].Rule == "nobody" && strings.Contains(l.Alerts[0].Summary, "fetch")
+			})
+			endInOrder(t, n)
+			now := time.Now()
+			n = in("eu")
+			until("the slices of b are fetched", func() bool { return low("b").After(now) })
+			awaitAlerts(t, n, func(l alertsJSON) bool { return len(l.Alerts) == 0 })
+			endInOrder(t, n)
+		})
+	}
+}

@@ -47,20 +47,19 @@ func (f *fleet) mayBegin(s *shop, one *slice, t *task.Task, now time.Time) {
 	}
 }
 
-// look looks at the low-water mark of a platform: all before it was fetched.
+// look looks at the low-water marks: all before them was fetched.
 func (f *fleet) look() {
-	n, s := f.nodes[f.roll(len(f.nodes))], f.shop()
+	n := f.nodes[f.roll(len(f.nodes))]
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	at := time.Now()
-	now, err := n.sources.Get(ctx, n.engine, timeslice.Platform{Source: "orders", Name: s.name})
-	if err != nil {
-		if at.After(s.due.Add(time.Minute)) {
+	for _, s := range f.all() {
+		now, err := n.sources.Get(ctx, n.engine, timeslice.Platform{Source: "orders", Name: s.name})
+		if err == nil {
+			f.witness(s, now)
+		} else if !s.due.IsZero() {
 			f.tell(s, "cannot be looked at: %v", err)
 		}
-		return
 	}
-	f.witness(s, now)
 }
 
 // witness checks the state of a platform against what was fetched.
