@@ -167,7 +167,7 @@ describe("with a node", { skip }, () => {
     assert.equal(await c.applySchedule(name, definition), "unchanged");
     const found = await c.schedule(name);
     assert.equal(found.definition?.cron, definition.cron);
-    assert.deepEqual({ ...found.definition?.task }, { ...task, priority: undefined });
+    assert.deepEqual({ ...found.definition?.task }, { ...task, priority: undefined, workflow: "" });
     const times = await c.previewSchedule(name, { from: new Date("2026-03-28T00:00:00Z"), count: 2 });
     assert.deepEqual(
       times.map((time) => time.movedFrom),
@@ -182,6 +182,30 @@ describe("with a node", { skip }, () => {
     await c.deleteSchedule(name);
     await assert.rejects(c.schedule(name), client.NotFound);
     await assert.rejects(c.applySchedule(name, { crom: "30 2 * * *" } as never), client.Invalid);
+  });
+
+  test("many schedules are managed", async () => {
+    const prefix = `tenant-${randomUUID()}/`;
+    const definition = { cron: "30 2 29 2 *", task: { type: "report" } };
+    const names = Array.from({ length: 101 }, (_, i) => prefix + String(i).padStart(3, "0"));
+    const done = await c.applySchedules([
+      ...names.map((name) => ({ name, definition, ifVersion: 0 })),
+      { name: "wrong", definition: { ...definition, cron: "x" } },
+    ]);
+    assert.deepEqual({ ...done[0] }, { name: names[0], outcome: "created", version: 1, code: "", error: "" });
+    assert.equal(done[101]?.code, "invalid_argument");
+    const other = { name: names[0] ?? "", definition: { ...definition, cron: "30 3 29 2 *" }, ifVersion: 7 };
+    assert.equal((await c.applySchedules([other]))[0]?.code, "aborted");
+    const listed = async (filter = {}) => (await all(c.schedules({ prefix, ...filter }))).map(({ name }) => name);
+    assert.deepEqual(await listed(), names);
+    assert.equal((await c.pauseSchedules({ prefix, dryRun: true })).changed, 101);
+    assert.equal((await c.pauseSchedules({ prefix: `${prefix}00`, reason: "late" })).changed, 10);
+    assert.deepEqual(await listed({ paused: true }), names.slice(0, 10));
+    assert.deepEqual(await listed({ failing: true }), []);
+    assert.deepEqual(await c.resumeSchedules({ prefix }), { changed: 10, unchanged: 91, failed: [] });
+    assert.equal((await c.deleteSchedules({ prefix })).changed, 101);
+    assert.deepEqual(await listed(), []);
+    await assert.rejects(c.deleteSchedules({}), client.Invalid);
   });
 
   test("errors are told apart", async () => {

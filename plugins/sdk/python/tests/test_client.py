@@ -344,6 +344,29 @@ class Verbs(NodeTest):
             await c.schedule(name)
 
     @on_both
+    async def test_many_schedules_are_managed(self, c):
+        prefix = "tenant-%s/" % uuid.uuid4()
+        d = ScheduleDefinition(cron="30 2 29 2 *", task=ScheduleTask("report"))
+        names = ["%s%03d" % (prefix, i) for i in range(101)]
+        done = await c.apply_schedules([*((name, d, 0) for name in names), ("wrong", ScheduleDefinition(cron="x", task=d.task))])
+        self.assertEqual(done[0], client.AppliedSchedule(names[0], "created", 1))
+        self.assertEqual([one.outcome for one in done], ["created"] * 101 + [""])
+        self.assertEqual(done[101].code, "invalid_argument")
+        other = ScheduleDefinition(cron="30 3 29 2 *", task=d.task)
+        self.assertEqual([one.code for one in await c.apply_schedules([(names[0], other, 7)])], ["aborted"])
+        self.assertEqual([s.name async for s in c.schedules(prefix=prefix)], names)
+        self.assertEqual((await c.pause_schedules(prefix, "late", dry_run=True)).changed, 101)
+        self.assertEqual((await c.pause_schedules(prefix + "00", "late")).changed, 10)
+        self.assertEqual([s.paused.reason async for s in c.schedules(prefix=prefix, paused=True)], ["late"] * 10)
+        self.assertEqual(len([s async for s in c.schedules(prefix=prefix, failing=True)]), 0)
+        changed = await c.resume_schedules(prefix)
+        self.assertEqual((changed.changed, changed.unchanged, changed.failed), (10, 91, []))
+        self.assertEqual((await c.delete_schedules(prefix)).changed, 101)
+        self.assertEqual([s.name async for s in c.schedules(prefix=prefix)], [])
+        with self.assertRaises(Invalid):
+            await c.delete_schedules()
+
+    @on_both
     async def test_errors_are_told_apart(self, c):
         for awaitable, kind in (
             (c.get(uuid.uuid4()), client.NotFound),

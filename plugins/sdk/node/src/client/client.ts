@@ -10,12 +10,14 @@ import {
   type MessageShape,
 } from "@bufbuild/protobuf";
 import {
+  AppliedScheduleSchema,
   LimitSchema,
   NewTaskSchema,
   RateSchema,
   ReasonSchema,
   ScheduleDefinitionSchema,
   ScheduleSchema,
+  type SchedulesChangedSchema,
   ScheduleTimeSchema,
   SourceMoveSchema,
   SourceSchema,
@@ -38,11 +40,13 @@ import {
 import { Flow, type Submission } from "./flow.js";
 import { Ids } from "./ids.js";
 import type {
+  AppliedSchedule,
   CancelledTree,
   Limit,
   Reason,
   Schedule,
   ScheduleDefinition,
+  SchedulesChanged,
   ScheduleTime,
   Signaled,
   Source,
@@ -60,8 +64,11 @@ import type {
   ChildrenOptions,
   ClientOptions,
   LimitChange,
+  NamedSchedule,
   NewWorkflow,
+  ScheduleFilter,
   SchedulePreview,
+  ScheduleSelection,
   SignalOptions,
   SourceSeek,
   TaskFilter,
@@ -509,11 +516,19 @@ export class Client {
 
   // --- schedules
 
-  /** All schedules, without payloads. Each page is a call of its own. */
-  async *schedules(options?: CallOptions): AsyncGenerator<Schedule, void, undefined> {
+  /**
+   * The schedules that a filter selects, in the order of their names, without payloads. Each page is a call of its own.
+   */
+  async *schedules({
+    prefix = "",
+    paused = false,
+    failing = false,
+    ...options
+  }: CallOptions & ScheduleFilter = {}): AsyncGenerator<Schedule, void, undefined> {
     let pageToken = "";
     do {
-      const page = await this.#call(TaskService.method.listSchedules, () => ({ pageToken }), options);
+      const request = () => ({ pageToken, prefix, paused, failing });
+      const page = await this.#call(TaskService.method.listSchedules, request, options);
       for (const schedule of page.schedules) yield toNative(ScheduleSchema, schedule);
       pageToken = page.nextPageToken;
     } while (pageToken);
@@ -531,6 +546,71 @@ export class Client {
   async applySchedule(name: string, definition: ScheduleDefinition, options?: CallOptions): Promise<string> {
     const request = () => ({ name, definition: fromNative(ScheduleDefinitionSchema, definition) });
     return (await this.#call(TaskService.method.applySchedule, request, options)).outcome;
+  }
+
+  /**
+   * Applies schedules as applySchedule does, 100 with each call, and returns the effect on each. After an error the same
+   * call applies the rest.
+   */
+  async applySchedules(schedules: NamedSchedule[], options?: CallOptions): Promise<AppliedSchedule[]> {
+    const done: AppliedSchedule[] = [];
+    for (let i = 0; i < schedules.length; i += 100) {
+      const request = () => ({
+        schedules: schedules.slice(i, i + 100).map(({ name, definition, ifVersion }) => ({
+          name,
+          definition: fromNative(ScheduleDefinitionSchema, definition),
+          ...(ifVersion !== undefined && { ifVersion: BigInt(ifVersion) }),
+        })),
+      });
+      const page = await this.#call(TaskService.method.applySchedules, request, options);
+      done.push(...page.schedules.map((one) => toNative(AppliedScheduleSchema, one)));
+    }
+    return done;
+  }
+
+  /**
+   * Pauses the schedules that are selected, or only counts them. Each call changes a part of them, each by itself. After an
+   * error the same call pauses the rest.
+   */
+  async pauseSchedules(
+    { reason = "", ...select }: ScheduleSelection & { reason?: string },
+    options?: CallOptions,
+  ): Promise<SchedulesChanged> {
+    return this.#change(select, (part) =>
+      this.#call(TaskService.method.pauseSchedules, () => ({ select: part, reason }), options),
+    );
+  }
+
+  /** Ends the pauses of the schedules that are selected, as pauseSchedules begins them. */
+  async resumeSchedules(select: ScheduleSelection, options?: CallOptions): Promise<SchedulesChanged> {
+    return this.#change(select, (part) =>
+      this.#call(TaskService.method.resumeSchedules, () => ({ select: part }), options),
+    );
+  }
+
+  /** Deletes the schedules that are selected, in parts as pauseSchedules. */
+  async deleteSchedules(select: ScheduleSelection, options?: CallOptions): Promise<SchedulesChanged> {
+    return this.#change(select, (part) =>
+      this.#call(TaskService.method.deleteSchedules, () => ({ select: part }), options),
+    );
+  }
+
+  async #change(
+    { prefix = "", all = false, dryRun = false }: ScheduleSelection,
+    change: (part: Required<ScheduleSelection> & { pageToken: string }) => Promise<{
+      result?: MessageShape<typeof SchedulesChangedSchema> | undefined;
+    }>,
+  ): Promise<SchedulesChanged> {
+    const sum: SchedulesChanged = { changed: 0, unchanged: 0, failed: [] };
+    let pageToken = "";
+    do {
+      const { result } = await change({ prefix, all, dryRun, pageToken });
+      sum.changed += result?.changed ?? 0;
+      sum.unchanged += result?.unchanged ?? 0;
+      sum.failed.push(...(result?.failed ?? []).map(({ name, error }) => ({ name, error })));
+      pageToken = result?.nextPageToken ?? "";
+    } while (pageToken);
+    return sum;
   }
 
   /** The next times of a schedule, or of a definition that is not stored. */

@@ -62,6 +62,16 @@ export interface Limit extends Native<api.Limit> {}
 /** A schedule with its state, as it is when its pending orders are carried out. */
 export interface Schedule extends Native<api.Schedule> {}
 
+/** The effect of applySchedules on one schedule: without an error, outcome is created, updated or unchanged. */
+export interface AppliedSchedule extends Native<api.AppliedSchedule> {}
+
+/** How many schedules were changed, or would be, how many are so already, and which refuse the change. */
+export interface SchedulesChanged {
+  changed: number;
+  unchanged: number;
+  failed: { name: string; error: string }[];
+}
+
 /** When a schedule fires and what it adds. Either cron or every is given. */
 export interface ScheduleDefinition extends Given<api.ScheduleDefinition> {}
 

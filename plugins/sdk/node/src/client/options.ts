@@ -117,6 +117,32 @@ export interface SourceSeek {
   dryRun?: boolean;
 }
 
+/** Which schedules are listed. */
+export interface ScheduleFilter {
+  /** Only schedules with names that begin with it. */
+  prefix?: string;
+  /** Only schedules that are paused. */
+  paused?: boolean;
+  /** Only schedules that cannot run. */
+  failing?: boolean;
+}
+
+/** Which schedules one call changes: by a prefix of their names, or all. */
+export interface ScheduleSelection {
+  prefix?: string;
+  all?: boolean;
+  /** Only count them. */
+  dryRun?: boolean;
+}
+
+/** A schedule for applySchedules. */
+export interface NamedSchedule {
+  name: string;
+  definition: ScheduleDefinition;
+  /** The version that the schedule must have, 0 if there must be none; left out, any. */
+  ifVersion?: number;
+}
+
 /** Of which times previewSchedule tells. */
 export interface SchedulePreview {
   definition?: ScheduleDefinition;

@@ -31,6 +31,7 @@ from ._errors import (
     Unsupported,
 )  # fmt: skip
 from ._messages import (
+    AppliedSchedule,
     Attempt,
     CancelledTree,
     ChildSet,
@@ -44,8 +45,10 @@ from ._messages import (
     Schedule,
     ScheduleCatchUp,
     ScheduleDefinition,
+    ScheduleFailure,
     ScheduleFire,
     SchedulePause,
+    SchedulesChanged,
     ScheduleTask,
     ScheduleTime,
     Signaled,
@@ -63,10 +66,10 @@ from ._messages import (
 from ._requests import NewTask, Receipt
 
 __all__ = [
-    "AlreadyExists", "AsyncClient", "Attempt", "BacklogFull", "CancelledTree", "ChildSet", "Client", "Closed", "Conflict",
+    "AlreadyExists", "AppliedSchedule", "AsyncClient", "Attempt", "BacklogFull", "CancelledTree", "ChildSet", "Client", "Closed", "Conflict",
     "DeadlineExceeded", "Error", "Internal", "Invalid", "Late", "Limit", "LimitSetting", "NewTask", "NotAllowed", "NotDone", "NotFound",
     "Parent", "Progress", "Rate", "Reason", "Receipt", "ReceivedSignal", "ResultRemoved", "Schedule", "ScheduleCatchUp",
-    "ScheduleDefinition", "ScheduleFire", "SchedulePause", "ScheduleTask", "ScheduleTime", "Source", "SourceLoss", "SourceMove",
+    "ScheduleDefinition", "ScheduleFailure", "ScheduleFire", "SchedulePause", "SchedulesChanged", "ScheduleTask", "ScheduleTime", "Source", "SourceLoss", "SourceMove",
     "Signaled", "SourcePartition", "SourcePause", "StateCount", "Task", "TooLarge", "TreeTask", "Unavailable", "Unsupported", "Workflow",
     "WorkflowStep",
 ]  # fmt: skip

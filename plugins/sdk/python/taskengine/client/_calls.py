@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Callable, Generic, TypeVar
+from typing import Any, Callable, Generic, Tuple, TypeVar, Union
 
 from .._wire import _encode_varint, _fields
 from ._codec import decode, encode, give_duration, integer, mapping, sized, text
 from ._errors import Error, Invalid
 from ._ids import Ids
 from ._messages import (
+    AppliedSchedule,
     CancelledTree,
     Limit,
     Rate,
     Reason,
     Schedule,
     ScheduleDefinition,
+    SchedulesChanged,
     ScheduleTime,
     Signaled,
     Source,
@@ -337,8 +339,9 @@ def _optional(number: int, value: int | None) -> bytes:
 
 
 @_checked
-def schedules(token: str) -> Call[Page[Schedule]]:
-    return Call("ListSchedules", text(2, token), _read_page(Schedule), True)
+def schedules(prefix: str, paused: bool, failing: bool, token: str) -> Call[Page[Schedule]]:
+    request = text(2, token) + text(3, prefix) + integer(4, paused) + integer(5, failing)
+    return Call("ListSchedules", request, _read_page(Schedule), True)
 
 
 @_checked
@@ -349,6 +352,32 @@ def schedule(name: str) -> Call[Schedule]:
 @_checked
 def apply_schedule(name: str, definition: ScheduleDefinition) -> Call[str]:
     return Call("ApplySchedule", text(1, name) + sized(2, encode(definition)), _read_text, True)
+
+
+NamedSchedule = Union[Tuple[str, ScheduleDefinition], Tuple[str, ScheduleDefinition, int]]
+"""A name and a definition, and the version that the schedule must have: 0 if there must be none."""
+
+
+@_checked
+def apply_schedules(some: Sequence[NamedSchedule]) -> Call[Sequence[AppliedSchedule]]:
+    request = b""
+    for name, definition, *version in some:
+        named = text(1, name) + sized(2, encode(definition)) + _optional(3, version[0] if version else None)
+        request += sized(1, named)
+    return Call("ApplySchedules", request, _read_all(AppliedSchedule, 1), True)
+
+
+@_checked
+def change_schedules(
+    method: str, prefix: str, every: bool, dry_run: bool, reason: str, token: str
+) -> Call[SchedulesChanged]:
+    select = text(1, prefix) + integer(2, every) + text(4, token) + integer(5, dry_run)
+    return Call(method, sized(1, select) + text(2, reason), _read(SchedulesChanged), True)
+
+
+def added(a: SchedulesChanged, b: SchedulesChanged) -> SchedulesChanged:
+    """The effect of two parts of a change."""
+    return SchedulesChanged(a.changed + b.changed, a.unchanged + b.unchanged, [*a.failed, *b.failed])
 
 
 @_checked

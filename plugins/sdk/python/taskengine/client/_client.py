@@ -9,17 +9,19 @@ from typing import Any, Callable, TypeVar, overload
 
 from . import _calls
 from ._base import Base, is_final, outcomes, receipt_of, result_of, still_runs, together
-from ._calls import POLL, Call, Page
+from ._calls import POLL, Call, NamedSchedule, Page
 from ._children import submitting
 from ._errors import Closed, DeadlineExceeded, Error, Unavailable
 from ._flow import Submission
 from ._messages import (
+    AppliedSchedule,
     CancelledTree,
     Limit,
     Rate,
     Reason,
     Schedule,
     ScheduleDefinition,
+    SchedulesChanged,
     ScheduleTime,
     Signaled,
     Source,
@@ -368,9 +370,10 @@ class Client(Base):
 
     # --- schedules
 
-    def schedules(self) -> Iterator[Schedule]:
-        """All schedules, without payloads. Each page is a call of its own."""
-        return self._items(_calls.schedules)
+    def schedules(self, *, prefix: str = "", paused: bool = False, failing: bool = False) -> Iterator[Schedule]:
+        """The schedules with names that begin with prefix, in the order of their names, without payloads: all of them, or
+        only those that are paused, or that cannot run. Each page is a call of its own."""
+        return self._items(lambda token: _calls.schedules(prefix, paused, failing, token))
 
     def schedule(self, name: str, *, timeout: float | None = None) -> Schedule:
         """A schedule."""
@@ -380,6 +383,53 @@ class Client(Base):
         """Makes a schedule be as a definition says. Returns created, updated or unchanged; a repetition
         of a call whose answer was lost returns unchanged."""
         return self._call(_calls.apply_schedule(name, definition), timeout)
+
+    def apply_schedules(
+        self, schedules: Iterable[NamedSchedule], *, timeout: float | None = None
+    ) -> Sequence[AppliedSchedule]:
+        """Applies schedules as apply_schedule does, 100 with each call, and returns the effect on each. Each is a name and a
+        definition, or these and the version that the schedule must have, 0 if there must be none. After an error the same
+        call applies the rest."""
+        done: list[AppliedSchedule] = []
+        some = list(schedules)
+        for i in range(0, len(some), 100):
+            done += self._call(_calls.apply_schedules(some[i : i + 100]), timeout)
+        return done
+
+    def pause_schedules(
+        self,
+        prefix: str = "",
+        reason: str = "",
+        *,
+        all: bool = False,
+        dry_run: bool = False,
+        timeout: float | None = None,
+    ) -> SchedulesChanged:
+        """Pauses the schedules with names that begin with prefix, or all of them; with dry_run it only counts them. Each call
+        changes a part of them, each by itself. After an error the same call pauses the rest."""
+        return self._change("PauseSchedules", prefix, all, dry_run, reason, timeout)
+
+    def resume_schedules(
+        self, prefix: str = "", *, all: bool = False, dry_run: bool = False, timeout: float | None = None
+    ) -> SchedulesChanged:
+        """Ends the pauses of the schedules with names that begin with prefix, as pause_schedules begins them."""
+        return self._change("ResumeSchedules", prefix, all, dry_run, "", timeout)
+
+    def delete_schedules(
+        self, prefix: str = "", *, all: bool = False, dry_run: bool = False, timeout: float | None = None
+    ) -> SchedulesChanged:
+        """Deletes the schedules with names that begin with prefix, in parts as pause_schedules."""
+        return self._change("DeleteSchedules", prefix, all, dry_run, "", timeout)
+
+    def _change(
+        self, method: str, prefix: str, all: bool, dry_run: bool, reason: str, timeout: float | None
+    ) -> SchedulesChanged:
+        sum, token = SchedulesChanged(), ""
+        while True:
+            part = self._call(_calls.change_schedules(method, prefix, all, dry_run, reason, token), timeout)
+            sum, token = _calls.added(sum, part), part.next_page_token
+            if not token:
+                return sum
 
     def preview_schedule(
         self,

@@ -334,6 +334,35 @@ class Schedule:
 
 
 @dataclass(frozen=True)
+class AppliedSchedule:
+    """The effect of apply_schedules on one schedule. Without an error, outcome is created, updated or unchanged."""
+
+    name: str = one(1, TEXT)
+    outcome: str = one(2, TEXT)
+    version: int = one(3, UINT64)
+    code: str = one(4, TEXT)  # such as aborted for another version; empty if it was applied
+    error: str = one(5, TEXT)
+
+
+@dataclass(frozen=True)
+class ScheduleFailure:
+    """Why a schedule was not changed."""
+
+    name: str = one(1, TEXT)
+    error: str = one(2, TEXT)
+
+
+@dataclass(frozen=True)
+class SchedulesChanged:
+    """The effect of a change of the schedules that a node has examined."""
+
+    changed: int = one(1, UINT32)  # how many were changed, or would be
+    unchanged: int = one(2, UINT32)  # how many are so already
+    failed: Sequence[ScheduleFailure] = many(3, message(ScheduleFailure))
+    next_page_token: str = one(4, TEXT)  # empty in the answers of clients
+
+
+@dataclass(frozen=True)
 class ScheduleTime:
     """A time at which a schedule fires."""
 
@@ -419,6 +448,6 @@ class SourceMove:
 MESSAGES: tuple[type[Any], ...] = (
     Progress, Attempt, ReceivedSignal, Parent, ChildSet, Task, TreeTask, WorkflowStep, Workflow, StateCount, Reason, Rate, LimitSetting, Limit,
     ScheduleCatchUp, ScheduleTask,
-    ScheduleDefinition, SchedulePause, ScheduleFire, Schedule, ScheduleTime,
+    ScheduleDefinition, SchedulePause, ScheduleFire, Schedule, AppliedSchedule, ScheduleFailure, SchedulesChanged, ScheduleTime,
     SourcePause, SourceLoss, SourcePartition, Source, SourceMove,
 )  # fmt: skip
