@@ -175,6 +175,34 @@ func TestOverlapsOfWorkflows(t *testing.T) {
 	}
 }
 
+// An attempt that has cancelled a workflow and not its tasks, because it was lost in between, is followed by one that cancels these.
+func TestACancelOfAWorkflowThatWasInterruptedGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		noted := new(book)
+		e, s := openFlows(t, newFlows(map[string]string{"etl": `{"steps": {"a": {"type": "report", "payload": {"$input": "at"}}}}`}), noted)
+		if _, err := s.Apply(t.Context(), "hourly", hourlyFlow(schedule.CancelOld)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(90 * time.Minute)
+		at, err := s.Get(t.Context(), "hourly")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := e.Cancel(t.Context(), task.Ref{ID: at.State.Last.Task}, "interrupted"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		if got, want := noted.take(), `"2000-01-01T01:00:00Z", "2000-01-01T02:00:00Z", cancelled "2000-01-01T01:00:00Z"`; got != want {
+			t.Errorf("the tasks are %s, want %s", got, want)
+		}
+		if err := s.Delete(t.Context(), "hourly"); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(12 * time.Hour)
+		shut(t, e)
+	})
+}
+
 // A node without the workflow of a schedule does not fire it, says why, and fires what was due when it has the workflow. It can be deleted.
 func TestANodeWithoutTheWorkflowOfAScheduleSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
