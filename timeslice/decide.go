@@ -11,6 +11,7 @@ import (
 const (
 	leastPace  = 50 * time.Millisecond
 	mostPace   = time.Second
+	fewOpen    = 8           // open slices of a platform without a limit of its threads, while slices get longer
 	lookAgain  = time.Minute // how long the end of an open slice may go unnoticed
 	mostProbes = 4           // doublings of the pause between probes
 )
@@ -19,6 +20,7 @@ const (
 type Status struct {
 	State Condition
 	Split bool // its handler has split it
+	Waits bool // it is live, and no attempt has begun
 }
 
 // Condition is the condition of an open slice.
@@ -45,6 +47,7 @@ type Run struct {
 	now     time.Time
 	running int // open slices that have not failed
 	failed  int
+	waiting int // open slices of which no attempt has begun, without those that this run makes
 	ended   int // open slices that have ended since the last run
 	done    int // likewise, and are done
 }
@@ -115,6 +118,9 @@ func (r *Run) look(seen []Status) {
 		case Live:
 			one.Failed, one.Retry = time.Time{}, false // a person may have resumed it
 			r.running++
+			if seen[i].Waits {
+				r.waiting++
+			}
 		}
 		open = append(open, one)
 	}
@@ -281,9 +287,9 @@ func (r *Run) retry(used *Settings) {
 // make makes the slices that are due, as far as there is room for them.
 func (r *Run) make(used *Settings) {
 	s := &r.State
-	for r.makes(used) && r.running < used.MaxOpen && !r.due(used).After(r.now) {
+	for r.makes(used) && r.running < r.room(used) && !r.due(used).After(r.now) {
 		length := used.Interval
-		if behind := r.now.Add(-r.delay(used)).Sub(s.Cursor); behind >= 2*used.Interval {
+		if behind := r.behind(used); behind >= 2*used.Interval {
 			longest := max(used.Interval, min(s.Length, used.CatchUp))
 			length = min(behind, longest) / used.Interval * used.Interval
 		}
@@ -297,6 +303,20 @@ func (r *Run) make(used *Settings) {
 		r.Made = append(r.Made, one)
 		r.running++
 	}
+}
+
+// behind returns how far the platform is behind the time of which the slices are due.
+func (r *Run) behind(used *Settings) time.Duration {
+	return r.now.Add(-r.delay(used)).Sub(r.State.Cursor)
+}
+
+// room returns how many slices may be open. While slices still get longer these are few: those that wait stay as short as they are.
+func (r *Run) room(used *Settings) int {
+	length := max(r.State.Length, used.Interval)
+	if length >= used.CatchUp || r.behind(used) < 2*length {
+		return used.MaxOpen
+	}
+	return min(used.MaxOpen, max(fewOpen, used.Threads, used.NodeThreads))
 }
 
 // makes reports whether the platform makes slices, if there is room for them.
@@ -320,14 +340,15 @@ func (r *Run) rearm(used *Settings) {
 			r.Next = t
 		}
 	}
-	isFull := r.running >= used.MaxOpen
+	room := r.room(used)
+	isFull := r.running >= room
 	s.Pace = min(max(s.Pace, leastPace), mostPace)
 	switch {
 	case !isFull:
 		s.Pace = 0
-	case 2*r.ended >= used.MaxOpen:
+	case 2*r.ended >= room:
 		s.Pace = max(leastPace, s.Pace/2)
-	case r.ended == 0:
+	case r.ended == 0, r.waiting >= 4*r.ended: // the threads have enough for the next looks
 		s.Pace = min(mostPace, 2*s.Pace)
 	}
 	hasRetry := slices.ContainsFunc(s.Open, func(one Slice) bool { return one.Retry })

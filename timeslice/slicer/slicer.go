@@ -180,6 +180,7 @@ func statusOfSlice(ctx context.Context, e *engine.Engine, t *task.Task) (timesli
 	case task.Failed, task.Cancelled:
 		status.State = timeslice.GivenUp
 	default:
+		status.Waits = t.State == task.Submitted && t.Attempt == 0
 		if failed, err := failedParts(ctx, e, t); err != nil || len(failed) > 0 {
 			status.State = timeslice.Failed
 			return status, err

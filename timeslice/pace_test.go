@@ -1,0 +1,52 @@
+package timeslice_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/taskengine/taskengine/timeslice"
+)
+
+// fetchBy gives the slices that have ended by now that fate, if two threads take 100 ms for each. Those behind them wait.
+func (l *line) fetchBy(ended *int) func() {
+	return func() {
+		for i, one := range l.state.Open {
+			id := one.ID(l.platform.Cursor())
+			switch {
+			case l.fate[id].State == timeslice.Done:
+			case *ended < int(l.now.Sub(epoch)/(50*time.Millisecond)):
+				l.fate[id] = timeslice.Status{State: timeslice.Done}
+				*ended++
+			default:
+				l.fate[id] = timeslice.Status{Waits: i >= 2}
+			}
+		}
+	}
+}
+
+// While most of the open slices wait for threads, there is time until the next look.
+func TestACursorLooksRarelyWhileManySlicesWait(t *testing.T) {
+	l := newLine(t, map[string]string{"interval": "1m", "max_open": "64", "start": epoch.Add(-24 * time.Hour).Format(time.RFC3339)})
+	ended, runs := 0, 0
+	fetch := l.fetchBy(&ended)
+	l.until(epoch.Add(time.Minute), func() { runs++; fetch() })
+	if ended < 1100 {
+		t.Errorf("%d slices have ended, and %d were made", ended, l.state.Made)
+	}
+	if runs > 120 {
+		t.Errorf("the cursor has looked %d times in a minute", runs)
+	}
+}
+
+// While slices still get longer, few are open: a day behind takes few slices.
+func TestSlicesOfAPlatformThatIsFarBehindAreSoonLong(t *testing.T) {
+	for most, want := range map[string]int{"1h": 100, "10m": 200, "1m": 1460} {
+		l := newLine(t, map[string]string{"interval": "1m", "catch_up_interval": most, "max_open": "64", "start": epoch.Add(-24 * time.Hour).Format(time.RFC3339)})
+		ended := 0
+		l.until(epoch.Add(5*time.Minute), l.fetchBy(&ended))
+		l.tiles()
+		if len(l.made) > want || l.now.Sub(l.state.Low()) > 2*time.Minute {
+			t.Errorf("catch_up_interval %s: %d slices, low %v", most, len(l.made), l.state.Low())
+		}
+	}
+}
