@@ -198,7 +198,17 @@ final class Messages {
         s.getOrders(),
         s.getTaskId(),
         s.getError(),
-        s.getAttempt());
+        s.getAttempt(),
+        s.getVersion());
+  }
+
+  static AppliedSchedule applied(Api.AppliedSchedule s) {
+    return new AppliedSchedule(
+        s.getName(), s.getOutcome(), s.getVersion(), s.getCode(), s.getError());
+  }
+
+  static ScheduleFailure failure(Api.ScheduleFailure f) {
+    return new ScheduleFailure(f.getName(), f.getError());
   }
 
   private static SchedulePause pause(Api.SchedulePause p) {

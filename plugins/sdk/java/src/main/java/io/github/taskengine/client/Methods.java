@@ -128,6 +128,30 @@ final class Methods {
               "ApplySchedule",
               Api.ApplyScheduleRequest.getDefaultInstance(),
               Api.ApplyScheduleResponse.getDefaultInstance());
+  static final MethodDescriptor<Api.ApplySchedulesRequest, Api.ApplySchedulesResponse>
+      APPLY_SCHEDULES =
+          unary(
+              "ApplySchedules",
+              Api.ApplySchedulesRequest.getDefaultInstance(),
+              Api.ApplySchedulesResponse.getDefaultInstance());
+  static final MethodDescriptor<Api.PauseSchedulesRequest, Api.PauseSchedulesResponse>
+      PAUSE_SCHEDULES =
+          unary(
+              "PauseSchedules",
+              Api.PauseSchedulesRequest.getDefaultInstance(),
+              Api.PauseSchedulesResponse.getDefaultInstance());
+  static final MethodDescriptor<Api.ResumeSchedulesRequest, Api.ResumeSchedulesResponse>
+      RESUME_SCHEDULES =
+          unary(
+              "ResumeSchedules",
+              Api.ResumeSchedulesRequest.getDefaultInstance(),
+              Api.ResumeSchedulesResponse.getDefaultInstance());
+  static final MethodDescriptor<Api.DeleteSchedulesRequest, Api.DeleteSchedulesResponse>
+      DELETE_SCHEDULES =
+          unary(
+              "DeleteSchedules",
+              Api.DeleteSchedulesRequest.getDefaultInstance(),
+              Api.DeleteSchedulesResponse.getDefaultInstance());
   static final MethodDescriptor<Api.PreviewScheduleRequest, Api.PreviewScheduleResponse>
       PREVIEW_SCHEDULE =
           unary(

@@ -21,6 +21,7 @@ import org.jspecify.annotations.Nullable;
  * @param taskId of the task that is the schedule
  * @param error why it cannot run; empty if it can
  * @param attempt how many attempts to run it have failed since it last ran
+ * @param version grows with each new definition
  */
 public record Schedule(
     String name,
@@ -36,7 +37,8 @@ public record Schedule(
     int orders,
     String taskId,
     String error,
-    int attempt) {
+    int attempt,
+    long version) {
   /** Makes it, with copies of its lists. */
   public Schedule {
     waiting = List.copyOf(waiting);

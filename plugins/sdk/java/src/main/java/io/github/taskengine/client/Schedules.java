@@ -2,12 +2,16 @@ package io.github.taskengine.client;
 
 import io.github.taskengine.client.internal.Api;
 import java.time.Instant;
+import java.util.ArrayList;
 import java.util.List;
+import java.util.function.Function;
 import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
 
 /** Reads and changes schedules: {@link TaskengineClient#schedules}. */
 public final class Schedules {
+  private static final int APPLIED_AT_ONCE = 100;
+
   private final Calls calls;
   private final long timeout;
 
@@ -20,13 +24,28 @@ public final class Schedules {
    * All schedules, without payloads. Each page of them is a call of its own, which is made when it
    * is needed.
    *
-   * @return the schedules, in no particular order
+   * @return the schedules, in the order of their names
    */
   public Stream<Schedule> list() {
+    return list(ScheduleFilter.prefix(""));
+  }
+
+  /**
+   * The schedules that a filter selects, as {@link #list()} returns all.
+   *
+   * @param filter which schedules
+   * @return the schedules, in the order of their names
+   */
+  public Stream<Schedule> list(ScheduleFilter filter) {
     return Page.all(
         token -> {
           Api.ListSchedulesRequest request =
-              Api.ListSchedulesRequest.newBuilder().setPageToken(token).build();
+              Api.ListSchedulesRequest.newBuilder()
+                  .setPageToken(token)
+                  .setPrefix(filter.prefix())
+                  .setPaused(filter.paused())
+                  .setFailing(filter.failing())
+                  .build();
           Api.ListSchedulesResponse page =
               calls.make(Methods.LIST_SCHEDULES, request, true, timeout);
           return Page.of(
@@ -61,6 +80,123 @@ public final class Schedules {
             .setDefinition(Messages.definition(definition))
             .build();
     return calls.make(Methods.APPLY_SCHEDULE, request, true, timeout).getOutcome();
+  }
+
+  /**
+   * Applies schedules as {@link #apply} does, 100 with each call. After an error the same call
+   * applies the rest.
+   *
+   * @param schedules to be applied, each name once
+   * @return the effect on each, in their order
+   */
+  public List<AppliedSchedule> applyAll(List<NamedSchedule> schedules) {
+    List<AppliedSchedule> done = new ArrayList<>();
+    for (int i = 0; i < schedules.size(); i += APPLIED_AT_ONCE) {
+      Api.ApplySchedulesRequest.Builder request = Api.ApplySchedulesRequest.newBuilder();
+      for (NamedSchedule s :
+          schedules.subList(i, Math.min(schedules.size(), i + APPLIED_AT_ONCE))) {
+        Api.ApplyScheduleRequest.Builder one =
+            request
+                .addSchedulesBuilder()
+                .setName(s.name())
+                .setDefinition(Messages.definition(s.definition()));
+        if (s.ifVersion() != null) {
+          one.setIfVersion(s.ifVersion());
+        }
+      }
+      done.addAll(
+          Messages.all(
+              calls
+                  .make(Methods.APPLY_SCHEDULES, request.build(), true, timeout)
+                  .getSchedulesList(),
+              Messages::applied));
+    }
+    return done;
+  }
+
+  /**
+   * Pauses the schedules that are selected. Each call changes a part of them, each by itself. After
+   * an error the same call pauses the rest.
+   *
+   * @param select which schedules
+   * @param reason for it; may be empty
+   * @return how many were changed
+   */
+  public SchedulesChanged pauseAll(ScheduleSelection select, String reason) {
+    return change(
+        select,
+        part ->
+            calls
+                .make(
+                    Methods.PAUSE_SCHEDULES,
+                    Api.PauseSchedulesRequest.newBuilder()
+                        .setSelect(part)
+                        .setReason(reason)
+                        .build(),
+                    true,
+                    timeout)
+                .getResult());
+  }
+
+  /**
+   * Ends the pauses of the schedules that are selected, as {@link #pauseAll} begins them.
+   *
+   * @param select which schedules
+   * @return how many were changed
+   */
+  public SchedulesChanged resumeAll(ScheduleSelection select) {
+    return change(
+        select,
+        part ->
+            calls
+                .make(
+                    Methods.RESUME_SCHEDULES,
+                    Api.ResumeSchedulesRequest.newBuilder().setSelect(part).build(),
+                    true,
+                    timeout)
+                .getResult());
+  }
+
+  /**
+   * Deletes the schedules that are selected, in parts as {@link #pauseAll}.
+   *
+   * @param select which schedules
+   * @return how many were deleted
+   */
+  public SchedulesChanged deleteAll(ScheduleSelection select) {
+    return change(
+        select,
+        part ->
+            calls
+                .make(
+                    Methods.DELETE_SCHEDULES,
+                    Api.DeleteSchedulesRequest.newBuilder().setSelect(part).build(),
+                    true,
+                    timeout)
+                .getResult());
+  }
+
+  private static SchedulesChanged change(
+      ScheduleSelection select, Function<Api.ScheduleSelection, Api.SchedulesChanged> change) {
+    long changed = 0;
+    long unchanged = 0;
+    List<ScheduleFailure> failed = new ArrayList<>();
+    String token = "";
+    do {
+      Api.SchedulesChanged part =
+          change.apply(
+              Api.ScheduleSelection.newBuilder()
+                  .setPrefix(select.prefix())
+                  .setAll(select.isAll())
+                  .setDryRun(select.dryRun())
+                  .setPageToken(token)
+                  .build());
+      changed += part.getChanged();
+      unchanged += part.getUnchanged();
+      failed.addAll(Messages.all(part.getFailedList(), Messages::failure));
+      token = part.getNextPageToken();
+    } while (!token.isEmpty());
+    return new SchedulesChanged(changed, unchanged, failed);
   }
 
   /**

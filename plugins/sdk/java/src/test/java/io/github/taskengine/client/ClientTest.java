@@ -275,6 +275,40 @@ class ClientTest {
   }
 
   @Test
+  void manySchedulesAreManaged() {
+    String prefix = unique("tenant") + "/";
+    ScheduleDefinition definition =
+        ScheduleDefinition.cron("30 2 29 2 *", ScheduleTask.of("report"));
+    List<NamedSchedule> wanted = new ArrayList<>();
+    for (int i = 0; i <= 100; i++) {
+      wanted.add(NamedSchedule.of(prefix + String.format("%03d", i), definition).ifVersion(0));
+    }
+    Schedules schedules = client.schedules();
+    List<AppliedSchedule> done = schedules.applyAll(wanted);
+    assertEquals(new AppliedSchedule(prefix + "000", "created", 1, "", ""), done.get(0));
+    assertEquals(101, done.size());
+    ScheduleDefinition other = ScheduleDefinition.cron("30 3 29 2 *", ScheduleTask.of("report"));
+    NamedSchedule changed = NamedSchedule.of(prefix + "000", other);
+    assertEquals("aborted", schedules.applyAll(List.of(changed.ifVersion(7))).get(0).code());
+    ScheduleFilter all = ScheduleFilter.prefix(prefix);
+    assertEquals(
+        wanted.stream().map(NamedSchedule::name).toList(),
+        schedules.list(all).map(Schedule::name).toList());
+    ScheduleSelection some = ScheduleSelection.prefix(prefix + "00");
+    assertEquals(10, schedules.pauseAll(some.counted(), "late").changed());
+    assertEquals(10, schedules.pauseAll(some, "late").changed());
+    assertEquals(10, schedules.list(all.onlyPaused()).count());
+    assertEquals(0, schedules.list(all.onlyFailing()).count());
+    assertEquals(
+        new SchedulesChanged(10, 91, List.of()),
+        schedules.resumeAll(ScheduleSelection.prefix(prefix)));
+    assertEquals(101, schedules.deleteAll(ScheduleSelection.prefix(prefix)).changed());
+    assertEquals(0, schedules.list(all).count());
+    ScheduleSelection none = ScheduleSelection.prefix("");
+    assertThrows(InvalidException.class, () -> schedules.deleteAll(none));
+  }
+
+  @Test
   void errorsAreToldApart() {
     String missing = UUID.randomUUID().toString();
     Request large = Request.of("idle").payload(new byte[40 << 20]);
