@@ -3,8 +3,8 @@ package postgres
 import "strings"
 
 // updateExit makes the ends of attempts that have no shorter statement, see isExit. The functions that it calls read and write the columns
-// children and signals as [task.Change.Apply] does; they are not called for a change that does not change these. A task that has ended is
-// moved from the table by a statement after it.
+// children and signals as [task.Change.Apply] does; they are not called for a change that does not change these. A first wait needs no
+// function: its task remembers no signals. A task that has ended is moved from the table by a statement after it.
 const updateExit = `
 update {task} t
 set version = t.version + 1, owner = null, updated_at = c.at,
@@ -19,16 +19,18 @@ set version = t.version + 1, owner = null, updated_at = c.at,
 	payload = case when c.loads then c.payload else t.payload end, grp = case when c.groups then c.grp else t.grp end,
 	(children, signals, awaits, woken_by, state, ready_at, next_event_at, due_state, due_at, queued, turn, priority, boost) = (
 		select case when c.family then f.children else t.children end,
-			case when a.state in (4, 6, 7) then null when c.names is not null then w.signals else t.signals end,
-			case when w.woken_by is null then c.names end,
-			case when a.state in (4, 6, 7) then null when c.names is not null then w.woken_by when not c.completes then t.woken_by end,
+			case when a.state in (4, 6, 7) then null when c.names is null then t.signals when t.signals is not null then w.signals
+				when v.woken_by is null and c.patience <> 0 then int8send(c.patience) || decode('00000000000000000000000000000000', 'hex') end,
+			case when v.woken_by is null then c.names end,
+			case when a.state in (4, 6, 7) then null when c.names is not null then v.woken_by when not c.completes then t.woken_by end,
 			a.state, coalesce(a.ready_at, t.ready_at), b.next_event_at, d.due_state, case when d.due_state is not null then nullif(b.next_event_at, {none}) end,
 			a.state = 2 and b.turn <> 1, b.turn, case when b.turn = 2 then t.priority else {own:t} end, case when b.turn = 2 then t.boost end
 		from {schema}.family_with(case when c.family then coalesce(t.children, '') end, coalesce(c.adds, ''), coalesce(c.waits, '')) f,
-			{schema}.wait_of(c.names, coalesce(t.signals, ''), c.patience, coalesce(f.is_met, false)) w,
-			lateral (select case when w.woken_by is null then c.state else 2::smallint end as state,
-				case when w.woken_by is null then c.ready_at else c.at end as ready_at,
-				case when w.woken_by is null then c.next_event_at else c.overdue end as next_event_at) a,
+			{schema}.wait_of(case when t.signals is not null then c.names end, t.signals, c.patience, coalesce(f.is_met, false)) w,
+			lateral (select case when t.signals is null and c.names is not null and f.is_met then 4::smallint else w.woken_by end as woken_by) v,
+			lateral (select case when v.woken_by is null then c.state else 2::smallint end as state,
+				case when v.woken_by is null then c.ready_at else c.at end as ready_at,
+				case when v.woken_by is null then c.next_event_at else c.overdue end as next_event_at) a,
 			lateral (select case when a.state in (1, 2) and not c.unlimited and t.expires_at <> {none}
 					then coalesce(least(nullif(a.next_event_at, {none}), t.expires_at), {none}) else a.next_event_at end as next_event_at,
 				case when t.turn = 0 or a.state in (4, 6, 7) or a.state = 5 and c.leaves then 0::smallint
