@@ -26,7 +26,12 @@ var (
 // Cancel ends a task that is no longer wanted. If the task runs, the context of its handler
 // ends, and the verdict of the handler is ignored.
 func (e *Engine) Cancel(ctx context.Context, ref task.Ref, reason string) (*task.Task, error) {
-	return e.edit(ctx, ref, "cancel", func(t *task.Task, c *task.Change) bool {
+	return e.cancel(ctx, ref, nil, reason)
+}
+
+// cancel is Cancel of a task that was read already; nil if it was not.
+func (e *Engine) cancel(ctx context.Context, ref task.Ref, read *task.Task, reason string) (*task.Task, error) {
+	return e.editRead(ctx, ref, read, "cancel", func(t *task.Task, c *task.Change) bool {
 		c.To, c.Outcome, c.Error = task.Cancelled, task.Overruled, reason
 		return true
 	})
@@ -77,10 +82,18 @@ const editTries = 10
 // edit makes a change that a person asked for. fill completes the change, or returns false
 // if the state of the task does not allow it.
 func (e *Engine) edit(ctx context.Context, ref task.Ref, verb string, fill func(*task.Task, *task.Change) bool) (*task.Task, error) {
+	return e.editRead(ctx, ref, nil, verb, fill)
+}
+
+// editRead is edit of a task that was read already; nil if it was not.
+func (e *Engine) editRead(ctx context.Context, ref task.Ref, read *task.Task, verb string, fill func(*task.Task, *task.Change) bool) (*task.Task, error) {
 	for range editTries {
-		t, err := e.store.Get(ctx, ref.ID)
-		if err != nil {
-			return nil, fmt.Errorf("engine: %s %v: %w", verb, ref.ID, err)
+		t := read
+		if read = nil; t == nil {
+			var err error
+			if t, err = e.store.Get(ctx, ref.ID); err != nil {
+				return nil, fmt.Errorf("engine: %s %v: %w", verb, ref.ID, err)
+			}
 		}
 		if ref.Version != 0 && ref.Version != t.Version {
 			return e.shown(t), fmt.Errorf("%w: it is at version %d, not %d", ErrStale, t.Version, ref.Version)

@@ -142,6 +142,39 @@ func TestTheCancelOfATreeGoesOnAfterAnError(t *testing.T) {
 	})
 }
 
+// The time of a call ends while it cancels children, several times.
+func TestEachTaskOfATreeIsCountedByOneCall(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		n := orchard(t)
+		root := n.submit(engine.Request{Type: "tree", Payload: []byte("3")})
+		synctest.Wait()
+		total, told := 0, 0
+		for tries := 1; ; tries++ {
+			ctx, cancel := context.WithCancel(t.Context())
+			var asked atomic.Int32
+			tree, err := n.CancelTree(ctx, root, engine.TreeCancel{
+				May: func(*task.Task) error {
+					if asked.Add(1) == 2 {
+						cancel()
+					}
+					return nil
+				},
+				Cancelled: func(*task.Task) { told++ },
+			})
+			cancel()
+			if total += tree.Cancelled; err == nil {
+				break
+			}
+			if !errors.Is(err, context.Canceled) || tries > 40 {
+				t.Fatal(err)
+			}
+		}
+		if states := n.treeStates(); total != 40 || told != 40 || states[task.Cancelled] != 40 {
+			t.Errorf("%d were counted and %d told, and the states are %v", total, told, states)
+		}
+	})
+}
+
 func TestAChildThatIsNotThereIsMissing(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		n := orchard(t)
