@@ -32,7 +32,8 @@ type ChildrenOptions struct {
 // Up to [MaxChildren], if they are not larger than 8 MiB, are added in one request: all of them or none. More of them, up to 1,048,576,
 // are added in several requests. The children that are there run, and the task does not run before the last ones
 // are added, except at Until. If SubmitWithChildren returns an error in between, the task has open children: the same call with the same ID or Key
-// goes on where it stopped, and [Client.CancelTree] gives it up.
+// goes on where it stopped, also with a list that fits into one request, and [Client.CancelTree] gives it up. A list with fewer children than
+// the task has is an [ErrNotAllowed].
 func (c *Client) SubmitWithChildren(ctx context.Context, r Request, children []Request, how ChildrenOptions) (Receipt, error) {
 	parent, err := c.outgoing(ctx, &r)
 	if err != nil {
@@ -60,7 +61,7 @@ func (c *Client) SubmitWithChildren(ctx context.Context, r Request, children []R
 	}
 	receipt, err := receiptOf(res.GetReceipt())
 	parent.claim(&receipt)
-	if err != nil || !req.Open {
+	if err != nil || !res.GetOpen() {
 		return receipt, err
 	}
 	return receipt, c.addChildren(ctx, &receipt, len(req.Children), all, &how)

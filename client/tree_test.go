@@ -109,6 +109,12 @@ func TestMoreChildrenThanARequestMayHaveAreAddedInSeveral(t *testing.T) {
 
 // The request of the first part was made, and then the caller was lost.
 func TestChildrenWhoseCallerWasLostAreContinued(t *testing.T) {
+	for name, count := range map[string]int{"in several requests": client.MaxChildren + 1, "in one": 5, "as they are": 3} {
+		t.Run(name, func(t *testing.T) { continueChildren(t, count) })
+	}
+}
+
+func continueChildren(t *testing.T, count int) {
 	c, n := newClient(t)
 	id := task.ID{1, 2, 3, 4}
 	first := []engine.Request{{Type: "echo"}, {Type: "echo"}, {Type: "echo"}}
@@ -120,12 +126,15 @@ func TestChildrenWhoseCallerWasLostAreContinued(t *testing.T) {
 	for i := range all {
 		all[i] = client.Request{Type: "echo"}
 	}
-	receipt, err := c.SubmitWithChildren(t.Context(), client.Request{ID: id, Type: "echo"}, all, client.ChildrenOptions{OrFailed: true})
+	if _, err := c.SubmitWithChildren(t.Context(), client.Request{ID: id, Type: "echo"}, all[:2], client.ChildrenOptions{}); !errors.Is(err, client.ErrNotAllowed) {
+		t.Errorf("with fewer children than it has: %v", err)
+	}
+	receipt, err := c.SubmitWithChildren(t.Context(), client.Request{ID: id, Type: "echo"}, all[:count], client.ChildrenOptions{OrFailed: true})
 	if err != nil || receipt.Created || receipt.ID != id {
 		t.Fatalf("%+v, %v", receipt, err)
 	}
 	got, err := c.Wait(t.Context(), id)
-	if err != nil || got.State != client.StateDone || int(got.Children[0].Done) != len(all) || got.Children[0].Open {
+	if err != nil || got.State != client.StateDone || int(got.Children[0].Done) != count || got.Children[0].Open {
 		t.Errorf("it ends as %+v, %v", got, err)
 	}
 }

@@ -36,16 +36,17 @@ type CancelledTree struct {
 
 // Bounds of the children of one task that are cancelled at once.
 const (
-	treeWidth = 1000             // they share commits
-	treeList  = 16               // as few are not listed, but read one by one
-	treeReads = 16               // are read one by one at the same time, with their payloads
-	treeGrace = 30 * time.Second // how long they may take after the end of the context
+	treeWidth = 1000            // they share commits
+	treeList  = 16              // as few are not listed, but read one by one
+	treeReads = 16              // are read one by one at the same time, with their payloads
+	treeGrace = time.Second / 2 // how long they may take after the end of the context
 )
 
 // CancelTree cancels a task, and all tasks below it that have not ended, also below tasks that had ended before.
 // Those in the state error are cancelled, too. Each task is cancelled before its children are looked for, so it adds no others. After
-// an error, and with a task that is cancelled already, it can be called again, and goes on with the rest. At the end of ctx it
-// completes what it has begun, so several calls count each task once. The memory it needs grows with the depth of the tree only.
+// an error, and with a task that is cancelled already, it can be called again, and goes on with the rest. It begins nothing
+// that would not be completed before the deadline of ctx, as far as it knows, and completes within half a second after the end of ctx what it has
+// begun: so several calls count each task once, unless the store does not answer. The memory it needs grows with the depth of the tree only.
 //
 // If the root is done and has no children, CancelTree returns [ErrNotAllowed]. A [task.Task.Tombstone] has none left.
 func (e *Engine) CancelTree(ctx context.Context, id task.ID, how TreeCancel) (CancelledTree, error) {
@@ -72,7 +73,11 @@ func (e *Engine) CancelTree(ctx context.Context, id task.ID, how TreeCancel) (Ca
 type treeCancellation struct {
 	engine *Engine
 	how    TreeCancel
-	tree   CancelledTree // written by the goroutine of the call
+
+	// The goroutine of the call owns the fields below.
+
+	tree    CancelledTree
+	longest time.Duration // that some has taken
 }
 
 // cancel cancels one task, unless it has ended. It returns the task after that, and whether it was cancelled by this call.
@@ -110,8 +115,8 @@ func (c *treeCancellation) below(ctx context.Context, parent task.ID, family *ta
 	for i := range family.Sets {
 		s := &family.Sets[i]
 		for from := uint32(0); from < s.Added; from += treeWidth {
-			if ctx.Err() != nil {
-				return fmt.Errorf("engine: cancel the tree of %v: %w", parent, context.Cause(ctx))
+			if err := c.mayGoOn(ctx); err != nil {
+				return fmt.Errorf("engine: cancel the tree of %v: %w", parent, err)
 			}
 			grown, err := c.some(ctx, parent, s, from, min(from+treeWidth, s.Added))
 			if err != nil {
@@ -133,6 +138,17 @@ type grown struct {
 	children *task.Children
 }
 
+// mayGoOn returns why no more children may be cancelled, or nil.
+func (c *treeCancellation) mayGoOn(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if end, ok := ctx.Deadline(); ok && time.Until(end) < 2*c.longest {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
 // settling returns a context in which what was begun before the end of ctx is completed.
 func settling(ctx context.Context) (context.Context, context.CancelFunc) {
 	settled, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -152,6 +168,7 @@ type cutting struct {
 
 // some cancels the children of s from one index to another. It returns the children that are parents themselves.
 func (c *treeCancellation) some(ctx context.Context, parent task.ID, s *task.ChildSet, from, to uint32) (all []grown, err error) {
+	defer func(begun time.Time) { c.longest = max(c.longest, time.Since(begun)) }(time.Now())
 	settled, stop := settling(ctx)
 	defer stop()
 	listed := c.list(settled, parent, s, from, to)

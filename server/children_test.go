@@ -143,6 +143,20 @@ func TestChildrenAreAddedInSeveralRequests(t *testing.T) {
 			t.Errorf("%v: %v, %v", req, got, err)
 		}
 	}
+	again := func(task *taskenginev1.NewTask, name string, isOpen bool) {
+		t.Helper()
+		task.Id = id
+		req := &taskenginev1.SubmitWithChildrenRequest{Task: task, Name: name, Children: two}
+		if res, err := c.SubmitWithChildren(t.Context(), req); err != nil || res.GetReceipt().GetCreated() || res.GetOpen() != isOpen {
+			t.Errorf("the request again, with children %q of a task of type %s: %v, %v", name, task.GetType(), res, err)
+		}
+	}
+	if !res.GetOpen() {
+		t.Error("a task with open children takes no more")
+	}
+	again(&taskenginev1.NewTask{Type: "echo"}, "", true)
+	again(&taskenginev1.NewTask{Type: "echo"}, "other", false)
+	again(&taskenginev1.NewTask{Type: "idle"}, "", false)
 	add(&taskenginev1.AddChildrenRequest{From: 2, Children: two}, &taskenginev1.AddChildrenResponse{Added: 4, Open: true})
 	add(&taskenginev1.AddChildrenRequest{From: 2, Children: two}, &taskenginev1.AddChildrenResponse{Added: 4, Open: true})
 	got, err := c.Get(t.Context(), &taskenginev1.GetRequest{Id: id})
@@ -171,6 +185,7 @@ func TestChildrenAreAddedInSeveralRequests(t *testing.T) {
 	if got := n.settle(t, id); got.GetState() != "done" {
 		t.Errorf("it is %v", got)
 	}
+	again(&taskenginev1.NewTask{Type: "echo"}, "", false)
 	add(&taskenginev1.AddChildrenRequest{From: 4, Children: two, Close: true}, &taskenginev1.AddChildrenResponse{Added: 6})
 }
 

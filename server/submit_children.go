@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -34,8 +35,29 @@ func (a *API) SubmitWithChildren(ctx context.Context, req *taskenginev1.SubmitWi
 	if err != nil {
 		return nil, a.answer(err)
 	}
+	isOpen, err := a.takesMore(ctx, &r, &receipts[0])
+	if err != nil {
+		return nil, a.answer(err)
+	}
 	var warnings typeWarnings
-	return &taskenginev1.SubmitWithChildrenResponse{Receipt: receiptOf(receipts[0], warnings.of(ctx, a, r.Type))}, nil
+	return &taskenginev1.SubmitWithChildrenResponse{Receipt: receiptOf(receipts[0], warnings.of(ctx, a, r.Type)), Open: isOpen}, nil
+}
+
+// takesMore reports whether the task of a receipt takes more children of the name in the request. Of a task of another type, for which the caller
+// may have no rights, it says no.
+func (a *API) takesMore(ctx context.Context, r *engine.Request, receipt *engine.Receipt) (bool, error) {
+	if receipt.Created || receipt.ID.IsZero() {
+		return receipt.Created && r.Children.Open, nil
+	}
+	t, err := a.engine.Get(ctx, receipt.ID)
+	switch {
+	case errors.Is(err, task.ErrNotFound):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	set := t.Children.Set(r.Children.Sets[0].Name)
+	return t.Type == r.Type && t.State == task.Waiting && set != nil && set.IsOpen(), nil
 }
 
 // familyOf converts a request for a task with children.

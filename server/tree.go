@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/binary"
+	"errors"
 	"math"
 
 	"github.com/taskengine/taskengine/engine"
@@ -119,7 +120,7 @@ func (a *API) cancelTree(ctx context.Context, req *taskenginev1.CancelRequest) (
 			a.edited(t)
 		},
 	})
-	isOver := err != nil && tree.Root != nil && timed.Err() != nil && ctx.Err() == nil
+	isOver := tree.Root != nil && ctx.Err() == nil && (errors.Is(err, context.DeadlineExceeded) || err != nil && timed.Err() != nil)
 	if err != nil && !isOver {
 		return nil, err
 	}

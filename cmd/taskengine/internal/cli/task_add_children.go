@@ -35,14 +35,16 @@ func (a *app) submitOne(cmd *cobra.Command, c *client, f *addFlags, t *taskengin
 	if req.Open = len(req.Children) < len(children); !req.Open {
 		req.Count, req.OrFailed = f.count, f.orFailed
 	}
+	isOpen := false
 	receipts, err := untilAnswered(ctx, c, tasks, false, func() ([]*taskenginev1.Receipt, error) {
 		res, err := call(ctx, c, c.SubmitWithChildren, req)
 		if err != nil {
 			return nil, err
 		}
+		isOpen = res.GetOpen()
 		return []*taskenginev1.Receipt{res.GetReceipt()}, nil
 	})
-	if err != nil || !req.Open {
+	if err != nil || !isOpen {
 		return receipts, err
 	}
 	from, err := a.addChildren(ctx, c, f, receipts[0], children, len(req.Children))

@@ -26,15 +26,17 @@ type familyNode struct {
 	added uint32 // how many children it has
 	adds  []*taskenginev1.AddChildrenRequest
 	fails bool // all calls that add more
+
+	isClosed bool // the task that is there takes no more
 }
 
 func (n *familyNode) SubmitWithChildren(_ context.Context, req *taskenginev1.SubmitWithChildrenRequest) (*taskenginev1.SubmitWithChildrenResponse, error) {
 	n.got = req
 	if n.id != "" {
-		return &taskenginev1.SubmitWithChildrenResponse{Receipt: &taskenginev1.Receipt{Id: n.id, Outcome: "existing"}}, nil
+		return &taskenginev1.SubmitWithChildrenResponse{Receipt: &taskenginev1.Receipt{Id: n.id, Outcome: "existing"}, Open: !n.isClosed}, nil
 	}
 	n.added = uint32(len(req.GetChildren()))
-	return &taskenginev1.SubmitWithChildrenResponse{Receipt: &taskenginev1.Receipt{Id: req.GetTask().GetId(), Created: true, Outcome: "created"}}, nil
+	return &taskenginev1.SubmitWithChildrenResponse{Receipt: &taskenginev1.Receipt{Id: req.GetTask().GetId(), Created: true, Outcome: "created"}, Open: req.GetOpen()}, nil
 }
 
 func (n *familyNode) AddChildren(_ context.Context, req *taskenginev1.AddChildrenRequest) (*taskenginev1.AddChildrenResponse, error) {
@@ -82,6 +84,26 @@ func TestMoreChildrenThanARequestMayHaveAreAddedInSeveral(t *testing.T) {
 		last := n.adds[len(n.adds)-1]
 		if isLast := last.GetFrom()+uint32(len(last.GetChildren())) == 25_000; last.GetClose() != isLast || (last.GetCount() == 7) != isLast || isLast == c.fails {
 			t.Errorf("%s: the last request is from %d, close: %t, count: %d", name, last.GetFrom(), last.GetClose(), last.GetCount())
+		}
+	}
+}
+
+// An earlier command was to add more children than one request may have, and was lost.
+func TestAShorterListOfChildrenClosesAnOpenTask(t *testing.T) {
+	for _, isClosed := range []bool{false, true} {
+		n := &familyNode{id: "018df9e2-b200-7000-8e42-d4cae8864908", added: 3, isClosed: isClosed}
+		_, h := taskenginev1connect.NewTaskServiceHandler(n)
+		s := httptest.NewServer(h)
+		got := cli(t, []string{"TASKENGINE_ADDRESS=" + s.Listener.Addr().String()}, strings.Repeat("{\"type\": \"page\"}\n", 5), strings.Fields("task add report --key k --children - --count 4")...)
+		s.Close()
+		if got.code != exit.OK || n.got.GetOpen() || len(n.got.GetChildren()) != 5 || len(n.adds) == 0 != isClosed {
+			t.Fatalf("it says %+v after %v", got, n.adds)
+		}
+		if isClosed {
+			continue
+		}
+		if last := n.adds[len(n.adds)-1]; last.GetFrom() != 3 || len(last.GetChildren()) != 2 || !last.GetClose() || last.GetCount() != 4 {
+			t.Errorf("the last request is %v", last)
 		}
 	}
 }

@@ -105,6 +105,20 @@ describe("with a node", { skip }, () => {
     assert.equal((await c.cancelTree(receipt.id)).cancelled, 10_001);
   });
 
+  test("a list that fits into one request closes open children", async () => {
+    const task = { type: "echo", key: randomUUID() };
+    const children = Array.from({ length: 10_000 }, () => ({ type: "idle" }));
+    const more = [...children, { type: "idle", key: "k" }];
+    await assert.rejects(c.submitWithChildren(task, more), client.Invalid);
+    const receipt = await c.submitWithChildren(task, children, { count: 7 });
+    const { children: sets, state } = await c.get(receipt.id);
+    assert.deepEqual(
+      [receipt.created, state, sets[0]?.added, sets[0]?.open, sets[0]?.awaits],
+      [false, "waiting", 10_000, false, 7],
+    );
+    assert.equal((await c.cancelTree(receipt.id)).cancelled, 10_001);
+  });
+
   test("a tree is read and cancelled", async () => {
     const children = Array.from({ length: 1001 }, (_, payload) => ({ type: "idle", payload }));
     const how = { count: 7, orFailed: true, until: Date.now() + HOUR };

@@ -186,6 +186,19 @@ class Verbs(NodeTest):
         self.assertEqual((of.name, of.added, of.done, of.open), ("page", 7, 7, False))
 
     @on_both
+    async def test_a_list_that_fits_into_one_request_closes_open_children(self, c):
+        task = NewTask("echo", key=str(uuid.uuid4()))
+        children = [NewTask("echo", i) for i in range(8)]
+        with unittest.mock.patch("taskengine.client._children.MAX_CHILDREN", 3):
+            with self.assertRaises(Invalid):
+                await c.submit_with_children(task, [*children[:7], NewTask("echo", key="k")])
+        receipt = await c.submit_with_children(task, children)
+        self.assertFalse(receipt.created)
+        self.assertEqual((await c.wait(receipt.id, timeout=PATIENCE)).state, "done")
+        of = (await c.get(receipt.id)).children[0]
+        self.assertEqual((of.added, of.open), (8, False))
+
+    @on_both
     async def test_children_of_a_caller_that_failed_are_continued(self, c):
         task = NewTask("echo", key=str(uuid.uuid4()))
         children = [NewTask("echo", i) for i in range(8)]

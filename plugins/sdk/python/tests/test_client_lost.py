@@ -9,7 +9,7 @@ import uuid
 from concurrent import futures
 
 from taskengine import client
-from taskengine.client import AsyncClient, Client, NewTask
+from taskengine.client import AsyncClient, Client, Invalid, NewTask
 
 from .node import PATIENCE, PROGRAM, Lossy, Node, NodeTest, free_address
 
@@ -58,6 +58,12 @@ class Answers(NodeTest):
             counts = sorted((n.state, n.count) for n in c.count(types=[kind]))
             self.assertEqual(counts, [("submitted", 9), ("waiting", 1)])
             self.assertFalse(c.get(receipt.id).children[0].open)
+            key, bad = str(uuid.uuid4()), NewTask(kind, key="k")
+            with unittest.mock.patch("taskengine.client._children.MAX_CHILDREN", 1), self.assertRaises(Invalid):
+                over.submit_with_children(NewTask(kind, key=key), [NewTask(kind), NewTask(kind), bad])
+            receipt = over.submit_with_children(NewTask(kind, key=key), [NewTask(kind) for _ in range(3)])
+            of = c.get(receipt.id).children[0]
+            self.assertEqual((of.added, of.open), (3, False))
         self.assertGreater(wire.lost, 0)
 
     def test_a_workflow_is_added_once_if_the_answer_is_lost(self):

@@ -389,8 +389,10 @@ func (x *SubmitWithChildrenRequest) GetOpen() bool {
 }
 
 type SubmitWithChildrenResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Receipt       *Receipt               `protobuf:"bytes,1,opt,name=receipt,proto3" json:"receipt,omitempty"` // of the task
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Receipt *Receipt               `protobuf:"bytes,1,opt,name=receipt,proto3" json:"receipt,omitempty"` // of the task
+	// More children of the name can be added by AddChildren: the task was submitted with open children, by this request or by an earlier one.
+	Open          bool `protobuf:"varint,2,opt,name=open,proto3" json:"open,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -430,6 +432,13 @@ func (x *SubmitWithChildrenResponse) GetReceipt() *Receipt {
 		return x.Receipt
 	}
 	return nil
+}
+
+func (x *SubmitWithChildrenResponse) GetOpen() bool {
+	if x != nil {
+		return x.Open
+	}
+	return false
 }
 
 type AddChildrenRequest struct {
@@ -12507,9 +12516,10 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x05count\x18\x04 \x01(\rR\x05count\x12\x1b\n" +
 	"\tor_failed\x18\x05 \x01(\bR\borFailed\x120\n" +
 	"\x05until\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x12\n" +
-	"\x04open\x18\a \x01(\bR\x04open\"N\n" +
+	"\x04open\x18\a \x01(\bR\x04open\"b\n" +
 	"\x1aSubmitWithChildrenResponse\x120\n" +
-	"\areceipt\x18\x01 \x01(\v2\x16.taskengine.v1.ReceiptR\areceipt\"\xc9\x01\n" +
+	"\areceipt\x18\x01 \x01(\v2\x16.taskengine.v1.ReceiptR\areceipt\x12\x12\n" +
+	"\x04open\x18\x02 \x01(\bR\x04open\"\xc9\x01\n" +
 	"\x12AddChildrenRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +

@@ -260,7 +260,7 @@ export class Client {
     const request = () => withChildren(parent, first, options, open);
     const answer = await this.#call(TaskService.method.submitWithChildren, request, options);
     const receipt = receiptOf(answer.receipt, parent);
-    if (open) await this.#addChildren(receipt, first.length, encodings, options);
+    if (answer.open) await this.#addChildren(receipt, first.length, encodings, options);
     return receipt;
   }
 

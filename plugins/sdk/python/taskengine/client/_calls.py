@@ -145,13 +145,18 @@ def submit(tasks: Sequence[bytes]) -> Call[Sequence[Receipt]]:
 @_checked
 def submit_with_children(
     task: bytes, children: Sequence[bytes], name: str, count: int, or_failed: bool, until: Instant | None, is_open: bool
-) -> Call[Sequence[Receipt]]:
+) -> Call[tuple[Sequence[Receipt], bool]]:
+    """Adds a task with children, and returns its receipt, and whether more can be added."""
+
+    def read(buf: bytes) -> tuple[Sequence[Receipt], bool]:
+        return decode_receipts(buf, 1), bool(dict(_fields(buf)).get(2, 0))
+
     request = sized(1, task) + b"".join(sized(2, child) for child in children) + text(3, name)
     request += integer(4, count) + integer(5, int(or_failed))
     if until is not None:
         request += sized(6, instant(until))
     request += integer(7, int(is_open))
-    return Call("SubmitWithChildren", request, lambda buf: decode_receipts(buf, 1), True)
+    return Call("SubmitWithChildren", request, read, True)
 
 
 @_checked

@@ -37,9 +37,9 @@ def submitting(
     """Yields the calls that add a task and its children, and is sent their answers. If the task was there
     before, it adds those that are missing, if the task takes more."""
     part = part_of(children, 0)
-    is_open = len(part) < len(children)
-    wait = (0, False) if is_open else (count, or_failed)
-    receipts = yield _calls.submit_with_children(task[0], part, name, *wait, until, is_open)
+    follow = len(part) < len(children)
+    wait = (0, False) if follow else (count, or_failed)
+    receipts, is_open = yield _calls.submit_with_children(task[0], part, name, *wait, until, follow)
     receipt = together([task], receipts)[0]
     start = len(part)
     if is_open and not receipt.created:

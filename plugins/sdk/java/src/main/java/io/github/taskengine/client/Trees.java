@@ -30,8 +30,7 @@ final class Trees {
             .setTask(task)
             .addAllChildren(part)
             .setName(children.name());
-    boolean isOpen = part.size() < all.size();
-    if (isOpen) {
+    if (part.size() < all.size()) {
       first.setOpen(true);
     } else {
       first.setCount(children.count()).setOrFailed(children.isOrFailed());
@@ -43,7 +42,7 @@ final class Trees {
         calls.make(Methods.SUBMIT_WITH_CHILDREN, first.build(), true, timeout);
     Receipt receipt = Flow.receiptOf(answer.getReceipt());
     receipt = Submission.firstOfTwo(receipt, task.getId(), decorated.id() == null);
-    if (isOpen) {
+    if (answer.getOpen()) {
       addMore(receipt, children, all, part.size());
     }
     return receipt;

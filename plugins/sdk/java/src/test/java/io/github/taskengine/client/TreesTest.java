@@ -2,6 +2,7 @@ package io.github.taskengine.client;
 
 import static io.github.taskengine.client.TestNode.PATIENCE;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
@@ -70,6 +71,21 @@ class TreesTest {
     }
     Children few = children("echo", 1).count(2);
     assertThrows(InvalidException.class, () -> client.submitWithChildren(Request.of("echo"), few));
+  }
+
+  @Test
+  void aListThatFitsIntoOneRequestClosesOpenChildren() {
+    Request request = Request.of("echo").key(UUID.randomUUID().toString());
+    Request wrong = Request.of("idle").key("k");
+    List<Request> all = children("idle", 10000).requests();
+    Children more = Children.of(Stream.concat(all.stream(), Stream.of(wrong)).toList());
+    assertThrows(InvalidException.class, () -> client.submitWithChildren(request, more));
+    Receipt receipt = client.submitWithChildren(request, Children.of(all).count(7));
+    assertFalse(receipt.created());
+    assertEquals(
+        List.of(new ChildSet("child", 10000, 0, 0, 0, 7, false, false)),
+        client.get(receipt.id()).children());
+    assertEquals(10001, client.cancelTree(receipt.id(), "").cancelled());
   }
 
   @Test
