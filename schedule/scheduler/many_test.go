@@ -300,3 +300,14 @@ func TestOneOfManyWritersWithAVersionChangesASchedule(t *testing.T) {
 		}
 	})
 }
+
+// Where several databases keep the tasks, the key of a task decides its shard, and its id must be of the same.
+func TestTheIDOfAScheduleIsInTheShardOfItsKey(t *testing.T) {
+	for i := range 1000 {
+		name := fmt.Sprintf("tenant-%d/daily", i)
+		id := scheduler.IDOf(name)
+		if shard, ok := task.BoundShard(schedule.Type, name, ""); !ok || id.Shard() != shard || !task.IsReservedID(id) {
+			t.Errorf("%s has the id %v of shard %d, and its key is of shard %d", name, id, id.Shard(), shard)
+		}
+	}
+}
