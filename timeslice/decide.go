@@ -247,8 +247,8 @@ func (r *Run) guard(used *Settings) {
 			}
 		}
 		s.Stopped = nil
-	case s.Stopped == nil && most > 0 && s.FailedInRow >= most:
-		s.Stopped = &Stop{Since: r.now, From: s.RowSince, Next: r.now.Add(used.Probe)}
+	case s.Stopped == nil && most > 0 && (s.FailedInRow >= most || r.isHeld(used)):
+		s.Stopped = &Stop{Since: r.now, From: r.failedFrom(used), Next: r.now.Add(used.Probe)}
 	case s.Stopped != nil && !r.probes(used) && !r.now.Before(s.Stopped.Next) && s.Paused == nil:
 		stop := *s.Stopped
 		stop.Probes++
@@ -322,8 +322,24 @@ func (r *Run) room(used *Settings) int {
 // makes reports whether the platform makes slices, if there is room for them.
 func (r *Run) makes(used *Settings) bool {
 	s := &r.State
-	isHeld := used.Order == InOrder && r.failed > 0
-	return s.Stopped == nil && s.Paused == nil && !s.Removed && r.failed < MaxFailed && !isHeld
+	return s.Stopped == nil && s.Paused == nil && !s.Removed && r.failed < MaxFailed && !r.isHeld(used)
+}
+
+// isHeld reports whether a failed slice holds up the platform.
+func (r *Run) isHeld(used *Settings) bool { return used.Order == InOrder && r.failed > 0 }
+
+// failedFrom returns when the first slice failed of those that stop the platform.
+func (r *Run) failedFrom(used *Settings) time.Time {
+	if !r.isHeld(used) {
+		return r.State.RowSince
+	}
+	from := r.now
+	for i := range r.State.Open { // also those that had failed before, while slices ran in parallel
+		if failed := r.State.Open[i].Failed; !failed.IsZero() {
+			from = earlier(from, failed)
+		}
+	}
+	return from
 }
 
 // due returns when the next slice is due.

@@ -425,6 +425,27 @@ func TestTheBreakerStopsAPlatformUntilAProbeIsDone(t *testing.T) {
 	}
 }
 
+// A slice that has failed while slices ran in parallel holds up the platform once they run in order: the breaker tries it again.
+func TestAFailedSliceOfAParallelPlatformIsProbedInOrder(t *testing.T) {
+	l := newLine(t, map[string]string{"interval": "1m", "breaker": "3"})
+	l.until(epoch.Add(time.Minute), func() {})
+	bad := l.made[0].ID(l.platform.Cursor())
+	l.fate[bad] = timeslice.Status{State: timeslice.Failed}
+	l.until(epoch.Add(10*time.Minute), l.end(timeslice.Done))
+	if _, failed := l.state.Running(); failed != 1 || l.state.Stopped != nil || !l.state.Low().Equal(epoch) {
+		t.Fatalf("%d failed slices, %+v, low %v", failed, l.state.Stopped, l.state.Low())
+	}
+	l.order(timeslice.Order{Set: map[string]string{"order": "in_order"}})
+	if l.state.Stopped == nil {
+		t.Error("nothing will try the slice again that holds up the platform")
+	}
+	l.until(epoch.Add(30*time.Minute), l.end(timeslice.Done))
+	if _, failed := l.state.Running(); failed != 0 || l.state.Stopped != nil || l.state.Low().Before(epoch.Add(28*time.Minute)) {
+		t.Errorf("%d failed slices, %+v, low %v", failed, l.state.Stopped, l.state.Low())
+	}
+	l.tiles()
+}
+
 func TestFailedSlicesAreKeptUntilTheyAreRetried(t *testing.T) {
 	l := newLine(t, map[string]string{"interval": "1m", "breaker": "0"})
 	l.until(epoch.Add(10*time.Minute), l.end(timeslice.Failed))
