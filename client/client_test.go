@@ -25,6 +25,7 @@ import (
 	"github.com/taskengine/taskengine/storage"
 	"github.com/taskengine/taskengine/storage/memory"
 	"github.com/taskengine/taskengine/task"
+	"github.com/taskengine/taskengine/timeslice/slicer"
 	"github.com/taskengine/taskengine/workflow"
 	"github.com/taskengine/taskengine/workflow/runner"
 )
@@ -37,7 +38,8 @@ const maxRequest = 2 << 20
 // tasks is an engine with an API that several listeners may serve: the nodes of a cluster.
 type tasks struct {
 	engine  *engine.Engine
-	sources server.Sources // nil for none
+	sources server.Sources  // nil for none
+	slices  *slicer.Sources // nil for none
 }
 
 // newTasks opens an engine with the types echo, fail, idle, which has no handler, full, which has a backlog of one, and tree, which waits
@@ -91,7 +93,7 @@ func (n tasks) count(t testing.TB, typ string) (count int) {
 // serve serves the API at an address of its own. stop has it end as a node does.
 func (n tasks) serve(t testing.TB) (address string, stop func()) {
 	t.Helper()
-	api := server.NewAPI(server.APIConfig{Engine: n.engine, MaxRequest: maxRequest, Sources: n.sources})
+	api := server.NewAPI(server.APIConfig{Engine: n.engine, MaxRequest: maxRequest, Sources: n.sources, Slices: n.slices})
 	l, err := server.Listen(t.Context(), server.ListenConfig{Address: "127.0.0.1:0", Handler: api, GRPC: api.GRPC(), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
@@ -425,7 +427,7 @@ func TestDecorateChangesWhatIsSubmitted(t *testing.T) {
 // A version without SubmitStream is asked by unary requests.
 func TestANodeWithoutSubmitStreamIsAskedByUnaryRequests(t *testing.T) {
 	n := newTasks(t)
-	api := server.NewAPI(server.APIConfig{Engine: n.engine, MaxRequest: maxRequest, Sources: n.sources})
+	api := server.NewAPI(server.APIConfig{Engine: n.engine, MaxRequest: maxRequest, Sources: n.sources, Slices: n.slices})
 	var streams atomic.Int32
 	old := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == taskenginev1connect.TaskServiceSubmitStreamProcedure {

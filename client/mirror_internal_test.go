@@ -43,6 +43,8 @@ func TestEveryFieldOfAMessageArrives(t *testing.T) {
 		{new(taskenginev1.AppliedSchedule), func(_ *decoder, m proto.Message) any { return appliedOf(m.(*taskenginev1.AppliedSchedule)) }},
 		{new(taskenginev1.ScheduleTime), func(_ *decoder, m proto.Message) any { return scheduleTimeOf(m.(*taskenginev1.ScheduleTime)) }},
 		{new(taskenginev1.Source), func(d *decoder, m proto.Message) any { return d.source(m.(*taskenginev1.Source)) }},
+		{new(taskenginev1.SliceSource), func(d *decoder, m proto.Message) any { return d.sliceSource(m.(*taskenginev1.SliceSource)) }},
+		{new(taskenginev1.Platform), func(d *decoder, m proto.Message) any { return d.platform(m.(*taskenginev1.Platform)) }},
 		{new(taskenginev1.SourceMove), func(_ *decoder, m proto.Message) any { return moveOf(m.(*taskenginev1.SourceMove)) }},
 		{new(taskenginev1.Receipt), func(d *decoder, m proto.Message) any {
 			var r Receipt
