@@ -56,9 +56,9 @@ func newRoot(a *app) *cobra.Command {
 			newSchedulePause(a), newScheduleResume(a), newScheduleTrigger(a), newScheduleBackfill(a)),
 		group("workflow", "Submit workflows, and look at, cancel and retry them",
 			newWorkflowSubmit(a), newWorkflowShow(a), newWorkflowCancel(a), newWorkflowRetry(a)),
-		group("source", "Look at sources of tasks, such as topics of Kafka and time slices of platforms, and order them",
+		completed(group("source", "Look at sources of tasks, such as topics of Kafka and time slices of platforms, and order them",
 			newSourceList(a), newSourceShow(a), newSourcePause(a), newSourceResume(a), newSourceSeek(a),
-			newSourceSet(a), newSourceAdd(a), newSourceRemove(a), newSourceReset(a), newSourceRetry(a)),
+			newSourceSet(a), newSourceAdd(a), newSourceRemove(a), newSourceReset(a), newSourceRetry(a)), a.completeSource),
 		group("token", "Make, list and revoke the tokens of clients, in the file of api.tokens",
 			newTokenCreate(a), newTokenList(a), newTokenRevoke(a)),
 		newMigrate(a), newShards(a), newCoordination(a), newCopy(a), newBackup(a), newRestore(a), newDoctor(a),
@@ -69,6 +69,14 @@ func newRoot(a *app) *cobra.Command {
 	)
 	nameArguments(root)
 	return root
+}
+
+// completed has the arguments of the subcommands of g completed by a function.
+func completed(g *cobra.Command, by cobra.CompletionFunc) *cobra.Command {
+	for _, c := range g.Commands() {
+		c.ValidArgsFunction = by
+	}
+	return g
 }
 
 // group returns a command that only has subcommands.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -222,5 +223,34 @@ func TestTheCursorOfAPlatformIsShownExactly(t *testing.T) {
 	p.Cursor = timestamppb.New(time.Date(2026, 1, 1, 0, 0, 0, 250_000_000, time.UTC))
 	if text := platformText(p); !strings.Contains(text, "2026-01-01T00:00:00.25Z\n") {
 		t.Error(text)
+	}
+}
+
+// A shell completes the names of sources and of platforms, and nothing where there is none.
+func TestTheNamesOfSourcesAreCompleted(t *testing.T) {
+	for begun, want := range map[string][]string{
+		"":         {"all", "orders", "orders/"},
+		"or":       {"orders", "orders/"},
+		"x":        nil,
+		"orders/":  {"orders/a", "orders/b"},
+		"orders/b": {"orders/b"},
+	} {
+		n := new(sliceNode)
+		_, h := taskenginev1connect.NewTaskServiceHandler(n)
+		s := httptest.NewServer(h)
+		res := cli(t, []string{"TASKENGINE_ADDRESS=" + s.Listener.Addr().String()}, "", "__complete", "source", "show", begun)
+		s.Close()
+		var got []string
+		for line := range strings.Lines(res.stdout) {
+			if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, ":") {
+				got = append(got, line)
+			}
+		}
+		if res.code != 0 || !slices.Equal(got, want) {
+			t.Errorf("%q: %q, want %q; %+v", begun, got, want, res)
+		}
+	}
+	if res := cli(t, []string{"TASKENGINE_ADDRESS=127.0.0.1:1"}, "", "__complete", "source", "show", ""); res.code != 0 || !strings.HasPrefix(res.stdout, ":6") {
+		t.Errorf("without a node: %+v", res)
 	}
 }
