@@ -14,7 +14,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/taskengine/taskengine/config"
+	"github.com/taskengine/taskengine/internal/units"
 )
 
 // arrival is a task to submit, and its time since the start of the load including the warm-up.
@@ -124,7 +124,7 @@ func readTrace(s *Scenario, deal *dealer) ([]arrival, error) {
 	keys := make(map[string]int32)
 	var trace []arrival
 	err = read(f, func(l line) error {
-		at, err := config.ParseDuration(l.Offset)
+		at, err := units.ParseDuration(l.Offset)
 		if err != nil {
 			return err
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/taskengine/taskengine/config"
 	"github.com/taskengine/taskengine/internal/objective"
+	"github.com/taskengine/taskengine/internal/units"
 	"github.com/taskengine/taskengine/policy"
 )
 
@@ -219,7 +220,7 @@ func (r reader) limit(n config.Value) policy.Limit {
 
 func parseObjective(s string) (objective.Objective, error) {
 	return objective.Parse(s, func(s string) (time.Duration, error) {
-		d, err := config.ParseDuration(s)
+		d, err := units.ParseDuration(s)
 		if err == nil && d > longest {
 			err = fmt.Errorf("it is longer than %v", longest)
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/taskengine/taskengine/internal/suggest"
+	"github.com/taskengine/taskengine/internal/units"
 	"github.com/taskengine/taskengine/policy"
 )
 
@@ -122,7 +123,7 @@ func (d *decoder) results() {
 			}
 			if most > t.ResultLimit() {
 				d.conflict(path, fmt.Sprintf("allows %s, but max_result of type %s only %s, and a larger result is an error after the work is done; lower it, or raise types.%s.max_result",
-					ShowSize(most), typ, ShowSize(t.ResultLimit()), typ))
+					units.ShowSize(most), typ, units.ShowSize(t.ResultLimit()), typ))
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/internal/suggest"
+	"github.com/taskengine/taskengine/internal/units"
 	"github.com/taskengine/taskengine/policy"
 )
 
@@ -101,7 +102,7 @@ func ParseRate(s string) (policy.Rate, error) {
 	if per != "" && strings.IndexFunc(per, func(r rune) bool { return r >= '0' && r <= '9' }) < 0 {
 		per = "1" + per
 	}
-	d, err := ParseDuration(per)
+	d, err := units.ParseDuration(per)
 	switch {
 	case err != nil:
 		return policy.Rate{}, err

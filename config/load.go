@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/taskengine/taskengine/internal/units"
 )
 
 // maxFile is how large a configuration may be.
@@ -28,7 +30,7 @@ func Load(path string, sets []string, env func(string) (string, bool)) (*Config,
 func load(src *source, folder string, sets []string, env func(string) (string, bool)) (*Config, error) {
 	found := &findings{}
 	if len(src.text) > maxFile {
-		found.add(position{in: src}, "is larger than %s; put less into one file", ShowSize(maxFile))
+		found.add(position{in: src}, "is larger than %s; put less into one file", units.ShowSize(maxFile))
 		return nil, found.err()
 	}
 	tree := parse(src, found)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/internal/suggest"
+	"github.com/taskengine/taskengine/internal/units"
 )
 
 // Reader reads a YAML text that is not a configuration, such as a scenario of the benchmarks, as
@@ -40,7 +41,7 @@ func NewReader(name, text string, sets ...string) (*Reader, Value) {
 	r := &Reader{walker{found: &findings{}}}
 	src := &source{name: name, text: text}
 	if len(text) > maxFile {
-		r.found.add(position{in: src}, "is larger than %s; put less into one file", ShowSize(maxFile))
+		r.found.add(position{in: src}, "is larger than %s; put less into one file", units.ShowSize(maxFile))
 		return r, Value{&node{at: position{in: src}}}
 	}
 	top := parse(src, r.found)
@@ -184,7 +185,7 @@ func (r *Reader) Number(into *float64, least, most float64) func(Value) {
 // Duration returns a function that reads a duration of at most most.
 func (r *Reader) Duration(into *time.Duration, most time.Duration) func(Value) {
 	return Scalar(r, into, aDuration, func(s string) (time.Duration, error) {
-		d, err := ParseDuration(s)
+		d, err := units.ParseDuration(s)
 		if err == nil && d > most {
 			err = fmt.Errorf("%s is too long; write at most %v", s, most)
 		}
@@ -195,9 +196,9 @@ func (r *Reader) Duration(into *time.Duration, most time.Duration) func(Value) {
 // Size returns a function that reads a number of bytes of at most most.
 func (r *Reader) Size(into *int, most int) func(Value) {
 	return Scalar(r, into, "a size, such as 4KiB", func(s string) (int, error) {
-		n, err := ParseSize(s)
+		n, err := units.ParseSize(s)
 		if err == nil && n > most {
-			err = fmt.Errorf("%s is too large; write at most %s", s, ShowSize(most))
+			err = fmt.Errorf("%s is too large; write at most %s", s, units.ShowSize(most))
 		}
 		return n, err
 	})
@@ -215,7 +216,7 @@ func (r *Reader) Rate(into *float64, least, most float64) func(Value) {
 			per = "1" + per
 		}
 		n, err := strconv.ParseFloat(count, 64)
-		d, err2 := ParseDuration(per)
+		d, err2 := units.ParseDuration(per)
 		perSecond := n / d.Seconds()
 		if errors.Join(err, err2) != nil || !(n > 0 && perSecond >= least && perSecond <= most) {
 			return 0, fmt.Errorf("%.40q is no rate up to %.0f/s; write it such as 200/s or 90/m", s, most)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/taskengine/taskengine/internal/suggest"
+	"github.com/taskengine/taskengine/internal/units"
 	"github.com/taskengine/taskengine/policy"
 )
 
@@ -185,7 +186,7 @@ func period(want string, positive bool) value[time.Duration] {
 }
 
 func parsePeriod(t text, positive bool) (time.Duration, error) {
-	d, err := ParseDuration(t.value)
+	d, err := units.ParseDuration(t.value)
 	if err == nil && positive && d == 0 {
 		err = errors.New("must be more than 0")
 	}
@@ -198,7 +199,7 @@ const minLease = 100 * time.Millisecond
 func lease() value[time.Duration] {
 	v := period(aDuration, true)
 	v.parse = func(t text) (time.Duration, error) {
-		d, err := ParseDuration(t.value)
+		d, err := units.ParseDuration(t.value)
 		if err == nil && d < minLease {
 			err = fmt.Errorf("must be %v or more: a node proves every third of it that it is alive", minLease)
 		}
@@ -261,9 +262,9 @@ func liveness() value[time.Duration] {
 
 func size(least, most int, want string) value[int] {
 	return value[int]{want: want, json: document{"$ref": "#/$defs/size"}, parse: func(t text) (int, error) {
-		n, err := ParseSize(t.value)
+		n, err := units.ParseSize(t.value)
 		if err == nil && (n < least || n > most) {
-			err = fmt.Errorf("must be %s to %s", ShowSize(least), ShowSize(most))
+			err = fmt.Errorf("must be %s to %s", units.ShowSize(least), units.ShowSize(most))
 		}
 		return n, err
 	}}
@@ -275,7 +276,7 @@ func orNothing(least int, v value[int]) value[int] {
 	v.parse = func(t text) (int, error) {
 		n, err := parse(t)
 		if err == nil && n > 0 && n < least {
-			err = fmt.Errorf("must be 0B, or at least %s", ShowSize(least))
+			err = fmt.Errorf("must be 0B, or at least %s", units.ShowSize(least))
 		}
 		return n, err
 	}

@@ -18,7 +18,8 @@ var internalRules = []rule{
 	},
 	{
 		Of:  "internal/units",
-		Why: "numbers are written alike wherever they come from",
+		May: []string{"internal/suggest"},
+		Why: "numbers are read and written alike wherever they come from",
 	},
 	{
 		Of:  "internal/suggest",

@@ -1,6 +1,6 @@
-// Package units formats numbers to be read: few digits, and a unit that suits the size.
+// Package units parses numbers with units, and formats numbers to be read: few digits, and a unit that suits the size.
 //
-// Numbers that a program parses again need every digit: config.ShowSize writes the sizes of a
+// Numbers that a program parses again need every digit: [ShowSize] writes the sizes of a
 // configuration.
 package units
 

@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
-	"github.com/taskengine/taskengine/config"
 	"github.com/taskengine/taskengine/internal/terminal"
 	"github.com/taskengine/taskengine/internal/units"
 	"github.com/taskengine/taskengine/plugins"
@@ -132,16 +131,16 @@ type sizeFlag struct {
 }
 
 // String implements [pflag.Value].
-func (b *sizeFlag) String() string { return config.ShowSize(b.bytes) }
+func (b *sizeFlag) String() string { return units.ShowSize(b.bytes) }
 
 // Type implements [pflag.Value].
 func (b *sizeFlag) Type() string { return "size" }
 
 // Set implements [pflag.Value].
 func (b *sizeFlag) Set(s string) error {
-	n, err := config.ParseSize(s)
+	n, err := units.ParseSize(s)
 	if err == nil && (n < b.least || n > b.most) {
-		err = fmt.Errorf("must be %dB to %s", b.least, config.ShowSize(b.most))
+		err = fmt.Errorf("must be %dB to %s", b.least, units.ShowSize(b.most))
 	}
 	b.bytes = n
 	return err
