@@ -1,0 +1,196 @@
+package filter
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/taskengine/taskengine/task"
+)
+
+// Filter selects tasks. The zero Filter selects all. It does not change.
+type Filter struct {
+	terms []term
+}
+
+// term is a condition on one field.
+type term struct {
+	field  *field
+	path   []string // within a document, or the name of a header
+	op     string
+	values []value
+}
+
+// value is what a field is compared with.
+type value struct {
+	text    string   // as it is compared
+	quoted  bool     // it was in quotes, or has to be
+	parts   []string // between the * of a word; nil without
+	state   task.State
+	number  int64
+	decimal *decimal // of a part of a document, if the word is a number
+	at      time.Time
+	id      task.ID
+}
+
+// Parts are parts of a row that stores return only on demand.
+type Parts struct {
+	Payload bool
+	Result  bool
+}
+
+// Needs returns which parts [Filter.Selects] reads.
+func (f Filter) Needs() (p Parts) {
+	for _, t := range f.terms {
+		p.Payload = p.Payload || t.field.kind == inPayload
+		p.Result = p.Result || t.field.kind == inResult
+	}
+	return p
+}
+
+// OfRows returns the terms of f that need no [Parts].
+func (f Filter) OfRows() Filter {
+	return Filter{slices.DeleteFunc(slices.Clone(f.terms), func(t term) bool { return t.field.kind == inPayload || t.field.kind == inResult })}
+}
+
+// Empty reports whether f selects all tasks.
+func (f Filter) Empty() bool { return len(f.terms) == 0 }
+
+// And returns a filter that selects the tasks that both select.
+func (f Filter) And(other Filter) Filter {
+	return Filter{slices.Concat(f.terms, other.terms)}
+}
+
+// String returns f in the language of this package. The result selects the same tasks at any time.
+func (f Filter) String() string {
+	terms := make([]string, len(f.terms))
+	for i, t := range f.terms {
+		terms[i] = t.String()
+	}
+	return strings.Join(terms, " ")
+}
+
+func (t term) String() string {
+	var b strings.Builder
+	b.WriteString(t.field.name)
+	for _, name := range t.path {
+		b.WriteByte('.')
+		if plainName(name) {
+			b.WriteString(name)
+		} else {
+			b.WriteString(quote(name))
+		}
+	}
+	b.WriteString(t.op)
+	for i, v := range t.values {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		if v.quoted {
+			b.WriteString(quote(v.text))
+		} else {
+			b.WriteString(v.text)
+		}
+	}
+	return b.String()
+}
+
+// quote returns text as a value in quotes.
+func quote(text string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text) + `"`
+}
+
+// Bounds are bounds of the tasks that a filter selects, for a store that finds rows by them. All of these tasks are within
+// them; others may be, too.
+type Bounds struct {
+	States []task.State // nil for all
+	Types  []string     // nil for all
+	Key    string       // "" for any
+	ID     task.ID      // zero for any
+}
+
+// Bounds returns the bounds of f. ok is false if it selects no task at all.
+func (f Filter) Bounds() (b Bounds, ok bool) {
+	for _, t := range f.terms {
+		if !t.bound(&b) {
+			return Bounds{}, false
+		}
+	}
+	return b, true
+}
+
+// bound narrows b to t, and reports whether there may be tasks left.
+func (t term) bound(b *Bounds) bool {
+	switch {
+	case t.field.kind == ofState:
+		return t.boundStates(b)
+	case t.op != "=":
+	case t.field.name == "type":
+		return t.boundTypes(b)
+	case len(t.values) > 1 || t.values[0].text == "":
+	case t.field.name == "key" && t.values[0].parts == nil:
+		return narrow(&b.Key, t.values[0].text)
+	case t.field.name == "id" && !t.values[0].id.IsZero():
+		return narrow(&b.ID, t.values[0].id)
+	}
+	return true
+}
+
+// narrow makes v the bound, if there is no other one.
+func narrow[T comparable](bound *T, v T) bool {
+	var zero T
+	if *bound == zero {
+		*bound = v
+	}
+	return *bound == v
+}
+
+func (t term) boundStates(b *Bounds) bool {
+	var left []task.State
+	for _, s := range task.States() {
+		if (b.States == nil || slices.Contains(b.States, s)) && t.ofState(s) {
+			left = append(left, s)
+		}
+	}
+	b.States = left
+	return len(left) > 0
+}
+
+func (t term) boundTypes(b *Bounds) bool {
+	var names []string
+	for _, v := range t.values {
+		if v.parts != nil {
+			return true
+		}
+		if b.Types == nil || slices.Contains(b.Types, v.text) {
+			names = append(names, v.text)
+		}
+	}
+	b.Types = names
+	return len(names) > 0
+}
+
+// Of returns the filter of tasks in one of these states, of one of these types, with a key. What is empty selects all.
+func Of(states []task.State, types []string, key string) Filter {
+	var f Filter
+	add := func(name string, values []value) {
+		if len(values) > 0 {
+			of, _ := fieldOf(name, nil)
+			f.terms = append(f.terms, term{field: of, op: "=", values: values})
+		}
+	}
+	var in, of, with []value
+	for _, s := range states {
+		in = append(in, value{text: s.String(), state: s})
+	}
+	for _, typ := range types {
+		of = append(of, value{text: typ, quoted: true})
+	}
+	if key != "" {
+		with = append(with, value{text: key, quoted: true})
+	}
+	add("state", in)
+	add("type", of)
+	add("key", with)
+	return f
+}
