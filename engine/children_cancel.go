@@ -210,16 +210,16 @@ func (c *treeCancellation) list(ctx context.Context, parent task.ID, s *task.Chi
 	first[len(first)-1], before[len(before)-1] = 0, 0xff // the last byte has the shard, and those before it the index
 	all := make(map[task.ID]*task.Task, to-from)
 	for next := before; bytes.Compare(next[:], first[:]) > 0; {
-		some, rest, err := in.List(ctx, storage.Filter{}, next, int(to-from), int(to-from))
+		page, err := in.List(ctx, storage.ListQuery{Before: next, Limit: int(to - from), Scan: int(to - from)})
 		if err != nil {
 			return all // the others are read one by one
 		}
-		for _, t := range some {
+		for _, t := range page.Tasks {
 			if t.State.CanBecome(task.Cancelled) {
 				all[t.ID] = t
 			}
 		}
-		if next = rest; next.IsZero() || len(some) == 0 {
+		if next = page.Next; next.IsZero() || len(page.Tasks) == 0 {
 			break
 		}
 	}

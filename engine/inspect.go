@@ -81,7 +81,8 @@ func (e *Engine) List(ctx context.Context, f storage.Filter, before task.ID, lim
 	if !ok {
 		return nil, task.ID{}, ErrUnsupported
 	}
-	return s.List(ctx, f, before, limit, listScan)
+	page, err := s.List(ctx, storage.ListQuery{Filter: f, Before: before, Limit: limit, Scan: listScan})
+	return page.Tasks, page.Next, err
 }
 
 // Count returns the number of tasks per state and type. It costs little on a store that is

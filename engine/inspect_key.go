@@ -174,8 +174,8 @@ func (e *Engine) hasBegun(ctx context.Context, typ string) bool {
 	defer cancel()
 	for _, states := range [][]task.State{{task.Waiting, task.Processing, task.Error}, {task.Done, task.Failed, task.Cancelled}} {
 		f := storage.Filter{States: states, Types: []string{typ}}
-		found, _, err := s.List(ctx, f, task.ID{}, begunTasks, begunScan)
-		if err != nil || slices.ContainsFunc(found, func(t *task.Task) bool { return t.Attempt > 0 }) {
+		page, err := s.List(ctx, storage.ListQuery{Filter: f, Limit: begunTasks, Scan: begunScan})
+		if err != nil || slices.ContainsFunc(page.Tasks, func(t *task.Task) bool { return t.Attempt > 0 }) {
 			return true
 		}
 	}

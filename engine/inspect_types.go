@@ -131,11 +131,11 @@ func (e *Engine) typesOfTasks(ctx context.Context, known map[string]bool, limit 
 		}
 		if s, ok := e.store.(storage.Inspector); ok {
 			f := storage.Filter{States: []task.State{task.Waiting, task.Processing, task.Error}}
-			newest, _, err := s.List(ctx, f, task.ID{}, typesOfNewest, typesScan)
+			page, err := s.List(ctx, storage.ListQuery{Filter: f, Limit: typesOfNewest, Scan: typesScan})
 			if err != nil {
 				return nil, false, err
 			}
-			for _, t := range newest {
+			for _, t := range page.Tasks {
 				found[t.Type] = true
 			}
 		}

@@ -50,7 +50,8 @@ func (s *inParts) Get(ctx context.Context, id task.ID) (*task.Task, error) {
 // all returns all rows, also of shards that are away.
 func (s *inParts) all(t *testing.T) []*task.Task {
 	t.Helper()
-	rows, _, err := s.List(t.Context(), storage.Filter{}, task.ID{}, 1000, 1000)
+	page, err := s.List(t.Context(), storage.ListQuery{Limit: 1000, Scan: 1000})
+	rows := page.Tasks
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,7 +37,8 @@ func (s *countingCommits) Get(ctx context.Context, id task.ID) (*task.Task, erro
 func (g *group) rows() []*task.Task {
 	g.t.Helper()
 	ctx := context.Background()
-	all, _, err := g.store.List(ctx, storage.Filter{}, task.ID{}, 1e6, 1e6)
+	page, err := g.store.List(ctx, storage.ListQuery{Limit: 1e6, Scan: 1e6})
+	all := page.Tasks
 	if err != nil {
 		g.t.Fatal(err)
 	}

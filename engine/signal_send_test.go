@@ -65,8 +65,8 @@ func TestASignalToAKeyIsTakenByOneTaskThoughTheAnswerOfItsDeliveryIsLost(t *test
 			if got := n.expect(second, task.Waiting); got.Signals == nil || len(got.Signals.Kept) > 0 {
 				t.Errorf("the second task has %+v", got.Signals)
 			}
-			if rows, _, err := n.store.(storage.Inspector).List(t.Context(), storage.Filter{Types: []string{"taskengine.relay"}}, task.ID{}, 10, 1000); err != nil || len(rows) > 0 {
-				t.Errorf("on the way: %v, %v", rows, err)
+			if page, err := n.store.(storage.Inspector).List(t.Context(), storage.ListQuery{Filter: storage.Filter{Types: []string{"taskengine.relay"}}, Limit: 10, Scan: 1000}); err != nil || len(page.Tasks) > 0 {
+				t.Errorf("on the way: %v, %v", page.Tasks, err)
 			}
 		})
 	}

@@ -144,7 +144,11 @@ func (a *API) List(ctx context.Context, req *taskenginev1.ListRequest) (*taskeng
 			return nil, a.answer(invalid("page_token is not one of an earlier response"))
 		}
 	}
-	tasks, next, err := a.engine.List(ctx, filter, before, cmp.Or(int(req.GetLimit()), defaultList))
+	limit := cmp.Or(int(req.GetLimit()), defaultList)
+	if req.GetWhere() != "" {
+		return a.search(ctx, req, filter, before, limit)
+	}
+	tasks, next, err := a.engine.List(ctx, filter, before, limit)
 	if err != nil {
 		return nil, a.answer(err)
 	}

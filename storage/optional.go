@@ -14,19 +14,17 @@ import (
 // the metrics. No step in the life of a task needs it. Without it, Engine.List and Engine.Count
 // fail with engine.ErrUnsupported, and tasks cannot be copied into the store.
 type Inspector interface {
-	// List returns the rows that f selects with an ID below before (zero: from the newest), at
-	// most limit, the newest ID first, without payload, checkpoint, result and Children. Of Signals they have
-	// the part that [task.Signals.Listed] returns. It reads at most scan rows. next is the ID to go on from, zero at the end; until
-	// then a page may be short or empty. If limit or scan is below 1, there are no rows and next is zero.
+	// List returns the rows that q selects, the newest ID first, without payload, checkpoint, result and Children. Of
+	// Signals they have the part that [task.Signals.Listed] returns. Before the end a page may be short or empty.
 	//
-	// If f.States names only states of tasks that have not ended ([task.Waiting],
+	// If q.States names only states of tasks that have not ended ([task.Waiting],
 	// [task.Submitted], [task.Processing] and [task.Error]), List should not read rows that
 	// have. The stores of this module that keep tasks on disk then use an index: a page costs
 	// the rows that are read for it, and the first page of a list also one index entry for every row
-	// in a state of f that is Submitted or has a NextEventAt. After scan such entries they stop, and
-	// read rows of all states as for any other filter. A row that comes into a state of f between
+	// in a state of q that is Submitted or has a NextEventAt. After scan such entries they stop, and
+	// read rows of all states as for any other filter. A row that comes into a state of q between
 	// two pages may be missing.
-	List(ctx context.Context, f Filter, before task.ID, limit, scan int) (ts []*task.Task, next task.ID, err error)
+	List(ctx context.Context, q ListQuery) (ListPage, error)
 
 	// Count returns the number of rows by state and type. It has no element for a number of
 	// zero. It reads the rows that it counts if List finds them by an index, else all rows; a
@@ -129,6 +127,29 @@ type Filter struct {
 	States []task.State
 	Types  []string
 	Key    string // only rows with this Key, whatever their OrderingKey is; empty for Count
+}
+
+// ListQuery selects rows for [Inspector.List].
+type ListQuery struct {
+	Filter
+	Before task.ID // only rows with an ID below it; zero for all
+	Limit  int     // how many rows are returned at most; if it or Scan is below 1, there are none, and Next is zero
+	Scan   int     // how many rows are read at most
+	// Where selects among the rows that Filter selects; nil selects all. The rows are as List returns them. Where does not
+	// change or keep them, and may be called for a row more than once.
+	Where func(*task.Task) bool
+}
+
+// Selects reports whether q selects a row, apart from its ID.
+func (q ListQuery) Selects(t *task.Task) bool {
+	return q.Filter.Selects(t) && (q.Where == nil || q.Where(t))
+}
+
+// ListPage is the answer to a [ListQuery].
+type ListPage struct {
+	Tasks []*task.Task
+	Next  task.ID // the ID to go on from, as Before; zero at the end
+	Read  int     // how many rows were read at least, also those that the query does not select
 }
 
 // Selects reports whether f selects a row.

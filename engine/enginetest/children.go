@@ -281,7 +281,8 @@ func growsTrees(n *node, w *weather) {
 		n.expect(id, task.Done)
 	}
 	n.noSignalsOnTheWay()
-	rows, _, err := n.store.(storage.Inspector).List(n.ctx, storage.Filter{Types: []string{"tree"}}, task.ID{}, 10_000, 100_000)
+	page, err := n.store.(storage.Inspector).List(n.ctx, storage.ListQuery{Filter: storage.Filter{Types: []string{"tree"}}, Limit: 10_000, Scan: 100_000})
+	rows := page.Tasks
 	if err != nil {
 		n.Fatal(err)
 	}

@@ -253,7 +253,8 @@ func (f *forest) signals(ctx context.Context, to task.ID, extra int) {
 // people decides about tasks in error, and cancels those that are to be cancelled, until ctx ends.
 func (f *forest) people(ctx context.Context, store storage.Inspector) {
 	for wakeup(ctx, 5*time.Millisecond) {
-		rows, _, err := store.List(ctx, storage.Filter{Types: []string{"tree"}, States: []task.State{task.Error, task.Waiting}}, task.ID{}, 1000, 100_000)
+		page, err := store.List(ctx, storage.ListQuery{Filter: storage.Filter{Types: []string{"tree"}, States: []task.State{task.Error, task.Waiting}}, Limit: 1000, Scan: 100_000})
+		rows := page.Tasks
 		if err != nil {
 			continue
 		}
@@ -399,7 +400,8 @@ func (f *forest) grow(n *node, roots uint64, calm func()) {
 	var all map[task.ID]*task.Task
 	n.eventually("all tasks have ended", func() bool {
 		all = make(map[task.ID]*task.Task)
-		rows, _, err := n.store.(storage.Inspector).List(n.ctx, storage.Filter{Types: []string{"tree"}}, task.ID{}, 10_000, 100_000)
+		page, err := n.store.(storage.Inspector).List(n.ctx, storage.ListQuery{Filter: storage.Filter{Types: []string{"tree"}}, Limit: 10_000, Scan: 100_000})
+		rows := page.Tasks
 		for _, t := range rows {
 			if all[t.ID] = t; t.State.Live() || t.State == task.Error {
 				return false

@@ -202,7 +202,8 @@ func stopsAnywhere(n *node) {
 		n.Errorf("it was stopped %d times", stops)
 	}
 	n.noSignalsOnTheWay()
-	rows, _, err := n.store.(storage.Inspector).List(n.ctx, storage.Filter{States: []task.State{task.Waiting, task.Submitted, task.Processing, task.Error, task.Failed}}, task.ID{}, 10, 100_000)
+	page, err := n.store.(storage.Inspector).List(n.ctx, storage.ListQuery{Filter: storage.Filter{States: []task.State{task.Waiting, task.Submitted, task.Processing, task.Error, task.Failed}}, Limit: 10, Scan: 100_000})
+	rows := page.Tasks
 	if err != nil || len(rows) > 0 {
 		n.Errorf("left behind: %v, %v", rows, err)
 	}

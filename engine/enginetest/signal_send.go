@@ -47,7 +47,8 @@ func untilDone(p *policy.Type) {
 func (n *node) noSignalsOnTheWay() {
 	n.Helper()
 	n.eventually("no signal is on its way", func() bool {
-		rows, _, err := n.store.(storage.Inspector).List(n.ctx, storage.Filter{Types: []string{"taskengine.relay"}}, task.ID{}, 1, 1000)
+		page, err := n.store.(storage.Inspector).List(n.ctx, storage.ListQuery{Filter: storage.Filter{Types: []string{"taskengine.relay"}}, Limit: 1, Scan: 1000})
+		rows := page.Tasks
 		return err == nil && len(rows) == 0
 	})
 }

@@ -122,7 +122,8 @@ func TestARecordThatCouldNotBeReadBecomesItsTaskInAnotherDatabase(t *testing.T) 
 		t.Errorf("%d tasks have run for %d records, one record %d times", n.inserted(), records, most)
 	}
 	for _, of := range store.databases {
-		rows, _, err := of.Store.List(t.Context(), storage.Filter{Types: []string{"order"}}, task.ID{}, 2*records, 1000)
+		page, err := of.Store.List(t.Context(), storage.ListQuery{Filter: storage.Filter{Types: []string{"order"}}, Limit: 2 * records, Scan: 1000})
+		rows := page.Tasks
 		if err != nil || len(rows) == 0 || len(rows) == records {
 			t.Errorf("database %s has %d tasks: %v", of.Name, len(rows), err)
 		}

@@ -99,7 +99,7 @@ func TestAChangedByteIsNoticed(t *testing.T) {
 	if _, err := s.Setting(t.Context(), "greeting"); !errors.Is(err, bolt.ErrDamaged) || !strings.Contains(err.Error(), "greeting") {
 		t.Errorf("the setting: %v", err)
 	}
-	if _, _, err := s.List(t.Context(), storage.Filter{}, task.ID{}, 10, 100); !errors.Is(err, bolt.ErrDamaged) {
+	if _, err := s.List(t.Context(), storage.ListQuery{Limit: 10, Scan: 100}); !errors.Is(err, bolt.ErrDamaged) {
 		t.Errorf("a list: %v", err)
 	}
 	if _, err := s.Count(t.Context(), storage.Filter{}); !errors.Is(err, bolt.ErrDamaged) {
@@ -293,7 +293,7 @@ func TestMemoryThatCannotBeReadIsNeverAnAbsence(t *testing.T) {
 			return err
 		},
 		"queues":      func() error { _, err := s.Queues(ctx, task.Queue{}, 9); return err },
-		"list":        func() error { _, _, err := s.List(ctx, storage.Filter{}, task.ID{}, 9, 9); return err },
+		"list":        func() error { _, err := s.List(ctx, storage.ListQuery{Limit: 9, Scan: 9}); return err },
 		"count":       func() error { _, err := s.Count(ctx, storage.Filter{}); return err },
 		"count ready": func() error { _, err := s.Count(ctx, storage.Filter{States: []task.State{task.Submitted}}); return err },
 		"setting":     func() error { _, err := s.Setting(ctx, "paused"); return err },

@@ -163,29 +163,31 @@ func listed(t *task.Task) *task.Task {
 }
 
 // List implements [storage.Inspector].
-func (s *Store) List(ctx context.Context, f storage.Filter, before task.ID, limit, scan int) (out []*task.Task, next task.ID, err error) {
+func (s *Store) List(ctx context.Context, q storage.ListQuery) (page storage.ListPage, err error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if err := s.usable(ctx); err != nil {
-		return nil, task.ID{}, err
+		return storage.ListPage{}, err
 	}
 	var ids []task.ID
 	for id := range s.rows {
-		if before.IsZero() || id.Compare(before) < 0 {
+		if q.Before.IsZero() || id.Compare(q.Before) < 0 {
 			ids = append(ids, id)
 		}
 	}
 	slices.SortFunc(ids, func(a, b task.ID) int { return b.Compare(a) })
-	for i, id := range ids {
-		if len(out) >= limit || i >= scan {
-			return out, next, nil
+	for _, id := range ids {
+		if len(page.Tasks) >= q.Limit || page.Read >= q.Scan {
+			return page, nil
 		}
-		next = id
-		if t := s.rows[id]; f.Selects(t) {
-			out = append(out, listed(t))
+		page.Next = id
+		page.Read++
+		if t := listed(s.rows[id]); q.Selects(t) {
+			page.Tasks = append(page.Tasks, t)
 		}
 	}
-	return out, task.ID{}, nil
+	page.Next = task.ID{}
+	return page, nil
 }
 
 // Count implements [storage.Inspector].

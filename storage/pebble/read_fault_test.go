@@ -189,7 +189,8 @@ func verbs(refs []task.Ref) map[string]func(context.Context, *pebble.Store) (any
 		"all": {}, "open": {States: []task.State{task.Waiting, task.Submitted, task.Error}}, "of a type": {States: []task.State{task.Submitted}, Types: []string{"mail0"}},
 	} {
 		all["list "+name] = func(ctx context.Context, s *pebble.Store) (any, error) {
-			ts, next, err := s.List(ctx, f, task.ID{}, 50, 1000)
+			page, err := s.List(ctx, storage.ListQuery{Filter: f, Limit: 50, Scan: 1000})
+			ts, next := page.Tasks, page.Next
 			return []any{idsOf(ts), next}, err
 		}
 		all["count "+name] = func(ctx context.Context, s *pebble.Store) (any, error) { return s.Count(ctx, f) }

@@ -14,53 +14,58 @@ import (
 
 // List implements [storage.Inspector]. For a filter of states that have not ended it reads the table
 // task only, and for tasks in error only these.
-func (s *Store) List(ctx context.Context, f storage.Filter, before task.ID, limit, scan int) (ts []*task.Task, next task.ID, err error) {
-	if limit < 1 || scan < 1 {
-		return nil, task.ID{}, nil
+func (s *Store) List(ctx context.Context, q storage.ListQuery) (page storage.ListPage, err error) {
+	if q.Limit < 1 || q.Scan < 1 {
+		return page, nil
 	}
+	before := q.Before
 	if before.IsZero() {
 		for i := range before {
 			before[i] = 0xff
 		}
 	}
-	sql, states, types := s.sql.listAll, statesOf(f), typesOf(f)
+	sql, states, types := s.sql.listAll, statesOf(q.Filter), typesOf(q.Filter)
 	var key []byte
-	if f.Key != "" {
-		key = []byte(f.Key)
+	if q.Key != "" {
+		key = []byte(q.Key)
 	}
 	switch {
-	case len(f.States) == 0 || slices.ContainsFunc(f.States, finished):
-	case !slices.ContainsFunc(f.States, func(s task.State) bool { return s != task.Error }):
+	case len(q.States) == 0 || slices.ContainsFunc(q.States, finished):
+	case !slices.ContainsFunc(q.States, func(s task.State) bool { return s != task.Error }):
 		sql = s.sql.listErrors
 	default:
 		sql = s.sql.listLive
 	}
+	hits := q.Limit
+	if q.Where != nil {
+		hits = q.Scan
+	}
 	more := false
 	err = s.again(ctx, "list", func() error {
-		ts, next, more = nil, task.ID{}, false
+		page, more = storage.ListPage{}, false
 		var p pipe
 		p.add(func(rows pgx.Rows) error {
 			r := reader{values: rows.RawValues()}
 			n, hit := int(r.int64()), r.sized(1)[0] != 0
-			if n > scan || len(ts) == limit {
-				more = true
+			if more = more || n > q.Scan || len(page.Tasks) == q.Limit; more {
 				return nil
 			}
+			page.Read = n
 			t, err := scanTask(&r)
 			if err != nil {
 				return err
 			}
-			if next = t.ID; hit {
-				ts = append(ts, t)
+			if page.Next = t.ID; hit && (q.Where == nil || q.Where(t)) {
+				page.Tasks = append(page.Tasks, t)
 			}
 			return nil
-		}, sql, before, min(scan, math.MaxInt32), states, types, min(limit, math.MaxInt32), key)
+		}, sql, before, min(q.Scan, math.MaxInt32), states, types, min(hits, math.MaxInt32), key)
 		return s.browse(ctx, &p)
 	})
 	if !more {
-		next = task.ID{}
+		page.Next = task.ID{}
 	}
-	return ts, next, err
+	return page, err
 }
 
 var _ storage.KeyFinder = (*Store)(nil)

@@ -270,7 +270,8 @@ func (p *backend) Export(ctx context.Context, setting func(string, []byte) error
 func (p *backend) all(ctx context.Context) (rows []*task.Task, err error) {
 	p.gate.Lock() // no call changes any
 	defer p.gate.Unlock()
-	listed, _, err := p.rows.List(ctx, storage.Filter{}, task.ID{}, math.MaxInt, math.MaxInt)
+	page, err := p.rows.List(ctx, storage.ListQuery{Limit: math.MaxInt, Scan: math.MaxInt})
+	listed := page.Tasks
 	for _, l := range listed {
 		t, err := p.rows.Get(ctx, l.ID)
 		if err != nil {

@@ -258,7 +258,8 @@ func (c *chaos) check() {
 			c.Errorf("version %v was made %d times", ref, n)
 		}
 	}
-	listed, next, err := c.s.List(c.Context(), storage.Filter{}, task.ID{}, math.MaxInt, math.MaxInt)
+	page, err := c.s.List(c.Context(), storage.ListQuery{Limit: math.MaxInt, Scan: math.MaxInt})
+	listed, next := page.Tasks, page.Next
 	if err != nil || !next.IsZero() || len(listed) != len(backends) {
 		c.Errorf("%d rows are listed of %d: %v", len(listed), len(backends), err)
 	}

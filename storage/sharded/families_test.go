@@ -204,7 +204,8 @@ func (f *families) await(what string, is func() bool) {
 	f.Helper()
 	for end := time.Now().Add(3 * time.Minute); !is(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			rows, _, _ := f.store.List(f.Context(), storage.Filter{Types: []string{"taskengine.relay"}}, task.ID{}, 5, 1000)
+			page, _ := f.store.List(f.Context(), storage.ListQuery{Filter: storage.Filter{Types: []string{"taskengine.relay"}}, Limit: 5, Scan: 1000})
+			rows := page.Tasks
 			f.Fatalf("%s: not within three minutes; %d children have run; %v", what, f.count(), rows)
 		}
 	}

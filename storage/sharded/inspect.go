@@ -13,21 +13,28 @@ import (
 
 // List implements [storage.Inspector]. Each database reads its share of scan, but one row at
 // least.
-func (s *Store) List(ctx context.Context, f storage.Filter, before task.ID, limit, scan int) ([]*task.Task, task.ID, error) {
-	pages, err := ask(ctx, &s.verbs, "list", func(database int, _ storage.Tasks) (p page, err error) {
-		p.rows, p.next, err = s.databases[database].Store.List(ctx, f, before, limit, s.share(scan))
-		outwardAll(database, p.rows)
-		return p, err
+func (s *Store) List(ctx context.Context, q storage.ListQuery) (all storage.ListPage, err error) {
+	read := make([]int, len(s.databases))
+	pages, err := ask(ctx, &s.verbs, "list", func(database int, _ storage.Tasks) (page, error) {
+		part := q
+		part.Scan = s.share(q.Scan)
+		got, err := s.databases[database].Store.List(ctx, part)
+		outwardAll(database, got.Tasks)
+		read[database] = got.Read
+		return page{got.Tasks, got.Next}, err
 	})
 	if err != nil {
-		return nil, task.ID{}, err
+		return storage.ListPage{}, err
 	}
-	ts, next := s.join(pages, func(a, b *task.Task) int { return compareID(b, a) })
-	if limit > 0 && len(ts) > limit {
-		ts = first(ts, limit)
-		next = ts[limit-1].ID
+	for _, n := range read {
+		all.Read += n
 	}
-	return ts, next, nil
+	all.Tasks, all.Next = s.join(pages, func(a, b *task.Task) int { return compareID(b, a) })
+	if q.Limit > 0 && len(all.Tasks) > q.Limit {
+		all.Tasks = first(all.Tasks, q.Limit)
+		all.Next = all.Tasks[q.Limit-1].ID
+	}
+	return all, nil
 }
 
 // FindKey implements [storage.KeyFinder]. It asks all databases: the key of an older task may be of another shard than the

@@ -86,7 +86,8 @@ func TestChildrenOfADatabaseThatIsAwayWaitAndHoldNothingBack(t *testing.T) {
 		return f.live("parent") == 0 && f.live("child") == 0 && waiting > 0 && f.count()+waiting == 180
 	})
 	f.await("a report", func() bool {
-		rows, _, err := f.store.List(t.Context(), storage.Filter{Types: []string{"taskengine.relay"}, States: []task.State{task.Processing}}, task.ID{}, 100, 1000)
+		page, err := f.store.List(t.Context(), storage.ListQuery{Filter: storage.Filter{Types: []string{"taskengine.relay"}, States: []task.State{task.Processing}}, Limit: 100, Scan: 1000})
+		rows := page.Tasks
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -125,7 +126,8 @@ func TestChildrenThatWaitArriveInADatabaseThatWasRestored(t *testing.T) {
 	all := storage.Filter{Types: []string{"taskengine.relay"}, States: []task.State{task.Done}}
 	var cursors []*task.Task
 	f.await("a cursor", func() bool { // the calls that open them may take longer than the failing ones
-		all, _, err := f.store.List(t.Context(), all, task.ID{}, 100, 1000)
+		page, err := f.store.List(t.Context(), storage.ListQuery{Filter: all, Limit: 100, Scan: 1000})
+		all := page.Tasks
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -140,7 +142,8 @@ func TestChildrenThatWaitArriveInADatabaseThatWasRestored(t *testing.T) {
 	f.store.set(nil, nil)
 	f.check(180)
 	f.await("no cursor is left", func() bool {
-		left, _, err := f.store.List(t.Context(), all, task.ID{}, 100, 1000)
+		page, err := f.store.List(t.Context(), storage.ListQuery{Filter: all, Limit: 100, Scan: 1000})
+		left := page.Tasks
 		return err == nil && len(left) == 0
 	})
 }

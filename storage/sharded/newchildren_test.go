@@ -78,7 +78,8 @@ func TestTasksAreSubmittedWithChildrenInTwoDatabasesWhateverFails(t *testing.T) 
 	if want := int64(parents * 7); len(all) != 1 || all[storage.StateType{State: task.Done, Type: "tree"}] != want {
 		t.Errorf("there are %v, want %d that are done", all, want)
 	}
-	rows, _, err := l.store.List(t.Context(), storage.Filter{Types: []string{"tree"}}, task.ID{}, 1000, 1000)
+	page, err := l.store.List(t.Context(), storage.ListQuery{Filter: storage.Filter{Types: []string{"tree"}}, Limit: 1000, Scan: 1000})
+	rows := page.Tasks
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -229,14 +229,16 @@ func (r *reads) outdated() {
 
 func (r *reads) list() {
 	f := storage.Filter{States: []task.State{task.Waiting, task.Done}}
-	want, _, err := r.want.List(r.ctx, f, task.ID{}, 1000, 1000)
+	page, err := r.want.List(r.ctx, storage.ListQuery{Filter: f, Limit: 1000, Scan: 1000})
+	want := page.Tasks
 	if err != nil {
 		r.Fatal(err)
 	}
 	var got []*task.Task
 	limit, scan := r.limit(), r.limit()*3
 	for before := (task.ID{}); ; {
-		page, next, err := r.s.List(r.ctx, f, before, limit, scan)
+		part, err := r.s.List(r.ctx, storage.ListQuery{Filter: f, Before: before, Limit: limit, Scan: scan})
+		page, next := part.Tasks, part.Next
 		if err != nil {
 			r.Fatal(err)
 		}

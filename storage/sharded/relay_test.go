@@ -401,7 +401,8 @@ func TestARelayWaitsForRoomInABacklog(t *testing.T) {
 // cursors are the cursors in the database beside that of the parent.
 func (r *relays) cursors() (all []*task.Task) {
 	r.Helper()
-	rows, _, err := r.store.List(r.Context(), storage.Filter{Types: []string{"taskengine.relay"}}, task.ID{}, 1000, 100_000)
+	page, err := r.store.List(r.Context(), storage.ListQuery{Filter: storage.Filter{Types: []string{"taskengine.relay"}}, Limit: 1000, Scan: 100_000})
+	rows := page.Tasks
 	if err != nil {
 		r.Fatal(err)
 	}

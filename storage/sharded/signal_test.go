@@ -198,7 +198,8 @@ func (l *letters) await(what string, is func() bool) {
 	l.Helper()
 	for end := time.Now().Add(3 * time.Minute); !is(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			rows, _, _ := l.store.List(l.Context(), storage.Filter{Types: []string{"taskengine.relay"}}, task.ID{}, 5, 1000)
+			page, _ := l.store.List(l.Context(), storage.ListQuery{Filter: storage.Filter{Types: []string{"taskengine.relay"}}, Limit: 5, Scan: 1000})
+			rows := page.Tasks
 			l.Fatalf("%s: not within three minutes; %v", what, rows)
 		}
 	}
@@ -322,7 +323,8 @@ func TestSignalsToADatabaseThatIsAwayWait(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.await("the sender is done, and what is far waits", func() bool {
-		rows, _, err := l.store.List(t.Context(), storage.Filter{Types: []string{"taskengine.relay"}, States: []task.State{task.Processing}}, task.ID{}, 100, 1000)
+		page, err := l.store.List(t.Context(), storage.ListQuery{Filter: storage.Filter{Types: []string{"taskengine.relay"}, States: []task.State{task.Processing}}, Limit: 100, Scan: 1000})
+		rows := page.Tasks
 		return err == nil && l.live("writer") == 0 && len(rows) > 0 &&
 			slices.ContainsFunc(rows, func(r *task.Task) bool { return strings.Contains(r.Progress().Message, "does not answer") })
 	})

@@ -75,6 +75,33 @@ var inspectCases = []testCase{
 			}
 		}
 	}},
+	{"a list has the rows of which a function is true, and says how many it has read", func(f *fixture) {
+		f.mixture()
+		for _, filter := range filters() {
+			all, _ := f.list(filter, task.ID{}, 1000, 1000)
+			wants := func(t *task.Task) bool { return t.Priority%2 == 0 }
+			want := slices.DeleteFunc(all, func(t *task.Task) bool { return !wants(t) })
+			for _, limits := range [][2]int{{1000, 1000}, {1, 1000}, {3, 7}} {
+				var got []*task.Task
+				q := storage.ListQuery{Filter: filter, Limit: limits[0], Scan: limits[1], Where: wants}
+				for more := true; more; more = !q.Before.IsZero() {
+					page := f.page(q)
+					if len(page.Tasks) > limits[0] || page.Read < len(page.Tasks) {
+						f.Fatalf("%d rows of %d that were read, at most %d were asked for", len(page.Tasks), page.Read, limits[0])
+					}
+					got = append(got, page.Tasks...)
+					q.Before = page.Next
+				}
+				equal(f, "ids", idsOf(got), idsOf(want))
+				for i := range got {
+					f.same(got[i], want[i])
+				}
+			}
+		}
+		none := f.page(storage.ListQuery{Limit: 10, Scan: 1000, Where: func(*task.Task) bool { return false }})
+		equal(f, "rows", len(none.Tasks), 0)
+		equal(f, "read", none.Read, len(f.page(storage.ListQuery{Limit: 1000, Scan: 1000}).Tasks))
+	}},
 	{"a list stops reading at its budget", func(f *fixture) {
 		f.put(f.row(task.Failed))
 		f.put(f.rows(20, task.Submitted, nil)...)
@@ -169,14 +196,20 @@ func filters() []storage.Filter {
 
 func (f *fixture) list(filter storage.Filter, before task.ID, limit, scan int) ([]*task.Task, task.ID) {
 	f.Helper()
-	ts, next, err := f.Store.(storage.Inspector).List(f.ctx(), filter, before, limit, scan)
+	page := f.page(storage.ListQuery{Filter: filter, Before: before, Limit: limit, Scan: scan})
+	return page.Tasks, page.Next
+}
+
+func (f *fixture) page(q storage.ListQuery) storage.ListPage {
+	f.Helper()
+	page, err := f.Store.(storage.Inspector).List(f.ctx(), q)
 	if err != nil {
 		f.Fatal(err)
 	}
-	if !before.IsZero() && next.Compare(before) >= 0 {
-		f.Fatalf("the page before %v is to be followed by that before %v", before, next)
+	if !q.Before.IsZero() && page.Next.Compare(q.Before) >= 0 {
+		f.Fatalf("the page before %v is to be followed by that before %v", q.Before, page.Next)
 	}
-	return ts, next
+	return page
 }
 
 func (f *fixture) count(filter storage.Filter) map[storage.StateType]int64 {

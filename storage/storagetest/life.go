@@ -90,7 +90,7 @@ func calls(s storage.Store, t *task.Task) map[string]func(context.Context) error
 	}
 	if i, ok := s.(storage.Inspector); ok {
 		all["List"] = func(ctx context.Context) error {
-			_, _, err := i.List(ctx, storage.Filter{}, task.ID{}, 1, 1)
+			_, err := i.List(ctx, storage.ListQuery{Limit: 1, Scan: 1})
 			return err
 		}
 		all["Count"] = func(ctx context.Context) error { _, err := i.Count(ctx, storage.Filter{}); return err }

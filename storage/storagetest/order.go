@@ -278,7 +278,8 @@ var orderCases = []testCase{
 		if in, ok := f.Store.(storage.Inspector); ok {
 			submitted := storage.Filter{States: []task.State{task.Submitted}, Types: []string{"mail"}}
 			equal(f, "counted", f.count(submitted), map[storage.StateType]int64{{State: task.Submitted, Type: "mail"}: 1000})
-			page, _, err := in.List(f.ctx(), submitted, task.ID{}, 2000, 5000)
+			got, err := in.List(f.ctx(), storage.ListQuery{Filter: submitted, Limit: 2000, Scan: 5000})
+			page := got.Tasks
 			if err != nil || len(page) != 1000 {
 				f.Fatalf("listed %d rows, %v", len(page), err)
 			}

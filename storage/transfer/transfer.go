@@ -174,8 +174,8 @@ func (c *copier) compare(ctx context.Context) error {
 }
 
 func isEmpty(ctx context.Context, to storage.Inspector) (bool, error) {
-	ts, next, err := to.List(ctx, storage.Filter{}, task.ID{}, 1, 1)
-	return len(ts) == 0 && next.IsZero(), err
+	page, err := to.List(ctx, storage.ListQuery{Limit: 1, Scan: 1})
+	return len(page.Tasks) == 0 && page.Next.IsZero(), err
 }
 
 // read reads the source into the index. It calls use with each row.

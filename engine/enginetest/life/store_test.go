@@ -240,8 +240,8 @@ func (l *link) SetSetting(ctx context.Context, name string, value []byte) error 
 }
 
 // List implements [storage.Inspector].
-func (l *link) List(ctx context.Context, f storage.Filter, before task.ID, limit, scan int) ([]*task.Task, task.ID, error) {
-	return l.w.base.List(ctx, f, before, limit, scan)
+func (l *link) List(ctx context.Context, q storage.ListQuery) (storage.ListPage, error) {
+	return l.w.base.List(ctx, q)
 }
 
 // Count implements [storage.Inspector].

@@ -168,14 +168,14 @@ func (d *depths) count(ctx context.Context, configured []string) error {
 	if !ok {
 		return nil
 	}
-	failed, rest, err := s.List(ctx, storage.Filter{States: []task.State{task.Error}}, task.ID{}, mostErrors, mostScanned)
+	page, err := s.List(ctx, storage.ListQuery{Filter: storage.Filter{States: []task.State{task.Error}}, Limit: mostErrors, Scan: mostScanned})
 	if err != nil {
 		return fmt.Errorf("count tasks in error: %w", err)
 	}
-	for _, f := range failed {
+	for _, f := range page.Tasks {
 		t := d.of(f.Type)
 		t.Error++
-		t.More = t.More || !rest.IsZero()
+		t.More = t.More || !page.Next.IsZero()
 	}
 	return nil
 }

@@ -89,12 +89,8 @@ func (c *Calls) Queues(ctx context.Context, after task.Queue, limit int) ([]task
 }
 
 // List implements [storage.Inspector].
-func (c *Calls) List(ctx context.Context, f storage.Filter, before task.ID, limit, scan int) (ts []*task.Task, next task.ID, err error) {
-	ts, err = query(ctx, c, "list", func(v *View) (ts []*task.Task, err error) {
-		ts, next, err = v.List(ctx, f, before, limit, scan)
-		return ts, err
-	})
-	return ts, next, err
+func (c *Calls) List(ctx context.Context, q storage.ListQuery) (storage.ListPage, error) {
+	return query(ctx, c, "list", func(v *View) (storage.ListPage, error) { return v.List(ctx, q) })
 }
 
 // Count implements [storage.Inspector].

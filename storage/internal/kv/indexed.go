@@ -165,47 +165,48 @@ func (v *View) countRecords(c Cursor, ids []task.ID, f storage.Filter, n map[sto
 	return nil
 }
 
-// listIndexed reads only the records of rows that have an entry for a state of f. Entries that
+// listIndexed reads only the records of rows that have an entry for a state of q. Entries that
 // are not in the order of ids are collected first, once for all pages of a list. If there are more
 // than scan of them, done is false and the result means nothing.
-func (v *View) listIndexed(ctx context.Context, f storage.Filter, before task.ID, limit, scan int) (out []*task.Task, next task.ID, done bool, err error) {
+func (v *View) listIndexed(ctx context.Context, q storage.ListQuery) (page storage.ListPage, done bool, err error) {
 	from := newest{}
-	if from.ids, from.remembered, err = v.idsBelow(ctx, f, before, scan); err != nil {
+	if from.ids, from.remembered, err = v.idsBelow(ctx, q.Filter, q.Before, q.Scan); err != nil {
 		if errors.Is(err, errTooMany) {
 			err = nil
 		}
-		return nil, task.ID{}, false, err
+		return storage.ListPage{}, false, err
 	}
 	defer func() { err = errors.Join(err, from.close()) }()
-	for _, s := range untimedOf(f) {
-		if err := from.add(v.r, s, before); err != nil {
-			return nil, task.ID{}, false, err
+	for _, s := range untimedOf(q.Filter) {
+		if err := from.add(v.r, s, q.Before); err != nil {
+			return storage.ListPage{}, false, err
 		}
 	}
 	for {
 		rest := from.ids
 		id, ok, err := from.next()
 		if err != nil || !ok {
-			return out, task.ID{}, true, err
+			page.Next = task.ID{}
+			return page, true, err
 		}
-		if len(out) >= limit || scan <= 0 {
-			if !next.IsZero() {
-				v.keepPage(nextPage{filter: f, before: next, ids: rest})
+		if len(page.Tasks) >= q.Limit || page.Read >= q.Scan {
+			if !page.Next.IsZero() {
+				v.keepPage(nextPage{filter: q.Filter, before: page.Next, ids: rest})
 			}
-			return out, next, true, nil
+			return page, true, nil
 		}
 		if err := ctx.Err(); err != nil {
-			return nil, task.ID{}, false, err
+			return storage.ListPage{}, false, err
 		}
-		scan--
-		next = id
-		t, err := v.find(f, id)
+		page.Read++
+		page.Next = id
+		t, err := v.find(q, id)
 		switch {
 		case from.remembered && errors.Is(err, errNoRecord): // the row was deleted since
 		case err != nil:
-			return nil, task.ID{}, false, err
+			return storage.ListPage{}, false, err
 		case t != nil:
-			out = append(out, t)
+			page.Tasks = append(page.Tasks, t)
 		}
 	}
 }
@@ -227,9 +228,9 @@ func (v *View) idsBelow(ctx context.Context, f storage.Filter, before task.ID, l
 // errNoRecord says that an index entry has no record.
 var errNoRecord = fmt.Errorf("an index entry has no record: %w", ErrDamaged)
 
-// find reads the row of an index entry. It returns nil if f does not select the row, and an error that wraps errNoRecord
+// find reads the row of an index entry. It returns nil if q does not select the row, and an error that wraps errNoRecord
 // if it is not there.
-func (v *View) find(f storage.Filter, id task.ID) (*task.Task, error) {
+func (v *View) find(q storage.ListQuery, id task.ID) (*task.Task, error) {
 	var buf [idKeySize]byte
 	record, found, err := v.r.Get(appendIDKey(buf[:0], prefixRecord, id))
 	if err != nil {
@@ -238,7 +239,7 @@ func (v *View) find(f storage.Filter, id task.ID) (*task.Task, error) {
 	if !found {
 		return nil, fmt.Errorf("task %v: %w", id, errNoRecord)
 	}
-	return v.listed(f, id, record)
+	return v.listed(q, id, record)
 }
 
 // errTooMany says that there are more entries than are worth sorting.

@@ -62,7 +62,8 @@ func TestWhatIsNotDoneIsFoundWithoutReadingWhatIs(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s.gets, s.seen = 0, 0
-			rows, next, err := v.List(t.Context(), c.filter, task.ID{}, 100, 1000)
+			page, err := v.List(t.Context(), storage.ListQuery{Filter: c.filter, Limit: 100, Scan: 1000})
+			rows, next := page.Tasks, page.Next
 			if err != nil || len(rows) != c.want || !next.IsZero() || s.gets+s.seen > c.list {
 				t.Errorf("list: %d rows, next %v, %d gets, %d keys, %v", len(rows), next, s.gets, s.seen, err)
 			}
@@ -84,14 +85,16 @@ func TestWhatIsNotDoneIsFoundWithoutReadingWhatIs(t *testing.T) {
 	}
 	t.Run("a page of errors reads no others", func(t *testing.T) {
 		s.gets, s.seen = 0, 0
-		rows, next, err := v.List(t.Context(), storage.Filter{States: []task.State{task.Error}}, task.ID{}, 3, 1000)
+		page, err := v.List(t.Context(), storage.ListQuery{Filter: storage.Filter{States: []task.State{task.Error}}, Limit: 3, Scan: 1000})
+		rows, next := page.Tasks, page.Next
 		if err != nil || len(rows) != 3 || next != rows[2].ID || s.gets != 3 || s.seen > 5 {
 			t.Errorf("%d rows, next %v, %d gets, %d keys, %v", len(rows), next, s.gets, s.seen, err)
 		}
 	})
 	t.Run("a list with more entries than its budget reads no more than twice that", func(t *testing.T) {
 		s.gets, s.seen = 0, 0
-		_, next, err := v.List(t.Context(), storage.Filter{States: live}, task.ID{}, 100, 7)
+		page, err := v.List(t.Context(), storage.ListQuery{Filter: storage.Filter{States: live}, Limit: 100, Scan: 7})
+		next := page.Next
 		if err != nil || next.IsZero() || s.gets+s.seen > 2*(7+1) {
 			t.Errorf("next %v, %d gets, %d keys, %v", next, s.gets, s.seen, err)
 		}
@@ -123,7 +126,7 @@ func TestAnEntryWithoutARecordIsDamage(t *testing.T) {
 			}
 		}
 		only := storage.Filter{States: []task.State{state}}
-		if _, _, err := v.List(t.Context(), only, task.ID{}, 9, 9); !errors.Is(err, ErrDamaged) {
+		if _, err := v.List(t.Context(), storage.ListQuery{Filter: only, Limit: 9, Scan: 9}); !errors.Is(err, ErrDamaged) {
 			t.Errorf("list of %v: %v", state, err)
 		}
 		if _, err := v.Count(t.Context(), only); state != task.Submitted && !errors.Is(err, ErrDamaged) {

@@ -10,27 +10,27 @@ import (
 )
 
 // List implements [storage.Inspector].
-func (v *View) List(ctx context.Context, f storage.Filter, before task.ID, limit, scan int) ([]*task.Task, task.ID, error) {
-	out, next, err := v.list(ctx, f, before, limit, scan)
+func (v *View) List(ctx context.Context, q storage.ListQuery) (storage.ListPage, error) {
+	page, err := v.list(ctx, q)
 	if err != nil {
-		return nil, task.ID{}, v.db.fail("list", err)
+		return storage.ListPage{}, v.db.fail("list", err)
 	}
-	return out, next, nil
+	return page, nil
 }
 
-func (v *View) list(ctx context.Context, f storage.Filter, before task.ID, limit, scan int) ([]*task.Task, task.ID, error) {
-	if !indexed(f) {
-		return v.listAll(ctx, f, before, limit, scan)
+func (v *View) list(ctx context.Context, q storage.ListQuery) (storage.ListPage, error) {
+	if !indexed(q.Filter) {
+		return v.listAll(ctx, q)
 	}
-	out, next, done, err := v.listIndexed(ctx, f, before, limit, scan)
+	page, done, err := v.listIndexed(ctx, q)
 	if done || err != nil {
-		return out, next, err
+		return page, err
 	}
-	out, next, err = v.listAll(ctx, f, before, limit, scan)
-	if err == nil && !next.IsZero() {
-		v.keepPage(nextPage{filter: f, before: next, many: true})
+	page, err = v.listAll(ctx, q)
+	if err == nil && !page.Next.IsZero() {
+		v.keepPage(nextPage{filter: q.Filter, before: page.Next, many: true})
 	}
-	return out, next, err
+	return page, err
 }
 
 // keepPage remembers the next page of a list. A transaction sees rows of its own, of which other readers know nothing.
@@ -42,50 +42,51 @@ func (v *View) keepPage(n nextPage) {
 }
 
 // listAll walks over the records.
-func (v *View) listAll(ctx context.Context, f storage.Filter, before task.ID, limit, scan int) (out []*task.Task, next task.ID, err error) {
+func (v *View) listAll(ctx context.Context, q storage.ListQuery) (page storage.ListPage, err error) {
 	upper := []byte{prefixRecord + 1}
-	if !before.IsZero() {
-		upper = appendIDKey(nil, prefixRecord, before)
+	if !q.Before.IsZero() {
+		upper = appendIDKey(nil, prefixRecord, q.Before)
 	}
 	c, err := v.r.Scan([]byte{prefixRecord}, upper)
 	if err != nil {
-		return nil, task.ID{}, err
+		return storage.ListPage{}, err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
 	for ok := c.Last(); ok; ok = c.Prev() {
-		if len(out) >= limit || scan <= 0 {
-			return out, next, nil
+		if len(page.Tasks) >= q.Limit || page.Read >= q.Scan {
+			return page, nil
 		}
 		if err := ctx.Err(); err != nil {
-			return nil, task.ID{}, err
+			return storage.ListPage{}, err
 		}
-		scan--
-		if next, err = idOf(c.Key()); err != nil {
-			return nil, task.ID{}, err
+		page.Read++
+		if page.Next, err = idOf(c.Key()); err != nil {
+			return storage.ListPage{}, err
 		}
 		record, err := c.Value()
 		if err != nil {
-			return nil, task.ID{}, err
+			return storage.ListPage{}, err
 		}
-		t, err := v.listed(f, next, record)
+		t, err := v.listed(q, page.Next, record)
 		if err != nil {
-			return nil, task.ID{}, err
+			return storage.ListPage{}, err
 		}
 		if t != nil {
-			out = append(out, t)
+			page.Tasks = append(page.Tasks, t)
 		}
 	}
-	return out, task.ID{}, nil
+	page.Next = task.ID{}
+	return page, nil
 }
 
-// listed returns the row with this record as lists have it, or nil if f does not select it.
-func (v *View) listed(f storage.Filter, id task.ID, record []byte) (*task.Task, error) {
+// listed returns the row with this record as lists have it, or nil if q does not select it.
+func (v *View) listed(q storage.ListQuery, id task.ID, record []byte) (*task.Task, error) {
 	s, typ, err := peek(id, record, &v.db.intern)
-	if err != nil || !f.Match(s, typ) {
+	if err != nil || !q.Match(s, typ) {
 		return nil, err
 	}
 	r, err := decodeRecord(id, record, &v.db.intern)
-	if err != nil || !f.Selects(&r.Task) {
+	if err != nil || !q.Filter.Selects(&r.Task) {
 		return nil, err
 	}
 	if r.far&farHistory != 0 {
@@ -95,6 +96,9 @@ func (v *View) listed(f storage.Filter, id task.ID, record []byte) (*task.Task, 
 	}
 	r.Payload, r.Result, r.Notes = nil, nil, task.NewNotes(r.Progress(), nil)
 	r.Signals, r.Children = r.Signals.Listed(), nil
+	if q.Where != nil && !q.Where(&r.Task) {
+		return nil, nil
+	}
 	return &r.Task, nil
 }
 

@@ -175,7 +175,7 @@ func (v *View) member(id task.ID) (*task.Task, error) {
 	if !found {
 		return nil, fmt.Errorf("task %v has a seat and does not exist: %w", id, ErrDamaged)
 	}
-	return v.listed(storage.Filter{}, id, record)
+	return v.listed(storage.ListQuery{}, id, record)
 }
 
 // ListKey implements [storage.KeyInspector].

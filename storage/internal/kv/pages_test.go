@@ -15,7 +15,8 @@ func pagesOf(t *testing.T, s *sorted, db *DB, f storage.Filter, limit, scan int,
 	var before task.ID
 	for page := 0; ; page++ {
 		v := db.Read(s)
-		ts, next, err := v.List(t.Context(), f, before, limit, scan)
+		got, err := v.List(t.Context(), storage.ListQuery{Filter: f, Before: before, Limit: limit, Scan: scan})
+		ts, next := got.Tasks, got.Next
 		if err != nil {
 			t.Fatal(err)
 		}

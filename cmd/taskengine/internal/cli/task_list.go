@@ -1,11 +1,14 @@
 package cli
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/taskengine/taskengine/cmd/taskengine/internal/exit"
+	"github.com/taskengine/taskengine/filter"
 	"github.com/taskengine/taskengine/server"
 	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
 )
@@ -19,30 +22,41 @@ func (f *filterFlags) add(cmd *cobra.Command) {
 }
 
 func newTaskList(a *app) *cobra.Command {
-	var filter filterFlags
+	var selects filterFlags
 	var limit int
 	var all bool
-	var key string
+	var key, where string
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List tasks, the newest first",
-		Long:  "List tasks without payload and result, the newest first. With -o json, each is one line.",
-		Args:  cobra.NoArgs,
+		Long: "List tasks without payload and result, the newest first. With -o json, each is one line.\n\n" +
+			"--where selects tasks by terms that all hold, such as\n\n    --where 'error~\"connection refused\" attempt>=3 since=2h payload.customer.id=17'\n\nThe fields are\n\n" + fieldsOfFilters(),
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if limit < 1 {
 				return exit.Errorf(exit.Usage, "--limit is %d, and must be 1 or more", limit)
 			}
 			return a.with(func(c *client) error {
-				pages := &pages{client: c, filter: filter, key: key, left: limit, all: all}
+				pages := &pages{client: c, filter: selects, key: key, where: where, left: limit, all: all}
 				return a.listTasks(cmd, pages)
 			})
 		},
 	}
-	filter.add(cmd)
+	selects.add(cmd)
 	cmd.Flags().StringVar(&key, "key", "", "only tasks with this key")
+	cmd.Flags().StringVar(&where, "where", "", "only tasks that this filter selects")
 	cmd.Flags().IntVar(&limit, "limit", 50, "at most so many")
 	cmd.Flags().BoolVar(&all, "all", false, "all of them")
 	return cmd
+}
+
+// fieldsOfFilters describes the fields of filters, one in a line.
+func fieldsOfFilters() string {
+	var b strings.Builder
+	for _, f := range filter.Fields() {
+		fmt.Fprintf(&b, "    %-14s %-24s %s\n", f.Name, strings.Join(f.Operators, " "), f.Is)
+	}
+	return b.String()
 }
 
 func (a *app) listTasks(cmd *cobra.Command, p *pages) error {
@@ -63,6 +77,9 @@ func (a *app) listTasks(cmd *cobra.Command, p *pages) error {
 	if p.token != "" {
 		a.note("there are more; --all or --limit show them")
 	}
+	if p.where != "" {
+		a.note("%d tasks were read", p.read)
+	}
 	if a.json() {
 		return nil
 	}
@@ -74,6 +91,8 @@ type pages struct {
 	client *client
 	filter filterFlags
 	key    string // only tasks with it; "" for all
+	where  string // only tasks that this filter selects; "" for all
+	read   int64  // how many tasks the node has read, if there is a filter
 	left   int    // tasks wanted, unless all are
 	all    bool
 	begun  bool
@@ -88,7 +107,7 @@ func (p *pages) next(cmd *cobra.Command) ([]*taskenginev1.Task, error) {
 		limit = min(limit, p.left)
 	}
 	res, err := call(cmd.Context(), p.client, p.client.List, &taskenginev1.ListRequest{
-		States: p.filter.states, Types: p.filter.types, Limit: uint32(limit), PageToken: p.token, Key: p.key,
+		States: p.filter.states, Types: p.filter.types, Limit: uint32(limit), PageToken: p.token, Key: p.key, Where: p.where,
 	})
 	if err != nil {
 		return nil, err
@@ -98,6 +117,7 @@ func (p *pages) next(cmd *cobra.Command) ([]*taskenginev1.Task, error) {
 		tasks = slices.DeleteFunc(tasks, func(t *taskenginev1.Task) bool { return t.GetKey() != p.key })
 	}
 	p.begun, p.token = true, res.GetNextPageToken()
+	p.where, p.read = res.GetWhere(), p.read+res.GetRead()
 	p.left -= len(tasks)
 	return tasks, nil
 }

@@ -93,15 +93,17 @@ func (v *survey) take(ctx context.Context, s stores.Store) (err error) {
 	if v.counts, err = s.Count(ctx, storage.Filter{}); err != nil {
 		return err
 	}
-	open := storage.Filter{States: []task.State{task.Waiting, task.Submitted, task.Processing, task.Error}}
-	for before, more := (task.ID{}), true; more; more = !before.IsZero() {
-		var page []*task.Task
-		if page, before, err = s.List(ctx, open, before, 1000, 1<<30); err != nil {
+	open := storage.ListQuery{Limit: 1000, Scan: 1 << 30}
+	open.States = []task.State{task.Waiting, task.Submitted, task.Processing, task.Error}
+	for more := true; more; more = !open.Before.IsZero() {
+		page, err := s.List(ctx, open)
+		if err != nil {
 			return err
 		}
-		for _, t := range page {
+		for _, t := range page.Tasks {
 			v.see(t)
 		}
+		open.Before = page.Next
 	}
 	for _, state := range []task.State{task.Done, task.Failed, task.Cancelled} {
 		past, err := s.Due(ctx, storage.DueQuery{State: state, Before: v.now.Add(-time.Hour), Limit: pastKeepMost})

@@ -1820,12 +1820,15 @@ func (x *GetResponse) GetTask() *Task {
 }
 
 type ListRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	States        []string               `protobuf:"bytes,1,rep,name=states,proto3" json:"states,omitempty"`                        // none: all
-	Types         []string               `protobuf:"bytes,2,rep,name=types,proto3" json:"types,omitempty"`                          // none: all
-	Limit         uint32                 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`                         // default 100, at most 1000
-	PageToken     string                 `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"` // from the response before; empty for the first page
-	Key           string                 `protobuf:"bytes,5,opt,name=key,proto3" json:"key,omitempty"`                              // only tasks with this key, whatever their ordering keys are; empty: all
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	States    []string               `protobuf:"bytes,1,rep,name=states,proto3" json:"states,omitempty"`                        // none: all
+	Types     []string               `protobuf:"bytes,2,rep,name=types,proto3" json:"types,omitempty"`                          // none: all
+	Limit     uint32                 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`                         // default 100, at most 1000
+	PageToken string                 `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"` // from the response before; empty for the first page
+	Key       string                 `protobuf:"bytes,5,opt,name=key,proto3" json:"key,omitempty"`                              // only tasks with this key, whatever their ordering keys are; empty: all
+	// Only tasks that this filter selects, such as: error~"503" attempt>=3 since=2h. See the documentation for the language. A
+	// page token is for the same filter; if that has durations, send the filter of the first response.
+	Where         string `protobuf:"bytes,6,opt,name=where,proto3" json:"where,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1895,10 +1898,19 @@ func (x *ListRequest) GetKey() string {
 	return ""
 }
 
+func (x *ListRequest) GetWhere() string {
+	if x != nil {
+		return x.Where
+	}
+	return ""
+}
+
 type ListResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tasks         []*Task                `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`                                        // a page before the last may have few tasks or none
 	NextPageToken string                 `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"` // empty at the end
+	Read          int64                  `protobuf:"varint,3,opt,name=read,proto3" json:"read,omitempty"`                                         // how many tasks were read at least to find these, if the request has a filter
+	Where         string                 `protobuf:"bytes,4,opt,name=where,proto3" json:"where,omitempty"`                                        // the filter of the request with times in place of durations
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1943,6 +1955,20 @@ func (x *ListResponse) GetTasks() []*Task {
 func (x *ListResponse) GetNextPageToken() string {
 	if x != nil {
 		return x.NextPageToken
+	}
+	return ""
+}
+
+func (x *ListResponse) GetRead() int64 {
+	if x != nil {
+		return x.Read
+	}
+	return 0
+}
+
+func (x *ListResponse) GetWhere() string {
+	if x != nil {
+		return x.Where
 	}
 	return ""
 }
@@ -12641,17 +12667,20 @@ const file_taskengine_v1_taskengine_proto_rawDesc = "" +
 	"\x03key\x18\x03 \x01(\tR\x03key\x12!\n" +
 	"\fordering_key\x18\x04 \x01(\tR\vorderingKey\"6\n" +
 	"\vGetResponse\x12'\n" +
-	"\x04task\x18\x01 \x01(\v2\x13.taskengine.v1.TaskR\x04task\"\x82\x01\n" +
+	"\x04task\x18\x01 \x01(\v2\x13.taskengine.v1.TaskR\x04task\"\x98\x01\n" +
 	"\vListRequest\x12\x16\n" +
 	"\x06states\x18\x01 \x03(\tR\x06states\x12\x14\n" +
 	"\x05types\x18\x02 \x03(\tR\x05types\x12\x14\n" +
 	"\x05limit\x18\x03 \x01(\rR\x05limit\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x04 \x01(\tR\tpageToken\x12\x10\n" +
-	"\x03key\x18\x05 \x01(\tR\x03key\"a\n" +
+	"\x03key\x18\x05 \x01(\tR\x03key\x12\x14\n" +
+	"\x05where\x18\x06 \x01(\tR\x05where\"\x8b\x01\n" +
 	"\fListResponse\x12)\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x13.taskengine.v1.TaskR\x05tasks\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"<\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12\x12\n" +
+	"\x04read\x18\x03 \x01(\x03R\x04read\x12\x14\n" +
+	"\x05where\x18\x04 \x01(\tR\x05where\"<\n" +
 	"\fCountRequest\x12\x16\n" +
 	"\x06states\x18\x01 \x03(\tR\x06states\x12\x14\n" +
 	"\x05types\x18\x02 \x03(\tR\x05types\"B\n" +

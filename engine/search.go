@@ -1,0 +1,96 @@
+package engine
+
+import (
+	"context"
+	"errors"
+
+	"github.com/taskengine/taskengine/filter"
+	"github.com/taskengine/taskengine/storage"
+	"github.com/taskengine/taskengine/task"
+)
+
+const (
+	// searchScan is how many rows Search reads at most for one page, and searchWhole how many of them with payload and result.
+	searchScan  = 200_000
+	searchWhole = 5_000
+)
+
+// Found is a page of the tasks that a filter selects.
+type Found struct {
+	Tasks []*task.Task // the newest first, without payload and result
+	Next  task.ID      // where to go on, as before; zero at the end
+	Read  int          // how many rows were read at least to find them
+}
+
+// Search returns at most limit tasks that f selects, the newest first. They are older than the task before; if before is
+// zero, Search begins with the newest task. A page may be short, or empty, before the end.
+//
+// If f names one id, only that row is read. If it names only states of tasks that have not ended, rows of other states are
+// not read by stores that keep tasks on disk, see [storage.Inspector]. Each row that f selects by its other terms is read
+// whole if f has a term of the payload or the result; rows that cannot be decoded are not found by such a term.
+func (e *Engine) Search(ctx context.Context, f filter.Filter, before task.ID, limit int) (Found, error) {
+	s, ok := e.store.(storage.Inspector)
+	if !ok {
+		return Found{}, ErrUnsupported
+	}
+	bounds, ok := f.Bounds()
+	switch {
+	case !ok || limit < 1:
+		return Found{}, nil
+	case !bounds.ID.IsZero():
+		return e.searchID(ctx, f, bounds.ID, before)
+	}
+	q := storage.ListQuery{Filter: storage.Filter{States: bounds.States, Types: bounds.Types, Key: bounds.Key}, Before: before, Limit: limit, Scan: searchScan}
+	if needs := f.Needs(); !needs.Payload && !needs.Result {
+		q.Where = f.Selects
+		page, err := s.List(ctx, q)
+		return Found(page), err
+	}
+	return e.searchWhole(ctx, s, f, q)
+}
+
+// searchID searches by an id.
+func (e *Engine) searchID(ctx context.Context, f filter.Filter, id, before task.ID) (Found, error) {
+	if !before.IsZero() && id.Compare(before) >= 0 {
+		return Found{}, nil
+	}
+	t, err := e.Get(ctx, id)
+	switch {
+	case errors.Is(err, task.ErrNotFound):
+		return Found{}, nil
+	case err != nil && !errors.Is(err, ErrUnreadable):
+		return Found{}, err
+	case !f.Selects(t):
+		return Found{Read: 1}, nil
+	}
+	t.Payload, t.Result, t.Children, t.Signals = nil, nil, nil, t.Signals.Listed()
+	t.Notes = task.NewNotes(t.Progress(), nil)
+	return Found{Tasks: []*task.Task{t}, Read: 1}, nil
+}
+
+// searchWhole reads the rows that q selects whole, and returns those that f selects.
+func (e *Engine) searchWhole(ctx context.Context, s storage.Inspector, f filter.Filter, q storage.ListQuery) (found Found, err error) {
+	limit := q.Limit
+	q.Where, q.Limit = f.OfRows().Selects, searchWhole
+	page, err := s.List(ctx, q)
+	if err != nil {
+		return Found{}, err
+	}
+	for i, t := range page.Tasks {
+		if len(found.Tasks) == limit {
+			found.Next = page.Tasks[i-1].ID
+			return found, nil
+		}
+		whole, err := e.Get(ctx, t.ID)
+		switch {
+		case errors.Is(err, task.ErrNotFound), errors.Is(err, ErrUnreadable):
+		case err != nil:
+			return Found{}, err
+		case f.Selects(whole):
+			found.Tasks = append(found.Tasks, t)
+		}
+		found.Read++
+	}
+	found.Next, found.Read = page.Next, page.Read
+	return found, nil
+}

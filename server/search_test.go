@@ -1,0 +1,72 @@
+package server_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"connectrpc.com/connect"
+
+	taskenginev1 "github.com/taskengine/taskengine/server/proto/taskengine/v1"
+)
+
+func TestAFilterSelectsTheTasksOfAList(t *testing.T) {
+	n := newNode(t)
+	c := n.client(t)
+	var ids []string
+	for i := range 20 {
+		ids = append(ids, n.submit(t, &taskenginev1.NewTask{
+			Type: []string{"idle", "other"}[i%2], Headers: map[string]string{"tenant": fmt.Sprint(i % 3)},
+			Input: &taskenginev1.NewTask_Text{Text: fmt.Sprintf(`{"order": {"number": %d}}`, i)},
+		}))
+	}
+	for where, want := range map[string][]int{
+		"type=oth* header.tenant=1":                 {1, 7, 13, 19},
+		"payload.order.number>=17":                  {17, 18, 19},
+		"type=idle payload.order.number>=17":        {18},
+		"id=" + ids[3]:                              {3},
+		"id=" + ids[3] + " payload.order.number=3":  {3},
+		"id=" + ids[3] + " type=idle":               {},
+		"state=error":                               {},
+		"state=error state=done":                    {},
+		"state!=done age<1h payload.order.number=5": {5},
+	} {
+		for _, limit := range []uint32{0, 1, 2} {
+			var got []string
+			req := &taskenginev1.ListRequest{Where: where, Limit: limit}
+			for more := true; more; more = req.PageToken != "" {
+				res, err := c.List(t.Context(), req)
+				if err != nil {
+					t.Fatalf("%s: %v", where, err)
+				}
+				for _, one := range res.GetTasks() {
+					if len(one.GetPayload()) > 0 {
+						t.Errorf("%s: the list has a payload", where)
+					}
+					got = append(got, one.GetId())
+				}
+				if res.GetRead() < int64(len(res.GetTasks())) || strings.Contains(res.GetWhere(), "age") {
+					t.Errorf("%s: %d tasks were read, the filter is %s", where, res.GetRead(), res.GetWhere())
+				}
+				req.PageToken, req.Where = res.GetNextPageToken(), res.GetWhere()
+			}
+			var all []string
+			for _, i := range want {
+				all = append(all, ids[i])
+			}
+			slices.Reverse(all)
+			if !slices.Equal(got, all) {
+				t.Errorf("%s, %d at a time: got %v, not %v", where, limit, got, all)
+			}
+		}
+	}
+	some, err := c.List(t.Context(), &taskenginev1.ListRequest{Where: "payload.order.number<4", Types: []string{"other"}, States: []string{"submitted", "done"}})
+	if err != nil || len(some.GetTasks()) != 2 {
+		t.Errorf("with a type of the request: %d tasks, %v", len(some.GetTasks()), err)
+	}
+	_, err = c.List(t.Context(), &taskenginev1.ListRequest{Where: "stat=error"})
+	if connect.CodeOf(err) != connect.CodeInvalidArgument || !strings.Contains(err.Error(), "where: column 1: there is no field stat: did you mean state?") {
+		t.Errorf("a mistake is answered by %v", err)
+	}
+}
