@@ -13,6 +13,7 @@ export CGO_ENABLED := 0
 COMMA := ,
 SPACE := $(subst ,, )
 PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
+RACE := linux/amd64/race
 
 .PHONY: help
 help: ## list the targets
@@ -32,7 +33,7 @@ cross: ## compile everything for every supported platform; PLATFORMS='linux/arm6
 # To check the types of all packages and their tests takes less than a tenth of the time to compile the packages.
 .PHONY: types
 types: ## check the types for other platforms, also of the tests; PLATFORMS='darwin/arm64' selects
-	go -C tools run ./lint -types $(subst $(SPACE),$(COMMA),$(strip $(PLATFORMS))) $(CURDIR)
+	go -C tools run ./lint -types $(subst $(SPACE),$(COMMA),$(strip $(PLATFORMS) $(RACE))) $(CURDIR)
 
 .PHONY: test
 test: ## run every test, most with the race detector; ARGS='-run X' selects

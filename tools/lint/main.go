@@ -6,7 +6,7 @@
 // With -types it instead checks the types of the packages and their tests for another platform, where it finds what does
 // not build. It needs less than a tenth of the time of the compiler.
 //
-//	go -C tools run ./lint [-types GOOS/GOARCH,...] $PWD
+//	go -C tools run ./lint [-types GOOS/GOARCH[/race],...] $PWD
 package main
 
 import (
@@ -89,7 +89,7 @@ func main() {
 	platforms := flag.String("types", "", "check only the types, for these `platforms`")
 	flag.Parse()
 	if flag.NArg() != 1 || !filepath.IsAbs(flag.Arg(0)) {
-		fmt.Fprintln(os.Stderr, "usage: lint [-types GOOS/GOARCH,...] ABSOLUTE-DIRECTORY")
+		fmt.Fprintln(os.Stderr, "usage: lint [-types GOOS/GOARCH[/race],...] ABSOLUTE-DIRECTORY")
 		os.Exit(2)
 	}
 	if os.Getenv("GOGC") == "" {
@@ -121,14 +121,20 @@ func main() {
 	}
 }
 
-// checkTypes loads the packages below dir and their tests for a platform, and returns their errors.
+// checkTypes loads the packages below dir and their tests for a platform, and returns their errors. A platform that ends with /race is
+// built with the race detector.
 func checkTypes(dir, platform string) error {
+	platform, isRace := strings.CutSuffix(platform, "/race")
 	system, architecture, ok := strings.Cut(platform, "/")
 	sizes := types.SizesFor("gc", architecture)
 	if !ok || sizes == nil {
-		return fmt.Errorf("%q is not GOOS/GOARCH", platform)
+		return fmt.Errorf("%q is not GOOS/GOARCH or GOOS/GOARCH/race", platform)
 	}
-	all, err := load(dir, "GOOS="+system, "GOARCH="+architecture)
+	env := []string{"GOOS=" + system, "GOARCH=" + architecture}
+	if isRace {
+		env = append(env, "GOFLAGS="+os.Getenv("GOFLAGS")+" -tags=race")
+	}
+	all, err := load(dir, env...)
 	if err != nil {
 		return err
 	}

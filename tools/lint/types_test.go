@@ -103,3 +103,16 @@ func TestAPlatformIsASystemAndAnArchitecture(t *testing.T) {
 		}
 	}
 }
+
+func TestTestsForTheRaceDetectorAreChecked(t *testing.T) {
+	dir := module(t, with(map[string]string{
+		"low/helper_test.go": "//go:build !race\n\npackage low\n\nfunc help() {}\n",
+		"low/low_test.go":    "package low\n\nimport \"testing\"\n\nfunc TestName(*testing.T) { help() }\n",
+	}))
+	if err := checkTypes(dir, "linux/amd64"); err != nil {
+		t.Errorf("without the race detector: %v", err)
+	}
+	if err := checkTypes(dir, "linux/amd64/race"); err == nil || !strings.Contains(err.Error(), "undefined: help") {
+		t.Errorf("with the race detector: %v", err)
+	}
+}
