@@ -23,7 +23,8 @@ func runHeads(t *testing.T, s *postgres.Store, me task.ID, more func() []*task.T
 	t.Helper()
 	commit := func(b *storage.Batch) (storage.Outcome, bool) {
 		out, err := s.Commit(t.Context(), b).Wait()
-		for try := 0; isLockTimeout(err) && try < 100; try++ { // the machine is slow: nothing was changed
+		for end := time.Now().Add(time.Minute); isBlocked(err) && time.Now().Before(end); { // the machine is slow: nothing was changed
+			time.Sleep(20 * time.Millisecond) // for a moment the store refuses at once
 			out, err = s.Commit(t.Context(), b).Wait()
 		}
 		if err != nil {
@@ -258,8 +259,11 @@ func commit(t *testing.T, s *postgres.Store, b *storage.Batch) storage.Outcome {
 	return out
 }
 
-// isLockTimeout reports whether a transaction has waited for a lock for too long.
-func isLockTimeout(err error) bool {
+// isBlocked reports whether a batch was not written because another transaction had a lock for too long.
+func isBlocked(err error) bool {
+	if _, ok := errors.AsType[*storage.Blocked](err); ok {
+		return true
+	}
 	refused, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && refused.Code == "55P03"
 }

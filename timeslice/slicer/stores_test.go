@@ -106,16 +106,6 @@ func TestLostAnswersOfTheStoreNeitherDoubleNorLoseASlice(t *testing.T) {
 	})
 }
 
-// once returns the first attempt of each slice.
-func once(calls []call) []call {
-	seen := make(map[task.ID]bool)
-	return slices.DeleteFunc(slices.Clone(calls), func(c call) bool {
-		was := seen[c.id]
-		seen[c.id] = true
-		return was
-	})
-}
-
 // While the store is away no slice is made. Those that run end, are stored as done when the store is back, and are not fetched again; the
 // slices of the time between are made then.
 func TestAStoreThatIsAwayForTenMinutesLosesNothing(t *testing.T) {

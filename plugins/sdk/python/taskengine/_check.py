@@ -36,7 +36,7 @@ def refusals_of(answer: _wire.Checked) -> list[Refusal]:
     """The refusals in the answer of a host."""
     return [
         Refusal(
-            r.index,
+            r.position,
             _REASONS[r.reason] if r.reason < len(_REASONS) else "invalid",
             r.message,
             str(uuid.UUID(bytes=r.task_id)) if r.task_id else "",

@@ -214,7 +214,7 @@ def _decode_stored(buf: bytes) -> Stored:
 class Refusal(NamedTuple):
     """A task of a check that would be refused."""
 
-    index: int = 0
+    position: int = 0
     reason: int = 0
     message: str = ""
     task_id: bytes = b""  # of the task that has the key
@@ -249,7 +249,7 @@ def _decode_refusal(buf: bytes) -> Refusal:
     fields: dict[str, Any] = {}
     for number, value in _fields(buf):
         if number == 1:
-            fields["index"] = value
+            fields["position"] = value
         elif number == 2:
             fields["reason"] = value
         elif number == 3:

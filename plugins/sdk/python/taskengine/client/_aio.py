@@ -491,7 +491,8 @@ class AsyncClient(Base):
         done: list[AppliedSchedule] = []
         some = list(schedules)
         for i in range(0, len(some), 100):
-            done += await self._call(_calls.apply_schedules(some[i : i + 100]), timeout)
+            applied = await self._call(_calls.apply_schedules(some[i : i + 100]), timeout)
+            done += applied
         return done
 
     async def pause_schedules(

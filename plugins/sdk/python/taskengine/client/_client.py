@@ -393,7 +393,8 @@ class Client(Base):
         done: list[AppliedSchedule] = []
         some = list(schedules)
         for i in range(0, len(some), 100):
-            done += self._call(_calls.apply_schedules(some[i : i + 100]), timeout)
+            applied = self._call(_calls.apply_schedules(some[i : i + 100]), timeout)
+            done += applied
         return done
 
     def pause_schedules(
